@@ -79,7 +79,7 @@ PIECE_ELEMENTS = 1 << 26  # elements of the float64 reference that are computed 
 
 
 def check_shapes(op: Op, variant: str) -> Sequence[tuple[int, ...]]:
-    """The small shapes for the checks of a variant.
+    """Return the small shapes for the checks of a variant.
 
     torch.compile takes seconds for each shape, so it gets a quarter of them. A tuned variant gets one.
     """
@@ -90,7 +90,7 @@ def check_shapes(op: Op, variant: str) -> Sequence[tuple[int, ...]]:
 
 
 def outputs(result: Any) -> tuple[Any, ...]:
-    """The result of an op as a tuple."""
+    """Return the result of an op as a tuple."""
     return result if isinstance(result, tuple) else (result,)
 
 
@@ -331,7 +331,7 @@ class Group:
 
 
 def groups_by_speed(op: Op, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> list[Group]:
-    """The groups of variants to time together.
+    """Return the groups of variants to time together.
 
     For an op bound by arithmetic, variants far slower than the baseline form a group of their own, behind the baseline.
     For all other ops there is one group. Long launches get fewer samples, and fewer launches in a chained sample.
@@ -427,7 +427,7 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
 def _alone(
     steps: dict[str, Callable[[], Any]], rounds: int, flush: Any, once: Mapping[str, Sequence[float]] | None = None
 ) -> dict[str, list[float]]:
-    """The seconds of each step in each round, behind a flush of the caches.
+    """Return the seconds of each step in each round, behind a flush of the caches.
 
     A step that was quick in `once` also runs uncounted before its flush. The CPU launches a whole round while the GPU
     sleeps.
@@ -470,7 +470,7 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
 
 
 def measure_copy(rounds: int) -> dict[str, list[float]]:
-    """The bytes per second, read plus written, of a 2 GiB copy: torch's and our own."""
+    """Return the bytes per second, read plus written, of a 2 GiB copy: torch's and our own."""
     import torch
 
     from kernels.ceilings import copy_of
@@ -503,7 +503,7 @@ def rows_of(
     roofs: Mapping[str, float] | None = None,
     isolated: Timed | None = None,
 ) -> list[dict[str, Any]]:
-    """The rows of bench.csv for one dtype and shape; `roofs` as from `measure_roofs`.
+    """Return the rows of bench.csv for one dtype and shape; `roofs` as from `measure_roofs`.
 
     Rates and ratios come from the isolated time if there is one, else from the chained time.
     """
@@ -546,7 +546,7 @@ def rows_of(
 
 
 def _times(kind: str, seconds: Sequence[float]) -> dict[str, Any]:
-    """The columns of one kind of time: blank without samples, the median alone with too few."""
+    """Return the columns of one kind of time: blank without samples, the median alone with too few."""
     names = [f"{kind}_time_{q}_ns" for q in QUANTILES]
     if not seconds:
         return dict.fromkeys(names, "")
@@ -565,7 +565,7 @@ def time_shape(
     copy_byte_per_s: float,
     roofs: Mapping[str, float],
 ) -> list[dict[str, Any]]:
-    """The rows of bench.csv for these variants on one dtype and shape, timed side by side."""
+    """Return the rows of bench.csv for these variants on one dtype and shape, timed side by side."""
     import torch
 
     by_name: dict[str, dict[str, Any]] = {}
@@ -602,7 +602,7 @@ def _roofs_text(roofs: Mapping[str, float]) -> str:
 
 
 def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
-    """The text of microbenchmark.txt."""
+    """Return the text of microbenchmark.txt."""
     copies = ", ".join(f"{name} {value / 1e12:.3f} TB/s" for name, value in conditions["copy_byte_per_s"].items())
     roofs = conditions.get("roofs", {})
     with_flops = any(row["achieved_flop_per_s"] for row in rows)
@@ -643,14 +643,14 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
 
 
 def _sampled(row: dict[str, Any], kinds: Sequence[str]) -> list[str]:
-    """The number of samples of each kind of time, in words."""
+    """Return the number of samples of each kind of time, in words."""
     launches = f"{row['samples']} samples of {row['launches_per_sample']} launches"
     told = {"isolated": f"isolated: {row['isolated_samples']} samples", "chained": f"chained: {launches}"}
     return [told[kind] for kind in kinds]
 
 
 def left_out_lines(op: Op, omitted: Mapping[tuple[str, str], Mapping[tuple[int, ...], float]]) -> list[str]:
-    """A line for each variant and shape that is left out because a launch would take too long."""
+    """Return a line for each variant and shape that is left out because a launch would take too long."""
     from kernels.registry import short_dtype
 
     return [
@@ -661,7 +661,7 @@ def left_out_lines(op: Op, omitted: Mapping[tuple[str, str], Mapping[tuple[int, 
 
 
 def left_out_text(why: str, lines: Sequence[str]) -> str:
-    """The paragraph of microbenchmark.txt about what is left out; empty if nothing is."""
+    """Return the paragraph of microbenchmark.txt about what is left out; empty if nothing is."""
     return f"\nleft out, as {why}:\n" + "".join(f"  {line}\n" for line in lines) if lines else ""
 
 
@@ -669,7 +669,7 @@ def left_out_text(why: str, lines: Sequence[str]) -> str:
 
 
 def time_gpt2(dtypes: Sequence[str], with_ops: bool, seed: int = 0) -> tuple[str, dict[str, Any]]:
-    """The text of gpt2.txt and its numbers: tokens/s, and the times of a prefill and a decode step.
+    """Return the text of gpt2.txt and its numbers: tokens/s, and the times of a prefill and a decode step.
 
     The models are GPT-2 unfused, with the best softmax and, if `with_ops`, with the best kernel of every op it takes.
     """
@@ -698,7 +698,7 @@ def time_gpt2(dtypes: Sequence[str], with_ops: bool, seed: int = 0) -> tuple[str
 
 
 def gpt2_text(best: str, numbers: dict[str, Any]) -> str:
-    """The text of gpt2.txt from the numbers of `time_gpt2` by dtype; `best` is the name of the softmax.
+    """Return the text of gpt2.txt from the numbers of `time_gpt2` by dtype; `best` is the name of the softmax.
 
     The speed-up of tokens/s is the median over rounds, since all models ran in each. The speed-up of a step divides
     medians.
@@ -759,7 +759,7 @@ class Checked:
     omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = field(default_factory=dict)
 
     def able(self, op: Any, dtype: str, size: tuple[int, ...]) -> list[str]:
-        """The variants to time on a dtype and shape."""
+        """Return the variants to time on a dtype and shape."""
         return [
             name
             for name in self.passed[dtype]
@@ -883,7 +883,7 @@ def bench(
 
 
 def library_versions(op: Op, variants: Sequence[str]) -> dict[str, str]:
-    """The versions of the libraries beside PyTorch that these variants call, by the name of the package."""
+    """Return the versions of the libraries beside PyTorch that these variants call, by the name of the package."""
     packages = importlib.metadata.packages_distributions()
     needed = dict.fromkeys(op.variants[name].needs for name in variants if op.variants[name].needs)
     names = [packages[module][0] for module in needed if module in packages]

@@ -80,7 +80,7 @@ class Profile:
     stacks: dict[str, float] = field(default_factory=dict)
 
     def text(self, top: int = TOP) -> str:
-        """A table of the `top` operators in the layout of the lecture, then a table of the kernels."""
+        """Return a table of the `top` operators in the layout of the lecture, then a table of the kernels."""
         from tabulate import tabulate
 
         columns = ("self_cpu_ns", "cpu_ns", "self_cuda_ns", "cuda_ns")
@@ -127,7 +127,7 @@ def profile(description: str, run: Callable[[], object], num_warmups: int = 1, w
 
 
 def _events(recorded: Any) -> list[dict[str, Any]]:
-    """The events of a torch.profiler, in the form of its Chrome trace."""
+    """Return the events of a torch.profiler, in the form of its Chrome trace."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         recorded.export_chrome_trace(str(file))
@@ -171,7 +171,7 @@ def kernels_of_each(runs: dict[Case, Callable[[], object]]) -> dict[Case, list[K
 
 
 def kernels_of(events: list[dict[str, Any]]) -> list[Kernel]:
-    """The kernels in the events of a Chrome trace. Launches of one name, grid and block form one entry."""
+    """Return the kernels in the events of a Chrome trace. Launches of one name, grid and block form one entry."""
     launches = sorted((one for one in events if one.get("cat") == "kernel"), key=lambda one: one["ts"])
     names = {
         one["args"]["External id"]: one["name"]
@@ -202,5 +202,5 @@ def _stacks(recorded: Any, folder: Path, on_gpu: bool) -> dict[str, float]:
 
 
 def _frame(frame: str) -> str:
-    """A frame without the folders of its file: file name and function."""
+    """Return a frame without the folders of its file: file name and function."""
     return frame.rpartition("/")[2]

@@ -138,13 +138,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             )
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The rows of dataflow.csv; what is still alive now was never freed."""
+        """Return the rows of dataflow.csv; what is still alive now was never freed."""
         self._note_freed()
         freed = (self._freed.get(row[_STORAGE], "") if row[_OPERAND].startswith("out") else "" for row in self._rows)
         return [(*row, when) for row, when in zip(self._rows, freed, strict=True)]
 
     def text(self) -> str:
-        """The text of dataflow.csv."""
+        """Return the text of dataflow.csv."""
         from analysis.formats.run import (
             DATAFLOW,
         )  # a program with automatic ranges has torch, and may lack our packages
@@ -153,7 +153,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _without_repeats(tensor: Any) -> Any:
-    """The tensor with its axes of stride 0 cut to one element: each element of memory once."""
+    """Return the tensor with its axes of stride 0 cut to one element: each element of memory once."""
     for axis, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:
             tensor = tensor.narrow(axis, 0, 1)

@@ -56,7 +56,7 @@ def run(command: list[str], seconds: float = 20) -> tuple[int, str]:
 
 
 def ask_scripts(function: str, *arguments: str, root: Path = Path("/")) -> str | None:
-    """The output of a function of nsys_scripts/common.sh; None if it fails or prints nothing."""
+    """Return the output of a function of nsys_scripts/common.sh; None if it fails or prints nothing."""
     search = os.environ.get("PATH", "").split(os.pathsep)
     path = os.pathsep.join([*search, *(folder for folder in ("/usr/bin", "/bin") if folder not in search)])
     prefix = "" if root == Path("/") else str(root)
@@ -71,12 +71,12 @@ def find_nsys(root: Path = Path("/")) -> str | None:
 
 
 def find_ncu(root: Path = Path("/")) -> str | None:
-    """The path of ncu. The search order is PATH, the CUDA toolkit, Nsight Compute."""
+    """Return the path of ncu. The search order is PATH, the CUDA toolkit, Nsight Compute."""
     return ask_scripts("find_ncu", root=root)
 
 
 def tool_version(path: str | None) -> str | None:
-    """The version that a tool prints, such as 2025.3.1; None without a tool or a version."""
+    """Return the version that a tool prints, such as 2025.3.1; None without a tool or a version."""
     if path is None:
         return None
     code, output = run([path, "--version"])
@@ -85,7 +85,7 @@ def tool_version(path: str | None) -> str | None:
 
 
 def package_version(name: str) -> str | None:
-    """The version of an installed Python package; None if it is not installed."""
+    """Return the version of an installed Python package; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -222,7 +222,7 @@ def _kernels_clash() -> Line:
 
 
 def checks(root: Path = Path("/")) -> list[Callable[[], Line]]:
-    """All checks in the order of the output; `root` is the folder that holds opt, usr and proc."""
+    """Return all checks in the order of the output; `root` is the folder that holds opt, usr and proc."""
     nsight = "install NVIDIA Nsight {} (developer.nvidia.com, or the nsight-{} package of the CUDA repository)"
     return [
         _gpu,

@@ -179,7 +179,7 @@ class EventTracer:
             self._inner.pop()
 
     def take(self) -> list[Instance]:
-        """The instances since the last call, inner components first. Call it after the clock's `synchronise`."""
+        """Return the instances since the last call, inner components first. Call it after the clock's `synchronise`."""
         instances = []
         for path, start, end in self._spans:
             instances.append(Instance(path, self._ordinals[path], self._clock.elapsed_ns(start, end)))

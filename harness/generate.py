@@ -4,10 +4,10 @@
     python -m harness.generate --engine persistent --temperature 0.8 --top 40 --seed 1
     python -m harness.generate --engine graph --device cpu --config n_layer=2,n_embd=128,n_head=2
 
-Engines (harness/decode/engines.py): eager launches our best kernel for every operation, graph replays the same step as
-one CUDA graph, few has few kernels a layer, persistent one kernel for many tokens. An engine that does not take the
-model or the GPU says why, and graph runs. Random weights have no tokenizer: the prompt's bytes are its tokens, and the
-answer is printed as numbers.
+Engines (harness/decode/engines.py): eager launches our best kernel for every operation. graph replays the same step as
+one CUDA graph. few launches four kernels a layer. persistent launches one kernel for many tokens. If an engine does not
+support the model or the GPU, the program prints why and uses graph. Random weights have no tokenizer: the bytes of the
+prompt are its tokens, and the program prints the new tokens as numbers.
 """
 
 from __future__ import annotations

@@ -81,13 +81,13 @@ class GPT2Config:
         return self.n_inner or 4 * self.n_embd
 
     def scale(self, layer: int) -> float:
-        """The factor on the scores of block `layer` (0-based)."""
+        """Return the factor on the scores of block `layer` (0-based)."""
         scale = self.head_size**-0.5 if self.scale_attn_weights else 1.0
         return scale / (layer + 1) if self.scale_attn_by_inverse_layer_idx else scale
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GPT2Config:
-        """The known fields of a checkpoint's config.
+        """Return the known fields of a checkpoint's config.
 
         Raises:
             InputError: an option changes the arithmetic to one that the model does not have.
@@ -175,7 +175,7 @@ def _matmul(rows: Any, c_out: int, dtype: Any) -> Callable[..., Any] | None:
 
 @functools.cache
 def _kernel(op: str, dtype: Any = torch.float32) -> Callable[..., Any]:
-    """The best variant of an op of kernels.registry.
+    """Return the best variant of an op of kernels.registry.
 
     Without gradients and with tensors in the expected layout, it calls the kernel directly, else the custom op. A
     custom op written in Python costs some 30 us of CPU time a call, more than the launches that fusing saves.
@@ -198,7 +198,7 @@ def _kernel(op: str, dtype: Any = torch.float32) -> Callable[..., Any]:
 
 
 def _decode_head_size() -> int:
-    """The head size that op attention_decode supports."""
+    """Return the head size that op attention_decode supports."""
     from kernels.attention_decode.op import HEAD_SIZE
 
     return int(HEAD_SIZE)
@@ -404,20 +404,20 @@ class GPT2(nn.Module):  # type: ignore[misc]
         self.ln_f = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
 
     def with_softmax(self, softmax: str, ops: str = TORCH_OPS) -> GPT2:
-        """A second model over the same parameters (shared, not copied) with another softmax and other ops."""
+        """Return a second model over the same parameters (shared, not copied) with another softmax and other ops."""
         with torch.device("meta"):
             other = GPT2(self.config, softmax, ops)
         other.load_state_dict(self.state_dict(), assign=True)
         return other.eval()
 
     def new_cache(self, batch: int, capacity: int | None = None) -> KVCache:
-        """An empty cache on the model's device, for `capacity` tokens (default: n_positions)."""
+        """Return an empty cache on the model's device, for `capacity` tokens (default: n_positions)."""
         weight = self.wte.weight
         return KVCache(self.config, batch, capacity or self.config.n_positions, weight.device, weight.dtype)
 
     @component("{self.root}")
     def forward(self, ids: Any, cache: KVCache | None = None, last_only: bool = False) -> Any:
-        """The logits of the next tokens. An empty cache means prefill, any other decode.
+        """Return the logits of the next tokens. An empty cache means prefill, any other decode.
 
         Shape   ids (B, T) int64 -> logits (B, T, V), or (B, 1, V) with `last_only`. All T rows are the default,
                 because published baselines compute them; `generate` needs only the last one.
@@ -486,7 +486,7 @@ class GPT2(nn.Module):  # type: ignore[misc]
         return F.linear(x, self.wte.weight)
 
     def next_token(self, logits: Any) -> Any:
-        """The most likely token: (B, T, V) -> (B, 1)."""
+        """Return the most likely token: (B, T, V) -> (B, 1)."""
         return logits[:, -1].argmax(dim=-1, keepdim=True)
 
     def generate(self, ids: Any, new_tokens: int) -> Any:

@@ -69,7 +69,7 @@ def embeddings(batch: int, tokens: int, c: int, e: int) -> OpRow:
 
 
 def layernorm(name: str, n: int, c: int, e: int) -> OpRow:
-    """Rows in and out, weight and bias; eager also stores mean and 1/std of each row in fp32.
+    """Return rows in and out, weight and bias; eager also stores mean and 1/std of each row in fp32.
 
     7 FLOP an element: sum, centre, square, sum, scale, weight, bias.
     """
@@ -114,7 +114,7 @@ def gelu(n: int, inner: int, e: int) -> OpRow:
 
 
 def softmax_chain(shape: tuple[int, ...], dtype: str, softmax: str) -> list[OpRow]:
-    """The ranges of the op `softmax`, numbers from its one declaration in kernels.registry.
+    """Return the ranges of the op `softmax`, numbers from its one declaration in kernels.registry.
 
     Chain: `mask` is scale and masked_fill (everything the declaration's unfused model has beyond the softmax
     itself), `softmax` reads and writes all scores, -inf included. Fused: one range for the whole op.
@@ -158,7 +158,7 @@ def softmax_chain(shape: tuple[int, ...], dtype: str, softmax: str) -> list[OpRo
 
 
 def fused_row(op: str, name: str, shape: tuple[int, ...], dtype: str, note: str = "") -> OpRow:
-    """A range that is one op of kernels.registry in its best variant, numbers from its declaration."""
+    """Return a range that is one op of kernels.registry in its best variant, numbers from its declaration."""
     declared = registry.ops()[op]
     best = declared.variant(declared.best_for(dtype))
     return OpRow(
@@ -228,7 +228,7 @@ def _of_step(rows: Iterable[OpRow], root: str, workload: Workload, dtype: str) -
 
 
 def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, last_only: bool = False) -> list[OpRow]:
-    """All leaf ranges of one step, in the order in which they run, with full paths.
+    """Return all leaf ranges of one step, in the order in which they run, with full paths.
 
     qkv: its results are q and the cache's new keys and values, each written once at the least; eager writes them
     once as the GEMM's result and then copies keys and values to the cache.
@@ -258,7 +258,7 @@ def step_rows(config: GPT2Config, workload: Workload, dtype: str, softmax: str, 
 
 
 def bench_variants(op: registry.Op) -> list[str]:
-    """The variants whose single launches are captured: the unfused chain and our best variant.
+    """Return the variants whose single launches are captured: the unfused chain and our best variant.
 
     The chain gives the prediction of what fusion wins, and the best variant tests it. None for a baseline of one
     kernel, or with matrix products, since the planner does not fuse across them.
@@ -296,7 +296,7 @@ def bench_rows(launches: Iterable[tuple[str, str]]) -> list[OpRow]:
 
 
 def selftest_rows() -> list[OpRow]:
-    """The known truths: bytes of a copy, FLOPs of square GEMMs (2 n³)."""
+    """Return the known truths: bytes of a copy, FLOPs of square GEMMs (2 n³)."""
     note = f"read={COPY_BYTES};write={COPY_BYTES}"
     copy = OpRow("selftest", "selftest/copy", (COPY_BYTES,), None, 2 * COPY_BYTES, None, variant="copy", note=note)
     rows = [replace(copy, symbols=(COPY_SYMBOL,), dtype="uint8")]
@@ -317,5 +317,5 @@ def number(rows: Iterable[OpRow]) -> Iterator[OpRow]:
 
 
 def ops_csv(rows: Sequence[OpRow]) -> str:
-    """The text of ops.csv, rows in the order of the program."""
+    """Return the text of ops.csv, rows in the order of the program."""
     return OPS.text(row.cells() for row in number(rows))

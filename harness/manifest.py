@@ -175,7 +175,7 @@ class ClockSampler:
 
 
 def gpu_facts() -> dict[str, Any] | None:
-    """Name and sizes of the current GPU, and a hash of its UUID if that is known; None without a GPU."""
+    """Return name and sizes of the current GPU, and a hash of its UUID if that is known; None without a GPU."""
     if not torch.cuda.is_available():
         return None
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
@@ -192,7 +192,7 @@ def gpu_facts() -> dict[str, Any] | None:
 
 
 def _uuid(properties: Any) -> str:
-    """A GPU's UUID; '' if this version of PyTorch lacks it."""
+    """Return a GPU's UUID; '' if this version of PyTorch lacks it."""
     return str(getattr(properties, "uuid", ""))
 
 
@@ -237,7 +237,7 @@ def _without_paths(text: str) -> str:
 
 
 def scrub(argument: str) -> str:
-    """An argument without absolute paths and without the names of the user and the machine."""
+    """Return an argument without absolute paths and without the names of the user and the machine."""
     text = _without_paths(argument)
     for word in _identities():
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(word)}(?![A-Za-z0-9])", "<name>", text)
@@ -245,7 +245,7 @@ def scrub(argument: str) -> str:
 
 
 def first_line(error: BaseException, most: int = 200) -> str:
-    """The first line of an error, or its type if it has no text: scrubbed, with at most `most` characters."""
+    """Return the first line of an error, or its type if it has no text: scrubbed, with at most `most` characters."""
     return scrub((str(error).strip() or type(error).__name__).splitlines()[0][:most])
 
 
@@ -262,7 +262,7 @@ def _texts(value: Any) -> Iterable[str]:
 
 
 def find_leaks(manifest: dict[str, Any]) -> list[str]:
-    """The strings with an absolute path, and strings of the user with a user or host name.
+    """Return the strings with an absolute path, and strings of the user with a user or host name.
 
     It searches for names in `arguments` and `weights` only, because on a host called `h200` the GPU's name is no leak.
     """
@@ -282,7 +282,7 @@ def build_manifest(
     weights: dict[str, Any],
     sampler: ClockSampler | None = None,
 ) -> dict[str, Any]:
-    """Every property of this process and this machine that the numbers depend on."""
+    """Return every property of this process and this machine that the numbers depend on."""
     status = _git("status", "--porcelain", "--untracked-files=no")
     return {
         "kind": MANIFEST.kind,
@@ -313,7 +313,7 @@ def build_manifest(
 
 
 def validate_manifest(manifest: Any) -> list[str]:
-    """The faults of a manifest, one sentence each. Unknown keys are allowed."""
+    """Return the faults of a manifest, one sentence each. Unknown keys are allowed."""
     if not isinstance(manifest, dict):
         return ["the manifest is no JSON object"]
     problems = [

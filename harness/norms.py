@@ -53,7 +53,7 @@ class Norms:
 
 
 def _terms(error: Any, reference: Any, deviation: Any, bias: Any) -> tuple[Any, ...]:
-    """The terms of the sums: e^2, s^2, s^4, b^2, e r, (s r)^2, |b r|."""
+    """Return the terms of the sums: e^2, s^2, s^4, b^2, e r, (s r)^2, |b r|."""
     variance = deviation.square()
     return (
         error.square(), variance, variance.square(), bias.square(),

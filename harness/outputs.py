@@ -24,7 +24,7 @@ def default_run(what: str) -> Path:
 
 
 def captures_of(run: Path) -> Path:
-    """The captures folder of a run; creates it if needed. Raises InputError if that fails."""
+    """Return the captures folder of a run; creates it if needed. Raises InputError if that fails."""
     folder = run / "captures"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,7 +34,7 @@ def captures_of(run: Path) -> Path:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None without a file or an object."""
+    """Return the object in a JSON file; None without a file or an object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

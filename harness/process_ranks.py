@@ -1,4 +1,4 @@
-"""Turn what processes with automatic ranges noted of their ranks into captures/process_ranks.csv."""
+"""Collect the ranks that processes with automatic ranges recorded, and write captures/process_ranks.csv."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from analysis.formats.ranks import PROCESS_RANKS
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line, used by the driver. Writes nothing where no process has a rank."""
+    """Run the command line, for profile.sh. It writes no file if no process has a rank."""
     parser = argparse.ArgumentParser(prog="python -m harness.process_ranks", description=__doc__)
     parser.add_argument("folder", type=Path, help="what the processes wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder of the captures")

@@ -83,7 +83,7 @@ def work_by_range(rows: Iterable[tuple[str, int | None, int | None]]) -> dict[st
 
 
 def payload_of(work: Work) -> Any:
-    """The payload that nsys-ui shows on hover, both numbers by name, or None without nsys.
+    """Return the payload that nsys-ui shows on hover, both numbers by name, or None without nsys.
 
     Under ncu, ranges have no payload.
     """
@@ -294,7 +294,7 @@ class _Plain:
 
 
 def _marked_class() -> Any:
-    """A new class for each call, so that no case can slow down another's method lookup."""
+    """Return a new class for each call, so that no case can slow down another's method lookup."""
 
     class Marked:
         @component("work")
@@ -305,7 +305,7 @@ def _marked_class() -> Any:
 
 
 def _calls_ns(instance: Any, calls: int) -> float:
-    """The nanoseconds per call of `instance.work()`, loop included."""
+    """Return the nanoseconds per call of `instance.work()`, loop included."""
     repeat = range(calls)
     start_ns = time.perf_counter_ns()
     for _ in repeat:
@@ -314,7 +314,7 @@ def _calls_ns(instance: Any, calls: int) -> float:
 
 
 def _naive_ns(calls: int) -> float:
-    """The nanoseconds per call of `work()` inside the usual `with nvtx.annotate(...)`, loop included."""
+    """Return the nanoseconds per call of `work()` inside the usual `with nvtx.annotate(...)`, loop included."""
     import nvtx
 
     instance, repeat = _Plain(), range(calls)
@@ -326,7 +326,7 @@ def _naive_ns(calls: int) -> float:
 
 
 def measure_range_cost(repeats: int = 15, calls: int = 20_000) -> dict[str, float]:
-    """The nanoseconds that one range adds to a method call, the least of `repeats` interleaved trials.
+    """Return the nanoseconds that one range adds to a method call, the least of `repeats` interleaved trials.
 
     Keys: off (marked, never traced), detached (traced once, switched off again), nvtx (`NvtxTracer`), recording,
     naive (`with nvtx.annotate`). With no tool attached, `NvtxTracer` wraps nothing; run this under nsys to measure

@@ -100,7 +100,7 @@ def prepare_step(model: GPT2, workload: Workload, seed: int) -> Step:
 
 
 def prepare(models: Sequence[GPT2], workloads: Sequence[Workload], seed: int) -> list[Step | TrainingStep]:
-    """The steps of all models. Only the first model trains: the kernels of the others have no backward pass."""
+    """Return the steps of all models. Only the first model trains: the kernels of the others have no backward pass."""
     return [
         TrainingStep(model, workload, seed) if workload.step == TRAIN else prepare_step(model, workload, seed)
         for model in models
@@ -152,7 +152,7 @@ def warm_up(steps: Sequence[Step | TrainingStep]) -> None:
 
 
 def time_steps(steps: Sequence[Step | TrainingStep], samples: int, on_gpu: bool) -> list[dict[str, Any]]:
-    """The `steps` of timing.json: wall and GPU time of each step, ranges off.
+    """Return the `steps` of timing.json: wall and GPU time of each step, ranges off.
 
     Wall times are taken in rounds. Each round runs every step once, and the order reverses every round. Other work on
     the machine then disturbs all steps alike, and their ratios stay fair.
@@ -191,7 +191,7 @@ def _nothing() -> None:
 
 
 def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens: int) -> dict[str, Any]:
-    """The `tokens_per_s` of timing.json: greedy, batch 1, prompt included in the time, models in turn.
+    """Return the `tokens_per_s` of timing.json: greedy, batch 1, prompt included in the time, models in turn.
 
     By root range: {p5, p50, p95} in tokens/s, prompt_tokens, new_tokens, samples, tokens_equal_gpt2. Every model but
     the first also has `ratio_to_gpt2` {p5, p50, p95}: its rate over the first model's, paired round by round, so that a
@@ -230,7 +230,7 @@ def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens:
 
 
 def timing_json(steps: list[dict[str, Any]], tokens_per_s: dict[str, Any], seconds: float) -> dict[str, Any]:
-    """The content of timing.json; `seconds` is the duration of the timed part, after building and warm-up."""
+    """Return the content of timing.json; `seconds` is the duration of the timed part, after building and warm-up."""
     how = (
         "no tool attached, ranges off; wall: CPU clock around the step and a synchronisation, GPU idle before; "
         "gpu: CUDA events behind a filled queue"
@@ -300,7 +300,7 @@ def _largest_error(got: Any, expected: Any) -> float:
 
 
 def prepare_selftest(device: str) -> list[Launch]:
-    """The copy of known bytes and the GEMMs of known FLOPs, warmed."""
+    """Return the copy of known bytes and the GEMMs of known FLOPs, warmed."""
     from kernels.build import BuildError
     from kernels.ceilings import known_bytes_copy
 
@@ -434,7 +434,7 @@ def _softmax_of(model: GPT2 | Trainer) -> str:
 
 
 def rows_of(step: Step | TrainingStep, dtype: str) -> list[ledger.OpRow]:
-    """The rows of ops.csv about one step; none for training, since the byte model describes single passes."""
+    """Return the rows of ops.csv about one step; none for training, since the byte model describes single passes."""
     if step.workload.step == TRAIN:
         return []
     model = step.model
@@ -490,7 +490,7 @@ def _write_conditions(
 
 
 def _describe(folder: Path, written: dict[str, Any], operations: str) -> bool:
-    """Whether the files in the folder hold everything in this manifest and this ops.csv, and perhaps more."""
+    """Return whether the files in the folder hold everything in this manifest and this ops.csv, and perhaps more."""
     try:
         old = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
         old_operations = (folder / "ops.csv").read_text(encoding="utf-8")
@@ -591,7 +591,7 @@ def run_cpu(plan: Plan) -> None:
 
 
 def parse_config(text: str) -> GPT2Config:
-    """The configuration that `n_layer=2,n_embd=64,…` describes; other fields have the defaults of 124M."""
+    """Return the configuration that `n_layer=2,n_embd=64,…` describes; other fields have the defaults of 124M."""
     types = {field.name: field.type for field in fields(GPT2Config)}
     values: dict[str, Any] = {}
     for item in filter(None, text.split(",")):

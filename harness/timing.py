@@ -31,7 +31,7 @@ class Measurement:
 
     @classmethod
     def of(cls, samples_ns: Sequence[float], warnings: Sequence[str] = ()) -> Measurement:
-        """A measurement of these samples, with a warning if they vary much."""
+        """Return a measurement of these samples, with a warning if they vary much."""
         plain = cls(tuple(samples_ns), tuple(warnings))
         if plain.p95_ns > UNSTEADY * plain.p5_ns > 0:
             ratio = plain.p95_ns / plain.p5_ns

@@ -80,9 +80,9 @@ def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None
 
 
 def encode_prompt(prompt: str, weights: Weights) -> list[int]:
-    """Token ids of a text: by the checkpoint's own tokenizer, or its UTF-8 bytes where weights have none (random).
+    """Return the token ids of a text, by the checkpoint's tokenizer. Random weights have none: UTF-8 bytes are the ids.
 
-    Raises: UsageError for an empty prompt, InputError where the tokenizer cannot be had
+    Raises: UsageError for an empty prompt; InputError if the tokenizer cannot be loaded.
     """
     if not prompt:
         raise UsageError("The prompt is empty: give it a word.")
@@ -110,7 +110,7 @@ def decode_tokens(ids: Sequence[int], weights: Weights) -> str:
 def build_model(
     weights: Weights, softmax: str = "torch", device: Any = "cpu", dtype: Any = torch.float32, ops: str = TORCH_OPS
 ) -> GPT2:
-    """A model in eval mode that holds exactly these parameters, converted to `dtype` on `device`."""
+    """Return a model in eval mode that holds exactly these parameters, converted to `dtype` on `device`."""
     with torch.device("meta"):
         model = GPT2(weights.config, softmax, ops)
     state = {name: tensor.to(device=device, dtype=dtype) for name, tensor in weights.state.items()}
@@ -138,7 +138,7 @@ def build_transformers_model(weights: Weights, device: Any = "cpu", dtype: Any =
 
 
 def static_cache(model: Any, tokens: int) -> Any:
-    """An empty cache of fixed size for a transformers model."""
+    """Return an empty cache of fixed size for a transformers model."""
     return import_transformers().StaticCache(config=model.config, max_cache_len=tokens)
 
 
@@ -213,7 +213,7 @@ def _from_safetensors(path: Path, config: GPT2Config | None) -> Weights:
 
 
 def _shards(folder: Path) -> list[Path]:
-    """The files that make up a checkpoint, as the index in its folder says; none without an index."""
+    """Return the files that make up a checkpoint, as the index in its folder says; none without an index."""
     index = folder / "model.safetensors.index.json"
     if not index.is_file():
         return []
@@ -241,7 +241,7 @@ def _infer_config(state: Mapping[str, Any], label: str) -> GPT2Config:
 
 
 def _plain_names(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Names without the `transformer.` prefix, and without the masks that old checkpoints hold."""
+    """Return names without the `transformer.` prefix, and without the masks that old checkpoints hold."""
     plain = {name.removeprefix("transformer."): tensor for name, tensor in state.items()}
     return {name: tensor for name, tensor in plain.items() if not _NOT_WEIGHTS.fullmatch(name)}
 
@@ -268,7 +268,7 @@ def _checked(config: GPT2Config, state: Mapping[str, Any], label: str, source: s
 
 
 def _digest(state: Mapping[str, Any]) -> str:
-    """A sha256 of names, types, shapes and bytes. It does not depend on the file format."""
+    """Return a sha256 of names, types, shapes and bytes. It does not depend on the file format."""
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().contiguous().cpu()
@@ -278,7 +278,7 @@ def _digest(state: Mapping[str, Any]) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    """The first line of an error, shortened and without local paths."""
+    """Return the first line of an error, shortened and without local paths."""
     text = (str(error).strip() or type(error).__name__).splitlines()[0]
     text = re.sub(r"(?<![\w.:/])(/[^\s'\",;:()]+)+", "<path>", text)
     return text if len(text) <= 160 else text[:157] + "…"

@@ -46,11 +46,11 @@ class Workload:
         return self.context + self.tokens
 
     def range_under(self, root: str) -> str:
-        """The range of the whole step; for a training step, the root range itself."""
+        """Return the range of the whole step; for a training step, the root range itself."""
         return root if self.step == TRAIN else f"{root}/{self.step}"
 
     def as_json(self, root: str, dtype: str, softmax: str) -> dict[str, Any]:
-        """The manifest's entry for this workload under the model whose root range is `root`."""
+        """Return the manifest's entry for this workload under the model whose root range is `root`."""
         return {
             "name": self.name,
             "batch": self.batch,

@@ -1,7 +1,7 @@
 """Turn the records of bare_nvtx.c into captures/bare_ranges.csv, and write the program's outcome to captures/bare.json.
 
-Both are fit for publication: names of ranges lose absolute paths and this machine's name, and processes and threads are
-numbered.
+Both files may be published: the names of ranges lose absolute paths and the names of this machine and its user.
+Processes and threads get numbers from 0 on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from analysis.formats.ranges import CALIBRATION, PREFIX, is_own
 from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
 
-# The file as bare_nvtx.c writes it.
+# The format of the file that bare_nvtx.c writes.
 CHUNK, RECORD = 65536, 16
 HEADER = struct.Struct("<8sIIIiiIQQ")
 NAME = struct.Struct("<QQ")
@@ -41,7 +41,12 @@ Row = tuple[int, int | str, int, int, int | str, str, str]  # the fields of Bare
 
 @dataclass(frozen=True)
 class Process:
-    """The records of one process: `events` in the order of each thread, `names` by their number."""
+    """The records of one process.
+
+    events   a column for each event, sorted by thread and time; rows as `_events` returns them
+    names    number -> name of a range or of a domain
+    lost     events that were not recorded; `is_full`: recording ended before the program did
+    """
 
     start_ns: int
     rank: int | None
@@ -52,7 +57,7 @@ class Process:
 
 
 def read_process(path: Path) -> Process | None:
-    """The records of one file; None if the process was killed before its header was written."""
+    """Return the records of one file; None if the process was killed before it wrote the header."""
     raw = path.read_bytes()
     if len(raw) < CHUNK or raw[:7] != b"KL-BARE":
         return None
@@ -71,7 +76,7 @@ def read_process(path: Path) -> Process | None:
 
 
 def _names(chunk: bytes) -> dict[int, str]:
-    """Number -> name. A name that the killed process had not finished has the number 0."""
+    """Return number -> name of a chunk of names. The number 0 ends it: a name that was not finished has it, too."""
     found, at = {}, RECORD
     while at + NAME.size <= len(chunk):
         number, length = NAME.unpack_from(chunk, at)
@@ -84,7 +89,7 @@ def _names(chunk: bytes) -> dict[int, str]:
 
 
 def _events(parts: list[tuple[int, Any]]) -> Any:
-    """Thread, time, kind, domain, value and position of each event, sorted by thread and time."""
+    """Return int64 rows thread, time (ns), kind, domain, value, place in the file; columns sorted by thread, time."""
     kept = []
     for first, chunk in parts:
         empty = np.flatnonzero(chunk["domain_kind"] == 0)
@@ -96,7 +101,7 @@ def _events(parts: list[tuple[int, Any]]) -> Any:
     place = np.concatenate([places for places, _ in kept])
     records = np.concatenate([used for _, used in kept])
     kind = (records["domain_kind"] >> 24).astype(np.int64)
-    is_thread = kind == THREAD_IS  # every chunk begins with one
+    is_thread = kind == THREAD_IS  # every chunk begins with such a record
     thread = records["value"][np.maximum.accumulate(np.where(is_thread, np.arange(len(kind)), 0))].astype(np.int64)
     domain = (records["domain_kind"] & 0xFFFFFF).astype(np.int64)
     time, value = records["time"].astype(np.int64), records["value"].astype(np.int64)
@@ -105,7 +110,7 @@ def _events(parts: list[tuple[int, Any]]) -> Any:
 
 
 def ranges_of(process: Process) -> Iterator[tuple[int, int, int | None, str, str]]:
-    """(thread, start, end or None, style, name) of each range of a process."""
+    """Yield (thread, start in ns, end or None, style, name) of each range of a process, in the order of `events`."""
     stacks: dict[tuple[int, int], list[int]] = {}
     opened: list[list[Any]] = []
     by_place: dict[int, int] = {}
@@ -120,7 +125,7 @@ def ranges_of(process: Process) -> Iterator[tuple[int, int, int | None, str, str
             else:
                 by_place[place] = len(opened)
             opened.append([thread, time, None, PUSH if kind == PUSHED else START, named[key]])
-        elif kind == POPPED and (stack := stacks.get((thread, domain))):  # else one pop too many, which NVTX allows
+        elif kind == POPPED and (stack := stacks.get((thread, domain))):  # NVTX allows a pop without an open range
             opened[stack.pop()][2] = time
     for _, time, _, _, value, _ in process.events.T[process.events[2] == ENDED].tolist():
         if value in by_place:  # sorted by thread: the end may stand before its start
@@ -129,13 +134,13 @@ def ranges_of(process: Process) -> Iterator[tuple[int, int, int | None, str, str
 
 
 def _shown(domain: str, name: str) -> str:
-    """`name`, or `domain:name`, on one line and without absolute paths."""
+    """Return `name` or `domain:name`, on one line, without absolute paths and names of machine and user."""
     text = "".join(sign if sign.isprintable() else " " for sign in (f"{domain}:{name}" if domain else name))
     return scrub(without_paths(text)).strip() or UNNAMED
 
 
 def rows_of(processes: Iterable[Process]) -> Iterator[Row]:
-    """The rows of bare_ranges.csv; times count from the first range of the run."""
+    """Yield the rows of bare_ranges.csv, with times in ns since the first event of the run."""
     ordered = sorted(processes, key=lambda one: one.start_ns)
     first = min((int(one.events[1].min()) for one in ordered if one.events.size), default=0)
     for number, process in enumerate(ordered):
@@ -150,10 +155,10 @@ def rows_of(processes: Iterable[Process]) -> Iterator[Row]:
 
 
 def automatic(rows: list[Row], cost_ns: float) -> tuple[list[Row], str]:
-    """The valid rows, and whether they are automatic ranges (AUTO_ON), the program's own (AUTO_OWN) or neither.
+    """Return the rows to keep, and AUTO_ON, AUTO_OWN or "".
 
-    If the program opens ranges itself, the automatic ones are dropped. Otherwise their cost is subtracted: each range
-    also loses the cost of the ranges inside it.
+    "": there are no automatic ranges. AUTO_OWN: the program opens ranges itself, so the automatic ones are dropped.
+    AUTO_ON: the automatic ranges stay, and their cost is subtracted; each range also loses the cost of those inside it.
     """
     others = [row for row in rows if not row[6].startswith(PREFIX)]
     if len(others) == len(rows):
@@ -164,7 +169,7 @@ def automatic(rows: list[Row], cost_ns: float) -> tuple[list[Row], str]:
 
 
 def _without_cost(rows: list[Row], cost_ns: float) -> list[Row]:
-    """The rows with every time reduced by half of the cost per earlier automatic event on its thread."""
+    """Subtract from every time half of the cost for each earlier start or end of an automatic range on its thread."""
     events: dict[tuple[int, int], list[int]] = defaultdict(list)
     for process, _, thread, start, end, _, name in rows:
         if name.startswith(PREFIX):
@@ -184,13 +189,13 @@ def _without_cost(rows: list[Row], cost_ns: float) -> list[Row]:
 
 
 def cost_of(folder: Path) -> float | None:
-    """The cost of an automatic range (ns), the highest that a process measured; None without a measurement."""
+    """Return the highest cost of an automatic range that a process measured, in ns; None without a measurement."""
     found = [json.loads(path.read_text(encoding="utf-8"))["cost_ns"] for path in folder.glob("cost-*.json")]
     return max(found, default=None)
 
 
 def save(rows: list[Row], captures: Path) -> None:
-    """Write bare_ranges.csv, packed if it is large, whole or not at all."""
+    """Write bare_ranges.csv, packed above 1 MB. The file appears whole or not at all."""
     plain, packed = captures / BARE_RANGES.name, captures / f"{BARE_RANGES.name}.xz"
     text = BARE_RANGES.text(rows).encode()
     target, other = (packed, plain) if len(text) > PACK_FROM else (plain, packed)
@@ -201,7 +206,7 @@ def save(rows: list[Row], captures: Path) -> None:
 
 
 def judge(exit_code: int, limit: str, ranges: int, processes: list[Process]) -> tuple[str, str, str]:
-    """(status, reason, fix) of a run that took place."""
+    """Return (status, reason, fix) of a run."""
     if exit_code == TIMED_OUT and limit:
         kept = f"The program was ended after {limit} s, its limit; the ranges that it had recorded are kept."
         return "failed", kept, "Let it do less, or raise --limit."
@@ -224,7 +229,7 @@ def judge(exit_code: int, limit: str, ranges: int, processes: list[Process]) -> 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line, used by bare.sh. Exit code 1 unless all went well."""
+    """Run the command line, for bare.sh. Return 1 unless the status is `ok`."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="run folder")
     parser.add_argument("--unbuilt", nargs=2, metavar=("REASON", "FIX"), help="the library could not be built")

@@ -1,6 +1,6 @@
-"""Name the packages of pyproject.toml that this interpreter lacks, or has in another version than the pinned one.
+"""Name the packages of pyproject.toml that this interpreter lacks, or has in another version than pyproject.toml pins.
 
-For runs without a virtual environment. Another version is not an error: a GPU image brings its own torch.
+The Makefile runs it for VENV= (no virtual environment). Another version is no error: a GPU image brings its own torch.
 """
 
 import argparse
@@ -24,7 +24,7 @@ OPTIONAL_ON_CPU = {"nvtx": "ranges cannot be shown to nsys and ncu"}
 
 
 def installed(extras: list[str]) -> dict[str, str | None]:
-    """Requirement -> installed version or None, for the base install and these extras."""
+    """Return requirement -> installed version, or None, for the base install and these extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = list(project["dependencies"])
     for extra in extras:
@@ -39,7 +39,7 @@ def installed(extras: list[str]) -> dict[str, str | None]:
 
 
 def fits(requirement: str, found: str) -> bool:
-    """Whether a version meets a requirement; True without the packaging library, which compares them."""
+    """Return whether a version meets a requirement; True if the package `packaging`, which compares, is missing."""
     try:
         from packaging.requirements import Requirement
     except ImportError:
@@ -48,7 +48,7 @@ def fits(requirement: str, found: str) -> bool:
 
 
 def has_gpu() -> bool:
-    """Whether nvidia-smi lists a GPU."""
+    """Return whether nvidia-smi lists a GPU."""
     try:
         return subprocess.run(["nvidia-smi", "-L"], capture_output=True, check=False, timeout=60).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
@@ -56,12 +56,12 @@ def has_gpu() -> bool:
 
 
 def name_of(requirement: str) -> str:
-    """The distribution's name in a requirement."""
+    """Return the distribution's name in a requirement."""
     return re.split(r"[\s=<>~!\[;]", requirement, maxsplit=1)[0]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line: exit code 2 and one sentence if something needed is missing; a line for each other version."""
+    """Run the command line: print a line for each problem; return 2 if a needed package is missing, else 0."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("extras", nargs="*", help="extras of pyproject.toml: harness, dev")
     versions = installed(parser.parse_args(arguments).extras)

@@ -1,4 +1,4 @@
-"""Profile GPT-2 without a GPU: its layer times on the CPU, and the report of the first GPU's committed capture."""
+"""Profile GPT-2 without a GPU: measure its layer times on the CPU, and report on the first GPU's committed capture."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class WithoutGpu(Runner):
         ]
 
     def _must(self, code: int) -> int:
-        """Return the exit code 0, since the next stages need this one.
+        """Return `code` if it is 0: the next stages need this one.
 
-        Raises: ProfileError for any other.
+        Raises: ProfileError for any other exit code.
         """
         if code:
             raise ProfileError(code if code == 2 else 1, f"The {self.stage} failed; the reason stands above.")

@@ -1,6 +1,6 @@
-"""Profile a program, or GPT-2, or the roofs alone: the command line of profile.sh, whose header is its help.
+"""Profile a program or GPT-2, or measure only the roofs: the command line of profile.sh, whose header is its help.
 
-Needs the standard library alone: what each stage runs brings its own packages.
+This needs only the standard library. The programs that the stages run need packages, which `_check_packages` checks.
 """
 
 from __future__ import annotations
@@ -67,9 +67,10 @@ def _parser() -> _Parser:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Parse the options, with `command` and `folder`; those not given come from the run that --run names.
+    """Parse the command line into options with `command` and `folder`, the program's words and its working folder.
 
-    Raises: ProfileError, for usage.
+    With --run and no command, all three come from that run's profile.json; options on the command line override it.
+    Raises: ProfileError for wrong usage.
     """
     mine, command = arguments, []
     if "--" in arguments:
@@ -105,7 +106,7 @@ def _remember(options: argparse.Namespace, folder: Folder) -> None:
 
 
 def _given_stdin() -> Path | None:
-    """The file that our own standard input is redirected from: every run of the program can read it again."""
+    """Return the file that our standard input is redirected from, which every run can read again; None without one."""
     try:
         if stat.S_ISREG(os.fstat(0).st_mode):
             return Path(os.readlink("/proc/self/fd/0"))
@@ -123,10 +124,7 @@ def _check_disk(path: Path) -> None:
 
 
 def _check_packages() -> None:
-    """Check the packages of the base install.
-
-    Raises: ProfileError, if a package is missing that the stages need.
-    """
+    """Check the packages that the stages need. Raises: ProfileError if one is missing."""
     asked = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.find_spec(n) is None))"
     lacking = subprocess.run([PYTHON, "-c", asked, *NEEDED], capture_output=True, text=True, check=False).stdout.split()
     if lacking:
@@ -144,7 +142,7 @@ def _folder_of(options: argparse.Namespace, machine: Machine, name: str) -> Fold
 def drive(arguments: list[str]) -> int:
     """Run the profile that the command line requests, and return the exit code.
 
-    Raises: ProfileError, with one sentence.
+    Raises: ProfileError with one sentence for the user.
     """
     options = parse(arguments)
     machine = look()
@@ -193,7 +191,7 @@ def _interrupt(*_: object) -> None:
 
 
 def main() -> int:
-    """Command line: return the exit code, and print one sentence for an error."""
+    """Run the command line: return the exit code, and print one sentence for an error."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _interrupt)
     try:

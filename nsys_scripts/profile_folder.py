@@ -1,4 +1,4 @@
-"""The folder of a run: the finished stages, by a digest of their inputs, and the process that works in it."""
+"""Keep the folder of a run: its lock, the finished stages with a digest of their inputs, and the running command."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ GRACE_SECONDS = 10.0
 
 
 def digest(parts: Iterable[object]) -> str:
-    """A digest of any values that JSON can hold."""
+    """Return a digest of values; a value that JSON cannot hold counts by its str()."""
     return hashlib.sha256(json.dumps(list(parts), default=str).encode()).hexdigest()
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write to a temporary file and rename it, so that no reader sees half a file."""
+    """Write a value as JSON to a temporary file and rename it, so that no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -37,7 +37,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object of a file; an empty one if the file is missing or damaged."""
+    """Return the JSON object of a file; {} if the file is missing or damaged."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -46,7 +46,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 class Folder:
-    """RUN with raw/ (never shared) and captures/ (fit for publication)."""
+    """A run folder: raw/ holds paths of this machine, captures/ may be published."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -56,9 +56,9 @@ class Folder:
         self._lock: Any = None
 
     def open(self) -> None:
-        """Make the folder, take its lock, and end processes that a killed profile left running.
+        """Create the folder, take its lock, and end processes that a killed profile left running.
 
-        Raises: ProfileError, if another profile works in it.
+        Raises: ProfileError if another profile works in it.
         """
         for path in (self.raw, self.captures):
             path.mkdir(parents=True, exist_ok=True)
@@ -82,33 +82,36 @@ class Folder:
             self._lock.close()
 
     def records(self) -> dict[str, Any]:
-        """By stage: key, seconds and time of its end."""
+        """Return the finished stages: name -> `key`, `seconds` and `ended` (ns since 1970)."""
         return read_json(self.raw / STATE)
 
     def kept(self, name: str, key: str, outputs: Iterable[Path]) -> bool:
-        """Whether the stage was done with this key and left its files."""
+        """Return whether the stage finished with this key and its output files exist."""
         return self.records().get(name, {}).get("key") == key and all(path.exists() for path in outputs)
 
     def done(self, name: str, key: str, seconds: float) -> None:
-        """Record a stage that succeeded."""
+        """Record that a stage succeeded, and its duration in seconds."""
         ended = time.time_ns()
         write_json(
             self.raw / STATE, self.records() | {name: {"key": key, "seconds": round(seconds, 1), "ended": ended}}
         )
 
     def forget(self, name: str) -> None:
-        """Record that a stage is not done, before it begins to replace its files."""
+        """Forget that a stage was done, before it starts to replace its files."""
         records = self.records()
         if records.pop(name, None):
             write_json(self.raw / STATE, records)
 
     def stamp(self, name: str) -> Any:
-        """A value that changes whenever a stage is done again; None before the first time."""
+        """Return a value that changes each time a stage is done; None before the first time."""
         return self.records().get(name, {}).get("ended")
 
     @contextlib.contextmanager
     def beside(self, command: list[str], where: Path, log: Path) -> Iterator[Callable[[], int]]:
-        """Start a command with its output in `log`, and yield a function that waits for its exit code."""
+        """Run a command beside the block, with its output in `log`; yield a function that waits for its exit code.
+
+        If it still runs at the end of the block, end it.
+        """
         with log.open("wb") as said:
             process = subprocess.Popen(command, cwd=where, stdout=said, stderr=said, start_new_session=True)
             try:
@@ -118,9 +121,12 @@ class Folder:
                     end_session(process.pid, process.poll)
 
     def run(self, command: list[str], stage: str, where: Path, stdin: Path | None = None) -> int:
-        """Run a command in its own session, which ends as a whole if this program is interrupted."""
+        """Run a command in a session of its own and return its exit code. An interruption ends the whole session.
 
-        def note() -> None:  # in the new process, before it becomes the command: a kill at any time finds it noted
+        `stdin` is the file that the command reads; without it, the input is empty.
+        """
+
+        def note() -> None:  # runs in the new process before the command starts, so running.json never misses it
             mine = os.getpid()
             noted = {"stage": stage, "session": mine, "started": _started(mine), "boot": _boot()}
             write_json(self._running, noted)
@@ -137,7 +143,7 @@ class Folder:
 
 
 def _boot() -> str:
-    """An identifier of this boot of the machine, or of this container."""
+    """Return an identifier of this boot of the machine; "" if there is none."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     except OSError:
@@ -145,10 +151,7 @@ def _boot() -> str:
 
 
 def _stat(pid: int | str) -> list[str]:
-    """The fields of /proc about a process after its name: state, parent, group, session ….
-
-    Empty without the process.
-    """
+    """Return the fields of /proc/PID/stat after the name (state, parent, group, session …); [] without a process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
@@ -156,20 +159,23 @@ def _stat(pid: int | str) -> list[str]:
 
 
 def _started(pid: int) -> str | None:
-    """The start of a process, in ticks since boot, which differs from that of a later process with the same number."""
+    """Return when a process started, in ticks since boot: a later process with the same number started later."""
     found = _stat(pid)
     return found[19] if len(found) > 19 else None
 
 
 def _members(session: int) -> list[int]:
-    """The running processes of a session: `timeout` puts a program into its own group, but not into its own session."""
+    """Return the running processes of a session. A group is not enough: `timeout` gives the program its own group."""
     pids = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     found = ((int(pid), _stat(pid)) for pid in pids)
     return [pid for pid, said in found if said and said[3] == str(session) and said[0] != "Z"]
 
 
 def end_session(session: int, reap: Callable[[], object] = lambda: None) -> None:
-    """Ask the processes of a session to end, and kill the rest after ten seconds; `reap` waits for our own."""
+    """End the processes of a session with SIGTERM, and after ten seconds with SIGKILL.
+
+    `reap` collects the exit code of our own child, so that it does not stay as a zombie.
+    """
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, 1.0)):
         for pid in _members(session):
             with contextlib.suppress(ProcessLookupError):

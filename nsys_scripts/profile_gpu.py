@@ -28,15 +28,15 @@ _LAUNCHES_RANKS = re.compile(
 )
 GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", "kernexectrace.csv")
 LIMITED = 124  # exit code of `timeout`
-RANGES_DOMAIN = "kernel_ledger"  # of automatic ranges
-BLIND_LAUNCHES = 200  # launches to count without a timeline
+RANGES_DOMAIN = "kernel_ledger"  # the NVTX domain of automatic ranges
+BLIND_LAUNCHES = 200  # launches to count if there is no timeline
 PYTHON = os.environ.get("PYTHON", sys.executable)
 VIEWERS = (("Timeline", "nsys-ui", "timeline.nsys-rep"), ("Counters", "ncu-ui", "counters.ncu-rep"))
 
 
 @dataclass(kw_only=True)
 class Measuring(Runner):
-    """Measure the roofs of the GPU, for this run and later ones."""
+    """Measure the roofs of the GPU and test its counters, for this run and later ones."""
 
     options: argparse.Namespace
     machine: Machine
@@ -50,7 +50,7 @@ class Measuring(Runner):
         return [self.roofs_stage()]
 
     def roofs_stage(self) -> Stage:
-        """The stage of the roofs. It always runs, since the folder of roofs keeps its result, not the run."""
+        """Return the stage of the roofs. It has no key: its result is stored in the folder of roofs, not in the run."""
         return Stage(
             name="roofs",
             title="roofs of this GPU, once, and the self-test of its counters",
@@ -60,7 +60,7 @@ class Measuring(Runner):
         )
 
     def _measure(self) -> int:
-        """Measure roofs and counters. Compilation in the background ends before roofs are timed."""
+        """Test the counters while kernels compile in the background; then time the roofs and the links between GPUs."""
         scratch = Folder(self.scratch) if self.dry else scratch_folder(self.scratch)
         with self.compiled_beside(scratch.raw / "build.log") as wait:
             arch = self.machine.capability.replace(".", "")
@@ -77,7 +77,7 @@ class Measuring(Runner):
         return failed or denied
 
     def _test_counters(self, scratch: Folder) -> int:
-        """Count known bytes and FLOPs with ncu, and judge them by a separate report."""
+        """Count known bytes and FLOPs with ncu, and write a report on them; return the exit code of ncu_capture.sh."""
         out, script = scratch.captures, HERE / "ncu_capture.sh"
         program = [PYTHON, "-m", "harness.run", "--mode", "capture", "--only", "selftest", "--out", str(out)]
         denied = self.run(script, "--include", "selftest/", "--out", scratch.path, "--", *program, where=ROOT)
@@ -87,11 +87,11 @@ class Measuring(Runner):
         return denied
 
     def compiled_beside(self, log: Path) -> AbstractContextManager[Callable[[], int]]:
-        """Compile the program's kernels while another command runs; nothing if only roofs are requested."""
+        """Compile the program's kernels beside the block; here, for roofs only, there are none."""
         return nullcontext(lambda: 0)
 
     def hand_roofs(self) -> list[str]:
-        """Copy the roofs into the run, and a manifest if the program writes none; return their names."""
+        """Copy the stored roofs into the run, and write a manifest unless the harness does; return the copied names."""
         given = self.roofs.hand_to(self.folder.captures)
         if not self.program.is_harness:
             gpu = self.roofs.read(MANIFEST).get("gpu") or {}
@@ -110,7 +110,7 @@ class Measuring(Runner):
 
 @dataclass(kw_only=True)
 class Profile(Measuring):
-    """The whole profile of a program."""
+    """Profile a program: roofs, bare times, timeline, dataflow, plan, counters, report."""
 
     program_code: int = 0
     report_code: int = 0
@@ -211,14 +211,14 @@ class Profile(Measuring):
         status = self._status("bare")
         self.program_code = status.get("exit_code", 0)
         if code and not self.program_code and "opened no" in status.get("reason", ""):
-            self.lowered.append("bare times")  # to run it again would tell no more
+            self.lowered.append("bare times")  # counts as done: another run would find no range either
             return 0
         return code
 
     def _within(self, times: int, ranges: str = "on") -> list[str]:
-        """The command that runs the program and ends it after `times` times the limit.
+        """Return the command that runs the program and ends it after `times` times --limit.
 
-        A profiler ends with its program and keeps what it saw.
+        A profiler ends with its program and keeps what it has recorded.
         """
         return ["timeout", "-k", "10", str(times * self.options.limit), *self._words(ranges)]
 
@@ -234,11 +234,11 @@ class Profile(Measuring):
 
     @property
     def _has_ranges(self) -> bool:
-        """Whether the ranges of the bare run are automatic, so that all further runs need them, too."""
+        """Whether the bare run had automatic ranges, so that all further runs need them, too."""
         return self._asks_for_ranges and (self.dry or self._status("bare").get("auto_ranges") == "on")
 
     def _measured_ranges(self) -> Path:
-        """The emptied folder for the records of a run about its ranges."""
+        """Empty the folder in which a run with automatic ranges writes files about them; return the folder."""
         folder = self.folder.raw / "ranges"
         if not self.dry:
             shutil.rmtree(folder, ignore_errors=True)
@@ -252,14 +252,17 @@ class Profile(Measuring):
         return code or written
 
     def _within_size(self) -> list[str]:
-        """The command that ends the program after twice the limit, or if its timeline grows too large."""
+        """Return the command that ends the program after twice --limit, or when its timeline reaches --timeline-mb."""
         limits = ["--seconds", str(2 * self.options.limit), "--megabytes", str(self.options.timeline_mb)]
         return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._words()]
 
     # --- timeline ---
 
     def _timeline(self) -> int:
-        """Capture the program's own window if it opens one, else all of it, and export that."""
+        """Capture and export the program's own window if it opens one, else the whole program.
+
+        With --window auto, a second capture follows if the first one used the wrong window.
+        """
         asked = self.options.window
         window = asked if asked != "auto" else "profiler" if self.program.opens_window() else "all"
         code = self._capture_timeline(window)
@@ -284,7 +287,7 @@ class Profile(Measuring):
             self.run(PYTHON, "-m", "harness.process_ranks", noted, "--out", self.folder.captures, where=ROOT)
         exported = self.run(HERE / "export_csv.sh", "--only", "nsys", out)
         if code and not exported and "timeline reached" in self._status("nsys").get("reason", ""):
-            self.lowered.append("the whole timeline")  # to run it again would tell no more
+            self.lowered.append("the whole timeline")  # counts as done: another run would reach the same size
             return 0
         return code or exported
 
@@ -296,7 +299,7 @@ class Profile(Measuring):
         return read_json(self.folder.captures / f"{tool}.json")
 
     def _window(self) -> str:
-        """The window of the timeline, which the counters have to cover, too."""
+        """Return the window of the timeline, which the counters use, too."""
         captured = self._status("nsys").get("window")
         return str(captured or ("profiler" if self.program.opens_window() else "all"))
 
@@ -332,7 +335,7 @@ class Profile(Measuring):
         return "as the plan chose no launch" if traced and not chosen else ""
 
     def _would_stop(self) -> str:
-        """The reason that ncu would never end, else '': a replayed collective waits for the other ranks for ever."""
+        """Return why ncu would never end, else '': a replayed collective waits for the other ranks for ever."""
         traces = self.folder.captures / "nsys"
         sums = [traces / name for name in KERNEL_SUMS]
         talks = any(b"nccl" in path.read_bytes() for path in sums if path.is_file())
@@ -378,7 +381,7 @@ class Profile(Measuring):
         return 1 if self.program_code or self.report_code or idle else 0
 
     def _used_no_gpu(self) -> bool:
-        """Whether nsys saw the program, but no GPU operation."""
+        """Return whether nsys recorded the program, but no GPU operation."""
         traces = [self.folder.captures / "nsys" / name for name in GPU_TRACES]
         seen = any(path.is_file() and len(path.read_bytes().splitlines()) > 1 for path in traces)
         report = self.folder.raw / "timeline.nsys-rep"

@@ -1,4 +1,4 @@
-"""Describe the machine for `profile.sh`: GPU, driver, tools, and the names that no shared file may hold."""
+"""Describe the machine for `profile.sh`: its GPU, driver and tools, and the folder of its stored roofs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ echo "gpus=${#drivers[@]}"
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine.
+    """The first GPU of this machine, its driver, and the versions of nsys and ncu.
 
-    `gpu` is empty without a GPU, and `reason` explains it; a version is empty if its tool is missing.
+    `gpu` is "" if there is no GPU; `reason` then says why. A version is "" if its tool is missing. `gpus` is the number
+    of GPUs.
     """
 
     gpu: str = ""
@@ -39,12 +40,12 @@ class Machine:
 
     @property
     def slug(self) -> str:
-        """The GPU's name as part of a folder's name: `h200`."""
+        """The GPU's name in the form that folder names hold: `h200`."""
         return _slug(self.gpu.removeprefix("NVIDIA ")) or "no-gpu"
 
     @property
     def identity(self) -> list[str]:
-        """The properties that a measurement depends on."""
+        """The GPU and driver, on which every measurement depends."""
         return [self.gpu, self.driver]
 
 
@@ -53,7 +54,7 @@ def _slug(text: str) -> str:
 
 
 def look() -> Machine:
-    """Ask nvidia-smi, nsys and ncu, in the places where the scripts find them."""
+    """Ask nvidia-smi, nsys and ncu, which are found as the scripts find them (common.sh)."""
     answer = subprocess.run(
         ["bash", "-c", _QUESTIONS, str(HERE / "common.sh")],
         capture_output=True,
@@ -80,12 +81,12 @@ def _version(text: str) -> str:
 
 
 def shown(path: Path) -> Path:
-    """A path as the user would write it from the current folder."""
+    """Return a path as the user would write it: relative if it is below the current folder."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def cache_folder() -> Path | None:
-    """The folder of stored roofs; None if KERNEL_LEDGER_CACHE is off or there is no home."""
+    """Return the folder of stored roofs; None if KERNEL_LEDGER_CACHE is `off` or the user has no home folder."""
     named = os.environ.get("KERNEL_LEDGER_CACHE", "")
     if named.lower() == "off":
         return None

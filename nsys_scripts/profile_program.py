@@ -1,4 +1,4 @@
-"""The profiled program: whether it exists, its name and files, and whether it opens its own window."""
+"""Find the program to profile: its command, name, files and digest, and whether it opens a window of its own."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ AUTO_RANGES = HERE / "auto_ranges"
 _PATH = "PYTHONPATH="
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[\d.]*$")
-_IN_STATIC_CUDART = b"cudaGraphicsUnmapResources"  # a statically linked runtime names every call, used or not
+_IN_STATIC_CUDART = b"cudaGraphicsUnmapResources"  # a statically linked runtime holds the name of every call
 _OPENS_WINDOW = re.compile(rb"cu(da)?ProfilerStart|profiler\.start\(")
-_READ_BYTES = 64 << 20  # size and time identify a larger file
+_READ_BYTES = 64 << 20  # a larger file counts by its size and time
 # Variables that a program's launches may depend on; only a digest of their values is stored.
 _ENVIRONMENT = re.compile(
     r"CUDA|CUBLAS|CUDNN|NCCL|NVIDIA|TORCH|PYTORCH|TRITON|OMP_|MKL_|KERNEL_LEDGER_TUNED|HF_|TOKENIZERS_"
@@ -29,7 +29,7 @@ _ENVIRONMENT = re.compile(
 
 
 class ProfileError(Exception):
-    """One sentence for the user, and the exit code."""
+    """An error with one sentence for the user and the program's exit code."""
 
     def __init__(self, code: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -38,7 +38,7 @@ class ProfileError(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """A command, its working folder and its input."""
+    """A command to profile: its words, working folder, name for the run, and standard input."""
 
     words: list[str]
     folder: Path
@@ -49,7 +49,7 @@ class Program:
     is_harness: bool = False
 
     def digest(self) -> str:
-        """A digest of the command, the files that it names, the checkout that it runs in, and the environment."""
+        """Return a digest of the command, its input, the files it names, its git checkout, and some variables."""
         content = hashlib.sha256()
         for word in (*self.words, str(self.folder), str(self.stdin or "")):
             content.update(word.encode("utf-8", "surrogateescape") + b"\0")
@@ -62,12 +62,12 @@ class Program:
         return content.hexdigest()
 
     def opens_window(self) -> bool:
-        """Whether a file of the command starts the profiler; an imported file may do so, too."""
+        """Return whether a file that the command names calls cudaProfilerStart; files that it imports do not count."""
         heads = map(_head_of, self._files())
         return any(_OPENS_WINDOW.search(head) and _IN_STATIC_CUDART not in head for head in heads)
 
     def _files(self) -> list[Path]:
-        """The files of the command: its words, and the module after -m."""
+        """Return the files that the command names: its words, the module after -m, and the program on PATH."""
         named = [self.folder / word for word in self.words]
         named += [
             self.folder / f"{module.replace('.', '/')}{end}"
@@ -102,7 +102,7 @@ def _content_of(path: Path) -> bytes:
 
 
 def with_ranges(words: list[str], mode: str, out: Path) -> list[str]:
-    """The command with automatic ranges; its own PYTHONPATH follows ours."""
+    """Return the command with automatic ranges: its PYTHONPATH begins with AUTO_RANGES, and its own follows."""
     given = next((word for word in words if words[0] == "env" and word.startswith(_PATH)), None)
     own = given.removeprefix(_PATH) if given else os.environ.get("PYTHONPATH", "")
     ours = f"{_PATH}{AUTO_RANGES}{f':{own}' if own else ''}"
@@ -112,9 +112,10 @@ def with_ranges(words: list[str], mode: str, out: Path) -> list[str]:
 
 
 def find(words: list[str], folder: Path, stdin: Path | None, *, must_exist: bool = True) -> Program:
-    """Find the program of a command line.
+    """Return the program of a command line.
 
-    Raises: ProfileError, if there is no such program.
+    Leading words such as `A=1` become arguments of `env`. A single word with spaces is split as a shell does.
+    Raises: ProfileError if there is no such program or --stdin is no file.
     """
     if len(words) == 1 and " " in words[0] and not (folder / words[0]).exists():
         words = shlex.split(words[0])  # CMD='"python my_model.py"'
@@ -145,7 +146,7 @@ def _check(words: list[str], folder: Path) -> None:
 
 
 def _name(words: list[str]) -> str:
-    """The name for a run: the script of an interpreter, else the program."""
+    """Return the name of a run: from a script among the words, else the module after -m, else the program."""
     last = next((word for word in words if word.endswith((".py", ".sh"))), words[0])
     if "-m" in words[:-1] and last == words[0]:
         last = words[words.index("-m") + 1]
@@ -153,7 +154,10 @@ def _name(words: list[str]) -> str:
 
 
 def gpt2(python: str, captures: Path, arguments: str) -> Program:
-    """GPT-2 as the harness runs it, which writes its operations beside the captures."""
+    """Return the program that runs GPT-2 with the harness, which also writes its operations into `captures`.
+
+    Raises: ProfileError if `arguments` cannot be split as a shell does.
+    """
     try:
         more = shlex.split(arguments)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The roofs of a GPU and the self-test of its counters, measured once per GPU and driver and stored for later runs."""
+"""Store the roofs of a GPU and the self-test of its counters: both are measured once for each GPU and driver."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CEILINGS, SELFTEST, MANIFEST = "ceilings.json", "selftest.json", "manifest.json"
 
 
 class Roofs:
-    """The stored files of this GPU.
+    """The stored files of this GPU and driver.
 
-    The counters are tested again after a change of ncu, or of the permission to count.
+    The self-test is repeated after a change of ncu, of the driver's rule who may count, or of the user.
     """
 
     def __init__(self, machine: Machine) -> None:
@@ -26,11 +26,11 @@ class Roofs:
         self.folder = base / f"{machine.slug}-{machine.driver or 'no-driver'}" if base else None
 
     def read(self, name: str) -> dict[str, Any]:
-        """The content of a stored file; empty if it was not measured."""
+        """Return the content of a stored file; {} if there is none."""
         return read_json(self.folder / name) if self.folder else {}
 
     def may_count(self) -> str:
-        """The conditions that decide whether ncu can count: its version, the driver's rule and the user."""
+        """Return a digest of what decides whether ncu can count: its version, the driver's rule and the user."""
         try:
             rules = Path("/proc/driver/nvidia/params").read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -38,7 +38,7 @@ class Roofs:
         return digest([self.machine.ncu, "RmProfilingAdminOnly: 1" in rules, os.geteuid()])
 
     def are_kept(self) -> bool:
-        """Whether everything was measured."""
+        """Return whether roofs (with several GPUs, links too) and a valid self-test are stored."""
         tested = self.read(SELFTEST) or self.read("untested.json")
         ceilings = self.read(CEILINGS)
         if self.machine.gpus > 1 and not ceilings.get("links"):
@@ -46,7 +46,7 @@ class Roofs:
         return bool(ceilings) and tested.get("counted_as") == self.may_count()
 
     def keep(self, scratch: Folder) -> None:
-        """Move the results in `scratch` to the stored folder, each file whole or not at all."""
+        """Copy the results from `scratch` to the stored folder, each file whole or not at all."""
         folder = self.folder or scratch.raw / "roofs"
         self.folder = folder
         for name in (CEILINGS, MANIFEST):
@@ -56,7 +56,7 @@ class Roofs:
         write_json(folder / (SELFTEST if tested["checks"] else "untested.json"), tested)
 
     def _tested(self, scratch: Folder) -> dict[str, Any]:
-        """Build selftest.json from the report of a run of the self-test alone."""
+        """Return the content of selftest.json, from the report of a run with only the self-test."""
         trust = read_json(scratch.path / "report.json").get("trust") or {}
         names = ("name", "unit", "expected", "measured")
         return {
@@ -71,7 +71,7 @@ class Roofs:
         }
 
     def hand_to(self, captures: Path) -> list[str]:
-        """Copy the stored files into a run, and return their names."""
+        """Copy the stored roofs and self-test into a run's captures, and return the names of the files."""
         given = []
         for name in (CEILINGS, SELFTEST):
             if found := self.read(name):
@@ -82,7 +82,7 @@ class Roofs:
 
 
 def scratch_folder(path: Path) -> Folder:
-    """An empty run folder for measuring roofs, so that no partial result is stored."""
+    """Return an empty run folder in which to measure roofs, so that no partial result is stored."""
     folder = Folder(path)
     shutil.rmtree(folder.path, ignore_errors=True)
     for path in (folder.raw, folder.captures):

@@ -1,4 +1,4 @@
-"""Run the stages of a profile one after the other. Each result is kept, with its time; progress shows the rest."""
+"""Run the stages of a profile one after the other, keep each result, and print the time that is left."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _nothing() -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stage; `work` returns an exit code.
+    """One stage. `work` runs it and returns an exit code.
 
-    key      the inputs that its result depends on
-    outputs  files that must exist for its result to be kept
+    key      returns the inputs of the stage; it is not repeated while they stay the same
+    outputs  files that must exist, or the stage is repeated
     runs     number of times that it runs the program
-    seconds  its duration besides these runs
-    skip     the reason that it cannot run, '' if it can
-    lowers   the part that the report lacks if it fails
+    seconds  its expected duration without these runs
+    skip     returns why the stage is left out, '' if it is not
+    lowers   what the report lacks if the stage fails
     """
 
     name: str
@@ -59,15 +59,15 @@ class Runner:
     lowered: list[str] = field(default_factory=list)
 
     def stages(self) -> list[Stage]:
-        """The stages in their order."""
+        """Return the stages in their order."""
         raise NotImplementedError
 
     def end(self) -> int:
-        """Print the places of the results, and return the exit code of the whole."""
+        """Print where the results are, and return the exit code of the profile."""
         raise NotImplementedError
 
     def go(self) -> int:
-        """Run every stage that is not done, and return the exit code."""
+        """Run every stage that is not done yet, and return the exit code. With `dry`, only print the commands."""
         stages = self.stages()
         for at, stage in enumerate(stages):
             self.stage = stage.title
@@ -101,9 +101,9 @@ class Runner:
         print(f"   {seconds:.0f} s{self._left(later)}", flush=True)
 
     def _check_disk(self, when: str) -> None:
-        """Check the free space of the disk.
+        """Check the free space of the disk: on a full disk a stage cannot even record its start.
 
-        Raises: ProfileError, if the disk is full: a stage could not even record its start.
+        Raises: ProfileError if less than FULL_BYTES is free.
         """
         if shutil.disk_usage(self.folder.captures).free < FULL_BYTES:
             again = f"RUN={shown(self.folder.path)} make profile goes on"
@@ -111,7 +111,7 @@ class Runner:
             raise ProfileError(1, sentence)
 
     def _left(self, later: Sequence[Stage]) -> str:
-        """The expected time of the later stages, as far as it is known."""
+        """Return the expected time of the later stages in words, such as `; about 20 s left`; "" if there are none."""
         if not later:
             return ""
         once = self.folder.records().get("bare", {}).get("seconds")
@@ -121,7 +121,11 @@ class Runner:
         return f"; about {seconds:.0f} s{also} left"
 
     def run(self, *command: str | Path, where: Path | None = None, program: bool = False) -> int:
-        """Show and run one command; our scripts show their own commands. `program`: it reads --stdin."""
+        """Print and run one command, and return its exit code. Our scripts print their own commands.
+
+        where     its working folder (default: the program's)
+        program   whether the command runs the program, and so reads --stdin
+        """
         words = [str(word) for word in command]
         where = where or self.program.folder
         ours = words[0].startswith(f"{HERE}/")

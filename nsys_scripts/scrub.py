@@ -1,7 +1,7 @@
-"""Copy nsys and ncu CSV exports without the machine's host name and absolute paths.
+"""Copy nsys and ncu CSV exports without absolute paths and without the machine's host name.
 
-Exports are committed, so they have to be fit for publication. ncu's table is well-formed CSV and is rewritten field by
-field. nsys leaves quotation marks inside fields unescaped, so its lines are changed in place and never parsed again.
+Users commit exports, so they must be fit for publication. ncu's table is valid CSV: this module rewrites it field by
+field. nsys does not escape quotation marks inside fields, so this module replaces paths in its lines without parsing.
 """
 
 import argparse
@@ -14,30 +14,29 @@ from pathlib import Path
 from typing import TextIO
 
 HOST = "host"
-# An NVTX range such as /step/forward is not a path: a path begins with a folder that many systems have, or this one.
+# An NVTX range such as /step/forward is not a path: a path begins with a folder that many systems, or this one, have.
 # The last component stays: a reader needs the file of a kernel's lambda, but not the folder of that file.
 USUAL = (
     "bin boot builds data dev etc home lib lib64 media mnt opt private proc root run sbin scratch srv tmp usr Users var"
     " work workspace"
 )
 ROOTS = "|".join(sorted({*USUAL.split(), *(re.escape(found.name) for found in os.scandir("/") if found.is_dir())}))
-# The last component stays: which file a kernel's lambda stands in is worth knowing, where that file lay is not.
 _NAME = r"""[^\s/"',;:()<>|{}]+"""
 ABSOLUTE_PATH = re.compile(rf"(?:\bfile:/*|(?<![\w./-])/?)/(?:{ROOTS})(?:/{_NAME})*/({_NAME})/?")
 WINDOWS_PATH = re.compile(r"""\b[A-Za-z]:\\(?:[^\s\\"',;:()<>|]+\\)+([^\s\\"',;:()<>|]+)""")
 
 
 def without_paths(text: str) -> str:
-    """The text with every absolute path replaced by the path's last component."""
+    """Return the text with every absolute path replaced by the path's last component."""
     if "/" in text:
         text = ABSOLUTE_PATH.sub(r"\1", text)
     return WINDOWS_PATH.sub(r"\1", text) if ":\\" in text else text
 
 
 def scrub_ncu(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the rows of an ncu raw table, from its header on, with a constant host name and no paths.
+    """Yield the rows of ncu's raw table, from its header on, with a constant host name and without paths.
 
-    A row that was cut off at the end of the file keeps fewer fields than the header, so that readers see the cut.
+    A row that was cut off keeps fewer fields than the header, so that readers notice.
     """
     header: list[str] = []
     for line in lines:
@@ -56,7 +55,7 @@ def scrub_ncu(lines: Iterable[str]) -> Iterator[list[str]]:
 
 
 def scrub_file(source: TextIO, target: TextIO) -> None:
-    """Copy one export. Its first field shows whether it is ncu's or nsys'."""
+    """Copy one export. Its first line shows whether ncu or nsys wrote it."""
     first = source.readline()
     source.seek(0)
     if first.startswith(('"ID",', "==")):
@@ -66,7 +65,7 @@ def scrub_file(source: TextIO, target: TextIO) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line: files to copy, and the folder to copy them to."""
+    """Run the command line: copy files to a folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--to", required=True, type=Path, help="folder for the copies")

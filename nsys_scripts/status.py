@@ -1,7 +1,7 @@
-"""Write the outcome of a capture to nsys.json or ncu.json: ok, missing, denied or failed, the reason, and the fix.
+"""Write the outcome of a capture to nsys.json or ncu.json: ok, missing, denied or failed, with the reason and the fix.
 
-The report reads these files: it names a tool that could not run, with the fix, and lowers the evidence tier. The files
-are committed with the exports, so they hold no absolute path and nothing of the environment.
+The report reads these files: it names a tool that failed, with the fix, and lowers the evidence tier. Users commit the
+files with the exports, so they hold no absolute path and nothing of the environment.
 """
 
 import argparse
@@ -29,7 +29,7 @@ APP_ERROR = re.compile(r"\s*(\w*(Error|Exception)\b|error:|FATAL)", re.IGNORECAS
 ALONE_FIX = "Run the program without the tool first."
 WINDOW_FIX = "Call cudaProfilerStart and cudaProfilerStop in the program, or capture all of it with --window all."
 RATIO = re.compile(r"\.ratio$|pct$|\.pct_of_peak\w*$|\.per_cycle\w*$")
-# What the tools print, and what it means: (pattern, status, reason, fix); the first that is found counts.
+# What the tools print and what it means: (pattern, status, reason, fix). The first pattern that matches counts.
 MESSAGES = [
     (
         r"The timeline reached \d+ MB",
@@ -103,7 +103,7 @@ MESSAGES = [
 
 
 def judge(exit_code: int, log: str, report_written: bool) -> tuple[str, str, str]:
-    """(status, reason, fix) from a tool's exit code, its output and whether its report exists."""
+    """Return (status, reason, fix) from a tool's exit code, its output, and whether it wrote a report."""
     if exit_code == 0 and report_written and "ERR_NVGPUCTRPERM" not in log:
         return "ok", "", ""
     if exit_code == TIMED_OUT:
@@ -122,7 +122,7 @@ GENERIC = {"root", "user", "users", "home", "admin", "ubuntu", "runner", "nobody
 
 
 def scrub(text: str) -> str:
-    """Remove absolute paths and the names of this machine and its user from a text."""
+    """Return a text without absolute paths and without the names of this machine and its user."""
     text = without_paths(text)
     host = socket.gethostname()
     names = {os.environ.get("USER", ""), os.environ.get("LOGNAME", ""), os.path.basename(os.path.expanduser("~"))}
@@ -133,25 +133,25 @@ def scrub(text: str) -> str:
     return text
 
 
-# An absolute path that is a word of a command, the value of an option or an entry of a list, wherever its root.
+# An absolute path below any folder, as a word of a command, the value of an option or an entry of a list.
 WHOLE_PATH = re.compile(r"(?:^|(?<=[=:,@]))/(?:[^/=:,]+/)+([^/=:,]+)/?")
 
 
 def scrub_command(words: list[str]) -> list[str]:
-    """A command with relative paths inside the working folder, and with bare names for all other paths."""
+    """Return a command whose paths are relative inside the working folder, and bare names elsewhere."""
     here = str(Path.cwd())
     inside = [re.sub(rf"(?<![\w./-]){re.escape(here)}/", "", word) for word in words]
     return [scrub(WHOLE_PATH.sub(r"\1", word)) for word in inside]
 
 
 def version_of(text: str) -> str | None:
-    """The version number in the output of a tool for --version."""
+    """Return the version number in a tool's output for --version; None if there is none."""
     found = re.search(r"\d+(?:\.\d+){2,}", text)
     return found[0] if found else None
 
 
 def write(path: Path, status: dict[str, Any]) -> None:
-    """Write a tool-status file whole or not at all."""
+    """Write a status file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(path.name + ".partial")
     partial.write_text(json.dumps(status, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -159,7 +159,7 @@ def write(path: Path, status: dict[str, Any]) -> None:
 
 
 def record(options: argparse.Namespace) -> int:
-    """Judge a finished capture and write its status file; exit code 1 unless it is ok."""
+    """Judge a finished capture and write its status file. Return 1 unless the status is `ok`."""
     if options.missing:
         verdict = ("missing", f"{NAMES[options.tool]} ({options.tool}) was not found.", MISSING_FIX[options.tool])
     else:
@@ -173,7 +173,7 @@ def record(options: argparse.Namespace) -> int:
         "version": version_of(options.version),
         "status": verdict[0],
         "reason": scrub(verdict[1]),
-        # a fix is our own sentence: its paths belong to the system, and the reader needs them
+        # not scrubbed: a fix is our own sentence, and the reader needs its paths of the system
         "fix": verdict[2],
         "command": scrub_command(options.command),
         "seconds": options.seconds,
@@ -195,7 +195,7 @@ def record(options: argparse.Namespace) -> int:
 
 
 def amend(options: argparse.Namespace) -> int:
-    """Change a status file after the export: the capture may be repaired by now, or its export failed."""
+    """Change a status file after an export: to `failed` if that failed, to `ok` if it repaired a failed capture."""
     status = json.loads(options.file.read_text(encoding="utf-8")) if options.file.is_file() else None
     if options.action == "fail":
         status = status or {
@@ -219,7 +219,7 @@ def amend(options: argparse.Namespace) -> int:
 
 
 def metrics(options: argparse.Namespace) -> int:
-    """Print the captured metrics of one kind, comma-separated; nothing if the status file names none."""
+    """Print the captured metrics of one kind (counts or ratios), comma-separated: those that the status file names."""
     status = json.loads(options.file.read_text(encoding="utf-8")) if options.file.is_file() else {}
     names = [name for name in status.get("metrics", []) if bool(RATIO.search(name)) == (options.kind == "ratios")]
     print(",".join(names))
@@ -227,7 +227,10 @@ def metrics(options: argparse.Namespace) -> int:
 
 
 def selection(options: argparse.Namespace) -> int:
-    """Print ncu's options for the launches that a plan chose, one with its argument a line; 1 where it chose none."""
+    """Print ncu's options for the launches that a plan chose, an option with its argument on each line.
+
+    Return 1 if the plan chose no launch.
+    """
     found = json.loads(options.file.read_text(encoding="utf-8"))
     if found.get("kind") != "count-selection" or not found["replayed"]:
         return 1
@@ -247,14 +250,14 @@ def selection(options: argparse.Namespace) -> int:
 
 
 def trusted(options: argparse.Namespace) -> int:
-    """Print the report's verdict on the self-test; exit code 1 unless the counters are trusted."""
+    """Print the report's verdict on the self-test. Return 1 unless it trusts the counters."""
     trust = json.loads(options.file.read_text(encoding="utf-8"))["trust"]
     print(f"Self-test: {trust['status']}. {trust['sentence']}")
     return 0 if trust["status"] == "trusted" else 1
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line, used by the scripts beside this file."""
+    """Run the command line, for the scripts of this folder."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     actions = parser.add_subparsers(dest="action", required=True)
     recorder = actions.add_parser("record", help="after a capture")

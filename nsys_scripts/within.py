@@ -24,7 +24,7 @@ GRACE_SECONDS = 10.0
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of all files below a folder, without files that vanish meanwhile."""
+    """Return the bytes of all files below a folder, without files that vanish meanwhile."""
     total = 0
     for where, _, names in os.walk(folder):
         for name in names:
@@ -34,7 +34,7 @@ def size_of(folder: Path) -> int:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the program and its children to end, and kill them after ten seconds."""
+    """End the program's process group with SIGTERM, and after ten seconds with SIGKILL."""
     for number, seconds in ((signal.SIGTERM, GRACE_SECONDS), (signal.SIGKILL, None)):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
@@ -44,7 +44,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def watch(command: list[str], seconds: float, most_bytes: int | None, folder: Path) -> int:
-    """Run a command, and return the exit code described above."""
+    """Run a command, and return the exit code that the module's docstring describes."""
     limit = time.monotonic() + seconds
     before = size_of(folder) if most_bytes else 0
     process = subprocess.Popen(command, process_group=0)
@@ -67,7 +67,7 @@ def watch(command: list[str], seconds: float, most_bytes: int | None, folder: Pa
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--megabytes", type=int)

@@ -1,8 +1,8 @@
-"""Record which modules each kernel of torch.compile fuses, as Inductor knows it while it writes its code.
+"""Record which modules each kernel of torch.compile fuses: Inductor knows them while it generates code.
 
-Inductor calls one function for each kernel call that it writes. The operations behind that call say in which modules
-the program called them. This runs in the program's own process and needs its torch alone. Caches of compiled code are
-off meanwhile, as code that comes from a cache is not written again.
+Inductor calls one function for each kernel call that it generates. Each operation behind that call knows the modules in
+which the program called it. This file runs in the program's process and needs only its torch. The caches of compiled
+code are off meanwhile, because Inductor does not generate code that it finds in a cache.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ _PART = re.compile(r"\['?([^'\]]+)'?\]|([^.\[\]]+)")
 
 
 def module_of(node):
-    """The path of the innermost module that called an operation below the compiled one: `layers.0.mlp`.
+    """Return the path of the innermost module that called an operation, below the compiled module: `layers.0.mlp`.
 
-    `itself` for the compiled module, '' where no module did.
+    Return `itself` if the compiled module called it, '' if no module did.
     """
     stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
     path = str(list(stack.values())[-1][0]) if stack else ""
@@ -28,20 +28,23 @@ def module_of(node):
 
 
 class Kernels:
-    """The calls of kernels in the order in which Inductor wrote them, by graph."""
+    """The kernel calls of all graphs, in the order in which Inductor generated them.
+
+    A row is (graph, 1 in a backward graph, place, kernel, modules, operations); `;` separates modules and operations.
+    """
 
     def __init__(self):
         self.rows, self._graphs = [], 0
 
     def listen(self, debug):
-        """Be told of every kernel call from now on; `debug` is Inductor's module of that name."""
+        """Record every kernel call from now on; `debug` is Inductor's module of that name."""
         setattr(debug, FUNCTION, self.wrapped(getattr(debug, FUNCTION)))
 
     def wrapped(self, plain):
-        """Inductor's function that is told of each call, with a note of it before."""
+        """Return Inductor's function that runs for each call, with our note before it."""
 
         def noted(schedule, kernel, *args, **kwargs):
-            with contextlib.suppress(Exception):  # another Inductor than we know: the program is compiled all the same
+            with contextlib.suppress(Exception):  # an unknown version of Inductor must still compile the program
                 self._note(schedule, kernel)
             return plain(schedule, kernel, *args, **kwargs)
 
@@ -64,7 +67,7 @@ class Kernels:
 
 
 def _operations(schedule):
-    """The operations of the program's graph behind a call: of a list of fused ones, or of a library's kernel."""
+    """Yield the operations of the program's graph behind a kernel call: of a list of fused nodes, or of one kernel."""
     if not isinstance(schedule, (list, tuple)):
         yield from _called(schedule)
         return

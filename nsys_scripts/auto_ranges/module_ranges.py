@@ -1,18 +1,20 @@
 """Open an NVTX range around every call of a torch.nn.Module, around backward and around an optimiser's step.
 
-    KERNEL_LEDGER_RANGES=on|measure|dataflow   ranges; and what one costs; or which tensors operations read and write,
-                                               and which modules each kernel of torch.compile fuses
-    KERNEL_LEDGER_RANGES_OUT=FOLDER            where `measure`, `dataflow` and ranks write a file a process
+    KERNEL_LEDGER_RANGES=on                    open ranges
+    KERNEL_LEDGER_RANGES=measure               open ranges, and measure what a range costs
+    KERNEL_LEDGER_RANGES=dataflow              open none; record which tensors operations read and write, and which
+                                               modules each kernel of torch.compile fuses
+    KERNEL_LEDGER_RANGES_OUT=FOLDER            where each process writes its cost, its dataflow and its rank
 
-This runs in the program's own process and Python: it needs the standard library, the program's torch, and for domain,
-colour, category and payload the package nvtx, else torch's own NVTX. Nothing of the program changes: modules keep
-their classes and attributes, and what is compiled (torch.compile) is compiled as without ranges.
+This file runs in the program's process. It needs the standard library and the program's torch. With the package nvtx,
+ranges have a domain, colour, category and payload; without it they are ranges of torch's own NVTX. The program does not
+change: modules keep their classes and attributes, and torch.compile compiles the same code as without ranges.
 
-A range is named by the path of the module below the module that called it: `layers.0`, then `mlp`. The outermost call
-of a module that has modules is a step, `step Decoder(4 x 1024)`, with the shape of its first tensor: a prompt and a
-token are two kinds of steps. A module that does not lie below its caller has the name of its class. One that lies
-there under several names has all of them, `embed=head`. A compiled function and the replay of a CUDA graph are steps
-where no module is open.
+The name of a range is the module's path below the module that called it: `layers.0`, then `mlp`. The outermost call of
+a module that has submodules is a step, `step Decoder(4 x 1024)`, with the shape of its first tensor: so a prompt and a
+token are two kinds of steps. A module that is not below its caller has the name of its class. A module with several
+names there has up to three of them, `embed=head`. Outside of any module, a compiled function and the replay of a CUDA
+graph are steps.
 """
 
 import atexit
@@ -32,7 +34,7 @@ ROUNDS, CALLS = 7, 200
 
 
 def _beside(path):
-    """A module of this project by its path; the program cannot import it, and must not find our packages."""
+    """Load a module of this project by its path: the program must not find our packages on its own path."""
     spec = importlib.util.spec_from_file_location(
         f"kernel_ledger_{os.path.basename(path)[:-3]}", os.path.join(_ROOT, path)
     )
@@ -49,15 +51,15 @@ _INDUCTOR = _beside(os.path.join("nsys_scripts", "auto_ranges", "inductor_kernel
 
 
 def wait_for_torch(mode):
-    """Install the ranges as soon as the program has imported torch; a program without it is left alone."""
+    """Install the ranges as soon as the program has imported torch. A program without torch stays as it is."""
     _write_rank()
     if mode == "dataflow":
-        os.environ.update(_INDUCTOR.NO_CACHE)  # which torch reads while it is imported
+        os.environ.update(_INDUCTOR.NO_CACHE)  # torch reads these while the program imports it
     watch("torch", lambda torch: install(torch, mode))
 
 
 def watch(name, then):
-    """Call `then` with a module, now or as soon as the program has imported it."""
+    """Call `then` with the module `name`, now or as soon as the program has imported it."""
     if name in sys.modules:
         then(sys.modules[name])
     else:
@@ -65,7 +67,7 @@ def watch(name, then):
 
 
 class _Finder:
-    """Finds a module as Python would, and does something behind its import."""
+    """Finds the module `name` as Python would, and calls `then` with it after its import."""
 
     def __init__(self, name, then):
         self.name, self.then = name, then
@@ -82,7 +84,7 @@ class _Finder:
                 plain(module)
                 try:
                     self.then(module)
-                except Exception as error:  # another torch than we know: the program goes on without ranges
+                except Exception as error:  # with an unknown version of torch, the program runs without ranges
                     print(f"kernel-ledger: no automatic ranges with this torch: {error}", file=sys.stderr)
 
             spec.loader.exec_module = exec_module
@@ -93,7 +95,7 @@ class _Finder:
 
 
 class NvtxMarks:
-    """Ranges in our domain, each with its colour, category and payload; made once a name."""
+    """Opens ranges in our NVTX domain with the package nvtx. `mark` makes a range's attributes, once for each name."""
 
     def __init__(self, nvtx):
         self._domain = nvtx.get_domain(_NAMES.DOMAIN)
@@ -106,7 +108,7 @@ class NvtxMarks:
 
 
 class TorchMarks:
-    """Ranges of torch's own NVTX: names alone, in the default domain, so that the name holds ours."""
+    """Opens ranges with torch's own NVTX: these are names in the default domain, so PREFIX stands for our domain."""
 
     def __init__(self, torch):
         self.push, self.pop = torch._C._nvtx.rangePushA, torch._C._nvtx.rangePop
@@ -116,7 +118,7 @@ class TorchMarks:
 
 
 class Nothing:
-    """Where there is no NVTX at all, as in a torch without CUDA."""
+    """Opens no ranges, for a Python without any NVTX, such as one with a CPU build of torch."""
 
     def push(self, mark):
         pass
@@ -129,7 +131,7 @@ class Nothing:
 
 
 def marks(torch):
-    """The best marks that this Python has."""
+    """Return the best marks that this Python supports: NvtxMarks, else TorchMarks, else Nothing."""
     try:
         return NvtxMarks(importlib.import_module("nvtx"))
     except Exception:
@@ -141,7 +143,7 @@ def marks(torch):
 
 
 def names_below(module):
-    """id of each module below this one -> its names there. Each module is looked into once: cycles end."""
+    """Return id of each module below this one -> its names there. It visits each module once, so a cycle ends."""
     found, waiting, seen = {}, [("", module)], {id(module)}
     while waiting:
         prefix, parent = waiting.pop(0)
@@ -156,17 +158,17 @@ def names_below(module):
 
 
 def class_of(module):
-    """The name of a module's class, of a compiled one that of what was compiled."""
+    """Return the name of a module's class; for a compiled module, the class of the original."""
     return type(getattr(module, "_orig_mod", module)).__name__
 
 
 def is_compiled(module):
-    """Whether torch.compile made this module, or compiled its call."""
+    """Return whether torch.compile made this module or compiled its call."""
     return bool(hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None))
 
 
 def own_bytes(module):
-    """Bytes of the parameters of a module and of those below it: it has to read them at least once."""
+    """Return the bytes of the parameters of a module and of all below it, which a call has to read at least once."""
     try:
         return sum(one.numel() * one.element_size() for one in module.parameters())
     except Exception:  # lazy modules have no size yet
@@ -174,7 +176,7 @@ def own_bytes(module):
 
 
 def shape_of(torch, arguments):
-    """`(4 x 1024)` of the first tensor among the arguments, '' without one."""
+    """Return the shape of the first tensor among the arguments, such as `(4 x 1024)`; '' without a tensor."""
     for one in arguments:
         if isinstance(one, torch.Tensor):
             return f"({' x '.join(map(str, one.shape))})"
@@ -195,14 +197,17 @@ class Ranges:
         self.opened = 0
 
     def name_below(self, caller, module):
-        """The name of a module that another one calls."""
+        """Return the name of a module that `caller` calls."""
         names = self._below.get(caller)
         if names is None or id(module) not in names:  # modules may be added while the program runs
             names = self._below[caller] = names_below(caller)
         return "=".join(names.get(id(module), ())[:3]).replace("/", "|") or class_of(module)
 
     def of_call(self, caller, module):
-        """The mark of a call inside another module's, made anew where the ids are of modules that are gone."""
+        """Return the mark of a call inside another module's call. A stored mark counts only for the same two modules.
+
+        Python reuses the id of a module that no longer exists, so the marks hold weak references to compare.
+        """
         known = self._known.get((id(caller), id(module)))
         if known is not None and known[0]() is module and known[1]() is caller:
             return known[2]
@@ -213,7 +218,7 @@ class Ranges:
         return mark
 
     def of_outermost(self, module, arguments):
-        """The mark of a call that no module makes: a step, if the module is made of others."""
+        """Return the mark of a call outside of any module's call: a step if the module has submodules."""
         name = class_of(module)
         if not module._modules:
             return self._known.get(name) or self.named(name, _NAMES.kind_of(name), own_bytes(module))
@@ -228,7 +233,7 @@ class Ranges:
         return mark
 
     def wrapped_call(self, plain):
-        """Module.__call__ with a range around it."""
+        """Return Module.__call__ with a range around it."""
         local, of_call, of_outermost = self._local, self.of_call, self.of_outermost
         push, pop = self.marks.push, self.marks.pop
         compiling = self.torch.compiler.is_compiling
@@ -251,7 +256,7 @@ class Ranges:
         return __call__
 
     def wrapped(self, plain, name, kind):
-        """A function with a range around it; `name` may be made from its first argument."""
+        """Return a function with a range around it. `name` is a text, or a function of the first argument."""
         push, pop, compiling = self.marks.push, self.marks.pop, self.torch.compiler.is_compiling
 
         @functools.wraps(plain)
@@ -267,9 +272,9 @@ class Ranges:
         return ranged
 
     def outermost(self, plain, name, module=None):
-        """A function that launches compiled code, with a range around it where no module is open: it is a step.
+        """Return a function that launches compiled code; outside of any module, with a range around it, as a step.
 
-        `module`: the one whose method is compiled; what it calls between its compiled parts is named below it.
+        `module` is the module whose method is compiled: the names of modules that it calls itself start below it.
         """
         local, push, pop, compiling = self._local, self.marks.push, self.marks.pop, self.torch.compiler.is_compiling
         recorded = isinstance(self.marks, Recorded)
@@ -293,7 +298,7 @@ class Ranges:
         return ranged
 
     def wrapped_compile(self, plain):
-        """torch.compile, whose compiled functions are steps where no module is open; compiled modules are ranged."""
+        """Return torch.compile with ranges around the functions that it compiles; modules have ranges already."""
         nn = self.torch.nn
 
         def ranged(given, made):
@@ -307,14 +312,14 @@ class Ranges:
         @functools.wraps(plain)
         def compiled(model=None, *args, **kwargs):
             made = plain(model, *args, **kwargs)
-            if model is None:  # a decorator, which is given the function later
+            if model is None:  # used as a decorator, which gets the function later
                 return lambda given: ranged(given, made(given))
             return ranged(model, made)
 
         return compiled
 
     def wrapped_backward(self, plain):
-        """torch.autograd.backward with its range on the thread that launches: autograd's own, on one GPU."""
+        """Return torch.autograd.backward with a range on the thread that launches: with one GPU, autograd's thread."""
         torch, push, pop = self.torch, self.marks.push, self.marks.pop
         here = self.wrapped(plain, "backward", "backward")
         mark = self.named(f"{_NAMES.STEP}backward", "backward")
@@ -342,7 +347,7 @@ class Ranges:
         return backward
 
     def measure(self, plain, ranged):
-        """Nanoseconds that a range adds to the call of a module: the least of some rounds."""
+        """Return the ns that a range adds to the call of a module: least time of ROUNDS with it, less that without."""
         nn = self.torch.nn
 
         class Leaf(nn.Module):
@@ -387,7 +392,7 @@ def install(torch, mode):
 
 
 def _measured_first(ranges, plain, ranged):
-    """The first call of a module measures what a range costs, then puts the plain wrapper in its own place."""
+    """Return a Module.__call__ whose first call measures what a range costs, and then puts `ranged` in its place."""
 
     def __call__(self, *args, **kwargs):  # noqa: N807
         ranges.torch.nn.Module.__call__ = ranged
@@ -398,7 +403,7 @@ def _measured_first(ranges, plain, ranged):
 
 
 def _write_rank():
-    """Note the rank of this process, where a launcher such as torchrun gave it one."""
+    """Write the rank of this process to a file, if a launcher such as torchrun gave it one."""
     asked = {"process_rank": "RANK", "ranks": "WORLD_SIZE", "local_rank": "LOCAL_RANK"}
     texts = {name: os.environ.get(variable, "") for name, variable in asked.items()}
     known = {name: int(text) if text.isdecimal() else None for name, text in texts.items()}
@@ -407,7 +412,7 @@ def _write_rank():
 
 
 def _write(what, content):
-    """Write a file of this process, whole or not at all; the program does not notice if that fails."""
+    """Write a JSON file of this process, whole or not at all. A failure must not disturb the program."""
     folder = os.environ.get("KERNEL_LEDGER_RANGES_OUT")
     if not folder:
         return
@@ -426,9 +431,9 @@ MOST_STEPS = 12  # kinds of steps that are recorded, each once
 
 
 class Recorded:
-    """In place of marks: records the operations of each kind of step once, and of nothing else.
+    """Takes the place of marks: records the operations of each kind of step once, and opens no ranges.
 
-    What is compiled runs apart: under a dispatch mode torch would not compile it, then or later.
+    Compiled code runs outside of the recorder's dispatch mode: inside it, torch would never compile that code.
     """
 
     def __init__(self, recorder, kernels):
@@ -455,7 +460,7 @@ class Recorded:
             self._recorder.push(name)
 
     def _is_innermost(self):
-        """Whether no dispatch mode of the program's own has begun since: that would end in place of ours."""
+        """Whether our dispatch mode is the innermost: else leaving ours would end a mode of the program instead."""
         modes = sys.modules["torch.utils._python_dispatch"]
         return modes._get_current_dispatch_mode() is self._recorder
 
@@ -475,7 +480,7 @@ class Recorded:
 
     @contextlib.contextmanager
     def apart(self):
-        """Run something compiled that has no range of its own."""
+        """Run compiled code that has no range of its own outside of the recorder's dispatch mode."""
         self.push(("", "compiled"))
         try:
             yield
@@ -489,7 +494,7 @@ class Recorded:
 
 
 def _recorded():
-    """The recorder of the harness, which needs torch alone, and that of the kernels of torch.compile."""
+    """Return the harness' recorder of operations with the recorder of Inductor's kernels; both need only torch."""
     found = Recorded(_beside(os.path.join("harness", "dataflow.py")).Recorder(), _INDUCTOR.Kernels())
     watch(_INDUCTOR.MODULE, found.kernels.listen)
     atexit.register(found.write)

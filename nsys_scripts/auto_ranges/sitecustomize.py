@@ -1,6 +1,6 @@
-"""Python imports this at its start, as nsys_scripts puts this folder on PYTHONPATH: see module_ranges.py beside it.
+"""Set up automatic ranges (module_ranges.py) when Python starts: Python imports a `sitecustomize` on PYTHONPATH.
 
-The program's own sitecustomize, which this one hides, runs after it as if this one were not there.
+This file hides the program's own sitecustomize, so it runs that one afterwards.
 """
 
 import importlib.machinery

@@ -64,7 +64,7 @@ class Architecture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     name: str = ""
 
     def whole(self, name: str) -> Architecture:
-        """The same architecture with its family's defaults filled in.
+        """Return the same architecture with its family's defaults filled in.
 
         Raises: InputError for an unknown family or sizes that do not divide.
         """
@@ -96,13 +96,13 @@ class Architecture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def known() -> dict[str, Architecture]:
-    """Name -> architecture, from models.toml."""
+    """Return name -> architecture, from models.toml."""
     rows = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return {name: msgspec.convert(row, Architecture).whole(name) for name, row in rows.items()}
 
 
 def find(model: str) -> Architecture:
-    """The architecture of a name in models.toml, or of a config.json of Hugging Face.
+    """Return the architecture of a name in models.toml, or of a config.json of Hugging Face.
 
     Raises: UsageError for an unknown name; InputError for an unusable file.
     """
@@ -163,7 +163,7 @@ def parameters(of: Architecture) -> dict[str, int]:
 
 
 def parameter_count(of: Architecture) -> int:
-    """Number of all parameters; a tied embedding counts once."""
+    """Return number of all parameters; a tied embedding counts once."""
     return sum(parameters(of).values())
 
 
@@ -186,7 +186,7 @@ class Shape:
 
 
 def forward_products(of: Architecture, shape: Shape) -> list[Product]:
-    """The matrix products of a forward pass, with dense attention: masked scores count too."""
+    """Return the matrix products of a forward pass, with dense attention: masked scores count too."""
     n, c, layers = shape.rows, of.channels, of.layers
     heads, tokens, total, hs = shape.batch * of.heads, shape.tokens, shape.total, of.head_size
     attention = [
@@ -207,7 +207,7 @@ def forward_products(of: Architecture, shape: Shape) -> list[Product]:
 
 
 def backward_products(products: list[Product]) -> list[Product]:
-    """The products of the backward pass: for each product two gradients, with twice its FLOPs."""
+    """Return the products of the backward pass: for each product two gradients, with twice its FLOPs."""
     found = []
     for one in products:
         found.append(replace(one, name=f"{one.name}, left gradient", n=one.k, k=one.n))
@@ -221,12 +221,12 @@ def flops(products: list[Product]) -> int:
 
 
 def kv_bytes(of: Architecture, shape: Shape) -> int:
-    """Bytes of the keys and values of all layers and tokens, cached and new."""
+    """Return bytes of the keys and values of all layers and tokens, cached and new."""
     return 2 * of.layers * shape.batch * shape.total * of.kept * shape.e
 
 
 def block_activations(of: Architecture, shape: Shape, *, fused_attention: bool = False) -> int:
-    """Bytes that one block keeps for its backward pass, including its input.
+    """Return bytes that one block keeps for its backward pass, including its input.
 
     Eager: the sum over operations. GPT-2 keeps inputs and outputs of both norms, q, k, v, the attention weights, the
     merged heads, and input and output of GELU: 16 C a token for an MLP of 4 C, plus the weights. Fused attention

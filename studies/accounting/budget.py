@@ -31,7 +31,7 @@ DAY_S = 86_400
 
 
 def device(name: str) -> Device:
-    """The GPU of that name.
+    """Return the GPU of that name.
 
     Raises: UsageError for a GPU outside devices.toml.
     """
@@ -42,7 +42,7 @@ def device(name: str) -> Device:
 
 
 def peak(gpu: Device, dtype: str) -> float:
-    """The datasheet's FLOP/s for products of this type.
+    """Return the datasheet's FLOP/s for products of this type.
 
     Raises: UsageError for a type that the GPU lacks.
     """
@@ -71,7 +71,7 @@ class Roofs:
 
 
 def roofs(gpu: Device, dtype: str, flops_: float, bytes_: float) -> Roofs:
-    """The least times for this number of FLOPs and bytes."""
+    """Return the least times for this number of FLOPs and bytes."""
     return Roofs(flops_, bytes_, flops_ / peak(gpu, dtype), bytes_ / gpu.dram_bytes_per_s)
 
 
@@ -139,7 +139,7 @@ def training_days(parameters: float, tokens: float, gpu: Device, gpus: int, mfu_
 
 
 def largest_model(gpu: Device, gpus: int) -> float:
-    """The largest number of parameters that fit the GPUs with gradients and AdamW, without activations.
+    """Return the largest number of parameters that fit the GPUs with gradients and AdamW, without activations.
 
     Raises: InputError if the GPU's memory is unknown.
     """
@@ -147,7 +147,7 @@ def largest_model(gpu: Device, gpus: int) -> float:
 
 
 def memory_of(gpu: Device) -> float:
-    """Bytes of DRAM.
+    """Return bytes of DRAM.
 
     Raises: InputError if devices.toml lacks them.
     """

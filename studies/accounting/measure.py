@@ -184,7 +184,7 @@ def trace_module(spec: str) -> tuple[str, int, Traced, Traced]:
 
 
 def config_of(name: str) -> GPT2Config:
-    """The harness's configuration of a GPT-2 of models.toml.
+    """Return the harness's configuration of a GPT-2 of models.toml.
 
     Raises: UsageError for another model.
     """
@@ -196,7 +196,7 @@ def config_of(name: str) -> GPT2Config:
 
 
 def meta_model(config: GPT2Config, dtype: str) -> GPT2:
-    """The harness's model without memory."""
+    """Return the harness's model without memory."""
     with torch.device("meta"):
         return GPT2(config).to(DTYPES[dtype]).eval().requires_grad_(False)
 
@@ -322,7 +322,7 @@ def capture(workloads: Sequence[str]) -> None:
 
 
 def predict(cases: Sequence[Case] = CASES) -> str:
-    """The text of predictions.csv: the predictions for every case, from the architecture and from the trace."""
+    """Return the text of predictions.csv: the predictions for every case, from the architecture and from the trace."""
     rows: list[dict[str, Any]] = []
     for case in cases:
         config = parse_config(case.config) if case.config else config_of(case.model)

@@ -51,7 +51,7 @@ def _findings(accounting: pd.DataFrame, accounting_use: pd.DataFrame) -> list[di
 
 @part("title", 2)
 def _title(accounting_steps: list[dict[str, Any]], gpu: str | None) -> str | None:
-    """The report's title for a run with an accounting."""
+    """Return the report's title for a run with an accounting."""
     return f"The accounting against {gpu or 'a CPU'}" if accounting_steps else None
 
 
@@ -63,7 +63,7 @@ def _number(value: Any, unit: str) -> str:
 
 @section("accounting")
 def show_accounting(accounting: pd.DataFrame) -> str:
-    """Every prediction, all digits."""
+    """Return every prediction, all digits."""
     body = [
         [
             markdown.escape(row.model),
@@ -126,7 +126,7 @@ def show_use(accounting_use: pd.DataFrame) -> str:
 
 
 def render_accounting(tables: dict[str, pd.DataFrame], folder: str) -> str:
-    """The accounting's part of its README; `folder` is the run's path from there."""
+    """Return the accounting's part of its README; `folder` is the run's path from there."""
     parts = [
         show_accounting(tables["accounting"]),
         f"![error of each prediction]({folder}/figures/accounting_errors.png)",

@@ -62,7 +62,7 @@ CPU_CASES = (
 
 
 def architecture_of(case: Case) -> Architecture:
-    """The sizes of a case: from models.toml, with the values of its configuration in place of GPT-2's."""
+    """Return the sizes of a case: from models.toml, with the values of its configuration in place of GPT-2's."""
     names = {"n_layer": "layers", "n_embd": "channels", "n_head": "heads", "vocab_size": "vocab",
              "n_positions": "positions"}  # fmt: skip
     if not case.config:
@@ -75,7 +75,7 @@ def architecture_of(case: Case) -> Architecture:
 def predictions(
     case: Case, batch: int, tokens: int, context: int, peak_bytes: int, read_bytes: int
 ) -> Iterator[dict[str, Any]]:
-    """Rows of predictions.csv: parameters and FLOPs of every step; memory of training; DRAM reads of decoding.
+    """Yield rows of predictions.csv: parameters and FLOPs of every step; memory of training; DRAM reads of decoding.
 
     `peak_bytes` and `read_bytes` come from measure.trace, because they depend on the order of operations.
     """
@@ -116,6 +116,6 @@ def text_of(rows: Iterable[dict[str, Any]]) -> str:
 
 @cache
 def frozen() -> tuple[dict[str, str], ...]:
-    """The rows of predictions.csv, which were committed before the first measurement and stay unchanged."""
+    """Return the rows of predictions.csv, which were committed before the first measurement and stay unchanged."""
     with TABLE.open(newline="", encoding="utf-8") as stream:
         return tuple(csv.DictReader(stream))

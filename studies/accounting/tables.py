@@ -113,7 +113,7 @@ def _measured(quantity: str, step: dict[str, Any], measured: pd.DataFrame | None
 
 
 def launches_of(step: dict[str, Any], measured: pd.DataFrame | None) -> pd.DataFrame:
-    """The launches of a step that ncu counted, in their order."""
+    """Return the launches of a step that ncu counted, in their order."""
     if measured is None or measured.empty or "dram_read_bytes" not in measured:
         return pd.DataFrame()
     root = _ROOTS[step["workload"].partition("_")[0]]

@@ -33,12 +33,12 @@ class Tile:
 
 
 def is_product(kernel: str) -> bool:
-    """Whether a kernel multiplies matrices or a matrix with a vector."""
+    """Return whether a kernel multiplies matrices or a matrix with a vector."""
     return bool(_PRODUCT.search(kernel)) and not _NO_PRODUCT.search(kernel)
 
 
 def tile_of(kernel: str) -> Tile | None:
-    """The tile in a kernel's name; None without one."""
+    """Return the tile in a kernel's name; None without one."""
     for pattern in _TILES:
         if found := pattern.search(kernel):
             first, second, k = (int(part or 1) for part in found.groups())

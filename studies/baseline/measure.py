@@ -222,7 +222,7 @@ class Conditions:
 
 
 def copy_bandwidth() -> float:
-    """The bytes per second, read plus written, of a device-to-device copy of 1 GiB."""
+    """Return the bytes per second, read plus written, of a device-to-device copy of 1 GiB."""
     source = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     took = measure_gpu(lambda: target.copy_(source), samples=20)
@@ -295,7 +295,7 @@ def profile_setting(setting: Setting, shared: Conditions) -> dict[str, Any]:
 
 
 def _union(intervals: Sequence[tuple[int, int, str]]) -> int:
-    """The length of the union of the intervals."""
+    """Return the length of the union of the intervals."""
     covered = end = 0
     for start, stop, _ in sorted(intervals):
         covered += max(0, stop - max(start, end))
@@ -410,7 +410,7 @@ def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
 
 
 def _measure(name: str, dtype: str, model: Any, shared: Conditions, ids: dict[str, Any]) -> dict[str, Any]:
-    """The entry of one setting, or an entry with the reason why it was not measured."""
+    """Return the entry of one setting, or an entry with the reason why it was not measured."""
     context = shared.prompt.shape[1] + shared.tokens / 2
     moved = bytes_per_token(model, context)
     entry: dict[str, Any] = {

@@ -44,7 +44,7 @@ def write_bottlenecks(bottlenecks: pd.DataFrame) -> str:
 
 @section("baseline_operators")
 def write_operators(baseline_operators: pd.DataFrame) -> str:
-    """The table of the heaviest operators and kernels of the first setting."""
+    """Return the table of the heaviest operators and kernels of the first setting."""
     first = baseline_operators.iloc[0]
     of = baseline_operators[
         (baseline_operators["setting"] == first["setting"]) & (baseline_operators["dtype"] == first["dtype"])

@@ -35,12 +35,12 @@ class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def predictions() -> dict[str, Prediction]:
-    """The predictions by the name of the chain."""
+    """Return the predictions by the name of the chain."""
     return msgspec.convert(tomllib.loads(FILE.read_text(encoding="utf-8")), dict[str, Prediction])
 
 
 def compare(tables: pipeline.Tables) -> pd.DataFrame:
-    """A row a chain: predicted, planned and measured bytes and time of one call, and whether the limits hold.
+    """Return a row a chain: predicted, planned and measured bytes and time of one call, and whether the limits hold.
 
     Shape: `tables` by name, as of a report. What the capture does not have is blank, and then `holds` is blank, too.
     """
@@ -71,12 +71,12 @@ def compare(tables: pipeline.Tables) -> pd.DataFrame:
 
 
 def _inside(ranges: pd.Series, name: str) -> pd.Series:
-    """Which ranges are of this name, or lie in one."""
+    """Return which ranges are of this name, or lie in one."""
     return ranges.astype(str).str.contains(rf"(?:^|/|step ){name}(?:$|/)", regex=True)
 
 
 def _planned(fusion: pd.DataFrame | None, name: str) -> float | None:
-    """Bytes after the fusion of the largest chain in a range, of one call, as the plan has them."""
+    """Return bytes after the fusion of the largest chain in a range, of one call, as the plan has them."""
     rows = pd.DataFrame() if fusion is None or fusion.empty else fusion[_inside(fusion["range"], name)]
     rows = rows.dropna(subset=["after_bytes"]) if len(rows) else rows
     if rows.empty:

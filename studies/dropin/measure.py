@@ -44,7 +44,7 @@ CELLS = [(batch, context) for context in (1024, 512) for batch in (1, 8)]
 
 
 def prompts(weights: Any, batch: int, tokens: int, device: str = "cuda") -> Any:
-    """The token ids (batch, tokens) of the committed texts. A text that is too short is repeated."""
+    """Return the token ids (batch, tokens) of the committed texts. A text that is too short is repeated."""
     texts = PROMPTS.read_text("utf-8").split("\n\n")
     rows = []
     for text in texts[:batch]:
@@ -59,7 +59,7 @@ def _wait() -> None:
 
 
 def _timed(call: Callable[[], Any]) -> tuple[int, Any]:
-    """The wall time of a call until the GPU is done, in ns, and its result."""
+    """Return the wall time of a call until the GPU is done, in ns, and its result."""
     _wait()
     start = time.perf_counter_ns()
     result = call()
@@ -80,7 +80,7 @@ class Eager:
         return self._model(self._ids, use_cache=True, logits_to_keep=1)
 
     def round(self) -> tuple[list[int], Any]:
-        """The times of TOKENS decode steps, and the tokens."""
+        """Return the times of TOKENS decode steps, and the tokens."""
         result, times, text = self.prompt(), [], []
         cache, token = result.past_key_values, result.logits[:, -1:].argmax(-1)
         for _ in range(TOKENS):
@@ -126,7 +126,7 @@ class Graph:
             layer.cumulative_length.fill_(self._start)
 
     def round(self) -> tuple[list[int], Any]:
-        """The times of TOKENS replays, and the tokens."""
+        """Return the times of TOKENS replays, and the tokens."""
         self._reset()
         times, text = [], []
         for _ in range(TOKENS):
@@ -143,7 +143,7 @@ def _quantiles(name: str, times: Sequence[int]) -> dict[str, float | None]:
 def measure_cell(
     model: Any, ids: Any, mode: str, labels: dict[str, Any], left_out: dict[str, str], over: Callable[[], bool]
 ) -> list[dict[str, Any]]:
-    """A row for each attention that runs in this mode. The attentions take turns in every round."""
+    """Return a row for each attention that runs in this mode. The attentions take turns in every round."""
     running: dict[str, Any] = {}
     place = f"{mode} {labels['dtype']} b{labels['batch']} t{labels['context_tokens']}"
     for attention in ATTENTIONS:

@@ -9,7 +9,7 @@ OURS = "kernel_ledger"
 
 
 def _pair(settings: Sequence[Mapping[str, Any]], mode: str, batch: int) -> tuple[Any, Any] | None:
-    """The rows of our attention and of sdpa in bfloat16 at a context of 1024 tokens; None unless both exist."""
+    """Return the rows of our attention and of sdpa in bfloat16 at a context of 1024 tokens; None unless both exist."""
     found = {
         row["attention"]: row
         for row in settings

@@ -130,7 +130,7 @@ def declared() -> Bounds:
 
 
 def stated() -> Bounds:
-    """The result of `declared` without the sentences."""
+    """Return the result of `declared` without the sentences."""
     return {key: values for key, values in declared().items() if key[4] != SENTENCE}
 
 
@@ -237,7 +237,7 @@ def _point(row: Mapping[str, str]) -> Point:
 
 
 def _first_measured() -> dict[tuple[Point, str], Seen]:
-    """The first commit and file with the time ("bench_time_p50_ns") and with each counter of each point."""
+    """Return the first commit and file with the time ("bench_time_p50_ns") and with each counter of each point."""
     found: dict[tuple[Point, str], Seen] = {}
     for seen, rows in _tables("bench.csv"):
         for row in rows:
@@ -289,7 +289,7 @@ def check(rows: list[Row]) -> int:
 
 
 def text(rows: Iterable[Row]) -> str:
-    """The text of bounds.csv, sorted by bound and then by date."""
+    """Return the text of bounds.csv, sorted by bound and then by date."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -298,7 +298,7 @@ def text(rows: Iterable[Row]) -> str:
 
 
 def history() -> list[Row]:
-    """The whole table, from git.
+    """Return the whole table, from git.
 
     Raises:
         SystemExit: the clone is shallow.

@@ -31,7 +31,7 @@ _COUNTERS = [
 
 
 def build(folder: Path) -> dict[str, pd.DataFrame]:
-    """The tables of a folder of the ladder, by name.
+    """Return the tables of a folder of the ladder, by name.
 
     Raises:
         InputError: there is no ladder.json, or a file is damaged.
@@ -41,7 +41,7 @@ def build(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def declared_tables() -> list[Table]:
-    """The tables of a ladder, in the order of their declarations."""
+    """Return the tables of a ladder, in the order of their declarations."""
     return World(find(studies.ladder), ladder_read=None, show=None).tables()
 
 
@@ -67,7 +67,7 @@ def _published_claims(ladder_read: Ladder) -> list[dict[str, Any]]:
 
 @fact("counted")
 def _counted(ladder_read: Ladder) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The counters of every run, and their stall shares."""
+    """Return the counters of every run, and their stall shares."""
     frames, shares = [], []
     for run in ladder_read.runs:
         frame, stalls = _counters(run)
@@ -94,13 +94,13 @@ def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> p
 
 @fact("stall_shares")
 def _stall_shares(counted: tuple[pd.DataFrame, pd.DataFrame], rungs: pd.DataFrame) -> pd.DataFrame:
-    """The stall shares of each point, from the run that gave its counters."""
+    """Return the stall shares of each point, from the run that gave its counters."""
     return counted[1].merge(rungs[[*KEY, "run"]], on=[*KEY, "run"])
 
 
 @fact("every_time")
 def _every_time(ladder_read: Ladder) -> pd.DataFrame:
-    """The cold rows of the present sources, one for each op, variant, dtype and shape.
+    """Return the cold rows of the present sources, one for each op, variant, dtype and shape.
 
     A row comes from the benchmarks, else from the newest run that has it.
     """
@@ -162,7 +162,7 @@ def _not_timed(ladder_read: Ladder, every_time: pd.DataFrame) -> pd.DataFrame:
 
 
 def cell_of(column: str, value: Any) -> str:
-    """A value in the form of the sentences in tables and claims."""
+    """Return a value in the form of the sentences in tables and claims."""
     return cell(value, column, "")
 
 
@@ -174,7 +174,7 @@ def _concat(parts: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
 
 
 def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The counters, with the hottest lines, and the stall shares of a run's points."""
+    """Return the counters, with the hottest lines, and the stall shares of a run's points."""
     if run.capture is None or run.capture.counters.empty:
         return pd.DataFrame(columns=_COUNTERS), pd.DataFrame(columns=[*KEY, "reason", "share_frac"])
     counters = join.prepare_counters(run.capture.counters)
@@ -239,7 +239,7 @@ def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
 
 
 def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """The written tables of a folder, by name.
+    """Return the written tables of a folder, by name.
 
     Raises:
         InputError: a table is missing.
@@ -280,7 +280,7 @@ def lines_today(table: pd.DataFrame, sources: Path) -> pd.Series:
 
 
 def summary(tables: dict[str, pd.DataFrame]) -> str:
-    """A text: how much of the ladder is measured, and the verdicts on its hypotheses and claims."""
+    """Return a text: how much of the ladder is measured, and the verdicts on its hypotheses and claims."""
 
     def counts(column: pd.Series) -> str:
         return ", ".join(f"{count} {name}" for name, count in column.value_counts().items())

@@ -73,7 +73,7 @@ def ratios(times: pd.DataFrame, ladder: pd.DataFrame) -> pd.DataFrame:
 
 
 def both(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `ratios` then and now, side by side."""
+    """Return the rows of `ratios` then and now, side by side."""
     joined = before.merge(now, on=KEY, how="outer", suffixes=("_before", "_now"), sort=False)
     names = ["time_kind", "rung", "library", *RATIOS]
     return joined[[*KEY, *(f"{name}_{at}" for name in names for at in ("before", "now"))]].sort_values(KEY)
@@ -94,7 +94,7 @@ def summary(rows: pd.DataFrame) -> str:
 
 
 def to_text(rows: pd.DataFrame) -> str:
-    """The rows as CSV."""
+    """Return the rows as CSV."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(rows.columns)

@@ -127,7 +127,7 @@ def _verdict(measure: Mapping[str, Any], values: Mapping[str, float | None]) -> 
 
 
 def _found(metric: str, values: Mapping[str, float | None], show: Show) -> str:
-    """The measured values, such as `5.06 ms → 433.7 µs (0.0854 ×)`; shares have no ratio."""
+    """Return the measured values, such as `5.06 ms → 433.7 µs (0.0854 ×)`; shares have no ratio."""
     text = " → ".join(show(metric, value) for value in values.values())
     before, after = values.get("before"), values["after"]
     if before and after is not None and not metric.endswith("_frac"):

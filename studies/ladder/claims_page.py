@@ -41,7 +41,7 @@ def render_claims(claims: pd.DataFrame, ladder: pd.DataFrame, runs: pd.DataFrame
 
 
 def _sizes(claims: pd.DataFrame, ladder: pd.DataFrame) -> str:
-    """A text with the sizes of every shape that a claim names, op by op."""
+    """Return a text with the sizes of every shape that a claim names, op by op."""
     said = {(row["op"], side.split()[1]) for _, row in claims.iterrows() for side in (row["before"], row["after"])
             if not is_missing(side)}  # fmt: skip
     parts: dict[tuple[str, str], list[str]] = {}

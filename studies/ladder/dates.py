@@ -25,13 +25,13 @@ Bounds = dict[Key, Values]
 
 
 def key_of(row: Mapping[str, str]) -> Key:
-    """The key of the bound that a row is about."""
+    """Return the key of the bound that a row is about."""
     op, variant, dtype, shape, metric, than = (row[name] for name in COLUMNS[:6])
     return op, variant, dtype, shape, metric, than
 
 
 def current(rows: Iterable[Mapping[str, str]]) -> Bounds:
-    """The bounds that are in force at the end of the table, without sentences."""
+    """Return the bounds that are in force at the end of the table, without sentences."""
     found: Bounds = {}
     for row in sorted(rows, key=lambda row: row["date"]):
         if row["event"] == "withdrawn":
@@ -73,6 +73,6 @@ def dated(rows: Iterable[Row]) -> list[Dated]:
 
 
 def read() -> list[Row]:
-    """The rows of the committed table."""
+    """Return the rows of the committed table."""
     with TABLE.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))

@@ -63,18 +63,18 @@ def fastest_rungs(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def precision_of(rows: pd.DataFrame) -> pd.Series:
-    """The precision of each row if it differs from its dtype's (`tf32`), else blank."""
+    """Return the precision of each row if it differs from its dtype's (`tf32`), else blank."""
     # pandas reads an all-blank column as numbers
     return rows["precision"].astype("object").fillna("").astype("str")
 
 
 def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
-    """The variants of libraries in this precision ("": that of the dtype)."""
+    """Return the variants of libraries in this precision ("": that of the dtype)."""
     return timed[timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == precision)]
 
 
 def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
-    """The speed-up of `row` over `other`.
+    """Return the speed-up of `row` over `other`.
 
     If the run pairs the two, it comes from the rounds in which both ran. Otherwise it divides medians and has the
     widest interval: p5 of one time over p95 of the other. Rows whose `time_kind` differ use chained times.
@@ -105,7 +105,7 @@ def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:
 
 
 def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[Span | None, str, bool]:
-    """The speed-up of the rung over its rival (None: not timed), the rival's name, whether another run timed it.
+    """Return the speed-up of the rung over its rival (None: not timed), the rival's name, whether another run timed it.
 
     The rival is the floor, the fastest library variant, a named variant, or our fastest rung of another op.
     """

@@ -67,7 +67,7 @@ def _times(declared: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _as_registered(row: pd.Series) -> pd.Series:
-    """A row of ops.csv with op, variant and shape in the registry's terms; op "" if the registry has no such op.
+    """Return a row of ops.csv with op, variant and shape in the registry's terms; op "" if the registry has no such op.
 
     `encoder` computes the embeddings. A linear layer is `torch.addmm` with weights as (K, N): a matrix product, or with
     one token a matrix-vector product. The LM head has weights as (N, K) and no bias, which its operations show.

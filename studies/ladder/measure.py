@@ -99,12 +99,12 @@ class Point:
         return self.op.variant(self.variant).kind in registry.LIBRARY_KINDS
 
     def able(self) -> bool:
-        """Whether the variant takes this dtype and shape."""
+        """Return whether the variant takes this dtype and shape."""
         return self.op.variant(self.variant).takes(self.shape, self.dtype)
 
 
 def read_claims() -> list[dict[str, Any]]:
-    """The claims of kernels/claims.toml, unchanged."""
+    """Return the claims of kernels/claims.toml, unchanged."""
     claims: list[dict[str, Any]] = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
     return claims
 
@@ -172,7 +172,7 @@ def hypotheses(point: Point) -> Iterator[dict[str, Any]]:
 
 
 def other_shapes(point: Point, said: registry.Hypothesis) -> list[str]:
-    """The further shapes of a hypothesis with `least_bytes`, without its own shape and the bench shape."""
+    """Return the further shapes of a hypothesis with `least_bytes`, without its own shape and the bench shape."""
     op = point.op
     return [
         name
@@ -185,7 +185,7 @@ def other_shapes(point: Point, said: registry.Hypothesis) -> list[str]:
 
 
 def refuses(point: Point) -> str:
-    """A text with the registered shapes that the variant refuses on this dtype, and why; "" if it takes all."""
+    """Return a text with the registered shapes that the variant refuses on this dtype, and why; "" if it takes all."""
     shapes: dict[str, list[str]] = {}
     for name, shape in point.op.shapes.items():
         if reason := point.op.variant(point.variant).cannot(shape, point.dtype):
@@ -194,7 +194,7 @@ def refuses(point: Point) -> str:
 
 
 def declared(point: Point) -> dict[str, Any]:
-    """The entry of a point in ladder.json. Open ends of hypotheses are null."""
+    """Return the entry of a point in ladder.json. Open ends of hypotheses are null."""
     op, variant = point.op, point.op.variant(point.variant)
     name, _, dtype, shape_name = point.key
     return {
@@ -237,7 +237,7 @@ def _open_ends(value: Any) -> Any:
 
 
 def shapes() -> dict[str, dict[str, list[str]]]:
-    """The names of the registered shapes that at least one variant takes, by op and dtype."""
+    """Return the names of the registered shapes that at least one variant takes, by op and dtype."""
 
     def taken(op: registry.Op, dtype: str) -> list[str]:
         return [
@@ -291,7 +291,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:
-    """The ranges of every launch in a raw page of ncu, outermost name first, by kernel and ordinal."""
+    """Return the ranges of every launch in a raw page of ncu, outermost name first, by kernel and ordinal."""
     csv.field_size_limit(1 << 30)
     count: Counter[str] = Counter()
     found = {}
@@ -365,7 +365,7 @@ def _of(wanted: Iterable[Point], ops: Sequence[str]) -> list[Point]:
 
 
 def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> list[Point]:
-    """The points of `ops` (default: all) that still need a capture; with `everything`, all that can be captured.
+    """Return the points of `ops` (default: all) that still need a capture; with `everything`, all that can be captured.
 
     A point needs one if no run in `folder` captured its present source. Our own points also need source lines.
     """
@@ -383,7 +383,7 @@ def missing(folder: Path, ops: Sequence[str] = (), everything: bool = False) -> 
 
 
 def _order(point: Point) -> tuple[bool, int]:
-    """The order of captures, since time may run out: our points first, then the library's, long chains last."""
+    """Return the order of captures, since time may run out: our points first, then the library's, long chains last."""
     return point.of_torch, len(point.op.chain) if point.variant == point.op.baseline else 0
 
 
@@ -457,7 +457,7 @@ def measure(folder: Path, run: Path, ops: Sequence[str], everything: bool, round
 
 
 def _check_all(wanted: Sequence[Point], there: Mapping[Measured, float]) -> list[dict[str, Any]]:
-    """A row of points.csv for each point. A point that was timed before passed its checks then."""
+    """Return a row of points.csv for each point. A point that was timed before passed its checks then."""
     import torch
     from tqdm import tqdm
 
@@ -508,7 +508,7 @@ def _write_run(
 
 
 def time_group(members: Sequence[Point], rounds: int, copy_byte_per_s: float, roofs: Mapping[str, float]) -> list[Any]:
-    """The rows of bench.csv for points of one op, dtype and shape, timed beside the library."""
+    """Return the rows of bench.csv for points of one op, dtype and shape, timed beside the library."""
     from harness import bench
 
     op, dtype, shape = members[0].op, members[0].dtype, members[0].shape

@@ -59,7 +59,7 @@ CHAINED_ALONE = (
 
 
 def folders(tables: Tables) -> list[str]:
-    """The folders under kernels/ that have a ladder."""
+    """Return the folders under kernels/ that have a ladder."""
     return list(dict.fromkeys(tables["ladder"]["folder"]))
 
 
@@ -86,13 +86,13 @@ def render_folder(
 
 
 def ops_of(folder: str, tables: Tables) -> list[str]:
-    """The ops of a folder under kernels/."""
+    """Return the ops of a folder under kernels/."""
     ladder = tables["ladder"]
     return list(dict.fromkeys(ladder.loc[ladder["folder"] == folder, "op"]))
 
 
 def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
-    """The rows of an op's ladder at its bench shape, in the order of its declaration.
+    """Return the rows of an op's ladder at its bench shape, in the order of its declaration.
 
     `elsewhere` marks rows timed in another run than most, `fastest` our fastest rung of each dtype.
     """
@@ -133,7 +133,7 @@ def render_op(
 
 
 def sizes_of(row: pd.Series) -> str:
-    """The sizes of a row, such as `B 8, nh 12, Tq 1024, Tk 1024`."""
+    """Return the sizes of a row, such as `B 8, nh 12, Tq 1024, Tk 1024`."""
     return ", ".join(
         f"{axis} {size}" for axis, size in zip(row["axes"].split(","), row["shape"].split("x"), strict=True)
     )
@@ -161,7 +161,7 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
 
 
 def _ladder_table(rows: pd.DataFrame) -> str:
-    """The table of one dtype: time, share of the roof, traffic, stall reason and verdict of each rung."""
+    """Return the table of one dtype: time, share of the roof, traffic, stall reason and verdict of each rung."""
     compute = bool(rows["compute_bound"].iloc[0])
     library = rows["library"].iloc[0]  # PyTorch's fastest without its compiler
     beside = not is_missing(library) and best_library(rows, rows.iloc[0])[0] != library
@@ -198,7 +198,7 @@ def _ladder_table(rows: pd.DataFrame) -> str:
 
 
 def _default(rows: pd.DataFrame) -> list[str]:
-    """A sentence that names the default rung of one dtype, if another one is the fastest at this shape."""
+    """Return a sentence that names the default rung of one dtype, if another one is the fastest at this shape."""
     default, fastest = rows.loc[rows["best"].astype(bool), "variant"], rows.loc[rows["fastest"], "variant"]
     if default.empty or fastest.empty or default.iloc[0] == fastest.iloc[0]:
         return []
@@ -206,7 +206,7 @@ def _default(rows: pd.DataFrame) -> list[str]:
 
 
 def _built_with(rungs: pd.DataFrame) -> list[str]:
-    """A sentence that names the rungs of an op that are not built with the defaults of their sources."""
+    """Return a sentence that names the rungs of an op that are not built with the defaults of their sources."""
     tuned = rungs[~rungs["macros"].map(is_missing)].drop_duplicates("variant")
     if tuned.empty:
         return []
@@ -219,7 +219,7 @@ def _built_with(rungs: pd.DataFrame) -> list[str]:
 
 
 def _floor(rows: pd.DataFrame) -> list[str]:
-    """The floor of one dtype in the run that timed most of it; for an op bound by arithmetic, also the roof."""
+    """Return the floor of one dtype in the run that timed most of it; for an op bound by arithmetic, also the roof."""
     known = rows[~rows["elsewhere"].astype(bool) & (precision_of(rows) == "") & rows["floor_time_ns"].notna()]
     if known.empty:
         return []
@@ -228,18 +228,18 @@ def _floor(rows: pd.DataFrame) -> list[str]:
 
 
 def _roof(row: pd.Series) -> str:
-    """The roof of an op bound by arithmetic, such as `724 TFLOP/s`."""
+    """Return the roof of an op bound by arithmetic, such as `724 TFLOP/s`."""
     return number(float(row["flops"]) / float(row["floor_time_ns"]) * 1e9, "flop/s")
 
 
 def _clocks(rows: pd.DataFrame, bench: Bench | None) -> list[str]:
-    """The SM clock for the heading of an op bound by arithmetic, whose times and roof depend on it."""
+    """Return the SM clock for the heading of an op bound by arithmetic, whose times and roof depend on it."""
     clock = clock_of(bench.conditions) if bench is not None and rows["compute_bound"].iloc[0] else ""
     return [clock] if clock else []
 
 
 def is_held_back(conditions: Mapping[str, Any]) -> bool:
-    """Whether a throttle reason held the clocks back."""
+    """Return whether a throttle reason held the clocks back."""
     return bool((conditions.get("clocks") or {}).get("throttle_reasons"))
 
 
@@ -248,7 +248,7 @@ def _mhz(clocks: Mapping[str, Any], which: str) -> str:
 
 
 def clock_of(conditions: Mapping[str, Any]) -> str:
-    """The clock, such as `SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`.
+    """Return the clock, such as `SM clock 1350 MHz at least, 1980 median, held back by sw_power_cap`.
 
     Without a clock: "SM clock not recorded" if the run gives a reason, else "".
     """
@@ -261,13 +261,13 @@ def clock_of(conditions: Mapping[str, Any]) -> str:
 
 
 def _older(rungs: pd.DataFrame) -> list[str]:
-    """The notes on numbers of an older build, with their rungs."""
+    """Return the notes on numbers of an older build, with their rungs."""
     marked = rungs[~rungs["stale"].map(is_missing)]
     return [f"{STALE_MARK} {_variants(rows)}: {STALE[what]}" for what, rows in marked.groupby("stale", sort=True)]
 
 
 def _elsewhere(rungs: pd.DataFrame) -> list[str]:
-    """The notes on rungs timed in another run than most, with the floors of that run."""
+    """Return the notes on rungs timed in another run than most, with the floors of that run."""
     notes = []
     for run, rows in rungs[rungs["elsewhere"]].groupby("bench_run", sort=True):
         floors = rows.drop_duplicates(["dtype", "floor_time_ns"])
@@ -285,7 +285,7 @@ def _variants(rows: pd.DataFrame) -> str:
 
 
 def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
-    """The two counter tables of one dtype: of each rung's launch configuration, and of its execution."""
+    """Return the two counter tables of one dtype: of each rung's launch configuration, and of its execution."""
     stalls = tables["ladder_stalls"]
     launch, run = [], []
     for _, row in rows.iterrows():
@@ -337,12 +337,12 @@ def _share_somewhere(row: pd.Series, column: str, ladder: pd.DataFrame) -> str:
 
 
 def _rows_like(row: pd.Series, names: list[str], table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a table with the values of `row` in the columns `names`."""
+    """Return the rows of a table with the values of `row` in the columns `names`."""
     return table[(table[names] == row[names].to_list()).all(axis=1)]
 
 
 def _hypothesis_table(rungs: pd.DataFrame) -> str:
-    """The table of hypotheses: the hypothesis of each rung once, and the measurements by dtype."""
+    """Return the table of hypotheses: the hypothesis of each rung once, and the measurements by dtype."""
     table = []
     order = rungs.sort_values(["rung", "dtype"], ascending=[True, False], kind="stable")
     order = order.assign(
@@ -359,7 +359,7 @@ def _hypothesis_table(rungs: pd.DataFrame) -> str:
 
 
 def _dates(op: str, bounds: Sequence[Dated]) -> list[str]:
-    """A folded table of when each bound of an op was written, first measured and changed."""
+    """Return a folded table of when each bound of an op was written, first measured and changed."""
     rows: dict[tuple[str, ...], list[str]] = {}
     own = [one for one in bounds if one.key[0] == op]
     for one in own:
@@ -392,7 +392,7 @@ IN_MODEL = (
 
 
 def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
-    """The table of our fastest rung at every timed shape."""
+    """Return the table of our fastest rung at every timed shape."""
     with_library = timed(op, rungs, bench)
     rows = fastest_rungs(with_library).sort_values("dtype", ascending=False, kind="stable")
     if rows.empty:
@@ -432,7 +432,7 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
 
 
 def _not_timed(op: str, tables: Tables) -> list[str]:
-    """A sentence with the registered shapes that have no time."""
+    """Return a sentence with the registered shapes that have no time."""
     rows = tables["not_timed"]
     rows = rows[rows["op"] == op]
     dtypes = rows.groupby("shape_name", sort=False)["dtype"].agg(", ".join)
@@ -444,7 +444,7 @@ def _not_timed(op: str, tables: Tables) -> list[str]:
 
 
 def timed(op: str, rungs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
-    """The rows of an op's benchmark with kind and precision of their variants."""
+    """Return the rows of an op's benchmark with kind and precision of their variants."""
     known = rungs.drop_duplicates("variant").set_index("variant")
     kinds, precisions = known["kind"], precision_of(known)
     rows = bench.rows
@@ -466,7 +466,7 @@ def _refusals(rungs: pd.DataFrame) -> list[str]:
 
 
 def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where: str) -> str:
-    """A paragraph with the sources of times and counters and their conditions."""
+    """Return a paragraph with the sources of times and counters and their conditions."""
     parts = [KINDS_OF_TIME]
     kinds = set(rungs["time_kind"].dropna())
     if kinds == {"chained"}:
@@ -547,7 +547,7 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
 
 
 def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
-    """A text with the references of the overview's columns, and the clocks."""
+    """Return a text with the references of the overview's columns, and the clocks."""
     told = [
         "The measured roof is what a copy, a read, FFMAs or cuBLAS reached in the same run. A kernel can exceed it: "
         "its data may stay in L2, or its clock may be higher than during the roof measurement.",
@@ -575,7 +575,7 @@ def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
 
 
 def _span(row: pd.Series, kind: str) -> str:
-    """A kind of time in µs; with too few samples the median alone."""
+    """Return a kind of time in µs; with too few samples the median alone."""
     p5, p50, p95 = (row[f"{kind}_time_{name}_ns"] for name in ("p5", "p50", "p95"))
     if is_missing(p50):
         return MISSING
@@ -622,12 +622,12 @@ def _stall(reason: Any, share: Any) -> str:
 
 
 def _words(value: Any) -> str:
-    """A text of ours, which may hold code spans, as a table cell."""
+    """Return a text of ours, which may hold code spans, as a table cell."""
     return MISSING if is_missing(value) else str(value).replace("|", "\\|")
 
 
 def _verdict(row: pd.Series) -> str:
-    """The verdict with its metrics, such as `**refuted**: DRAM bytes over predicted`."""
+    """Return the verdict with its metrics, such as `**refuted**: DRAM bytes over predicted`."""
     if row["state"] == "failed":
         return "failed its check"
     if row["verdict"] not in VERDICTS:

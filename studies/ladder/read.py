@@ -107,7 +107,7 @@ def read_ladder(folder: Path) -> Ladder:
 
 
 def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
-    """The object of one of our JSON files, or None if there is no file.
+    """Return the object of one of our JSON files, or None if there is no file.
 
     Raises:
         InputError: it is a file of another kind, or one of its fields is wrong.
@@ -146,7 +146,7 @@ def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFram
 
 
 def read_bench(file: Path) -> pd.DataFrame:
-    """A bench.csv of any version, with the columns that `judged` adds."""
+    """Return a bench.csv of any version, with the columns that `judged` adds."""
     table = _table(file, BENCH_ROWS, TIMES)
     cold = table["convention"] == "cold"
     return pd.concat([judged(table[cold]), judged(table[~cold])]).sort_index()
@@ -194,7 +194,7 @@ def _run(folder: Path, same: dict[str, str]) -> LadderRun:
 
 
 def _beside(folder: Path) -> pd.DataFrame:
-    """The cold rows of the benchmarks x-<op>-bench beside a folder `x-ladder`, with `bench_run`.
+    """Return the cold rows of the benchmarks x-<op>-bench beside a folder `x-ladder`, with `bench_run`.
 
     `fingerprint` is blank if a benchmark does not name the sources that it timed.
     """

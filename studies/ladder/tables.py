@@ -118,7 +118,7 @@ INSTRUMENTED = ("branch_efficiency_frac", "coalescing_frac")
 
 
 def wanted_columns(*, slow: bool = False) -> list[str]:
-    """The columns of the metric catalogue that a capture of the ladder needs (`ncu_capture.sh --columns`).
+    """Return the columns of the metric catalogue that a capture of the ladder needs (`ncu_capture.sh --columns`).
 
     For `slow` kernels only those that hardware counts.
     """
@@ -194,7 +194,7 @@ def measured(counters: pd.DataFrame, units: Mapping[str, str]) -> tuple[pd.DataF
 
 
 def _stall_shares(frame: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
-    """The shares of the stall reasons of each point, largest first."""
+    """Return the shares of the stall reasons of each point, largest first."""
     names = [name for name in derived if name.startswith("stall_") and name != "stall_selected"]
     stalls = derived[names].rename(columns=lambda name: name.removeprefix("stall_"))
     shares = stalls.div(stalls.sum(axis=1, min_count=1), axis=0)

@@ -29,7 +29,7 @@ def _findings(
 def find(
     profile: pd.DataFrame, tokens: pd.DataFrame, launches: pd.DataFrame, kernels: pd.DataFrame
 ) -> list[dict[str, Any]]:
-    """The findings of a run of the layer profiler, or of its heaviest components run alone."""
+    """Return the findings of a run of the layer profiler, or of its heaviest components run alone."""
     found = [one for _, row in tokens.iterrows() for one in (_outside(row), _unsteady(row)) if one]
     found.sort(key=lambda one: -float(one["time_to_win_ns"] or 0))
     found += [_way_down(str(name), rows) for name, rows in profile.groupby("profile", sort=False)]
@@ -71,7 +71,7 @@ def _way_down(name: str, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _outside(row: Any) -> dict[str, Any] | None:
-    """The finding on a token that takes much longer than its forward pass."""
+    """Return the finding on a token that takes much longer than its forward pass."""
     whole, forward = float(row["token_ns"]), float(row["forward_avg_ns"])
     if whole - forward < GAPS_MATTER * whole:
         return None
@@ -91,7 +91,7 @@ def _outside(row: Any) -> dict[str, Any] | None:
 
 
 def _unsteady(row: Any) -> dict[str, Any] | None:
-    """The finding on runs that differ too much for a meaningful mean."""
+    """Return the finding on runs that differ too much for a meaningful mean."""
     slow, fast = row["tokens_per_s_p5"], row["tokens_per_s_p95"]
     if pd.isna(slow) or pd.isna(fast) or not slow or fast / slow < UNSTEADY:
         return None
@@ -107,7 +107,7 @@ def _unsteady(row: Any) -> dict[str, Any] | None:
 
 
 def _launching(row: Any) -> dict[str, Any] | None:
-    """The finding on a component whose launch takes the host longer than its run takes the GPU."""
+    """Return the finding on a component whose launch takes the host longer than its run takes the GPU."""
     if pd.isna(row["gpu_ns"]) or pd.isna(row["cpu_ns"]) or row["cpu_ns"] <= row["gpu_ns"]:
         return None
     gpu, cpu = float(row["gpu_ns"]), float(row["cpu_ns"])
@@ -122,7 +122,7 @@ def _launching(row: Any) -> dict[str, Any] | None:
 
 
 def _inside(row: Any, kernels: pd.DataFrame) -> dict[str, Any] | None:
-    """The finding on the kernel (on a CPU: operator) with the largest share of a component run alone."""
+    """Return the finding on the kernel (on a CPU: operator) with the largest share of a component run alone."""
     within = kernels[(kernels["profile"] == row["profile"]) & (kernels["component"] == row["component"])]
     within = within[within["source"] == within["source"].iloc[0]] if len(within) else within
     total = float(within["self_ns"].sum()) if len(within) else 0.0

@@ -58,7 +58,7 @@ _STEP = re.compile(r"/(?:prefill|decode)(?=/)")  # inside a path only; a step at
 
 
 def fold(path: str) -> str:
-    """The path with `*` for the indices of repeated layers, and without the name of the step."""
+    """Return the path with `*` for the indices of repeated layers, and without the name of the step."""
     return _INDEX.sub("*", _STEP.sub("", path))
 
 
@@ -143,7 +143,7 @@ WHOLE, BLOCKS = "Total_Forward_Pass", "All_Transformer_Blocks"
 
 
 def whole_level(levels: Sequence[Level]) -> Level:
-    """The level whose only part is the forward pass itself."""
+    """Return the level whose only part is the forward pass itself."""
     return Level("forward", "Forward pass", "", "", {levels[0].base: WHOLE})
 
 
@@ -309,7 +309,7 @@ class ModuleForward:
             self.levels = (Level("model", f"Inside {name}", fold(next(iter(seen))), WHOLE, {}),)
 
     def _classes(self) -> dict[str, str]:
-        """The class names by folded path of calls, derived from the names of the modules."""
+        """Return the class names by folded path of calls, derived from the names of the modules."""
         names = dict(_local_names(self._module))
         found = {}
         for name, module in self._module.named_modules():
@@ -469,7 +469,7 @@ class _Profiler:
         return result
 
     def instrument(self, name: str) -> dict[str, Any]:
-        """The entry of `instrument` for a variant, with its cost."""
+        """Return the entry of `instrument` for a variant, with its cost."""
         taken = self.rounds[name]
         return {
             "variant": name,
@@ -516,7 +516,7 @@ def measure(subject: Subject, clock: Clock, runs: int, warmup: int) -> dict[str,
 
 
 def _base_times(level: Level, taken: Rounds, own_ns: float) -> dict[str, Any]:
-    """The base by its own marks, if it had any; its parts were then timed in the same steps."""
+    """Return the base by its own marks, if it had any; its parts were then timed in the same steps."""
     readings = taken.components.get(level.base_label)
     return {level.base: np.maximum(np.array(readings) - own_ns, 0.0)} if readings else {}
 
@@ -728,7 +728,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def resolve_device(device: str | None) -> str:
-    """The requested device, else the GPU if there is one, else the CPU.
+    """Return the requested device, else the GPU if there is one, else the CPU.
 
     Raises:
         InputError: the requested GPU does not exist.
@@ -742,7 +742,7 @@ def resolve_device(device: str | None) -> str:
 def generations(
     weights: Weights, prompt: str, tokens: int, cache: str, device: str, dtype: str, seed: int
 ) -> list[Generation]:
-    """The generations of GPT-2 with and without the cache (or one of them), over one set of parameters."""
+    """Return the generations of GPT-2 with and without the cache (or one of them), over one set of parameters."""
     model = build_model(weights, device=device, dtype=DTYPES[dtype])
     ids = torch.tensor([encode_prompt(prompt, weights)], device=device)
     if ids.shape[1] + tokens + 1 > weights.config.n_positions:
@@ -802,7 +802,7 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
 
 
 def _nsys_arguments(options: argparse.Namespace) -> list[str]:
-    """The arguments for the run under nsys: the same model and setting, for a few tokens."""
+    """Return the arguments for the run under nsys: the same model and setting, for a few tokens."""
     arguments = ["--warmup", str(NSYS_WARMUP), "--tokens", str(min(options.tokens, NSYS_TOKENS))]
     for name in ("prompt", "cache", "weights", "config", "dtype", "seed", "depth", "model"):
         value = getattr(options, name)

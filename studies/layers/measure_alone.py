@@ -52,7 +52,7 @@ class Heavy:
 
 
 def heaviest(profile: dict[str, Any], count: int = HEAVIEST) -> list[Heavy]:
-    """The components of a layer profile with the largest shares of a forward pass, the heaviest first."""
+    """Return the components of a layer profile with the largest shares of a forward pass, the heaviest first."""
     whole = next(row for level in profile["levels"] for row in level["components"] if row["component"] == layers.WHOLE)
     bases = {row["path"] for level in profile["levels"] for row in level["components"] if row["base"]}
     found = [
@@ -88,7 +88,7 @@ class Call:
 
 
 def record_calls(generation: Generation, paths: set[str]) -> dict[str, Call]:
-    """The last call of each folded path in a generation, in the first layer with that path."""
+    """Return the last call of each folded path in a generation, in the first layer with that path."""
     model = generation.model
     stack: list[str] = []
     recorded: dict[str, tuple[str, Call]] = {}
@@ -208,13 +208,13 @@ def prepare_alone(captures: Path, generations: Sequence[Generation]) -> Callable
 
 
 def profile_of(captures: Path, name: str) -> dict[str, Any] | None:
-    """The layer profile of that name in a run, or None."""
+    """Return the layer profile of that name in a run, or None."""
     found = outputs.read_json(captures / LAYER_PROFILE.name) or {}
     return next((entry for entry in found.get("profiles") or [] if entry.get("name") == name), None)
 
 
 def heaviest_of(captures: Path, name: str) -> list[Heavy]:
-    """The heaviest components of the profile of that name in a run; [] without a profile.
+    """Return the heaviest components of the profile of that name in a run; [] without a profile.
 
     Raises:
         InputError: the profile is damaged.

@@ -63,7 +63,7 @@ def levels_side_by_side(profile: pd.DataFrame, names: Mapping[str, str]) -> list
 
 @section("layer_tokens")
 def tokens(layer_tokens: pd.DataFrame) -> str:
-    """The table per token: average forward pass, all blocks, throughput."""
+    """Return the table per token: average forward pass, all blocks, throughput."""
     headers = ["profile", "forward pass, GPU (ms)", "all blocks, GPU (ms)", "wall (ms)", "tokens/s (p5 – p95)"]
     body = [
         [

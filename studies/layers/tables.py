@@ -25,7 +25,7 @@ MOST_FRAC, MOST_NS = 0.02, 2000.0
 
 
 def profile_label(entry: dict[str, Any]) -> str:
-    """The setting and the type of a profile, such as `cache, float32`."""
+    """Return the setting and the type of a profile, such as `cache, float32`."""
     return f"{entry['name']}, {entry['dtype']}"
 
 
@@ -104,7 +104,7 @@ def build_profile(layer_profiles: list[dict[str, Any]], layer_agreement: pd.Data
 
 
 def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, float]:
-    """The time by nsys of each component of a profile in its captured run, in ns, by the component's path."""
+    """Return the time by nsys of each component of a profile in its captured run, in ns, by the component's path."""
     of = agreement[agreement["profile"] == profile_label(entry)]
     timed = {(row["level"], row["component"]): row["nsys_ns"] * row["instances"] for row in of.to_dict("records")}
     rows = [(level["name"], row) for level in entry["levels"] for row in level["components"]]
@@ -362,7 +362,7 @@ def build_component_kernels(capture: Capture) -> pd.DataFrame | None:
 
 
 def _alone_ops(capture: Capture, profile: str) -> pd.DataFrame:
-    """The kernels under `alone.<profile>/<component>`, with a column `component`."""
+    """Return the kernels under `alone.<profile>/<component>`, with a column `component`."""
     if capture.ranges.empty or capture.gpu_ops.empty:
         return pd.DataFrame({"component": []})
     ranges = capture.ranges.reset_index(drop=True)

@@ -43,7 +43,7 @@ def _canvas(name: str, title: str, caption: str, height: float = 3.4, left: floa
 
 
 def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
-    """The measured rows, with numbers as floats."""
+    """Return the measured rows, with numbers as floats."""
     rows = rows[rows["verdict"] != UNKNOWN].copy()
     for name in ("predicted", "low", "high", "measured", "p5", "p95"):
         rows[name] = pd.to_numeric(rows[name], errors="coerce")
@@ -217,7 +217,7 @@ def plot_units(lecture_units: pd.DataFrame, caption: str) -> Figure | None:
 
 @picture("lecture_flame", of="lecture_kernels")
 def plot_flame(lecture_cases: list[dict[str, object]], caption: str) -> Figure | None:
-    """A flame graph of the MLP's step by Python frames: widths are time, callers are below."""
+    """Return a flame graph of the MLP's step by Python frames: widths are time, callers are below."""
     stacks = next((one["stacks"] for one in lecture_cases if one.get("stacks")), None)
     if not isinstance(stacks, dict) or not stacks:
         return None

@@ -39,13 +39,13 @@ Points = Iterator[dict[str, Any]]
 
 
 def point(study: str, case: str, quantity: str, unit: str, value: float, seen: str = "") -> dict[str, Any]:
-    """An entry of lectures.json without samples."""
+    """Return an entry of lectures.json without samples."""
     return {"study": study, "case": case, "quantity": quantity, "unit": unit, "value": value, "p5": None, "p95": None,
             "seen": seen}  # fmt: skip
 
 
 def timed(study: str, case: str, taken: Measurement, seen: str = "", quantity: str = "GPU time") -> dict[str, Any]:
-    """An entry of lectures.json from samples of a time."""
+    """Return an entry of lectures.json from samples of a time."""
     found = point(study, case, quantity, "ns", taken.p50_ns, seen)
     return found | {"p5": taken.p5_ns, "p95": taken.p95_ns}
 

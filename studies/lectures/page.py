@@ -19,7 +19,7 @@ MOST = 40  # most rows of a study on the Markdown page; the table has all
 
 
 def amount(value: Any, unit: str) -> str:
-    """A number with its unit, formatted for reading."""
+    """Return a number with its unit, formatted for reading."""
     if text.is_missing(value):
         return text.MISSING
     names = {"cycle": "cycles", "1/s": ""}
@@ -31,7 +31,7 @@ def amount(value: Any, unit: str) -> str:
 
 
 def shown(study: str, rows: pd.DataFrame) -> list[str]:
-    """The paragraph and the table of one study in Markdown. The table always has all misses."""
+    """Return the paragraph and the table of one study in Markdown. The table always has all misses."""
     judged = rows[rows["verdict"] != UNKNOWN]
     kept = rows
     if len(rows) > MOST:
@@ -152,13 +152,13 @@ def find(studies: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
 
 @part("title", 1)
 def _title(lecture_points: Points, gpu: str | None) -> str | None:
-    """The report's title for a run with studies."""
+    """Return the report's title for a run with studies."""
     return f"The lecture's studies on {gpu or 'a CPU'}" if lecture_points else None
 
 
 @section("lecture_tiles")
 def show_tiles(lecture_tiles: pd.DataFrame) -> str:
-    """The tile of each size with 16-byte aligned rows, and the time predicted from its waves."""
+    """Return the tile of each size with 16-byte aligned rows, and the time predicted from its waves."""
     body = [
         [
             str(row.n),

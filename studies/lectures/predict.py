@@ -54,18 +54,18 @@ class Expected:
 def about(
     study: str, case: str, quantity: str, unit: str, predicted: float, within: float, because: str, lecture: str = ""
 ) -> Expected:
-    """A prediction with a tolerance of the same factor up and down."""
+    """Return a prediction with a tolerance of the same factor up and down."""
     low, high = predicted / (1 + within), predicted * (1 + within)
     return Expected(study, case, quantity, unit, predicted, low, high, lecture, because)
 
 
 def waves(tiles: int) -> int:
-    """The number of waves: how often all SMs take a tile."""
+    """Return the number of waves: how often all SMs take a tile."""
     return math.ceil(tiles / SMS)
 
 
 def tiles_of(n: int, tile: tuple[int, int]) -> int:
-    """The number of tiles of an n x n result."""
+    """Return the number of tiles of an n x n result."""
     return math.ceil(n / tile[0]) * math.ceil(n / tile[1])
 
 
@@ -153,7 +153,7 @@ def mlp_scaled(axis: str, times: int) -> float:
 
 
 def first_costly(axis: str) -> int:
-    """The least factor of an axis at which the GPU takes longer than the launches."""
+    """Return the least factor of an axis at which the GPU takes longer than the launches."""
     return next(times for times in range(1, 1000) if mlp_scaled(axis, times) > 1.05 * mlp_ns())
 
 
@@ -342,7 +342,7 @@ STUDIES: dict[str, Callable[[], Iterator[Expected]]] = {
 
 
 def text() -> str:
-    """The text of predictions.csv by today's models."""
+    """Return the text of predictions.csv by today's models."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, [one.name for one in fields(Expected)], lineterminator="\n")
     writer.writeheader()
@@ -357,7 +357,7 @@ def text() -> str:
 
 @cache
 def frozen() -> tuple[Expected, ...]:
-    """The rows of the committed predictions.csv."""
+    """Return the rows of the committed predictions.csv."""
     with TABLE.open(newline="", encoding="utf-8") as stream:
         return tuple(
             Expected(**{  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def reasons() -> list[dict[str, str]]:
 
 
 def reason_of(one: Expected) -> str:
-    """The written reason for a prediction's miss; blank without one."""
+    """Return the written reason for a prediction's miss; blank without one."""
     for entry in reasons():
         fits = entry["study"] == one.study and re.fullmatch(entry["case"], one.case)
         if fits and one.quantity in entry.get("quantity", one.quantity).split(", "):

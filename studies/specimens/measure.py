@@ -46,7 +46,7 @@ class Timeline:
     once: bool = False  # the defect shows in the first call only, so time a pair only once
 
     def names(self) -> list[str]:
-        """The names half/defect/version of both programs, as in the kernels' driver."""
+        """Return the names half/defect/version of both programs, as in the kernels' driver."""
         return [f"{self.half}/{self.defect}/{version}" for version in ("slow", "fixed")]
 
 

@@ -51,7 +51,7 @@ def pack(path: Path, text: str) -> None:
 
 
 def specimen(row: Sequence[str]) -> str:
-    """The specimen of a row of ncu, "" for the row of units."""
+    """Return the specimen of a row of ncu, "" for the row of units."""
     found = NAME.search(" ".join(row[:6]))
     return found[1] if found else ""
 

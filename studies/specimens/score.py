@@ -81,7 +81,7 @@ class Score:
 
 @cache
 def read_half(half: str, tier: str = FULL) -> pd.DataFrame:
-    """The counters of a half, by specimen: the default metrics, and for FULL also those of full sections."""
+    """Return the counters of a half, by specimen: the default metrics, and for FULL also those of full sections."""
     folder = CAPTURES / half
     frame = _read(sorted(folder.glob("ncu_*.csv.xz")))
     full = sorted(folder.glob("full_raw*.csv.xz")) if tier == FULL else []
@@ -97,7 +97,7 @@ def _read(files: Sequence[Path]) -> pd.DataFrame:
 
 @cache
 def limits() -> Limits:
-    """The limits of the GPU of the captures."""
+    """Return the limits of the GPU of the captures."""
     device = find_device(GPU)
     found = find_limits(device, device.sm_count if device else None)
     assert found is not None
@@ -106,14 +106,14 @@ def limits() -> Limits:
 
 @cache
 def times() -> Mapping[str, float]:
-    """The time of each specimen by CUDA events, in ns."""
+    """Return the time of each specimen by CUDA events, in ns."""
     with (CAPTURES / "times.csv").open(newline="", encoding="utf-8") as stream:
         return {row["specimen"]: float(row["time_ns"]) for row in csv.DictReader(stream)}
 
 
 @cache
 def score_kernels(half: str, tier: str = FULL) -> list[Score]:
-    """The score of each slow and clean specimen of a half, sorted by name."""
+    """Return the score of each slow and clean specimen of a half, sorted by name."""
     frame = read_half(half, tier)
     names = [one for one in registry.specimens() if one.half == half and one.version != "fixed"]
     rows = frame.reindex([one.name for one in names])
@@ -153,7 +153,7 @@ class TimelineScore:
 
 @cache
 def score_timelines(half: str) -> list[TimelineScore]:
-    """The score of each slow program of a set, from its newest capture."""
+    """Return the score of each slow program of a set, from its newest capture."""
     found = {one.specimen: one for folder in (TIMELINES, RECAPTURED) for one in _score_folder(folder, half)}
     return [found[name] for name in sorted(found)]
 
@@ -197,7 +197,7 @@ class RungScore:
 
 @cache
 def score_ladder() -> list[RungScore]:
-    """The score of every rung with a declared cure and counters of the rung below, at its bench shape."""
+    """Return the score of every rung with a declared cure and counters of the rung below, at its bench shape."""
     cures = tomllib.loads(LADDER.read_text("utf-8"))["cures"]
     folder = published.folders("ladder")[0]
     points = pd.read_csv(folder / "tables" / "ladder.csv", dtype={"shape": str})
@@ -238,7 +238,7 @@ def _ncu_entries() -> tuple[tuple[re.Pattern[str], re.Pattern[str], tuple[str, .
 
 
 def in_our_words(rule: str, text: str) -> tuple[str, ...]:
-    """The identifiers of our defects that a message of ncu may stand for; empty if it names no cause."""
+    """Return the identifiers of our defects that a message of ncu may stand for; empty if it names no cause."""
     return next((found for name, said, found in _ncu_entries() if name.fullmatch(rule) and said.search(text)), ())
 
 
@@ -264,7 +264,7 @@ def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
 
 
 def census_of(row: Mapping[str, str]) -> Census:
-    """A row of kernels/specimens/static.csv."""
+    """Return a row of kernels/specimens/static.csv."""
     opcodes = {name: int(count) for name, _, count in (entry.rpartition(":") for entry in row["opcodes"].split())}
     registers, spills, code = (int(row[name]) for name in ("registers", "spill_bytes", "code_bytes"))
     return Census(row["kernel"], registers, spills, code, opcodes)
@@ -284,7 +284,7 @@ def score_static(half: str) -> tuple[int, int, int]:
 
 
 def figures(scores: Sequence[Score]) -> dict[str, tuple[int, int]]:
-    """The figures of the answer key by name, as (count, total)."""
+    """Return the figures of the answer key by name, as (count, total)."""
     slow = [one for one in scores if one.version == "slow"]
     clean = [one for one in scores if one.version == "clean"]
     sure = [one for one in scores if one.verdicts and one.verdicts[0].sure >= SURE]
@@ -300,7 +300,7 @@ def figures(scores: Sequence[Score]) -> dict[str, tuple[int, int]]:
 
 
 def mean_error(scores: Sequence[Score]) -> float:
-    """The mean of |bound / achieved - 1| over the pairs whose cause was named."""
+    """Return the mean of |bound / achieved - 1| over the pairs whose cause was named."""
     errors = [abs(one.predicted / one.achieved - 1) for one in scores if one.predicted and one.achieved]
     return sum(errors) / len(errors) if errors else float("nan")
 
@@ -329,7 +329,7 @@ def _lines(half: str, each: bool) -> Iterator[str]:
 
 
 def captured_sets() -> tuple[str, ...]:
-    """The sets with captured kernels."""
+    """Return the sets with captured kernels."""
     return tuple(half for half in registry.SETS if (CAPTURES / half).is_dir())
 
 

@@ -43,7 +43,7 @@ def read_blind(path: Path = BLIND) -> Blind:
 
 
 def explained() -> Mapping[str, str]:
-    """The reason for each miss, by the name of the specimen."""
+    """Return the reason for each miss, by the name of the specimen."""
     return dict(tomllib.loads(MISSES.read_text("utf-8"))["miss"])
 
 
@@ -131,7 +131,7 @@ def _table() -> Iterator[str]:
 
 
 def _holdout() -> str:
-    """The paragraph on the holdout, with its first score if it was captured."""
+    """Return the paragraph on the holdout, with its first score if it was captured."""
     if not RECORD.is_file():
         pairs = sum(pair.half == registry.HOLDOUT for pair in registry.PAIRS)
         clean = sum(clean.half == registry.HOLDOUT for clean in registry.CLEANS)
@@ -187,7 +187,7 @@ def _misses() -> Iterator[str]:
 
 
 def _first_misses() -> str:
-    """A list of the misses at the first look."""
+    """Return a list of the misses at the first look."""
     wrong = [row for row in read_blind() if row["kind"] in (FULL, "timeline") and row["first"] != row["answer"]]
     return ", ".join(f"`{row['answer']}` (`{row['first'] or ABSTAINS}`)" for row in wrong)
 
@@ -241,7 +241,7 @@ roof. {guesses} more rules guess by the largest symptom where none of these fire
 
 
 def render() -> str:
-    """The text of the page."""
+    """Return the text of the page."""
     words = registry.vocabulary()
     sizes = {
         "kernels": len(words["kernel"]),
@@ -339,7 +339,7 @@ def _drawn() -> Iterator[tuple[str, Figure]]:
 
 
 def files() -> dict[Path, bytes]:
-    """All files of the page, by path."""
+    """Return all files of the page, by path."""
     drawn = {README.with_name(f"{name}.svg"): to_bytes(figure)["svg"] for name, figure in _drawn()}
     return {README: render().encode()} | drawn
 

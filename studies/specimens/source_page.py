@@ -48,7 +48,7 @@ def hottest(lines: pd.DataFrame) -> pd.DataFrame:
 
 
 def source_text(file: str) -> list[str]:
-    """The lines of a file of the specimens; [] for a library's file."""
+    """Return the lines of a file of the specimens; [] for a library's file."""
     found = sorted(FOLDER.rglob(file)) if file else []
     return found[0].read_text("utf-8").splitlines() if len(found) == 1 else []
 
@@ -95,7 +95,7 @@ def blocks(report: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def known(path: Path) -> dict[str, str]:
-    """The blocks of a packed page, by kernel."""
+    """Return the blocks of a packed page, by kernel."""
     if not path.is_file():
         return {}
     found: dict[str, str] = {}

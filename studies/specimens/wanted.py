@@ -23,7 +23,7 @@ MANIFEST = score.CAPTURES / "manifest.json"
 
 
 def without_sections() -> list[str]:
-    """The slow and clean specimens without full sections, the holdout first, which nobody has looked at."""
+    """Return the slow and clean specimens without full sections, the holdout first, which nobody has looked at."""
     known = set(json.loads(MANIFEST.read_text("utf-8"))["full_sections"])
     order = {half: place for place, half in enumerate((registry.HOLDOUT, *registry.HALVES))}
     names = [one for one in registry.specimens() if one.version != "fixed" and one.name not in known]

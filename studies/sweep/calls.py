@@ -15,7 +15,7 @@ NOT_RECORDED = "not recorded"
 
 
 def number_rows(capture: Capture) -> pd.Series:
-    """The call's number for each row of sweep.csv in file order: "1", or a text if it is not recorded."""
+    """Return the call's number for each row of sweep.csv in file order: "1", or a text if it is not recorded."""
     rows: pd.DataFrame = capture.sweep_rows
     numbers = pd.Series(NOT_RECORDED, index=rows.index, dtype="str")
     for number, call in enumerate(_calls(capture), 1):  # a call without a last row ends where the next one begins
@@ -25,7 +25,7 @@ def number_rows(capture: Capture) -> pd.Series:
 
 
 def list_calls(capture: Capture) -> list[tuple[str, str]]:
-    """Name and conditions of each call, and the number of rows without a known call."""
+    """Return name and conditions of each call, and the number of rows without a known call."""
     numbers = number_rows(capture)
     found = [(f"call {number}", _conditions(call)) for number, call in enumerate(_calls(capture), 1)]
     unknown, total = int(numbers.eq(NOT_RECORDED).sum()), len(numbers)
@@ -47,12 +47,12 @@ def list_shared(capture: Capture) -> dict[str, str]:
 
 
 def list_clocks(capture: Capture) -> dict[str, str]:
-    """The SM clock of each call, by its number."""
+    """Return the SM clock of each call, by its number."""
     return {str(number): _clocks(call)[0] for number, call in enumerate(_calls(capture), 1)}
 
 
 def caption(clocks: Mapping[str, str], numbers: Iterable[str]) -> str:
-    """The clocks of these calls; `clocks` from list_clocks."""
+    """Return the clocks of these calls; `clocks` from list_clocks."""
     here = set(numbers)
     parts = [f"call {number}: {said}" for number, said in clocks.items() if number in here]
     unknown = [f"call {NOT_RECORDED}: nor are its clocks"] if NOT_RECORDED in here else []

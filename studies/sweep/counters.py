@@ -38,7 +38,7 @@ _NUMBERS_OF_A_ROW = (
 
 
 def join(rows: pd.DataFrame, measured: pd.DataFrame, tools: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """The rows of sweep.csv with their counters, and the share of active cycles, which is the remaining factor.
+    """Return the rows of sweep.csv with their counters, and the share of active cycles, which is the remaining factor.
 
     Shape: `measured` joins by its path; `tools` are the captures' status files.
     """
@@ -116,13 +116,13 @@ def _of_path(launches: pd.DataFrame) -> dict[str, Any]:
 
 
 def _listed(stalls: pd.Series) -> str:
-    """A launch's stalls of at least half a per cent: `long_scoreboard 8.00, wait 2.50`."""
+    """Return a launch's stalls of at least half a per cent: `long_scoreboard 8.00, wait 2.50`."""
     largest = stalls[stalls >= _LEAST_SHARE * stalls.sum()].sort_values(ascending=False, kind="stable")
     return ", ".join(f"{name} {cycles:.2f}" for name, cycles in largest.items() if cycles > 0)
 
 
 def cycles_over(row: pd.Series, other: pd.Series) -> float:
-    """The SM cycles over `other`'s by ncu; without cycles of both, the times."""
+    """Return the SM cycles over `other`'s by ncu; without cycles of both, the times."""
     clocks = row["sm_clock_hz"] / other["sm_clock_hz"]
     return float(row["ncu_time_ns"] / other["ncu_time_ns"] * (clocks if pd.notna(clocks) else 1.0))
 
@@ -152,7 +152,7 @@ def _factor(name: str, row: pd.Series, other: pd.Series) -> str:
 
 
 def _stalls_between(row: pd.Series, other: pd.Series) -> str:
-    """The stalls with the largest differences: ": barrier +6.0, wait −0.2"; "" without any."""
+    """Return the stalls with the largest differences: ": barrier +6.0, wait −0.2"; "" without any."""
     ours, theirs = _cycles(row["stalls"]), _cycles(other["stalls"])
     changes = {name: ours.get(name, 0.0) - theirs.get(name, 0.0) for name in {**theirs, **ours}}
     largest = sorted(changes, key=lambda name: -abs(changes[name]))[:_STALLS_TOLD]

@@ -48,7 +48,7 @@ def _shapes(
 
 
 def _timed_in(panels: Sequence[Mapping[str, Any]], call_clocks: Mapping[str, str], caption: str) -> str:
-    """The caption with the clocks of the calls that timed these panels."""
+    """Return the caption with the clocks of the calls that timed these panels."""
     numbers = [number for panel in panels for number in panel["call"].split(", ")]
     return "  ·  ".join(filter(None, [caption, calls.caption(call_clocks, numbers)]))
 
@@ -60,7 +60,7 @@ def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Fi
 
 
 def plot_shapes(panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:
-    """The same for studies.sweep.tables.shape_maps: one row a shape, one column a combination."""
+    """Return the same for studies.sweep.tables.shape_maps: one row a shape, one column a combination."""
     rungs = (
         "Rungs are here if a combination is clearly faster than the default at one shape and clearly slower at another."
     )

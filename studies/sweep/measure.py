@@ -108,7 +108,7 @@ def _short(dtype: str) -> str:
 def plan(
     ops: Sequence[Any], variants: Sequence[str] | None, dtypes: Sequence[str] | None, shapes: Sequence[str] | None
 ) -> list[Cell]:
-    """The cells of the requested ops, variants, dtypes and shapes. Raises UsageError for an unknown name."""
+    """Return the cells of the requested ops, variants, dtypes and shapes. Raises UsageError for an unknown name."""
     from kernels.combinations import combinations
     from kernels.registry import dtype_name
 
@@ -144,7 +144,7 @@ def plan(
 
 
 def second_stage(cells: Sequence[Cell], rows: Sequence[Row], gpu: str) -> list[Cell]:
-    """The cells of the second stage: default and finalists of each source in `cells`, at every registered shape.
+    """Return the cells of the second stage: default and finalists of each source in `cells`, at every registered shape.
 
     `rows` decide which combinations are clearly faster on that GPU. Sources that keep their default are left out.
     """
@@ -168,7 +168,7 @@ def _source(op: Op, variant: Variant) -> str:
 
 
 def _registered(op: Op, variant: Variant) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """All supported (dtype, shape) of a variant."""
+    """Yield all supported (dtype, shape) of a variant."""
     for dtype in op.dtypes:
         for shape in op.shapes.values():
             if variant.takes(shape, dtype):
@@ -176,7 +176,7 @@ def _registered(op: Op, variant: Variant) -> Iterator[tuple[str, tuple[int, ...]
 
 
 def _compiled_from(source: str, macros: Sequence[str]) -> Iterator[tuple[Any, Any]]:
-    """All (op, variant) that are compiled from a source with these macros."""
+    """Yield all (op, variant) that are compiled from a source with these macros."""
     from kernels.registry import ops
 
     for op in ops().values():
@@ -186,13 +186,13 @@ def _compiled_from(source: str, macros: Sequence[str]) -> Iterator[tuple[Any, An
 
 
 def range_of(cell: Cell, combination: Any) -> str:
-    """The NVTX path in which --counters launches a combination: sweep/gelu/v02_vector/bf16/large/256x3."""
+    """Return the NVTX path in which --counters launches a combination: sweep/gelu/v02_vector/bf16/large/256x3."""
     values = "x".join(str(value) for _, value in combination.macros)
     return "/".join((KIND, cell.op.name, cell.variant, _short(cell.dtype), cell.op.shape_name(cell.shape), values))
 
 
 def row_start(cell: Cell, combination: Any, gpu: str, fingerprint: str) -> Row:
-    """The fields of a row before compilation."""
+    """Return the fields of a row before compilation."""
     row: Row = dict.fromkeys(SWEEP_ROWS.names, "") | {
         "op": cell.op.name,
         "variant": cell.variant,
@@ -542,7 +542,7 @@ def _job(cell: Cell) -> Row:
 
 
 def wave_fields(row: Row, sm_count: int) -> Row:
-    """The number of waves of the grid, and the empty share of the last wave."""
+    """Return the number of waves of the grid, and the empty share of the last wave."""
     if not row.get("blocks_per_sm") or not sm_count:
         return {}
     waves = row["grid_blocks"] / (row["blocks_per_sm"] * sm_count)
@@ -680,7 +680,7 @@ def _list(cells: Sequence[Cell], ledger: Ledger | None, gpus: Sequence[str], nvc
 
 
 def not_measured(choice: Row, none_of_it: Collection[tuple[str, ...]] = ()) -> list[str]:
-    """The ops, dtypes and shapes of a choice's source that were not timed with it.
+    """Return the ops, dtypes and shapes of a choice's source that were not timed with it.
 
     Examples: "gelu fp32"; "merge_heads fp32, bf16 at b1_t1024, decode_b1" if only some shapes are missing. `none_of_it`
     are cells that the default does not support either.
@@ -704,7 +704,7 @@ def not_measured(choice: Row, none_of_it: Collection[tuple[str, ...]] = ()) -> l
 
 
 def keeps_default(choice: Row) -> str:
-    """Why the build ignores a choice and keeps the source's defaults; "" if it uses the choice.
+    """Return why the build ignores a choice and keeps the source's defaults; "" if it uses the choice.
 
     Reasons are a declaration, or an op whose best rung would run untimed shapes with this choice.
     """
@@ -716,7 +716,7 @@ def keeps_default(choice: Row) -> str:
 
 
 def not_swept(rows: Sequence[Row]) -> list[str]:
-    """The rungs with tunables but without a row: "attention v04_mma"."""
+    """Return the rungs with tunables but without a row: "attention v04_mma"."""
     from kernels.registry import ops
 
     swept = {(row["op"], row["variant"]) for row in rows}
@@ -729,7 +729,7 @@ def not_swept(rows: Sequence[Row]) -> list[str]:
 
 
 def without_choices() -> list[str]:
-    """The CUDA rungs without tunables, and why: "attention v02_per_query: a specimen …"."""
+    """Return the CUDA rungs without tunables, and why: "attention v02_per_query: a specimen …"."""
     from kernels.registry import ops
 
     return [
@@ -762,7 +762,7 @@ def describe(out: Path, ledger: Ledger, rounds: int, calls: Sequence[Row]) -> li
 
 
 def earlier_calls(file: Path, rows: int) -> list[Row]:
-    """The calls in sweep.json that have rows; killed ones get their last row."""
+    """Return the calls in sweep.json that have rows; killed ones get their last row."""
     from harness import outputs
 
     calls = (outputs.read_json(file) or {}).get("calls") or []
@@ -774,7 +774,7 @@ def earlier_calls(file: Path, rows: int) -> list[Row]:
 
 
 def begin_call(facts: Mapping[str, Any], rows: int) -> Row:
-    """A call that starts now, after `rows` rows; `facts` is its manifest."""
+    """Return a call that starts now, after `rows` rows; `facts` is its manifest."""
     from harness import doctor
     from kernels import build
 
@@ -786,7 +786,7 @@ def begin_call(facts: Mapping[str, Any], rows: int) -> Row:
 
 
 def end_call(call: Row, rows: int, clocks: Mapping[str, Any]) -> list[Row]:
-    """The call with its last row and its clocks; [] if it measured nothing."""
+    """Return the call with its last row and its clocks; [] if it measured nothing."""
     return [call | {"last_row": rows, **clocks}] if rows >= call["first_row"] else []
 
 

@@ -37,7 +37,7 @@ class Ledger:
         self._known.add(tuple(self.rows[-1][name] for name in KEY))
 
     def has(self, row: Row) -> bool:
-        """Whether this row was measured."""
+        """Return whether this row was measured."""
         return tuple(str(row[name]) for name in KEY) in self._known
 
     def add(self, row: Row) -> None:

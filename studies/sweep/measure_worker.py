@@ -117,7 +117,7 @@ def geometry(op: Op, keys: Sequence[str], inputs: tuple[Any, ...]) -> dict[str, 
 
 
 def read_geometry(events: Sequence[dict[str, Any]], keys: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """The same, from the events of a trace: a kernel belongs to the CPU range in which it ran."""
+    """Return the same, from the events of a trace: a kernel belongs to the CPU range in which it ran."""
     spans = {
         event["name"].removeprefix("combination "): (event["ts"], event["ts"] + event["dur"])
         for event in events
@@ -161,7 +161,7 @@ def timed(
 
 
 def times(seconds: Sequence[float], default: Sequence[float], launches: int) -> dict[str, Any]:
-    """The fields of a row from its samples; versus_default pairs the rounds."""
+    """Return the fields of a row from its samples; versus_default pairs the rounds."""
     fields: dict[str, Any] = {"verdict": "timed", "samples": len(seconds), "launches_per_sample": launches}
     spans = zip(QUANTILES, quantiles(seconds), strict=True)
     fields |= {f"bench_time_{name}_ns": round(value * 1e9) for name, value in spans}

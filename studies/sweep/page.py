@@ -17,7 +17,7 @@ _AT_OTHER_SHAPES = (
 
 
 def _other_shapes(rows: pd.DataFrame) -> str:
-    """A line for each kernel, dtype and combination, with slower shapes in bold."""
+    """Return a line for each kernel, dtype and combination, with slower shapes in bold."""
 
     def cell(r: Any) -> str:
         if text.is_missing(r.versus_default):
@@ -40,7 +40,7 @@ def _other_shapes(rows: pd.DataFrame) -> str:
 
 @section("sweep_best")
 def fastest(sweep_best: pd.DataFrame) -> str:
-    """The fastest and the slowest combination of each kernel, with the reason."""
+    """Return the fastest and the slowest combination of each kernel, with the reason."""
     headers = ["kernel", "tried", "rounds", "call", "default", "fastest", "default's time over it"]
     headers += ["recommended", "why"]
     body = [
@@ -62,13 +62,13 @@ def fastest(sweep_best: pd.DataFrame) -> str:
 
 @section("sweep_shapes")
 def other_shapes(sweep_shapes: pd.DataFrame) -> list[str]:
-    """Times of the best combinations at the other shapes of their source."""
+    """Return times of the best combinations at the other shapes of their source."""
     return [_AT_OTHER_SHAPES, _other_shapes(sweep_shapes)]
 
 
 @section("sweep")
 def left_out(sweep: pd.DataFrame) -> list[str]:
-    """The combinations that were left out, by reason, and those that were compiled and not timed."""
+    """Return the combinations that were left out, by reason, and those that were compiled and not timed."""
     blocks = []
     rows = sweep[sweep["reason"].ne("") | ~sweep["verdict"].isin(["timed", "built"])]
     if len(rows):

@@ -24,7 +24,7 @@ Source = tuple[str, str, tuple[str, ...]]  # (GPU, source, macros): each of seve
 
 
 def latest(rows: Sequence[Row]) -> list[Row]:
-    """The last row of each combination, dtype, shape and GPU, without rows of older sources.
+    """Return the last row of each combination, dtype, shape and GPU, without rows of older sources.
 
     A row is current if it has the macros of its rung's last row, and the build of its combination's last row.
     """
@@ -47,17 +47,17 @@ def _build_of(row: Row) -> tuple[str, ...]:
 
 
 def macros_of(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names of the macros in a row or a choice."""
+    """Return the names of the macros in a row or a choice."""
     return tuple(part.split("=")[0] for part in row["macros"].split())
 
 
 def source_of(row: Row) -> Source:
-    """The key of a row's source: (GPU, source, macros)."""
+    """Return the key of a row's source: (GPU, source, macros)."""
     return row["gpu"], row["source"], macros_of(row)
 
 
 def by_source(rows: Sequence[Row]) -> dict[Source, list[Row]]:
-    """The rows of each source."""
+    """Return the rows of each source."""
     groups: dict[Source, list[Row]] = {}
     for row in rows:
         groups.setdefault(source_of(row), []).append(row)
@@ -65,7 +65,7 @@ def by_source(rows: Sequence[Row]) -> dict[Source, list[Row]]:
 
 
 def _measured(rows: Sequence[Row]) -> dict[Source, list[Row]]:
-    """The latest rows of each source that were measured on a GPU."""
+    """Return the latest rows of each source that were measured on a GPU."""
     return by_source([row for row in latest(rows) if row["gpu"]])
 
 
@@ -92,20 +92,20 @@ def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
 
 
 def swept_cells(rows: Sequence[Row], gpu: str) -> set[Cell]:
-    """The cells in which all combinations of a source were tried on that GPU (the first stage)."""
+    """Return the cells in which all combinations of a source were tried on that GPU (the first stage)."""
     return {
         cell for (name, *_), members in _measured(rows).items() if name == gpu for cell in where_all_were_tried(members)
     }
 
 
 def not_taken(rows: Sequence[Row], gpu: str) -> set[Cell]:
-    """The cells in which the default was tried on that GPU and does not run."""
+    """Return the cells in which the default was tried on that GPU and does not run."""
     of_default = [row for row in latest(rows) if row["gpu"] == gpu and row["default"] == "1"]
     return {cell_of(row) for row in of_default if row["verdict"] == "does not run"}
 
 
 def where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
-    """The cells with the largest number of combinations, from the rows of one source.
+    """Return the cells with the largest number of combinations, from the rows of one source.
 
     If the second stage tries all combinations too, only the shape that came first counts.
     """
@@ -123,7 +123,7 @@ def where_all_were_tried(members: Sequence[Row]) -> set[Cell]:
 
 
 def _of_default(members: Sequence[Row]) -> list[Cell]:
-    """The cells in which the default of a source was timed."""
+    """Return the cells in which the default of a source was timed."""
     return list(dict.fromkeys(cell_of(row) for row in members if row["default"] == "1" and row["verdict"] == "timed"))
 
 
@@ -164,12 +164,12 @@ def _clear_where_all_were_tried(members: Sequence[Row]) -> dict[str, float]:
 
 
 def is_clear(versus_default_p5: float, versus_default_p50: float) -> bool:
-    """Whether a combination was faster than the default in 95 % of the rounds, by 1 % in the median."""
+    """Return whether a combination was faster than the default in 95 % of the rounds, by 1 % in the median."""
     return versus_default_p5 > 1 and versus_default_p50 >= LEAST_GAIN
 
 
 def is_slower(versus_default_p50: float, versus_default_p95: float, samples: float) -> bool:
-    """Whether it was slower in 95 % of the rounds, of five or more, and by 1 % in the median."""
+    """Return whether it was slower in 95 % of the rounds, of five or more, and by 1 % in the median."""
     return samples >= LEAST_ROUNDS and versus_default_p95 < 1 and versus_default_p50 * LEAST_GAIN <= 1
 
 
@@ -210,7 +210,7 @@ def cell_of(row: Row) -> Cell:
 
 
 def entries_of(choices: Sequence[Row], run: str) -> list[Row]:
-    """The clearly faster choices as entries of kernels/tuned.toml, with the macros that differ from the default.
+    """Return the clearly faster choices as entries of kernels/tuned.toml, with the macros that differ from the default.
 
     Sources that keep their default have no entry.
     """

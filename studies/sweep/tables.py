@@ -351,12 +351,12 @@ def find(best: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def is_clear(row: Any) -> bool:
-    """Whether the combination of a row is clearly faster than the default."""
+    """Return whether the combination of a row is clearly faster than the default."""
     return bool(rules.is_clear(row.versus_default_p5, row.versus_default))
 
 
 def is_slower(row: Any) -> bool:
-    """Whether the combination of a row is clearly slower than the default."""
+    """Return whether the combination of a row is clearly slower than the default."""
     return bool(rules.is_slower(row.versus_default, row.versus_default_p95, row.samples))
 
 
@@ -411,7 +411,7 @@ def _sentences(
 
 
 def _choice(chosen: pd.Series | None, fastest: pd.Series, default: pd.Series | None) -> list[str]:
-    """Why the recommendation differs from the fastest combination, if that is clearly faster here."""
+    """Return why the recommendation differs from the fastest combination, if that is clearly faster here."""
     if chosen is None:
         return []
     if chosen["combination"] == fastest["combination"]:
@@ -475,7 +475,7 @@ def _why(row: pd.Series, other: pd.Series, opposite: pd.Series, ratio: float) ->
 
 
 def _kernel(row: pd.Series) -> str:
-    """The kernel of the static figures, without its template arguments."""
+    """Return the kernel of the static figures, without its template arguments."""
     return str(row["kernel"]).split("<")[0]
 
 
@@ -612,7 +612,7 @@ def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
 
 
 def _across(counts: dict[str, int]) -> list[str]:
-    """The macros along the horizontal axis: those whose combinations fill the width best."""
+    """Return the macros along the horizontal axis: those whose combinations fill the width best."""
     sets = [list(names) for size in range(1, len(counts) + 1) for names in itertools.combinations(counts, size)]
     fitting = [names for names in sets if math.prod(counts[name] for name in names) <= _ACROSS]
     return max(fitting or [list(counts)[:1]], key=lambda names: math.prod(counts[name] for name in names))
