@@ -62,25 +62,29 @@ class OpRow:
 
 
 def embeddings(batch: int, tokens: int, c: int, e: int) -> OpRow:
-    """Gather B T token rows, add T position rows. Eager: gather (ids, rows -> rows), add (rows, positions -> rows)."""
+    """Return the row of the embeddings: gather B T token rows, and add T position rows.
+
+    Eager runs two kernels: the gather writes B T rows, and the addition reads and writes them again.
+    """
     rows, positions, ids = batch * tokens * c * e, tokens * c * e, batch * tokens * ID_BYTES
     minimum = ids + rows + positions + rows
     return OpRow("embeddings", "embeddings", (batch, tokens, c), batch * tokens * c, minimum, minimum + 2 * rows)
 
 
 def layernorm(name: str, n: int, c: int, e: int) -> OpRow:
-    """Return rows in and out, weight and bias; eager also stores mean and 1/std of each row in fp32.
+    """Return the row of a layernorm of (N, C), which also reads weight and bias.
 
-    7 FLOP an element: sum, centre, square, sum, scale, weight, bias.
+    The eager kernel also stores mean and 1/std of each row in fp32. An element takes 7 FLOP: sum, centre, square, sum,
+    scale, weight, bias.
     """
     minimum = 2 * n * c * e + 2 * c * e
     return OpRow("layernorm", name, (n, c), 7 * n * c, minimum, minimum + 2 * n * 4)
 
 
 def linear(name: str, m: int, n: int, k: int, e: int, bias: bool = True, copied: int = 0) -> OpRow:
-    """(M, K) x (K, N) + bias (N): operands read once, result written once; shape is M x N x K.
+    """Return the row of (M, K) x (K, N) + bias (N): each operand is read once, the result written once.
 
-    `copied`: elements of the result that eager copies once more (read + write).
+    Its shape is M x N x K. `copied` is the number of elements of the result that eager copies once more (read + write).
     """
     minimum = (m * k + k * n + m * n + (n if bias else 0)) * e
     flops = 2 * m * n * k + (m * n if bias else 0)
@@ -88,9 +92,9 @@ def linear(name: str, m: int, n: int, k: int, e: int, bias: bool = True, copied:
 
 
 def scores(batch: int, heads: int, tq: int, tk: int, hs: int, e: int) -> OpRow:
-    """q (B, nh, Tq, hs) and k (B, nh, Tk, hs) in, scores (B, nh, Tq, Tk) out.
+    """Return the row of the scores (B, nh, Tq, Tk) of q (B, nh, Tq, hs) and k (B, nh, Tk, hs): one batched GEMM.
 
-    One batched GEMM over strided views; from B = 2 on q cannot be viewed as one batch and eager copies it.
+    The GEMM reads strided views. From B = 2 on, PyTorch cannot view q as one batch, so eager copies it.
     """
     q, k, out = batch * heads * tq * hs, batch * heads * tk * hs, batch * heads * tq * tk
     minimum = (q + k + out) * e
@@ -100,7 +104,10 @@ def scores(batch: int, heads: int, tq: int, tk: int, hs: int, e: int) -> OpRow:
 
 
 def values(batch: int, heads: int, tq: int, tk: int, hs: int, e: int) -> OpRow:
-    """weights (B, nh, Tq, Tk) and v (B, nh, Tk, hs) in, (B, Tq, C) out; merging the heads is a copy if Tq > 1."""
+    """Return the row of the weights (B, nh, Tq, Tk) times v (B, nh, Tk, hs): (B, Tq, C).
+
+    If Tq > 1, eager copies the result to merge the heads.
+    """
     weights, v, out = batch * heads * tq * tk, batch * heads * tk * hs, batch * heads * tq * hs
     minimum = (weights + v + out) * e
     copied = out if tq > 1 else 0
@@ -109,15 +116,18 @@ def values(batch: int, heads: int, tq: int, tk: int, hs: int, e: int) -> OpRow:
 
 
 def gelu(n: int, inner: int, e: int) -> OpRow:
-    """One kernel, element in, element out; tanh form: x³, two fused constants, tanh, 1 +, half x: 9 FLOP."""
+    """Return the row of GELU over (N, inner): one kernel that reads and writes each element.
+
+    The tanh form takes 9 FLOP an element: x³, two fused constants, tanh, 1 +, half x.
+    """
     return OpRow("gelu", "mlp/act", (n, inner), 9 * n * inner, 2 * n * inner * e, 2 * n * inner * e)
 
 
 def softmax_chain(shape: tuple[int, ...], dtype: str, softmax: str) -> list[OpRow]:
-    """Return the ranges of the op `softmax`, numbers from its one declaration in kernels.registry.
+    """Return the rows of the op `softmax`, with the numbers of its declaration in kernels.registry.
 
-    Chain: `mask` is scale and masked_fill (everything the declaration's unfused model has beyond the softmax
-    itself), `softmax` reads and writes all scores, -inf included. Fused: one range for the whole op.
+    The unfused chain has two ranges. `mask` is scale and masked_fill: all of the declaration's unfused model but the
+    softmax itself. `softmax` reads and writes all scores, -inf included. A fused variant has one range.
     """
     op = registry.ops()["softmax"]
     elements = 1

@@ -163,7 +163,7 @@ def parameters(of: Architecture) -> dict[str, int]:
 
 
 def parameter_count(of: Architecture) -> int:
-    """Return number of all parameters; a tied embedding counts once."""
+    """Return the number of all parameters; a tied embedding counts once."""
     return sum(parameters(of).values())
 
 
@@ -221,12 +221,12 @@ def flops(products: list[Product]) -> int:
 
 
 def kv_bytes(of: Architecture, shape: Shape) -> int:
-    """Return bytes of the keys and values of all layers and tokens, cached and new."""
+    """Return the bytes of the keys and values of all layers and tokens, cached and new."""
     return 2 * of.layers * shape.batch * shape.total * of.kept * shape.e
 
 
 def block_activations(of: Architecture, shape: Shape, *, fused_attention: bool = False) -> int:
-    """Return bytes that one block keeps for its backward pass, including its input.
+    """Return the bytes that one block keeps for its backward pass, including its input.
 
     Eager: the sum over operations. GPT-2 keeps inputs and outputs of both norms, q, k, v, the attention weights, the
     merged heads, and input and output of GELU: 16 C a token for an MLP of 4 C, plus the weights. Fused attention

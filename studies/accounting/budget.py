@@ -147,7 +147,7 @@ def largest_model(gpu: Device, gpus: int) -> float:
 
 
 def memory_of(gpu: Device) -> float:
-    """Return bytes of DRAM.
+    """Return the bytes of DRAM.
 
     Raises: InputError if devices.toml lacks them.
     """

@@ -75,7 +75,7 @@ def architecture_of(case: Case) -> Architecture:
 def predictions(
     case: Case, batch: int, tokens: int, context: int, peak_bytes: int, read_bytes: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows of predictions.csv: parameters and FLOPs of every step; memory of training; DRAM reads of decoding.
+    """Yield the rows of predictions.csv: parameters and FLOPs of each step; memory of training; DRAM reads of decoding.
 
     `peak_bytes` and `read_bytes` come from measure.trace, because they depend on the order of operations.
     """

@@ -198,7 +198,7 @@ def weights_of(options: argparse.Namespace) -> Weights:
 
 
 def check(world: World, options: argparse.Namespace) -> Entries:
-    """Return entries of `checks` of --models: by default of two small models, and on GPUs of GPT-2 124M, too."""
+    """Return the entries of `checks` of --models: by default of two small models, and on GPUs of GPT-2 124M, too."""
     found: Entries = []
     for name in options.models or [name for name in MODELS if name != "gpt2" or world.device.type == CUDA]:
         weights = measure_check.random_weights(MODELS[name])

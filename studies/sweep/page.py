@@ -62,7 +62,7 @@ def fastest(sweep_best: pd.DataFrame) -> str:
 
 @section("sweep_shapes")
 def other_shapes(sweep_shapes: pd.DataFrame) -> list[str]:
-    """Return times of the best combinations at the other shapes of their source."""
+    """Return the times of the best combinations at the other shapes of their source."""
     return [_AT_OTHER_SHAPES, _other_shapes(sweep_shapes)]
 
 
