@@ -1,8 +1,8 @@
-"""The command that captures one launch of a program again, with all of ncu's sections.
+"""Write the command that captures one launch of a program again, with all of ncu's sections.
 
-ncu 2025.3 numbers the launches of a kernel from 1 by its function name, without namespaces and template arguments, and
-counts those alone that pass the NVTX filter and lie in the profiler's window. So the command repeats the window of the
-capture that the numbers come from, and its filters where the range has none of its own.
+ncu 2025.3 numbers launches from 1 for each function name, without namespaces and template arguments. It counts only
+launches that pass the NVTX filter and lie in the profiler's window. So the command repeats the window of the capture
+that the numbers come from. If the range has no NVTX filter, it repeats the filters of that capture too.
 """
 
 from __future__ import annotations
@@ -17,16 +17,17 @@ from analysis.capture.model import Capture
 from analysis.formats import symbols
 from analysis.tables.declare import fact
 
-PROGRAM = "PROGRAM"  # where nobody recorded which it was
+PROGRAM = "PROGRAM"  # stands for a program that no file names
 LONGEST = 200  # characters of a name
 
 
 @dataclass(frozen=True)
 class Program:
-    """What was captured and how: `command` as a shell takes it.
+    """The captured program: `command` is its command line for a shell.
 
-    `window`: only launches between cudaProfilerStart and cudaProfilerStop were counted. `include`: ncu's NVTX filters
-    of the whole capture, where launches are numbered among those that ncu saw; a timeline numbers all of them.
+    `window`: the capture counted only launches between cudaProfilerStart and cudaProfilerStop. `include`: the NVTX
+    filters of the whole capture, if its launches were numbered among those that ncu saw. With a timeline it is empty,
+    because a timeline numbers all launches.
     """
 
     command: str = PROGRAM
@@ -36,14 +37,14 @@ class Program:
 
 @fact("captured_program")
 def _captured_program(capture: Capture) -> Program:
-    """The program under ncu, as its ncu.json has it; a placeholder without one."""
+    """Return the program that ncu.json names, or a placeholder if there is none or several."""
     found = [tool for tool in capture.tools if tool.get("tool") == "ncu"]
     program = captured_program(found[0]) if len(found) == 1 else Program()
     return program if capture.gpu_ops.empty else replace(program, include=())
 
 
 def captured_program(status: dict[str, Any]) -> Program:
-    """The program of a tool's status: what follows `-o STEM` of ncu's command."""
+    """Return the program in the content of ncu.json: the words after `-o STEM` in ncu's command."""
     command = [str(word) for word in status.get("command") or []]
     after = command[command.index("-o") + 2 :] if "-o" in command else []
     profiled = status.get("window") == "profiler" or "--profile-from-start" in command
@@ -52,7 +53,10 @@ def captured_program(status: dict[str, Any]) -> Program:
 
 
 def recapture(kernel: str, nvtx: Sequence[str], skipped: int, program: Program) -> str:
-    """The command that captures one launch: so many of its function come before it under the filters `nvtx`."""
+    """Return the command that captures one launch of `kernel`.
+
+    `skipped`: how many launches of the same function come before it under the NVTX filters `nvtx`.
+    """
     name = re.escape(symbols.base(kernel)[:LONGEST])
     end = "$" if len(symbols.base(kernel)) <= LONGEST else ""
     options = ["ncu", "--set", "full", "--import-source", "yes", "--clock-control", "none"]

@@ -1,4 +1,4 @@
-"""Copies and sets that take much of the GPU operations' time, with what is known of why."""
+"""Find copies and sets that take much of the GPU operations' time, and say why as far as the file tells."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from analysis.diagnosis.spans import About
 from analysis.formats.words import count_of, duration, share
 
 LEAST_SHARE = 0.1  # of the time of all GPU operations
-SLOW_LINK = 0.5
-BESIDE = 0.5
-SMALL_BYTES = 65_536  # a copy below that is mostly the time of starting it
+SLOW_LINK = 0.5  # of the link's bandwidth; below it, pinned memory and larger pieces help
+BESIDE = 0.5  # of the copies' time; below it, too few kernels run at the same time
+SMALL_BYTES = 65_536  # a smaller copy spends most of its time on starting
 _KEY = ("device", "kind", "direction", "memory")
 
 
 def large_copies(copies: pd.DataFrame, *, most: int = 2) -> list[dict[str, Any]]:
-    """Findings of the copies, sets and migrations with most time. Shape: copies.csv."""
+    """Return findings on the copies, sets and migrations with most time, at most `most`. Shape: `copies` copies.csv."""
     if copies.empty:
         return []
     rows = copies[copies["share_frac"].astype(float) >= LEAST_SHARE]
@@ -49,7 +49,7 @@ def _finding(row: Any, *, several: bool) -> dict[str, Any]:
 
 
 def _name(row: Any) -> tuple[str, str, str]:
-    """(title, one, several) of what a row is about."""
+    """Return (title, singular, plural) of what a row counts."""
     direction = "" if pd.isna(row["direction"]) else str(row["direction"]).replace("-", " ").lower()
     if row["kind"] == "migration":
         return f"Migrations of unified memory {direction}".rstrip(), "migration", "migrations"
@@ -60,7 +60,10 @@ def _name(row: Any) -> tuple[str, str, str]:
 
 
 def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
-    """(headline, sentence) of all that is known, the strongest first; adds the cells. Never empty."""
+    """Return (headline, sentence) for each known reason, the strongest first. Add what they cite to `cells`.
+
+    Without a known reason, say so; the result is never empty.
+    """
     found = []
     moved = float(row["bytes"]) if pd.notna(row["bytes"]) else 0.0
     each = moved / int(row["count"])
@@ -87,7 +90,7 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
 
 
 def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
-    """How fast they are, against the link where that is known."""
+    """Return the copies' bandwidth as (headline, sentence), relative to the link if its bandwidth is known."""
     if pd.notna(row["link_frac"]):
         frac = float(row["link_frac"])
         cells.append(cell("copies", where, "link_frac", frac))

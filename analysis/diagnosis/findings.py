@@ -1,4 +1,4 @@
-"""The most time to win, each finding with the table cells it rests on."""
+"""Find what could win most time, and cite the table cells that each finding rests on."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from analysis.tables.graphs import WHOLE
 from analysis.tables.host import CUDA
 from analysis.tables.stalls import NOT_WAITING
 
-COUNT = 3  # of those that say how much could be won
-MOST = 5
-_ORDERING = ("weight_ns", "source")  # what only orders them
+COUNT = 3  # at most so many findings with a time to win, without those of ranks
+MOST = 5  # findings in all
+_ORDERING = ("weight_ns", "source")  # fields that only sort findings; report.json omits them
 _INSIDE = "No range lies inside it: put NVTX ranges into it, or trace it with torch.profiler, to see what it does."
 
 
@@ -37,7 +37,10 @@ def _findings(
     collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, rank_costs: pd.DataFrame,
     diagnosis: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """What could be won first, then what takes most time with the reasons that are known: kernels, idle time, host."""
+    """Return the findings: first those with a time to win, then what takes most time, with its known reasons.
+
+    A capture that is not of a program has none. Report one hot kernel, or up to three if no finding has a time to win.
+    """
     if not is_program:
         return []
     won = find(gaps, measured, roofline, stalls, fusion, diagnosis)
@@ -63,7 +66,7 @@ def _findings(
 
 
 def _of_each(found: list[dict[str, Any]], most: int = 2) -> list[dict[str, Any]]:
-    """At most so many findings of a source: time that threads sleep would hide all others."""
+    """Keep the first `most` findings of each source. Otherwise calls in which threads sleep would hide all others."""
     kept: list[dict[str, Any]] = []
     for one in found:
         if sum(other["source"] == one["source"] for other in kept) < most:
@@ -72,7 +75,7 @@ def _of_each(found: list[dict[str, Any]], most: int = 2) -> list[dict[str, Any]]
 
 
 def _clock(capture: Capture) -> str:
-    """The tool that took the times of the timeline, in words."""
+    """Return the name of the tool that recorded the timeline."""
     return "torch.profiler" if capture.clock == "torch" else "nsys"
 
 
@@ -84,11 +87,11 @@ def find(
     fusion: pd.DataFrame,
     diagnosis: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the findings of report.json, most time first, at most COUNT.
+    """Return the findings with a time to win, most time first, at most COUNT.
 
-    Shape: `gaps` gaps.csv, `fusion` fusion.csv, `diagnosis` diagnosis.csv.
-    Only the program under the first step's outermost range is judged: other roots are variants of it. In a step that
-    waits for launches or the host faster kernels win nothing, so its kernels give no finding.
+    Shape: `gaps` gaps.csv, `fusion` fusion.csv, `diagnosis` diagnosis.csv. Units: ns.
+    Judge only the program under the outermost range of the first step: other roots are variants of it. If a step waits
+    for launches or the host, faster kernels win nothing, so its kernels give no finding.
     """
     root = judged_root(gaps)
     waiting = tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].isin(WAITING), "step"])
@@ -109,7 +112,7 @@ def find(
 
 
 def _ranked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The findings with their rank, without what only orders them."""
+    """Number the findings from 1, and drop the fields that only sort them."""
     hidden = {"rank", *_ORDERING}
     return [
         {"rank": rank} | {key: value for key, value in finding.items() if key not in hidden}
@@ -118,7 +121,7 @@ def _ranked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def judged_root(gaps: pd.DataFrame) -> str | None:
-    """The outermost range of the first step: other roots are variants of the program. None: there is no step."""
+    """Return the outermost range of the first step, or None without one. Other roots are variants of the program."""
     first = str(gaps["step"].iloc[0]) if len(gaps) else ""
     return first.split("/")[0] if "/" in first else None
 
@@ -128,12 +131,12 @@ def _under(paths: pd.Series, root: str | None) -> pd.Series:
 
 
 def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
-    """Steps in which the GPU idles until the host has launched something: what keeps the host, and what to do."""
+    """Find steps in which the GPU waits for the host. Each finding says what delays the host, and what to do."""
     found = []
     bound = gaps[gaps["verdict"].isin(WAITING) & _under(gaps["step"].astype(str), root)]
     for path, rows in bound.groupby(bound["step"].str.replace(r"#\d+$", "", regex=True), sort=False):
         step = rows.iloc[0]
-        # behind a filled queue the GPU also pays for the start and end of every kernel: that is what launches can win
+        # With a filled queue, the GPU still pays for the start and end of every kernel. Only the rest can be won.
         known = pd.notna(step["bare_gpu_ns"])
         least = rows["bare_gpu_ns" if known else "busy_ns"].astype(float)
         told = f"for {least.iloc[0] / 1e3:,.0f} us{' when nothing waits' * known}"
@@ -155,7 +158,7 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
 
 
 def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:
-    """What a waiting step waits for, the end of the sentence that says what to do, and the cells it adds."""
+    """Return what a step waits for, the end of the sentence that says what to do, and the columns to cite."""
     launches = count_of(step["launches"], "kernel")
     if step["verdict"] == LAUNCH_BOUND and 2 * step["launch_calls"] < max(step["launches"], 3):
         told = (
@@ -179,7 +182,7 @@ def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:
 
 
 def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of the fusion plan: neighbouring kernels that one kernel could replace."""
+    """Turn rows of the fusion plan into findings: neighbouring kernels that one kernel could replace."""
     found = []
     for _, row in to_fuse.iterrows():
         cited = [
@@ -205,13 +208,13 @@ def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
     return found
 
 
-# Causes that fusing the kernel with its neighbours cures too.
+# Fusing a kernel with its neighbours cures these causes too.
 _OF_MEMORY = ("wide_data", "block_order_l2")
-_LIKELY = 0.5  # a cause that is less sure is no finding of its own
+_LIKELY = 0.5  # a cause whose `sure_frac` is below this gets no finding
 
 
 def _first_rows(diagnosis: pd.DataFrame | None, root: str | None, waiting: tuple[str, ...]) -> pd.DataFrame:
-    """The first cause of each kernel and range that is judged, and the rows without a verdict."""
+    """Return one row for each judged kernel and range: its first cause, blank if unknown or not sure enough."""
     columns = ["kernel", "range", "rank", "defect", "sure_frac", "gain_bound_frac", "time_to_win_ns", "recapture"]
     if diagnosis is None or "defect" not in diagnosis:
         return pd.DataFrame(columns=[*columns, "reason", "evidence"])
@@ -222,7 +225,7 @@ def _first_rows(diagnosis: pd.DataFrame | None, root: str | None, waiting: tuple
 
 
 def _cause(row: pd.Series) -> dict[str, Any]:
-    """The finding of one verdict: what it is, how to cure it, what that wins, and how to look closer."""
+    """Return the finding of one verdict: the cause, its cure, the gain, and commands to look closer."""
     label = f"{row['kernel']} in {row['range']}"
     rests = f" It rests on {row['evidence']}." if pd.notna(row["evidence"]) else ""
     return {
@@ -237,7 +240,7 @@ def _cause(row: pd.Series) -> dict[str, Any]:
 
 
 def _look_closer(recapture: object) -> str:
-    """The two commands that go on: capture exactly that launch, and open it."""
+    """Return a sentence with two commands: one captures exactly that launch, the other opens the result."""
     return f"Look closer: `{recapture}`, then `ncu-ui kernel.ncu-rep`."
 
 
@@ -245,17 +248,17 @@ def _far_from_roof(
     measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, skip: set[str],
     caused: set[tuple[str, str]], commands: dict[tuple[str, str], str],
 ) -> list[dict[str, Any]]:  # fmt: skip
-    """Kernels without a cause by the time that lies between them and the nearest of the measured roofs; memory-bound
-    ones of the ranges in `skip`, whose chains the fusion plan judges, and those in `caused` are left out.
+    """Find kernels without a known cause that lose most time against their nearest roof.
 
-    The share of the roof is ncu's, of one launch alone; the time it is a share of is nsys' where there is a timeline.
+    Leave out kernels in `caused`, and memory-bound kernels of the ranges in `skip`: the fusion plan judges those.
+    ncu measures the share of the roof, on one launch alone. The time comes from nsys, or from ncu without a timeline.
     """
     if roofline.empty or measured.empty:
         return []
     clock = "ncu" if measured["nsys_time_ns"].isna().all() else "nsys"
     measured = measured.assign(nsys_time_ns=measured["duration_ns" if clock == "ncu" else "nsys_time_ns"])
-    # the level at which a kernel is nearest to its roof is the one that limits it
-    known = roofline.dropna(subset=["roof_frac"]).iloc[::-1]  # of equal levels the outermost, DRAM
+    # The level at which a kernel is nearest to its roof limits it.
+    known = roofline.dropna(subset=["roof_frac"]).iloc[::-1]  # among equal levels, take the outermost, DRAM
     nearest = known.sort_values("roof_frac", kind="stable").groupby(["kernel", "range"]).tail(1)
     time = measured.assign(nsys_time_ns=measured["nsys_time_ns"].astype(float)).groupby(["kernel", "range"])[
         "nsys_time_ns"
@@ -270,7 +273,7 @@ def _far_from_roof(
     found = []
     for _, row in rows.iterrows():
         where = (stalls["kernel"] == row["kernel"]) & (stalls["range"] == row["range"])
-        # a warp that is ready but not selected waits for nothing
+        # A warp that is ready but not selected waits for nothing.
         top = stalls[where & (~stalls["reason"].isin(NOT_WAITING))].head(1)
         name = symbols.short(row["kernel"], 60)
         label = f"{row['kernel']} in {row['range']}"

@@ -1,4 +1,4 @@
-"""CUDA graphs that nsys timed as a whole: busy from start to end, with kernels that nobody saw."""
+"""Find CUDA graphs that nsys timed as a whole. The report cannot see their kernels and counts them as busy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST_SHARE = 0.1  # of the time of all GPU operations
 
 
 def unseen_graphs(graphs: pd.DataFrame) -> list[dict[str, Any]]:
-    """A finding where much of the GPU's time is in graphs without nodes. Shape: graphs.csv."""
+    """Return a finding if graphs without recorded nodes take much GPU time, else []. Shape: `graphs` graphs.csv."""
     rows = graphs[graphs["seen"] == WHOLE]
     part = float(rows["share_frac"].astype(float).sum())
     if part < LEAST_SHARE:

@@ -1,4 +1,4 @@
-"""What the host says: a GPU that mostly idles, calls in which the program waits, ranges of a run without a GPU."""
+"""Find an idle GPU, calls in which the host waits, and the ranges that take most time in a run without a GPU."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from analysis.formats.words import count_of, duration, share
 from analysis.tables.attribution import fold_paths
 from analysis.tables.host import CUDA, SYSTEM
 
-BUSY_FROM = 0.5  # of the time that the timeline spans
-FIRST_CALLS = 3.0  # the longest call over the median one: a start that costs
-ONE_CALL = 0.5  # the longest call over all of its time
-FEW = 3  # calls of which nothing can be said
+BUSY_FROM = 0.5  # of a step's time: a GPU that is busy for less idles too much
+FIRST_CALLS = 3.0  # times the median: a longer first call pays for a start
+ONE_CALL = 0.5  # of the time of all calls: a longer single call gets a sentence
+FEW = 3  # fewer calls show no pattern
 LEAST_SHARE = 0.01
 MOST = 3
 NOT_RECORDED = "what happens in it was not recorded"
-# What time in a call means, and the way out; the first expression that fits the whole name counts.
+# (pattern, what time in the call means, what to do). The first pattern that matches the whole name counts.
 _CALLS: tuple[tuple[str, str, str], ...] = (
     (r"cu(da)?(Device|Stream|Event|Ctx)Synchronize.*", "the host waits there for the GPU to finish",
      "so the GPU's own work is what to look at, or fewer waits"),
@@ -54,9 +54,10 @@ _CALLS: tuple[tuple[str, str, str], ...] = (
 
 
 def idle_gpu(gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 1) -> list[dict[str, Any]]:
-    """A GPU that is busy for less than half of a step (or of the capture) whose bare wall time nobody took.
+    """Return a finding if the GPU is busy for less than half of a step without a bare time, else [].
 
-    Of several `gpus` gaps.csv has the busiest.
+    A capture without steps counts as one step. With several `gpus`, gaps.csv describes the busiest.
+    Shape: `gaps` gaps.csv, `host` host.csv; `clock` is the tool that recorded the times.
     """
     seen = gaps[gaps["bare_wall_ns"].isna() & gaps["busy_ns"].notna() & gaps["wall_ns"].notna()]
     idle = (seen["wall_ns"] - seen["busy_ns"]).astype(float)
@@ -89,7 +90,7 @@ def idle_gpu(gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 
 
 
 def _most_of_api(host: pd.DataFrame, cells: Cells) -> str:
-    """What the host did in CUDA calls, for the most part; adds the cell."""
+    """Return a sentence on the CUDA call with most time, and add what it cites to `cells`; "" without CUDA calls."""
     calls = host[host["source"] == CUDA]
     if calls.empty:
         return ""
@@ -108,7 +109,10 @@ def _time_in(row: Any) -> str:
 
 
 def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[dict[str, Any]]:
-    """The calls that hold the host longest, of each source the first ones, with what time in them means."""
+    """Return findings on the calls in which the host spends most time, for each source the first 2 * `most`.
+
+    Each says what time in the call means. Shape: `host` host.csv.
+    """
     found = []
     for source, rows in host.groupby("source", sort=False):
         for _, row in rows.dropna(subset=["host_time_ns", "share_frac"]).head(2 * most).iterrows():
@@ -139,12 +143,12 @@ def _plural(source: str) -> str:
 
 
 def explain_call(name: str) -> tuple[str, str] | None:
-    """What time in this call means and the way out; None where nothing is known of it."""
+    """Return what time in a call means and what to do; None for an unknown call."""
     return next(((what, fix) for pattern, what, fix in _CALLS if re.fullmatch(pattern, name)), None)
 
 
 def _spread(row: Any) -> tuple[str, str]:
-    """A sentence and a headline on how the time is spread over the calls; empty where the file does not say."""
+    """Return a sentence and a headline on how the time is spread over the calls; empty if unknown or for one call."""
     if pd.isna(row["longest_ns"]) or pd.isna(row["calls"]) or not row["host_time_ns"]:
         return "", ""
     calls, longest, total = int(row["calls"]), float(row["longest_ns"]), float(row["host_time_ns"])
@@ -165,9 +169,10 @@ def _spread(row: Any) -> tuple[str, str]:
 def cpu_ranges(
     layers_folded: pd.DataFrame, ranges: pd.DataFrame, ops: pd.DataFrame | None, *, recorded: str = ""
 ) -> list[dict[str, Any]]:
-    """Where the CPU time of a run without GPU operations goes, with what is known of why; the longest first.
+    """Return findings on the innermost ranges with most CPU time, for a run without GPU operations; longest first.
 
-    Shape: `ranges` and `ops` as in Capture. `recorded` says which capture would see inside where nothing is known.
+    Shape: `layers_folded` layers_folded.csv; `ranges` and `ops` as in Capture. `recorded` is a sentence on which
+    capture would show more, for a range about which nothing is known.
     """
     known = layers_folded[layers_folded["cpu_time_ns"].notna()]
     paths = set(known["range"])
@@ -206,7 +211,10 @@ def cpu_ranges(
 
 
 def _of_calls(lengths: pd.Series) -> tuple[str, str]:
-    """Headline and sentence on how the calls of a range differ; empty for too few."""
+    """Return a headline and a sentence on how the calls of a range differ; empty for fewer than FEW calls.
+
+    Units: ns.
+    """
     if len(lengths) < FEW:
         return "", ""
     median, longest = float(lengths.median()), float(lengths.max())
@@ -225,7 +233,7 @@ def _of_calls(lengths: pd.Series) -> tuple[str, str]:
 
 
 def _rates(path: str, time_ns: float, calls: int, ops: pd.DataFrame | None) -> tuple[str, str]:
-    """Headline and sentence on the rate of a range whose work ops.csv declares."""
+    """Return a headline and a sentence on the FLOP/s and byte/s of a range; empty if ops.csv does not declare it."""
     if ops is None or not time_ns:
         return "", ""
     declared = ops[fold_paths(ops["range"].astype(str)) == path]

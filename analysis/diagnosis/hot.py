@@ -1,4 +1,4 @@
-"""The kernels that take most of the time, each over all ranges, with what the tables know of why."""
+"""Find the kernels that take most of the time, each over all ranges, with the reasons that the tables show."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from analysis.diagnosis.spans import About
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration, share
 
-LEAST_SHARE = 0.01  # of the kernel time: less is no finding, except of the longest kernel
+LEAST_SHARE = 0.01  # of the kernel time: a kernel with less gives no finding, unless it is the longest
 MOST_REASONS = 3
 NAMED = 60  # characters of a kernel's name
 MOST = 3
 MOSTLY = 0.5
 NO_CAUSE = "nothing here says why"
-LONG_NAME = 80  # of a kernel in a command: a longer one is cut, as ncu takes a part of the name as well
+LONG_NAME = 80  # characters of a kernel's name in a command; ncu also accepts a part of a name
 _BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters")
 
 
@@ -35,10 +35,10 @@ def hot_kernels(
     most: int = MOST,
     unseen: bool = False,
 ) -> list[dict[str, Any]]:
-    """Findings of the kernels with most time: of the longest always, of others where a reason is known.
+    """Return findings on the kernels with most time: always on the longest, on others only with a known reason.
 
-    `tables` by name; `clock` the tool that timed them; only rows under the range `root` count. `vendor` of the GPU.
-    `unseen`: there are CUDA graphs whose kernels are not among them.
+    `tables`: tables by name; `clock`: the tool that timed them; `root`: only rows under this range count; `vendor`: of
+    the GPU; `most`: number of findings; `unseen`: the capture has CUDA graphs whose kernels were not recorded.
     """
     beside = " outside of CUDA graphs" if unseen else ""
     kernels = tables["kernels"]
@@ -67,12 +67,12 @@ def hot_kernels(
 
 
 def time_column(kernels: pd.DataFrame) -> str:
-    """Whose times count: nsys' where a timeline has any, else ncu's."""
+    """Return the column with the times: nsys' if a timeline has any, else ncu's."""
     return "ncu_time_ns" if kernels["nsys_time_ns"].isna().all() else "nsys_time_ns"
 
 
 def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -> Iterator[tuple[str, list[Reason]]]:
-    """Yield the kernels with most time, by ncu where no timeline has it, each with all reasons that are known."""
+    """Yield the `most` kernels with most time, each with all known reasons. Without a timeline, ncu's times serve."""
     kernels = tables["kernels"]
     column = time_column(kernels)
     sums = kernels.assign(time=kernels[column].astype("Float64").fillna(0.0)).groupby("kernel", sort=False)
@@ -84,7 +84,7 @@ def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -
 
 
 def _rows_by_kernel(tables: Tables, names: pd.Index) -> dict[str, dict[str, list[Row]]]:
-    """The rows of each of these kernels by table; those of `host` are everyone's."""
+    """Return the rows of each of these kernels by table. All kernels share the rows of `host`."""
     host = rows_of(tables["host"])
     found: dict[str, dict[str, list[Row]]] = {name: {key: [] for key in _BY_KERNEL} | {"host": host} for name in names}
     for key in _BY_KERNEL:
@@ -102,7 +102,7 @@ def _kernel(
 
 
 def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> list[dict[str, Any]]:
-    """Of kernels whose time no file holds, the one with most launches, or the first of which ncu says something."""
+    """Return a finding if no file holds times: on the kernel with most launches, or the first that ncu describes."""
     if kernels.empty:
         named = [of["kernel"] for key in ("source", "rules", "stalls") for of in (tables[key],) if len(of)]
         if not named:
@@ -150,7 +150,7 @@ def _finding(
 
 
 def _cited(kernel: Kernel, column: str, root: str | None) -> Cells:
-    """Time and launches: of all its rows, or of the range with most of them where rows of another root are left out."""
+    """Cite time and launches of all rows of the kernel. With a `root`, cite only those of its longest range."""
     rows = kernel.rows["kernels"]
     place = kernel.name
     if root is not None:
@@ -161,7 +161,7 @@ def _cited(kernel: Kernel, column: str, root: str | None) -> Cells:
 
 
 def _times(rows: list[Row], column: str) -> dict[str, float]:
-    """The time in each range, in their order."""
+    """Return the time in each range, in the order of the rows. Units: ns."""
     found: dict[str, float] = {}
     for row in rows:
         if row["range"] is not None:
@@ -170,12 +170,12 @@ def _times(rows: list[Row], column: str) -> dict[str, float]:
 
 
 def _begin(said: str) -> str:
-    """With a capital letter, except where a tool's name begins the sentence."""
+    """Begin a sentence with a capital letter, unless it begins with `ncu`."""
     return said if said.startswith("ncu") else f"{said[0].upper()}{said[1:]}"
 
 
 def _where(kernel: Kernel, column: str) -> str:
-    """The range that holds most of its time, where there is one."""
+    """Return a clause that names the range with most of the kernel's time, or how many ranges share it."""
     times = _times(kernel.rows["kernels"], column)
     times.pop("unattributed", None)
     most = max(times, key=times.__getitem__, default="")
@@ -188,7 +188,7 @@ def _where(kernel: Kernel, column: str) -> str:
 
 
 def _unknown(kernel: Kernel, by: str, vendor: str) -> str:
-    """Which capture would tell."""
+    """Return a sentence on which capture would show why the kernel takes its time."""
     if vendor not in ("", "NVIDIA"):
         tool = "`rocprof-compute profile -n kernels -- APP`" if vendor == "AMD" else f"the profiler of {vendor}"
         return f"Times alone do not say what it waits for; hardware counters would: {tool}."

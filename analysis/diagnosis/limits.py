@@ -1,4 +1,4 @@
-"""What the hardware can do at most: limits.toml, with the measured roofs of the capture's own GPU where it has them."""
+"""Read the limits of the hardware from limits.toml, and replace them by measured roofs if the capture has some."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ FILE = Path(__file__).with_name("limits.toml")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """The figures of one GPU: an SM and cycle, unless the name has another unit; NaN where nobody knows it.
+    """The limits of one GPU. Units: for each SM and cycle, unless the name has another unit. NaN means unknown.
 
-    Sources: limits.toml; `sm_clock_hz`, where a capture has no clock, is the one that the datasheet's FLOP/s take.
+    Source: limits.toml. `sm_clock_hz` is the clock behind the datasheet's FLOP/s; it serves if a capture has no clock.
     """
 
     cc: str
@@ -47,7 +47,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Figures that nobody knows of this capability."""
+        """Return the names of the limits that are unknown for this compute capability."""
         return tuple(name for name, value in msgspec.structs.asdict(self).items() if value != value)
 
 
@@ -57,16 +57,16 @@ def _declared() -> Mapping[str, Mapping[str, float]]:
 
 
 def capabilities() -> tuple[str, ...]:
-    """The compute capabilities that have limits."""
+    """Return the compute capabilities that limits.toml covers."""
     return tuple(name for name in _declared() if name != "common")
 
 
 def find_limits(
     device: Device | None, sm_count: int | None, ceilings: Mapping[str, Any] | None = None
 ) -> Limits | None:
-    """The limits of a GPU; None where its architecture has none declared, or the GPU is unknown.
+    """Return the limits of a GPU; None if the GPU is unknown or limits.toml lacks its compute capability.
 
-    `ceilings` holds what the capture's own micro-kernels measured; their rates replace the shares of the datasheet.
+    `ceilings`: content of ceilings.json. Its measured roofs replace the values derived from the datasheet.
     """
     own = _declared().get(device.cc) if device else None
     if device is None or own is None or not (sm_count or device.sm_count):
@@ -89,7 +89,7 @@ def find_limits(
 
 
 def why_none(device: Device | None) -> str:
-    """Why no rule may judge a GPU, as a clause."""
+    """Return a clause that says why no rule can judge this GPU."""
     if device is None:
         return "the GPU of the counters is unknown, so that no rule has thresholds"
     return f"no limits are declared for compute capability {device.cc}, so that no rule has thresholds"

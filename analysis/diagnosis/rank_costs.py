@@ -1,4 +1,4 @@
-"""What programs of several GPUs pay again on each call: allocations, pageable copies, copies of what could stay."""
+"""Build rank_costs.csv: what programs on several GPUs pay in each step: allocations, pageable and repeated copies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from analysis.tables.declare import Column, table
 from analysis.tables.links import roof_at
 
 ALLOCATION, PAGEABLE, REPEATED = "allocation_in_loop", "pageable_copies", "repeated_copies"
-STEPS = 3  # in which the same copy happens: twice may be a warm-up
+STEPS = 3  # a copy counts as repeated from so many steps on; in two steps it may be a warm-up
 _BETWEEN = {"Host-to-Device": "host_to_device", "Device-to-Host": "device_to_host"}
 
 
@@ -53,7 +53,10 @@ def build_rank_costs(
     gpu_ops: pd.DataFrame, place_of_op: IntArray, rank_places: pd.DataFrame, computing: list[intervals.Union],
     setups: pd.DataFrame | None, step_of_op: np.ndarray, links: pd.DataFrame,
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return rank_costs.csv, what wins most first; None for a program on one GPU, or where nothing is paid again."""
+    """Return rank_costs.csv, the largest gain first; None for a program on one GPU, or without such costs.
+
+    Shape: `place_of_op` and `step_of_op` (operations,); `setups` calls that allocate or set up, None if unknown.
+    """
     if len(rank_places) < 2:
         return None
     labels = rank_places["label"].tolist()
@@ -74,7 +77,10 @@ def build_rank_costs(
 def _copies(
     gpu_ops: pd.DataFrame, place_of_op: IntArray, computing: list[intervals.Union], step_of_op: np.ndarray
 ) -> pd.DataFrame:
-    """Copies of more than SMALL_BYTES: place, direction, memory, bytes, range, step, time_ns, alone_ns."""
+    """Return the copies of more than SMALL_BYTES: place, direction, memory, bytes, range, step, time_ns, alone_ns.
+
+    `alone_ns` is the time in which no kernel computed on the same GPU.
+    """
     large = (gpu_ops["kind"] == "memcpy") & (gpu_ops["bytes"].astype("Float64").fillna(0) > SMALL_BYTES)
     at = np.flatnonzero(large.to_numpy(bool))
     ops, place = gpu_ops.iloc[at], place_of_op[at]
@@ -108,7 +114,10 @@ def _row(rank: object, cause: str, rows: pd.DataFrame, win: float) -> dict[str, 
 
 
 def _pageable(copies: pd.DataFrame, labels: list[str], links: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Copies from or to pageable memory, against the measured rate of pinned memory, else that of PCIe 5."""
+    """Yield a row for each place with pageable copies: what they take longer than pinned memory would.
+
+    links.csv has the bandwidth of pinned memory; without it, assume PCIe 5.
+    """
     rows = copies[copies["memory"].str.contains("Pageable", regex=False) & copies["direction"].isin(list(_BETWEEN))]
     for place, own in rows.groupby("place"):
         rates = {
@@ -124,7 +133,7 @@ def _pageable(copies: pd.DataFrame, labels: list[str], links: pd.DataFrame) -> I
 
 
 def _repeated(copies: pd.DataFrame, labels: list[str]) -> Iterator[dict[str, Any]]:
-    """Copies to the GPU, from the host or another GPU, of one size at one place in several steps."""
+    """Yield a row for each place with copies to a GPU that have the same size and range in several steps."""
     rows = copies[copies["direction"].isin(("Host-to-Device", "Peer-to-Peer"))]
     for place, own in rows.groupby("place"):
         groups = own.groupby(["direction", "bytes", "range"])
@@ -139,7 +148,10 @@ def _repeated(copies: pd.DataFrame, labels: list[str]) -> Iterator[dict[str, Any
 def _allocations(
     gpu_ops: pd.DataFrame, rank_places: pd.DataFrame, setups: pd.DataFrame | None
 ) -> Iterator[dict[str, Any]]:
-    """Calls that allocate or free once a process has begun to use a GPU, and the idle time of its GPUs meanwhile."""
+    """Yield a row for each process that allocates or frees after its first GPU operation, at least FEW times.
+
+    The gain is the time in which its GPUs idle during these calls.
+    """
     if setups is None or setups.empty:
         return
     names = {name: bool(ALLOCATES.match(str(name))) for name in setups["name"].unique()}

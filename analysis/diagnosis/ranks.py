@@ -1,4 +1,4 @@
-"""Findings of programs on several GPUs: exposed communication, a rank that others wait for, costs of each call."""
+"""Find what costs programs on several GPUs most: exposed communication, stragglers, and costs of each step."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from analysis.diagnosis.rank_costs import ALLOCATION, PAGEABLE, REPEATED
 from analysis.diagnosis.reasons import cell
 from analysis.formats.words import count_of, duration, share
 
-LEAST = 0.02  # of the capture: less is no finding
-# Cause -> what a finding is called, and what cures it.
+LEAST = 0.02  # of the capture: a smaller gain is no finding
+# Cause -> (title of the finding, cure).
 _COSTS = {
     ALLOCATION: (
         "device memory is allocated on each call",
@@ -31,7 +31,7 @@ _COSTS = {
 def rank_findings(
     ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, costs: pd.DataFrame
 ) -> list[dict[str, Any]]:
-    """The findings of several ranks, with what each could win; none of a program on one GPU.
+    """Return the findings on several ranks, each with its time to win; [] for a program on one GPU.
 
     Shape: the tables ranks.csv, collectives.csv, overlap.csv, stragglers.csv and rank_costs.csv.
     """
@@ -43,7 +43,7 @@ def rank_findings(
 
 
 def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFrame) -> list[dict[str, Any]]:
-    """Transfer with no kernel beside it, of the rank that has most of it."""
+    """Return a finding on the rank with most exposed transfer, or most exposed time if waiting is unknown."""
     if overlap.empty:
         return []
     known = overlap["exposed_transfer_ns"].notna().all()
@@ -77,7 +77,7 @@ def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFra
 
 
 def _rate(collectives: pd.DataFrame) -> str:
-    """How near the collectives with most time come to the link, where that is known."""
+    """Return a sentence on how near the longest kind of collective comes to the link's bandwidth; "" if unknown."""
     known = collectives[collectives["roof_frac"].notna()] if len(collectives) else collectives
     if known.empty:
         return ""
@@ -89,7 +89,7 @@ def _rate(collectives: pd.DataFrame) -> str:
 
 
 def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rank that others wait for longest: even work would win what it starts behind the mean of all."""
+    """Return a finding on the rank that causes most waiting. Even work would win its delay against the mean start."""
     if stragglers.empty:
         return []
     first = stragglers.iloc[0]
@@ -115,7 +115,10 @@ def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str
 
 
 def _again(costs: pd.DataFrame) -> list[dict[str, Any]]:
-    """What is paid on each call, of the rank that pays most; ranks work side by side, so only that one counts."""
+    """Return one finding for each cause in rank_costs.csv, on the rank with the largest gain.
+
+    Ranks work at the same time, so the gains of several ranks do not add up.
+    """
     found = []
     for cause, rows in costs.groupby("cause", sort=False) if len(costs) else ():
         row = rows.iloc[0]

@@ -1,8 +1,8 @@
-"""The rules of kernels: each a declaration of one cause, its evidence, its bound, and what would refute it.
+"""Declare the rules for kernels: each names a cause, its evidence, the bound of its gain, and what would refute it.
 
-A rule fires where its conditions hold. What its cure wins at most follows from the floors that are left when the cause
-is gone (evidence.Evidence.after). A rule with a `better` twin stands aside where that one can judge. `because` derives
-the thresholds from what the hardware can do.
+A rule fires if its conditions hold. The floors that remain without the cause bound what its cure can win
+(evidence.Evidence.after). If two rules name one cause and one of them is `better`, the other judges only where the
+better one lacks columns. `because` derives the thresholds from the limits of the hardware.
 """
 
 from __future__ import annotations
@@ -22,8 +22,12 @@ MODELS = ("bytes", "issue slots", "wavefronts", "waves", "occupancy", "latency x
 class Rule:
     """One way to recognise one defect.
 
-    `needs`: columns without which it cannot judge; `holds`: where it fires; `after`: least ns of a launch, once cured.
-    `cuts`: the roofs that the cure lowers, so that being at one of them is no excuse; `model`: what the bound rests on.
+    `needs`: columns that it requires. `holds`: for which kernels it fires. `after`: the least time of a launch once
+    the defect is cured, ns. `sure`: how often its verdict is right, 0-1. `model`: what the bound rests on. `shows`:
+    columns that the evidence cites, by default `needs`. `cuts`: roofs whose load the cure reduces, so that a kernel at
+    such a roof can still have the defect. `tier`: the capture that has the columns.
+
+    Raises: ValueError for an unknown model.
     """
 
     defect: str
@@ -37,8 +41,8 @@ class Rule:
     shows: tuple[str, ...] = ()
     cuts: tuple[str, ...] = ()
     tier: str = DEFAULT
-    better: bool = False  # it settles the defect where its columns are there: the other rules of the defect stand aside
-    last: bool = False  # it counts only where no other rule fires
+    better: bool = False  # where its columns are known, it overrules the other rules of its defect
+    last: bool = False  # it counts only if no other rule fires
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
@@ -46,7 +50,7 @@ class Rule:
 
     @property
     def cited(self) -> tuple[str, ...]:
-        """Columns of its evidence."""
+        """Return the columns that the evidence cites."""
         return self.shows or self.needs
 
 
@@ -55,15 +59,15 @@ TRAFFIC = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_byt
 LOADS = ("sectors_per_request_load", "global_load_bytes", "global_load_requests")
 SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
 
-LEAST_REGISTERS = 16  # of a thread that ncu reports, however few it needs
+LEAST_REGISTERS = 16  # ncu reports at least so many registers for each thread
 LINE = 4  # sectors of a line of L2
-WIDEST = 16  # sectors of a request of 128 bits a lane: more than that no width explains
-BUSY = 0.6  # of its floor: a unit that is busier leaves less than 1 / 0.6 to any cure of waiting
+WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width needs more
+BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
 
 
 def _idle(e: Evidence, most: float = BUSY) -> Bools:
-    """No unit is busy: the kernel waits."""
+    """Whether every unit is busy for less than `most` of the time, so that the kernel waits."""
     return np.asarray(np.max(np.stack(list(e.busy.values())), axis=0) < most)
 
 
@@ -71,7 +75,7 @@ def _idle(e: Evidence, most: float = BUSY) -> Bools:
 
 
 def _reuse(e: Evidence) -> Floats:
-    """How often loads touch the bytes that DRAM delivers for them."""
+    """Return how often loads touch each byte that DRAM delivers."""
     return np.asarray(e.loaded / np.maximum(e["dram_read_bytes"], 1))
 
 
@@ -80,7 +84,7 @@ def _apart(e: Evidence) -> Bools:
 
 
 def _whole_sectors(e: Evidence) -> Floats:
-    """Each sector is written once, so that none has to be fetched to be completed."""
+    """Return the time if each sector were written once, in full. Then L2 need not fetch sectors to complete them."""
     return e.after(
         dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e["l2_read_bytes"]), e.written),
         l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes,
@@ -88,28 +92,30 @@ def _whole_sectors(e: Evidence) -> Floats:
 
 
 def _from_l1(e: Evidence) -> Bools:
-    """L1 answers three loads of four, or more."""
+    """Whether L1 serves at least three quarters of the loaded bytes."""
     return (e.loaded > 4 * e["l2_read_bytes"]) | (np.isnan(e["l2_read_bytes"]) & (e["l1_hit_frac"] > 0.75))
 
 
 def _in_order(e: Evidence) -> Bools:
-    """DRAM reads at most twice what L2 is asked for: it delivers sectors in pairs, wanted or not."""
+    """Whether DRAM reads about twice what SMs read from L2, or less: DRAM delivers sectors in pairs."""
     return e["dram_read_bytes"] <= 2.2 * np.maximum(e["l2_read_bytes"], 1)
 
 
 def _aligned(e: Evidence) -> Floats:
-    """The nearest number of sectors that aligned accesses take."""
+    """Return the nearest number of sectors that an aligned access takes: 4, 8 or 16."""
     return np.asarray(2 ** np.clip(np.round(np.log2(np.maximum(e.sectors, 1))), 2, 4))
 
 
 def _below(e: Evidence) -> Floats:
-    """The next smaller number of sectors that aligned accesses take."""
+    """Return the next smaller number of sectors that an aligned access takes: 4, 8 or 16."""
     return np.asarray(2 ** np.clip(np.floor(np.log2(np.maximum(e.sectors, 1))), 2, 4))
 
 
 def _when_aligned(e: Evidence) -> Floats:
-    """DRAM delivers sectors, L2 lines of four: a block of n sectors that begins inside one crosses a line n times in
-    four. Each block touches one sector more than it has, which tells their number.
+    """Return the time if all accesses were aligned.
+
+    DRAM delivers sectors; L2 delivers lines of four sectors. A block of n sectors that begins inside a sector touches
+    n + 1 sectors and crosses into another line in n of four cases. The extra sectors thus tell the number of blocks.
     """
     aligned = _below(e)
     crossings = np.clip(aligned / np.maximum(e.sectors - aligned, 1e-9), 0, LINE) / LINE
@@ -337,11 +343,14 @@ def _local(e: Evidence) -> Bools:
 
 
 def _without_spills(e: Evidence) -> Floats:
-    return _without_local(e, 4)  # a register of all lanes takes four sectors
+    return _without_local(e, 4)  # one register of all 32 lanes takes four sectors
 
 
 def _without_array(e: Evidence) -> Floats:
-    """Lanes at different places of their arrays touch a sector each; in shared memory an access is an instruction."""
+    """Return the time if the array were in shared memory, where each access is one instruction.
+
+    In local memory, lanes that use different indices touch one sector each.
+    """
     accesses = e["local_bytes"] / (WARP * SECTOR)
     shared = e.after(
         dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e.loaded), np.minimum(e.written, e.stored)),
@@ -363,7 +372,7 @@ def _without_local(e: Evidence, sectors: int) -> Floats:
 
 
 def _capped(e: Evidence) -> Bools:
-    """All registers of a cap are in use: caps come in eights, and a kernel that spills uses its cap to the last one."""
+    """Whether the kernel may use all registers of a cap: caps are multiples of eight, and spilling kernels use all."""
     return np.asarray((e["registers"] % 8 == 0) & (e["registers"] > LEAST_REGISTERS))
 
 
@@ -444,12 +453,12 @@ LOCAL = (
 
 
 def _tail_left(e: Evidence) -> Floats:
-    """The share of its waves' time that full waves would need."""
+    """Return which share of the time full waves would need: waves over waves rounded up."""
     return np.asarray(e["waves"] / np.ceil(e["waves"]))
 
 
 def _uneven(e: Evidence) -> Bools:
-    """Half of the warps that grid and resources allow are not there, though every SM has a block to begin with."""
+    """Whether less than half of the possible warps are resident although the grid has a block for every SM."""
     return (e.blocks >= e.limits.sm_count) & (e.filling < HALF) & (e.busy["blocks"] < HALF)
 
 
@@ -464,13 +473,13 @@ def _few_warps(e: Evidence) -> Bools:
 
 
 def _more_warps(e: Evidence) -> Floats:
-    """Only what warps wait for gets shorter by more of them."""
+    """Return the time with all warps resident. More warps shorten only the time in which warps wait."""
     waited = e.waits("long_scoreboard", "short_scoreboard", "wait")
     return e.without(waited * (1 - e["occupancy_theoretical_frac"]))
 
 
 def _limits_are(e: Evidence, name: str) -> Bools:
-    """`name` limits the blocks on an SM, and more than their number does: every block has some of all."""
+    """Whether the resource `name` limits the blocks on an SM, and more strictly than the limit of their number."""
     limits = {one: e[f"occupancy_limit_{one}"] for one in ("registers", "shared_mem", "warps", "blocks")}
     least = np.min(np.stack(list(limits.values())), axis=0)
     return np.asarray((limits[name] == least) & (limits[name] < limits["blocks"]))
@@ -716,7 +725,7 @@ def _flops(e: Evidence) -> Floats:
 
 
 def _useful(e: Evidence) -> Floats:
-    """Arithmetic of lanes over what the issued instructions could do: multiply-adds of all lanes."""
+    """Return the FLOPs over those that the issued instructions could do if each were a multiply-add of all lanes."""
     return np.asarray(_flops(e) / np.maximum(e["inst_issued"] * WARP * 2, 1))
 
 
@@ -890,7 +899,10 @@ INSTRUCTIONS = (
 
 
 def _operand_bits(e: Evidence) -> Floats:
-    """Bits an operand element, if the kernel multiplies two square matrices that it reads once: 2 n^3 operations."""
+    """Return the bits of an operand element, if the kernel multiplies two square matrices and reads them once.
+
+    A product of n x n matrices has 2 n^3 FLOPs.
+    """
     side = np.cbrt(e["flops_fp32"] / 2)
     return np.asarray(e["dram_read_bytes"] * 8 / np.maximum(2 * side**2, 1))
 
@@ -1037,7 +1049,7 @@ def _perhaps(
     needs: tuple[str, ...],
     because: str,
 ) -> Rule:
-    """A guess by the largest symptom of a kernel that no rule explains."""
+    """Return a rule that guesses a cause from the largest symptom, for kernels that no other rule explains."""
     return Rule(
         defect,
         needs,

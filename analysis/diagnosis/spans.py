@@ -1,7 +1,7 @@
-"""Where on the timeline a finding shows: the stretch of time to zoom to in Nsight Systems, and what lies in it.
+"""Find the span of the timeline that shows a finding, for Nsight Systems to zoom to, and what lies in the span.
 
-A finding says what it is about (`About`). Of many launches, ranges or steps a typical one is shown: that of median
-length. A pause is the longest one.
+A finding says what it is about (`About`). Among many launches or ranges, the span shows the one of median length. For
+an idle GPU, it shows the longest pause.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from analysis.tables.copies import direction_of
 from analysis.tables.declare import Column, fact, table
 from analysis.tables.gaps import WHOLE_CAPTURE, gpu_label, step_labels
 
-BESIDE_NS = 5_000  # shown on either side at least: a launch's neighbours
+BESIDE_NS = 5_000  # least time on either side, so that the neighbours of a launch are visible
 MOST_LEVELS, MOST_THREADS, MOST_STREAMS = 5, 2, 8  # rows of a picture
-MOST_BARS = 300  # of a row: more are merged where they lie closer than a pixel
+MOST_BARS = 300  # of a row; above that, bars closer than a pixel are merged
 _PIXELS = 900
 ENDLESS_NS = 1 << 60
 
 
 @dataclass(frozen=True)
 class About:
-    """What of the timeline a finding is about; what is blank is left open.
+    """Which part of the timeline a finding is about. A blank field does not restrict it.
 
-    `step` is a label of gaps.csv, `kernel` and `ranges` are as kernels.csv has them, `copies` are device, kind,
-    direction and memory as copies.csv has them, `graphs` is the range of CUDA graphs that nsys saw as a whole, `call`
-    is a call of CUDA.
+    `step` is a label of gaps.csv. `kernel` and `ranges` are values of kernels.csv. `copies` holds device, kind,
+    direction and memory of a row of copies.csv. `graphs` is the range of CUDA graphs that nsys saw as a whole. `call`
+    is a CUDA call.
     """
 
     step: str = ""
@@ -49,7 +49,7 @@ class About:
 
 
 class Span(NamedTuple):
-    """A stretch of the timeline, ns, and what it shows, in words."""
+    """A stretch of the timeline, in ns, and a phrase that says what it shows."""
 
     start_ns: int
     end_ns: int
@@ -57,10 +57,10 @@ class Span(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """Bars of one row, clipped to the stretch: ns, names ('' where several are merged), and kinds.
+    """The bars of one row, clipped to the span: times in ns, names ('' for merged bars), and kinds.
 
-    `about` is an operation that the finding is about; other operations have the kinds of GPU_OPS; on the host there
-    are `range`, `launch` and `call`.
+    The kind `about` marks an operation that the finding is about. Other operations have the kinds of `gpu_ops`. Bars
+    of the host have the kind `range`, `launch` or `call`.
     """
 
     start: IntArray
@@ -77,7 +77,7 @@ class Lane(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What lies in the span of a finding: rows of the host above, of the GPU below."""
+    """What lies in the span of a finding: first the rows of the host, then those of the GPU."""
 
     rank: int
     title: str
@@ -87,7 +87,10 @@ class Scene(NamedTuple):
 
 @dataclass(frozen=True)
 class _Timeline:
-    """What spans are looked up in: every table with a RangeIndex; `calls` are those of CUDA that wait or set up."""
+    """The tables in which `find_span` looks. `calls` are the CUDA calls that wait or set up.
+
+    `folded` maps a range path to its folded form.
+    """
 
     gpu_ops: pd.DataFrame
     ranges: pd.DataFrame
@@ -106,17 +109,17 @@ class _Timeline:
 
     @cached_property
     def busy(self) -> intervals.Union:
-        """When any GPU operation ran."""
+        """Return the intervals in which any GPU operation ran."""
         return intervals.union(self.start, self.end - self.start)
 
     @cached_property
     def launches(self) -> pd.DataFrame:
-        """The calls that launched operations: pid, tid, start_ns, end_ns."""
+        """Return the calls that launched operations, each once: pid, tid, start_ns, end_ns."""
         names = {"pid": "pid", "tid": "tid", "api_start_ns": "start_ns", "api_end_ns": "end_ns"}
         return self.gpu_ops[list(names)].dropna().astype(np.int64).drop_duplicates().rename(columns=names)
 
     def rows_of(self, about: About) -> np.ndarray:
-        """Which operations a finding is about; none where it is of no operation."""
+        """Return which operations a finding is about, as a mask over `gpu_ops`; all False if it is about none."""
         some = about.kernel or about.ranges or about.copies or about.graphs
         chosen = np.full(len(self.gpu_ops), bool(some), dtype=bool)
         if about.kernel:
@@ -143,12 +146,12 @@ class _Timeline:
 
 
 def _typical(length: IntArray) -> int:
-    """The place of the median, the lower one of two; of equal ones the first."""
+    """Return the position of the median, the lower one of two. Among equal lengths, take the first."""
     return int(np.argsort(length, kind="stable")[(len(length) - 1) // 2])
 
 
 def _around(start: int, end: int, shows: str) -> Span:
-    """As much again on either side, so that a launch is seen between its neighbours."""
+    """Add the same length on either side, so that the reader sees the neighbours of a launch."""
     beside = max(end - start, BESIDE_NS)
     return Span(start - beside, end + beside, shows)
 
@@ -158,7 +161,7 @@ def _of(count: int, what: str) -> str:
 
 
 def find_span(about: About, timeline: _Timeline) -> Span | None:
-    """The stretch that shows what a finding is about; None where the timeline does not hold it."""
+    """Return the span that shows what a finding is about; None if the timeline does not contain it."""
     if about.call:
         return _longest_call(about.call, timeline.calls)
     if about.step:
@@ -174,7 +177,7 @@ def find_span(about: About, timeline: _Timeline) -> Span | None:
 
 
 def _run(rows: np.ndarray, timeline: _Timeline) -> Span:
-    """Operations of these rows that follow each other: the typical run."""
+    """Return the span of a typical run: operations of `rows` that follow each other without another between them."""
     order = np.argsort(timeline.start, kind="stable")
     place = np.sort(np.argsort(order, kind="stable")[rows])
     first = np.flatnonzero(np.diff(place, prepend=-2) > 1)
@@ -195,7 +198,7 @@ def _step(label: str, timeline: _Timeline) -> Span | None:
 
 
 def _pause(timeline: _Timeline) -> Span | None:
-    """The longest stretch without a GPU operation, and a tenth of it on either side."""
+    """Return the longest stretch without a GPU operation, plus a tenth of it on either side."""
     start, end = timeline.busy
     if len(start) < 2:
         return None
@@ -214,7 +217,7 @@ def _longest_call(name: str, calls: pd.DataFrame) -> Span | None:
 
 
 def _of_host(about: About, timeline: _Timeline) -> Span | None:
-    """An instance of the range on the host, where no GPU operation is of it."""
+    """Return a typical instance of the range on the host, if no GPU operation belongs to the range."""
     if about.kernel or about.copies or about.graphs or timeline.ranges.empty:
         return None
     paths = [path for path, folded in timeline.folded.items() if folded in about.ranges]
@@ -227,7 +230,10 @@ def _of_host(about: About, timeline: _Timeline) -> Span | None:
 
 
 def said(span: Span, clock: str, first_ns: int) -> str:
-    """The span as a reader types or finds it: times with a thousandth of its length."""
+    """Return a sentence that says where to look. Its times resolve about a thousandth of the span.
+
+    `first_ns`: start of the first GPU operation; with torch.profiler, times count from there.
+    """
     digits = min(max(3 - math.floor(math.log10(max(span.end_ns - span.start_ns, 1) / 1e9)), 3), 9)
     origin = first_ns if clock == "torch" else 0
     start, end = (f"{(one - origin) / 1e9:.{digits}f} s" for one in (span.start_ns, span.end_ns))
@@ -269,7 +275,7 @@ def _span_timeline(
 def build_spans(
     findings: list[dict[str, Any]] | None, span_timeline: _Timeline, capture: Capture
 ) -> pd.DataFrame | None:
-    """Return spans.csv: one row a finding that the timeline shows, of findings that say what they are `about`."""
+    """Return spans.csv: one row for each finding that says what it is `about` and that the timeline shows."""
     rows = []
     first = int(span_timeline.start.min(initial=ENDLESS_NS))
     for rank, finding in enumerate(findings or (), start=1):
@@ -293,7 +299,7 @@ def build_spans(
 
 @fact("shown_findings")
 def show_findings(findings: list[dict[str, Any]] | None, spans: pd.DataFrame) -> list[dict[str, Any]]:
-    """The findings as report.json has them: with the stretch of the timeline that shows each."""
+    """Return the findings as report.json has them: without `about`, but with the span that shows each."""
     shown = {
         int(row.finding): {"start_ns": int(row.start_ns), "end_ns": int(row.end_ns), "said": str(row.said)}
         for row in spans.itertuples()
@@ -306,7 +312,7 @@ def show_findings(findings: list[dict[str, Any]] | None, spans: pd.DataFrame) ->
 
 @fact("scenes")
 def build_scenes(findings: list[dict[str, Any]] | None, spans: pd.DataFrame, span_timeline: _Timeline) -> list[Scene]:
-    """What lies in the span of each finding, in their order."""
+    """Return what lies in the span of each finding, in the order of the findings."""
     said = findings or []
     found = []
     for row in spans.itertuples():
@@ -330,7 +336,7 @@ def _bounds(rows: pd.DataFrame) -> tuple[IntArray, IntArray]:
 
 
 def _bars(span: Span, start: IntArray, end: IntArray, name: list[str], kind: list[str]) -> Bars:
-    """Bars clipped to the span; of more than MOST_BARS neighbours of a kind that no pixel parts are one."""
+    """Return the bars clipped to the span. If there are more than MOST_BARS, merge bars of a kind within one pixel."""
     start, end = np.maximum(start, span.start_ns), np.minimum(end, span.end_ns)
     if len(start) <= MOST_BARS:
         return Bars(start, end, tuple(name), tuple(kind))
@@ -346,7 +352,7 @@ def _bars(span: Span, start: IntArray, end: IntArray, name: list[str], kind: lis
 
 
 def _host_lanes(span: Span, timeline: _Timeline) -> Iterator[Lane]:
-    """Ranges by level and calls of CUDA, of the threads that do most of them in the span."""
+    """Yield rows of the host: ranges by level, then CUDA calls, for the threads with most of both in the span."""
     ranges, launches, calls = (
         _rows_inside(span, rows) for rows in (timeline.ranges, timeline.launches, timeline.calls)
     )
@@ -367,7 +373,7 @@ def _host_lanes(span: Span, timeline: _Timeline) -> Iterator[Lane]:
 
 
 def _gpu_lanes(span: Span, timeline: _Timeline, about: np.ndarray) -> Iterator[Lane]:
-    """The operations of each stream; those that the finding is about are of the kind `about`."""
+    """Yield one row for each stream. Operations that the finding is about have the kind `about`."""
     rows = _inside(span, timeline.start, timeline.end)
     ops = timeline.gpu_ops.iloc[rows].assign(about=about[rows])
     several = {name: timeline.gpu_ops[name].nunique() > 1 for name in ("device", "pid")}

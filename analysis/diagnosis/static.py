@@ -1,7 +1,7 @@
-"""What the machine code of a kernel says of its defects before it ever runs: the tier without any capture.
+"""Judge a kernel by its machine code, before it runs. This is the tier without a capture.
 
-The compiler's census (registers, spills, size of the code, instructions by opcode) shows few causes. Of all others it
-says nothing, and the command that would settle them is that of `settle`.
+The census (registers, spills, size of the code, instructions by opcode) shows only some causes. For the others,
+`settle` returns the command of a capture that decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ INSTRUCTION_CACHE_BYTES = 128 * 1024  # the largest level of one SM since Volta:
 
 @dataclass(frozen=True)
 class Census:
-    """One kernel: `opcodes` counts instructions by their whole opcode ("LDG.E.128")."""
+    """The machine code of one kernel in numbers: `opcodes` counts instructions by their full opcode ("LDG.E.128")."""
 
     kernel: str
     registers: int
@@ -25,7 +25,7 @@ class Census:
     opcodes: Mapping[str, int]
 
     def count(self, *starts: str) -> int:
-        """Instructions whose opcode is one of these, or begins with one and a full stop."""
+        """Count the instructions whose opcode is one of `starts`, or begins with one of them and a full stop."""
         return sum(
             number for name, number in self.opcodes.items() for start in starts if f"{name}.".startswith(f"{start}.")
         )
@@ -33,7 +33,7 @@ class Census:
 
 @dataclass(frozen=True)
 class StaticRule:
-    """One defect that machine code shows; `because` says why."""
+    """A rule that recognises one defect in machine code; `because` says how the code shows it."""
 
     defect: str
     holds: Callable[[Census], bool]
@@ -82,17 +82,17 @@ STATIC_RULES = (
 
 
 def judge_static(census: Census) -> StaticRule | None:
-    """The first rule that holds of a kernel; None where machine code tells nothing."""
+    """Return the first rule that fires for a kernel, or None."""
     return next((rule for rule in STATIC_RULES if rule.holds(census)), None)
 
 
 def cannot_judge() -> tuple[str, ...]:
-    """The causes of kernels that no census shows."""
+    """Return the causes that a census never shows."""
     return tuple(name for name in vocabulary()["kernel"] if name not in {rule.defect for rule in STATIC_RULES})
 
 
 def settle(census: Census) -> str:
-    """The command that settles what the census leaves open."""
+    """Return the ncu command that decides what the census leaves open."""
     return (
         f"ncu --set full --import-source yes --clock-control none -k 'regex:^{census.kernel}$' -c 1 -o kernel PROGRAM"
     )

@@ -1,4 +1,4 @@
-"""Why each step takes its time, as the timeline alone tells it."""
+"""Build step_diagnosis.csv: why each step takes its time, judged from the timeline only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ MOST_WINDOWS = 60  # kinds of steps; a program has a few
 
 
 def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
-    """One window of each name, of median length, with `times`, how many there are, and `total_ns`, their time."""
+    """Return one window for each name: the one of median length.
+
+    `times` counts the windows of the name, `total_ns` is their time. Most time first, at most MOST_WINDOWS.
+    """
     rows = step_ranges if len(step_ranges) else ranges[ranges["level"] == 0]
     rows = rows.assign(wall_ns=rows["end_ns"] - rows["start_ns"]).sort_values("wall_ns", kind="stable")
     groups = rows.groupby("path", sort=False)["wall_ns"]
@@ -42,7 +45,7 @@ def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
 def build_step_diagnosis(
     capture: Capture, ranges: pd.DataFrame, step_ranges: pd.DataFrame, sm_count: int | None, has_timeline: bool
 ) -> pd.DataFrame | None:
-    """Return step_diagnosis.csv: the causes of each kind of step, longest in all first; None without any."""
+    """Return step_diagnosis.csv: the causes of each kind of step, steps with most time first; None without a cause."""
     if not has_timeline or capture.waits is None or ranges.empty:
         return None
     kinds = _kinds(ranges, step_ranges)

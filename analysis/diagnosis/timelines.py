@@ -1,8 +1,8 @@
-"""Why a step of the timeline takes its time: where the GPU idles, and what it does one after another.
+"""Judge from the timeline why a step takes its time: why the GPU idles, and what does not run in parallel.
 
-A *window* is a step, or an outermost range where there are no steps. Its idle time is cut into gaps between GPU
-operations; what the host did in a gap says what it is the fault of. Each rule explains a share of the window, and the
-largest comes first.
+A *window* is a step, or an outermost range if there are no steps. Its idle time consists of gaps between GPU
+operations. What the host did in a gap names the cause of the gap. Each rule explains a share of the window; the largest
+comes first.
 """
 
 from __future__ import annotations
@@ -23,18 +23,16 @@ from analysis.tables.copies import WORK
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-FEW = 5  # of something that happens once is no loop
-SMALL_BYTES = 65_536  # a copy of less takes no longer than its launch: 1.3 us at 50 GB/s
-SCALAR_BYTES = 1024  # what a program reads back to decide something
-SHORT_NS = 10_000  # a launch costs the host some microseconds: a kernel below that is no longer than its launch
-AWAY_NS = 200_000  # without a call of CUDA: a hundred launches' time
-LOADING_NS = 1_000_000  # a module that is loaded from a file takes less
-PINNED_BYTES_PER_NS = 50.0  # PCIe 5 x16 moves 64 GB/s by the datasheet, of which copies reach 50 to 55
-LEAST = 0.1  # of the window: less is no finding
-OFTEN = 10  # kernels: a host that waits as often never gets ahead of the GPU, whose pauses between are the wait's too
+FEW = 5  # what happens less often is not a loop
+SMALL_BYTES = 65_536  # a smaller copy takes no longer than its launch: 1.3 us at 50 GB/s
+AWAY_NS = 200_000  # the host makes no CUDA call for so long: the time of a hundred launches
+LOADING_NS = 1_000_000  # loading a compiled module from a file takes less
+PINNED_BYTES_PER_NS = 50.0  # the datasheet of PCIe 5 x16 says 64 GB/s, and copies reach 50 to 55
+LEAST = 0.1  # of the window: a cause that explains less is left out
+OFTEN = 10  # kernels: a host that waits after so few never gets ahead, so the wait also causes the pauses for launches
 SM_THREADS, SM_REGISTERS = 2048, 65_536  # of all architectures for data centres since Volta
-FULL_GPU = 0.5  # of threads and registers, by time: below that another kernel would fit beside
-SAME_WORK = 0.75  # of the longest: processes that differ less are even
+FULL_GPU = 0.5  # of threads and registers, mean over time: below this, another kernel fits at the same time
+SAME_WORK = 0.75  # of the longest process: above this, the work of processes counts as even
 _LOADS = re.compile(r"cu(Module|Library)Load|cuLink")
 _INSTANTIATES = re.compile(r"cu(da)?GraphInstantiate")
 ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|Create|Map|Release|Unmap|Host)")
@@ -43,7 +41,7 @@ _CONVERTS = re.compile(r"copy_kernel|CopyKernel|[Cc]onvert|LoadWithCast|_cast_|C
 
 @dataclass(frozen=True)
 class Window:
-    """One stretch of the timeline with what happened in it. Times in ns; arrays are sorted by start."""
+    """One stretch of the timeline and what happened in it. Units: ns. The tables are sorted by start."""
 
     name: str
     begin: int
@@ -58,18 +56,18 @@ class Window:
         return self.end - self.begin
 
     def copies(self, *, of: str = "") -> pd.DataFrame:
-        """Copies; `of` is a part of what the memory is called."""
+        """Return the copies. `of` is a part of the memory's name, such as "Pageable"."""
         rows = self.ops[self.ops["kind"] == "memcpy"]
         return rows[rows["memory"].astype(str).str.contains(of, regex=False)] if of else rows
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
-        """Kernels, and CUDA graphs of which only the whole is known."""
+        """Return the kernels, and the CUDA graphs that nsys timed as a whole."""
         return self.ops[self.ops["kind"].isin(WORK)]
 
     @cached_property
     def gaps(self) -> tuple[Ints, Ints, Ints]:
-        """Begin and end of each stretch without a GPU operation, and the operation before it (-1 for none)."""
+        """Return begin and end of each stretch without a GPU operation, and the operation before it, -1 for none."""
         start = self.ops["start_ns"].to_numpy(np.int64)
         stop = np.minimum(start + self.ops["duration_ns"].to_numpy(np.int64), self.end)
         until = np.r_[self.begin, np.maximum.accumulate(stop)]
@@ -79,7 +77,7 @@ class Window:
 
     @cached_property
     def fault(self) -> dict[str, float]:
-        """ns of idle time by the defect that it is the fault of."""
+        """Return the idle time by the defect that causes it, ns."""
         begin, end, before = self.gaps
         codes = [
             (holds(self.setups, _LOADS, begin, end) & (end - begin > LOADING_NS), "compile_in_window"),
@@ -93,16 +91,16 @@ class Window:
         return {str(name): float((end - begin)[names == name].sum()) for name in np.unique(names)}
 
     def idle(self, defect: str, times: int) -> float:
-        """Share of the window in which the GPU idles for this defect, which happens so many `times`.
+        """Return the share of the window in which the GPU idles because of this defect, which occurs `times` times.
 
-        If it happens every few kernels, the pauses for launches are its too: the queue is empty after each.
+        If it occurs every few kernels, it also causes the pauses for launches, because it empties the queue each time.
         """
         own = self.fault.get(defect, 0.0)
         follow = self.fault.get("launch_bound", 0.0) if times >= FEW and len(self.kernels) <= OFTEN * times else 0.0
         return (own + follow * (own > 0)) / self.wall
 
     def _away(self, begin: Ints, end: Ints) -> Bools:
-        """In most of the gap the host calls nothing of CUDA."""
+        """Whether the host makes no CUDA call during most of each gap. Shape: (gaps,)."""
         calls = pd.concat(
             [
                 self.waits[["start_ns", "end_ns"]],
@@ -121,13 +119,13 @@ class Window:
         return (longest > AWAY_NS) & (longest > (end - begin) / 2)
 
     def _after_copy(self, before: Ints) -> Bools:
-        """The operation before the gap is a small copy."""
+        """Whether the operation before each gap is a small copy. Shape: (gaps,)."""
         small = (self.ops["kind"] == "memcpy") & (self.ops["bytes"].astype("Float64").fillna(np.inf) <= SMALL_BYTES)
         return np.r_[small.to_numpy(bool), False][before]
 
 
 def holds(calls: pd.DataFrame, name: re.Pattern[str], begin: Ints, end: Ints) -> Bools:
-    """Whether a call of this name lies in each stretch, in part or whole."""
+    """Whether each stretch overlaps a call whose name matches. Shape: `begin` and `end` (stretches,)."""
     rows = calls[calls["name"].map({one: bool(name.match(str(one))) for one in calls["name"].unique()}).astype(bool)]
     starts = np.sort(rows["start_ns"].to_numpy(np.int64))
     stops = np.sort(rows["end_ns"].to_numpy(np.int64))
@@ -135,7 +133,7 @@ def holds(calls: pd.DataFrame, name: re.Pattern[str], begin: Ints, end: Ints) ->
 
 
 def ends_in(calls: pd.DataFrame, begin: Ints, end: Ints) -> Bools:
-    """Whether a call returns in each stretch."""
+    """Whether some call returns within each stretch. Shape: `begin` and `end` (stretches,)."""
     stops = np.sort(calls["end_ns"].to_numpy(np.int64))
     return np.asarray(np.searchsorted(stops, end) > np.searchsorted(stops, begin))
 
@@ -145,7 +143,10 @@ def ends_in(calls: pd.DataFrame, begin: Ints, end: Ints) -> Bools:
 
 @dataclass(frozen=True)
 class TimelineRule:
-    """One cause: `share` of the window that it explains (and that the cure wins at most), `counts` its evidence."""
+    """A rule that recognises one defect in a window.
+
+    `share`: the share of the window that it explains, which bounds the gain of the cure. `counts`: the evidence.
+    """
 
     defect: str
     share: Callable[[Window], float]
@@ -160,7 +161,7 @@ def _idle(defect: str) -> Callable[[Window], float]:
 
 
 def _of_launches(window: Window) -> float:
-    """Pauses for launches, unless something that empties the queue every few kernels has them."""
+    """Return the share of pauses for launches; 0 if something that empties the queue every few kernels causes them."""
     share = window.fault.get("launch_bound", 0.0) / window.wall
     often = {"item_in_loop": len(window.copies()), "synchronise_each_op": _syncs(window),
              "allocation_in_loop": _named(window.setups, ALLOCATES)}  # fmt: skip
@@ -179,7 +180,7 @@ def _pageable(window: Window) -> float:
 
 
 def _not_overlapped(window: Window) -> float:
-    """The shorter of copies (pinned, large) and kernels, less what already runs side by side."""
+    """Return the shorter of the times of large copies and of kernels, without the overlap, as a share of the window."""
     copies = window.copies()
     copies = copies[copies["bytes"].astype("Float64").fillna(0) > SMALL_BYTES]
     if copies.empty or window.kernels.empty or _pageable(window) > LEAST:
@@ -189,7 +190,7 @@ def _not_overlapped(window: Window) -> float:
 
 
 def _union(ops: pd.DataFrame) -> int:
-    """ns in which at least one of the operations runs."""
+    """Return the time in which at least one of the operations runs, ns."""
     ops = ops.sort_values("start_ns")
     start = ops["start_ns"].to_numpy(np.int64)
     stop = np.maximum.accumulate(start + ops["duration_ns"].to_numpy(np.int64))
@@ -209,7 +210,7 @@ def _one_stream(window: Window) -> float:
 
 
 def _conversions(window: Window) -> pd.DataFrame:
-    """Kernels that only convert, of which each grid runs often."""
+    """Return the kernels that only convert types and that run at least FEW times with the same grid."""
     names = window.kernels["name"].unique()
     rows = window.kernels[window.kernels["name"].isin([one for one in names if _CONVERTS.search(str(one))])]
     often = rows.groupby(["name", "grid"])["name"].transform("size")
@@ -315,7 +316,7 @@ def _mean_ns(window: Window) -> float:
 
 @dataclass(frozen=True)
 class TimelineVerdict:
-    """One cause of one window; `gain` is the share of its wall time that the cure wins at most."""
+    """One cause of one window. `gain` is the largest share of the wall time that the cure can win."""
 
     rank: int
     rule: TimelineRule
@@ -324,7 +325,7 @@ class TimelineVerdict:
 
 
 def judge_window(window: Window) -> list[TimelineVerdict]:
-    """The causes of a window, the one that explains the most of it first."""
+    """Return the causes of a window that explain at least LEAST of it, sorted by share times `sure`."""
     if window.wall <= 0 or window.ops.empty:
         return []
     found = [(min(rule.share(window), 0.999), rule) for rule in TIMELINE_RULES]
@@ -336,7 +337,7 @@ def judge_window(window: Window) -> list[TimelineVerdict]:
 
 
 def windows(capture: Capture, ranges: pd.DataFrame, sm_count: int | None) -> Iterator[Window]:
-    """The windows of `ranges` (start_ns, end_ns, path) with what happened in them."""
+    """Yield one window for each of `ranges`, with what happened in it. Shape: `ranges` start_ns, end_ns, path."""
     ops = capture.gpu_ops.sort_values("start_ns", kind="stable")
     starts = ops["start_ns"].to_numpy(np.int64)
     empty = pd.DataFrame({"start_ns": [], "end_ns": [], "name": []})

@@ -1,4 +1,4 @@
-"""The vocabulary of diagnoses: what each identifier of defects.toml means, and how to cure it."""
+"""Read defects.toml: what each cause means, and how to cure it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ NONE_AT_ROOF, LAUNCH_LATENCY = "none_at_roof", "launch_latency"
 
 @cache
 def vocabulary() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    """defects.toml: for `kernel`, `timeline` and `clean` each identifier with its `what` and `cure`."""
+    """Return defects.toml: for each of `kernel`, `timeline` and `clean`, identifiers with their `what` and `cure`."""
     return tomllib.loads(FILE.read_text("utf-8"))
 
 
 @cache
 def words() -> Mapping[str, Mapping[str, str]]:
-    """Every identifier, whatever it is a diagnosis of, with its `what` and `cure`."""
+    """Return all identifiers of defects.toml in one mapping, each with its `what` and `cure`."""
     return {name: entry for part in vocabulary().values() for name, entry in part.items()}
