@@ -1,11 +1,12 @@
 """Plan which launches Nsight Compute replays, from the timeline that Nsight Systems recorded.
 
 python -m analysis.counting CAPTURES --budget 60    write count_plan.csv there, and raw/count_plan.json beside it
-python -m analysis.counting --learn RUN             remember what the capture of RUN took, for the next plan
+python -m analysis.counting --learn RUN             note how long the capture of RUN took, for the next plan
 
-CAPTURES holds the exports of nsys: a run folder, or its folder captures/. `nsys_scripts/ncu_capture.sh --plan
-RUN/raw/count_plan.json` carries the plan out. What earlier captures took on this machine lies in capture_costs.json in
-the cache folder (`kernel-ledger` below $XDG_CACHE_HOME; KERNEL_LEDGER_CACHE names another, or `off`).
+CAPTURES is a run folder, or its folder captures/ with the exports of nsys. `nsys_scripts/ncu_capture.sh --plan
+RUN/raw/count_plan.json` then captures with the plan. The file capture_costs.json in the cache folder notes how long
+captures took on this machine. The cache folder is `kernel-ledger` below $XDG_CACHE_HOME; KERNEL_LEDGER_CACHE names
+another, or `off`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _PROFILED = re.compile(r"^==PROF== Profiling .* - (\d+) pass(?:es)?\s*$", re.MUL
 
 
 def _folder(given: Path) -> Path:
-    """The folder of the captures: the one given, or captures/ below it."""
+    """Return the folder with the captures: captures/ below the given folder, else the folder itself.
+
+    Raises: InputError if it does not exist.
+    """
     folder = given / "captures" if (given / "captures").is_dir() else given
     if not folder.is_dir():
         raise InputError(f"{given} is not a folder: give a run folder, or the folder of its captures.")
@@ -43,7 +47,7 @@ def _folder(given: Path) -> Path:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, {} where there is none."""
+    """Return the object in a JSON file, or {} if the file is absent, damaged or holds no object."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -66,7 +70,7 @@ def _costs_file() -> Path | None:
 
 
 def _earlier() -> list[dict[str, Any]]:
-    """Earlier captures on this machine; none where the file is absent or damaged."""
+    """Return the earlier captures on this machine (`runs` of COSTS); [] if the file is absent or damaged."""
     path = _costs_file()
     try:
         return [] if path is None else list(COSTS.check(_json(path), path.name)["runs"])
@@ -75,7 +79,7 @@ def _earlier() -> list[dict[str, Any]]:
 
 
 def launches_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The launches of a timeline with their groups, and its ranges.
+    """Return the launches of a timeline with their groups, and its ranges.
 
     Raises:
         InputError: the folder holds no timeline with kernels.
@@ -84,7 +88,7 @@ def launches_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _timeline_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
-    """The launches of a timeline with their groups, its ranges, and the ranks of its processes.
+    """Return the launches of a timeline with their groups, its ranges, and the ranks of its processes.
 
     Raises:
         InputError: the folder holds no timeline with kernels.
@@ -107,10 +111,13 @@ def _timeline_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, 
 def plan(
     captures: Path, budget_s: float, passes: int | None = None, steps: Sequence[str] = ()
 ) -> tuple[str, dict[str, Any]]:
-    """The text of count_plan.csv and the document of count_plan.json; `steps`: of launches inside these ranges alone.
+    """Return the text of count_plan.csv and the content of count_plan.json.
+
+    `passes`: passes of the metrics, by default those of the last capture. `steps`: plan only launches inside ranges of
+    these names.
 
     Raises:
-        InputError: there is no timeline, or no launch inside a range of such a name.
+        InputError: there is no timeline, or a range in `steps` has no launches.
     """
     from dataclasses import replace
 
@@ -132,7 +139,10 @@ def plan(
 
 
 def _of_rank(launches: pd.DataFrame, choice: Choice, alone: OneRank | None) -> dict[str, Any]:
-    """What the selection of a program with collectives has besides: one GPU, kernels by name, application replay."""
+    """Return the additional fields of the selection for a program with collectives; {} for other programs.
+
+    They restrict ncu to one GPU, to kernels by name, and to application replay.
+    """
     from analysis.planning.ranks import COLUMNS, pattern_of
 
     if alone is None or not len(choice.rows):
@@ -163,7 +173,7 @@ def _selection(
 
 
 def said(selection: dict[str, Any]) -> str:
-    """The plan in one sentence."""
+    """Describe the plan in one or two sentences."""
     replayed = f"{selection['replayed']:,} of {count_of(selection['launches'], 'launch')}"
     if selection.get("replay") == "application":
         alone = f" It replays GPU {selection['device']} alone, no collective, and runs the program once for each pass."
@@ -176,10 +186,10 @@ def said(selection: dict[str, Any]) -> str:
 
 
 def learn(run: Path) -> str:
-    """Remember what the capture of a run folder took; a sentence on it.
+    """Note in capture_costs.json how long the capture of a run folder took. Return a sentence about it.
 
     Raises:
-        InputError: the folder holds no capture that a plan selected.
+        InputError: the folder holds no capture that followed a plan.
     """
     from analysis.planning import cost
 
@@ -198,7 +208,7 @@ def learn(run: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line. Exit code 2: usage. 3: there is no timeline."""
+    """Run the command line. Exit code 0: written. 2: wrong usage. 3: no timeline, or unusable input."""
     parser = argparse.ArgumentParser(
         prog="python -m analysis.counting", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,9 +1,9 @@
-"""The example programs: what an expert names in each, and whether the report's first findings name it too.
+"""Compare the report's first findings on each example program with what an expert names there.
 
     python -m analysis.examples [NAME …]    name, build, options and command of each, with tabs, for examples/capture.sh
 
-The header of each program in examples/ holds the expert's list, examples.toml the words by which a finding agrees with
-an entry. A captured example has its report.json in examples/h200/<name>/.
+The header of each program in examples/ holds the expert's list. examples.toml holds the words that a finding must use
+to agree with an entry. A captured example has its report.json in examples/h200/<name>/.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True)
 class Example:
-    """A program, or one way to run it; `expert` is empty for a second way, which is shown and not compared."""
+    """A program, or a second way to run it. `expert` is empty for a second way, which is shown but not compared."""
 
     name: str
     entry: _Entry
@@ -61,9 +61,9 @@ class Compared:
 
 
 def read(folder: Path) -> list[Example]:
-    """The examples of a folder, in the order of examples.toml; none where there is no such file.
+    """Return the examples of a folder, in the order of examples.toml; [] without that file.
 
-    Raises: InputError where file, program or list is not what it has to be.
+    Raises: InputError if examples.toml is malformed, a program is missing, or its list has another length.
     """
     file = folder / FILE
     if not file.is_file():
@@ -90,7 +90,7 @@ def _example(folder: Path, name: str, entry: _Entry) -> Example:
 
 
 def compare(example: Example) -> list[Compared]:
-    """Each entry of the expert's list against the first findings of the report; nothing without a report."""
+    """Compare each entry of the expert's list with the first findings of the report; [] without a report."""
     if example.report is None:
         return []
     findings = example.report["findings"][:FIRST]
@@ -103,7 +103,7 @@ def compare(example: Example) -> list[Compared]:
 
 
 def render(examples: list[Example]) -> str:
-    """The generated part of examples/README.md."""
+    """Return the generated part of examples/README.md."""
     compared = {one.name: compare(one) for one in examples}
     rows = [row for own in compared.values() for row in own]
     agree = sum(bool(row.found) for row in rows)
@@ -130,7 +130,7 @@ def _table_of(rows: list[Compared]) -> str:
 
 
 def _findings_of(one: Example) -> str:
-    """The first findings as the report has them, and where its whole screen is."""
+    """List the titles of the first findings, with a link to the whole screen."""
     assert one.report is not None
     told = [f"{at}. {found['title']}" for at, found in enumerate(one.report["findings"][:FIRST], start=1)]
     more = f"The report: [{GPU}/{one.name}/report.txt]({GPU}/{one.name}/report.txt)."
@@ -138,9 +138,9 @@ def _findings_of(one: Example) -> str:
 
 
 def commands(names: Sequence[str], folder: Path = FOLDER) -> list[str]:
-    """A line for each of these examples, of all where none is named: name, how it is built, profiled and run.
+    """Return a line for each named example, or for all if `names` is empty: name, build, options and command.
 
-    Raises: InputError for a name that is none.
+    Raises: InputError for an unknown name.
     """
     found = {one.name: one.entry for one in read(folder)}
     if unknown := [name for name in names if name not in found]:
@@ -156,7 +156,7 @@ def commands(names: Sequence[str], folder: Path = FOLDER) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: printed. 2: wrong usage. 3: an example is not what it has to be, or is none."""
+    """Run the command line. Exit code 0: printed. 2: wrong usage. 3: an example is unknown or unusable."""
     parser = argparse.ArgumentParser(
         prog="python -m analysis.examples", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,8 +1,9 @@
-"""Print where each kernel of a CUDA graph was recorded, as CSV, from an SQLite export of nsys; nothing without graphs.
+"""Print where each kernel of a CUDA graph was recorded, as CSV, from an SQLite export of nsys.
 
     python -m analysis.graph_kernels FILE.sqlite
 
-`export_csv.sh` keeps this as captures/nsys/graph_kernels.csv, because the CSV reports of nsys do not have it.
+The CSV reports of nsys lack this. So `export_csv.sh` keeps it as captures/nsys/graph_kernels.csv. Without CUDA graphs,
+the command prints nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ from analysis.formats.graphs import GRAPH_KERNELS
 
 
 def recordings(path: Path) -> str:
-    """graph_kernels.csv of an export, '' where no graph ran whose recording is known."""
+    """Return the text of graph_kernels.csv for an export; "" if it has no graph with a known recording.
+
+    Raises:
+        InputError: the file is damaged, or is no SQLite database.
+    """
     timeline = nsys_sqlite.read(path, path.name)
     ops = timeline.gpu_ops.loc[timeline.gpu_ops["graph_node_id"].notna(), ["start_ns", "correlation_id", "pid"]]
     if ops.empty or timeline.graph_nodes.empty:
@@ -30,7 +35,7 @@ def recordings(path: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: printed. 3: the export cannot be read."""
+    """Run the command line. Exit code 0: printed. 3: the export cannot be read."""
     parser = argparse.ArgumentParser(
         prog="python -m analysis.graph_kernels",
         description=__doc__,

@@ -1,6 +1,6 @@
-"""The kernels of an nsys SQLite export in a second: count, total, median, p99 and idle time before each.
+"""Print a table of the kernels in an nsys SQLite export: count, total, median, p99 and idle time before each.
 
-`python -m analysis.kernel_times FILE.sqlite` prints the table. The report has more, and takes longer.
+`python -m analysis.kernel_times FILE.sqlite` takes about a second. The report shows more and takes longer.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ _KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 
 
 def read_kernel_times(path: Path) -> pd.DataFrame:
-    """The table of `analysis.tables.kernel_times`, of the whole capture; a lane is a GPU of a process.
+    """Return the table of `analysis.tables.kernel_times` for the whole capture. Units: ns.
+
+    A lane, on which idle time is measured, is one GPU of one process.
 
     Raises:
-        InputError: the file is not what nsys exports, or holds no kernels.
+        InputError: the file is no export of nsys, or holds no kernels.
     """
     import numpy as np
 
@@ -33,7 +35,8 @@ def read_kernel_times(path: Path) -> pd.DataFrame:
         of_lane = [name for name in ("globalPid", "deviceId") if name in tables.tables().get(_KERNELS, ())]
 
         def columns(rows: Any) -> list[Any]:
-            # The lowest 24 bits of a process are those of a thread, and zero. Before 2021 nsys named no process.
+            # The lowest 24 bits of a global process id are zero: they hold the thread. So the device number fits there.
+            # Before 2021 nsys named no process.
             lane = np.bitwise_or.reduce([rows[name].values for name in of_lane])
             return [*(rows[name].values for name in ("demangledName", "start", "end")), lane]
 
@@ -50,7 +53,7 @@ def read_kernel_times(path: Path) -> pd.DataFrame:
 
 
 def main() -> int:
-    """Prints the table."""
+    """Run the command line. Exit code 0: printed. 3: the file cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m analysis.kernel_times", description=__doc__.split("\n")[0])
     parser.add_argument("file", type=Path, help="SQLite export of nsys")
     arguments = parser.parse_args()

@@ -1,9 +1,9 @@
-"""Print the calls of NCCL in an SQLite export of nsys, as CSV, with the bytes that their NVTX payloads say.
+"""Print the calls of NCCL in an SQLite export of nsys, as CSV, with the bytes from their NVTX payloads.
 
     python -m analysis.nccl_calls raw/timeline.sqlite
 
-No CSV report of nsys has the payloads, and the SQLite export holds the program's environment: `export_csv.sh` keeps
-this of it as nccl_calls.csv. A program without NCCL prints nothing.
+The CSV reports of nsys lack the payloads. The SQLite export cannot be shared, because it holds the program's
+environment. So `export_csv.sh` keeps these calls as nccl_calls.csv. Without NCCL, the command prints nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from analysis.formats.ranks import NCCL_CALLS
 
 
 def text_of(path: Path) -> str:
-    """nccl_calls.csv of an export; nothing where it has no call of NCCL.
+    """Return the text of nccl_calls.csv for an export; "" if it has no call of NCCL.
 
     Raises:
-        InputError: the file is damaged, or no SQLite database.
+        InputError: the file is damaged, or is no SQLite database.
     """
     calls = nsys_sqlite.read_nccl_calls(path, path.name)
     rows = calls.astype(object).where(calls.notna(), "")[list(NCCL_CALLS.names)]
@@ -30,7 +30,7 @@ def text_of(path: Path) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: printed. 3: the file cannot be read."""
+    """Run the command line. Exit code 0: printed. 3: the file cannot be read."""
     parser = argparse.ArgumentParser(
         prog="python -m analysis.nccl_calls", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

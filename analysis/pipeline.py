@@ -1,7 +1,7 @@
-"""From a capture to the content of a report: tables, then figures. Pure, so that tests can run it without a disk.
+"""Turn a capture into the content of a report: first tables, then figures. This module touches no files.
 
-What a report consists of is declared where it is built (`analysis.tables.declare`); here the declarations are built in
-the order of their needs.
+Each part of a report is declared beside the function that builds it (`analysis.tables.declare`). This module builds
+the declared parts in the order of their needs.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from analysis.formats.report import REPORT
 from analysis.page.canvas import compact, to_bytes, to_svg
 from analysis.tables.declare import Declaration, Drawn, Picture, World, find
 
-CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions that stand below every figure
+CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in the caption of every figure
 Tables = dict[str, pd.DataFrame]
 
 
 def declarations() -> list[Declaration]:
-    """What every report is made of; a study adds its own."""
+    """Return the declarations that every report shares. A study adds its own."""
     return find(analysis.tables, analysis.fusion, analysis.diagnosis, analysis.page)
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was built of a capture: report.json's content, the tables by name, and what else can be asked for."""
+    """The report on a capture: the content of report.json, the tables by name, and the `World` that builds the rest."""
 
     content: dict[str, Any]
     tables: Tables
     world: World
 
     def sections(self) -> dict[str, list[str]]:
-        """The Markdown blocks of the tables in a shape of their own."""
+        """Return the Markdown blocks of the tables that have a Markdown form of their own, by table."""
         found = {}
         for name, section in self.world.sections().items():
             if len(self.tables.get(name, ())):
@@ -49,7 +49,10 @@ class Report:
 
 
 def analyse(capture: Capture, declared: Iterable[Declaration] | None = None, *, extrapolate: bool = False) -> Report:
-    """Build everything that was `declared` (default: what every report is made of). Touches no file."""
+    """Build a report from all that is `declared`, by default what every report shares. Touch no file.
+
+    `extrapolate`: give kernels without counters those of a sibling.
+    """
     world = World(declarations() if declared is None else declared, raw=capture, extrapolate=extrapolate)
     built = {table: world[table.name] for table in world.tables() if table.optional or world["is_program"]}
     listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}
@@ -77,7 +80,10 @@ def analyse(capture: Capture, declared: Iterable[Declaration] | None = None, *, 
 
 
 def draw(report: Report, *, only: str | None) -> dict[str, dict[str, bytes]]:
-    """Draw the tables that have rows and list the figures in content["figures"]; return their bytes by suffix."""
+    """Draw the figures of tables that have rows, and list them in content["figures"].
+
+    Return {name of a figure: {"svg" or "png": its bytes}}. `only` names a single picture to draw.
+    """
     content = report.content
     caption = "  ·  ".join(f"{c['name']}: {c['value']}" for c in content["conditions"] if c["name"] in CAPTION)
     if content["trust"]["status"] == "untrusted":
@@ -87,7 +93,7 @@ def draw(report: Report, *, only: str | None) -> dict[str, dict[str, bytes]]:
         if only not in (None, picture.name) or report.tables.get(picture.of, pd.DataFrame()).empty:
             continue
         for drawn in _drawn(picture, report.world, caption):
-            # as pixels, where so many cells would weigh three times as much
+            # A compact picture has many texts and patches, so it gets a smaller SVG and no PNG.
             image = {"svg": compact(to_svg(drawn.figure))} if picture.compact else to_bytes(drawn.figure)
             images[drawn.name] = image
             files = [f"figures/{drawn.name}.{suffix}" for suffix in sorted(image, reverse=True)]
@@ -97,7 +103,7 @@ def draw(report: Report, *, only: str | None) -> dict[str, dict[str, bytes]]:
 
 
 def _drawn(picture: Picture, world: World, caption: str) -> Iterator[Drawn]:
-    """The figures of a picture; none where there is nothing to draw."""
+    """Yield the figures of a picture; none if there is nothing to draw."""
     found = world.build(picture, caption=caption)
     several = found if isinstance(found, Iterator) else [Drawn(name=picture.name, figure=found, caption=caption)]
     yield from (one for one in several if one.figure is not None)

@@ -1,7 +1,7 @@
 """Print which committed runs the README files show, one folder a line.
 
-    python -m analysis.published ladder            every GPU's
-    python -m analysis.published overview --first  only the first GPU's, which stands in where nothing was captured
+    python -m analysis.published ladder            of every GPU
+    python -m analysis.published overview --first  of the first GPU, as the default if nothing was captured here
 
 reports/published.toml names the runs.
 """
@@ -47,7 +47,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True)
 class Runs:
-    """The committed runs of one GPU; `name` is a short one for files."""
+    """The committed runs of one GPU. `name` is a short name of the GPU for files."""
 
     name: str
     gpu: str
@@ -55,12 +55,12 @@ class Runs:
     entry: _Entry
 
     def folder(self, part: str) -> Path | None:
-        """The folder of one of PARTS; None if this GPU lacks it."""
+        """Return the folder of one of PARTS; None if this GPU lacks it."""
         name = getattr(self.entry, part)
         return self.reports / name if name else None
 
     def bench(self, op: str) -> Path | None:
-        """The folder of an op's benchmark, which may not exist."""
+        """Return the folder of an op's benchmark, which may not exist; None if published.toml names no benchmarks."""
         return self.reports / self.entry.benches.format(op=op) if self.entry.benches else None
 
 
@@ -81,12 +81,12 @@ def read(reports: Path = REPORTS) -> tuple[Runs, ...]:
 
 
 def folders(part: str, reports: Path = REPORTS) -> list[Path]:
-    """The folders of one of PARTS for every GPU, in the order of published.toml."""
+    """Return the folders of one of PARTS for every GPU, in the order of published.toml."""
     return [folder for runs in read(reports) if (folder := runs.folder(part)) is not None]
 
 
 def gpu_of(folder: Path, part: str, reports: Path = REPORTS) -> str | None:
-    """The GPU whose published run of that part is this folder; None if there is none."""
+    """Return the GPU whose published run of that part is in this folder; None if there is none."""
     if not (reports / FILE).is_file():
         return None
     found = (runs.gpu for runs in read(reports) if runs.folder(part) == folder.resolve())
@@ -94,7 +94,7 @@ def gpu_of(folder: Path, part: str, reports: Path = REPORTS) -> str | None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: printed. 2: wrong usage. 3: published.toml cannot be used, or names none."""
+    """Run the command line. Exit code 0: printed. 2: wrong usage. 3: published.toml is unusable or lacks the run."""
     parser = argparse.ArgumentParser(
         prog="python -m analysis.published",
         description=__doc__,

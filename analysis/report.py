@@ -1,7 +1,7 @@
 """Turn nsys and ncu exports into tables, figures and one report.
 
-Only this module of `analysis/` writes files. It reads a capture, lets `pipeline.py` build the tables and figures, and
-moves the finished files into place. Run it as `python analysis/report.py [PATH …] [--out DIR]`, without GPU and torch.
+This module reads a capture, lets `pipeline.py` build the tables and figures, and moves the finished files into place.
+Run it as `python analysis/report.py [PATH …] [--out DIR]`. It needs neither GPU nor torch.
 """
 
 from __future__ import annotations

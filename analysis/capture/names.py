@@ -1,4 +1,4 @@
-"""Names that programs gave to their ranges, as they may be shown."""
+"""Make the names of a program's ranges fit to be shown: without the names of users."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import re
 
 from analysis.formats.ranges import without_domain
 
-# A folder that names a user: of a path below it only the last name is kept.
+# A path below the folder of a user; only its last name is kept.
 _HOME = re.compile(r"(?:[A-Za-z]:)?[\\/](?:home|Users|root)[\\/](?:[^\s\"'<>|:;,()\\/]+[\\/])*([^\s\"'<>|:;,()\\/]*)")
-_PAYLOADS = ("{'traceMarker':", "{'mod':")  # as pyprof and DLProf begin them
-_LONGEST = 100_000  # a literal that is longer is not looked into
+_PAYLOADS = ("{'traceMarker':", "{'mod':")  # how payloads of pyprof and DLProf begin
+_LONGEST = 100_000  # letters; a longer payload is not parsed
 
 
 def range_name(text: str) -> str:
-    """The name of a range without our domain and folders of a user; of a payload in its place (pyprof, DLProf) what
-    it says.
+    """Return the name of a range without our domain and without folders of a user.
 
+    pyprof and DLProf write a payload instead of a name. It becomes a name:
     `{'traceMarker': ['net.py:41', …], 'funcStack': '/main/Net::forward/Linear::reset'}` is `Linear::reset @ net.py:41`,
     `{'mod': 'Tensor', 'op': 'uniform_', …}` is `Tensor.uniform_`.
     """

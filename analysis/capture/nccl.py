@@ -1,8 +1,8 @@
-"""Reads what NCCL says of its calls in an nsys export: bytes, communicator, rank, number of ranks.
+"""Read what NCCL says about its calls in an nsys export: bytes, communicator, rank, number of ranks.
 
-NCCL opens an NVTX range of its domain around each call. Since 2.19 the range carries a payload, which nsys exports as
-bytes (`binaryData`, whose layout the tables NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES describe), or as text
-(`jsonText`).
+NCCL opens an NVTX range in its own domain around each call. Since version 2.19, the range carries a payload. nsys
+exports it as text (`jsonText`) or as bytes (`binaryData`); the tables NVTX_PAYLOAD_SCHEMAS and
+NVTX_PAYLOAD_SCHEMA_ENTRIES describe the layout of the bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from analysis.formats.ranges import NCCL
 
 NVTX = "NVTX_EVENTS"
 ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
-# Fields by the names that NCCL's schemas give them.
+# Name of a field in NCCL's schemas -> our name.
 _FIELDS = {
     "Message size [bytes]": "bytes",
     "NCCL communicator ID": "communicator",
@@ -30,7 +30,7 @@ _FIELDS = {
 }
 # Types of NVTX payload entries (nvToolsExtPayload.h) that NCCL uses for these fields, as `struct` spells them.
 _TYPES = {5: "i", 6: "I", 7: "q", 8: "Q", 9: "q", 10: "Q", 15: "i", 16: "I", 17: "q", 18: "Q", 22: "Q"}
-# What nsys puts in front of a payload: domain, schema, and the sizes of the payload and of the whole.
+# The header that nsys puts before a payload. It holds the domain, the schema and the size of the payload.
 _HEADER = struct.Struct("<IIIIQQ")
 _JSON = re.compile(r'"([^"]+)"\s*:\s*"?([0-9][0-9,]*)"?')
 _MOST = 1 << 53
@@ -39,9 +39,9 @@ Schema = list[tuple[str, str, int]]  # field, format, offset
 
 
 def calls(ranges: pd.DataFrame, payloads: Mapping[int, Mapping[str, int]]) -> pd.DataFrame:
-    """The calls of NCCL (NCCL_CALLS_COLUMNS): its ranges, with what the payload of each says.
+    """Return the calls of NCCL (NCCL_CALLS_COLUMNS): one row for each of its ranges, with the fields of its payload.
 
-    Shape: `ranges` as in `Capture`; `payloads` by range_id.
+    Shape: `ranges` as in `Capture`; `payloads` fields by range_id.
     """
     own = ranges[ranges["name"].str.startswith(NCCL)]
     if own.empty:
@@ -56,7 +56,7 @@ def calls(ranges: pd.DataFrame, payloads: Mapping[int, Mapping[str, int]]) -> pd
 
 
 def process_ranks(nccl_calls: pd.DataFrame) -> dict[int, int]:
-    """Rank by process: that in the communicator with most ranks that the process entered."""
+    """Return the rank of each process (by id), in the largest communicator that the process entered."""
     entered = nccl_calls[nccl_calls["process_rank"].notna() & nccl_calls["ranks"].notna()]
     entered = entered[entered["name"].str.contains("CommInitRank|CommSplit", regex=True)]
     largest = entered.sort_values("ranks", ascending=False, kind="stable").drop_duplicates("pid")
@@ -64,7 +64,7 @@ def process_ranks(nccl_calls: pd.DataFrame) -> dict[int, int]:
 
 
 def payloads(file: Tables) -> dict[int, dict[str, int]]:
-    """What the payloads of NVTX ranges say, by the rowid of the range; nothing of those that are not NCCL's."""
+    """Return the fields of NCCL's payloads, by the rowid of the NVTX range. Other payloads are left out."""
     have = file.tables()
     columns = set(have.get(NVTX, ()))
     found: dict[int, dict[str, int]] = {}
@@ -81,13 +81,13 @@ def payloads(file: Tables) -> dict[int, dict[str, int]]:
 
 
 def _of_json(text: str) -> dict[str, int]:
-    """The fields of a payload as text; its numbers may have commas between thousands."""
+    """Return the fields of a payload that nsys exported as text. Its numbers may have commas between thousands."""
     pairs = ((_FIELDS[name], value) for name, value in _JSON.findall(text) if name in _FIELDS)
     return {name: int(value.replace(",", "")) for name, value in pairs if len(value) < 30}
 
 
 def _schemas(file: Tables) -> dict[tuple[int, int], Schema]:
-    """By domain and schema the fields that are wanted; only schemas that have one."""
+    """Return the layout of the wanted fields by (domain, schema), for schemas that have such fields."""
     read = file.read_table(ENTRIES, ["domainId", "schemaId", "name", "type", "offset"])
     rows = zip(
         *(read[name].values.tolist() for name in ("domainId", "schemaId", "name", "type", "offset")), strict=True
@@ -100,7 +100,7 @@ def _schemas(file: Tables) -> dict[tuple[int, int], Schema]:
 
 
 def _decoded(blob: bytes, schemas: Mapping[tuple[int, int], Schema]) -> dict[str, int]:
-    """The fields of one payload; none where it is cut off or of another schema."""
+    """Return the fields of one payload; {} if it is cut off or has another schema."""
     if len(blob) < _HEADER.size:
         return {}
     domain, _, schema, _, size, _ = _HEADER.unpack_from(blob)

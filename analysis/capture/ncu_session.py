@@ -1,7 +1,7 @@
-"""Reads the session page of ncu (`--page session`): GPU, versions and clocks, and nothing of the person or machine.
+"""Read the session page of ncu (`--page session`): GPU, versions and clocks, but nothing about the user or machine.
 
-The page is several small tables. Host names, process names, command lines and paths are on it: only the entries named
-here are kept, and of the profiler's command line only the values of the options named here.
+The page has several small tables, with host names, process names, command lines and paths. This reader keeps only the
+entries and the profiler options that it names.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DEVICE = {
     "max_mem_frequency_khz": "max_mem_frequency_khz",
     "confidential_computing_mode": "confidential_computing_mode",
 }
-# Values that are words or versions; anything else (a path, a name) is not kept.
+# Words and versions. The reader drops any other value, such as a path.
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .,:()+_-]{0,79}")
 _OPTION = re.compile(
     r"(?<=\s)--(?P<name>set|clock-control|cache-control|replay-mode|target-processes|pipeline-boost-state|"
@@ -40,7 +40,7 @@ _OPTION = re.compile(
 
 
 def read_session(section: ncu_csv.Section) -> dict[str, str]:
-    """What the page says of GPU, versions and clock options: name -> value. Of several devices the first."""
+    """Return {name: value} for GPU, versions and clock options. If the page lists several devices, take the first."""
     kept: dict[str, str] = {}
     for _, line in section.lines:
         row = ncu_csv.split_row(line)

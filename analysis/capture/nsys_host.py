@@ -1,4 +1,4 @@
-"""What the host did: calls summed as nsys sums them, and the calls of CUDA in which it may wait for the GPU."""
+"""Summarise the calls of the host as nsys does, and find the CUDA calls in which it may wait or sets something up."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import pandas as pd
 from analysis.capture.model import WAITS_COLUMNS, IntArray, as_table, dtypes
 from analysis.capture.summaries import SUMMARIES
 
-# What an asynchronous copy waits for depends on its memory, which the GPU's side of the timeline knows.
+# An asynchronous copy is not among these: whether it waits depends on its memory, which only the GPU operation tells.
 _WAITING = re.compile(
     r"cu(da)?((Ctx|Device|Stream|Event|Thread)Synchronize|Memcpy(?!\w*Async)|(Mem)?Free(Host|Array)?(?![A-Za-z]))"
 )
-# What a program should do once, before what is timed.
+# A program should make these calls once, before the timed part.
 _SETTING_UP = re.compile(
     r"cu(da)?((Mem)?(Malloc|Alloc|Free|Create|Release|Map|Unmap)(?!.*Async)\w*|HostAlloc|HostRegister|GraphInstantiate\w*|"
     r"GraphExecUpdate\w*|Module(Load|GetLoading)\w*|Library(Load|Get)\w*|Link\w*|KernelGetFunction|StreamCreate\w*)"
@@ -24,7 +24,7 @@ _SETTING_UP = re.compile(
 
 
 def plain_name(name: str) -> str:
-    """A call without the version that the driver's interface has: cudaLaunchKernel of cudaLaunchKernel_v7000."""
+    """Return the name of a call without the version of the interface: cudaLaunchKernel for cudaLaunchKernel_v7000."""
     return re.sub(r"_v\d+$", "", name)
 
 
@@ -38,9 +38,9 @@ def waits(
     *,
     setting_up: bool = False,
 ) -> pd.DataFrame:
-    """Of all calls those in which the host may wait for the GPU, or those that set something up (WAITS_COLUMNS).
+    """Return the calls in which the host may wait for the GPU or, with `setting_up`, those that set something up.
 
-    `code` is the place of each call's name in `names`, -1 for none.
+    Columns: WAITS_COLUMNS. Shape: `code` (calls,) position of the call's name in `names`, -1 for none. Units: ns.
     """
     plain = [*map(plain_name, names), ""]
     wanted = _SETTING_UP if setting_up else _WAITING
@@ -53,7 +53,10 @@ def waits(
 def sums_of_calls(
     report: str, where: str, names: Sequence[str], code: IntArray, start: IntArray, end: IntArray
 ) -> pd.DataFrame:
-    """`cuda_api_sum` or `osrt_sum` (see SUMMARIES) of calls; `code` is the place of each call's name in `names`."""
+    """Return the sums of calls as nsys' `report`, `cuda_api_sum` or `osrt_sum`, has them (SUMMARIES).
+
+    Shape: `code` (calls,) position of the call's name in `names`. Units: ns.
+    """
     labels, of_name = np.unique([plain_name(name) for name in names] or [""], return_inverse=True)
     calls = pd.DataFrame({"name": of_name[code] if len(code) else code, "ns": end - start})
     groups = calls.groupby("name", sort=True)["ns"]

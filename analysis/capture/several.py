@@ -1,4 +1,7 @@
-"""Puts captures of several ranks, a file each, on one clock: collectives end at about the same time on all ranks."""
+"""Join the captures of several ranks, one file each, into one timeline on one clock.
+
+Collectives end at about the same time on all ranks, so their ends align the clocks.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +34,10 @@ class _Ends:
 
 
 def together(parts: Sequence[tuple[str, Timeline]]) -> tuple[str, Timeline]:
-    """The timeline of all files and their names. Times are those of the first file's clock.
+    """Return the names of all files and their common timeline, on the clock of the first file.
 
     Raises:
-        InputError: the files are not of ranks of one program, or their clocks cannot be aligned.
+        InputError: the files are not captures of ranks of one program, or their clocks cannot be aligned.
     """
     names = [name for name, _ in parts]
     joined = " and ".join(names) if len(names) == 2 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -64,10 +67,12 @@ def _ends_of(name: str, timeline: Timeline) -> _Ends:
 
 
 def _shift(first: _Ends, other: _Ends) -> int:
-    """What to add to the times of `other`, ns.
+    """Return what to add to the times of `other`, ns.
+
+    If the files have different numbers of collectives, compare the first ones and the last ones, and take the better.
 
     Raises:
-        InputError: the two ran different collectives, or these do not end together on any clock.
+        InputError: the two ran different collectives, or no shift makes their collectives end together.
     """
     count = min(len(first.kinds), len(other.kinds))
     best: tuple[float, int] | None = None
@@ -101,12 +106,12 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
     gpu_ops = []
     for (name, timeline), of, shift in zip(parts, pids, shifts, strict=True):
         ops = _moved(timeline.gpu_ops, of, shift)
-        device = ops["device"].astype(str)  # the same name in two files is not the same GPU: NCCL wants one a rank
+        device = ops["device"].astype(str)  # one name in two files means two GPUs: NCCL needs a GPU for each rank
         gpu_ops.append(ops.assign(device=device.where(~device.isin(twice), device + f" of {name}")))
     moved: dict[str, Any] = {}
     for field in ("start_end_ranges", "overhead", "graph_nodes", "nccl_calls", "waits", "setups"):
         tables = [getattr(one, field) for one in timelines]
-        known = all(table is not None for table in tables)  # waits and setups may be unknown
+        known = all(table is not None for table in tables)  # `waits` and `setups` are None if unknown
         moved[field] = _concat([*map(_moved, tables, pids, shifts)]) if known else None
     lacking = Gap(
         "sums over the calls of the host", "they were not added up over the captures of several ranks",
@@ -127,7 +132,7 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
 
 
 def _different_pids(timelines: Sequence[Timeline]) -> list[dict[int, int]]:
-    """Process ids of each file -> ids that no other file uses: machines and containers count from 1."""
+    """Map the process ids of each file to ids that no other file uses. Containers often reuse the same ids."""
     taken: set[int] = set()
     found = []
     for number, timeline in enumerate(timelines):
@@ -139,14 +144,14 @@ def _different_pids(timelines: Sequence[Timeline]) -> list[dict[int, int]]:
 
 
 def _moved(table: pd.DataFrame, pids: Mapping[int, int], shift: int) -> pd.DataFrame:
-    """The rows on the common clock, with the ids of the common timeline."""
+    """Return the rows on the common clock, with the process ids of the common timeline. `shift`: ns."""
     times = {name: table[name] + shift for name in _TIMES if name in table}
     pid = table["pid"].map(lambda one: pids.get(int(one), int(one)), na_action="ignore").astype(table["pid"].dtype)
     return table.assign(**times, pid=pid)
 
 
 def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The tables one after the other; texts with categories become plain ones."""
+    """Concatenate the tables. Categorical columns become plain text."""
     plain = [
         one.assign(**{name: one[name].astype(str) for name in one if isinstance(one[name].dtype, pd.CategoricalDtype)})
         for one in tables
@@ -156,7 +161,7 @@ def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _ranges(timelines: Sequence[Timeline], pids: Sequence[Mapping[int, int]], shifts: Sequence[int]) -> pd.DataFrame:
-    """The ranges with ids that are unique in the common timeline."""
+    """Return the ranges of all files, with ids that are unique in the common timeline."""
     tables, first = [], 0
     for one, of, shift in zip(timelines, pids, shifts, strict=True):
         ranges = _moved(one.ranges, of, shift)
@@ -166,10 +171,10 @@ def _ranges(timelines: Sequence[Timeline], pids: Sequence[Mapping[int, int]], sh
 
 
 def _ranks(parts: Sequence[tuple[str, Timeline]], pids: Sequence[Mapping[int, int]]) -> tuple[dict[int, int], str]:
-    """Rank by process, and what says it: the files themselves, else their names, else their order.
+    """Return the rank of each process, and its source: the files' content, else their names, else their order.
 
     Raises:
-        InputError: two files are of one rank.
+        InputError: two files have the same rank.
     """
     said = {of[pid]: rank for (_, one), of in zip(parts, pids, strict=True) for pid, rank in one.process_ranks.items()}
     source = next((one.ranks_from for _, one in parts if one.ranks_from), "")

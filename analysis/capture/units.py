@@ -1,7 +1,7 @@
-"""Units of ncu and nsys columns, in the spellings of 2022 to 2026, to base units.
+"""Convert units of ncu and nsys columns, in the spellings of 2022 to 2026, to base units.
 
-Base units: byte, ns, hz, s only as a denominator (byte/s), percent as `%`, plain counts under their own name. SI: K is
-1000.
+Base units are byte, ns, hz, `%`, and the names of plain counts. `s` occurs only as a denominator (byte/s). Prefixes
+are those of SI: K is 1000.
 """
 
 from __future__ import annotations
@@ -38,7 +38,11 @@ _SINGULAR = {"branches": "branch", "passes": "pass", "misses": "miss", "accesses
 
 
 def _term(text: str, where: str, unit: str) -> tuple[float, str]:
-    """One factor of a unit as (scale, base name)."""
+    """Return one factor of a unit as (scale, base name).
+
+    Raises:
+        InputError: the unit is unknown.
+    """
     text = text.strip()
     if text in _TIME_NS:
         return _TIME_NS[text], "ns"
@@ -60,13 +64,13 @@ def _term(text: str, where: str, unit: str) -> tuple[float, str]:
     )
 
 
-# What a metric measures, where its name says so.
+# Metrics whose name tells their unit, and that unit.
 _BYTES = re.compile(r"[a-z0-9]+__(?:[a-z0-9_]*_)?bytes(?!_per)(?:_[a-z0-9_]+)?\.(?:sum|avg|min|max)")
 _NAMED = ((re.compile(r"gpu__time_duration\.(?:sum|avg|min|max)"), "ns"), (_BYTES, "byte"))
 
 
 def check_metric(name: str, base: str, where: str) -> None:
-    """Raises InputError where a metric of ncu with values has a base unit other than its name says that it has."""
+    """Raise InputError if the base unit of a metric contradicts its name. `where` begins the message."""
     for pattern, expected in _NAMED:
         if pattern.fullmatch(name) and base != expected:
             raise InputError(
@@ -76,7 +80,7 @@ def check_metric(name: str, base: str, where: str) -> None:
 
 
 def base_unit(unit: str, where: str) -> tuple[float, str]:
-    """Factor and base unit of a unit cell: `Kbyte` gives (1000.0, 'byte'), `cycle/nsecond` gives (1e9, 'hz').
+    """Return factor and base unit of a unit cell: (1000.0, 'byte') for `Kbyte`, (1e9, 'hz') for `cycle/nsecond`.
 
     `where` names file and column for the error.
 

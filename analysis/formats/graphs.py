@@ -1,4 +1,4 @@
-"""What `python -m analysis.graph_kernels` writes: where each kernel of a CUDA graph was recorded."""
+"""Declare graph_kernels.csv, the output of `python -m analysis.graph_kernels`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from analysis.formats.files import CsvFile, Whole
 
 
 class GraphKernel(Struct):
-    """An operation that a CUDA graph launched, by its start and its launch, and the call that recorded its node.
+    """An operation that a CUDA graph launched, and the call that recorded its node.
 
-    Times are ns on the clock of the timeline. The call that recorded the node lies on thread `tid` of process `pid`.
+    `start_ns` and `correlation_id` identify the operation. The call ran from `recorded_ns` to `returned_ns` on thread
+    `tid` of process `pid`. Units: ns on the clock of the timeline.
     """
 
     start_ns: Whole

@@ -1,4 +1,4 @@
-"""What automatic ranges record of torch.compile: the calls of kernels that Inductor wrote, and their modules."""
+"""Declare inductor.csv: the kernel calls of graphs that torch.compile made. Automatic ranges record them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from analysis.formats.files import CsvFile, Whole
 
 
 class KernelCall(Struct):
-    """A call of a kernel in a graph that torch.compile made, in the order of the graph.
+    """One kernel call in a graph that torch.compile made; `call` numbers the calls in the order of the graph.
 
-    `kernel` is a fused kernel (`triton_poi_fused_add_0`) or a library's (`extern_kernels.mm`). `modules` are paths
-    below the compiled module, with `;` between, a blank one for operations that name none; `operations` are PyTorch's.
+    `kernel` is a fused kernel (`triton_poi_fused_add_0`) or that of a library (`extern_kernels.mm`). `modules` are
+    paths below the compiled module, separated by `;`. A blank path stands for operations without a module.
+    `operations` are those of PyTorch.
     """
 
     graph: Whole

@@ -1,4 +1,4 @@
-"""What the CSV reports of nsys lack of programs with several ranks: the calls of NCCL, and the ranks of processes."""
+"""Declare nccl_calls.csv and process_ranks.csv: what nsys' CSV reports lack about programs with several ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from analysis.formats.files import CsvFile, Whole
 
 
 class NcclCall(Struct):
-    """One call of NCCL, on nsys' clock; `bytes` is what a rank gives NCCL, of an all-gather its own part."""
+    """One call of NCCL, on the clock of nsys. Units: ns, byte.
+
+    `bytes` is the size of what one rank passes to NCCL; for an all-gather, its own part. None means unknown.
+    """
 
     pid: Whole
     tid: Whole
@@ -22,7 +25,7 @@ class NcclCall(Struct):
 
 
 class ProcessRank(Struct):
-    """The rank of a process, as its environment has it (RANK, WORLD_SIZE, LOCAL_RANK)."""
+    """The rank of a process, from its environment variables RANK, WORLD_SIZE and LOCAL_RANK."""
 
     pid: Whole
     process_rank: Whole

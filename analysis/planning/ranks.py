@@ -1,12 +1,12 @@
-"""Which launches of a program with collectives ncu may replay without stopping it for ever.
+"""Choose launches that ncu can replay in a program with collectives without a deadlock.
 
-A kernel of a collective waits for the same kernel on every other GPU. ncu replays one kernel at a time, several times,
-and those of all processes in turn: a replayed collective never ends. And ncu restores memory between passes, also what
-another GPU wrote there meanwhile. So ncu gets:
+The kernel of a collective waits for the same kernel on every other GPU. ncu replays one kernel at a time, for all
+processes in turn, so a replayed collective never ends. Between passes, ncu also restores memory, even where another
+GPU has written meanwhile. So ncu gets:
 
-- the kernels of one rank's GPU alone (`--devices`): the other ranks run freely;
-- of these the kernels that compute, by name: none that communicates;
-- application replay: the program runs once for each pass, and no memory is restored; few metrics, so few passes.
+- only kernels on the GPU of one rank (`--devices`), so that the other ranks run freely;
+- of these, only kernels that compute, selected by name;
+- application replay: the program runs once for each pass, and ncu restores no memory. Few metrics need few passes.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 @dataclass(frozen=True)
 class OneRank:
-    """The launches that ncu may replay: rows of the timeline's launches, and the number of their GPU."""
+    """The launches that ncu may replay: `rows` of the timeline's launches, and the number of their GPU, `device`."""
 
     rows: npt.NDArray[np.int64]
     device: int
 
 
 def one_rank(launches: pd.DataFrame, process_ranks: dict[int, int]) -> OneRank | None:
-    """The launches of the first rank that compute; None for a program without collectives.
+    """Return the launches of the first rank that compute; None for a program without collectives.
 
-    Shape: `launches` of join.prepare_launches.
+    Shape: `launches` as join.prepare_launches returns them; `process_ranks` rank by process id.
 
     Raises:
-        InputError: ncu could not tell that rank's GPU from another's.
+        InputError: ncu cannot distinguish the GPU of that rank from another one.
     """
     names = {name: communicates(str(name)) for name in launches["name"].unique()}
     talks = launches["name"].map(names).astype(bool)
@@ -71,7 +71,7 @@ def _number_of(device: str) -> str:
 
 
 def pattern_of(names: pd.Series) -> str:
-    """A regular expression of the mangled names of these kernels: their functions, as C++ and as C spell them."""
+    """Return a regular expression that matches the mangled names of these kernels, for functions of C++ and of C."""
     bases = sorted({symbols.base(str(name)) for name in names.unique()})
     mangled = "|".join(f"{len(base)}{base}" for base in bases)
     return f"(^|[^0-9])({mangled})|^({'|'.join(bases)})$"
