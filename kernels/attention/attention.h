@@ -1,6 +1,6 @@
-// Launchers of the attention kernels, free of torch: q, k, v, out (batch_heads, tokens, 64), contiguous.
+// Launchers of the attention kernels, without torch. q, k, v and out are contiguous (batch_heads, tokens, 64).
 //
-//     out[i] = sum over j of softmax_j(scale * q[i] . k[j]) v[j]        j <= i, and j > i - window where there is one
+//     out[i] = sum over j of softmax_j(scale * q[i] . k[j]) v[j]        j <= i; with a window also j > i - window
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,13 +19,13 @@ struct AttentionCall {
   float* workspace;  // v01 only: batch_heads * tokens * tokens floats
   int batch_heads;   // B * nh, 1 or more
   int tokens;        // 1 or more
-  int window;        // keys that a query sees, itself included; 0: all before it and itself
+  int window;        // keys that a query sees, itself included; 0: no window
   float scale;       // above 0
   DType dtype;
   cudaStream_t stream;
 };
 
-// Whether 16-byte accesses may start at every operand.
+// Whether every operand allows 16-byte accesses.
 inline bool aligned(const AttentionCall& call) {
   return (reinterpret_cast<uintptr_t>(call.q) | reinterpret_cast<uintptr_t>(call.k) |
           reinterpret_cast<uintptr_t>(call.v) | reinterpret_cast<uintptr_t>(call.out)) %
@@ -33,19 +33,19 @@ inline bool aligned(const AttentionCall& call) {
          0;
 }
 
-// Whether every launcher takes these sizes: indices of a head stay below 2^31.
+// Whether the sizes are in the range that all launchers share. With at most 2^24 tokens, indices in a head fit an int.
 inline bool sizes_fit(const AttentionCall& call) {
   return call.batch_heads >= 1 && call.tokens >= 1 && call.tokens <= 1 << 24 && call.window >= 0 && call.scale > 0.0f;
 }
 
-// The window as a number of keys in every case.
+// The number of keys that a query may see, also for a call without a window.
 inline int visible_window(const AttentionCall& call) {
   return call.window > 0 && call.window < call.tokens ? call.window : call.tokens;
 }
 
-// A launcher returns cudaErrorInvalidValue for sizes, a window or a dtype that it does not take, cudaErrorMisalignedAddress
-// for bases that are not 16-byte aligned and cudaErrorNotSupported for a GPU that it does not run on; see "Needs" in
-// its source.
+// A launcher returns cudaErrorInvalidValue for sizes, a window or a dtype that it does not take. It returns
+// cudaErrorMisalignedAddress for operands that are not 16-byte aligned, and cudaErrorNotSupported on a GPU that it does
+// not run on. "Needs" in its source says what it takes.
 
 #ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
 #include "binding.h"
@@ -99,12 +99,12 @@ static void drive(Rungs<AttentionCall>& rungs, DType dtype, int heads, int token
 }
 
 static void drive_attention(Rungs<AttentionCall>& rungs) {
-  // one token, the edges of every tile; windows inside a tile and across tiles
+  // one token; lengths around the edges of every tile; windows inside a tile and across tiles
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [tokens, window] : {std::pair{1, 0}, std::pair{7, 0}, std::pair{65, 0}, std::pair{129, 0},
                                          std::pair{300, 0}, std::pair{65, 1}, std::pair{300, 64}, std::pair{300, 131}})
       drive(rungs, dtype, 2, tokens, window);
-  // more blocks of v06 than four and two a multiprocessor
+  // more blocks per SM than the limits 4 and 2 of v06
   drive(rungs, DType::bfloat16, 180, 129, 0);
   drive(rungs, DType::bfloat16, 300, 17, 0);
 }

@@ -1,16 +1,16 @@
-// One row of attention computed again, key by key: for rows that a tiled kernel ends with a NaN or an infinity in.
+// Computes one row of attention again, key by key, where a tiled kernel's result holds a NaN or an infinity.
 //
-// A tile multiplies the weight 0 of a key that a row does not see by that key's value, and 0 * inf is NaN; scores far
-// beyond 2^31 may leave the range of an exponential that is shifted by a rounded maximum. Both are rare and both end
-// in something that is not finite, so that the kernel tests its result once and repairs it here.
+// A tile multiplies the weight 0 of a key that a row does not see by that key's value, and 0 * inf is NaN. Scores far
+// beyond 2^31 may leave the range of an exponential that is shifted by a rounded maximum. Both are rare, and both give
+// a result that is not finite. So the kernel tests its result once, and repairs it here.
 #pragma once
 
 #include "attention.h"
 #include "reduce.cuh"
 #include "vec.cuh"
 
-// Whole warp. q_row and out_row (64), k and v (tokens, 64); keys first to last, both included. NaN where the row sees
-// a NaN, a score of +inf or nothing but scores of -inf.
+// Call it with a whole warp. q_row and out_row are (64), k and v (tokens, 64). The row sees keys `first` to `last`,
+// both included. The output is NaN if the row sees a NaN, a score of +inf, or only scores of -inf.
 template <typename T>
 __device__ __noinline__ void attention_exact_row(const T* q_row, const T* k, const T* v, T* out_row, int first,
                                                  int last, float scale) {

@@ -1,4 +1,4 @@
-// Tiles of attention on Hopper's warpgroup instructions: what v05 and v06 share.
+// What v05 and v06 share: tiles of attention on Hopper's warpgroup instructions.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -12,12 +12,13 @@
 
 constexpr float LOG2_E = 1.4426950408889634f;
 
-// Descriptor of a swizzled tile by its address in units of 16 bytes: what comes before it is the same for all.
+// The matrix descriptor of a 128-byte swizzled tile, with leading and stride offsets of 1024 bytes. `address` is in
+// units of 16 bytes.
 __device__ __forceinline__ uint64_t tile_at(uint32_t address) {
   return static_cast<uint64_t>(address + (64U << 16)) | static_cast<uint64_t>(64U | 1U << 30) << 32;
 }
 
-// The compiler keeps what is computed before and after apart: it knows nothing of instructions that run on.
+// Keeps the compiler from moving uses of `values` across this point. It does not know that wgmma still works on them.
 template <int N>
 __device__ __forceinline__ void hold(float (&values)[N]) {
 #pragma unroll
@@ -36,10 +37,10 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
   return result;
 }
 
-// What follows is of a warpgroup's 64 queries, 16 a warp. A lane has rows lane / 4 and lane / 4 + 8 of the 16: value i of
-// an array lies in row i / 2 % 2, column i / 4 * 8 + lane % 4 * 2 + i % 2.
+// The functions below work on the 64 queries of a warpgroup, 16 for each warp. Of these 16, a lane has rows lane / 4
+// and lane / 4 + 8. Value i of an array is in row i / 2 % 2 of the two, in column i / 4 * 8 + lane % 4 * 2 + i % 2.
 
-// Scores of queries and keys, both by their addresses in units of 16 bytes.
+// Computes the scores of queries and keys. Both addresses are in units of 16 bytes.
 template <int N>
 __device__ __forceinline__ void multiply_keys(float (&scores)[N], uint32_t queries, uint32_t keys) {
   begin_multiply();
@@ -49,7 +50,8 @@ __device__ __forceinline__ void multiply_keys(float (&scores)[N], uint32_t queri
   commit_multiply();
 }
 
-// Hides the keys behind their query: on the diagonal. `ahead`: the first key of the lane less its first query.
+// Sets the scores of keys after their query to -inf, in a tile on the diagonal. `ahead` is the lane's first key minus
+// its first query.
 template <int N>
 __device__ __forceinline__ void hide_ahead(float (&scores)[N], int ahead) {
 #pragma unroll
@@ -57,8 +59,8 @@ __device__ __forceinline__ void hide_ahead(float (&scores)[N], int ahead) {
     if (ahead > i / 2 % 2 * 8 - (i / 4 * 8 + i % 2)) scores[i] = -INFINITY;
 }
 
-// New scores may raise the largest of their row; what was summed up before them shrinks then. `base` is what the
-// exponents of the new ones are counted from.
+// Updates the largest score of each row with new scores, and rescales `total` and `sums` to it. `base` returns the
+// largest score in units of log 2, which weigh_values() subtracts from the exponents.
 template <int N>
 __device__ __forceinline__ void raise_largest(const float (&scores)[N], float to_log2, float (&largest)[2],
                                               float (&total)[2], float (&sums)[32], float (&base)[2]) {
@@ -81,8 +83,9 @@ __device__ __forceinline__ void raise_largest(const float (&scores)[N], float to
   for (int i = 0; i < 32; ++i) sums[i] *= factor[i / 2 % 2];
 }
 
-// Scores of keys FIRST * 16 .. END * 16 of a tile become weights, pairs of them as an operand from registers lies, and
-// begin to multiply its values. `keep` false: sums = instead of sums +=.
+// Turns the scores of keys FIRST * 16 to END * 16 of a tile into weights, packed in pairs as a register operand. Then
+// starts to multiply the tile's values by them. With `keep` false, the tile's first product overwrites `sums` instead
+// of adding to it.
 template <int FIRST, int END, int N>
 __device__ __forceinline__ void weigh_values(float (&scores)[N], uint32_t (&weights)[N / 2], float (&total)[2],
                                              float (&sums)[32], const float (&base)[2], float to_log2, uint32_t values,
@@ -105,7 +108,8 @@ __device__ __forceinline__ void weigh_values(float (&scores)[N], uint32_t (&weig
 
 #endif
 
-// Boxes of `box_rows` x 64 of (heads, tokens, 64) that end with their head.
+// Makes a tensor map of `operand` (heads, tokens, 64) with boxes of `box_rows` x 64; no box crosses into the next head.
+// Returns false if the driver refuses.
 inline bool map_heads(CUtensorMap& map, const void* operand, const AttentionCall& call, uint32_t box_rows) {
   return make_map(map, operand, call.tokens, ATTENTION_HEAD_SIZE, ATTENTION_HEAD_SIZE, box_rows, BOX, call.batch_heads);
 }

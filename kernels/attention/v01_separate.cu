@@ -1,9 +1,10 @@
-// attention v01_separate: three launches over a float32 workspace: scores, softmax, weights times values.
+// attention v01_separate: three launches that pass scores through a float32 workspace: scores, softmax, weighted
+// values.
 // Shapes   q, k, v, out (batch_heads, tokens, 64); workspace batch_heads * tokens * tokens floats.
-// Needs    no window, batch_heads up to 65535
-// Moves    7 times the visible scores in fp32 (written; read three times and written twice by the softmax; read) and
-//          q, k, v and out.
-// Versus   the PyTorch chain: the same idea, one thread an output.
+// Needs    no window, batch_heads at most 65535
+// Moves    7 times the visible scores in fp32, and q, k, v and out. The first launch writes the scores, the softmax
+//          reads them three times and writes them twice, the last launch reads them.
+// Versus   the PyTorch chain: the same idea, with one thread for each output.
 // Expect   time at least 20 times v03_tiled's. Refuted if not.
 // Source   Vaswani et al. 2017, arXiv:1706.03762, equation 1
 #include "attention.h"
@@ -25,7 +26,7 @@ constexpr int D = ATTENTION_HEAD_SIZE;
 constexpr int SIDE = ATTENTION_V01_SIDE, THREADS = ATTENTION_V01_THREADS, ROWS = ATTENTION_V01_ROWS;
 }  // namespace
 
-// One thread a score.
+// One thread computes one score.
 template <typename T>
 __global__ void attention_v01_scores(const T* q, const T* k, float* scores, int tokens, float scale) {
   const int key = blockIdx.x * SIDE + threadIdx.x, query = blockIdx.y * SIDE + threadIdx.y;
@@ -36,7 +37,7 @@ __global__ void attention_v01_scores(const T* q, const T* k, float* scores, int 
   scores[(first + query) * tokens + key] = scale * sum;
 }
 
-// One thread a row.
+// One thread normalises one row.
 __global__ void attention_v01_softmax(float* scores, int64_t rows, int tokens) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * THREADS + threadIdx.x;
   if (row >= rows) return;
@@ -51,7 +52,7 @@ __global__ void attention_v01_softmax(float* scores, int64_t rows, int tokens) {
   for (int key = 0; key < seen; ++key) mine[key] /= sum;
 }
 
-// One thread an output.
+// One thread computes one output.
 template <typename T>
 __global__ void attention_v01_values(const float* weights, const T* v, T* out, int tokens) {
   const int query = blockIdx.x * ROWS + threadIdx.y;

@@ -1,12 +1,12 @@
-// attention v02_per_query: a "flash attention" as students write it: one thread a query, one block a head, the weights
-// of the thread's row in an array of 1024 floats. Kept because it is slow.
+// attention v02_per_query: a "flash attention" as students write it, kept because it is slow. One thread computes a
+// query, one block a head. A thread keeps the weights of its row in an array of 1024 floats.
 // Shapes   q, k, v, out (batch_heads, tokens, 64)
-// Needs    1024 tokens at most, no window
-// Moves    q, k, v and out once; the array lies in local memory (4 KB a thread): visible pairs * 4 bytes written three
-//          times and read 66 times through L1 and L2.
-// Versus   v01: one launch, no workspace that the caller knows of.
-// Why      one block a head, so 12 of them at B 1: 120 of 132 multiprocessors do nothing; a stack frame of 4096 bytes.
-//          Claimed by a student's report: occupancy 14.5 %, branch efficiency 55 %.
+// Needs    at most 1024 tokens, no window
+// Moves    q, k, v and out once. The array is in local memory (4 KB per thread): L1 and L2 carry visible pairs * 4
+//          bytes, written twice and read 66 times.
+// Versus   v01: one launch, and no workspace that the caller knows of.
+// Why      One block per head makes 12 blocks at B 1, so 120 of 132 SMs do nothing. The stack frame has 4096 bytes. A
+//          student's report claims an occupancy of 14.5 % and a branch efficiency of 55 %.
 // Expect   time at least v01_separate's at b8_t1024 and b1_t1024; local memory 13.02 to 14.39 GB (refuted below 12.33
 //          GB or above 15.07 GB). Refuted if not.
 // Source   a student project's report

@@ -1,8 +1,8 @@
-// attention v03_tiled: 128 queries a block against tiles of 64 keys, softmax on the way, 8 x 4 sums a thread.
+// attention v03_tiled: 128 queries per block, tiles of 64 keys, an online softmax, 8 x 4 sums per thread.
 // Shapes   q, k, v, out (batch_heads, tokens, 64), sums in fp32; any number of tokens, any window.
-// Needs    96 KB of shared memory a block (sm_80), 16-byte aligned bases
+// Needs    96 KB of shared memory per block (sm_80), 16-byte aligned operands
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each 128 queries.
-// Versus   v02: no array of weights; three float4 from shared memory for 32 FMA instead of two words for one.
+// Versus   v02: no array of weights. Three float4 from shared memory feed 32 FMA, instead of two words for one FMA.
 // Expect   attention: time at most 2 times the floor's in fp32; attention_windowed: time at most 2.222 times the
 //          floor's in fp32. Refuted if not.
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135
@@ -23,24 +23,24 @@
 
 namespace {
 constexpr int D = ATTENTION_HEAD_SIZE, ROWS = ATTENTION_V03_ROWS, KEYS = 64;
-constexpr int UNROLL = ATTENTION_V03_UNROLL;                         // of products, by four of what they sum over
-constexpr int SIDE = 16, MY_ROWS = 8, MY_COLUMNS = KEYS / SIDE;      // 16 threads side by side
-constexpr int TOGETHER = ROWS / MY_ROWS, THREADS = TOGETHER * SIDE;  // rows that a block reads at a time
+constexpr int UNROLL = ATTENTION_V03_UNROLL;                     // of the products, in steps of 4 along the summed axis
+constexpr int SIDE = 16, MY_ROWS = 8, MY_COLUMNS = KEYS / SIDE;  // SIDE threads cover the keys of a tile
+constexpr int TOGETHER = ROWS / MY_ROWS, THREADS = TOGETHER * SIDE;  // TOGETHER: rows that a block reads at a time
 constexpr int SHARED_BYTES = (D * ROWS + D * KEYS + KEYS * D + KEYS * ROWS) * 4;
-constexpr int BLOCKS = 228 * 1024 / (SHARED_BYTES + 1024);  // that Hopper's shared memory holds
+constexpr int BLOCKS = 228 * 1024 / (SHARED_BYTES + 1024);  // blocks whose shared memory fits into an SM of Hopper
 constexpr float LOG2_E = 1.4426950408889634f;
 static_assert(MY_COLUMNS == 4 && D == KEYS, "two float4 of one operand, one of the other");
 static_assert(ROWS == 32 || ROWS == 64 || ROWS == 128 || ROWS == 256, "groups of rows are found by xor");
 
-// Offset of element (line, four * 4 + one) of a matrix whose lines are shuffled by groups of 4 elements, so that neither
-// lines nor columns meet one bank over and over. Bits of `four` may be flipped afterwards: group g is 4 * g away by xor.
+// Offset of element (line, four * 4 + one) in a swizzled matrix. Each line permutes its groups of 4 elements, which
+// avoids bank conflicts along lines and along columns. Group four ^ g is at the offset xor 4 * g.
 __device__ __forceinline__ unsigned place(unsigned line, unsigned four, unsigned one, unsigned width) {
   return line * width + ((four ^ line / 4 % 8) << 2) + one;
 }
 
 __device__ __forceinline__ float4 read4(const float* from) { return *reinterpret_cast<const float4*>(from); }
 
-// sums[8][4] += the 8 of `left` (two float4) times the 4 of `right`
+// sums[8][4] += 8 values of the left operand (`low`, `high`) times 4 of the right one
 __device__ __forceinline__ void add_products(float (&sums)[MY_ROWS][MY_COLUMNS], const float4& low, const float4& high,
                                              const float4& right) {
   const float a[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
   const int query = first_query + my_row * MY_ROWS;
   const int warp_query = first_query + threadIdx.x / 32 * 2 * MY_ROWS, warp_last = warp_query + 2 * MY_ROWS - 1;
 
-  const auto read = [&](const T* from, int row) {  // 4 elements, of the column that is this thread's
+  const auto read = [&](const T* from, int row) {  // 4 elements of a row, in this thread's columns
     const int four = threadIdx.x % 16;
     float4 result = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (row < tokens) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
     return result;
   };
-  // TOGETHER rows further are TOGETHER / 4 groups further
+  // a step of TOGETHER rows is a step of TOGETHER / 4 groups
   const unsigned line = threadIdx.x % 16 * 4, row = threadIdx.x / 16;
   const auto transpose = [&](float* to, unsigned width, int step, const float4& from) {
     to += place(line, row / 4, row % 4, width) ^ step * TOGETHER;
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
       *reinterpret_cast<float4*>(values + (threadIdx.x + i * THREADS) * 4) = read(v, first_key + row + i * TOGETHER);
     }
     __syncthreads();
-    // nothing here that this warp sees
+    // no query of this warp sees a key of this tile
     if (first_key > warp_last || first_key + KEYS - 1 <= warp_query - window) continue;
 
     float scores[MY_ROWS][MY_COLUMNS] = {};
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
                      read4(keys + right + i * KEYS));
     }
     if (first_key + KEYS - 1 > warp_query || first_key <= warp_last - window) {
-      const int ahead = first_key + my_column * MY_COLUMNS - query;  // of the first key over the first query
+      const int ahead = first_key + my_column * MY_COLUMNS - query;  // the thread's first key minus its first query
 #pragma unroll
       for (int i = 0; i < MY_ROWS; ++i)
 #pragma unroll
@@ -144,7 +144,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         weight_sums[i] += scores[i][j];
       }
     }
-    // the rows of a warp are its own: it waits for nobody else
+    // a warp reads only the weights that it wrote, so it needs no barrier of the block
     __syncwarp();
 #pragma unroll
     for (int j = 0; j < MY_COLUMNS; ++j)

@@ -1,8 +1,9 @@
-// attention v04_mma: bf16 on the tensor instructions of Ampere (mma.sync): scores and weights stay in registers.
+// attention v04_mma: bf16 on Ampere's tensor core instructions (mma.sync); scores and weights stay in registers.
 // Shapes   q, k, v, out (batch_heads, tokens, 64) bf16, sums in fp32; any number of tokens, any window.
-// Needs    sm_80, 80 KB of shared memory a block, 16-byte aligned bases
+// Needs    sm_80, 80 KB of shared memory per block, 16-byte aligned operands
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of queries.
-// Versus   v03: 16 x 8 x 16 products an instruction instead of one, and no weight goes through shared memory.
+// Versus   v03: one instruction computes 16 x 8 x 16 products instead of one, and no weight passes through shared
+//          memory.
 // Expect   attention: time at most 0.2 times v03_tiled's; time at most sdpa_flash's; throughput at least 250 TFLOP/s at
 //          b4_t4096, b2_t8192 and b1_t16384; attention_windowed: time at most 0.8 times flex's. Refuted if not.
 // Source   Dao, "FlashAttention-2", arXiv:2307.08691; PTX ISA, "mma.sync", "ldmatrix" and "cp.async"
@@ -33,7 +34,7 @@
 #endif
 
 namespace {
-// a warp has bands of 16 queries, a tile so many keys
+// a warp has BANDS bands of 16 queries, a tile has KEYS keys
 constexpr int BANDS = ATTENTION_V04_BANDS, WARPS = ATTENTION_V04_WARPS, KEYS = ATTENTION_V04_KEYS;
 constexpr int STAGES = ATTENTION_V04_STAGES, BLOCKS = ATTENTION_V04_BLOCKS;
 constexpr int THREADS = WARPS * 32, ROWS = WARPS * BANDS * 16;
@@ -49,7 +50,7 @@ namespace {
 
 constexpr int CHUNKS = ROW_BYTES / 16;
 constexpr float LOG2_E = 1.4426950408889634f;
-constexpr float SLACK = 8.0f;  // a new maximum counts from a factor of 2^8 on: weights stay far below 2^128
+constexpr float SLACK = 8.0f;  // the maximum grows only if a weight would exceed 2^8; fp32 overflows at 2^128
 
 template <int N>
 using Number = std::integral_constant<int, N>;
@@ -58,15 +59,16 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes into shared memory in the background.
+// Starts an asynchronous copy of 16 bytes from global to shared memory.
 __device__ __forceinline__ void copy_async(uint32_t to, const void* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 
-// Chunks of 16 bytes, swizzled so that eight rows of one ldmatrix meet eight different bank groups.
+// The offset of a 16-byte chunk of a row, swizzled so that the eight rows of one ldmatrix are in eight different bank
+// groups.
 __device__ __forceinline__ uint32_t offset(int row, int chunk) { return row * ROW_BYTES + ((chunk ^ (row % 8)) << 4); }
 
-// Four 8 x 8 matrices; each group of 8 lanes gives the rows of one.
+// Loads four 8 x 8 matrices of 16-bit elements. Each group of 8 lanes passes the row addresses of one matrix.
 __device__ __forceinline__ void read_matrices(uint32_t (&to)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -116,7 +118,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
   const int first_tile = max(0, first_query - window + 1) / KEYS;
   const int last_tile = (min(first_query + ROWS, tokens) - 1) / KEYS;
 
-  // rows behind the last one repeat it: nothing that is kept sees them
+  // rows after the last one are copies of it; no stored output depends on them
   const int copy_row = thread / CHUNKS, copy_chunk = thread % CHUNKS;
   const auto fetch = [&](uint32_t to, const T* from, int first_row, auto rows) {
     constexpr int STEP = THREADS / CHUNKS;
@@ -139,13 +141,13 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
       fetch(to, k, tile * KEYS, Number<KEYS>());
       fetch(to + KEYS * ROW_BYTES, v, tile * KEYS, Number<KEYS>());
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps the count
+    asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps wait_group's count right
   };
   fetch(queries, q, first_query, Number<ROWS>());
 #pragma unroll
   for (int ahead = 0; ahead < STAGES - 1; ++ahead) fetch_tile(first_tile + ahead);
 
-  const int warp_row = warp * BANDS * 16, warp_query = first_query + warp_row;  // its first
+  const int warp_row = warp * BANDS * 16, warp_query = first_query + warp_row;  // the warp's first
   const float to_log2 = scale * LOG2_E, slack = __fdividef(SLACK, to_log2);
   uint32_t left[BANDS][4][4];  // the queries
   float sums[BANDS][8][4] = {}, largest[BANDS][2], weight_sums[BANDS][2] = {};
@@ -154,7 +156,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 
   for (int tile = first_tile; tile <= last_tile; ++tile) {
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-    __syncthreads();  // the tile is here for all, and the stage of the one before is free
+    __syncthreads();  // all threads see the tile, and none reads the stage of the tile before
     fetch_tile(tile + STAGES - 1);
     if (tile == first_tile) {
 #pragma unroll
@@ -164,9 +166,9 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
           read_matrices(left[band][part], queries + offset(warp_row + band * 16 + lane % 16, part * 2 + lane / 16));
     }
     const int first_key = tile * KEYS;
-    // nothing here that this warp sees
+    // no query of this warp sees a key of this tile
     if (first_key > warp_query + BANDS * 16 - 1 || first_key + KEYS - 1 <= warp_query - window) continue;
-    // a lane's place in the first 16 keys; other chunks of the same row by a bit of the address
+    // the lane's addresses in the first 16 keys; xor with a bit of the address reaches the row's other chunks
     const uint32_t stage = stages + tile % STAGES * STAGE_BYTES;
     const uint32_t keys = stage + offset(lane / 16 * 8 + lane % 8, lane / 8 % 2);
     const uint32_t values = stage + KEYS * ROW_BYTES + offset(lane % 16, lane / 16);
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
       }
 
     if (first_key + KEYS - 1 > warp_query || first_key <= warp_query + BANDS * 16 - 1 - window) {
-      const int ahead = first_key + lane % 4 * 2 - (warp_query + lane / 4);  // of the first key over the first query
+      const int ahead = first_key + lane % 4 * 2 - (warp_query + lane / 4);  // the lane's first key minus query
 #pragma unroll
       for (int band = 0; band < BANDS; ++band)
 #pragma unroll
@@ -256,8 +258,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     }
   }
 
-  // through shared memory, where the warp's own queries lay, into whole rows
-  __syncwarp();  // all lanes have read them
+  // the output replaces the warp's own queries in shared memory, and goes from there to DRAM in whole rows
+  __syncwarp();  // all lanes have read the queries
   unsigned bad[BANDS][2];
 #pragma unroll
   for (int band = 0; band < BANDS; ++band)

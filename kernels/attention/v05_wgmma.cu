@@ -1,10 +1,11 @@
-// attention v05_wgmma: bf16 on Hopper's warpgroup instructions; one thread brings tiles in, three warpgroups compute.
+// attention v05_wgmma: bf16 on Hopper's warpgroup instructions; one thread loads tiles, three warpgroups compute.
 // Shapes   q, k, v, out (batch_heads, tokens, 64) bf16, sums in fp32; any number of tokens, any window.
-// Needs    sm_90a, 16-byte aligned bases
+// Needs    sm_90a, 16-byte aligned operands
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 192 queries.
-// Versus   v04: operands come by the bulk copy engine and go from shared memory to the tensor cores without registers; a
-//          quarter of a tile's weights multiplies its values while the exponentials of the next quarter are made; the half
-//          of a tile that none of a warpgroup's queries sees is left out; a block goes from tile to tile, longest first.
+// Versus   v04: the bulk copy engine loads operands, and the tensor cores read them from shared memory, not from
+//          registers. While a quarter of a tile's weights multiplies its values, the exponentials of the next quarter
+//          are computed. A warpgroup skips the half of a tile that none of its queries sees. A block works on several
+//          tiles, longest first.
 // Expect   attention: time at most sdpa_cudnn's at b8_t1024, b1_t512, b8_t512, b1_t1024, b4_t4096, b2_t8192 and
 //          b1_t16384; attention_windowed: time at most 0.8 times v04_mma's. Refuted if not.
 // Source   Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "Asynchronous Warpgroup Level Matrix
@@ -23,10 +24,10 @@
 #define ATTENTION_V05_PIECES 4
 #endif
 namespace {
-constexpr int GROUPS = 3;  // warpgroups that compute, 64 queries each: one makes exponentials while others multiply
+constexpr int GROUPS = 3;  // warpgroups that compute, 64 queries each: one computes exponentials while others multiply
 constexpr int ROWS = 64 * GROUPS, THREADS = 128 * (GROUPS + 1);
-constexpr int KEYS = 128, STAGES = 4;  // of a tile; tiles on their way or in use
-// of keys or values; of a warpgroup's queries, twice, and of its output
+constexpr int KEYS = 128, STAGES = 4;  // keys of a tile; tiles in flight or in use
+// TILE_BYTES: the keys or the values of a tile. PART_BYTES: a warpgroup's queries, kept twice, or its output.
 constexpr uint32_t TILE_BYTES = KEYS * 128, PART_BYTES = 64 * 128;
 constexpr uint32_t SHARED_BYTES = 1024 + 2 * STAGES * TILE_BYTES + 3 * GROUPS * PART_BYTES + 8 * (4 * STAGES + 4);
 }  // namespace
@@ -34,17 +35,18 @@ constexpr uint32_t SHARED_BYTES = 1024 + 2 * STAGES * TILE_BYTES + 3 * GROUPS * 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
-// A tile's weights multiply its values in so many pieces: with one, two, four of them 479, 506, 519 TFLOP/s at T 8192.
+// How many pieces of a tile's weights multiply its values one after another. One, two and four pieces reach 479, 506
+// and 519 TFLOP/s at T 8192.
 constexpr int PIECES = ATTENTION_V05_PIECES;
 static_assert(PIECES == 1 || PIECES == 2 || PIECES == 4, "a tile is cut into one, two or four pieces");
 
-// Queries row .. row + ROWS of a head, and the tiles of keys that they see: last down to first.
+// Queries `row` to `row` + ROWS of a head, and the tiles of keys that they see, from `last` down to `first`.
 struct Work {
   int head, row, first, last;
 };
 
-// What a block does one after another: the tiles with the most keys go first, dealt to and fro, so that all blocks end
-// at about the same time.
+// Assigns tiles of queries to blocks. Tiles with the most keys go first, and every second round goes through the blocks
+// in reverse. So all blocks end at about the same time.
 struct Deal {
   int heads, tokens, window;
   __device__ __forceinline__ bool take(int round, Work& work) const {
@@ -75,7 +77,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   const uint32_t k_full = staged + GROUPS * PART_BYTES, k_empty = k_full + 8 * STAGES, v_full = k_empty + 8 * STAGES;
   const uint32_t v_empty = v_full + 8 * STAGES, q_full = v_empty + 8 * STAGES, q_empty = q_full + 8 * 2;
   const Deal deal{heads, tokens, window};
-  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // the compiler sees that a warp has one
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
 
   if (threadIdx.x == 0) {
     for (int stage = 0; stage < STAGES; ++stage) {
@@ -94,9 +96,9 @@ __global__ void __launch_bounds__(THREADS, 1)
       Work work;
       for (int round = 0; deal.take(round, work); ++round) {
         const int half = round % 2;
-        wait_barrier(q_empty + 8 * half, round / 2 % 2 ^ 1);  // everything starts out empty
+        wait_barrier(q_empty + 8 * half, round / 2 % 2 ^ 1);  // both halves start empty
         expect_bytes(q_full + 8 * half, GROUPS * PART_BYTES);
-        for (int part = 0; part < GROUPS; ++part)  // rows beyond the last are filled with zeros and counted in full
+        for (int part = 0; part < GROUPS; ++part)  // rows after the last are filled with zeros and counted in full
           load_box(queries + (half * GROUPS + part) * PART_BYTES, &q_map, q_full + 8 * half, 0, work.row + part * 64,
                    work.head);
         for (int tile = work.last; tile >= work.first; --tile, at.advance()) {
@@ -115,16 +117,16 @@ __global__ void __launch_bounds__(THREADS, 1)
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const bool leads = thread == 0;
     const float to_log2 = scale * LOG2_E;
-    // value i of these lies where tiles.cuh says
+    // tiles.cuh says in which row and column value i of these is
     float sums[32] = {}, largest[2], total[2];
     Ring<STAGES> at;
 
-    // Of N keys from `key` on, a tile or half of one: scores become weights, piece by piece, and each piece multiplies its
-    // values while the next is made.
+    // Processes N keys from `key` on: a tile or half of one. Scores become weights piece by piece. While one piece
+    // multiplies its values, the next piece is computed.
     const auto attend = [&](auto count, const Work& work, int half, int key, int stage, bool fresh) {
       constexpr int N = decltype(count)::value, PARTS = PIECES * N / KEYS > 0 ? PIECES * N / KEYS : 1;
       float scores[N / 2];
-      uint32_t weights[N / 4];  // pairs of them, as an operand from registers lies
+      uint32_t weights[N / 4];  // pairs of weights, as a register operand
       const uint32_t from = stage * (TILE_BYTES / 16) + (N < KEYS ? key % KEYS * 8 : 0);
       multiply_keys(scores, (queries + (half * GROUPS + group) * PART_BYTES) / 16, keys / 16 + from);
       wait_barrier(v_full + 8 * stage, at.phase);
@@ -153,7 +155,8 @@ __global__ void __launch_bounds__(THREADS, 1)
       wait_multiply<0>();
       hold(sums);
     };
-    // Out: sums / total -> bf16 -> shared memory, swizzled as the copy engine expects.
+    // Writes the output: sums / total as bf16, in shared memory swizzled as the copy engine expects, from there to
+    // DRAM.
     const auto finish = [&](const Work& work, const float (&totals)[2]) {
       const uint32_t mine = staged + group * PART_BYTES;
       float test[2];
@@ -177,7 +180,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                        pack(sums[8 * i], sums[8 * i + 1]), pack(sums[8 * i + 2], sums[8 * i + 3]),
                        pack(sums[8 * i + 4], sums[8 * i + 5]), pack(sums[8 * i + 6], sums[8 * i + 7]));
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-      // rows that are not finite may have met 0 * inf of a key that they do not see: once more, key by key
+      // a row that is not finite may hold 0 * inf of a key that it does not see: compute it again, key by key
       const int row = work.row + group * 64;
       const bool bad = !(test[0] == 0.0f && test[1] == 0.0f);
       int any;
@@ -217,7 +220,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       wait_barrier(q_full + 8 * half, round / 2 % 2);
       largest[0] = largest[1] = -FLT_MAX;
       total[0] = total[1] = 0.0f;
-      // tiles of keys that other warpgroups see alone pass by; all do for rows beyond the last
+      // skip the tiles of keys that only other warpgroups see; a warpgroup without rows skips all
       const int top = work.row + group * 64;
       const int last = top < tokens ? min(work.last, (top + 63) / KEYS) : work.first - 1;
       const int first = max(work.first, (top - window + 1) / KEYS);
@@ -226,7 +229,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         for (; tile > end; --tile, at.advance()) {
           wait_barrier(k_full + 8 * at.stage, at.phase);
           wait_barrier(v_full + 8 * at.stage, at.phase);
-          // no product keeps the warps together here, and one that falls a turn of the ring behind would wait for ever
+          // no wgmma keeps the warps together here; a warp that falls a turn of the ring behind would wait for ever
           join_named(1 + group);
           if (leads) arrive(k_empty + 8 * at.stage), arrive(v_empty + 8 * at.stage);
         }
@@ -240,8 +243,8 @@ __global__ void __launch_bounds__(THREADS, 1)
       const auto whole = std::integral_constant<int, KEYS>();
       const auto part = std::integral_constant<int, KEYS / 2>();
       pass(last);
-      // Of the last tile none of the warpgroup's queries may see the second half, of the first tile the first half. These
-      // stand outside the loop: a choice in it costs every tile 5 to 7 % on an H200.
+      // The warpgroup's queries may see nothing of the second half of the last tile, or of the first half of the first
+      // tile. Both cases are handled outside the loop: a branch inside it costs every tile 5 to 7 % on an H200.
       if (tile >= first && tile * KEYS + KEYS / 2 > top + 63) step(part, tile * KEYS);
       const bool behind = first * KEYS + KEYS / 2 <= top - window + 1;
       while (tile >= first + behind) step(whole, tile * KEYS);
@@ -253,7 +256,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (leads) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   }
 #else
-  __trap();  // built without the instructions of sm_90a
+  __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 
@@ -273,7 +276,7 @@ cudaError_t attention_v05_wgmma(const AttentionCall& call) {
   if (const cudaError_t status =
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES))
     return status;
-  const int tiles = (tokens + ROWS - 1) / ROWS * heads;  // of 16 KiB each: memory holds fewer than 2^31
+  const int tiles = (tokens + ROWS - 1) / ROWS * heads;  // fits: more than one tile per head means 24 KiB of q for each
   kernel<<<std::min(tiles, sm_count), THREADS, SHARED_BYTES, call.stream>>>(
       q, k, v, out, static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
       static_cast<T*>(call.out), heads, tokens, visible_window(call), call.scale);

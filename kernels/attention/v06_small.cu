@@ -1,14 +1,14 @@
-// attention v06_small: tiles of 64 queries in blocks of which several share a multiprocessor; where there are few, two
-// warpgroups split a tile's keys.
+// attention v06_small: blocks of 64 queries, several per SM. If there are few blocks, two warpgroups split a tile's
+// keys.
 // Shapes   q, k, v, out (batch_heads, tokens, 64) bf16, sums in fp32; any number of tokens, no window.
-// Needs    sm_90a, 16-byte aligned bases
+// Needs    sm_90a, 16-byte aligned operands
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 64 queries.
-// Versus   v05: with up to 1024 tokens a block of 192 queries has few tiles of keys to hide its start and its end behind,
-//          and of few blocks the one with the most keys sets the time. Here a third of the queries is a block, the other
-//          blocks of the multiprocessor work on while one starts or ends, and blocks take their places and ask L2 for
-//          their operands while the kernel before drains. Up to four blocks a multiprocessor, two warpgroups take a tile's
-//          keys in turn; their sums are merged in shared memory, always in the same order. Of more blocks, v05's cost
-//          less each: it runs from 12 a multiprocessor on, and beyond 1024 tokens.
+// Versus   v05: with up to 1024 tokens, a block of 192 queries has few tiles of keys behind which to hide its start and
+//          its end. With few blocks, the one with the most keys sets the time. Here a block has a third of the queries,
+//          and while one block starts or ends, the other blocks of the SM work on. Blocks start and prefetch their
+//          operands into L2 while the previous kernel drains. Up to 4 blocks per SM, two warpgroups take the tiles of
+//          keys in turn, and their sums are merged in shared memory, always in the same order. v05 runs above 12 blocks
+//          per SM, and with more than 1024 tokens above 4 per SM: of many blocks, each of v05's costs less.
 // Expect   time at most 0.95 times v05_wgmma's; time at most sdpa_cudnn's at b1_t1024. Refuted if not.
 // Source   Dao et al., "Flash-Decoding for long-context inference", 2023; PTX ISA, griddepcontrol
 #include <cfloat>
@@ -20,7 +20,7 @@
 #include "overlap_shared.cuh"
 #include "tiles.cuh"
 
-cudaError_t attention_v05_wgmma(const AttentionCall& call);  // what this rung does not take
+cudaError_t attention_v05_wgmma(const AttentionCall& call);  // runs what this rung does not take
 
 #ifndef ATTENTION_V06_STAGES
 #define ATTENTION_V06_STAGES 2
@@ -29,9 +29,9 @@ cudaError_t attention_v05_wgmma(const AttentionCall& call);  // what this rung d
 #define ATTENTION_V06_CARVEOUT -1
 #endif
 namespace {
-constexpr int STAGES = ATTENTION_V06_STAGES;      // tiles of keys and values of a warpgroup, on their way or in use
-constexpr int CARVEOUT = ATTENTION_V06_CARVEOUT;  // shared memory's part of L1, in per cent; -1: the driver's choice
-constexpr int ROWS = 64, KEYS = 64, STRIDE = 72;  // floats of a row of partial sums: four rows lie in different banks
+constexpr int STAGES = ATTENTION_V06_STAGES;      // tiles of keys and values of a warpgroup, in flight or in use
+constexpr int CARVEOUT = ATTENTION_V06_CARVEOUT;  // percentage of L1 used as shared memory; -1: the driver chooses
+constexpr int ROWS = 64, KEYS = 64, STRIDE = 72;  // floats per row of partial sums: four rows are in different banks
 constexpr uint32_t Q_BYTES = ROWS * 128, TILE_BYTES = KEYS * 128, RING_BYTES = STAGES * 2 * TILE_BYTES;
 static_assert(ROWS * STRIDE * 4 <= RING_BYTES,
               "partial sums take the place of a warpgroup's tiles: two stages or more");
@@ -41,8 +41,9 @@ struct Row {
 constexpr uint32_t shared_bytes(int groups) {
   return 1024 + Q_BYTES + groups * (RING_BYTES + ROWS * sizeof(Row) + 16 * STAGES) + 8;
 }
-constexpr uint32_t ALONE_BYTES = 120 << 10;  // more than half of a multiprocessor's: a block has it to itself
-// Blocks a multiprocessor up to which each is alone, its keys are split, and this pays at all, with so many tokens.
+constexpr uint32_t ALONE_BYTES = 120 << 10;  // more than half of an SM's shared memory: one block per SM
+// Blocks per SM: up to VERY_FEW, a block has its SM to itself. Up to FEW, two warpgroups split the keys. Up to SOME,
+// this rung runs if there are at most SHORT tokens.
 constexpr int VERY_FEW = 2, FEW = 4, SOME = 12, SHORT = 1024;
 }  // namespace
 
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
   const uint32_t queries = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   uint8_t* const rings = memory + (queries - shared_address(memory)) + Q_BYTES;
   Row(*const rows)[ROWS] = reinterpret_cast<Row(*)[ROWS]>(rings + GROUPS * RING_BYTES);
-  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // the compiler sees that a warp has one
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
   const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
   const uint32_t ring = queries + Q_BYTES + group * RING_BYTES;
   const uint32_t q_full = queries + Q_BYTES + GROUPS * (RING_BYTES + ROWS * sizeof(Row));
@@ -68,7 +69,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
   const int64_t start = static_cast<int64_t>(head) * tokens * ATTENTION_HEAD_SIZE;
 
   let_next_start();
-  if (threadIdx.x == 0) {  // the blocks of a head together ask for all of it
+  if (threadIdx.x == 0) {  // together, the blocks of a head prefetch all of it
     const uint32_t bytes = min(ROWS, tokens - row) * ATTENTION_HEAD_SIZE * 2;
     for (const T* from : {q, k, v}) prefetch_l2(from + start + row * ATTENTION_HEAD_SIZE, bytes);
   }
@@ -88,7 +89,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
   wait_for_previous();
   if (thread == 0) {
     if (group == 0) {
-      expect_bytes(q_full, Q_BYTES);  // rows beyond the last are filled with zeros and counted in full
+      expect_bytes(q_full, Q_BYTES);  // rows after the last are filled with zeros and counted in full
       load_box(queries, &q_map, q_full, 0, row, head);
     }
     for (int stage = 0; stage < STAGES && last - group - stage * GROUPS >= 0; ++stage)
@@ -97,9 +98,9 @@ __global__ void __launch_bounds__(128 * GROUPS)
   __syncthreads();
 
   const float to_log2 = scale * LOG2_E;
-  // value i of these lies where tiles.cuh says
+  // tiles.cuh says in which row and column value i of these is
   float scores[KEYS / 2], sums[32] = {}, largest[2] = {-FLT_MAX, -FLT_MAX}, total[2] = {0.0f, 0.0f};
-  uint32_t weights[KEYS / 4];  // pairs of them, as an operand from registers lies
+  uint32_t weights[KEYS / 4];  // pairs of weights, as a register operand
   wait_barrier(q_full, 0);
   uint32_t phase = 0;
   int stage = 0;
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
       hide_ahead(scores, tile * KEYS + lane % 4 * 2 - (row + warp * 16 + lane / 4));
     float base[2];
     raise_largest(scores, to_log2, largest, total, sums, base);
-    // half of the weights multiplies its values while the other half's exponentials are made
+    // while half of the weights multiplies its values, the exponentials of the other half are computed
     weigh_values<0, KEYS / 32>(scores, weights, total, sums, base, to_log2, values / 16, true);
     weigh_values<KEYS / 32, KEYS / 16>(scores, weights, total, sums, base, to_log2, values / 16, true);
     commit_multiply();
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
     if (++stage == STAGES) stage = 0, phase ^= 1;
   }
 
-  // Partial sums take the place of the warpgroup's tiles.
+  // Partial sums overwrite the warpgroup's tiles.
   const auto partial = [&](int of, int at) { return reinterpret_cast<float*>(rings + of * RING_BYTES) + at * STRIDE; };
   join_named(1 + group);
 #pragma unroll
@@ -139,7 +140,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
     for (int i = 0; i < 8; ++i) to[i * 4] = make_float2(sums[i * 4 + r * 2], sums[i * 4 + r * 2 + 1]);
   }
   __syncthreads();
-  // Eight lanes a row, eight columns each.
+  // Eight lanes per row, eight columns each.
 #pragma unroll
   for (int item = threadIdx.x; item < ROWS * 8; item += 128 * GROUPS) {
     const int at = item / 8, column = item % 8 * 8;
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
     const float inverse = __fdividef(1.0f, all);
 #pragma unroll
     for (int i = 0; i < 8; ++i) merged[i] *= inverse, test += merged[i] * 0.0f;
-    // rows that are not finite may have met 0 * inf of a key that they do not see: once more, key by key
+    // a row that is not finite may hold 0 * inf of a key that it does not see: compute it again, key by key
     uint32_t bad = __ballot_sync(0xffffffffU, test != 0.0f);
     T* const to = out + start + static_cast<int64_t>(row) * ATTENTION_HEAD_SIZE;
     if (row + at < tokens && (bad >> (lane & 24) & 255) == 0)
@@ -177,7 +178,7 @@ __global__ void __launch_bounds__(128 * GROUPS)
     }
   }
 #else
-  __trap();  // built without the instructions of sm_90a
+  __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 
@@ -211,7 +212,7 @@ cudaError_t attention_v06_small(const AttentionCall& call) {
   const bool few = blocks <= FEW * sm_count, some = blocks <= SOME * sm_count && call.tokens <= SHORT;
   const bool takes = call.dtype == DType::bfloat16 && sizes_fit(call) && aligned(call) && sm_count > 0 &&
                      visible_window(call) == call.tokens;
-  if (!takes || !(few || some)) return attention_v05_wgmma(call);  // which says what it does not take
+  if (!takes || !(few || some)) return attention_v05_wgmma(call);  // returns the error for what it does not take
   if (!few) return launch<1>(call, static_cast<int>(blocks), shared_bytes(1));
   const bool alone = blocks <= VERY_FEW * sm_count;
   return launch<2>(call, static_cast<int>(blocks), alone ? ALONE_BYTES : shared_bytes(2));

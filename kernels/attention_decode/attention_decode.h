@@ -1,4 +1,4 @@
-// Launchers of the attention_decode kernels, free of torch: one query a (batch, head) against the keys of a cache.
+// Launchers of the attention_decode kernels, without torch: one query for each (batch, head), against a cache of keys.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 constexpr int ATTENTION_DECODE_HEAD_SIZE = 64;
 
-// Where the elements of (batch, head, token) start, in elements; the 64 of one token lie side by side.
+// Strides of batch, head and token, in elements. The 64 elements of one token are contiguous.
 struct AttentionDecodeStrides {
   int64_t batch;
   int64_t head;
@@ -17,15 +17,15 @@ struct AttentionDecodeStrides {
 };
 
 struct AttentionDecodeCall {
-  const void* q;  // its token stride is not used
+  const void* q;  // q_strides.token is not used
   const void* k;
   const void* v;
   void* out;         // contiguous (batch, heads, 64)
-  float* workspace;  // floats: attention_decode_workspace()
+  float* workspace;  // attention_decode_workspace() floats
   AttentionDecodeStrides q_strides;
   AttentionDecodeStrides k_strides;
   AttentionDecodeStrides v_strides;
-  int batch;  // each 1 or more, batch * heads at most 2^24
+  int batch;  // batch, heads and keys are 1 or more; batch * heads is at most 2^24
   int heads;
   int keys;
   float scale;
@@ -33,7 +33,7 @@ struct AttentionDecodeCall {
   cudaStream_t stream;
 };
 
-// Floats that v03, and v04 where it runs as v03, keeps of its partial results.
+// The number of floats that v03 needs for partial results; v04 needs them too where it runs as v03.
 int64_t attention_decode_workspace(const AttentionDecodeCall& call);
 
 #ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
@@ -41,7 +41,7 @@ int64_t attention_decode_workspace(const AttentionDecodeCall& call);
 
 using Launcher = cudaError_t (*)(const AttentionDecodeCall&);
 
-// Of an axis with one element the stride is never used, and may be anything.
+// An axis with one element may have any stride, which is never used.
 inline AttentionDecodeStrides strides_of(const torch::Tensor& tensor) {
   const auto of = [&](int64_t axis) { return tensor.size(axis) > 1 ? tensor.stride(axis) : 0; };
   return {of(0), of(1), of(2)};
@@ -88,7 +88,8 @@ torch::Tensor run(const torch::Tensor& q, const torch::Tensor& k, const torch::T
 #endif
 
 #ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
-// Whole, and as the first tokens of a longer cache whose end must not be read; `shift` elements off an aligned address.
+// Runs on a full cache, and on the first tokens of a longer cache, whose end must not be read. All operands start
+// `shift` elements after an aligned address.
 static void drive(Rungs<AttentionDecodeCall>& rungs, DType dtype, int batch, int heads, int keys, int shift) {
   const size_t size = size_of(dtype);
   const int64_t rows = static_cast<int64_t>(batch) * heads;

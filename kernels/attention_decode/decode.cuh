@@ -1,6 +1,6 @@
-// What the rungs share: keys walked by groups of lanes with an online softmax, and how partial results are merged.
-// A lane holds 16 bytes of a key: 8 lanes hold one in bf16, 16 in fp32, so a warp's load brings 4 or 2 keys. Each such
-// group keeps a softmax of its own, in registers, and meets the others once, at the end.
+// What the rungs share: groups of lanes walk the keys with an online softmax, and partial results are merged. A lane
+// holds 16 bytes of a key. 8 lanes hold a key in bf16, 16 in fp32, so a warp loads 4 or 2 keys at a time. Each group
+// keeps its own softmax in registers, and is merged with the others once, at the end.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ constexpr int HEAD_SIZE = ATTENTION_DECODE_HEAD_SIZE;
 template <typename T>
 constexpr int WIDTH = 16 / static_cast<int>(sizeof(T));  // elements of a key in one lane
 template <typename T>
-constexpr int LANES = HEAD_SIZE / WIDTH<T>;  // that hold one key
+constexpr int LANES = HEAD_SIZE / WIDTH<T>;  // lanes that hold one key
 template <typename T>
-constexpr int GROUPS = 32 / LANES<T>;  // keys that a warp loads by one instruction
+constexpr int GROUPS = 32 / LANES<T>;  // keys that one load instruction of a warp reads
 
-// The call as kernels see it. Scores are kept in units of log 2, so that exp is exp2.
+// The operands as kernels take them. `scale` includes log2(e), so that exp becomes exp2.
 template <typename T>
 struct Operands {
   const T* q;
@@ -44,7 +44,8 @@ inline Operands<T> operands(const AttentionDecodeCall& call) {
           call.scale * 1.4426950408889634f};
 }
 
-// How keys and values lie: `dense` one token behind the other, `aligned` each at a multiple of 16 bytes, or anyhow.
+// Layout of q, k and v. `dense`: 16-byte aligned, with the tokens of keys and values contiguous. `aligned`: each row
+// starts at a multiple of 16 bytes. `any`: neither.
 enum class Layout { dense, aligned, any };
 
 inline Layout layout_of(const AttentionDecodeCall& call) {
@@ -58,7 +59,7 @@ inline Layout layout_of(const AttentionDecodeCall& call) {
   return dense || call.keys == 1 ? Layout::dense : Layout::aligned;
 }
 
-// run(T, Layout), as types, for a call.
+// Calls `run` with the element type and the layout of a call, as a type Kind<T, LAYOUT>.
 template <typename T, Layout LAYOUT>
 struct Kind {
   using Type = T;
@@ -97,7 +98,7 @@ __device__ __forceinline__ Packet<T, WIDTH<T>> load_packet(const T* from) {
   }
 }
 
-// The elements of a packet; two of bf16 by one instruction each out of their 32 bits, without 16-bit registers.
+// Converts a packet to floats. A bf16 takes one instruction on the 32 bits of its pair, and no 16-bit register.
 __device__ __forceinline__ void to_floats(const Packet<float, 4>& packet, float (&to)[4]) {
 #pragma unroll
   for (int j = 0; j < 4; ++j) to[j] = packet.values[j];
@@ -111,17 +112,17 @@ __device__ __forceinline__ void to_floats(const Packet<__nv_bfloat16, 8>& packet
   }
 }
 
-// 2^x as one instruction (relative error 2^-22), results under 2^-126 become 0; of -inf 0, of NaN NaN.
+// 2^x in one instruction, with a relative error of 2^-22. Results below 2^-126 and of -inf are 0, of NaN NaN.
 __device__ __forceinline__ float exp2_fast(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
 
-// What scores are taken from before exp2: their maximum, but not -inf - (-inf), which is NaN.
+// What is subtracted from scores before exp2: their maximum, or 0 if that is -inf, since -inf - (-inf) is NaN.
 __device__ __forceinline__ float exponent_base(float largest) { return largest == -INFINITY ? 0.0f : largest; }
 
-// Softmax-weighted values of some keys: `value` and `sum` are weighted by 2^(score - largest).
+// Softmax-weighted values of some keys. `value` and `sum` are weighted by 2^(score - largest).
 template <int COUNT>
 struct Partial {
   float largest = -INFINITY;
@@ -135,7 +136,8 @@ struct Partial {
   }
 };
 
-// One head's rows as a lane sees them, from its column on. Nothing is read yet: a kernel may make one before it waits.
+// The rows of one head as a lane sees them, from its column on. The constructor reads nothing from memory, so a kernel
+// may call it before it waits for the previous one.
 template <typename T, Layout LAYOUT>
 struct Head {
   const T* q;
@@ -156,12 +158,12 @@ struct Head {
   }
 };
 
-// Takes up COUNT scores: they become weights, what is there already is brought to the new maximum.
+// Adds COUNT scores to `partial`, and turns them into weights. What `partial` holds is rescaled to the new maximum.
 template <int COUNT, int N>
 __device__ __forceinline__ void take_scores(Partial<N>& partial, float (&score)[COUNT]) {
   float largest = partial.largest;
 #pragma unroll
-  for (int u = 0; u < COUNT; ++u) largest = fmaxf(largest, score[u]);  // passes over NaN, which exp2 keeps
+  for (int u = 0; u < COUNT; ++u) largest = fmaxf(largest, score[u]);  // fmaxf ignores NaN, exp2 keeps it
   const float base = exponent_base(largest);
   partial.scale_by(exp2_fast(partial.largest - base));
   partial.largest = largest;
@@ -172,8 +174,9 @@ __device__ __forceinline__ void take_scores(Partial<N>& partial, float (&score)[
   }
 }
 
-// The keys [begin, end) of a head by `warps` warps, of which this is number `warp`: chunks of UNROLL packets in turn.
-// The keys of the next chunk are asked for as soon as this one's scores are known, its values behind this one's.
+// Walks the keys [begin, end) of a head by `warps` warps, of which this is number `warp`. They take chunks of UNROLL
+// packets in turn. The keys of the next chunk are loaded as soon as this chunk's scores are known, its values after
+// this chunk's values are used.
 template <int UNROLL, typename T, Layout LAYOUT>
 __device__ __forceinline__ Partial<WIDTH<T>> walk_keys(const Head<T, LAYOUT>& head, int begin, int end, int warp,
                                                        int warps) {
@@ -209,7 +212,7 @@ __device__ __forceinline__ Partial<WIDTH<T>> walk_keys(const Head<T, LAYOUT>& he
     load(k, head.k, head.k_token, start);
     load(v, head.v, head.v_token, start);
   }
-  // only now, so that keys and values do not wait for the query
+  // converts the query only now, so that loads of keys and values do not wait for it
   to_floats(query, q);
 #pragma unroll
   for (int j = 0; j < WIDTH<T>; ++j) q[j] *= head.scale;
@@ -225,7 +228,7 @@ __device__ __forceinline__ Partial<WIDTH<T>> walk_keys(const Head<T, LAYOUT>& he
     for (int u = 0; u < UNROLL; ++u) add_value(v[u], score[u]);
     if (more) load(v, head.v, head.v_token, next);
   }
-  if (start < end) {  // the last chunk, not whole: one warp's
+  if (start < end) {  // the last chunk is incomplete, and one warp has it
     float score[UNROLL];
 #pragma unroll
     for (int u = 0; u < UNROLL; ++u) {
@@ -233,7 +236,7 @@ __device__ __forceinline__ Partial<WIDTH<T>> walk_keys(const Head<T, LAYOUT>& he
       if (key < end) {
         k[u] = load_packet<T, LAYOUT>(head.k + key * head.k_token);
         v[u] = load_packet<T, LAYOUT>(head.v + key * head.v_token);
-      } else {  // weight 0 times what lies there might be NaN
+      } else {  // not read: weight 0 times what is there might be NaN
         k[u].raw = v[u].raw = {};
       }
     }
@@ -249,14 +252,14 @@ __device__ __forceinline__ Partial<WIDTH<T>> walk_keys(const Head<T, LAYOUT>& he
   return partial;
 }
 
-// What one warp, block or split found, as it is handed on.
+// The partial result of one warp, block or split, as it is passed on.
 struct Result {
   float value[HEAD_SIZE];
   float largest;
   float sum;
 };
 
-// The groups of a warp become one Result in `to`.
+// Merges the groups of a warp into the Result `to`.
 template <typename T>
 __device__ __forceinline__ void merge_groups(Partial<WIDTH<T>> partial, Result& to) {
   float largest = partial.largest;
@@ -280,8 +283,8 @@ __device__ __forceinline__ void merge_groups(Partial<WIDTH<T>> partial, Result& 
   }
 }
 
-// Column `column` of `count` results merged into one: its value, not yet divided, the sum and the largest score. BATCH
-// results are loaded together.
+// Merges column `column` of `count` results. Returns its value (not yet divided by the sum), the sum and the largest
+// score. Loads BATCH results at a time.
 template <int BATCH>
 __device__ __forceinline__ Partial<1> merge_column(const Result* results, int count, int column) {
   Partial<1> merged;
@@ -309,8 +312,8 @@ __device__ __forceinline__ Partial<1> merge_column(const Result* results, int co
   return merged;
 }
 
-// Ask L2 for the query and the first bytes of the keys and values [begin, end) of a head, if its tokens lie side by
-// side. Two threads of a block ask, for its keys and for its values; both hold column 0.
+// Prefetches into L2 the query, and the first `bytes` each of the keys and values [begin, end) of a head, if its tokens
+// are contiguous. Thread 0 prefetches query and keys, thread 32 the values; both hold column 0.
 template <typename T, Layout LAYOUT>
 __device__ __forceinline__ void prefetch_first(const Head<T, LAYOUT>& head, int begin, int end, int bytes) {
   if (LAYOUT != Layout::dense || threadIdx.x % 32 != 0 || threadIdx.x > 32 || begin >= end) return;
@@ -319,7 +322,8 @@ __device__ __forceinline__ void prefetch_first(const Head<T, LAYOUT>& head, int 
   if (threadIdx.x == 0) prefetch_l2(head.q, HEAD_SIZE * sizeof(T));
 }
 
-// All threads of a block of WARPS warps: [begin, end) of a head. Threads below HEAD_SIZE get their column.
+// Walks the keys [begin, end) of a head with all threads of a block of WARPS warps. Threads below HEAD_SIZE get their
+// column.
 template <int WARPS, int UNROLL, typename T, Layout LAYOUT>
 __device__ __forceinline__ Partial<1> walk_by_block(const Head<T, LAYOUT>& head, int begin, int end) {
   static_assert(WARPS * 32 >= HEAD_SIZE, "a thread for each column");

@@ -1,4 +1,4 @@
-// Into how many parts the keys of a head are split. Free of CUDA calls but for the count of multiprocessors.
+// Into how many parts the keys of a head are split. Only count_multiprocessors() calls CUDA.
 #pragma once
 
 #include <algorithm>
@@ -7,13 +7,13 @@
 
 struct Splits {
   int count;
-  int keys;  // of every split, but for the last
+  int keys;  // in every split but the last
 };
 
-// Blocks that a multiprocessor is given, and of what the keys of a split are a multiple.
+// SPLIT_BLOCKS: blocks per SM. SPLIT_STEP: the keys of a split are a multiple of it.
 constexpr int SPLIT_BLOCKS = 3, SPLIT_STEP = 64;
 
-// None is empty. op.py has the same rule, for its byte model.
+// Splits the keys of each of `rows` heads; no split is empty. op.py has the same rule for its byte model.
 inline Splits split_keys(int rows, int keys, int multiprocessors) {
   const int steps = (keys - 1) / SPLIT_STEP + 1;
   const int most = std::clamp(SPLIT_BLOCKS * multiprocessors / rows, 1, steps);

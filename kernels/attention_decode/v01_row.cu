@@ -1,8 +1,8 @@
-// attention_decode v01_row: one warp a head, one key after the other.
+// attention_decode v01_row: one warp per head, one key after the other.
 // Shapes   q (B, nh, 1, 64), k, v (B, nh, Tk, 64) with any strides of batch, head and token, out (B, nh, 1, 64).
 // Needs    nothing
 // Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes: every key and value once.
-// Versus   nothing: the first rung. The softmax is already the online one: scores never leave the registers.
+// Versus   nothing: this is the first rung. Its softmax is already the online one, so scores stay in registers.
 // Expect   time at least 10 times the floor's. Refuted if not.
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867 (online softmax)
 #include "check.cuh"
@@ -14,7 +14,7 @@
 #endif
 
 namespace {
-constexpr int THREADS = 32, UNROLL = ATTENTION_DECODE_V01_UNROLL;  // keys; two without a word to the compiler
+constexpr int THREADS = 32, UNROLL = ATTENTION_DECODE_V01_UNROLL;  // keys; the compiler unrolls by two on its own
 }
 
 template <typename T>

@@ -1,10 +1,10 @@
-// attention_decode v02_block: one block a head, 16-byte loads, each group of lanes with an online softmax of its own.
+// attention_decode v02_block: one block per head, 16-byte loads; each group of lanes has its own online softmax.
 // Shapes   q (B, nh, 1, 64), k, v (B, nh, Tk, 64) with any strides of batch, head and token, out (B, nh, 1, 64).
-// Needs    nothing (what is not 16-byte aligned is read element by element)
+// Needs    nothing (operands that are not 16-byte aligned are read element by element)
 // Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes: every key and value once.
-// Versus   v01: 16 bytes a lane, 4 keys (bf16) a load and 8 packets a lane in flight; maxima and sums of groups and
-//          warps meet once, at the end.
-// Why      B*nh blocks on 132 multiprocessors: at B 8 each of 96 has one.
+// Versus   v01: 16 bytes per lane, 4 keys (bf16) per load, 8 packets per lane in flight. Maxima and sums of groups and
+//          warps are merged once, at the end.
+// Why      B*nh blocks on 132 SMs: at B 8, 96 SMs have one block each.
 // Expect   time 1.667 to 3.333 times the floor's; global load instructions at most 0.3 times v01_row's; sectors a load
 //          request at least 15. Refuted if not.
 // Source   Little's law, as for gemv v02_warp

@@ -1,8 +1,8 @@
-// attention_decode v03_split: the keys of a head are split among blocks; a second kernel merges what they found.
+// attention_decode v03_split: several blocks share the keys of a head, and a second kernel merges their results.
 // Shapes   q (B, nh, 1, 64), k, v (B, nh, Tk, 64) with any strides of batch, head and token, out (B, nh, 1, 64).
 // Needs    a workspace of 66 floats for each head and split
-// Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes, and the workspace, written and read.
-// Versus   v02: as many blocks as the GPU holds at once, whatever B*nh is.
+// Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes, and the workspace, which is written and read.
+// Versus   v02: as many blocks as the GPU holds at once, for every B*nh.
 // Expect   time at most 1.176 times the floor's. Refuted if not.
 // Source   Dao et al. 2023, "Flash-Decoding for long-context inference"
 #include "check.cuh"
@@ -19,7 +19,7 @@
 
 namespace {
 constexpr int WARPS = ATTENTION_DECODE_V03_WARPS, UNROLL = ATTENTION_DECODE_V03_UNROLL;
-constexpr int BLOCKS = SPLIT_BLOCKS;  // that a multiprocessor shall hold: the registers are counted for it
+constexpr int BLOCKS = SPLIT_BLOCKS;  // blocks per SM, to which __launch_bounds__ limits the registers
 }  // namespace
 
 template <typename T, Layout LAYOUT>
@@ -71,7 +71,7 @@ cudaError_t attention_decode_v03_split(const AttentionDecodeCall& call) {
 }
 
 int64_t attention_decode_workspace(const AttentionDecodeCall& call) {
-  int multiprocessors = 1;  // where it cannot be counted the launch will say so
+  int multiprocessors = 1;  // if the count fails, the launch reports the error
   count_multiprocessors(multiprocessors);
   const int rows = call.batch * call.heads;
   return static_cast<int64_t>(rows) * split_keys(rows, call.keys, multiprocessors).count *

@@ -1,9 +1,9 @@
-// attention_decode v04_cluster: the blocks of a head form a cluster and send what they found to the first one's memory.
+// attention_decode v04_cluster: the blocks of a head form a cluster and send their results to its first block's memory.
 // Shapes   q (B, nh, 1, 64), k, v (B, nh, Tk, 64) with any strides of batch, head and token, out (B, nh, 1, 64).
-// Needs    sm_90; elsewhere v03 runs
+// Needs    sm_90; v03 runs on other GPUs
 // Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes: every key and value once, nothing else.
-// Versus   v03: one launch, no workspace. With few heads the first keys and values are prefetched into L2 before the
-//          wait for the kernel before: a hint, no value is read before that kernel has ended.
+// Versus   v03: one launch, no workspace. With few heads, blocks prefetch the first keys and values into L2 before they
+//          wait for the previous kernel. A prefetch is a hint: no value is read before that kernel has ended.
 // Expect   time at most 1.03 times v03_split's; time at most 1.176 times the floor's; time at most 0.6 times
 //          v03_split's at b1_t1024. Refuted if not.
 // Source   CUDA C++ Programming Guide, "Distributed Shared Memory"; PTX ISA, st.async
@@ -17,7 +17,7 @@
 #include "overlap.cuh"
 #include "splits.cuh"
 
-cudaError_t attention_decode_v03_split(const AttentionDecodeCall& call);  // what this rung does not take
+cudaError_t attention_decode_v03_split(const AttentionDecodeCall& call);  // runs where this rung cannot
 
 #ifndef ATTENTION_DECODE_V04_WARPS
 #define ATTENTION_DECODE_V04_WARPS 8
@@ -28,15 +28,15 @@ cudaError_t attention_decode_v03_split(const AttentionDecodeCall& call);  // wha
 
 namespace {
 constexpr int WARPS = ATTENTION_DECODE_V04_WARPS;
-constexpr int MOST = 16;         // blocks of a cluster
-constexpr int ALONE_KEYS = 128;  // that are not worth a second block
-constexpr int LEAST_KEYS = 64;   // of a block
+constexpr int MOST = 16;         // blocks of a cluster, at most
+constexpr int ALONE_KEYS = 128;  // up to so many keys, a head has one block
+constexpr int LEAST_KEYS = 64;   // a block with no more keys is not halved
 constexpr int EARLY_BYTES = ATTENTION_DECODE_V04_EARLY_MB
-                            << 20;  // that all blocks together ask L2 for before they wait
+                            << 20;  // what all blocks together prefetch into L2 before they wait
 
-// Heads are few where two blocks each do not fill the GPU. With many, three blocks a multiprocessor: those of the next
-// launch find room beside this one's. With few, two: a cluster is placed as tightly as it fits, and three to a
-// multiprocessor would leave others empty.
+// Heads are FEW if two blocks each do not fill the GPU. With many heads an SM has room for three blocks, so that blocks
+// of the next launch start beside this launch's. With few heads it has room for two: the GPU packs a cluster into as
+// few SMs as it can, and three blocks per SM would leave other SMs empty.
 template <bool FEW>
 constexpr int BLOCKS = FEW ? 2 : 3;
 template <typename T, bool FEW>
@@ -47,14 +47,14 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// The same address in the memory of the cluster's first block.
+// The same address in the shared memory of the cluster's first block.
 __device__ __forceinline__ uint32_t in_first_block(uint32_t address) {
   uint32_t there;
   asm("mapa.shared::cluster.u32 %0, %1, 0;" : "=r"(there) : "r"(address));
   return there;
 }
 
-// A barrier that opens once the bytes that are expected have been sent to it.
+// A barrier that opens once the expected bytes have arrived.
 __device__ __forceinline__ void init_barrier(uint32_t barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier));
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -75,7 +75,7 @@ __device__ __forceinline__ void wait_for_bytes(uint32_t barrier) {
       : "memory");
 }
 
-// Sends to another block's memory; its barrier counts the bytes as they arrive.
+// Sends a value to another block's shared memory; that block's barrier counts the bytes as they arrive.
 __device__ __forceinline__ void send(uint32_t to, float value, uint32_t barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(to),
                "r"(__float_as_uint(value)), "r"(barrier)
@@ -97,14 +97,14 @@ __global__ void __launch_bounds__(32 * WARPS, BLOCKS<FEW>)
   const uint32_t barrier = shared_address(&arrived), place = shared_address(found + cluster.block_rank());
   const bool first = threadIdx.x == 0 && cluster.block_rank() == 0;
   if (first) init_barrier(barrier);
-  __syncthreads();  // for racecheck, which takes the next line for a race of the first thread with itself
+  __syncthreads();  // for racecheck, which reports the next line as a race of the first thread with itself
   if (first) expect_bytes(barrier, splits * sizeof(Result));
   auto started = cluster.barrier_arrive();
   const Head<T, LAYOUT> head(in, row);
   if constexpr (FEW) prefetch_first(head, begin, end, early_bytes);
   wait_for_previous();
   Partial<1> merged = walk_by_block<WARPS, UNROLL<T, FEW>>(head, begin, end);
-  cluster.barrier_wait(std::move(started));  // the first block is there, and its barrier
+  cluster.barrier_wait(std::move(started));  // the first block runs, and its barrier is initialised
   if (splits > 1) {
     const uint32_t to = in_first_block(place), to_barrier = in_first_block(barrier);
     if (threadIdx.x < HEAD_SIZE) send(to + threadIdx.x * sizeof(float), merged.value[0], to_barrier);

@@ -1,9 +1,10 @@
-// Launchers of grouped attention, free of torch: nh query heads share nkv key heads, sizes 64 and 128, a cache in place.
+// Launchers of grouped attention, without torch: nh query heads share nkv key heads of 64 or 128. The cache stays in
+// place.
 //
 //     out[b, i, h] = sum over j of softmax_j(scale * q[b, h, i] . k[b, h / (nh / nkv), j]) v[b, h / (nh / nkv), j]
 //
-// With (first, end, window) = spans[b], query i stands at p = end - queries + i and sees first <= j <= p, j > p - window.
-// A query that sees nothing gets zeros.
+// With (first, end, window) = spans[b], query i is at place p = end - queries + i. It sees the keys j with first <= j
+// <= p and j > p - window. The output of a query that sees no key is 0.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,7 +13,7 @@
 
 #include "dtype.h"
 
-// Where the elements of (batch, head, token) start, in elements; those of one token lie side by side.
+// Strides of batch, head and token, in elements. The elements of one token are contiguous.
 struct GroupedStrides {
   int64_t batch;
   int64_t head;
@@ -24,12 +25,12 @@ struct AttentionGroupedCall {
   const void* k;
   const void* v;
   void* out;         // contiguous (batch, queries, heads, head_size)
-  const int* spans;  // (batch, 3) on the GPU; null: 0, keys, no window
-  float* workspace;  // of decode alone, floats: attention_grouped_workspace()
+  const int* spans;  // (batch, 3) on the GPU; null means (0, keys, no window)
+  float* workspace;  // v03_split only: attention_grouped_workspace() floats
   GroupedStrides q_strides;
   GroupedStrides k_strides;
   GroupedStrides v_strides;
-  int batch;  // each 1 or more
+  int batch;  // all sizes are 1 or more
   int heads;
   int key_heads;  // divides heads
   int queries;
@@ -40,10 +41,10 @@ struct AttentionGroupedCall {
   cudaStream_t stream;
 };
 
-// Floats that v03_split keeps of its partial results.
+// The number of floats that v03_split needs for partial results.
 int64_t attention_grouped_workspace(const AttentionGroupedCall& call);
 
-// Whether 16-byte accesses may start at every token of q, k and v, and at the output.
+// Whether every token of q, k and v, and the output, allow 16-byte accesses.
 inline bool aligned(const AttentionGroupedCall& call) {
   const int64_t size = call.dtype == DType::float32 ? 4 : 2;
   uint64_t bits = reinterpret_cast<uintptr_t>(call.q) | reinterpret_cast<uintptr_t>(call.k) |
@@ -59,8 +60,9 @@ inline bool sizes_fit(const AttentionGroupedCall& call) {
          (call.head_size == 64 || call.head_size == 128) && call.scale > 0.0f;
 }
 
-// A launcher returns cudaErrorInvalidValue for sizes or a dtype that it does not take, cudaErrorMisalignedAddress for
-// operands that are not 16-byte aligned and cudaErrorNotSupported for a GPU that it does not run on; see "Needs".
+// A launcher returns cudaErrorInvalidValue for sizes or a dtype that it does not take. It returns
+// cudaErrorMisalignedAddress for operands that are not 16-byte aligned, and cudaErrorNotSupported on a GPU that it does
+// not run on. "Needs" in its source says what it takes.
 
 #ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
 #include <optional>
@@ -69,7 +71,7 @@ inline bool sizes_fit(const AttentionGroupedCall& call) {
 
 using Launcher = cudaError_t (*)(const AttentionGroupedCall&);
 
-// Of an axis with one element the stride is never used, and may be anything.
+// An axis with one element may have any stride, which is never used.
 inline GroupedStrides strides_of(const torch::Tensor& tensor) {
   const auto of = [&](int64_t axis) { return tensor.size(axis) > 1 ? tensor.stride(axis) : 0; };
   return {of(0), of(1), of(2)};

@@ -1,11 +1,11 @@
-// What the rungs share: which keys a query sees, and one row computed again, key by key.
+// What the rungs share: the keys that a query sees, and exact_row(), which computes one row again, key by key.
 #pragma once
 
 #include "attention_grouped.h"
 #include "reduce.cuh"
 #include "vec.cuh"
 
-// The call as kernels see it.
+// The operands as kernels take them.
 template <typename T>
 struct Grouped {
   const T* q;
@@ -40,7 +40,7 @@ inline Grouped<T> grouped(const AttentionGroupedCall& call) {
           call.scale};
 }
 
-// Of one sequence. `end` never leaves the tensor, so that a wrong span reads nothing outside of it.
+// The keys of one sequence. `end` is never beyond the tensor, so a wrong span reads nothing outside of it.
 struct Span {
   int first;
   int end;
@@ -52,13 +52,13 @@ struct Span {
     window = spans ? spans[batch * 3 + 2] : 1 << 30;
   }
 
-  // The first key that a query at place `at` sees; it sees those up to `at`.
+  // The first key that a query at place `at` sees; the last one is `at`.
   __device__ __forceinline__ int from(int at) const { return max(first, at - window + 1); }
 };
 
-// One row of attention, by a whole warp: rows that a tiled kernel ends with a NaN or an infinity in. A tile multiplies
-// the weight 0 of a key that a row does not see by its value, and 0 * inf is NaN. q_row and out_row (D), both ends of
-// the keys included; zeros where there is none.
+// Computes one row of attention with a whole warp, for a row that a tiled kernel ends with a NaN or an infinity. A tile
+// multiplies the weight 0 of a key that a row does not see by that key's value, and 0 * inf is NaN. q_row and out_row
+// are (D); the row sees keys `first` to `last`, both included. The output is 0 if there are none.
 template <typename T, int D>
 __device__ __noinline__ void exact_row(const T* q_row, const T* k, const T* v, int64_t k_token, int64_t v_token,
                                        T* out_row, int first, int last, float scale) {

@@ -1,8 +1,8 @@
-// attention_grouped v01_tiled: 64 queries of a head against tiles of 32 keys, softmax on the way, FMAs in fp32.
+// attention_grouped v01_tiled: 64 queries of a head, tiles of 32 keys, an online softmax, FMAs in fp32.
 // Shapes   q (B, nh, Tq, hs), k, v (B, nkv, Tk, hs) with any strides of batch, head and token, out (B, Tq, nh, hs).
-// Needs    hs 64 or 128, 16-byte aligned tokens; for hs 128 72 KB of shared memory a block (sm_80)
+// Needs    hs 64 or 128, 16-byte aligned tokens; for hs 128 72 KB of shared memory per block (sm_80)
 // Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 64 queries.
-// Versus   nothing: the first rung.
+// Versus   nothing: this is the first rung.
 // Expect   attention_decode_grouped: time at least 5 times v03_split's; attention_grouped: time at most 5 times the
 //          floor's in fp32. Refuted if not.
 // Source   attention/v03_tiled.cu; Dao et al. 2022, arXiv:2205.14135
@@ -16,17 +16,17 @@
 #endif
 
 namespace {
-constexpr int ROWS = 64, KEYS = 32, UNROLL = ATTENTION_GROUPED_V01_UNROLL;  // of products, over what they sum over
-constexpr int SIDE = 8, MINE = 4, THREADS = ROWS / MINE * SIDE;  // 8 threads side by side, each with 4 rows, 4 keys
+constexpr int ROWS = 64, KEYS = 32, UNROLL = ATTENTION_GROUPED_V01_UNROLL;  // UNROLL: products, along the summed axis
+constexpr int SIDE = 8, MINE = 4, THREADS = ROWS / MINE * SIDE;             // 8 threads share 4 rows, each with 4 keys
 constexpr float LOG2_E = 1.4426950408889634f;
-constexpr float LEAST = -1e30f;  // stands for no score yet; times any scale it is finite
+constexpr float LEAST = -1e30f;  // stands for no score yet; finite after any scaling
 static_assert(KEYS == SIDE * MINE, "a thread has four keys");
 
 template <int D>
 constexpr int SHARED_BYTES = (D * ROWS + 2 * KEYS * D + KEYS * ROWS) * 4;
 
-// Offset of element (line, place) of a matrix whose lines are shuffled by groups of 4 elements, so that neither lines
-// nor columns meet one bank over and over.
+// Offset of element (line, place) in a swizzled matrix. Each line permutes its groups of 4 elements, which avoids bank
+// conflicts along lines and along columns.
 __device__ __forceinline__ int at(int line, int place, int width) {
   return line * width + (((place / 4) ^ (line / 4 % 8)) << 2) + place % 4;
 }
@@ -38,7 +38,7 @@ __device__ __forceinline__ float exp2_fast(float x) {
   return result;
 }
 
-// sums[4][4] += the 4 of `left` times the 4 of `right`
+// sums[4][4] += 4 values of `left` times 4 of `right`
 __device__ __forceinline__ void add_products(float (&sums)[MINE][MINE], const float4& left, const float4& right) {
   const float a[4] = {left.x, left.y, left.z, left.w}, b[4] = {right.x, right.y, right.z, right.w};
 #pragma unroll
@@ -50,7 +50,7 @@ __device__ __forceinline__ void add_products(float (&sums)[MINE][MINE], const fl
 
 template <typename T, int D>
 __global__ void __launch_bounds__(THREADS) attention_grouped_v01_tiled(Grouped<T> in) {
-  constexpr int FOURS = D / 4, PARTS = D / (SIDE * 4);  // of a token; that a thread has of an output row
+  constexpr int FOURS = D / 4, PARTS = D / (SIDE * 4);  // groups of 4: of a token, of a thread's outputs in a row
   extern __shared__ __align__(16) float memory[];
   float* const queries = memory;             // [D][ROWS], transposed
   float* const keys = queries + D * ROWS;    // [D][KEYS], transposed
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(THREADS) attention_grouped_v01_tiled(Grouped<T
   float sums[PARTS][MINE][MINE] = {}, largest[MINE], weight_sums[MINE] = {};
 #pragma unroll
   for (int i = 0; i < MINE; ++i) largest[i] = LEAST;
-  const int place = ahead + first_query + my_row;  // of this thread's first query
+  const int place = ahead + first_query + my_row;  // place of this thread's first query
   const int last_key = min(ahead + min(first_query + ROWS, in.queries), span.end) - 1;
   const int first_key = max(span.from(ahead + first_query), 0);
   for (int start = first_key / KEYS * KEYS; start <= last_key; start += KEYS) {
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(THREADS) attention_grouped_v01_tiled(Grouped<T
         weight_sums[i] += scores[i][j];
       }
     }
-    // the rows of a warp are its own: it waits for nobody else
+    // a warp reads only the weights that it wrote, so it needs no barrier of the block
     __syncwarp();
 #pragma unroll
     for (int j = 0; j < MINE; ++j)

@@ -1,8 +1,10 @@
-// attention_grouped v02_mma: bf16 on the tensor instructions of Ampere (mma.sync): scores and weights stay in registers.
+// attention_grouped v02_mma: bf16 on Ampere's tensor core instructions (mma.sync); scores and weights stay in
+// registers.
 // Shapes   q (B, nh, Tq, hs), k, v (B, nkv, Tk, hs) bf16 with any strides of batch, head and token, out (B, Tq, nh, hs).
-// Needs    sm_80, hs 64 or 128, 16-byte aligned tokens, 40 or 80 KB of shared memory a block
+// Needs    sm_80, hs 64 or 128, 16-byte aligned tokens, 40 or 80 KB of shared memory per block
 // Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 64 queries.
-// Versus   v01: 16 x 8 x 16 products an instruction instead of one, and no weight goes through shared memory.
+// Versus   v01: one instruction computes 16 x 8 x 16 products instead of one, and no weight passes through shared
+//          memory.
 // Expect   time at most 0.2 times v01_tiled's; time at most 1.3 times sdpa_flash's. Refuted if not.
 // Source   attention/v04_mma.cu; Dao, "FlashAttention-2", arXiv:2307.08691
 #include <cuda_bf16.h>
@@ -19,7 +21,7 @@
 namespace {
 constexpr int WARPS = 4, THREADS = WARPS * 32, ROWS = WARPS * 16, KEYS = 64;  // a warp has 16 queries, a tile 64 keys
 constexpr int STAGES = ATTENTION_GROUPED_V02_STAGES;
-constexpr float LEAST = -1e30f;  // stands for no score yet; times any scale it is finite
+constexpr float LEAST = -1e30f;  // stands for no score yet; finite after any scaling
 static_assert(STAGES >= 2, "one stage is filled while another is read");
 
 template <int D>
@@ -36,18 +38,19 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes into shared memory in the background; zeros where nothing is `there`.
+// Starts an asynchronous copy of 16 bytes to shared memory; writes zeros if nothing is `there`.
 __device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
 }
 
-// Chunks of 16 bytes, swizzled so that eight rows of one ldmatrix meet eight different bank groups.
+// The offset of a 16-byte chunk of a row, swizzled so that the eight rows of one ldmatrix are in eight different bank
+// groups.
 template <int D>
 __device__ __forceinline__ uint32_t offset(int row, int chunk) {
   return row * ROW_BYTES<D> + ((chunk ^ (row % 8)) << 4);
 }
 
-// Four 8 x 8 matrices; each group of 8 lanes gives the rows of one.
+// Loads four 8 x 8 matrices of 16-bit elements. Each group of 8 lanes passes the row addresses of one matrix.
 __device__ __forceinline__ void read_matrices(uint32_t (&to)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -99,7 +102,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_grouped_v02_mma(Grouped<
   const T* const k = in.k + batch * in.k_strides.batch + key_head * in.k_strides.head;
   const T* const v = in.v + batch * in.v_strides.batch + key_head * in.v_strides.head;
 
-  // rows `from` to `end` of a tensor are there; others become zeros
+  // copies rows of a tensor; rows outside [from, end) become zeros
   const auto fetch = [&](uint32_t to, const T* tensor, int64_t token, int first_row, int rows, int from, int end) {
     for (int i = threadIdx.x; i < rows * CHUNKS; i += THREADS) {
       const int row = i / CHUNKS, chunk = i % CHUNKS, at = first_row + row;
@@ -115,7 +118,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_grouped_v02_mma(Grouped<
       fetch(to, k, in.k_strides.token, tile * KEYS, KEYS, span.first, span.end);
       fetch(to + KEYS * ROW_BYTES<D>, v, in.v_strides.token, tile * KEYS, KEYS, span.first, span.end);
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps the count
+    asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps wait_group's count right
   };
   fetch(queries, q, in.q_strides.token, first_query, ROWS, 0, in.queries);
 #pragma unroll
@@ -128,7 +131,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_grouped_v02_mma(Grouped<
 
   for (int tile = first_tile; tile <= last_tile; ++tile) {
     asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
-    __syncthreads();  // the tile is here for all, and the stage of the one before is free
+    __syncthreads();  // all threads see the tile, and none reads the stage of the tile before
     fetch_tile(tile + STAGES - 1);
     if (tile == first_tile) {
 #pragma unroll
@@ -136,7 +139,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_grouped_v02_mma(Grouped<
         read_matrices(left[part], queries + offset<D>(warp * 16 + lane % 16, part * 2 + lane / 16));
     }
     const int first_key = tile * KEYS;
-    // nothing here that this warp sees
+    // no query of this warp sees a key of this tile
     if (first_key > warp_place + 15 || first_key + KEYS - 1 < span.from(warp_place)) continue;
     const uint32_t keys = stages + tile % STAGES * 2 * KEYS * ROW_BYTES<D>, values = keys + KEYS * ROW_BYTES<D>;
 
@@ -151,7 +154,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_grouped_v02_mma(Grouped<
         multiply(scores[pair * 2 + 1], left[part], right[2], right[3]);
       }
 
-    const int place = warp_place + lane / 4;  // of the lane's first row; its second is 8 further
+    const int place = warp_place + lane / 4;  // place of the lane's first row; its second is 8 later
     if (first_key + KEYS - 1 > warp_place || first_key < span.from(warp_place + 15)) {
 #pragma unroll
       for (int x = 0; x < KEYS / 8; ++x)
@@ -206,7 +209,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_grouped_v02_mma(Grouped<
       }
     }
   }
-  asm volatile("cp.async.wait_all;" ::: "memory");  // also where no tile was seen
+  asm volatile("cp.async.wait_all;" ::: "memory");  // needed even if the block sees no tile
 
   unsigned bad[2];
 #pragma unroll

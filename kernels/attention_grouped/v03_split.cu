@@ -1,8 +1,9 @@
-// attention_grouped v03_split: a block a key head and part of its keys; the query heads that share them read them once.
+// attention_grouped v03_split: a block has part of a key head's keys, and reads them once for up to four query heads.
 // Shapes   q (B, nh, 1, hs), k, v (B, nkv, Tk, hs) with any strides of batch, head and token, out (B, 1, nh, hs).
 // Needs    hs 64 or 128, 16-byte aligned tokens, a workspace of hs + 2 floats for each head and part
-// Moves    2 * (B*nkv*Tk + B*nh) * hs * sizeof(T) bytes of visible keys, and the workspace, written and read.
-// Versus   v01: a thread has 16 bytes of a key for up to four query heads, as many blocks as the GPU holds.
+// Moves    2 * (B*nkv*Tk + B*nh) * hs * sizeof(T) bytes of visible keys, and the workspace, which is written and read.
+// Versus   v01: a thread uses 16 bytes of a key for up to four query heads, and there are as many blocks as the GPU
+//          holds.
 // Expect   time at most 1.25 times the floor's. Refuted if not.
 // Source   Dao et al. 2023, "Flash-Decoding for long-context inference"; Ainslie et al. 2023, arXiv:2305.13245
 #include <algorithm>
@@ -21,13 +22,13 @@
 
 namespace {
 constexpr int WARPS = ATTENTION_GROUPED_V03_WARPS, THREADS = WARPS * 32;
-constexpr int BLOCKS = ATTENTION_GROUPED_V03_BLOCKS;  // of a multiprocessor, that the keys are split for
+constexpr int BLOCKS = ATTENTION_GROUPED_V03_BLOCKS;  // blocks per SM that the split of the keys aims at
 constexpr int LEAST_KEYS = 64, MOST_PARTS = 64;
 
 struct Plan {
   int together;  // query heads of a block: 1, 2 or 4
-  int bundles;   // blocks that the query heads of one key head take
-  int parts;     // of the keys
+  int bundles;   // groups of query heads that share a key head
+  int parts;     // parts of the keys
 };
 
 inline Plan plan_of(const AttentionGroupedCall& call, int multiprocessors) {
@@ -47,7 +48,8 @@ struct Seen {
 };
 }  // namespace
 
-// `parts` of a head: D values, the largest score, the sum. Where there is one part, the output itself is written.
+// Writes to `found`, for each head and part: D values, the largest score, the sum. With one part, writes the output
+// itself.
 template <typename T, int D, int TOGETHER>
 __global__ void __launch_bounds__(THREADS)
     attention_grouped_v03_split(Grouped<T> in, float* found, int bundles, int parts) {
@@ -57,7 +59,7 @@ __global__ void __launch_bounds__(THREADS)
   let_next_start();
   const int part = blockIdx.x % parts, bundle = blockIdx.x / parts % bundles, row = blockIdx.x / parts / bundles;
   const int batch = row / in.key_heads, key_head = row % in.key_heads, sharing = in.heads / in.key_heads;
-  const int first_head = bundle * TOGETHER, count = min(TOGETHER, sharing - first_head);  // of those that share
+  const int first_head = bundle * TOGETHER, count = min(TOGETHER, sharing - first_head);  // heads of this block
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, mine = lane / KEY_LANES;
   const int column = lane % KEY_LANES * WIDE;
   wait_for_previous();
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(THREADS)
       if (place < end) {
         key[u] = Packet<T, WIDE>::load(k + place * in.k_strides.token);
         value[u] = Packet<T, WIDE>::load(v + place * in.v_strides.token);
-      } else {  // weight 0 times what lies there might be NaN
+      } else {  // not read: weight 0 times what is there might be NaN
         key[u].raw = value[u].raw = {};
       }
     }
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(THREADS)
     }
   }
 
-  // the lanes of a warp that hold one column, then the warps of the block
+  // merge the lanes of a warp that hold one column, then the warps of the block
 #pragma unroll
   for (int h = 0; h < TOGETHER; ++h) {
     float largest = partial[h].largest;
@@ -218,7 +220,7 @@ cudaError_t attention_grouped_v03_split(const AttentionGroupedCall& call) {
 }
 
 int64_t attention_grouped_workspace(const AttentionGroupedCall& call) {
-  int multiprocessors = 1;  // where it cannot be counted the launch will say so
+  int multiprocessors = 1;  // if the count fails, the launch reports the error
   count_multiprocessors(multiprocessors);
   return static_cast<int64_t>(call.batch) * call.heads * plan_of(call, multiprocessors).parts * (call.head_size + 2);
 }
