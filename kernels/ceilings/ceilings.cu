@@ -1,11 +1,12 @@
 // ceilings: micro-kernels whose bytes or operations are known, for the measured roofs of the roofline.
 // Shapes   flat buffers of 16-byte words.
 // Needs    sizes that are multiples of 4096 bytes
-// Moves    known_bytes_copy: bytes read and as many written; the others: reads only.
-// Versus   the datasheet: what a kernel can reach.
+// Moves    known_bytes_copy reads its bytes and writes as many; the others only read.
+// Versus   the datasheet: a kernel reaches these rates.
 // Expect   H200: copy ~ 4.2 TB/s, DRAM read ~ 4.6 TB/s.
 // Refuted if   a softmax rung exceeds its roof.
-// Source   copy shape (one 16-byte word a thread, 256 threads a block) measured best of 17 on an H200.
+// Source   measured on an H200: of 17 shapes of the copy, one 16-byte word per thread and 256 threads per block was
+//          best
 #include "ceilings.h"
 #include "check.cuh"
 
@@ -23,7 +24,7 @@ __global__ void __launch_bounds__(THREADS) known_bytes_copy(const uint4* from, u
   __stcs(to + at, __ldcs(from + at));
 }
 
-// Eight independent 16-byte reads a thread.
+// Eight independent 16-byte reads per thread.
 __global__ void __launch_bounds__(THREADS) ceiling_dram_read(const uint4* from, unsigned* sink, int64_t words) {
   constexpr int READS = 8;
   const int64_t first = static_cast<int64_t>(blockIdx.x) * THREADS * READS + threadIdx.x;
@@ -37,8 +38,8 @@ __global__ void __launch_bounds__(THREADS) ceiling_dram_read(const uint4* from, 
   if (sum == UNLIKELY) *sink = sum;
 }
 
-// Each pass of the grid reads the whole set once. A block reads another part in every pass and the loads skip L1
-// (.cg), so that only L2 can serve them.
+// Each pass of the grid reads the whole set once. A block reads another part in every pass, and its loads bypass L1
+// (.cg), so only L2 can serve them.
 __global__ void __launch_bounds__(L1_THREADS)
     ceiling_l2_read(const uint4* from, unsigned* sink, int64_t words, int passes) {
   const int64_t stride = static_cast<int64_t>(gridDim.x) * L1_THREADS;
@@ -57,8 +58,8 @@ __global__ void __launch_bounds__(L1_THREADS)
   if (sum == UNLIKELY) *sink = sum;
 }
 
-// Every block reads its own 32 KiB again and again. Lanes trade places from pass to pass: the assembler takes loads of
-// unchanging addresses out of the loop, volatile or not.
+// Every block reads its own 32 KiB in every pass. Lanes swap addresses from pass to pass, because ptxas moves loads
+// from constant addresses out of the loop, even volatile ones.
 __global__ void __launch_bounds__(L1_THREADS) ceiling_l1_read(const uint4* from, unsigned* sink, int passes) {
   const uint4* own = from + static_cast<int64_t>(blockIdx.x) * L1_THREADS * L1_WORDS;
   unsigned sum = 0;
@@ -77,7 +78,7 @@ __global__ void __launch_bounds__(L1_THREADS) ceiling_l1_read(const uint4* from,
   if (sum == UNLIKELY) *sink = sum;
 }
 
-// Eight chains of dependent FFMAs a thread; multiplier and addend come from the host, so nothing folds.
+// Eight chains of dependent FFMAs per thread. Multiplier and addend come from the host, so the compiler folds nothing.
 __global__ void __launch_bounds__(THREADS) ceiling_fp32_ffma(float* sink, float multiplier, float addend, int steps) {
   constexpr int CHAINS = 8;
   float value[CHAINS];

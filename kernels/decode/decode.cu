@@ -1,11 +1,12 @@
-// decode: GPT-2's decode step for one sequence, as one launch for many tokens or as few launches a token.
+// decode: GPT-2's decode step for one sequence, in one launch for many tokens, or in a few launches per token.
 // Shapes   hidden values (C,), cache (L, nh, capacity, 64), weights in units of C elements (plan.py), all bf16; sums fp32.
 // Needs    sm_90, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
-// Moves    every weight once a token, and the keys and values of the context.
-// Versus   one launch an operation: weights are on their way while blocks wait for activations.
+// Moves    every weight once per token, and the keys and values of the context.
+// Versus   one launch per operation: here blocks load weights while they wait for activations.
 // Expect   GPT-2 124M on an H200, a token: at most 150 us in 49 launches, at most 96 us in one.
 // Refuted if   the worse end of the interval lies above.
-// Source   data that is its own flag in place of barriers: Kog, MI300X; a ring that runs ahead: Hazy Research, Megakernels.
+// Source   Kog, MI300X: data that is its own flag, instead of barriers. Hazy Research, Megakernels: a ring that runs
+//          ahead
 #include "decode.h"
 #include "step.cuh"
 
@@ -24,7 +25,7 @@ cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool ov
   const int bytes = shared_bytes(slots);
   if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
     return status;
-  // blocks of the next launch find shared memory beside those of this one
+  // as much shared memory as possible: blocks of the next launch then fit beside those of this one
   if (const cudaError_t status =
           cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared))
     return status;
@@ -62,7 +63,8 @@ __global__ void __launch_bounds__(Gpt2::THREADS, DECODE_WARPS > 8 ? 1 : 2)
 
 extern "C" {
 
-// How many blocks of the persistent kernel the GPU at hand holds at once: all that a launch may have.
+// Returns in `blocks` how many blocks of the persistent kernel the current GPU holds at once; a launch may have no
+// more.
 cudaError_t decode_resident_blocks(int slots, int* blocks) {
   const int bytes = shared_bytes(slots);
   *blocks = 0;
@@ -84,15 +86,16 @@ cudaError_t decode_resident_blocks(int slots, int* blocks) {
   return status;
 }
 
-// `call.tokens` tokens by one launch.
+// Decodes `call.tokens` tokens in one launch.
 cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
   return launch(decode_persistent, call->blocks, call->slots, false, stream, *call);
 }
 
-// One token by four launches a layer and one for the output embedding, each of which starts while the one before runs.
+// Decodes one token in four launches per layer and one for the output embedding. Each starts while the previous one
+// runs.
 cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
   DecodeCall layers = *call;
-  layers.slots = 4;  // small, so that blocks of successive launches share a multiprocessor
+  layers.slots = 4;  // few, so that blocks of successive launches share an SM
   for (int layer = 0; layer < call->layers; ++layer)
     for (const Phase part : {ATTENTION, PROJ, FC, MLP})
       if (const cudaError_t status = launch(decode_few, call->blocks, layers.slots, true, stream, layers, part, layer))

@@ -1,12 +1,12 @@
-// What a launch of the decode kernels is given. Free of torch; kernels/decode/device.py mirrors it field by field.
+// The arguments of a launch of the decode kernels, without torch. kernels/decode/device.py mirrors them field by field.
 #pragma once
 
 #include <cstdint>
 
-// Stamps of one block and token in `stamps`: the multiprocessor, when the token began, then the ends of its phases.
-// Nine in each layer, three behind the last: 5 + 9 * layers in all.
+// `stamps` has 5 + 9 * layers values for a block and token: the SM, the time when the token began, then the times when
+// its phases ended. A layer has nine of these, and three follow the last layer.
 
-// Words of the exchange between blocks, 8 bytes each: 5 * C + 2 * blocks.
+// `words`, the exchange between blocks, has 5 * C + 2 * blocks words of 8 bytes.
 
 struct DecodeCall {
   const uint16_t* units;    // (sum of units, C) bf16: the weights in the order in which each warp takes them (plan.py)
@@ -21,17 +21,17 @@ struct DecodeCall {
   int64_t* ids;          // (capacity + 1): column position + 1 is written at every token
   float* logits;         // (vocabulary) of the last token
   uint64_t* words;       // zero before the first launch
-  uint32_t* control;     // [0] the tag of the last exchange, [1] the fault, [2] the block that found it: zero at first
+  uint32_t* control;     // [0] tag of the last exchange, [1] fault, [2] block that found it; all zero at first
   uint64_t* stamps;      // (stamped, blocks, stamps_each) or null
   uint64_t patience_ns;  // how long a block waits before it gives up
   int32_t layers;
   int32_t vocabulary;
   int32_t capacity;
   int32_t blocks;
-  int32_t tokens;       // how many to decode
-  int32_t stamped;      // of how many of them stamps are kept
-  int32_t stamps_each;  // stamps of a block and token
-  int32_t slots;        // of the ring of each warp
-  int32_t ahead;        // units of the output embedding that each warp asks L2 for in each layer
+  int32_t tokens;       // number of tokens to decode
+  int32_t stamped;      // the number of these tokens that keep stamps
+  int32_t stamps_each;  // stamps per block and token
+  int32_t slots;        // slots of each warp's ring
+  int32_t ahead;        // units of the output embedding that each warp prefetches into L2 in each layer
   float epsilon;
 };

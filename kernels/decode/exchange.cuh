@@ -1,23 +1,25 @@
-// Values that every block needs of all others, without barriers: a word holds a value and the tag of its round, and is
-// written whole. Whoever needs it reads it until it has the tag that is due.
+// Exchanges values that every block needs from all others, without barriers. A word holds a value and the tag of its
+// round, and is written in one access. A reader loads the word again until it has the expected tag.
 //
-// No word orders any other access: nothing but the word itself may be taken from another block. A channel is written
-// again in the next layer (or token), which needs every block's values of another channel, and those are computed of
-// what was read here: no block can still wait for the value that is overwritten. Tags only grow, so none fits twice.
+// A word orders no other memory access, so a block may take nothing but the word itself from another block. A channel
+// is written again in the next layer or token. Before that, a block needs every block's values of another channel, and
+// these are computed from what was read here. So no block still waits for the value that is overwritten. Tags only
+// grow, so an old word never has the expected tag.
 #pragma once
 
 #include "decode.h"
 #include "machine.cuh"
 
-// Of a layer, of what follows the last, and the fault of a cache that is full.
+// The phases of a layer and of what follows the last layer, and NO_ROOM, the fault of a full cache.
 enum Phase { EMBED, QKV, ATTENTION, PROJ, FC, MLP, HEAD, NO_ROOM = 14 };
 
-// Ends waiting that takes too long: the first block to give up says where in `control`, all others then give up too.
+// Ends a wait that takes too long. The first block to give up writes to `control` where it waited; then all others give
+// up.
 class Watch {
  public:
   DEVICE Watch(const DecodeCall& call) : control_(call.control), patience_(call.patience_ns) {}
 
-  // After a look in vain; false once it is time to give up.
+  // Call it after each load without the expected tag. Returns false once it is time to give up.
   DEVICE bool patient(Phase phase, int layer) {
     spin();
     if (++looks_ % 64) return true;
@@ -42,7 +44,7 @@ DEVICE void publish(uint64_t* channel, int index, uint32_t tag, uint32_t bits) {
 DEVICE void publish(uint64_t* channel, int index, uint32_t tag, float value) {
   publish(channel, index, tag, as_bits(value));
 }
-// A bf16 under 16 bits of tag, four of them where two floats would be.
+// Publishes a bf16 under 16 bits of tag. Four of these take the space of two floats.
 DEVICE void publish_half(uint64_t* channel, int index, uint32_t tag, float value) {
   store_half_word(reinterpret_cast<uint32_t*>(channel) + index, tag << 16 | to_bf16(value));
 }
@@ -56,7 +58,8 @@ DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
   return (two.word[0] & TAGS) == both && (two.word[1] & TAGS) == both;
 }
 
-// The block's threads read 2 * COUNT words that are due with `tag`, and hand them on, two by two. False: gave up.
+// The block's threads wait for 2 * COUNT words with `tag`, and pass them to `take`, two at a time. Returns false to a
+// thread that gave up.
 template <int COUNT, int THREADS, bool HALVES, class Take>
 DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Take take) {
   constexpr int EACH = (COUNT + THREADS - 1) / THREADS;

@@ -1,4 +1,5 @@
-// What the decode kernels need of the machine, a function each: PTX here, a simulation in tests/cuda_on_cpu/machine.h.
+// The machine operations of the decode kernels, one function each. Here they are PTX; tests/cuda_on_cpu/machine.h
+// simulates them.
 #pragma once
 
 #ifdef __CUDACC__
@@ -22,7 +23,7 @@ struct alignas(16) TwoWords {
 #define ROLLED _Pragma("unroll 1")
 
 DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
-// The same in all lanes, and the compiler sees that: it need not expect that lanes part.
+// The shuffle tells the compiler that the index is the same in all lanes, so that it expects no divergence.
 DEVICE int warp_index() { return __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 32, 0); }
 DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 DEVICE unsigned char* shared_memory() {
@@ -47,14 +48,15 @@ DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
 DEVICE void spin() {}
 
-// Every thread of a cluster; what they wrote before, also to each other's shared memory, is visible after.
+// Waits for every thread of the cluster. What they wrote before, also to each other's shared memory, is visible after
+// it.
 DEVICE void sync_cluster() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 #endif
 }
 
-// The same place in the shared memory of another block of the cluster.
+// The address of `here` in the shared memory of another block of the cluster.
 template <typename T>
 DEVICE T* of_peer(T* here, int rank) {
   uint64_t there = 0;
@@ -65,7 +67,7 @@ DEVICE T* of_peer(T* here, int rank) {
 }
 
 // --- sums over lanes ---
-// value += those of the lanes whose numbers differ in the bits HIGH to LOW; every lane gets the sum.
+// Adds each value over the lanes whose numbers differ only in the bits HIGH to LOW; every lane gets the sum.
 template <int HIGH, int LOW, int N>
 DEVICE void add_lanes(float (&value)[N]) {
   UNROLL
@@ -88,7 +90,7 @@ DEVICE uint64_t max_lanes(uint64_t value) {
   return value;
 }
 
-// --- words that blocks exchange: each is read and written whole, in no order with any other ---
+// --- words that blocks exchange: one access reads or writes a whole word, and orders no other access ---
 DEVICE TwoWords load_words(const uint64_t* at) {
   TwoWords two;
   asm volatile("ld.relaxed.gpu.global.v2.b64 {%0, %1}, [%2];"
@@ -121,7 +123,7 @@ DEVICE void store_number(int64_t* at, int64_t value) {
 }
 DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
 
-// --- copies to shared memory that a barrier there waits for ---
+// --- copies to shared memory, which a barrier there counts ---
 DEVICE uint32_t shared_place(const void* pointer) { return static_cast<uint32_t>(__cvta_generic_to_shared(pointer)); }
 DEVICE void init_copy_barrier(uint64_t* barrier) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_place(barrier)) : "memory");
@@ -131,7 +133,7 @@ DEVICE void publish_copy_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
-// How L2 is to treat what a copy reads: weights that are read once a token go first, those of `keep` last.
+// The L2 policy of a copy: evict_last if `keep`, else evict_first, for weights that are read once per token.
 DEVICE uint64_t l2_policy(bool keep) {
   uint64_t policy = 0;
 #if __CUDA_ARCH__ >= 900

@@ -1,25 +1,26 @@
-// One warp's ring of weights in shared memory: it asks for the next unit as soon as a slot is free, whatever the
-// activations wait for. A unit is C elements of one row; plan.py lays out each warp's units in the order of their use.
+// One warp's ring of weights in shared memory. It starts to copy the next unit as soon as a slot is free, even while
+// the warp waits for activations. A unit is C elements of one row; plan.py lays out each warp's units in the order of
+// their use.
 #pragma once
 
 #include "machine.cuh"
 
-// CLUSTER blocks share a head; what they keep of the cache is every CLUSTER-th row, at most CAPACITY / CLUSTER.
+// CLUSTER blocks share a head. Each keeps every CLUSTER-th row of the head's cache, at most CAPACITY / CLUSTER rows.
 template <int CHANNELS_, int HEADS_, int WARPS_, int CLUSTER_, int CAPACITY_>
 struct Shape {
   static constexpr int CHANNELS = CHANNELS_, HEADS = HEADS_, WARPS = WARPS_, CLUSTER = CLUSTER_, CAPACITY = CAPACITY_;
   static constexpr int THREADS = 32 * WARPS;
-  static constexpr int SIZE = CHANNELS / HEADS;      // of a head
-  static constexpr int DIMS = SIZE / CLUSTER;        // of q, of k and of v that one block computes
+  static constexpr int SIZE = CHANNELS / HEADS;      // channels of a head
+  static constexpr int DIMS = SIZE / CLUSTER;        // channels of q, of k and of v that one block computes
   static constexpr int INNER = 4 * CHANNELS;         // width of the MLP
   static constexpr int SEGMENTS = INNER / CHANNELS;  // units of a row of the MLP's second projection
   static constexpr int PACKETS = CHANNELS / 256;     // 16-byte packets of a unit that a lane reads
   static constexpr int VALUES = 8 * PACKETS;         // elements of a unit that a lane reads
   static constexpr int UNIT_BYTES = 2 * CHANNELS;
-  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);                    // cached rows that 8 lanes take
-  static constexpr int ROWS = (CHANNELS + HEADS * CLUSTER - 1) / (HEADS * CLUSTER);  // of C a block has at most
+  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);                    // cached rows that 8 lanes have
+  static constexpr int ROWS = (CHANNELS + HEADS * CLUSTER - 1) / (HEADS * CLUSTER);  // most outputs of a block
   static constexpr int GROUP = 3;                // units that a warp multiplies at once
-  static constexpr int VECTORS = 13 * CHANNELS;  // norms and biases of a layer, elements
+  static constexpr int VECTORS = 13 * CHANNELS;  // elements of a layer's norms and biases
   static_assert(SIZE == 64 && SIZE % CLUSTER == 0 && CHANNELS % 256 == 0, "heads of 64, lanes that read 16 bytes");
   static_assert(DIMS <= 32 && CLUSTER * GROUP <= 32, "a lane for each value that a warp sends");
   static_assert(WARPS % SEGMENTS == 0 && CAPACITY % (CLUSTER * WARPS * 4) == 0, "warps share rows evenly");
@@ -34,14 +35,15 @@ struct Part {
   DEVICE int rows() const { return end - begin; }
 };
 
-// How many of `count` rows are row first, first + step, ...
+// How many of the rows first, first + step, ... are below `count`.
 DEVICE int turns(int count, int first, int step) { return first < count ? (count - first + step - 1) / step : 0; }
 
 template <class S>
 class Ring {
  public:
-  // Of a token's `units` at `from` the first `layer_units` belong to layers; those of the output embedding may stay in
-  // L2, as far as `kept` goes. `wanted` units are copied in all, from unit `first` on. `full`: a barrier for each slot.
+  // Starts to copy a token's `units` at `from`. The first `layer_units` of them belong to layers, the others to the
+  // output embedding, of which the first `kept` may stay in L2. The ring copies `wanted` units in all, from unit
+  // `first` on. `full` has a barrier for each slot.
   DEVICE void start(const uint16_t* from, int units, int layer_units, int kept, int first, int wanted, int slots,
                     unsigned char* place, uint64_t* full) {
     from_ = from, units_ = units, layer_units_ = layer_units, kept_ = layer_units + kept, next_ = first;
@@ -51,7 +53,7 @@ class Ring {
     for (int slot = 0; slot < slots_; ++slot) ask(slot);
   }
 
-  // Wait for the unit `ahead` places behind the next one.
+  // Waits for the unit `ahead` places after the next one.
   DEVICE void wait(int ahead) {
     const int slot = at_ + ahead;
     const bool wraps = slot >= slots_;
@@ -63,7 +65,7 @@ class Ring {
     return reinterpret_cast<const Packet*>(place_ + (slot >= slots_ ? slot - slots_ : slot) * S::UNIT_BYTES);
   }
 
-  // All lanes have read the next `count` units: their slots are filled anew.
+  // Call it when all lanes have read the next `count` units. Starts to refill their slots.
   DEVICE void release(int count) {
     ROLLED
     for (int i = 0; i < count; ++i) {
@@ -73,7 +75,7 @@ class Ring {
     }
   }
 
-  // Nothing may be on its way to a block that ends.
+  // Waits for all copies in flight, which must not outlive the block.
   DEVICE void drain() {
     while (used_ < asked_) {
       wait(0);
@@ -115,7 +117,7 @@ DEVICE void multiply(const Packet& packet, const float* x, float& sum) {
   }
 }
 
-// value[at], by choice among registers.
+// value[at], selected without an index, so that the array stays in registers.
 template <int N>
 DEVICE float chosen(const float (&value)[N], int at) {
   float found = value[0];
@@ -124,7 +126,8 @@ DEVICE float chosen(const float (&value)[N], int at) {
   return found;
 }
 
-// The next `count` units, at most G, each times x, of which a lane has the elements that it reads of a unit.
+// Computes the dot products of the next `count` units (at most G) with x. A lane has the elements of x that it reads of
+// a unit.
 template <class S, int G>
 DEVICE void dots(Ring<S>& ring, const float (&x)[S::VALUES], int count, float (&sum)[G]) {
   UNROLL

@@ -1,4 +1,4 @@
-// One token of GPT-2 by blocks that stay on their multiprocessors: each phase of a layer, as one block runs it.
+// Decodes a token of GPT-2 with blocks that stay on their SMs: each phase of a layer, as one block runs it.
 //
 // A layer has four exchanges among all blocks: x, the heads' outputs, x after attention, the MLP's hidden values. The
 // blocks of a cluster share a head and exchange q, k, v and their parts of the attention in shared memory.
@@ -12,11 +12,11 @@ struct Shared {
   alignas(16) float x[S::CHANNELS];       // the residual stream at the start of a layer
   alignas(16) float heads[S::CHANNELS];   // outputs of all heads
   alignas(16) float middle[S::CHANNELS];  // the residual stream after attention
-  alignas(16) uint16_t hidden[S::INNER];  // of the MLP, bf16
-  alignas(16) float query[S::SIZE];       // of this cluster's head, scaled for powers of 2
+  alignas(16) uint16_t hidden[S::INNER];  // hidden values of the MLP, bf16
+  alignas(16) float query[S::SIZE];       // q of this cluster's head, scaled so that exp is a power of 2
   alignas(16) uint16_t key[S::SIZE];
   alignas(16) uint16_t value[S::SIZE];
-  struct Attended {  // what one warp saw of the cache
+  struct Attended {  // the partial result of one warp
     alignas(16) float sum[S::SIZE];
     float most, weight;
   } attended[S::WARPS];
@@ -28,7 +28,7 @@ struct Shared {
 template <class S>
 constexpr int BEFORE_RINGS = (sizeof(Shared<S>) + 127) / 128 * 128;  // bytes
 
-// A logit and its token as one number that is larger for a larger logit, then for a smaller token. Never 0.
+// Packs a logit and its token into one number. It is larger for a larger logit, then for a smaller token, and never 0.
 DEVICE uint64_t ranked(float logit, uint32_t token) {
   const uint32_t bits = as_bits(logit);
   const uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -57,7 +57,7 @@ class Step {
     best_words_ = hidden_words_ + S::INNER / 2;
   }
 
-  // --- how many units this warp takes in a phase; plan.py has the same order ---
+  // --- the number of this warp's units in a phase; plan.py has the same order ---
   DEVICE bool attends() const { return head_ < S::HEADS; }
   DEVICE int qkv_units() const { return attends() ? turns(3 * S::DIMS, warp_, S::WARPS) : 0; }
   DEVICE int proj_units() const { return turns(wide_.rows(), warp_, S::WARPS); }
@@ -66,7 +66,7 @@ class Step {
   DEVICE int head_units() const { return turns(vocabulary_.rows(), warp_, S::WARPS); }
   DEVICE int layer_units() const { return qkv_units() + proj_units() + fc_units() + mlp_units(); }
 
-  // Start the ring on `wanted` units from unit `first` of a token on.
+  // Starts the ring: `wanted` units, from unit `first` of a token on.
   DEVICE void start_ring(int first, int wanted) {
     if (thread_index() == 0) {
       ROLLED
@@ -83,13 +83,13 @@ class Step {
   }
   DEVICE void drain() { ring_.drain(); }
 
-  // Where the last launch left off.
+  // Reads where the previous launch stopped.
   DEVICE void take_up() {
     tag_ = load_flag(call_.control);
     position_ = static_cast<int>(load_number(call_.position));
     token_ = static_cast<int>(load_number(call_.token));
     if (position_ < 0 || position_ + call_.tokens > call_.capacity) claim_flag(call_.control + 1, 1u + NO_ROOM);
-    // after a fault nothing runs until the host has made all anew
+    // after a fault, nothing runs until the host has reset the state
     alive_ = !sync_block_or(load_flag(call_.control + 1) != 0);
   }
   DEVICE uint32_t tag_of(int layer) const { return tag_ + 1 + layer; }
@@ -109,7 +109,7 @@ class Step {
     sync_block();
   }
 
-  // The residual stream that layer `layer` starts with.
+  // Reads the residual stream with which layer `layer` starts.
   DEVICE void take_x(int layer) { take(x_words_, shared_.x, tag_of(layer - 1), MLP, layer - 1); }
   DEVICE void take_heads(int layer) { take(head_words_, shared_.heads, tag_of(layer), ATTENTION, layer); }
   DEVICE void take_middle(int layer) { take(middle_words_, shared_.middle, tag_of(layer), PROJ, layer); }
@@ -123,7 +123,8 @@ class Step {
         !gather<S::INNER / 4, S::THREADS, true>(hidden_words_, tag_of(layer) & 0xffff, watch_, FC, layer, put));
   }
 
-  // Norms and biases that a phase will need do not depend on the activations: asked for before these are waited for.
+  // The weights and biases of a norm do not depend on activations, so a phase loads them before it waits for
+  // activations.
   struct Norm {
     Packet weight[S::PACKETS], bias[S::PACKETS];
   };
@@ -140,7 +141,7 @@ class Step {
   DEVICE Norm norm_2(int layer) const { return norm(vector(layer, 6)); }
   DEVICE Norm norm_last() const { return norm(vector(call_.layers, 0)); }
 
-  // The rows of the cache that this warp attends to, but for the one of this token.
+  // The cached rows that this warp attends to, except this token's row.
   struct Cached {
     Packet key[S::ROUNDS], value[S::ROUNDS];
   };
@@ -159,7 +160,7 @@ class Step {
     return found;
   }
 
-  // q, k and v of this cluster's head, to every block of the cluster.
+  // Computes q, k and v of this cluster's head, and sends them to every block of the cluster.
   DEVICE void qkv(int layer, const Norm& weights) {
     if (alive_) {
       float x[S::VALUES];
@@ -167,7 +168,7 @@ class Step {
       const int count = qkv_units();
       ROLLED
       for (int done = 0; done < count; done += S::GROUP) {
-        // a lane for each value and block that gets it
+        // one lane for each pair of a value and a block that receives it
         const int turn = lane_ / S::CLUSTER, row = warp_ + (done + turn) * S::WARPS;
         const bool sends = turn < S::GROUP && done + turn < count;
         const float bias = sends ? vector_value(layer, 2 * S::CHANNELS + qkv_row(row)) : 0.0f;
@@ -179,7 +180,7 @@ class Step {
     sync_cluster();
   }
 
-  // Softmax over the rows that this warp has, the weighted sum of their values; then the cluster's parts become one.
+  // Computes the softmax over this warp's rows and the weighted sum of their values, then merges the cluster's parts.
   DEVICE void attend(int layer, Cached& rows) {
     if (alive_) attend_warp(layer, rows);
     sync_cluster();
@@ -235,7 +236,7 @@ class Step {
     }
   }
 
-  // Logits of this block's tokens, and the largest of them to all blocks.
+  // Computes the logits of this block's tokens, and publishes the largest.
   DEVICE void head(const Norm& weights) {
     if (!alive_) return;
     float x[S::VALUES];
@@ -265,7 +266,7 @@ class Step {
     }
   }
 
-  // The largest logit of all blocks is the next token.
+  // Makes the token with the largest logit of all blocks the next token.
   DEVICE void choose() {
     if (!alive_) return;
     const uint32_t tag = tag_of(call_.layers);
@@ -293,7 +294,8 @@ class Step {
     if (block_ == 0 && thread_index() == 0) call_.ids[position_] = token_;
   }
 
-  // What the next launch takes up. Every block has read what is overwritten: all took part in choose().
+  // Stores where the next launch goes on. Every block has read what this overwrites: choose() waited for a word of
+  // each.
   DEVICE void leave() {
     if (!alive_ || block_ != 0 || thread_index() != 0) return;
     store_number(call_.position, position_);
@@ -315,12 +317,12 @@ class Step {
 
  private:
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
-  static DEVICE float gelu(float x) {  // tanh, as GPT-2 has it: x times the logistic function of twice its argument
+  static DEVICE float gelu(float x) {  // the tanh form of GPT-2: x times the logistic function of twice tanh's argument
     constexpr float SLOPE = 2.0f * 0.7978845608028654f * 1.4426950408889634f;
     return divided(x, 1.0f + power_of_2(-SLOPE * (x + 0.044715f * x * x * x)));
   }
 
-  // Element `part` * C of the norms and biases of a layer; those of ln_f follow the last layer.
+  // The offset of element `part` * C of a layer's norms and biases; those of ln_f follow the last layer.
   DEVICE int64_t vector(int layer, int part) const {
     return static_cast<int64_t>(layer) * S::VECTORS + part * S::CHANNELS;
   }
@@ -343,8 +345,8 @@ class Step {
     }
   }
 
-  // Every warp normalises the whole row by itself. Sums of differences from the first element: a row far from 0 keeps
-  // its digits, and one pass is enough.
+  // Normalises the whole row; every warp does this for itself. It sums differences from the first element, so a row far
+  // from 0 loses no digits, and one pass is enough.
   DEVICE void normalise(const float* row, const Norm& weights, float (&x)[S::VALUES]) const {
     from_shared(row, x);
     const float pivot = row[0];
@@ -366,13 +368,14 @@ class Step {
     }
   }
 
-  // Rows begin + warp, begin + warp + WARPS, ... of a block's part, each a unit: `emit` takes a row and its value.
+  // Computes rows begin + warp, begin + warp + WARPS, ... of a block's part; a row is one unit. Calls `emit` with each
+  // row and its value.
   template <class Emit>
   DEVICE void rows_of_block(const float (&x)[S::VALUES], const Part& part, int64_t biases, Emit emit) {
     const int count = turns(part.rows(), warp_, S::WARPS);
     ROLLED
     for (int done = 0; done < count; done += S::GROUP) {
-      const int row = part.begin + warp_ + (done + lane_) * S::WARPS;  // a lane each
+      const int row = part.begin + warp_ + (done + lane_) * S::WARPS;  // one row per lane
       const bool emits = lane_ < S::GROUP && done + lane_ < count;
       const float bias = emits ? low(call_.vectors[biases + row]) : 0.0f;
       float sum[S::GROUP];
@@ -382,7 +385,7 @@ class Step {
   }
 
   // --- attention ---
-  // The block's rows of q, k and v are DIMS of each, one after the other.
+  // The row of the qkv weights for the block's row `row`. A block has DIMS rows of q, then of k, then of v.
   DEVICE int qkv_row(int row) const {
     return row / S::DIMS * S::CHANNELS + head_ * S::SIZE + rank_ * S::DIMS + row % S::DIMS;
   }
@@ -395,7 +398,7 @@ class Step {
       of_peer(part == 1 ? shared_.key : shared_.value, peer)[dim] = static_cast<uint16_t>(to_bf16(value));
   }
 
-  // Rows go round the cluster; of a block's rows each eight lanes take one in each round.
+  // The blocks of a cluster take cached rows in turn. In each round, eight lanes take one row of their block.
   DEVICE int row_of(int round) const { return ((round * S::WARPS + warp_) * 4 + lane_ / 8) * S::CLUSTER + rank_; }
   DEVICE int64_t place_of(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
     return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * 8 + lane_ % 8;
@@ -442,7 +445,7 @@ class Step {
     if (lane_ == 0) mine.most = most, mine.weight = sum[8];
   }
 
-  // DIMS elements of the head's output from the parts of all warps of the cluster.
+  // Merges DIMS elements of the head's output from the parts of all warps of the cluster, and publishes them.
   DEVICE void merge_cluster(int layer) {
     constexpr int PARTS = S::CLUSTER * S::WARPS, EACH = (PARTS + 31) / 32;
     const typename Shared<S>::Attended* part[EACH];
@@ -470,7 +473,7 @@ class Step {
     }
   }
 
-  // Units of the output embedding that layer `layer` asks L2 for.
+  // Prefetches into L2 the units of the output embedding that are assigned to layer `layer`.
   DEVICE void ask_ahead(int layer) const {
     const int from = layer * call_.ahead, left = head_units() - from;
     const int count = left < call_.ahead ? left : call_.ahead;
@@ -494,7 +497,7 @@ class Step {
   bool alive_ = true;
 };
 
-// What one of several launches does of a layer: attention with its projections of q, k and v, and the phases after it.
+// The number of this warp's units in a layer before `part`. ATTENTION includes the projections of q, k and v.
 template <class S>
 DEVICE int units_before(const Step<S>& step, Phase part) {
   int units = 0;
@@ -512,20 +515,20 @@ DEVICE int units_of(const Step<S>& step, Phase part) {
                            : step.head_units();
 }
 
-// One part of one token: ATTENTION, PROJ, FC, MLP of a layer, or HEAD behind the last. The words of the exchange are
-// those of decode_tokens(); what they hold is there, since the launch before has ended.
+// Decodes one part of one token: ATTENTION, PROJ, FC or MLP of a layer, or HEAD after the last layer. It exchanges the
+// same words as decode_tokens(). They are already written, since the previous launch has ended.
 template <class S, class Begin>
 DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin begin) {
   Step<S> step(call);
   const int first = layer * step.layer_units() + (part == HEAD ? 0 : units_before(step, part));
   step.start_ring(first, units_of(step, part));
   const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
-  begin();  // until here nothing of what the launch before writes
+  begin();  // before this, nothing reads what the previous launch writes
   step.take_up();
   if (part == ATTENTION || part == PROJ || part == HEAD) layer ? step.take_x(layer) : step.embed();
   if (part == ATTENTION && step.attends()) {
     auto rows = step.cached(layer);
-    sync_cluster();  // the peers' shared memory is there
+    sync_cluster();  // the peers run, so their shared memory can be written
     step.qkv(layer, norm);
     step.attend(layer, rows);
     sync_cluster();  // no peer reads this block's shared memory any more
@@ -549,14 +552,14 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   step.drain();
 }
 
-// `call.tokens` tokens by one launch. Every block must be resident: they wait for each other.
+// Decodes `call.tokens` tokens in one launch. Every block must be resident, because blocks wait for each other.
 template <class S>
 DEVICE void decode_tokens(const DecodeCall& call) {
   Step<S> step(call);
   const int units = step.layer_units() * call.layers + step.head_units();
   step.start_ring(0, units * call.tokens);
   step.take_up();
-  if (step.attends()) sync_cluster();  // the peers' shared memory is there
+  if (step.attends()) sync_cluster();  // the peers run, so their shared memory can be written
   for (int token = 0; token < call.tokens; ++token) {
     step.begin_stamps(token);
     for (int layer = 0; layer < call.layers; ++layer) {
