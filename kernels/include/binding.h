@@ -1,4 +1,4 @@
-// For the part of <op>.h that binds, the only place of the torch headers: checks of operands, the current stream.
+// Helpers for the bindings in <op>.h: checks of operands, the current stream. No other header includes torch's.
 #pragma once
 
 #include <ATen/cuda/CUDAContext.h>
@@ -12,15 +12,15 @@
 
 inline cudaStream_t current_stream() { return at::cuda::getCurrentCUDAStream().stream(); }
 
-// Throws where CUDA itself refused a launch, and not our launcher its operands. CUDA keeps such an error, and a later call
-// would be blamed for it.
+// Throws if CUDA itself refused a launch, as opposed to our launcher, which refuses operands. It clears CUDA's error,
+// because CUDA would keep it and a later call would report it.
 inline void check_accepted(cudaError_t status) {
   TORCH_CHECK(cudaGetLastError() == cudaSuccess || status == cudaSuccess, "CUDA refused a launch (",
               cudaGetErrorString(status),
               "): a block may want more shared memory, registers or threads than this GPU has.");
 }
 
-// Every operand lies contiguous on the GPU of `first`, in its dtype; returns that dtype.
+// Returns the dtype of `first`. Throws unless every operand is contiguous, on the same GPU and of this dtype.
 inline DType check_operands(const char* op, const torch::Tensor& first, std::initializer_list<torch::Tensor> others) {
   const auto type = first.scalar_type();
   TORCH_CHECK(first.is_cuda() && first.is_contiguous() && first.dim() >= 1, op, " takes contiguous CUDA tensors");
@@ -31,7 +31,7 @@ inline DType check_operands(const char* op, const torch::Tensor& first, std::ini
   return type == at::kFloat ? DType::float32 : DType::bfloat16;
 }
 
-// Rows of (..., C): at most 2^31 - 1 of them.
+// Returns the number of rows of (..., C). Throws if there are more than 2^31 - 1, or more than 2^28 - 1 columns.
 inline int64_t count_rows(const char* op, const torch::Tensor& tensor) {
   constexpr int64_t limit = std::numeric_limits<int>::max();
   const int64_t columns = tensor.size(-1), rows = columns ? tensor.numel() / columns : 0;

@@ -1,4 +1,4 @@
-// The element types of the kernels, as launchers are told them.
+// The element types that launchers take.
 #pragma once
 
 enum class DType { float32, bfloat16 };

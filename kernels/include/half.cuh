@@ -1,4 +1,4 @@
-// float16, for the kernels that take it: a T4 has no bfloat16. Beside vec.cuh, which every other kernel includes as it is.
+// float16, for the kernels that take it: a T4 has no bfloat16. Other kernels include vec.cuh alone.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -6,7 +6,7 @@
 #include "dtype.h"
 #include "vec.cuh"
 
-constexpr DType FLOAT16 = DType{2};  // behind those of dtype.h, which every op takes
+constexpr DType FLOAT16 = DType{2};  // after the types of dtype.h, which every op takes
 
 __device__ __forceinline__ float to_float(__half value) { return __half2float(value); }
 template <>

@@ -21,12 +21,12 @@ __device__ __forceinline__ void init_barrier(uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 
-// The copy engine, too, sees the barriers that were initialised.
+// Makes initialised barriers visible to the copy engine.
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// The barriers of a ring: stages that one thread has filled, and that `readers` have left empty. By one thread.
+// Initialises the barriers of a ring: one thread fills a stage, `readers` arrivals empty it. Call it in one thread.
 template <int STAGES>
 __device__ __forceinline__ void init_ring(uint32_t full, uint32_t empty, int readers) {
   for (int stage = 0; stage < STAGES; ++stage) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ void init_ring(uint32_t full, uint32_t empty, int rea
   publish_barriers();
 }
 
-// Where a ring's next stage is, and which turn of its barriers that is.
+// The next stage of a ring, and the phase of its barriers.
 template <int STAGES>
 struct Ring {
   int stage = 0;
@@ -68,7 +68,7 @@ __device__ __forceinline__ void wait_barrier(uint32_t barrier, uint32_t parity) 
       : "memory");
 }
 
-// The threads of one warpgroup, or `threads` of several, at the named barrier `id`; 0 is that of __syncthreads.
+// Waits at the named barrier `id` for a warpgroup, or for `threads` threads. Barrier 0 is that of __syncthreads.
 __device__ __forceinline__ void join_named(int id, int threads = 128) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -102,30 +102,30 @@ __device__ __forceinline__ void store_box(const CUtensorMap* map, uint32_t from,
                : "memory");
 }
 
-// Matrix descriptor of a 128-byte swizzled tile; offsets in bytes.
+// The matrix descriptor of a 128-byte swizzled tile. Leading and stride offsets are in bytes.
 __device__ __forceinline__ uint64_t descriptor(uint32_t address, uint32_t leading, uint32_t stride) {
   return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(leading >> 4) << 16 |
          static_cast<uint64_t>(stride >> 4) << 32 | 1ULL << 62;
 }
 
-// Before the first of a group of matrix instructions, and where their registers were written.
+// Call it before the first wgmma of a group, and after other code has written the group's registers.
 __device__ __forceinline__ void begin_multiply() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 
 __device__ __forceinline__ void commit_multiply() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-// Until at most PENDING groups, the youngest ones, run on.
+// Waits until only the PENDING youngest groups may still run.
 template <int PENDING>
 __device__ __forceinline__ void wait_multiply() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-// d (64 x N) += a (64 x 16, its rows along K) x b (16 x N): from shared memory, rows of b along N (B_BY_ROWS) or columns
-// along K. `keep` 0: d = instead of d +=. A warpgroup together; see begin_multiply().
+// d (64 x N) += a (64 x 16, its rows along K) x b (16 x N). Both are in shared memory; b has rows along N (B_BY_ROWS)
+// or columns along K. With `keep` 0, d = instead of d +=. A whole warpgroup calls it, after begin_multiply().
 #define SUMS_8(i)                                                                                             \
   "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
       "+f"(d[i + 7])
 #define SUMS_32(i) SUMS_8(i), SUMS_8(i + 8), SUMS_8(i + 16), SUMS_8(i + 24)
-// What the sums are called, by N.
+// The names of the sums, by N.
 #define NAMES_N16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define NAMES_N64                                                                  \
   NAMES_N16                                                                        \
@@ -157,7 +157,7 @@ MULTIPLY(128, "%64", "%65", "%66", "%67", SUMS_32(0), SUMS_32(32))
 MULTIPLY(192, "%96", "%97", "%98", "%99", SUMS_32(0), SUMS_32(32), SUMS_32(64))
 MULTIPLY(256, "%128", "%129", "%130", "%131", SUMS_32(0), SUMS_32(32), SUMS_32(64), SUMS_32(96))
 
-// The same with a in registers: four pairs of bf16 a thread, as a 64 x 16 piece of sums lies in its registers.
+// The same with a in registers: four pairs of bf16 per thread, in the layout of a 64 x 16 piece of sums.
 template <bool B_BY_ROWS>
 __device__ __forceinline__ void multiply(float (&d)[32], const uint32_t* a, uint64_t b, int keep) {
   asm volatile("{ .reg .pred p; setp.ne.b32 p, %37, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {" NAMES_N64
@@ -180,14 +180,14 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// Where 16 bytes of a row lie in swizzled rows of WIDTH bytes.
+// The offset of 16-byte chunk `chunk` of row `row`, in swizzled rows of WIDTH bytes.
 template <int WIDTH>
 __device__ __forceinline__ uint32_t swizzled(int row, int chunk) {
   return row * WIDTH + ((chunk ^ row * WIDTH / 128 % (WIDTH / 16)) << 4);
 }
 
-// Four 8 x 8 matrices of 16-bit elements from a warp's registers to shared memory: lane i has the address of row i % 8
-// of matrix i / 8.
+// Stores four 8 x 8 matrices of 16-bit elements from a warp's registers to shared memory. Lane i has the address of row
+// i % 8 of matrix i / 8.
 __device__ __forceinline__ void store_matrices(uint32_t to, uint32_t first, uint32_t second, uint32_t third,
                                                uint32_t fourth) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(first), "r"(second),
@@ -199,7 +199,7 @@ __device__ __forceinline__ void store_matrices(uint32_t to, uint32_t first, uint
 
 using EncodeTensorMap = decltype(&cuTensorMapEncodeTiled);
 
-// The driver's function, found at run time: no link to libcuda; nullptr of a driver that has none.
+// The driver's function, found at run time, so that nothing links to libcuda. nullptr if the driver has none.
 inline EncodeTensorMap tensor_map_encoder() {
   static void* const encoder = [] {
     void* function = nullptr;
@@ -211,7 +211,7 @@ inline EncodeTensorMap tensor_map_encoder() {
   return reinterpret_cast<EncodeTensorMap>(encoder);
 }
 
-// Multiprocessors of the GPU at hand if it runs instructions of sm_90a and make_map() works, else 0.
+// Sets `sm_count` to the number of SMs of the current GPU if it runs sm_90a and make_map() works, else to 0.
 inline cudaError_t hopper_multiprocessors(int& sm_count) {
   int device = 0, major = 0, minor = 0;
   if (const cudaError_t status = cudaGetDevice(&device)) return status;
@@ -223,9 +223,10 @@ inline cudaError_t hopper_multiprocessors(int& sm_count) {
   return cudaSuccess;
 }
 
-// Boxes of `box_rows` x `box_columns` of a row-major matrix of T, bf16 or fp32, whose rows are `pitch` elements apart, or
-// of `planes` of them, one behind the other. In shared memory a box's rows are swizzled if they have 32, 64 or 128 bytes.
-// On a GPU of which hopper_multiprocessors() found some.
+// Makes a tensor map of a row-major matrix of T (bf16 or fp32), whose rows are `pitch` elements apart, or of `planes`
+// such matrices, one after the other. Boxes are `box_rows` x `box_columns`. In shared memory, rows of a box are
+// swizzled if they have 32, 64 or 128 bytes. Call it only if hopper_multiprocessors() found SMs. Returns false if the
+// driver refuses.
 template <typename T = __nv_bfloat16>
 inline bool make_map(CUtensorMap& map, const void* matrix, int rows, int columns, int pitch, uint32_t box_rows,
                      uint32_t box_columns, int planes = 0) {

@@ -1,36 +1,37 @@
-// Programmatic dependent launch: a kernel's blocks take their places while the kernel before it drains, and wait there.
-// Saves about 1 us of every launch that follows a kernel of this kind on an H200. sm_90 and up; elsewhere a plain
-// launch. The kernel calls let_next_start() and wait_for_previous() in every thread that touches global memory.
+// Programmatic dependent launch: a kernel's blocks start while the previous kernel drains, and wait for its end. On an
+// H200 this saves about 1 us per launch that follows such a kernel. It needs sm_90; other GPUs get a plain launch. A
+// kernel calls let_next_start() and wait_for_previous() in every thread that touches global memory.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <utility>
 
-// Blocks of the next kernel in the stream may be placed once every block of this one has come here or ended. They may
-// not use what this kernel writes before it has ended: wait_for_previous() sees to that, if they are launched this way.
+// Lets blocks of the next kernel in the stream start once every block of this one has called it or ended. They must not
+// use what this kernel writes before it has ended; wait_for_previous() ensures that.
 __device__ __forceinline__ void let_next_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
-// Until the kernel before has ended and its writes are visible. Nothing of global memory is read or written earlier.
+// Waits until the previous kernel has ended and its writes are visible. Before it, a kernel writes no global memory,
+// and reads none that the previous kernel writes.
 __device__ __forceinline__ void wait_for_previous() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// Blocks and threads of a launch, and how many successive blocks form a cluster (sm_90 and up; 1: none).
+// Blocks and threads of a launch, and how many successive blocks form a cluster (needs sm_90; 1: no clusters).
 struct Grid {
   int blocks;
   int threads;
   int cluster = 1;
 };
 
-// Launch a kernel that waits by itself. `waits` is known per kernel: code compiled for less than sm_90 does not wait,
-// and must then be launched plainly even on a GPU that could overlap.
+// Launches a kernel that calls wait_for_previous(). `waits` is compiled_to_wait() of it: code compiled for less than
+// sm_90 does not wait, and needs a plain launch even on a GPU that could overlap.
 template <typename... Parameters>
 inline cudaError_t launch_overlapped(void (*kernel)(Parameters...), bool waits, Grid grid, cudaStream_t stream,
                                      Parameters... arguments) {

@@ -6,7 +6,7 @@
 
 #include "overlap.cuh"
 
-// Launch a kernel of sm_90a that waits by itself, see overlap.cuh.
+// Launches a kernel of sm_90a that calls wait_for_previous(), see overlap.cuh.
 template <typename... Parameters>
 inline cudaError_t launch_overlapped(void (*kernel)(Parameters...), Grid grid, uint32_t shared_bytes,
                                      cudaStream_t stream, Parameters... arguments) {

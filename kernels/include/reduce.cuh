@@ -1,4 +1,4 @@
-// Maximum and sum over a warp by shuffles; every lane gets the result. And the barrier of the threads of one row.
+// Maximum and sum over a warp by shuffles, where every lane gets the result; the barrier of a row's threads; e^x.
 #pragma once
 
 __device__ __forceinline__ float warp_max(float value) {
@@ -13,7 +13,7 @@ __device__ __forceinline__ float warp_sum(float value) {
   return value;
 }
 
-// Wait for the G threads of one row; a block's rows go on independently of each other.
+// Waits for the G threads of one row; the rows of a block do not wait for each other.
 template <int G, int ROWS>
 __device__ __forceinline__ void join_row() {
   if constexpr (ROWS == 1) {
@@ -23,8 +23,7 @@ __device__ __forceinline__ void join_row() {
   }
 }
 
-// e^x as one instruction (relative error 2^-22); results under 2^-126 become 0. exp_fast(-inf) = 0, exp_fast(NaN) =
-// NaN.
+// e^x in one instruction, with a relative error of 2^-22. Results below 2^-126 and of -inf are 0, of NaN NaN.
 __device__ __forceinline__ float exp_fast(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));

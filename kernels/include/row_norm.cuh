@@ -1,9 +1,9 @@
-// The statistics of a row that lies in registers, for the kernels that normalise rows.
+// The statistics of a row in registers, for the kernels that normalise rows.
 #pragma once
 
 #include "reduce.cuh"
 
-// Sum over the G threads of one row, for each of them; every call of a kernel needs a PLACE of its own.
+// Sums over the G threads of a row, and returns the sum to each. Every call in a kernel needs its own PLACE.
 template <int G, int ROWS, int PLACE>
 __device__ __forceinline__ float row_sum(float value) {
   value = warp_sum(value);
@@ -24,8 +24,8 @@ struct RowStatistics {
   float scale;  // 1 / sqrt(variance + eps)
 };
 
-// Of `columns` values, WIDTH a packet, packet k of a thread at column (k * G + lane) * WIDTH; values past the end are
-// 0. The variance is summed over centred values, so a large mean costs no digits.
+// Mean and scale of `columns` values. Packet k of a thread has WIDTH values from column (k * G + lane) * WIDTH on;
+// values past the end are 0. The variance is a sum over centred values, so a large mean costs no digits.
 template <int G, int ROWS, int COUNT, int WIDTH>
 __device__ __forceinline__ RowStatistics row_statistics(const float (&value)[COUNT][WIDTH], int lane, int columns,
                                                         float eps) {

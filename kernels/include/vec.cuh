@@ -1,5 +1,5 @@
-// Packets of 2 to 16 bytes, loaded and stored by one instruction, and conversion to and from float.
-// Plain accesses: streaming and no-allocate hints made no difference above 0.5 % once rows are prefetched into L2.
+// Packets of 2 to 16 bytes, which one instruction loads or stores, and conversion to and from float. Accesses are
+// plain: once rows are prefetched into L2, streaming and no-allocate hints change a time by 0.5 % at most.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -38,7 +38,7 @@ __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) 
   return __float2bfloat16_rn(value);
 }
 
-// WIDTH elements of T moved by one instruction; the address must be a multiple of the packet's size.
+// WIDTH elements of T, which one instruction moves. The address must be a multiple of the packet's size.
 template <typename T, int WIDTH>
 struct Packet {
   using Raw = typename Bits<WIDTH* static_cast<int>(sizeof(T))>::type;
@@ -55,7 +55,7 @@ struct Packet {
     return packet;
   }
 
-  // powers[j] * factor; pairs are converted to bf16 by one instruction: 4 to 7 % less time than one by one at T 512
+  // powers[j] * factor. One instruction converts a pair to bf16: 4 to 7 % less time than one by one at T 512
   __device__ __forceinline__ static Packet scaled(const float (&powers)[WIDTH], float factor) {
     Packet packet;
     if constexpr (sizeof(T) == 2 && WIDTH % 2 == 0) {
@@ -71,11 +71,11 @@ struct Packet {
   }
 
   __device__ __forceinline__ void store(T* to) const { *reinterpret_cast<Raw*>(to) = raw; }
-  // for what nobody reads soon: L2 gives it up first
+  // for data that is not read soon: L2 evicts it first
   __device__ __forceinline__ void store_streaming(T* to) const { __stcs(reinterpret_cast<Raw*>(to), raw); }
 };
 
-// Ask L2 for bytes that another block will read; both must be multiples of 16. Nothing before sm_90.
+// Prefetches bytes into L2. Address and size must be multiples of 16. Does nothing below sm_90.
 __device__ __forceinline__ void prefetch_l2(const void* from, uint32_t bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
