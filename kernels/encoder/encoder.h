@@ -1,4 +1,4 @@
-// Launchers of the encoder (token plus position embedding), free of torch: contiguous tensors.
+// Launchers of the encoder (token plus position embedding), without torch: contiguous tensors.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,7 +20,7 @@ struct EncoderCall {
   cudaStream_t stream;
 };
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const EncoderCall&);
@@ -44,12 +44,12 @@ torch::Tensor run(const torch::Tensor& ids, const torch::Tensor& tokens, const t
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive(Rungs<EncoderCall>& rungs, DType dtype, int batch, int tokens, int columns) {
   constexpr int vocabulary = 37;
   const int rows = batch * tokens;
   std::vector<int64_t> host(rows);
-  for (int i = 0; i < rows; ++i) host[i] = i * 7 % (vocabulary + 2) - 1;  // -1 and `vocabulary` are no ids
+  for (int i = 0; i < rows; ++i) host[i] = i * 7 % (vocabulary + 2) - 1;  // -1 and `vocabulary` are invalid ids
   const size_t size = size_of(dtype);
   const Buffer ids(rows, 8, false), table(static_cast<size_t>(vocabulary) * columns, size),
       positions(static_cast<size_t>(tokens) * columns, size), out(static_cast<size_t>(rows) * columns, size, false);

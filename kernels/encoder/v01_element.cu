@@ -1,8 +1,8 @@
-// encoder v01_element: one thread an element of the output, gather and addition in one launch.
+// encoder v01_element: one thread per element of the output, gather and addition in one launch.
 // Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).
 // Needs    nothing; an id outside 0 to V - 1 gives NaN
-// Moves    8 bytes an id, each row of tokens that occurs once, positions once, B * T * C * sizeof(T) out.
-// Versus   PyTorch: the gathered rows are neither written nor read again, 1 launch for 2.
+// Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
+// Versus   PyTorch: one launch instead of two. The gathered rows are neither written nor read again.
 // Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 // Source   llm.c, dev/cuda/encoder_forward.cu, kernel 2 (the idea)
 #include "check.cuh"

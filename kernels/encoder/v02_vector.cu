@@ -1,8 +1,8 @@
-// encoder v02_vector: 16-byte packets, two in flight a thread, 32-bit divisions, launches overlapped.
+// encoder v02_vector: 16-byte packets, two in flight per thread, 32-bit divisions, overlapped launches.
 // Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).
-// Needs    < 2^31 packets (16-byte ones where rows are a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
-// Moves    8 bytes an id, each row of tokens that occurs once, positions once, B * T * C * sizeof(T) out.
-// Versus   v01: 16 bytes an access, one division a packet.
+// Needs    < 2^31 packets (16-byte ones if rows are a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
+// Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
+// Versus   v01: 16 bytes per access, one division per packet.
 // Expect   time at most 1.1 times the floor's at large and wherever else 100 MB and more are moved. Refuted if not.
 // Source   llm.c, dev/cuda/encoder_forward.cu, kernel 3 (the idea)
 #include "check.cuh"
@@ -20,7 +20,7 @@
 
 namespace {
 constexpr int THREADS = ENCODER_V02_THREADS;
-constexpr int COUNT = ENCODER_V02_COUNT;  // packets a thread
+constexpr int COUNT = ENCODER_V02_COUNT;  // packets per thread
 }  // namespace
 
 template <typename T, int WIDTH>
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(THREADS)
   const uint32_t first = blockIdx.x * (COUNT * THREADS) + threadIdx.x;
   const int64_t columns = static_cast<int64_t>(row_packets) * WIDTH;
   wait_for_previous();
-  // the rows are known only when the ids are there, so all ids are asked for first, then all rows
+  // rows are known only once the ids are loaded, so load all ids first, then all rows
   int64_t id[COUNT];
   Packet<T, WIDTH> token[COUNT], position[COUNT];
 #pragma unroll

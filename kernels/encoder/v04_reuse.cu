@@ -1,9 +1,9 @@
 // encoder v04_reuse: a position stays in registers for two sequences of the batch.
 // Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).
-// Needs    < 2^31 packets (16-byte ones where rows are a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
-// Moves    8 bytes an id, each row of tokens that occurs once, positions once, B * T * C * sizeof(T) out.
-// Versus   v02: its blocks come to a position again one whole sequence later; here they go through the batch first, where
-//          L2 would have lost it by then, and else ask L2 to keep it.
+// Needs    < 2^31 packets (16-byte ones if rows are a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
+// Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
+// Versus   v02: its blocks use a position again only one whole sequence later. If L2 would have lost it by then, blocks
+//          go through the batch first here. Otherwise they ask L2 to keep it.
 // Expect   time at most 0.9 times v02_vector's in fp32 at b8_t4096; time at most 1.1 times the floor's at b8_t4096;
 //          time at most 0.99 times v02_vector's in fp32; time at most v02_vector's in bf16. Refuted if not.
 // Source   v02_vector
@@ -28,14 +28,14 @@
 
 namespace {
 constexpr int THREADS = ENCODER_V04_THREADS;
-constexpr int COUNT = ENCODER_V04_COUNT;  // sequences that a thread adds its packet of a position to
-// Of L2: where COUNT sequences move more, blocks go through the batch first. Where they move less, L2 keeps the positions
-// for the next COUNT, and to go along a sequence reads and writes memory in one stretch.
+constexpr int COUNT = ENCODER_V04_COUNT;  // sequences to which a thread adds its packet of a position
+// If COUNT sequences move more than this share of L2, blocks go through the batch first. Otherwise L2 keeps the
+// positions for the next COUNT sequences, and blocks go along a sequence, which reads and writes memory contiguously.
 constexpr int L2_PERCENT = ENCODER_V04_L2_PERCENT;
 constexpr bool KEEP = ENCODER_V04_KEEP;
 }  // namespace
 
-// A packet of positions that L2 is to give up last: a fifteenth of L2 at most, by L2_PERCENT and COUNT.
+// Loads a packet of positions that L2 evicts last. L2_PERCENT and COUNT limit such packets to a fifteenth of L2.
 template <typename P, typename T>
 __device__ __forceinline__ P load_and_keep(const T* from) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -62,12 +62,12 @@ __global__ void __launch_bounds__(THREADS)
   const uint32_t row = batch_first ? outer : unit - outer * inner;
   const uint32_t first = (batch_first ? unit - outer * inner : outer) * COUNT;
   if (row >= length || first >= batch) return;
-  // counted in packets, and their width multiplied last: else the compiler does not see that a sum is aligned, and makes
-  // four stores of one
+  // count in packets and multiply by their width last: otherwise the compiler does not see that a sum is aligned, and
+  // splits a store into four
   const uint32_t column = packet - unit * row_packets;
   const auto at = [=](int64_t place) { return (place * row_packets + column) * WIDTH; };
   wait_for_previous();
-  // the rows are known only when the ids are there, so all ids are asked for first, then all rows
+  // rows are known only once the ids are loaded, so load all ids first, then all rows
   const T* from = positions + at(row);
   const auto position = KEEP && !batch_first ? load_and_keep<Packet<T, WIDTH>>(from) : Packet<T, WIDTH>::load(from);
   int64_t id[COUNT];

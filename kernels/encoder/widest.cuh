@@ -1,4 +1,4 @@
-// The widest packet that an encoder's call can be moved by.
+// Chooses the widest packet for a call of the encoder.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ cudaError_t launch_widest_of(const EncoderCall& call, Launch launch) {
   return cudaErrorMisalignedAddress;
 }
 
-// `launch` gets a PacketOf: the widest that the addresses and the length of a row allow.
+// Calls `launch` with a PacketOf: the widest that the addresses and the length of a row allow.
 template <typename Launch>
 cudaError_t launch_widest(const EncoderCall& call, Launch launch) {
   return call.dtype == DType::float32 ? launch_widest_of<float>(call, launch)

@@ -1,4 +1,4 @@
-// Launchers of the GELU kernels, free of torch: contiguous (rows, columns) elements, with or without a bias.
+// Launchers of the GELU kernels, without torch: contiguous (rows, columns) elements, with or without a bias.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 struct GeluCall {
   const void* x;
-  const void* bias;  // `columns` elements, or null: plain GELU
+  const void* bias;  // `columns` elements; null: no bias
   void* out;
   int64_t elements;  // 1 or more
   int columns;
@@ -17,7 +17,7 @@ struct GeluCall {
   cudaStream_t stream;
 };
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const GeluCall&);
@@ -45,7 +45,7 @@ torch::Tensor bias_gelu(const torch::Tensor& x, const torch::Tensor& bias) {
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive_gelu(Rungs<GeluCall>& rungs) {
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [rows, columns] : SHAPES_OF_ROWS) {

@@ -1,8 +1,8 @@
-// gelu v01_naive: one thread an element, the tanh form as it is written, tanhf, a 64-bit remainder for the bias.
+// gelu v01_naive: one thread per element, the tanh form as written, tanhf, a 64-bit remainder for the bias.
 // Shapes   x, out (N, C) row-major; bias (C,) or none.
 // Needs    nothing
 // Moves    2 * N * C * sizeof(T) bytes (+ C for the bias): every element once in, once out.
-// Versus   PyTorch: with a bias one launch for two, so 2 passes instead of 4.
+// Versus   PyTorch: with a bias, one launch instead of two, so 2 passes instead of 4.
 // Expect   time at least 1.03 times v02_vector's in bf16. Refuted if not.
 // Source   Hendrycks and Gimpel 2016, arXiv:1606.08415
 #include "check.cuh"

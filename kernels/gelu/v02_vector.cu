@@ -1,9 +1,9 @@
-// gelu v02_vector: 16-byte packets, y / (1 + e^-2u) by two special-function instructions, L2 fed ahead.
+// gelu v02_vector: 16-byte packets, y / (1 + e^-2u) with two special-function instructions, prefetches into L2.
 // Shapes   x, out (N, C) row-major; bias (C,) or none.
-// Needs    nothing (16-byte packets where rows are aligned)
+// Needs    nothing (16-byte packets if rows are aligned)
 // Moves    2 * N * C * sizeof(T) bytes (+ C for the bias): every element once in, once out.
-// Versus   v01: 16 bytes an access, about 10 instructions an element instead of tanhf's 30, a relative error that holds
-//          where tanh is near -1: 1 + tanh(u) cancels, 1 + e^-2u does not.
+// Versus   v01: 16 bytes per access, and about 10 instructions per element instead of tanhf's 30. Its relative error
+//          also holds where tanh is near -1: 1 + tanh(u) cancels there, 1 + e^-2u does not.
 // Expect   time at most 1.03 times the floor's in fp32 at large and wherever else 100 MB and more are moved; time at
 //          most 1.03 times the floor's in bf16; time at most 1.05 times the floor's in bf16 at b8_t1024 and wherever
 //          else 100 MB and more are moved. Refuted if not.
@@ -23,7 +23,7 @@
 
 namespace {
 constexpr int THREADS = GELU_V02_THREADS;
-constexpr int64_t AHEAD_BYTES = int64_t{GELU_V02_AHEAD_MB} << 20;  // how far ahead L2 is fed, 0: not
+constexpr int64_t AHEAD_BYTES = int64_t{GELU_V02_AHEAD_MB} << 20;  // distance of the prefetch into L2; 0: no prefetch
 }  // namespace
 
 __device__ __forceinline__ float reciprocal(float value) {
@@ -32,13 +32,13 @@ __device__ __forceinline__ float reciprocal(float value) {
   return result;
 }
 
-// For y far below 0 the power is infinite, its reciprocal 0; -inf gives NaN, as 0.5 * y * (1 + tanh(u)) does.
+// For y far below 0 the power is infinite, and its reciprocal 0. -inf gives NaN, as 0.5 * y * (1 + tanh(u)) does.
 __device__ __forceinline__ float gelu(float y) {
   constexpr float LINEAR = -1.5957691216057308f, CUBIC = -1.5957691216057308f * 0.044715f;  // -2 sqrt(2 / pi)
   return y * reciprocal(1.0f + exp_fast(y * fmaf(CUBIC, y * y, LINEAR)));
 }
 
-// One packet a thread; `row` is C / WIDTH.
+// One packet per thread; `row` is C / WIDTH.
 template <typename T, int WIDTH, bool BIAS>
 __global__ void __launch_bounds__(THREADS)
     gelu_v02_vector(const T* x, const T* bias, T* out, uint32_t packets, uint32_t row, uint32_t ahead) {
@@ -76,7 +76,7 @@ static cudaError_t launch(const GeluCall& call) {
   return status;
 }
 
-// The widest packet that the addresses and the length of a row allow.
+// Launches with the widest packet that the addresses and the length of a row allow.
 template <typename T>
 static cudaError_t launch_widest(const GeluCall& call) {
   const auto addresses = reinterpret_cast<uintptr_t>(call.x) | reinterpret_cast<uintptr_t>(call.bias) |

@@ -1,4 +1,4 @@
-// Launchers of the gemv kernels, free of torch: out (N) = weight (N, K) x x (K) + bias (N), weight row-major.
+// Launchers of the gemv kernels, without torch: out (N) = weight (N, K) x x (K) + bias (N), weight row-major.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,13 +10,13 @@ struct GemvCall {
   const void* x;
   const void* bias;
   void* out;
-  int n;  // each 1 or more
+  int n;  // n and k are 1 or more
   int k;
   DType dtype;
   cudaStream_t stream;
 };
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const GemvCall&);
@@ -38,7 +38,7 @@ torch::Tensor run(const torch::Tensor& weight, const torch::Tensor& x, const tor
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive_gemv(Rungs<GemvCall>& rungs) {
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [n, k] : {std::pair{37, 1}, std::pair{37, 8}, std::pair{37, 53}, std::pair{37, 768},

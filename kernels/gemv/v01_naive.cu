@@ -1,8 +1,8 @@
-// gemv v01_naive: one thread an output, which walks its row of weights alone.
+// gemv v01_naive: one thread per output, which walks its row of weights alone.
 // Shapes   weight (N, K) row-major, x (K), bias, out (N).
 // Needs    nothing
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes if caches kept every sector until its last element is read.
-// Versus   nothing: the first rung.
+// Versus   nothing: this is the first rung.
 // Expect   time at least 2 times the floor's; sectors a load request at least 31. Refuted if not.
 // Source   the first kernel of every course
 #include <cstdint>

@@ -1,10 +1,10 @@
-// gemv v02_warp: one or four warps a row, 16-byte loads, all of a row's packets in flight before the first use.
+// gemv v02_warp: one or four warps per row, 16-byte loads; a row of up to 12 KB is in flight before the first use.
 // Shapes   weight (N, K) row-major, x (K), bias, out (N).
-// Needs    nothing (rows or bases that are not 16-byte aligned are read element by element)
+// Needs    nothing (rows or operands that are not 16-byte aligned are read element by element)
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes: every weight once from DRAM; x from L1.
-// Versus   v01: whole sectors a request; 48 to 192 bytes in flight a thread.
+// Versus   v01: whole sectors per request, 48 to 192 bytes in flight per thread.
 // Expect   time at most 1.111 times the floor's. Refuted if not.
-// Source   Little's law: 4.8 TB/s * 0.7 us / 132 multiprocessors = 25 KB in flight on each
+// Source   Little's law: 4.8 TB/s * 0.7 us / 132 SMs = 25 KB in flight on each
 #ifndef GEMV_V02_THREADS
 #define GEMV_V02_THREADS 256
 #endif

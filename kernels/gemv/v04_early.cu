@@ -1,10 +1,10 @@
-// gemv v04_early: v02, and the weights are asked for while the kernel before still drains.
+// gemv v04_early: v02, with the first weights prefetched while the previous kernel still drains.
 // Shapes   weight (N, K) row-major, x (K), bias, out (N).
-// Needs    sm_90 and 16-byte rows; elsewhere v02 runs
+// Needs    sm_90 and 16-byte aligned rows; otherwise v02 runs
 // Moves    as v02: (N*K + K + 2*N) * sizeof(T) bytes.
-// Versus   v02: a chain of small products, as a decode step is, waits for DRAM once, not at every launch: blocks take
-//          their places early and prefetch their first rows into L2 before they wait for the kernel before. A prefetch
-//          is a hint: no value is read before that kernel has ended.
+// Versus   v02: a chain of small products, such as a decode step, waits for DRAM once, not at every launch. Blocks
+//          start early, and prefetch their first rows into L2 before they wait for the previous kernel. A prefetch is a
+//          hint: no value is read before that kernel has ended.
 // Expect   time 0.95 to 0.99 times v02_warp's; time at most 0.95 times v02_warp's at qkv, proj, fc and mlp_proj.
 //          Refuted if not.
 // Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol
@@ -19,14 +19,14 @@
 #include "overlap.cuh"
 #include "warp_rows.cuh"
 
-cudaError_t gemv_v02_warp(const GemvCall& call);  // what this rung does not take
+cudaError_t gemv_v02_warp(const GemvCall& call);  // runs what this rung does not take
 
 namespace {
-// Of rows that ask for themselves: about what all multiprocessors hold.
+// Blocks prefetch so many bytes of the first rows: about what all SMs hold.
 constexpr int64_t EARLY_BYTES = int64_t{GEMV_V04_EARLY_MB} << 20;
 }  // namespace
 
-// Not __restrict__: loads of x must stay behind the wait.
+// Operands are not __restrict__, because loads of x must stay after the wait.
 template <typename T, int WARPS, int COUNT, int ROWS>
 __global__ void __launch_bounds__(THREADS)
     gemv_v04_early(const T* weight, const T* x, const T* bias, T* out, int n, int k, int early) {

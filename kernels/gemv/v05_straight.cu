@@ -1,10 +1,11 @@
-// gemv v05_straight: rows of one pass, without loop or branch; weights, x and bias are asked for before the first is used.
+// gemv v05_straight: one pass over a row, without loop or branch; weights, x and bias are all loaded before the first
+// use.
 // Shapes   weight (N, K) row-major, x (K), bias, out (N).
-// Needs    sm_90, 16-byte rows of up to 3 KB, N of 16384 or more; elsewhere v04 runs
+// Needs    sm_90, 16-byte aligned rows of up to 3 KB, N of 16384 or more; otherwise v04 runs
 // Moves    as v02: (N*K + K + 2*N) * sizeof(T) bytes.
-// Versus   v04: its loop over a row of any length, which the LM head goes round once, and its rows that may be missing are
-//          branches between loads and sums, and it asks for the bias when the rows are summed. Here a row's packets are
-//          counted at compile time.
+// Versus   v04: it has branches between loads and sums: a loop over a row of any length, which the LM head runs once,
+//          and tests for missing rows. It loads the bias only after the sums. Here the number of packets in a row is
+//          known at compile time.
 // Expect   time at most 1.111 times the floor's; time at most v04_early's. Refuted if not.
 // Source   Little's law, see v02
 #ifndef GEMV_V05_THREADS
@@ -18,14 +19,14 @@
 #include "overlap.cuh"
 #include "warp_rows.cuh"
 
-cudaError_t gemv_v04_early(const GemvCall& call);  // what this rung does not take
+cudaError_t gemv_v04_early(const GemvCall& call);  // runs what this rung does not take
 
 namespace {
-constexpr int64_t EARLY_BYTES = int64_t{GEMV_V05_EARLY_MB} << 20;  // of rows that ask for themselves, as in v04
-constexpr int ROWS = 2;                                            // of a warp: x is loaded once for both
+constexpr int64_t EARLY_BYTES = int64_t{GEMV_V05_EARLY_MB} << 20;  // of rows that are prefetched, as in v04
+constexpr int ROWS = 2;                                            // rows per warp: x is loaded once for both
 }  // namespace
 
-// Not __restrict__: loads of x must stay behind the wait. COUNT packets a lane are a row.
+// Operands are not __restrict__, because loads of x must stay after the wait. A row has up to COUNT packets per lane.
 template <typename T, int COUNT>
 __global__ void __launch_bounds__(THREADS)
     gemv_v05_straight(const T* weight, const T* x, const T* bias, T* out, int n, int k, int early) {

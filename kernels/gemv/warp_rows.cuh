@@ -1,4 +1,4 @@
-// Rows of a matrix times a vector by warps, and how rows are mapped to them: what v02 and v04 share.
+// What v02, v04 and v05 share: warps that multiply rows of a matrix by a vector, and the mapping of rows to warps.
 #pragma once
 
 #include <cstdint>
@@ -7,10 +7,10 @@
 #include "reduce.cuh"
 #include "vec.cuh"
 
-constexpr int THREADS = ROWS_THREADS;  // of who includes this
-constexpr int MANY_ROWS = 16384;       // from here on a warp takes two rows: x is loaded once for both
+constexpr int THREADS = ROWS_THREADS;  // the including file defines it
+constexpr int MANY_ROWS = 16384;       // from so many rows on, a warp takes two rows: x is loaded once for both
 
-// ROWS rows from `first` on by WARPS warps, COUNT packets of a row and thread at a time.
+// Multiplies ROWS rows from `first` on, with WARPS warps. Each thread loads COUNT packets of a row at a time.
 template <typename T, int WARPS, int COUNT, int ROWS>
 __device__ __forceinline__ void warp_rows(const T* weight, const T* x, const T* bias, T* out, int first, int n, int k) {
   constexpr int WIDTH = 16 / sizeof(T), G = 32 * WARPS;
@@ -63,13 +63,13 @@ struct Mapping {
   static constexpr int WARPS = WARPS_, COUNT = COUNT_, ROWS = ROWS_, A_BLOCK = THREADS / (32 * WARPS_) * ROWS_;
 };
 
-// Whether 16-byte packets may start at every row and at x.
+// Whether every row, and x, start at a multiple of 16 bytes.
 inline bool whole_packets(const GemvCall& call, size_t item_bytes) {
   return (reinterpret_cast<uintptr_t>(call.weight) | reinterpret_cast<uintptr_t>(call.x) | call.k * item_bytes) % 16 ==
          0;
 }
 
-// The mapping of rows to warps, by 16-byte packets in a row: `launch(Mapping)`.
+// Calls `launch` with the Mapping of rows to warps for the number of 16-byte packets in a row.
 template <typename Launch>
 inline cudaError_t with_mapping(const GemvCall& call, size_t item_bytes, Launch launch) {
   const int64_t packets = static_cast<int64_t>(call.k * item_bytes) / 16;

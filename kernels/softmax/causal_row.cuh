@@ -1,4 +1,4 @@
-// One row of causal softmax in registers, and how rows are mapped to threads: what v03 and v05 share.
+// What v03, v05 and v08 share: one row of causal softmax in registers, and the mapping of rows to threads.
 #pragma once
 
 #include "overlap.cuh"
@@ -6,16 +6,16 @@
 #include "softmax.h"
 #include "vec.cuh"
 
-// How far ahead rows are prefetched into L2, as who includes this says; 0: not. About what all SMs hold at once: 3 to 6
-// MB were within 0.3 %, 8 and 2 MB up to 0.6 % slower.
+// Distance of the prefetch of rows into L2, from the including file; 0: no prefetch. Best is about what all SMs hold at
+// once: 3 to 6 MB were within 0.3 %, 8 and 2 MB up to 0.6 % slower.
 constexpr int64_t AHEAD_BYTES = int64_t{ROW_AHEAD_MB} << 20;
 constexpr int64_t FEW_ROWS = 256;
-// Up to so many values a thread, branches around the diagonal pay.
+// Up to so many values per thread, branches around the diagonal pay.
 constexpr int BRANCH_VALUES = 16;
 
 __device__ __forceinline__ int visible_columns(int row, int tq, int tk) { return row % tq + 1 + tk - tq; }
 
-// Ask L2 for the part of a row at or below the diagonal, in whole 16-byte packets.
+// Prefetches into L2 the part of a row at or below the diagonal, in whole 16-byte packets.
 template <typename T>
 __device__ __forceinline__ void prefetch_visible(const T* scores, int row, int tq, int tk) {
   const int wanted = visible_columns(row, tq, tk);
@@ -23,14 +23,14 @@ __device__ __forceinline__ void prefetch_visible(const T* scores, int row, int t
     prefetch_l2(scores + static_cast<int64_t>(row) * tk, (wanted * static_cast<uint32_t>(sizeof(T)) + 15) & ~15u);
 }
 
-// One row of G threads, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= Tk. ROWS rows a block, which only
-// the barrier needs to know. `while_loading()` runs once the loads are issued.
+// Computes one row with G threads, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= Tk. A block has ROWS
+// rows, which only the barrier needs to know. `while_loading()` runs once the loads are issued.
 template <typename T, int WIDTH, int COUNT, int G, int ROWS, typename WhileLoading>
 __device__ __forceinline__ void causal_row(const T* from, T* to, int visible, int tk, float scale,
                                            WhileLoading while_loading) {
   const int lane = threadIdx.x % G;
-  // Most of what a warp holds lies on one side of the diagonal: no mask below it, no arithmetic above. bf16 at T 512
-  // takes 3 % less time so; with more values a thread, or narrow packets, the branches cost more than they save.
+  // Most values of a warp are on one side of the diagonal: below it they need no mask, above it no arithmetic. Branches
+  // for this save 3 % of the time in bf16 at T 512. With more values per thread, or narrow packets, they cost more.
   constexpr bool BRANCHES = WIDTH * sizeof(T) == 16 && COUNT * WIDTH <= BRANCH_VALUES;
   const int warp_column = (lane & ~31) * WIDTH;
   const auto all_visible = [&](int k) { return BRANCHES && (k * G + 32) * WIDTH + warp_column <= visible; };
@@ -53,7 +53,7 @@ __device__ __forceinline__ void causal_row(const T* from, T* to, int visible, in
 #pragma unroll
       for (int j = 0; j < WIDTH; ++j) {
         value[k][j] = to_float(loaded[k].values[j]) * scale;
-        largest = fmaxf(largest, value[k][j]);  // a NaN is not a maximum; it comes back in the sum
+        largest = fmaxf(largest, value[k][j]);  // fmaxf ignores a NaN; the sum keeps it
       }
     } else if (any_visible(k)) {
 #pragma unroll
@@ -65,7 +65,7 @@ __device__ __forceinline__ void causal_row(const T* from, T* to, int visible, in
     }
   }
   largest = warp_max(largest);
-  // with several warps a row, one of them may see only masked columns: -inf - -inf must not spoil its zeros
+  // with several warps per row, one of them may see only masked columns: -inf - -inf must not spoil its zeros
   const float base = G > 32 && largest == -INFINITY ? 0.0f : largest;
   float sum = 0.0f;
 #pragma unroll
@@ -83,7 +83,7 @@ __device__ __forceinline__ void causal_row(const T* from, T* to, int visible, in
   }
   sum = warp_sum(sum);
 
-  // NaN for a row that sees nothing, only -inf, +inf or a NaN: 0 * inf or a NaN sum
+  // NaN for a row that sees nothing, only -inf, a +inf or a NaN: from 0 * inf, or from a sum that is NaN
   float factor;
   if constexpr (G == 32) {
     factor = 1.0f / sum;
@@ -105,7 +105,7 @@ __device__ __forceinline__ void causal_row(const T* from, T* to, int visible, in
     factor = exp_fast(largest - row_largest) / total;
   }
 
-  // the row is written in one go, zeros included: writing the zeros early, while the loads fly, was 3 % slower
+  // the whole row is written at once, zeros included: writing the zeros early, during the loads, was 3 % slower
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     const int column = (k * G + lane) * WIDTH;
@@ -118,13 +118,13 @@ struct Mapping {
   static constexpr int COUNT = COUNT_, G = G_, ROWS = ROWS_;
 };
 
-// The mapping of rows to threads, by packets in a row, as measured on an H200 (README.md): `launch(Mapping)`, or
-// `too_long()` where a row does not fit into registers.
+// Calls `launch` with the Mapping of rows to threads for the packets in a row, or `too_long` if a row does not fit into
+// registers. The mappings were measured on an H200 (README.md).
 template <typename T, int WIDTH, typename Launch, typename TooLong>
 inline cudaError_t with_mapping(const SoftmaxCall& call, Launch launch, TooLong too_long) {
   const int packets = (call.tk - 1) / WIDTH + 1;
   if (packets <= 32) return launch(Mapping<1, 32, 4>());
-  // decode: a handful of rows, where only the time of one row counts
+  // decode: few rows, where only the time of one row counts
   if (call.rows <= FEW_ROWS && packets <= 128) return launch(Mapping<1, 128, 1>());
   if (call.rows <= FEW_ROWS && packets <= 256) return launch(Mapping<1, 256, 1>());
   if (packets <= 64) return launch(Mapping<2, 32, 4>());
@@ -146,7 +146,7 @@ inline cudaError_t with_mapping(const SoftmaxCall& call, Launch launch, TooLong 
   return too_long();
 }
 
-// What every row start is a multiple of: addresses and the length of a row, as bits.
+// The bits of the addresses and of the length of a row: every row starts at a multiple of the lowest bit that is set.
 inline uintptr_t alignment_bits(const SoftmaxCall& call, size_t item_bytes) {
   return reinterpret_cast<uintptr_t>(call.scores) | reinterpret_cast<uintptr_t>(call.out) |
          (static_cast<uintptr_t>(call.tk) * item_bytes);

@@ -1,4 +1,4 @@
-// Launchers of the softmax kernels, free of torch: contiguous (rows, Tk) scores, rows = B * nh * Tq.
+// Launchers of the softmax kernels, without torch: contiguous (rows, Tk) scores, rows = B * nh * Tq.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,7 +19,7 @@ struct SoftmaxCall {
   cudaStream_t stream;
 };
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const SoftmaxCall&);
@@ -51,7 +51,7 @@ torch::Tensor run(const torch::Tensor& scores, double scale) {
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive(Rungs<SoftmaxCall>& rungs, DType dtype, int64_t heads, int tq, int tk) {
   const int64_t rows = heads * tq;
   const Buffer scores(rows * tk, size_of(dtype)), out(rows * tk, size_of(dtype), false),

@@ -1,8 +1,8 @@
-// softmax v01_separate: one launch a step: scale and mask, row maximum, exponentials, row sum, division.
+// softmax v01_separate: one launch per step: scale and mask, row maximum, exponentials, row sum, division.
 // Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq; workspace N * Tk + 2 N floats.
 // Needs    nothing
 // Moves    8 element passes over DRAM (fp32): 2 + 1 + 2 + 1 + 2.
-// Versus   the PyTorch chain: the same idea by hand, with the steps of the softmax apart.
+// Versus   the PyTorch chain: the same idea by hand, with each step of the softmax in its own kernel.
 // Expect   DRAM bytes over predicted 0.875 to 1.1 in fp32. Refuted if not.
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867, "safe softmax".
 #include "check.cuh"
@@ -28,7 +28,7 @@ __global__ void softmax_v01_scale_mask(const T* scores, float* work, int64_t ele
   work[at] = visible ? to_float(scores[at]) * scale : -INFINITY;
 }
 
-// One warp a row. A NaN is not a maximum here; it comes back in the exponentials.
+// One warp per row. fmaxf ignores a NaN; the exponentials keep it.
 __global__ void softmax_v01_row_max(const float* work, float* row_max, int64_t rows, int tk) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (THREADS / 32) + threadIdx.x / 32;
   if (row >= rows) return;

@@ -1,4 +1,4 @@
-// softmax v02_fused: one block a row, online maximum and sum in one pass, a second pass over the row writes.
+// softmax v02_fused: one block per row; one pass computes maximum and sum online, a second pass over the row writes.
 // Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.
 // Needs    nothing
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once from DRAM (the second pass finds it in L1), every output
@@ -20,7 +20,7 @@ constexpr int THREADS = SOFTMAX_V02_THREADS;
 constexpr int WARPS = THREADS / 32;
 }  // namespace
 
-// Exponentials are taken relative to `largest`; -inf (nothing seen yet) must not become -inf - -inf.
+// Exponents are relative to `largest`; -inf (nothing seen yet) must not become -inf - -inf.
 __device__ __forceinline__ float finite_base(float largest) { return largest == -INFINITY ? 0.0f : largest; }
 
 template <typename T>
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(THREADS) softmax_v02_fused(const T* scores, T*
   for (int warp = 0; warp < WARPS; ++warp)
     total += warp_total[warp] * exp_fast(warp_largest[warp] - finite_base(largest));
 
-  // a row with nothing to see has total 0: 0 / 0 is NaN in every column, as in PyTorch
+  // a row that sees nothing has total 0: 0 / 0 is NaN in every column, as in PyTorch
   const float base = finite_base(largest);
   for (int column = threadIdx.x; column < tk; column += THREADS) {
     const float score = column <= last ? to_float(from[column]) * scale : -INFINITY;

@@ -1,9 +1,9 @@
-// softmax v03_causal: a row stays in registers, packets wholly above the diagonal are never loaded, L2 is fed ahead.
+// softmax v03_causal: a row stays in registers, packets above the diagonal are never loaded, prefetches into L2.
 // Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.
-// Needs    nothing (16-byte packets where rows are aligned)
+// Needs    nothing (16-byte packets if rows are aligned)
 // Moves    every 32-byte sector with a visible score once, plus N * Tk * sizeof(T) written.
 // Versus   v02: half the reads, 16-byte accesses, one pass, all loads in flight before the reduction, no arithmetic
-//          above the diagonal; blocks take their places while the kernel before drains.
+//          above the diagonal. Blocks start while the previous kernel drains.
 // Expect   time at most 0.999 times triton's; time at most 1.042 times the floor's; DRAM read at most 221.5 MB in fp32;
 //          DRAM read at most 110.7 MB in bf16. Refuted if not.
 // Source   apex scaled_upper_triang_masked_softmax.h (skips the loads); row mapping measured here, see README.md
@@ -15,26 +15,26 @@
 #include "causal_row.cuh"
 #include "check.cuh"
 
-// G threads a row, COUNT packets of WIDTH elements each, ROWS rows a block.
+// G threads per row have COUNT packets of WIDTH elements each. A block has ROWS rows.
 template <typename T, int WIDTH, int COUNT, int G, int ROWS>
 __global__ void __launch_bounds__(G* ROWS)
     softmax_v03_causal(const T* scores, T* out, int rows, int tq, int tk, float scale, int ahead) {
   let_next_start();
   const int row = blockIdx.x * ROWS + threadIdx.x / G;
-  if (ROWS > 1 && row >= rows) return;  // whole rows leave, no barrier joins two rows
+  if (ROWS > 1 && row >= rows) return;  // whole rows return; no barrier spans two rows
   const int lane = threadIdx.x % G;
   const int visible = visible_columns(row, tq, tk);
   const int64_t start = static_cast<int64_t>(row) * tk;
   wait_for_previous();
   causal_row<T, WIDTH, COUNT, G, ROWS>(scores + start, out + start, visible, tk, scale, [&] {
-    // One thread a row asks for the visible part of a row that a later block reads. DRAM then sees long reads, blocks
-    // live shorter: 2 to 3 % less time on an H200.
+    // One thread per row prefetches the visible part of a row that a later block reads. DRAM then sees long reads, and
+    // blocks live shorter: 2 to 3 % less time on an H200.
     if (AHEAD_BYTES > 0 && WIDTH * sizeof(T) == 16 && lane == 0 && ahead < rows - row)
       prefetch_visible(scores, row + ahead, tq, tk);
   });
 }
 
-// Rows too long for registers: one block a row, an online pass and a writing pass, still nothing above the diagonal.
+// Rows too long for registers: one block per row, an online pass and a writing pass, nothing read above the diagonal.
 template <typename T, int WIDTH>
 __global__ void __launch_bounds__(512) softmax_v03_causal_long(const T* scores, T* out, int tq, int tk, float scale) {
   constexpr int WARPS = 16;
@@ -112,7 +112,8 @@ static cudaError_t launch(const SoftmaxCall& call) {
   return with_mapping<T, WIDTH>(call, in_registers, too_long);
 }
 
-// The widest packet that every row start allows: 16 bytes where Tk is a multiple of it, one element at worst.
+// Launches with the widest packet that every row start allows: 16 bytes if Tk is a multiple of it, one element at
+// worst.
 template <typename T>
 static cudaError_t launch_widest(const SoftmaxCall& call) {
   const auto addresses = alignment_bits(call, sizeof(T));

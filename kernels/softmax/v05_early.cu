@@ -1,13 +1,14 @@
-// softmax v05_early: v03, and the first rows are asked for while the kernel before still drains.
+// softmax v05_early: v03, with the first rows prefetched while the previous kernel still drains.
 // Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.
-// Needs    sm_90 and 16-byte rows; elsewhere v03 runs
+// Needs    sm_90 and 16-byte aligned rows; otherwise v03 runs
 // Moves    as v03: every 32-byte sector with a visible score once, plus N * Tk * sizeof(T) written.
-// Versus   v03: its first rows, which no earlier row asks for, are prefetched into L2 before the wait for the kernel
-//          before. A prefetch is a hint: no value is read before that kernel has ended and its writes are visible.
+// Versus   v03: blocks prefetch the first rows, which no earlier block prefetches, into L2 before they wait for the
+//          previous kernel. A prefetch is a hint: no value is read before that kernel has ended and its writes are
+//          visible.
 // Expect   time at most 0.9986 times v03_causal's in fp32; time at most 0.9973 times v03_causal's in bf16; time at most
 //          v03_causal's at b8_t512, b8_t2048, b8_t4096, b1_t512, b1_t1024, b1_t2048, b1_t4096 and decode_b1_t1024.
 //          Refuted if not.
-// Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol; what was measured stands in README.md
+// Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol; README.md has the measurements
 #ifndef SOFTMAX_V05_AHEAD_MB
 #define SOFTMAX_V05_AHEAD_MB 6
 #endif
@@ -19,28 +20,29 @@
 #include "causal_row.cuh"
 #include "check.cuh"
 
-cudaError_t softmax_v03_causal(const SoftmaxCall& call);  // what this rung does not take
+cudaError_t softmax_v03_causal(const SoftmaxCall& call);  // runs what this rung does not take
 
 namespace {
-// Rows of so many bytes ask for themselves: about what all SMs hold at once. Blocks that come later find the kernel
-// before ended, and their prefetch would only repeat their loads. 6 to 10 MB were within 0.2 % at B 8, T 1024.
+// The first rows, of so many bytes, are prefetched by their own blocks: about what all SMs hold at once. Later blocks
+// start after the previous kernel has ended, so their prefetch would only repeat their loads. 6 to 10 MB were within
+// 0.2 % at B 8, T 1024.
 constexpr int64_t EARLY_BYTES = int64_t{SOFTMAX_V05_EARLY_MB} << 20;
 }  // namespace
 
-// G threads a row, COUNT packets of WIDTH elements each, ROWS rows a block.
+// G threads per row have COUNT packets of WIDTH elements each. A block has ROWS rows.
 template <typename T, int WIDTH, int COUNT, int G, int ROWS>
 __global__ void __launch_bounds__(G* ROWS)
     softmax_v05_early(const T* scores, T* out, int rows, int tq, int tk, float scale, int ahead, int early) {
   let_next_start();
   const int row = blockIdx.x * ROWS + threadIdx.x / G;
-  if (ROWS > 1 && row >= rows) return;  // whole rows leave, no barrier joins two rows
+  if (ROWS > 1 && row >= rows) return;  // whole rows return; no barrier spans two rows
   const int lane = threadIdx.x % G;
   const int visible = visible_columns(row, tq, tk);
   const int64_t start = static_cast<int64_t>(row) * tk;
   if (row < early && lane == 0) prefetch_visible(scores, row, tq, tk);
   wait_for_previous();
   causal_row<T, WIDTH, COUNT, G, ROWS>(scores + start, out + start, visible, tk, scale, [&] {
-    // the first rows have asked for themselves
+    // the first rows are already prefetched
     if (AHEAD_BYTES > 0 && lane == 0 && ahead < rows - row && row + ahead >= early)
       prefetch_visible(scores, row + ahead, tq, tk);
   });

@@ -1,9 +1,9 @@
-// softmax v06_block: one block a row, the row kept in shared memory, maximum and sum by trees of barriers.
+// softmax v06_block: one block per row, the row in shared memory, maximum and sum by trees of barriers.
 // Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.
-// Needs    Tk floats of shared memory beside the tree: 57 000 columns on sm_90, 15 000 on sm_75
+// Needs    Tk floats of shared memory beside the tree: 57 000 columns on sm_90, 16 000 on sm_75
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once, every output once.
-// Versus   v02: a score is read once instead of twice, an exponential computed once instead of three times; but eight
-//          barriers for the maximum, eight for the sum.
+// Versus   v02: a score is read once instead of twice, and an exponential computed once instead of three times. But the
+//          maximum and the sum need a tree each, of eight steps with a barrier.
 // Expect   time at least 0.95 times v02_fused's. Refuted if not.
 // Source   Harris, "Optimizing Parallel Reduction in CUDA", sequential addressing
 #include "check.cuh"
@@ -21,7 +21,7 @@ constexpr int THREADS = SOFTMAX_V06_THREADS;
 __device__ __forceinline__ float larger(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float sum(float a, float b) { return a + b; }
 
-// All of a block's values joined, for every thread.
+// Joins all values of a block, and returns the result to every thread.
 template <float (*JOIN)(float, float)>
 __device__ __forceinline__ float tree(float* values, float mine) {
   values[threadIdx.x] = mine;
@@ -31,7 +31,7 @@ __device__ __forceinline__ float tree(float* values, float mine) {
     __syncthreads();
   }
   const float joined = values[0];
-  __syncthreads();  // the next tree writes here
+  __syncthreads();  // the next tree overwrites values[0]
   return joined;
 }
 }  // namespace
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(THREADS) softmax_v06_block(const T* scores, T*
     const float loaded = to_float(from[column]);  // dense: the masked part is read too
     const float score = column <= last ? loaded * scale : -INFINITY;
     row_values[column] = score;
-    largest = fmaxf(largest, score);  // a NaN is not a maximum; it comes back in the sum
+    largest = fmaxf(largest, score);  // fmaxf ignores a NaN; the sum keeps it
   }
   largest = tree<larger>(values, largest);
   float total = 0.0f;

@@ -1,8 +1,9 @@
-// softmax v07_warp: one warp a row, the row kept in its registers, maximum and sum by shuffles: no barrier.
+// softmax v07_warp: one warp per row, the row in its registers, maximum and sum by shuffles, no barrier.
 // Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.
 // Needs    nothing (rows of more than 2048 columns are read three times, twice from L1 or L2)
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once, every output once.
-// Versus   v06: ten shuffles for sixteen barriers; a warp waits for nobody; registers instead of shared memory.
+// Versus   v06: ten shuffles instead of sixteen tree steps with barriers; a warp waits for no other; registers instead
+//          of shared memory.
 // Expect   time at most 0.85 times v06_block's. Refuted if not.
 // Source   CUDA C++ Programming Guide, "Warp Shuffle Functions"
 #include "check.cuh"
@@ -15,10 +16,10 @@
 #endif
 
 namespace {
-constexpr int ROWS = SOFTMAX_V07_ROWS;  // a block
+constexpr int ROWS = SOFTMAX_V07_ROWS;  // per block
 }
 
-// COUNT scores a lane: COUNT * 32 >= Tk.
+// COUNT scores per lane: COUNT * 32 >= Tk.
 template <typename T, int COUNT>
 __global__ void __launch_bounds__(32 * ROWS)
     softmax_v07_warp(const T* scores, T* out, int64_t rows, int tq, int tk, float scale) {
@@ -36,7 +37,7 @@ __global__ void __launch_bounds__(32 * ROWS)
   for (int i = 0; i < COUNT; ++i) {
     const int column = i * 32 + lane;
     value[i] = column < tk && column <= last ? value[i] * scale : -INFINITY;
-    largest = fmaxf(largest, value[i]);  // a NaN is not a maximum; it comes back in the sum
+    largest = fmaxf(largest, value[i]);  // fmaxf ignores a NaN; the sum keeps it
   }
   largest = warp_max(largest);
   float total = 0.0f;

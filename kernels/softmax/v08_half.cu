@@ -11,13 +11,13 @@
 #include "check.cuh"
 #include "half.cuh"
 
-// G threads a row, COUNT packets of WIDTH elements each, ROWS rows a block.
+// G threads per row have COUNT packets of WIDTH elements each. A block has ROWS rows.
 template <int WIDTH, int COUNT, int G, int ROWS>
 __global__ void __launch_bounds__(G* ROWS)
     softmax_v08_half(const __half* scores, __half* out, int rows, int tq, int tk, float scale, int ahead) {
   let_next_start();
   const int row = blockIdx.x * ROWS + threadIdx.x / G;
-  if (ROWS > 1 && row >= rows) return;  // whole rows leave, no barrier joins two rows
+  if (ROWS > 1 && row >= rows) return;  // whole rows return; no barrier spans two rows
   const int64_t start = static_cast<int64_t>(row) * tk;
   wait_for_previous();
   causal_row<__half, WIDTH, COUNT, G, ROWS>(scores + start, out + start, visible_columns(row, tq, tk), tk, scale, [&] {
