@@ -1,4 +1,4 @@
-// Launchers of the layernorm kernels, free of torch: contiguous (rows, columns) elements.
+// Launchers of the layernorm kernels, without torch: contiguous (rows, columns) elements.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,7 +9,7 @@
 
 struct LayernormCall {
   const void* x;
-  const void* weight;  // `columns` elements, as bias
+  const void* weight;  // weight and bias have `columns` elements
   const void* bias;
   void* out;
   int64_t rows;  // 1 to 2^31 - 1
@@ -19,7 +19,7 @@ struct LayernormCall {
   cudaStream_t stream;
 };
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const LayernormCall&);
@@ -39,7 +39,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const tor
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive_layernorm(Rungs<LayernormCall>& rungs) {
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [rows, columns] : SHAPES_OF_ROWS) {

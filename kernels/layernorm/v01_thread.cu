@@ -1,9 +1,9 @@
-// layernorm v01_thread: one thread a row, three walks over it: mean, variance, result.
+// layernorm v01_thread: one thread per row, three passes over it: mean, variance, result.
 // Shapes   x, out (N, C) row-major; weight, bias (C,).
 // Needs    nothing
-// Moves    at best 2 * N * C * sizeof(T) bytes; lanes lie C elements apart, so each load takes 32 sectors of which it
-//          uses 4 bytes (fp32), and the rows of a block have to stay in L1 for the rest of them.
-// Versus   nothing: the first idea anyone has.
+// Moves    at best 2 * N * C * sizeof(T) bytes. Lanes are C elements apart, so each load takes 32 sectors and uses 4
+//          bytes (fp32) of each. Later loads find the rest in L1 only if the rows of a block stay there.
+// Versus   nothing: this is the first rung.
 // Expect   DRAM bytes over the minimum at least 1.25; sectors a load request at least 31. Refuted if not.
 // Source   llm.c, dev/cuda/layernorm_forward.cu, kernel 1 (the idea)
 #include "check.cuh"

@@ -1,8 +1,8 @@
-// layernorm v02_shared: one block a row, sums by a tree in shared memory.
+// layernorm v02_shared: one block per row, sums by a tree in shared memory.
 // Shapes   x, out (N, C) row-major; weight, bias (C,).
 // Needs    nothing
-// Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM (the second and third walk hit L1), once out.
-// Versus   v01: neighbouring threads read neighbouring elements, a row is 3 KB and stays in L1.
+// Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM (the second and third pass hit L1), once out.
+// Versus   v01: neighbouring threads read neighbouring elements, and a row (3 KB at C 768 in fp32) stays in L1.
 // Expect   top stall barrier; sectors a load request 3.8 to 4.2. Refuted if not.
 // Source   Harris 2007, "Optimizing parallel reduction in CUDA", with sequential addressing
 #include "check.cuh"
@@ -17,7 +17,7 @@ namespace {
 constexpr int THREADS = LAYERNORM_V02_THREADS;
 }
 
-// Sum over the block, for every thread; `partial` may be used again afterwards.
+// Sums over the block, and returns the sum to every thread. `partial` may be used again afterwards.
 __device__ __forceinline__ float block_sum(float value, float* partial) {
   partial[threadIdx.x] = value;
   __syncthreads();

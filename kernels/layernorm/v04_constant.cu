@@ -1,13 +1,13 @@
 // layernorm v04_constant: v03 with weight and bias in constant memory, copied there before every launch.
 // Shapes   x, out (N, C) row-major; weight, bias (C,).
-// Needs    C <= 8192; one stream at a time, because the 64 KB of constant memory are the process's: calls on two
+// Needs    C <= 8192 in fp32; one stream at a time: all calls share the 64 KB of constant memory, so calls on two
 //          streams would overwrite each other's weights
 // Moves    2 * N * C * sizeof(T) bytes, and two copies of C elements.
-// Versus   v03: weight and bias no longer pass through L1; but the constant cache answers one address a cycle, and the
-//          32 lanes of a warp ask for 32 columns.
-// Why      serialised reads: 2 * C cycles a row instead of C / 16.
+// Versus   v03: weight and bias no longer pass through L1. But the constant cache serves one address per cycle, and the
+//          32 lanes of a warp read 32 columns.
+// Why      serialised reads: 2 * C cycles per row instead of C / 16.
 // Expect   time at least v03_shuffle's. Refuted if not.
-// Source   the claim that constant memory speeds up a bias (L1 hits 60.6 -> 72.9 %): it holds for one address a warp
+// Source   the claim that constant memory speeds up a bias (L1 hits 60.6 -> 72.9 %): it holds for one address per warp
 #include "check.cuh"
 #include "layernorm.h"
 #include "reduce.cuh"

@@ -1,10 +1,10 @@
-// layernorm v05_vector: a row in registers, read once in 16-byte packets, L2 fed ahead, launches overlapped.
+// layernorm v05_vector: a row in registers, read once in 16-byte packets; prefetches into L2, overlapped launches.
 // Shapes   x, out (N, C) row-major; weight, bias (C,).
-// Needs    nothing (rows that are no multiple of 16 bytes, or are longer than 16 KB, take three walks by a block)
+// Needs    nothing (rows that are no multiple of 16 bytes, or longer than 16 KB, take three passes by a block)
 // Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM, once out; weight and bias from L1.
-// Versus   v03: one walk instead of three, 16 bytes an access, all loads of a row in flight before the first use.
+// Versus   v03: one pass instead of three, 16 bytes per access, all loads of a row in flight before the first use.
 // Expect   time at most 1.053 times the floor's at large and wherever else 100 MB and more are moved. Refuted if not.
-// Source   the mapping of softmax v03_causal; the statistics of a row in registers are in apex's layer_norm as well
+// Source   the mapping of softmax v03_causal; apex's layer_norm also keeps a row in registers for its statistics
 #include "check.cuh"
 #include "layernorm.h"
 #include "overlap.cuh"
@@ -22,16 +22,16 @@
 #endif
 
 namespace {
-// how far ahead L2 is fed, 0: not
+// distance of the prefetch into L2; 0: no prefetch
 constexpr int64_t AHEAD_BYTES = int64_t{LAYERNORM_V05_AHEAD_MB} << 20;
-constexpr int TOGETHER = LAYERNORM_V05_ROWS;  // rows a block, where a row is narrow
+constexpr int TOGETHER = LAYERNORM_V05_ROWS;  // rows per block, if a row is narrow
 constexpr int64_t FEW_ROWS = 256;
 constexpr int ANY_THREADS = 256;
-// with up to so many packets a thread, weight and bias are loaded with the row
+// with up to so many packets per thread, weight and bias are loaded with the row
 constexpr int EARLY_COUNT = LAYERNORM_V05_EARLY;
 }  // namespace
 
-// G threads a row, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. ROWS rows a block.
+// G threads per row have COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. A block has ROWS rows.
 template <typename T, int COUNT, int G, int ROWS>
 __global__ void __launch_bounds__(G* ROWS) layernorm_v05_vector(const T* x, const T* weight, const T* bias, T* out,
                                                                 int rows, int columns, float eps, int ahead) {
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(G* ROWS) layernorm_v05_vector(const T* x, cons
   let_next_start();
   const int lane = threadIdx.x % G;
   const int row = blockIdx.x * ROWS + threadIdx.x / G;
-  if (ROWS > 1 && row >= rows) return;  // whole warps leave, no barrier joins two rows
+  if (ROWS > 1 && row >= rows) return;  // whole warps return; no barrier spans two rows
   const T* from = x + static_cast<int64_t>(row) * columns;
   T* to = out + static_cast<int64_t>(row) * columns;
 
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(G* ROWS) layernorm_v05_vector(const T* x, cons
   }
 }
 
-// Any length and alignment: one block a row, three walks.
+// Any length and alignment: one block per row, three passes.
 template <typename T>
 __global__ void __launch_bounds__(ANY_THREADS)
     layernorm_v05_any(const T* x, const T* weight, const T* bias, T* out, int columns, float eps) {
@@ -119,7 +119,7 @@ static cudaError_t launch(const LayernormCall& call) {
   const int packets = static_cast<int>(call.columns * sizeof(T) / 16);
   if (addresses % 16 == 0 && packets <= 1024) {
     if (packets <= 32) return launch_rows<T, 1, 32, TOGETHER>(call);
-    // decode: a handful of rows, where only the time of one row counts
+    // decode: few rows, where only the time of one row counts
     if (call.rows <= FEW_ROWS && packets <= 128) return launch_rows<T, 1, 128, 1>(call);
     if (call.rows <= FEW_ROWS && packets <= 256) return launch_rows<T, 1, 256, 1>(call);
     if (packets <= 64) return launch_rows<T, 2, 32, TOGETHER>(call);

@@ -1,4 +1,4 @@
-// Launchers of the permutations, free of torch: they move elements of 2 or 4 bytes and do not look at them.
+// Launchers of the permutations, without torch. They move elements of 2 or 4 bytes, whatever their values are.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ struct PermuteCall {
   cudaStream_t stream;
 };
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const PermuteCall&);
@@ -64,7 +64,7 @@ torch::Tensor merge(const torch::Tensor& by_heads) {
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive_permute(Rungs<PermuteCall>& rungs) {
   constexpr int batch = 2, tokens = 65, heads = 3;
   for (const DType dtype : {DType::float32, DType::bfloat16})

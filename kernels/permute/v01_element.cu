@@ -1,8 +1,8 @@
-// permute v01_element: one thread an element, q, k and v split by one launch; heads merged by another.
+// permute v01_element: one thread per element; one launch splits q, k and v, another merges heads.
 // Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).
 // Needs    < 2^32 elements
 // Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out.
-// Versus   PyTorch: the three copies of split in one launch; the same bytes, so only launches are saved.
+// Versus   PyTorch: split is one launch instead of three copies. The bytes are the same, so only launches are saved.
 // Expect   time at least 1.1 times v02_vector's in bf16. Refuted if not.
 // Source   llm.c, dev/cuda/attention_forward.cu, permute_kernel (the idea)
 #include "check.cuh"

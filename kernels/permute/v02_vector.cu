@@ -1,8 +1,8 @@
-// permute v02_vector: 16-byte packets of one head, several in flight, L2 fed ahead, launches overlapped.
+// permute v02_vector: 16-byte packets of one head, several in flight, prefetches into L2, overlapped launches.
 // Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).
-// Needs    < 2^32 packets (16-byte ones where a head of a token is a multiple of 16 bytes, smaller ones elsewhere)
+// Needs    < 2^32 packets (16-byte ones if a head of a token is a multiple of 16 bytes, otherwise smaller ones)
 // Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out.
-// Versus   v01: 16 bytes an access; divisions once a packet instead of once an element.
+// Versus   v01: 16 bytes per access; divisions once per packet instead of once per element.
 // Expect   time at most 1.053 times the floor's at large and wherever else 100 MB and more are moved. Refuted if not.
 // Source   measured here, see README.md
 #include "check.cuh"
@@ -26,8 +26,8 @@
 
 namespace {
 constexpr int SPLIT_THREADS = PERMUTE_V02_SPLIT_THREADS, MERGE_THREADS = PERMUTE_V02_MERGE_THREADS;
-constexpr int MERGE_COUNT = PERMUTE_V02_MERGE_COUNT;  // packets a thread of merge; of split: one of q, k and v each
-constexpr int64_t AHEAD_BYTES = int64_t{PERMUTE_V02_AHEAD_MB} << 20;  // how far ahead L2 is fed by split, 0: not
+constexpr int MERGE_COUNT = PERMUTE_V02_MERGE_COUNT;  // packets per thread of merge; split: one each of q, k and v
+constexpr int64_t AHEAD_BYTES = int64_t{PERMUTE_V02_AHEAD_MB} << 20;  // distance of split's prefetch into L2; 0: none
 }  // namespace
 
 template <typename Raw>
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS)
   const Raw* from = qkv + static_cast<int64_t>(token) * 3 * layout.row + at;
   wait_for_previous();
   const Raw left = from[0], middle = from[layout.row], right = from[2 * layout.row];
-  // the parts that all blocks ask for cover the input once, though a block's part is not exactly what it reads later
+  // the prefetches of all blocks cover the input once, though no block reads exactly what one of them prefetched
   if (AHEAD_BYTES > 0 && sizeof(Raw) == 16 && threadIdx.x == 0 && layout.items - item > ahead + SPLIT_THREADS)
     prefetch_l2(qkv + 3 * static_cast<int64_t>(item + ahead), 3 * SPLIT_THREADS * 16);
   const int64_t to = layout.by_heads(token, at);
@@ -95,7 +95,7 @@ static cudaError_t launch(const PermuteCall& call) {
   }
 }
 
-// The widest packet that the addresses and the length of a head allow.
+// Launches with the widest packet that the addresses and the length of a head allow.
 template <bool SPLIT>
 static cudaError_t launch_widest(const PermuteCall& call) {
   const auto addresses = reinterpret_cast<uintptr_t>(call.from) | reinterpret_cast<uintptr_t>(call.to[0]) |

@@ -1,4 +1,4 @@
-// Launchers of the residual addition, free of torch: contiguous elements.
+// Launchers of the residual addition, without torch: contiguous elements.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -16,7 +16,7 @@ struct ResidualCall {
   cudaStream_t stream;
 };
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const ResidualCall&);
@@ -34,7 +34,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& y) {
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive_residual(Rungs<ResidualCall>& rungs) {
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [rows, columns] : SHAPES_OF_ROWS) {

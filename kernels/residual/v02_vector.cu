@@ -1,6 +1,6 @@
-// residual v02_vector: 16-byte packets, launches overlapped.
+// residual v02_vector: 16-byte packets, overlapped launches.
 // Shapes   x, y, out of one shape, N * C elements.
-// Needs    nothing (16-byte packets where the tensors are aligned and N * C is a multiple of them)
+// Needs    nothing (16-byte packets if the tensors are aligned and have a multiple of 16 bytes)
 // Moves    3 * N * C * sizeof(T) bytes: both operands once in, the sum once out.
 // Versus   v01: a quarter (fp32) or an eighth (bf16) of the accesses.
 // Expect   time at most 1.03 times the floor's at large and wherever else 100 MB and more are moved. Refuted if not.
@@ -45,7 +45,7 @@ static cudaError_t launch(const ResidualCall& call) {
   return status;
 }
 
-// The widest packet that the addresses and the number of elements allow.
+// Launches with the widest packet that the addresses and the number of elements allow.
 template <typename T>
 static cudaError_t launch_widest(const ResidualCall& call) {
   const auto addresses = reinterpret_cast<uintptr_t>(call.x) | reinterpret_cast<uintptr_t>(call.y) |

@@ -1,4 +1,4 @@
-// Launchers of the residual_layernorm kernels, free of torch: contiguous (rows, columns) elements.
+// Launchers of the residual_layernorm kernels, without torch: contiguous (rows, columns) elements.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,7 @@
 struct ResidualLayernormCall {
   const void* x;
   const void* y;
-  const void* weight;  // `columns` elements, as bias
+  const void* weight;  // weight and bias have `columns` elements
   const void* bias;
   void* residual;
   void* out;
@@ -21,7 +21,7 @@ struct ResidualLayernormCall {
   cudaStream_t stream;
 };
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const ResidualLayernormCall&);
@@ -43,7 +43,7 @@ std::tuple<torch::Tensor, torch::Tensor> run(const torch::Tensor& x, const torch
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive_residual_layernorm(Rungs<ResidualLayernormCall>& rungs) {
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [rows, columns] : SHAPES_OF_ROWS) {

@@ -1,9 +1,10 @@
-// residual_layernorm v01_shuffle: one warp a row, the sum is written and walked over again.
+// residual_layernorm v01_shuffle: one warp per row; the sum is written, then read again in two passes.
 // Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).
 // Needs    nothing
-// Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out; the second and third walk over the
-//          residual just written hit L1 or L2.
-// Versus   addition and layernorm apart: the residual is not read from DRAM, 4 passes instead of 5; one launch for two.
+// Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out. The second and third pass find the
+//          residual in L1 or L2.
+// Versus   separate addition and layernorm: one launch instead of two, and 4 passes over DRAM instead of 5, because the
+//          residual is not read from DRAM.
 // Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 // Source   layernorm v03_shuffle; llm.c has the same pair as fused_residual_forward
 #include "check.cuh"
@@ -20,7 +21,7 @@ constexpr int THREADS = RESIDUAL_LAYERNORM_V01_THREADS;
 constexpr int ROWS = THREADS / 32;
 }  // namespace
 
-// A lane reads only what it wrote itself, so the walks need no fence.
+// A lane reads only what it wrote itself, so the passes need no fence.
 template <typename T>
 __global__ void __launch_bounds__(THREADS)
     residual_layernorm_v01_shuffle(const T* x, const T* y, const T* weight, const T* bias, T* residual, T* out,

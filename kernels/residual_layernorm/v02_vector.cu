@@ -1,9 +1,9 @@
-// residual_layernorm v02_vector: the sum stays in registers, 16-byte packets, launches overlapped; many rows: L2 fed
-// ahead.
+// residual_layernorm v02_vector: the sum stays in registers, 16-byte packets, overlapped launches; with many rows,
+// prefetches into L2.
 // Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).
-// Needs    nothing (rows that are no multiple of 16 bytes, or are longer than 16 KB, take three walks by a block)
+// Needs    nothing (rows that are no multiple of 16 bytes, or longer than 16 KB, take three passes by a block)
 // Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out; weight and bias from L1.
-// Versus   v01: one walk instead of three, 16 bytes an access, all loads of a row in flight before the first use.
+// Versus   v01: one pass instead of three, 16 bytes per access, all loads of a row in flight before the first use.
 // Expect   time at most 0.8333 times torch's at large and wherever else 100 MB and more are moved; time at most
 //          compile's at large and wherever else 100 MB and more are moved. Refuted if not.
 // Source   layernorm v05_vector
@@ -24,14 +24,14 @@
 #endif
 
 namespace {
-// how far ahead L2 is fed, of x and of y each, 0: not
+// distance of the prefetch into L2, of x and of y each; 0: no prefetch
 constexpr int64_t AHEAD_BYTES = int64_t{RESIDUAL_LAYERNORM_V02_AHEAD_MB} << 20;
-constexpr int TOGETHER = RESIDUAL_LAYERNORM_V02_ROWS;  // rows a block, where a warp has a row
+constexpr int TOGETHER = RESIDUAL_LAYERNORM_V02_ROWS;  // rows per block, if a warp has a row
 constexpr int64_t FEW_ROWS = 256;
 constexpr int64_t MANY_ROWS = 4096;
-constexpr int64_t FED_ROWS = 16384;  // from here on L2 is fed ahead and the results stream past it
+constexpr int64_t FED_ROWS = 16384;  // above it, blocks prefetch inputs into L2 and store outputs as evict-first
 constexpr int ANY_THREADS = 256;
-// with up to so many packets a thread, weight and bias are loaded with the row
+// with up to so many packets per thread, weight and bias are loaded with the row
 constexpr int EARLY_COUNT = RESIDUAL_LAYERNORM_V02_EARLY;
 }  // namespace
 
@@ -40,7 +40,7 @@ __device__ __forceinline__ void put(const P& packet, T* to) {
   STREAMING ? packet.store_streaming(to) : packet.store(to);
 }
 
-// G threads a row, COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. ROWS rows a block.
+// G threads per row have COUNT packets of WIDTH elements each: COUNT * G * WIDTH >= C. A block has ROWS rows.
 template <typename T, int COUNT, int G, int ROWS, bool FED>
 __global__ void __launch_bounds__(G* ROWS)
     residual_layernorm_v02_vector(const T* x, const T* y, const T* weight, const T* bias, T* residual, T* out, int rows,
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(G* ROWS)
   let_next_start();
   const int lane = threadIdx.x % G;
   const int row = blockIdx.x * ROWS + threadIdx.x / G;
-  if (ROWS > 1 && row >= rows) return;  // whole warps leave, no barrier joins two rows
+  if (ROWS > 1 && row >= rows) return;  // whole warps return; no barrier spans two rows
   const int64_t start = static_cast<int64_t>(row) * columns;
 
   wait_for_previous();
@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(G* ROWS)
     const auto sum = Packet<T, WIDTH>::scaled(value[k], 1.0f);
     if (column < columns) put<FED>(sum, residual + start + column);
 #pragma unroll
-    for (int j = 0; j < WIDTH; ++j) value[k][j] = to_float(sum.values[j]);  // what is normalised is what is stored
+    for (int j = 0; j < WIDTH; ++j) value[k][j] = to_float(sum.values[j]);  // normalise the rounded sum that is stored
   }
   const auto [mean, scale] = row_statistics<G, ROWS>(value, lane, columns, eps);
 
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(G* ROWS)
   }
 }
 
-// Any length and alignment: one block a row, three walks; a thread reads only what it wrote itself.
+// Any length and alignment: one block per row, three passes. A thread reads only what it wrote itself.
 template <typename T>
 __global__ void __launch_bounds__(ANY_THREADS)
     residual_layernorm_v02_any(const T* x, const T* y, const T* weight, const T* bias, T* residual, T* out, int columns,
@@ -146,7 +146,7 @@ static cudaError_t launch(const ResidualLayernormCall& call) {
   const int packets = static_cast<int>(call.columns * sizeof(T) / 16);
   if (addresses % 16 == 0 && packets <= 1024) {
     if (packets <= 32) return launch_rows<T, 1, 32, TOGETHER>(call);
-    // decode: a handful of rows, where only the time of one row counts
+    // decode: few rows, where only the time of one row counts
     if (call.rows <= FEW_ROWS && packets <= 128) return launch_rows<T, 1, 128, 1>(call);
     if (call.rows <= FEW_ROWS && packets <= 256) return launch_rows<T, 1, 256, 1>(call);
     if (packets <= 64) return launch_rows<T, 2, 32, TOGETHER>(call);
