@@ -47,7 +47,7 @@ inline int visible_window(const AttentionCall& call) {
 // cudaErrorMisalignedAddress for operands that are not 16-byte aligned, and cudaErrorNotSupported on a GPU that it does
 // not run on. "Needs" in its source says what it takes.
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const AttentionCall&);
@@ -90,7 +90,7 @@ torch::Tensor windowed(const torch::Tensor& q, const torch::Tensor& k, const tor
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive(Rungs<AttentionCall>& rungs, DType dtype, int heads, int tokens, int window) {
   const size_t size = size_of(dtype), elements = static_cast<size_t>(heads) * tokens * ATTENTION_HEAD_SIZE;
   const Buffer q(elements, size), k(elements, size), v(elements, size), out(elements, size, false),

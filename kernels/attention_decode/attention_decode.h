@@ -36,7 +36,7 @@ struct AttentionDecodeCall {
 // The number of floats that v03 needs for partial results; v04 needs them too where it runs as v03.
 int64_t attention_decode_workspace(const AttentionDecodeCall& call);
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const AttentionDecodeCall&);
@@ -87,7 +87,7 @@ torch::Tensor run(const torch::Tensor& q, const torch::Tensor& k, const torch::T
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 // Runs on a full cache, and on the first tokens of a longer cache, whose end must not be read. All operands start
 // `shift` elements after an aligned address.
 static void drive(Rungs<AttentionDecodeCall>& rungs, DType dtype, int batch, int heads, int keys, int shift) {

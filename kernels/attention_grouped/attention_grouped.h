@@ -64,7 +64,7 @@ inline bool sizes_fit(const AttentionGroupedCall& call) {
 // cudaErrorMisalignedAddress for operands that are not 16-byte aligned, and cudaErrorNotSupported on a GPU that it does
 // not run on. "Needs" in its source says what it takes.
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include <optional>
 
 #include "binding.h"
@@ -133,7 +133,7 @@ torch::Tensor run(const torch::Tensor& q, const torch::Tensor& k, const torch::T
 }
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
 static void drive(Rungs<AttentionGroupedCall>& rungs, DType dtype, int heads, int key_heads, int queries, int keys,
                   int head_size, int window) {
   const size_t size = size_of(dtype);

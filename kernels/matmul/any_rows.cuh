@@ -1,5 +1,5 @@
-// Rows of any length and address, which the copy engine does not take: copied to where it does, word by word. What v15
-// and v16 share.
+// What v15 and v16 share: the copy engine does not take rows of every length and address, so a kernel copies these word
+// by word to rows that it takes.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -7,17 +7,17 @@
 
 #include <cstdint>
 
-constexpr int WORDS = 8, COPY_THREADS = 256, COPY_ROWS = COPY_THREADS / 32;  // of a lane, all on their way at once
+constexpr int WORDS = 8, COPY_THREADS = 256, COPY_ROWS = COPY_THREADS / 32;  // WORDS per lane, all in flight at once
 
-// A matrix on its way to rows `pitch` elements apart, a piece of a row by a warp; no rows where it stays where it is.
+// A copy of a matrix to rows `pitch` elements apart; a warp copies a piece of a row. `rows` is 0 if no copy is needed.
 template <typename T>
 struct Copy {
   const T* from;
   T* to;
   int rows, columns, pitch;
 
-  // What the copy engine takes stays. Else a place behind the first `bytes` of the workspace, to which that of the copy
-  // is added; its rows are a multiple of `unit` bytes apart, which is one of 16.
+  // Plans no copy of a matrix that the copy engine takes. Otherwise the copy is placed after the first `bytes` of the
+  // workspace, and `bytes` grows by its size. Its pitch is a multiple of `unit` bytes, which is a multiple of 16.
   static Copy plan(const void* from, int rows, int columns, int unit, void* workspace, size_t& bytes) {
     Copy copy = {static_cast<const T*>(from), nullptr, 0, columns, columns};
     const int width = columns * static_cast<int>(sizeof(T));
@@ -31,25 +31,27 @@ struct Copy {
 
   const T* operand() const { return rows ? to : from; }
 
-  __host__ __device__ int words() const { return (columns - 1) / static_cast<int>(4 / sizeof(T)) + 1; }  // of a row
+  __host__ __device__ int words() const {
+    return (columns - 1) / static_cast<int>(4 / sizeof(T)) + 1;
+  }  // words per row
   __host__ __device__ unsigned pieces() const { return (words() - 1) / (32 * WORDS) + 1; }
   __host__ __device__ unsigned blocks() const { return (rows + COPY_ROWS - 1) / COPY_ROWS * pieces(); }
 };
 
-// Whether a row of 16-bit elements starts with the second half of a word.
+// 1 if a row of 16-bit elements starts with the second half of a word, else 0.
 __device__ __forceinline__ int starts_inside_a_word(const uint16_t* row) {
   return static_cast<int>(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(row)) / 2 % 2);
 }
 
-// The lane's word, or where rows are `odd` what starts in the middle of it and ends in the next lane's; behind the last
-// lane's comes `following` of the first. By all of a warp.
+// Returns the lane's word. With `odd` it returns the second half of the lane's word and the first half of the next
+// lane's; after lane 31 comes `following` of lane 0. All lanes of a warp call it.
 __device__ __forceinline__ uint32_t shifted(uint32_t word, uint32_t following, int odd) {
   const int lane = threadIdx.x % 32;
   const uint32_t next = __shfl_sync(0xffffffffU, lane == 0 ? following : word, lane + 1);
   return __byte_perm(word, next, odd ? 0x5432 : 0x3210);
 }
 
-// Of a row the words of a lane, 32 apart from that of index `first` on. Nothing outside of the row is read.
+// Reads a lane's words of a row: index `first`, and every 32nd word after it. Reads nothing outside the row.
 __device__ __forceinline__ void read_words(const float* row, int columns, int first, uint32_t (&words)[WORDS]) {
   const float* from = row + first;
 #pragma unroll
@@ -57,8 +59,8 @@ __device__ __forceinline__ void read_words(const float* row, int columns, int fi
     if (first + i * 32 < columns) words[i] = __float_as_uint(from[i * 32]);
 }
 
-// The same where a row may start and end inside a word: aligned words of two elements are read, of the first and the
-// last one only the row's half, and shifted.
+// The same for 16-bit elements, where a row may start and end inside a word. It reads aligned words of two elements,
+// and shifts them. Of the first and the last word it reads only the row's half.
 __device__ __forceinline__ void read_words(const __nv_bfloat16* row, int columns, int first, uint32_t (&words)[WORDS]) {
   const auto* from = reinterpret_cast<const uint16_t*>(row);
   const int odd = starts_inside_a_word(from), lane = threadIdx.x % 32;
@@ -68,7 +70,7 @@ __device__ __forceinline__ void read_words(const __nv_bfloat16* row, int columns
   uint32_t whole[WORDS + 1] = {}, start = 0, end = 0;
 #pragma unroll
   for (int i = 0; i <= WORDS; ++i) {
-    // the last one is of the next piece, where the last lane's last word may end
+    // the last word belongs to the next piece; the last lane's last word may end in it
     const bool wanted = i == 0 ? !starts : i < WORDS || (odd && lane == 0);
     if (wanted && left > i * 64 + 1) whole[i] = pairs[i * 32];
   }
@@ -82,7 +84,7 @@ __device__ __forceinline__ void read_words(const __nv_bfloat16* row, int columns
   for (int i = 0; i < WORDS; ++i) words[i] = shifted(whole[i], whole[i + 1], odd);
 }
 
-// The part of `block`, of copy.blocks().
+// Copies the part of block `block`, one of copy.blocks().
 template <typename T>
 __device__ __forceinline__ void copy_rows(const Copy<T>& copy, unsigned block) {
   const unsigned pieces = copy.pieces();

@@ -1,5 +1,5 @@
-// bf16 products of tiles that have that of four widths which gives the busiest multiprocessor the least to do: what v14
-// and v16 share. FITTED_GROUP_ROWS and FITTED_STAGES are of who includes this.
+// What v14 and v16 share: bf16 products with the tile width, of four, that minimises the work of the busiest SM. The
+// including file defines FITTED_GROUP_ROWS and FITTED_STAGES.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,15 +25,15 @@ constexpr uint32_t MOST_SHARED = 227 * 1024;
 constexpr int MOST_STAGES = FITTED_STAGES;
 static_assert(MOST_STAGES >= 2, "a stage is given back when the products of the next one are issued");
 
-// What follows from the width of a block's tile.
+// Constants that follow from the width of a block's tile.
 template <int BN>
 struct Tile {
-  static constexpr int TAIL = BN % BOX;  // columns in swizzled rows of 32 bytes, behind those in boxes
+  static constexpr int TAIL = BN % BOX;  // columns after the whole boxes, in swizzled rows of 32 bytes
   static constexpr int MAIN = BN - TAIL;
   static_assert(TAIL == 0 || TAIL == 16, "rows behind the boxes have 32 bytes");
   static constexpr uint32_t TAIL_AT = A_BYTES + MAIN * BK * 2, STAGE_BYTES = TAIL_AT + TAIL * BK * 2;
-  static constexpr int OUT_COLUMNS = BN == 256 ? 128 : BN;  // staged for one store by a consumer
-  static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2, BIAS_BYTES = BN * 2;  // of a consumer
+  static constexpr int OUT_COLUMNS = BN == 256 ? 128 : BN;  // columns that a consumer stages for one store
+  static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2, BIAS_BYTES = BN * 2;  // per consumer
   static constexpr uint32_t FIXED_BYTES = 1024 + CONSUMERS * (OUT_BYTES + BIAS_BYTES);
   static constexpr int FIT = (MOST_SHARED - FIXED_BYTES) / (STAGE_BYTES + 16),
                        STAGES = FIT < MOST_STAGES ? FIT : MOST_STAGES;
@@ -46,12 +46,12 @@ struct FittedMaps {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Matrix descriptor of swizzled rows of 32 bytes.
+// The matrix descriptor of swizzled rows of 32 bytes.
 __device__ __forceinline__ uint64_t narrow_descriptor(uint32_t address) {
   return static_cast<uint64_t>((address & 0x3FFFF) >> 4) | static_cast<uint64_t>(8 * 32 >> 4) << 32 | 3ULL << 62;
 }
 
-// Where an element of a row lies that its warpgroup has staged for `out`, in bytes.
+// The offset in bytes of an element that a warpgroup has staged for `out`.
 template <int BN>
 __device__ __forceinline__ uint32_t staged_at(int row, int column) {
   const int box = column / BOX, chunk = column % BOX / 8;
@@ -59,18 +59,19 @@ __device__ __forceinline__ uint32_t staged_at(int row, int column) {
   return box * 64 * 128 + (tail ? swizzled<32>(row, chunk % 2) : swizzled<128>(row, chunk)) + column % 8 * 2;
 }
 
-// Stores the word if it is at one before `end`; of an `if` the compiler makes the address anew for every store.
+// Stores the word if `at` < `end`. With an `if`, the compiler would compute the address again for every store.
 __device__ __forceinline__ void store_before(uint16_t* to, uint32_t word, int at, int end) {
   asm volatile("{ .reg .pred p; setp.lt.s32 p, %2, %3; @p st.global.b32 [%0], %1; }" ::"l"(to), "r"(word), "r"(at),
                "r"(end)
                : "memory");
 }
 
-// Writes a warp's 16 rows of what its warpgroup has staged for `out` from (row, column) on, where rows start anywhere:
-// pairs of elements that are a word, then the elements at both ends of rows that are in no such pair.
+// Writes a warp's 16 rows of what its warpgroup has staged for `out` from (row, column) on. Rows of `out` may start at
+// any element. It writes the pairs of elements that form a word, then the elements at both ends of a row that are in no
+// such pair.
 template <int BN>
 __device__ __forceinline__ void write_rows(uint32_t staged, __nv_bfloat16* out, int m, int n, int row, int column) {
-  constexpr int TURNS = (Tile<BN>::OUT_COLUMNS + BOX - 1) / BOX;  // of 32 pairs
+  constexpr int TURNS = (Tile<BN>::OUT_COLUMNS + BOX - 1) / BOX;  // turns of 32 pairs
   constexpr int TOGETHER = 4;                                     // rows that are read before they are written
   const int lane = threadIdx.x % 32, mine = threadIdx.x % 128 / 32 * 16;
   const int rows = m - row - mine, columns = min(n - column, Tile<BN>::OUT_COLUMNS);
@@ -110,7 +111,7 @@ __device__ __forceinline__ void write_rows(uint32_t staged, __nv_bfloat16* out, 
   }
 }
 
-// Every tile of a block. ANY_OUT: rows of `out` start anywhere, and no map of it is needed.
+// Computes every tile of a block. With ANY_OUT, rows of `out` may start at any element, and `maps` needs no map of it.
 template <int BN, bool ANY_OUT>
 __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __nv_bfloat16* __restrict__ bias,
                                                __nv_bfloat16* __restrict__ out, int m, int n, int k) {
@@ -123,7 +124,7 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
   const uint32_t empty = full + 8 * STAGES;
   const TileOrder<GROUP_ROWS, BM, BN> order{(m + BM - 1) / BM, (n + BN - 1) / BN};
   const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
-  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // the compiler sees that a warp has one
+  const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
 
   let_next_start();
   if (threadIdx.x == 0) init_ring<STAGES>(full, empty, CONSUMERS);
@@ -133,7 +134,7 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
     asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
     if (threadIdx.x % 128 == 0) {
       wait_for_previous();
-      Ring<STAGES> ring = {0, 1};  // the stages start out empty
+      Ring<STAGES> ring = {0, 1};  // all stages start empty
       for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int row, column;
         order.place(tile, row, column);
@@ -159,11 +160,11 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       int row, column;
       order.place(tile, row, column);
-      // 16 bytes of the bias for each of the first threads, on their way while products are made
+      // each of the first threads copies 16 bytes of the bias while products are computed
       if (thread < BN / 8 && column + thread * 8 < n) {
         const uint32_t to = bias_mine + thread * 16;
         const __nv_bfloat16* from = bias + column + thread * 8;
-        if constexpr (ANY_OUT) {  // the bias may end inside: zeros behind it
+        if constexpr (ANY_OUT) {  // the bias may end inside these 16 bytes: zeros follow
           const int bytes = min(16, (n - column - thread * 8) * 2);
           asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
         } else {
@@ -184,13 +185,14 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
         }
       });
 
-      // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns or fewer.
+      // Writes the output: accumulators as bf16 to shared memory, swizzled as the copy engine expects, from there to
+      // `out`.
       asm volatile("cp.async.wait_all;" ::: "memory");  // the bias
 #pragma unroll
       for (int part = 0; part < BN / OUT_COLUMNS; ++part) {
         if (!ANY_OUT && thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         join_named(1 + group);
-        uint32_t shift[OUT_COLUMNS / 8];  // the bias of the columns of this lane, two at a time
+        uint32_t shift[OUT_COLUMNS / 8];  // the bias of this lane's columns, in pairs
 #pragma unroll
         for (int j = 0; j < OUT_COLUMNS / 8; ++j)
           asm volatile("ld.shared.b32 %0, [%1];"
@@ -238,15 +240,15 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
 
 #endif
 
-// Operands as the copy engine takes them: rows of multiples of 16 bytes, `pitch` elements apart, at such addresses.
+// Operands as the copy engine takes them: rows start at multiples of 16 bytes, `pitch` elements apart.
 struct FittedOperands {
   const void *a, *weight;
   int a_pitch, weight_pitch;
 };
 
-// A tile that a block may have, and its time on an H200 in ns: of a step in K, and beside its steps. With 1950 for the
-// launch these give, within 18 %, what all four widths of v14 took at GPT-2's projections and at squares of 1024 to
-// 2048; the width that they choose was the fastest at each.
+// A tile width, and its times on an H200 in ns: `step` for each step in K, `rest` for everything else of a tile. With
+// 1950 ns for the launch, these give the times of all four widths of v14 within 18 %, at GPT-2's projections and at
+// squares of 1024 to 2048. At each of these, the width that they choose was the fastest.
 struct Choice {
   int columns, tail;
   uint32_t shared_bytes;
@@ -265,13 +267,13 @@ static inline int64_t tiles_of(const MatmulCall& call, const Choice& choice) {
   return static_cast<int64_t>((call.m + BM - 1) / BM) * ((call.n + choice.columns - 1) / choice.columns);
 }
 
-// Of what the busiest multiprocessor does.
+// The time of the busiest SM, in ns.
 static inline int64_t nanoseconds(const MatmulCall& call, const Choice& choice, int sm_count) {
   const int64_t steps = (call.k + BK - 1) / BK, waves = (tiles_of(call, choice) + sm_count - 1) / sm_count;
   return waves * (steps * choice.step + choice.rest);
 }
 
-// What a launch takes: the place of the choice among CHOICES, and its maps without those of `out`.
+// What a launch needs: the index of the choice in CHOICES, the grid, and the maps except those of `out`.
 struct Fitted {
   int place;
   Grid grid;

@@ -1,4 +1,4 @@
-// Launchers of the matmul kernels, free of torch: out (M, N) = a (M, K) x weight (K, N) + bias (N), all row-major.
+// Launchers of the matmul kernels, without torch: out (M, N) = a (M, K) x weight (K, N) + bias (N), all row-major.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,14 +10,14 @@ struct MatmulCall {
   const void* weight;
   const void* bias;
   void* out;
-  int m;  // each 1 or more
+  int m;  // m, n and k are 1 or more
   int n;
   int k;
   cudaStream_t stream;
   void* workspace = nullptr;  // v13, v15 and v16: matmul_v13_split_k_workspace() bytes and so on; others none
 };
 
-// Whether 16-byte accesses may start at every operand.
+// Whether every operand starts at a multiple of 16 bytes.
 inline bool aligned(const MatmulCall& call) {
   return (reinterpret_cast<uintptr_t>(call.a) | reinterpret_cast<uintptr_t>(call.weight) |
           reinterpret_cast<uintptr_t>(call.bias) | reinterpret_cast<uintptr_t>(call.out)) %
@@ -25,10 +25,11 @@ inline bool aligned(const MatmulCall& call) {
          0;
 }
 
-// A launcher returns cudaErrorInvalidValue for sizes, cudaErrorMisalignedAddress for bases and cudaErrorNotSupported for a
-// GPU that it does not take; see "Needs" in its source.
+// A launcher returns cudaErrorInvalidValue for sizes that it does not take, cudaErrorMisalignedAddress for operands
+// that are not 16-byte aligned, and cudaErrorNotSupported on a GPU that it does not run on. "Needs" in its source says
+// what it takes.
 
-#ifdef KERNEL_LEDGER_BINDING  // tensors in, raw pointers and the current stream out
+#ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const MatmulCall&);
@@ -72,8 +73,8 @@ torch::Tensor run(const torch::Tensor& a, const torch::Tensor& weight, const tor
 constexpr at::ScalarType FP32 = at::kFloat, BF16 = at::kBFloat16;
 #endif
 
-#ifdef KERNEL_LEDGER_DRIVER  // what the sanitizer runs it on
-// Operands and the output start `shift` elements off an aligned address.
+#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
+// Operands and the output start `shift` elements after an aligned address.
 static void drive(Rungs<MatmulCall>& rungs, DType dtype, int m, int n, int k, int shift = 0) {
   const size_t size = size_of(dtype);
   const Buffer a(static_cast<size_t>(m) * k + shift, size), weight(static_cast<size_t>(k) * n + shift, size),
@@ -82,7 +83,7 @@ static void drive(Rungs<MatmulCall>& rungs, DType dtype, int m, int n, int k, in
 }
 
 static void drive_matmul(Rungs<MatmulCall>& rungs) {
-  // one element, odd sizes, edges of every tile; the last ones take the wide tiles
+  // one element, odd sizes, edges of every tile; the last shapes take the wide tiles
   for (const auto& [m, n, k] : {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72},
                                 std::array{257, 1028, 36}, std::array{65, 200, 200}, std::array{1020, 2296, 200},
                                 std::array{1000, 2984, 392}, std::array{1030, 3080, 72}, std::array{1030, 2056, 24},
@@ -91,7 +92,7 @@ static void drive_matmul(Rungs<MatmulCall>& rungs) {
     drive(rungs, DType::bfloat16, m, n, k);
     tell("matmul");
   }
-  // every width of tile, where rows start anywhere
+  // every width of tile, with rows that start at any element
   for (const auto& [m, n, k] :
        {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1029, 389},
         std::array{1021, 2295, 200}, std::array{1000, 2983, 391}, std::array{1030, 3080, 71}})

@@ -1,5 +1,6 @@
-// fp32 products of 128 x 256 tiles, fed through a ring of stages by the bulk copy engine: what v12, v13 and v15
-// share. RING_ANY_OUT 1, of who includes this: rows of `out` start anywhere, as those of N no multiple of 4 do.
+// What v12, v13 and v15 share: fp32 products of 128 x 256 tiles, which the bulk copy engine feeds through a ring of
+// stages. If the including file sets RING_ANY_OUT to 1, rows of `out` may start at any element, as they do if N is no
+// multiple of 4.
 #pragma once
 
 #include <cstdint>
@@ -16,24 +17,24 @@
 constexpr int WARP_TILE = 64;  // outputs of a warp, in both directions: 8 x 4 lanes of 8 x 16
 constexpr int WARP_ROWS = 2, WARP_COLUMNS = 4;
 constexpr int BM = WARP_TILE * WARP_ROWS, BN = WARP_TILE * WARP_COLUMNS;
-constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;  // that compute
+constexpr int WARPS = WARP_ROWS * WARP_COLUMNS, THREADS = 32 * WARPS;  // warps and threads that compute
 constexpr int ALL_THREADS = THREADS + 128;            // and a warpgroup, of which one thread feeds the ring
-constexpr int BK = RING_DEPTH, STAGES = RING_STAGES;  // of who includes this
+constexpr int BK = RING_DEPTH, STAGES = RING_STAGES;  // the including file defines these
 static_assert(BK == 8 || BK == 16 || BK == 32, "rows of the left tile are swizzled: 32, 64 or 128 bytes");
 constexpr int UNROLL = 8;       // steps in K: the loop must fit into the instruction cache
 constexpr int TM = 8, TN = 16;  // outputs of a lane
 constexpr int GROUP_ROWS = 16;  // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
-constexpr uint32_t OUT_PITCH = (WARP_TILE + 16) * 4;  // of rows on their way out: stores of two meet no bank twice
-constexpr uint32_t OUT_BYTES = RING_ANY_OUT * 8 * OUT_PITCH;  // of a warp
+constexpr uint32_t OUT_PITCH = (WARP_TILE + 16) * 4;  // of staged output rows: stores of two rows have no bank conflict
+constexpr uint32_t OUT_BYTES = RING_ANY_OUT * 8 * OUT_PITCH;  // per warp
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + WARPS * OUT_BYTES;
 
-// How tiles are dealt out. The K steps of the first `shared` tiles, one behind the other, are cut into equal pieces,
-// one a block, wherever the cuts fall; the other tiles are taken whole, in turn.
+// How blocks share the tiles. The K steps of the first `shared` tiles, one tile after another, are cut into equal
+// pieces, one per block; cuts may fall inside a tile. Blocks take the other tiles whole, in turn.
 struct Deal {
   int rows, columns;  // of tiles
-  int steps;          // BK deep, of a tile
-  int shared;         // tiles
+  int steps;          // steps of a tile, BK deep
+  int shared;         // tiles whose steps are cut into pieces
   int blocks;
 
   __device__ __forceinline__ int cut(int block) const {
@@ -43,9 +44,9 @@ struct Deal {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// The tiles of a block, or parts of them, one after the other.
+// Goes through a block's tiles and parts of tiles, one after another.
 struct Walk {
-  int at, end;  // of the block's piece of the shared steps
+  int at, end;  // what is left of the block's piece of the shared steps
   int whole;    // the next tile that is taken whole
   int tile, first_step, last_step;
 
@@ -62,7 +63,7 @@ struct Walk {
     return end - at + (left > 0 ? (left - 1) / deal.blocks + 1 : 0) * deal.steps;
   }
 
-  // False at the end.
+  // Goes to the next tile or part. Returns false at the end.
   __device__ __forceinline__ bool next(const Deal& deal) {
     if (at < end) {
       tile = at / deal.steps;
@@ -83,10 +84,10 @@ __device__ __forceinline__ void place(const Deal& deal, int tile, int& row, int&
   TileOrder<GROUP_ROWS, BM, BN>{deal.rows, deal.columns}.place(tile, row, column);
 }
 
-// The compiler moves no arithmetic across this instruction, which does nothing here. A scheduler reads two registers a
-// cycle and lane, so that an FFMA of three takes one and a half cycles unless one of them was kept from the FFMA before.
-// Free to reorder, the compiler gives that up so often that a quarter of the cycles is lost; in the order below one
-// operand stays for sixteen FFMAs.
+// The compiler moves no arithmetic across this instruction, which does nothing here. A scheduler reads two registers
+// per cycle and lane. So an FFMA, which has three, takes one and a half cycles unless it reuses an operand of the FFMA
+// before. Free to reorder, the compiler loses this reuse so often that it costs a quarter of the cycles. In the order
+// below, one operand serves sixteen FFMAs.
 __device__ __forceinline__ void keep_order() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
 
 __device__ __forceinline__ void multiply_add(float& sum, float left, float right) {
@@ -99,14 +100,15 @@ __device__ __forceinline__ void read_shared(float (&to)[4], uint32_t from) {
                : "r"(from));
 }
 
-// Where 16-byte chunks of a row of the left tile lie, as the copy engine swizzles rows of BK words.
+// The offset in bytes of a row's first 16-byte chunk in the left tile, as the copy engine swizzles rows of BK words.
+// The other chunks are at the xor with their own offset.
 __device__ __forceinline__ constexpr uint32_t twist(int row) {
   return (BK == 8 ? row / 4 % 2 : BK == 16 ? row / 2 % 4 : row % 8) * 16;
 }
 
-// Every tile of `block`, of `deal`. Where steps are shared, sums of parts of tiles go through `partial` (two tiles a
-// block) and `ready` (two words a block, 0 at first); blocks then wait for each other, which they may because all of
-// them find a place at once.
+// Computes every tile of block `block` in `deal`. If steps are shared, sums of parts of tiles go through `partial` (two
+// tiles per block) and `ready` (two words per block, 0 before the launch). Blocks then wait for each other, which works
+// because all of them are resident at once.
 __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUtensorMap* weight_map,
                                              const float* __restrict__ bias, float* __restrict__ out, float4* partial,
                                              int* ready, int m, int n, const Deal& deal, int block) {
@@ -120,7 +122,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
   if (thread == 0) init_ring<STAGES>(full, empty, WARPS);
   __syncthreads();
 
-  // One thread asks for the next step of the walk, into the stage of index `stage`.
+  // One thread starts the copy of the walk's next step into the stage of index `stage`.
   int fetched = 0, fetch_step = 0, fetch_row = 0, fetch_column = 0;
   const auto fetch = [&](uint32_t stage) {
     if (fetch_step == ahead.last_step) {
@@ -138,7 +140,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
   if (warp >= WARPS) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
     if (thread == THREADS) {
-      uint32_t stage = 0, phase = 1;  // the stages start out empty
+      uint32_t stage = 0, phase = 1;  // all stages start empty
       while (fetched < total) {
         wait_barrier(empty + 8 * stage, phase);
         fetch(stage);
@@ -154,7 +156,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
   const uint32_t a_mine = my_row * BK * 4 + twist(my_row), weight_mine = A_BYTES + my_column * 4;
   float left[TM][4];  // four steps in K at a time
   float right[2][TN / 4][4];
-  uint32_t a_from = stages + a_mine, weight_from = stages + weight_mine;  // of the UNROLL steps in K under way
+  uint32_t a_from = stages + a_mine, weight_from = stages + weight_mine;  // of the current UNROLL steps in K
   const auto read_left = [&](int chunk, int y) { read_shared(left[y], (a_from ^ (chunk * 16)) + y * 8 * BK * 4); };
   const auto read_right = [&](int into, int deep) {
 #pragma unroll
@@ -183,10 +185,10 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     }
   };
 
-  // Where rows start anywhere: eight of the warp's rows, of which a lane has four packets, those of its sums `y`. They
-  // change lanes in shared memory, so that a warp writes whole sectors of 32 bytes but for the first and the last of a
-  // row: L2 has to read from DRAM what is written in part. The compiler may not know how long a row is, or it keeps
-  // multiples of it, for which the loop below has no registers.
+  // For rows that start at any element: writes eight of the warp's rows, of which a lane has four packets, those of its
+  // sums `y`. The packets change lanes in shared memory, so that a warp writes whole sectors of 32 bytes, except the
+  // first and the last of a row: L2 reads a partly written sector from DRAM. The row length is hidden from the
+  // compiler, which would otherwise keep multiples of it. The loop below has no registers for them.
   const auto write_rows = [&](int row, int column, int y, const float4* words) {
     int pitch = n, mine = lane;
     uint32_t staged = empty + 8 * STAGES;
@@ -205,7 +207,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       float* to = out + static_cast<int64_t>(row + i) * pitch + column;
-      const int first = static_cast<int>(-(reinterpret_cast<uintptr_t>(to) / 4) % 8);  // word of the first whole sector
+      const int first = static_cast<int>(-(reinterpret_cast<uintptr_t>(to) / 4) % 8);  // first word of a whole sector
 #pragma unroll
       for (int j = 0; j < WARP_TILE / 32; ++j) {
         const int at = (first + j * 32 + mine) % WARP_TILE;
@@ -247,7 +249,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
             const uint32_t bytes = piece % (BK / UNROLL) * UNROLL * 4;  // of a row of the left tile
             a_from = (stages + stage * STAGE_BYTES + a_mine) ^ bytes;
             weight_from += UNROLL * BN * 4;
-          } else {  // all of the stage is in registers: on to the next one, whose first operands are read below
+          } else {  // the whole stage is in registers: go to the next one, whose first operands are read below
             __syncwarp();
             if (lane == 0) arrive(empty + 8 * stage);
             ++done;
@@ -263,8 +265,8 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
         for (int y = 0; y < TM; ++y) {
 #pragma unroll
           for (int i = 0; i < TN; ++i) {
-            // There and back, so that at a turn the other operand stays; the turns lie where the register of the next
-            // left operand, odd or even as `deep` is, does not meet its sum in a bank.
+            // Columns go forth and back, so that the right operand is reused at a turn. The turns are where the
+            // register of the next left operand, odd or even as `deep` is, has another bank than its sum.
             const int walked = y % 2 ? TN - 1 - i : i;
             const int x = now == 0     ? (walked >= TN - 2 ? 2 * TN - 3 - walked : walked)
                           : walked < 2 ? 1 - walked
@@ -277,8 +279,8 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     }
 
     if (walk.last_step - walk.first_step < deal.steps) {
-      // Part of a tile: to where all who have a part of it find each other's. Adding a zero that the compiler does not
-      // know of leaves it free in the choice of registers for the sums.
+      // Part of a tile: store it where the other blocks of this tile find it. Adding a zero that the compiler does not
+      // know leaves it free to choose registers for the sums.
       const float zero = __uint_as_float(blockDim.y - 1);
       const int slot = 2 * block + (walk.first_step == 0);
       float4* to = partial + static_cast<int64_t>(slot) * (BM * BN / 4) + thread;
@@ -317,7 +319,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
     }
   }
 
-  // Tiles that several blocks have parts of: each sums up as much of the tile as any other, always in the same order.
+  // Tiles that several blocks have parts of: each block sums an equal share of the tile, always in the same order.
 #pragma unroll 1
   for (int which = 0; which < 2; ++which) {
     const int tile = which ? head : tail;
@@ -374,7 +376,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
 
 #endif
 
-// Tensor maps of both operands. Functions are static: they differ between the sources that include this.
+// Tensor maps of both operands. The functions below are static, because they differ between the including sources.
 struct RingMaps {
   CUtensorMap a, weight;
 };
@@ -401,7 +403,7 @@ static inline Deal tiles_of(const MatmulCall& call) {
   return {(call.m - 1) / BM + 1, (call.n - 1) / BN + 1, (call.k - 1) / BK + 1, 0, 0};
 }
 
-// The number of multiprocessors, and the maps where `takes`: whether this GPU and these operands suit the ring.
+// Sets `sm_count`; sets `takes` if this GPU and these operands suit the ring, and then also `maps`.
 static inline cudaError_t prepare_ring(const MatmulCall& call, const RingOperands& from, int& sm_count, RingMaps& maps,
                                        bool& takes) {
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;

@@ -1,11 +1,11 @@
-// Equal pieces of K: how v13 and v15 deal out tiles, their workspace and their launch. Behind ring.cuh.
+// What v13 and v15 share: equal pieces of K for all blocks, the workspace and the launch. It builds on ring.cuh.
 #pragma once
 
 #include "ring.cuh"
 
-cudaError_t matmul_v09_warp_tile(const MatmulCall& call);  // what these rungs do not take
+cudaError_t matmul_v09_warp_tile(const MatmulCall& call);  // runs what these rungs do not take
 
-constexpr int LEAST_STEPS = 64 / BK;  // of a piece
+constexpr int LEAST_STEPS = 64 / BK;  // of a piece, at least
 
 static inline Deal shared_deal(const MatmulCall& call, int sm_count) {
   Deal deal = tiles_of(call);
@@ -30,8 +30,8 @@ static inline cudaError_t split_k_workspace(const MatmulCall& call, size_t& byte
   return cudaSuccess;
 }
 
-// Blocks that wait for each other are launched cooperatively: CUDA then places all of them or none. Otherwise two such
-// kernels, on streams of different priority, could each hold some multiprocessors and wait for the others for ever.
+// Launches blocks that wait for each other cooperatively, so that CUDA starts all of them or none. Otherwise two such
+// kernels, on streams of different priority, could each hold some SMs and wait for the others for ever.
 template <typename... Parameters>
 static inline cudaError_t launch_ring(void (*kernel)(Parameters...), const Deal& deal, cudaStream_t stream,
                                       Parameters... arguments) {
@@ -48,7 +48,7 @@ static inline cudaError_t launch_ring(void (*kernel)(Parameters...), const Deal&
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 
-// v09 runs where the ring does not; `before` launches what the kernel needs done first.
+// Launches the ring, or v09 if the ring does not take the call. `before` launches what the kernel needs done first.
 template <typename KERNEL, typename BEFORE>
 static inline cudaError_t launch_split_k(const MatmulCall& call, const RingOperands& from, KERNEL kernel,
                                          BEFORE before) {

@@ -1,10 +1,10 @@
-// The order in which tiles of a product are taken: what v11, fitted_tile.cuh and ring.cuh share.
+// The order in which blocks take the tiles of a product: what v11, fitted_tile.cuh and ring.cuh share.
 #pragma once
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// Tiles in groups of GROUP_ROWS tile rows, column by column, so that what is resident together shares operands in L2.
-// Where a tile is comes in tiles, or in outputs with tiles of HEIGHT x WIDTH.
+// Orders tiles in groups of GROUP_ROWS tile rows, and column by column in a group, so that resident tiles share
+// operands in L2. Positions are in tiles, or in outputs if tiles have HEIGHT x WIDTH outputs.
 template <int GROUP_ROWS, int HEIGHT = 1, int WIDTH = 1>
 struct TileOrder {
   int rows, columns;  // of tiles

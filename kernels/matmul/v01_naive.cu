@@ -1,9 +1,9 @@
-// matmul v01_naive: one thread an output, neighbouring threads in neighbouring rows: what one writes first.
+// matmul v01_naive: one thread per output, neighbouring threads in neighbouring rows: what one writes first.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
 // Needs    nothing
 // Moves    (M*K + K*N + N + M*N) * 4 bytes if caches kept everything.
-// Versus   nothing: the first rung.
-// Why      a warp's load of `a` touches 16 rows, one of `weight` 2 columns: 8.5 sectors a load request.
+// Versus   nothing: this is the first rung.
+// Why      a warp's load of `a` touches 16 rows, its load of `weight` 2 columns: 8.5 sectors per load request.
 // Expect   sectors a load request at least 8. Refuted if not.
 // Source   the first kernel of every course
 #include <cstdint>

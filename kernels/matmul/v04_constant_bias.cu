@@ -1,8 +1,8 @@
-// matmul v04_constant_bias: v03 with the bias in constant memory, as the textbook advises for what all threads read.
+// matmul v04_constant_bias: v03 with the bias in constant memory, as textbooks advise for data that all threads read.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
 // Needs    N <= 16384
 // Moves    as v01, and 4 * N bytes more for the copy into constant memory before each launch.
-// Versus   v03: one global load a thread less, of 2 * K + 1.
+// Versus   v03: one global load per thread less, of 2 * K + 1.
 // Expect   time 0.98 to 1.02 times v03_unroll4's. Refuted if not.
 // Source   CUDA C++ Best Practices Guide, "Constant Memory"
 #include <cstdint>

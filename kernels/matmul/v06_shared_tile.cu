@@ -1,4 +1,4 @@
-// matmul v06_shared_tile: 32 x 32 tiles of both operands in shared memory, each loaded once a block.
+// matmul v06_shared_tile: 32 x 32 tiles of both operands in shared memory, each loaded once per block.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
 // Needs    nothing
 // Moves    (M*K * ceil(N / 32) + K*N * ceil(M / 32)) * 4 bytes through L2, 16 to 32 times less than v05.

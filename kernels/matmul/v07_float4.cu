@@ -1,6 +1,6 @@
-// matmul v07_float4: four neighbouring columns a thread, moved by one 16-byte access; no tiles.
+// matmul v07_float4: four neighbouring columns per thread, moved by one 16-byte access; no tiles.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
-// Needs    N % 4 == 0, 16-byte aligned bases
+// Needs    N % 4 == 0, 16-byte aligned operands
 // Moves    as v05.
 // Versus   v05: a thread loads one word of `a` and one packet of `weight` for four FMA: 2 loads instead of 8.
 // Expect   global load instructions 0.2469 to 0.2532 times v05_coalesced's. Refuted if not.

@@ -1,8 +1,8 @@
-// matmul v08_register_tile: 8 x 8 outputs a thread, 128 x 128 a block: a word from shared memory serves eight FMA.
+// matmul v08_register_tile: 8 x 8 outputs per thread, 128 x 128 per block: a word from shared memory serves eight FMA.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
 // Needs    nothing
 // Moves    (M*K * ceil(N / 128) + K*N * ceil(M / 128)) * 4 bytes through L2, 4 times less than v06.
-// Versus   v06: 16 words from shared memory for 64 FMA instead of 2 for 1.
+// Versus   v06: 16 words from shared memory feed 64 FMA, instead of 2 words for one.
 // Expect   time at most 0.5 times v06_shared_tile's. Refuted if not.
 // Source   Volkov, "Better Performance at Lower Occupancy", GTC 2010
 #include <cstdint>

@@ -1,9 +1,9 @@
-// matmul v09_warp_tile: each warp owns a tile, moved by 16-byte accesses, while the next tiles are on the way.
+// matmul v09_warp_tile: each warp owns a tile, moved by 16-byte accesses, while the next tiles are in flight.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
-// Needs    nothing (other than N % 4 == 0, K % 4 == 0 and 16-byte aligned bases: word by word)
-// Moves    (M*K * ceil(N / BN) + K*N * ceil(M / BM)) * 4 bytes through L2, BM x BN outputs a block.
-// Versus   v08: a warp reads 128 + 64 contiguous bytes for 2048 FMA and meets no bank conflict; loads overlap the
-//          arithmetic; the tile is chosen by shape.
+// Needs    nothing (word by word unless N % 4 == 0, K % 4 == 0 and operands are 16-byte aligned)
+// Moves    (M*K * ceil(N / BN) + K*N * ceil(M / BM)) * 4 bytes through L2, BM x BN outputs per block.
+// Versus   v08: for 2048 FMA, a warp of a 128 x 128 tile reads 256 + 128 bytes of shared memory, in contiguous pieces
+//          without bank conflicts. Loads overlap the arithmetic. The tile is chosen by shape.
 // Expect   time at most 1.053 times torch's; FMA pipe busy at least 85 %. Refuted if not.
 // Source   the tiling of NVIDIA's CUTLASS ("Efficient GEMM in CUDA"), written anew
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace {
 
-// Four words from row `row` on; beyond the edges they are zero.
+// Reads four words of row `row` from `column` on; words beyond the edges are zero.
 template <bool ALIGNED>
 __device__ __forceinline__ float4 load4(const float* matrix, int row, int column, int rows, int columns) {
   float4 words = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -34,7 +34,7 @@ __device__ __forceinline__ float4 load4(const float* matrix, int row, int column
   return words;
 }
 
-// The same four words into shared memory, in the background from sm_80 on.
+// Copies the same four words to shared memory; if ALIGNED, asynchronously from sm_80 on.
 template <bool ALIGNED>
 __device__ __forceinline__ void copy4(float* to, const float* matrix, int row, int column, int rows, int columns) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
@@ -57,15 +57,15 @@ __device__ __forceinline__ void await_copies() {
 }
 }  // namespace
 
-// BM x BN outputs a block, BK deep; 8 x 4 lanes a warp, TM x TN outputs a lane, in pieces of 4 x 4 that lie 32 rows and
-// 16 columns apart: the lanes of a warp then read neighbouring packets.
+// A block has BM x BN outputs, BK deep. A warp has 8 x 4 lanes, a lane TM x TN outputs, in pieces of 4 x 4. These are
+// 32 rows and 16 columns apart, so that the lanes of a warp read neighbouring packets.
 template <int BM, int BN, int BK, int TM, int TN, int BLOCKS, bool ALIGNED>
 __global__ void __launch_bounds__(BM / TM * BN / TN, BLOCKS)
     matmul_v09_warp_tile(const float* __restrict__ a, const float* __restrict__ weight, const float* __restrict__ bias,
                          float* __restrict__ out, int m, int n, int k) {
   constexpr int THREADS = BM / TM * BN / TN, WARP_ROWS = 8 * TM, WARP_COLUMNS = 4 * TN;
   constexpr int A_LOADS = BM * BK / 4 / THREADS, WEIGHT_LOADS = BK * BN / 4 / THREADS;
-  constexpr int A_STRIDE = BM + 4;  // 16-byte aligned rows; the transposing stores meet at most in pairs
+  constexpr int A_STRIDE = BM + 4;  // 16-byte aligned rows; transposing stores have two-way bank conflicts at most
   extern __shared__ __align__(16) float memory[];
   auto& a_tile = *reinterpret_cast<float (*)[2][BK][A_STRIDE]>(memory);
   auto& weight_tile = *reinterpret_cast<float (*)[2][BK][BN]>(memory + 2 * BK * A_STRIDE);
@@ -158,14 +158,14 @@ __global__ void __launch_bounds__(BM / TM * BN / TN, BLOCKS)
   }
 }
 
-// A tile, and its speed at 4096 on an H200 relative to the fastest: outputs a second that a full multiprocessor makes.
+// A tile, and the outputs per second of a full SM at 4096 on an H200, in per cent of the fastest tile's.
 template <int BM_, int BN_, int TM_, int TN_, int BLOCKS_, int SPEED_>
 struct Tile {
   static constexpr int BM = BM_, BN = BN_, TM = TM_, TN = TN_, BLOCKS = BLOCKS_, BK = MATMUL_V09_DEPTH,
                        THREADS = BM / TM * BN / TN;
   static constexpr int SHARED_BYTES = 2 * BK * (BM + 4 + BN) * 4;
 
-  // What the busiest multiprocessor computes, in units of time.
+  // The time of the busiest SM, in arbitrary units.
   static double work(const MatmulCall& call, int sm_count) {
     const int64_t tiles = static_cast<int64_t>((call.m - 1) / BM + 1) * ((call.n - 1) / BN + 1);
     return static_cast<double>((tiles + sm_count - 1) / sm_count * BM * BN) / SPEED_;

@@ -1,9 +1,9 @@
-// matmul v10_mma: bf16 on the tensor instructions of Ampere (mma.sync), operands through registers, four stages.
+// matmul v10_mma: bf16 on Ampere's tensor core instructions (mma.sync), operands through registers, four stages.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
-// Needs    192 KB of shared memory a block (sm_90), N % 8 == 0, K % 8 == 0, 16-byte aligned bases
+// Needs    192 KB of shared memory per block (sm_90), N % 8 == 0, K % 8 == 0, 16-byte aligned operands
 // Moves    (M*K * ceil(N / 256) + K*N * ceil(M / 128)) * 2 bytes through L2.
-// Versus   v09: 16 x 8 x 16 products an instruction instead of one. On Hopper this instruction reaches about 63 % of
-//          what wgmma does, whatever the kernel around it.
+// Versus   v09: one instruction computes 16 x 8 x 16 products instead of one. On Hopper this instruction reaches about
+//          63 % of wgmma's rate, in any kernel.
 // Expect   time 1.538 to 1.818 times torch's. Refuted if not.
 // Source   PTX ISA, "mma.sync", "ldmatrix" and "cp.async"
 #include <cuda_bf16.h>
@@ -29,19 +29,20 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes into shared memory in the background; zeros where `inside` is false.
+// Starts an asynchronous copy of 16 bytes to shared memory; writes zeros if not `inside`.
 __device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool inside) {
   const int bytes = inside ? 16 : 0;
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 }
 
-// Chunks of 16 bytes, swizzled so that eight rows of one ldmatrix meet eight different bank groups.
+// The offset of a 16-byte chunk of a row, swizzled so that the eight rows of one ldmatrix are in eight different bank
+// groups.
 __device__ __forceinline__ uint32_t a_offset(int row, int chunk) { return row * 128 + ((chunk ^ (row % 8)) << 4); }
 __device__ __forceinline__ uint32_t weight_offset(int deep, int chunk) {  // rows of 32 chunks
   return deep * 512 + ((chunk ^ (deep % 8)) << 4);
 }
 
-// Four 8 x 8 matrices; each group of 8 lanes gives the rows of one.
+// Loads four 8 x 8 matrices of 16-bit elements. Each group of 8 lanes passes the row addresses of one matrix.
 __device__ __forceinline__ void read_matrices(uint32_t (&to)[4], uint32_t from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -69,7 +70,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                    T* __restrict__ out, int m, int n, int k) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   constexpr int A_ROWS = THREADS / (BK / 8), WEIGHT_ROWS = THREADS / (BN / 8);
-  constexpr int PARTS = BK / 16;  // products of one instruction
+  constexpr int PARTS = BK / 16;  // each is 16 deep, as one instruction is
   extern __shared__ __align__(128) uint8_t memory[];
   const uint32_t stages = shared_address(memory);
   const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
@@ -100,7 +101,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         copy_async(weight_to + stage + i * WEIGHT_ROWS * 512, inside ? from : weight, inside);
       }
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps the count
+    asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps wait_group's count right
   };
 
   uint32_t left[2][4][4], right[2][4][4];
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       const int now = part % 2;
       if (part + 1 < PARTS) {
         read(1 - now, step, part + 1);
-      } else {  // the stage is in registers: the next one is here for all, this one is filled again, under the products
+      } else {  // the stage is in registers: wait for the next one, and refill this one while products are computed
         asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2) : "memory");
         __syncthreads();
         read(1 - now, step + 1, 0);

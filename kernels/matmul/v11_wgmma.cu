@@ -1,9 +1,9 @@
-// matmul v11_wgmma: bf16 on Hopper's warpgroup tensor instructions, tiles brought in by the bulk copy engine.
+// matmul v11_wgmma: bf16 on Hopper's warpgroup instructions; the bulk copy engine loads tiles.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
-// Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned bases
+// Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned operands
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
-// Versus   v10: operands go from shared memory to the tensor cores without registers, and one warp alone feeds a ring
-//          of stages.
+// Versus   v10: the tensor cores read operands from shared memory, not from registers, and one thread feeds a ring of
+//          stages.
 // Expect   time at most 1.111 times torch's; tensor pipe busy at least 80 %. Refuted if not.
 // Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; tile order after Triton's matmul tutorial
 #include <cuda_bf16.h>
@@ -30,12 +30,12 @@ constexpr int THREADS = 128 * (CONSUMERS + 1);
 [[maybe_unused]] constexpr int GROUP_ROWS = MATMUL_V11_GROUP_ROWS;  // tile rows that stay together in L2
 constexpr uint32_t A_BYTES = BM * BK * 2;
 
-// What follows from the width of a block's tile.
+// Constants that follow from the width of a block's tile.
 template <int BN>
 struct Tile {
   static constexpr uint32_t STAGE_BYTES = A_BYTES + BN * BK * 2;
   static constexpr int STAGES = BN == 256 ? MATMUL_V11_STAGES : BN == 128 ? 6 : 8;
-  static constexpr int OUT_COLUMNS = BN < 128 ? BN : 128;  // staged for one store by a consumer
+  static constexpr int OUT_COLUMNS = BN < 128 ? BN : 128;  // columns that a consumer stages for one store
   static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2;
   static constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + CONSUMERS * OUT_BYTES;
 };
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(THREADS, 1)
   if (group == CONSUMERS) {  // the producer: one thread
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x % 128 == 0) {
-      Ring<STAGES> ring = {0, 1};  // the stages start out empty
+      Ring<STAGES> ring = {0, 1};  // all stages start empty
       for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
         int row, column;
         order.place(tile, row, column);
@@ -97,7 +97,8 @@ __global__ void __launch_bounds__(THREADS, 1)
                          step > 0 || part > 0);
       });
 
-      // Out: accumulators -> bf16 -> shared memory, swizzled as the copy engine expects -> rows of 64 columns.
+      // Writes the output: accumulators as bf16 to shared memory, swizzled as the copy engine expects, from there to
+      // `out`.
 #pragma unroll
       for (int part = 0; part < BN / OUT_COLUMNS; ++part) {
         if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
@@ -138,7 +139,7 @@ __global__ void __launch_bounds__(THREADS, 1)
     if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   }
 #else
-  __trap();  // built without the instructions of sm_90a
+  __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 
@@ -163,7 +164,7 @@ cudaError_t launch(const MatmulCall& call, int sm_count) {
   return cudaSuccess;
 }
 
-// Columns that the busiest multiprocessor computes, and a constant for what a tile costs beside them.
+// The columns that the busiest SM computes; 32 more per tile stand for its other costs.
 int64_t work(const MatmulCall& call, int sm_count, int columns) {
   const int64_t tiles = static_cast<int64_t>((call.m + BM - 1) / BM) * ((call.n + columns - 1) / columns);
   return (tiles + sm_count - 1) / sm_count * (columns + 32);

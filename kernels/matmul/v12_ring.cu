@@ -1,14 +1,14 @@
-// matmul v12_ring: tiles brought in by the bulk copy engine, FFMAs in an order that spares the registers' ports.
+// matmul v12_ring: the bulk copy engine loads tiles; the order of FFMAs saves register reads.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
-// Needs    sm_90a, N % 4 == 0, K % 4 == 0, 16-byte aligned a and weight; elsewhere v09 runs
+// Needs    sm_90a, N % 4 == 0, K % 4 == 0, 16-byte aligned a and weight; otherwise v09 runs
 // Moves    (M*K * ceil(N / 256) + K*N * ceil(M / 128)) * 4 bytes through L2.
-// Versus   v09: warps neither load from global memory nor compute addresses nor wait for each other, only for a stage
-//          of the ring; `a` lies in shared memory as it does in global memory; an FFMA seldom reads three registers,
-//          because one operand stays in the reuse cache.
+// Versus   v09: warps load nothing from global memory and compute no addresses. They wait only for a stage of the ring,
+//          not for each other. `a` is not transposed in shared memory. An FFMA seldom reads three registers, because
+//          one operand stays in the reuse cache.
 // Expect   time at most 0.9 times v09_warp_tile's; FMA pipe busy at least 80 %; dispatch stalls at most 1 %. Refuted if
 //          not.
-// Source   PTX ISA, "cp.async.bulk.tensor" and "mbarrier"; reuse cache after Jia et al. 2018, arXiv:1804.06826, its
-//          effect measured anew, see README.md
+// Source   PTX ISA, "cp.async.bulk.tensor" and "mbarrier"; Jia et al. 2018, arXiv:1804.06826, for the reuse cache,
+//          whose effect we measured again (README.md)
 #ifndef MATMUL_V12_DEPTH
 #define MATMUL_V12_DEPTH 32
 #endif
@@ -19,7 +19,7 @@
 #define RING_STAGES MATMUL_V12_STAGES
 #include "ring.cuh"
 
-cudaError_t matmul_v09_warp_tile(const MatmulCall& call);  // what this rung does not take
+cudaError_t matmul_v09_warp_tile(const MatmulCall& call);  // runs what this rung does not take
 
 template <typename T>
 __global__ void __launch_bounds__(ALL_THREADS, 1)
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   ring_product(&a_map, &weight_map, bias, out, nullptr, nullptr, m, n, deal, static_cast<int>(blockIdx.x));
 #else
-  __trap();  // built without the instructions of sm_90a
+  __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 

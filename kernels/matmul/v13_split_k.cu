@@ -1,10 +1,10 @@
-// matmul v13_split_k: v12, and every multiprocessor computes as many steps in K as any other, across tiles.
+// matmul v13_split_k: v12 with the same number of K steps on every SM, across tiles.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
-// Needs    as v12, elsewhere v09 runs; a workspace, see matmul_v13_split_k_workspace()
-// Moves    as v12, and 256 KB through L2 for every part of a tile, written and read.
-// Versus   v12: the last wave is never half empty. The steps of the tiles that do not fill a wave, and of one wave more,
-//          are cut into equal pieces; who has a part of a tile leaves it in the workspace, and sums up as much of the
-//          tile as any other who has one, in the same order every time.
+// Needs    as v12, otherwise v09 runs; a workspace, see matmul_v13_split_k_workspace()
+// Moves    as v12, and 256 KB through L2 for every part of a tile: 128 KB written, 128 KB read.
+// Versus   v12: the last wave is never half empty. The steps of the tiles that do not fill a wave, and of one wave
+//          more, are cut into equal pieces. Blocks leave their parts of tiles in the workspace. Then each block of a
+//          tile sums an equal share of it, always in the same order.
 // Expect   time at most 0.8 times v12_ring's at mlp_proj and qkv; time at most 1.053 times torch's at square_4096,
 //          proj, lm_head, square_1793 and square_2049. Refuted if not.
 // Source   Osama et al. 2023, "Stream-K", arXiv:2301.03598
@@ -26,7 +26,7 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   ring_product(&a_map, &weight_map, bias, out, partial, ready, m, n, deal, static_cast<int>(blockIdx.x));
 #else
-  __trap();  // built without the instructions of sm_90a
+  __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 

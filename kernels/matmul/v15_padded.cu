@@ -1,10 +1,10 @@
-// matmul v15_padded: v13 for rows of any length and address, copied to where the copy engine takes them.
+// matmul v15_padded: v13 for rows of any length and address, first copied to rows that the copy engine takes.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
-// Needs    sm_90a, elsewhere v09 runs; a workspace, see matmul_v15_padded_workspace(). What v13 takes, it runs.
-// Moves    as v13, and an operand whose rows are no multiple of 16 bytes, or start at none, twice more.
-// Versus   v13: such an operand is first copied into rows a multiple of 16 bytes apart. That costs M*K + K*N words, the
-//          product M*K*N operations. Outputs change lanes in shared memory, so that a warp writes whole sectors of rows
-//          that start anywhere.
+// Needs    sm_90a, otherwise v09 runs; a workspace, see matmul_v15_padded_workspace(). v13 runs what it takes.
+// Moves    as v13, and twice more each operand whose rows are no multiple of 16 bytes, or not 16-byte aligned.
+// Versus   v13: such an operand is first copied into rows a multiple of 16 bytes apart. That moves M*K + K*N words at
+//          most, for a product of M*K*N operations. Outputs change lanes in shared memory, so that a warp writes whole
+//          sectors of rows that start at any element.
 // Expect   time at most 0.95 times torch's at lm_head; time at most 1.053 times torch's at square_1793 and square_2049.
 //          Refuted if not.
 // Source   CUDA driver API, "cuTensorMapEncodeTiled", for what the copy engine takes
@@ -20,12 +20,12 @@
 #include "any_rows.cuh"
 #include "split_k.cuh"
 
-cudaError_t matmul_v13_split_k(const MatmulCall& call);  // where rows are aligned as they are
+cudaError_t matmul_v13_split_k(const MatmulCall& call);  // runs if rows are aligned
 cudaError_t matmul_v13_split_k_workspace(const MatmulCall& call, size_t& bytes);
 
 namespace {
 
-// Copies go to the workspace, behind what the product keeps there.
+// The copies of the operands. They are in the workspace, after what the product keeps there.
 struct Plan {
   Copy<float> a, weight;
   size_t bytes;  // of the workspace
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   ring_product(&a_map, &weight_map, bias, out, partial, ready, m, n, deal, static_cast<int>(blockIdx.x));
 #else
-  __trap();  // built without the instructions of sm_90a
+  __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 

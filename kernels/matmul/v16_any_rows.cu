@@ -1,10 +1,10 @@
 // matmul v16_any_rows: v14 for rows of any length and address.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
-// Needs    sm_90a, a workspace, see matmul_v16_any_rows_workspace(). What v14 takes, it runs.
-// Moves    as v14, and an operand whose rows are no multiple of 16 bytes, or start at none, twice more.
-// Versus   v14: such an operand is first copied into rows a multiple of 128 bytes apart, in words that a shuffle puts
-//          together where a row starts inside one. Outputs leave shared memory for rows that start anywhere in the same
-//          way, written by the warps that made them and not by the copy engine.
+// Needs    sm_90a; a workspace, see matmul_v16_any_rows_workspace(). v14 runs what it takes.
+// Moves    as v14, and twice more each operand whose rows are no multiple of 16 bytes, or not 16-byte aligned.
+// Versus   v14: such an operand is first copied into rows a multiple of 128 bytes apart. If a row starts inside a word,
+//          a shuffle assembles the words. Outputs go from shared memory to rows of any address in the same way. The
+//          warps that computed them write them, not the copy engine.
 // Expect   time at most 0.4 times torch's at lm_head; time at most 0.6 times torch's at square_1793 and square_2049.
 //          Refuted if not.
 // Source   CUDA driver API, "cuTensorMapEncodeTiled", for what the copy engine takes
@@ -19,13 +19,13 @@
 #include "any_rows.cuh"
 #include "fitted_tile.cuh"
 
-cudaError_t matmul_v14_fitted_tile(const MatmulCall& call);  // where rows are aligned as they are
+cudaError_t matmul_v14_fitted_tile(const MatmulCall& call);  // runs if rows are aligned
 
 namespace {
 
 constexpr int UNIT = 128;  // bytes: the row of a box is a whole line of L2
 
-// Copies go to the workspace. The bias is a matrix of one row.
+// The copies of the operands, in the workspace. The bias is a matrix of one row.
 struct Plan {
   Copy<__nv_bfloat16> a, weight, bias;
   size_t bytes;  // of the workspace
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   fitted_product<BN, true>(maps, bias, out, m, n, k);
 #else
-  __trap();  // built without the instructions of sm_90a
+  __trap();  // compiled without the instructions of sm_90a
 #endif
 }
 
