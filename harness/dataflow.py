@@ -22,7 +22,7 @@ dataflow.csv has one row an operand, in the order of the program. Cells that do 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
@@ -34,13 +34,29 @@ _WRITE_ONLY = frozenset({"aten::copy_", "aten::fill_", "aten::zero_"})
 _OPERAND, _STORAGE = 4, 5  # places in a row
 
 
+class Listener(Protocol):
+    """Is told what a recorder sees, in the order of the program; `harness.range_work.WorkOfRanges` is one."""
+
+    def opened(self, path: str) -> None: ...
+
+    def closed(self) -> None: ...
+
+    def ran(self, call: tuple[Any, Any, Any, Any], operands: list[tuple[str, int, Any]], made: set[int]) -> None: ...
+
+    def died(self, storage: int) -> None: ...
+
+
 class Recorder(TorchDispatchMode):  # type: ignore[misc]
-    """Record operations inside `with recorder:`. It is also a `harness.ranges.Tracer`, which gives their paths."""
+    """Record operations inside `with recorder:`. It is also a `harness.ranges.Tracer`, which gives their paths.
+
+    With `keeps` off, it adds no rows and only tells its listener.
+    """
 
     enabled = True
 
-    def __init__(self) -> None:
+    def __init__(self, listener: Listener | None = None) -> None:
         super().__init__()
+        self._listener, self.keeps = listener, True
         self._rows: list[tuple[Any, ...]] = []
         self._operations = 0
         self._stack: list[tuple[str, int]] = [("", 0)]
@@ -55,9 +71,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         path = f"{self._stack[-1][0]}/{name}".lstrip("/")
         self._stack.append((path, self._calls[path]))
         self._calls[path] += 1
+        if self._listener:
+            self._listener.opened(path)
 
     def pop(self) -> None:
         self._stack.pop()
+        if self._listener:
+            self._note_freed()
+            self._listener.closed()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -77,7 +98,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         made = [tensor for tensor in outputs if self._storage(tensor) not in known]
         if made or written:
             operands += [(f"out{place}", tensor, "") for place, tensor in enumerate([*written, *made])]
-            self._add(str(func), operands)
+            if self._listener:
+                told = [(operand, self._storage(tensor), tensor) for operand, tensor, _ in operands]
+                self._listener.ran((func, args, kwargs, result), told, {self._storage(tensor) for tensor in made})
+            if self.keeps:
+                self._add(str(func), operands)
         return result
 
     def _inputs(self, schema: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
@@ -104,9 +129,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         for number in [number for number, reference in self._alive.items() if reference.expired()]:
             del self._alive[number]
             self._freed[number] = self._operations
+            if self._listener:
+                self._listener.died(number)
 
     def _masked(self, tensor: Any) -> str:
-        if tensor.dtype != torch.bool or not tensor.numel():
+        if not self.keeps or tensor.dtype != torch.bool or not tensor.numel():
             return ""
         once = _without_repeats(tensor)
         return f"{float(once.sum()) / once.numel():.6g}"

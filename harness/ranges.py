@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import os
 import sys
 import threading
 import time
@@ -31,6 +30,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from analysis.formats.errors import UsageError
 from analysis.formats.ranges import KINDS, is_step, kind_of
 from analysis.formats.run import CPU_RANGES
+from harness.payload import payload_of
 
 _MARK = "_component_name"
 _DETAIL = "_component_is_detail"
@@ -82,18 +82,6 @@ def work_by_range(rows: Iterable[tuple[str, int | None, int | None]]) -> dict[st
     return found
 
 
-def payload_of(work: Work) -> Any:
-    """Return the payload that nsys-ui shows on hover, both numbers by name, or None without nsys.
-
-    Under ncu, ranges have no payload.
-    """
-    if "NSYS_PROFILING_SESSION_ID" not in os.environ:
-        return None
-    import numpy as np
-
-    return np.array(tuple(work), dtype=[(name, np.int64) for name in Work._fields])
-
-
 class _Place:
     """A range at its place on the stack, with its attributes and the ranges below it."""
 
@@ -143,7 +131,7 @@ class NvtxTracer:
         if place is None:
             path = f"{above.path}/{name}" if above.path else name
             work = self._work.get(path)
-            place = _Place(above, path, self._made(name, payload_of(work) if work else None))
+            place = _Place(above, path, self._made(name, payload_of(work._asdict()) if work else None))
             above.inner[name] = place
         self._place = place
         self._push(place.attributes)

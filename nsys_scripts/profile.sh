@@ -23,7 +23,7 @@
 #   --harness ARGS   arguments of the GPT-2 harness: --harness '--weights gpt2', --harness '--only bench'
 #   --roofs          only the roofs and the self-test; fails unless the counters can be trusted
 #
-# Stages: roofs of the GPU (kept for the next run), bare times, timeline (nsys), dataflow (of automatic ranges), plan of what to count,
+# Stages: roofs of the GPU (kept for the next run), bare times, dataflow (of automatic ranges), timeline (nsys), plan of what to count,
 # counters (ncu), report. The program runs three times, or four. A tool that is missing, denied or fails lowers the evidence tier, is named in the report and does not end the run. The
 # run's folder is runs/<time>-<gpu>-<program>; only its raw/ may hold paths of this machine. Ctrl-C or a crash loses the stage at hand alone.
 #

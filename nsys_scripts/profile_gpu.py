@@ -137,16 +137,6 @@ class Profile(Measuring):
             outputs=(self.folder.captures / "bare.json",),
             lowers="bare times",
         )
-        timeline = Stage(
-            name="timeline",
-            title="timeline under nsys",
-            work=self._timeline,
-            seconds=15,
-            runs=1,
-            key=lambda: [*what, self.machine.nsys, self.options.window, self.options.timeline_mb, self._has_ranges],
-            outputs=(self.folder.captures / "nsys",),
-            lowers="a timeline",
-        )
         dataflow = Stage(
             name="dataflow",
             title="dataflow: which tensors the operations of each step share",
@@ -157,7 +147,24 @@ class Profile(Measuring):
             skip=lambda: "" if self._has_ranges else "as there are no automatic ranges",
             lowers="the dataflow",
         )
-        return [bare, timeline, dataflow]
+        timeline = Stage(
+            name="timeline",
+            title="timeline under nsys",
+            work=self._timeline,
+            seconds=15,
+            runs=1,
+            key=lambda: [
+                *what,
+                self.machine.nsys,
+                self.options.window,
+                self.options.timeline_mb,
+                self._has_ranges,
+                self.folder.stamp("dataflow"),
+            ],
+            outputs=(self.folder.captures / "nsys",),
+            lowers="a timeline",
+        )
+        return [bare, dataflow, timeline]
 
     def _of_counters(self) -> list[Stage]:
         what = [self.program.digest(), *self.machine.identity, self.options.limit, self.options.deep, self._has_ranges]
@@ -222,9 +229,9 @@ class Profile(Measuring):
         """
         return ["timeout", "-k", "10", str(times * self.options.limit), *self._words(ranges)]
 
-    def _words(self, ranges: str = "on") -> list[str]:
+    def _words(self, ranges: str = "on", work: Path | None = None) -> list[str]:
         words = self.program.words
-        return with_ranges(words, ranges, self.folder.raw / "ranges") if self._has_ranges else words
+        return with_ranges(words, ranges, self.folder.raw / "ranges", work) if self._has_ranges else words
 
     # --- automatic ranges ---
 
@@ -248,13 +255,19 @@ class Profile(Measuring):
     def _dataflow(self) -> int:
         folder = self._measured_ranges()
         code = self.run(*self._within(2, "dataflow"), program=True)
-        written = self.run(PYTHON, "-m", "harness.dataflow_file", folder, "--out", self.folder.captures, where=ROOT)
+        out = ["--out", self.folder.captures, "--work", self._range_work]
+        written = self.run(PYTHON, "-m", "harness.dataflow_file", folder, *out, where=ROOT)
         return code or written
+
+    @property
+    def _range_work(self) -> Path:
+        """The file with the least work of each range, from the dataflow's run to the timeline's."""
+        return self.folder.raw / "range_work.json"
 
     def _within_size(self) -> list[str]:
         """Return the command that ends the program after twice --limit, or when its timeline reaches --timeline-mb."""
         limits = ["--seconds", str(2 * self.options.limit), "--megabytes", str(self.options.timeline_mb)]
-        return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._words()]
+        return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._words(work=self._range_work)]
 
     # --- timeline ---
 

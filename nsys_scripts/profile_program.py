@@ -101,13 +101,17 @@ def _content_of(path: Path) -> bytes:
     return hashlib.sha256(_head_of(path)).digest()
 
 
-def with_ranges(words: list[str], mode: str, out: Path) -> list[str]:
-    """Return the command with automatic ranges: its PYTHONPATH begins with AUTO_RANGES, and its own follows."""
+def with_ranges(words: list[str], mode: str, out: Path, work: Path | None = None) -> list[str]:
+    """Return the command with automatic ranges: its PYTHONPATH begins with AUTO_RANGES, and its own follows.
+
+    `work`: file with the least work of each range, which the ranges show.
+    """
     given = next((word for word in words if words[0] == "env" and word.startswith(_PATH)), None)
     own = given.removeprefix(_PATH) if given else os.environ.get("PYTHONPATH", "")
     ours = f"{_PATH}{AUTO_RANGES}{f':{own}' if own else ''}"
     rest = [ours if word is given else word for word in words]
     asked = [f"KERNEL_LEDGER_RANGES={mode}", f"KERNEL_LEDGER_RANGES_OUT={out.absolute()}"]
+    asked += [f"KERNEL_LEDGER_RANGES_WORK={work.absolute()}"] if work else []
     return ["env", *([] if given else [ours]), *asked, *rest]
 
 

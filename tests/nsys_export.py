@@ -188,10 +188,14 @@ class Export:
         self.push(name, start, end, pid=pid, tid=tid, domain=domain)
         if not fields:
             return
-        schema, payload = 1 << 24 | sum(1 << list(_NCCL_FIELDS).index(one) for one in fields), b""
+        schema = 1 << 24 | sum(1 << list(_NCCL_FIELDS).index(one) for one in fields)
+        self.payload(domain, schema, [(*_NCCL_FIELDS[field], value) for field, value in fields.items()])
+
+    def payload(self, domain: int, schema: int, fields: list[tuple[str, int, str, int]]) -> None:
+        """The payload of the last range: (name, type of NVTX's payload entries, layout, value) of each field."""
+        payload = b""
         known = {(row["schemaId"], row["idx"]) for row in self.rows.get("NVTX_PAYLOAD_SCHEMA_ENTRIES", ())}
-        for place, (field, value) in enumerate(fields.items()):
-            label, kind, packed = _NCCL_FIELDS[field]
+        for place, (label, kind, packed, value) in enumerate(fields):
             payload += b"\0" * (-len(payload) % struct.calcsize(packed))
             if (schema, place) not in known:
                 self.add(

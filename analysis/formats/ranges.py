@@ -1,6 +1,12 @@
-"""Names of NVTX ranges that this project opens: its domain, the names of steps, the domains of libraries."""
+"""NVTX ranges that this project opens: domain, names of steps, domains of libraries, numbers of their payload.
+
+The hook of automatic ranges loads this file in the program's own Python: it needs the standard library alone.
+"""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
 
 DOMAIN = "kernel_ledger"
 PREFIX = f"{DOMAIN}:"  # as nsys prints it, and the prefix of names if NVTX has no domains
@@ -52,3 +58,24 @@ def kind_of(*names: str) -> str:
             if any(word in text.lower() for word in words):
                 return kind
     return "other"
+
+
+# The least work of ranges, which nsys-ui shows on hover ---------------------------------------------------------------
+
+WORK = ("minimum_bytes", "flops")
+PARAMETERS = "parameter_bytes"  # of the module of an automatic range
+
+
+def work_text(work: Mapping[str, Mapping[str, int]]) -> str:
+    """The text of a file with the least work of ranges: path -> name of a number -> the number. Unknown is absent."""
+    return json.dumps(work, indent=0) + "\n"
+
+
+def read_work(path: str | None) -> dict[str, dict[str, int]]:
+    """The least work of ranges from such a file; nothing without one, or where it is damaged."""
+    try:
+        with open(path or "", encoding="utf-8") as file:
+            found = json.load(file)
+        return {str(name): {str(what): int(number) for what, number in work.items()} for name, work in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}

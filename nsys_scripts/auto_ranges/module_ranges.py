@@ -2,9 +2,10 @@
 
     KERNEL_LEDGER_RANGES=on                    open ranges
     KERNEL_LEDGER_RANGES=measure               open ranges, and measure what a range costs
-    KERNEL_LEDGER_RANGES=dataflow              open none; record which tensors operations read and write, and which
-                                               modules each kernel of torch.compile fuses
+    KERNEL_LEDGER_RANGES=dataflow              open none; record which tensors operations read and write, the least work
+                                               of each range, and which modules each kernel of torch.compile fuses
     KERNEL_LEDGER_RANGES_OUT=FOLDER            where each process writes its cost, its dataflow and its rank
+    KERNEL_LEDGER_RANGES_WORK=FILE             least work of each range; the ranges show it in nsys-ui
 
 This file runs in the program's process. It needs the standard library and the program's torch. With the package nvtx,
 ranges have a domain, colour, category and payload; without it they are ranges of torch's own NVTX. The program does not
@@ -28,9 +29,11 @@ import os
 import sys
 import threading
 import time
+import warnings
 import weakref
 
 ROUNDS, CALLS = 7, 200
+WORK = "KERNEL_LEDGER_RANGES_WORK"
 
 
 def _beside(path):
@@ -45,6 +48,7 @@ def _beside(path):
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _NAMES = _beside(os.path.join("analysis", "formats", "ranges.py"))
+_PAYLOAD = _beside(os.path.join("harness", "payload.py"))
 
 
 _INDUCTOR = _beside(os.path.join("nsys_scripts", "auto_ranges", "inductor_kernels.py"))
@@ -95,16 +99,23 @@ class _Finder:
 
 
 class NvtxMarks:
-    """Opens ranges in our NVTX domain with the package nvtx. `mark` makes a range's attributes, once for each name."""
+    """Opens ranges in our NVTX domain with the package nvtx. `mark` makes a range's attributes, once for each place."""
 
     def __init__(self, nvtx):
         self._domain = nvtx.get_domain(_NAMES.DOMAIN)
         self.push, self.pop = self._domain.push_range, self._domain.pop_range
 
     def mark(self, name, kind, payload):
-        return self._domain.get_event_attributes(
-            message=name, color=_NAMES.KINDS[kind][0], category=kind, payload=payload
-        )
+        attributes = {"message": name, "color": _NAMES.KINDS[kind][0], "category": kind}
+        shown = _PAYLOAD.payload_of(payload)
+        if shown is not None:
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("error")  # of a package that knows no payload of several numbers
+                    return self._domain.get_event_attributes(**attributes, payload=shown)
+            except Exception:
+                pass
+        return self._domain.get_event_attributes(**attributes)
 
 
 class TorchMarks:
@@ -186,15 +197,24 @@ def shape_of(torch, arguments):
 # Ranges -------------------------------------------------------------------------------------------------------------
 
 
-class Ranges:
-    """Opens and closes the ranges of one process."""
+class Place:
+    """A module's call below the calls that led to it, with its mark. `inner` holds the calls inside it."""
 
-    def __init__(self, torch, marks):
-        self.torch, self.marks = torch, marks
+    __slots__ = ("above", "inner", "mark", "module", "path")
+
+    def __init__(self, above, path, module, mark):
+        self.above, self.path, self.mark = above, path, mark
+        self.module, self.inner = weakref.ref(module), {}
+
+
+class Ranges:
+    """Opens and closes the ranges of one process. `work`: path of a range -> name of a number -> the number."""
+
+    def __init__(self, torch, marks, work=None):
+        self.torch, self.marks, self.work = torch, marks, work or {}
         self._local = threading.local()
-        self._known = {}
+        self._known, self._outermost, self._recursive = {}, {}, {}
         self._below = weakref.WeakKeyDictionary()
-        self.opened = 0
 
     def name_below(self, caller, module):
         """Return the name of a module that `caller` calls."""
@@ -203,33 +223,59 @@ class Ranges:
             names = self._below[caller] = names_below(caller)
         return "=".join(names.get(id(module), ())[:3]).replace("/", "|") or class_of(module)
 
-    def of_call(self, caller, module):
-        """Return the mark of a call inside another module's call. A stored mark counts only for the same two modules.
+    def of_call(self, above, module):
+        """Return the place of a call inside the call of `above`. A stored place counts only for the same module.
 
-        Python reuses the id of a module that no longer exists, so the marks hold weak references to compare.
+        Python reuses the id of a module that no longer exists, so a place holds a weak reference to compare.
         """
-        known = self._known.get((id(caller), id(module)))
-        if known is not None and known[0]() is module and known[1]() is caller:
-            return known[2]
+        place = above.inner.get(id(module))
+        if place is None or place.module() is not module:
+            place = above.inner[id(module)] = self._made(above, module)
+        return place
+
+    def _made(self, above, module):
+        """Return a new place. All deeper calls of a module inside its own call share one place, without known work."""
+        caller = above.module()
+        pair, outer = (id(caller), id(module)), above
+        while outer is not None and outer.module() is not module:
+            outer = outer.above
+        if outer is not None:
+            place = self._recursive.get(pair)
+            if place is not None and place.module() is module:
+                return place
         name = self.name_below(caller, module)
         kind = "compiled" if is_compiled(module) else _NAMES.kind_of(class_of(module), name)
-        mark = self.marks.mark(name, kind, own_bytes(module))
-        self._known[id(caller), id(module)] = weakref.ref(module), weakref.ref(caller), mark
-        return mark
+        path = f"{above.path}/{name}" if above.path and outer is None else ""
+        place = Place(None if outer else above, path, module, self.marked(name, kind, path, module))
+        if outer is not None:
+            self._recursive[pair] = place
+        return place
 
     def of_outermost(self, module, arguments):
-        """Return the mark of a call outside of any module's call: a step if the module has submodules."""
-        name = class_of(module)
-        if not module._modules:
-            return self._known.get(name) or self.named(name, _NAMES.kind_of(name), own_bytes(module))
-        kind = "compiled" if is_compiled(module) else "step"
-        name = f"{_NAMES.STEP}{name}{shape_of(self.torch, arguments)}"
-        return self._known.get(name) or self.named(name, kind, own_bytes(module))
+        """Return the place of a call outside of any module's call: a step if the module has submodules."""
+        name, kind = class_of(module), "compiled" if is_compiled(module) else ""
+        if module._modules:
+            name, kind = f"{_NAMES.STEP}{name}{shape_of(self.torch, arguments)}", kind or "step"
+        return self.outermost_place(name, module, kind)
 
-    def named(self, name, kind, payload=0):
+    def outermost_place(self, name, module, kind):
+        """Return the place of a call with this name outside of any module's call."""
+        place = self._outermost.get((id(module), name, kind))
+        if place is None or place.module() is not module:
+            mark = self.marked(name, kind or _NAMES.kind_of(name), name, module)
+            place = self._outermost[id(module), name, kind] = Place(None, name, module, mark)
+        return place
+
+    def marked(self, name, kind, path, module=None):
+        """Return a new mark. Its payload is the known least work at this path, and the bytes of the parameters."""
+        size = own_bytes(module) if module is not None else 0
+        payload = {**self.work.get(path, {}), **({_NAMES.PARAMETERS: size} if size else {})}
+        return self.marks.mark(name, kind, payload)
+
+    def named(self, name, kind):
         mark = self._known.get(name)
         if mark is None:
-            mark = self._known[name] = self.marks.mark(name, kind, payload)
+            mark = self._known[name] = self.marked(name, kind, name)
         return mark
 
     def wrapped_call(self, plain):
@@ -245,8 +291,9 @@ class Ranges:
                 stack = local.stack
             except AttributeError:
                 stack = local.stack = []
-            push(of_call(stack[-1], self) if stack else of_outermost(self, (*args, *kwargs.values())))
-            stack.append(self)
+            place = of_call(stack[-1], self) if stack else of_outermost(self, (*args, *kwargs.values()))
+            push(place.mark)
+            stack.append(place)
             try:
                 return plain(self, *args, **kwargs)
             finally:
@@ -286,9 +333,10 @@ class Ranges:
             if getattr(local, "stack", None) or getattr(local, "launching", False):
                 with self.marks.apart() if recorded else contextlib.nullcontext():
                     return plain(*args, **kwargs)
-            shape = shape_of(self.torch, (*args, *kwargs.values()))
-            push(self.named(f"{_NAMES.STEP}{name}{shape}", "compiled"))
-            local.launching, local.stack = True, [module] if module is not None else []
+            step = f"{_NAMES.STEP}{name}{shape_of(self.torch, (*args, *kwargs.values()))}"
+            place = None if module is None else self.outermost_place(step, module, "compiled")
+            push(place.mark if place else self.named(step, "compiled"))
+            local.launching, local.stack = True, [place] if place else []
             try:
                 return plain(*args, **kwargs)
             finally:
@@ -355,12 +403,9 @@ class Ranges:
                 return None
 
         leaf, best = Leaf(), {}
-        self._known[id(leaf), id(leaf)] = (
-            weakref.ref(leaf),
-            weakref.ref(leaf),
-            self.marks.mark(_NAMES.CALIBRATION, "other", 0),
-        )
-        self._local.stack = [leaf]
+        place = Place(None, "", leaf, self.marks.mark(_NAMES.CALIBRATION, "other", {}))
+        place.inner[id(leaf)] = place
+        self._local.stack = [place]
         try:
             for _ in range(ROUNDS):
                 for call in (plain, ranged):
@@ -378,7 +423,7 @@ def install(torch, mode):
     """Put the ranges into the program's torch."""
     module, optimiser = torch.nn.Module, torch.optim.Optimizer
     used = _recorded() if mode == "dataflow" else marks(torch)
-    ranges, plain = Ranges(torch, used), module.__call__
+    ranges, plain = Ranges(torch, used, _NAMES.read_work(os.environ.get(WORK))), module.__call__
     ranged = ranges.wrapped_call(plain)
     module.__call__ = _measured_first(ranges, plain, ranged) if mode == "measure" else ranged
     torch.autograd.backward = ranges.wrapped_backward(torch.autograd.backward)
@@ -427,7 +472,8 @@ def _write(what, content):
 
 # Dataflow -----------------------------------------------------------------------------------------------------------
 
-MOST_STEPS = 12  # kinds of steps that are recorded, each once
+MOST_STEPS = 12  # kinds of steps that are recorded
+TIMES = 3  # each: its operations once, its work so often, as a first step may do more
 
 
 class Recorded:
@@ -436,9 +482,9 @@ class Recorded:
     Compiled code runs outside of the recorder's dispatch mode: inside it, torch would never compile that code.
     """
 
-    def __init__(self, recorder, kernels):
-        self._recorder, self.kernels, self._local = recorder, kernels, threading.local()
-        self._seen, self._owner, self._apart = set(), None, None
+    def __init__(self, recorder, work, kernels):
+        self._recorder, self._work, self.kernels, self._local = recorder, work, kernels, threading.local()
+        self._seen, self._owner, self._apart = {}, None, None
         self.compiled = False
 
     def mark(self, name, kind, payload):
@@ -449,15 +495,21 @@ class Recorded:
         depth = self._local.depth = getattr(self._local, "depth", 0) + 1
         if kind == "compiled":
             self.compiled = True
+            if self._records():
+                self._work.unseen()
             if self._records() and self._is_innermost():
                 self._recorder.__exit__(None, None, None)
                 self._apart = depth
-        elif depth == 1 and self._owner is None and name not in self._seen and len(self._seen) < MOST_STEPS:
-            self._seen.add(name)
+        elif depth == 1 and self._owner is None and self._wants(name):
+            self._recorder.keeps = name not in self._seen
+            self._seen[name] = self._seen.get(name, 0) + 1
             self._owner = threading.get_ident()
             self._recorder.__enter__()
         if self._records():
             self._recorder.push(name)
+
+    def _wants(self, name):
+        return self._seen[name] < TIMES if name in self._seen else len(self._seen) < MOST_STEPS
 
     def _is_innermost(self):
         """Whether our dispatch mode is the innermost: else leaving ours would end a mode of the program instead."""
@@ -490,12 +542,14 @@ class Recorded:
     def write(self):
         rows = self.kernels.rows
         if self._seen or self.compiled or rows:
-            _write("dataflow", {"rows": self._recorder.rows(), "compiled": self.compiled, "inductor": rows})
+            found = {"rows": self._recorder.rows(), "compiled": self.compiled, "inductor": rows}
+            _write("dataflow", found | {"work": self._work.found()})
 
 
 def _recorded():
-    """Return the harness' recorder of operations with the recorder of Inductor's kernels; both need only torch."""
-    found = Recorded(_beside(os.path.join("harness", "dataflow.py")).Recorder(), _INDUCTOR.Kernels())
+    """Return the harness' recorder, listened to by a counter of work, and the recorder of Inductor's kernels."""
+    work = _beside(os.path.join("harness", "range_work.py")).WorkOfRanges()
+    found = Recorded(_beside(os.path.join("harness", "dataflow.py")).Recorder(work), work, _INDUCTOR.Kernels())
     watch(_INDUCTOR.MODULE, found.kernels.listen)
     atexit.register(found.write)
     return found

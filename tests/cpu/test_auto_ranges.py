@@ -27,6 +27,13 @@ from tests.cpu.test_profile import profile
 from tests.machine import SCRIPTS, Machine
 
 FOLDER = SCRIPTS / "auto_ranges"
+PATCHED = (
+    (nn.Module, "__call__"),
+    (torch.autograd, "backward"),
+    (torch.optim.Optimizer, "profile_hook_step"),
+    (torch, "compile"),
+    (torch.cuda.CUDAGraph, "replay"),
+)
 
 
 def loaded(path: Path) -> ModuleType:
@@ -44,12 +51,12 @@ def hook() -> ModuleType:
 
 
 class Marks:
-    """Keeps what is opened: the stack of names at each push; `open` is empty once all are closed."""
+    """Keeps what is opened: the stack of names at each push, payloads by it; `open` is empty once all are closed."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
         self.kinds: dict[str, str] = {}
-        self.bytes: dict[str, int] = {}
+        self.payloads: dict[str, dict[str, int]] = {}
         self._local = threading.local()
 
     @property
@@ -58,13 +65,14 @@ class Marks:
             self._local.names = []
         return self._local.names
 
-    def mark(self, name: str, kind: str, payload: int) -> str:
-        self.kinds[name], self.bytes[name] = kind, payload
-        return name
+    def mark(self, name: str, kind: str, payload: dict[str, int]) -> tuple[str, dict[str, int]]:
+        self.kinds[name] = kind
+        return name, payload
 
-    def push(self, name: str) -> None:
-        self.open.append(name)
+    def push(self, mark: tuple[str, dict[str, int]]) -> None:
+        self.open.append(mark[0])
         self.paths.append("/".join(self.open))
+        self.payloads[self.paths[-1]] = mark[1]
 
     def pop(self) -> None:
         self.open.pop()
@@ -73,13 +81,7 @@ class Marks:
 @pytest.fixture
 def marks(hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[Marks]:
     found = Marks()
-    for owner, name in (
-        (nn.Module, "__call__"),
-        (torch.autograd, "backward"),
-        (torch.optim.Optimizer, "profile_hook_step"),
-        (torch, "compile"),
-        (torch.cuda.CUDAGraph, "replay"),
-    ):
+    for owner, name in PATCHED:
         monkeypatch.setattr(owner, name, getattr(owner, name))  # to be put back
     monkeypatch.setattr(hook, "marks", lambda _: found)
     hook.install(torch, "on")
@@ -114,7 +116,7 @@ def test_every_call_is_named_by_its_path_below_its_caller(marks: Marks) -> None:
     inner = [f"{step}/layers.{layer}{part}" for layer in (0, 1) for part in ("", "/fc", "/act")]
     assert marks.paths == [step, *inner, f"{step}/head"]
     assert (marks.kinds[step], marks.kinds["layers.0"], marks.kinds["head"]) == ("step", "mlp", "linear")
-    assert marks.bytes["head"] == 4 * (4 * 2 + 2)
+    assert marks.payloads[f"{step}/head"] == {"parameter_bytes": 4 * (4 * 2 + 2)}  # no run counted its work
     assert is_step(step)
 
 
@@ -159,7 +161,7 @@ def test_shared_recursive_foreign_and_late_modules(marks: Marks) -> None:
 def test_a_lazy_module_gets_its_name_before_its_size(marks: Marks) -> None:
     nn.Sequential(nn.LazyLinear(3))(torch.zeros(2, 4))
     assert marks.paths == ["step Sequential(2 x 4)", "step Sequential(2 x 4)/0"]
-    assert marks.bytes["0"] == 0
+    assert marks.payloads[marks.paths[1]] == {}
 
 
 def test_ten_thousand_modules_are_looked_through_once(
@@ -258,8 +260,11 @@ def test_a_fork_keeps_its_ranges_and_writes_a_file_of_its_own(tmp_path: Path) ->
         [sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True, check=False
     )
     assert (answer.returncode, answer.stderr) == (0, "")
-    steps = [{row[0].partition("/")[0] for row in json.loads(path.read_text())["rows"]} for path in tmp_path.iterdir()]
+    found = [json.loads(path.read_text()) for path in tmp_path.iterdir()]
+    steps = [{row[0].partition("/")[0] for row in one["rows"]} for one in found]
     assert sorted(map(sorted, steps)) == [["step Sequential(1 x 2)"], ["step Sequential(3 x 2)"]]
+    flops = {path: work[1] for one in found for path, work in one["work"].items()}
+    assert flops == {f"step Sequential({rows} x 2){part}": 8 * rows for rows in (1, 3) for part in ("", "/0")}
 
 
 def test_a_range_has_its_cost_measured(
@@ -459,7 +464,7 @@ def runs_of(machine: Machine, *options: str, **environment: str) -> list[str]:
 
 
 def test_all_runs_have_ranges_once_the_bare_run_found_them_automatic(gpu_machine: Machine) -> None:
-    assert runs_of(gpu_machine, BARE_AUTO="on") == ["measure", "on", "dataflow", "on"]
+    assert runs_of(gpu_machine, BARE_AUTO="on") == ["measure", "dataflow", "on", "on"]
     calls = gpu_machine.calls.read_text()
     assert "-m harness.dataflow_file" in calls
 

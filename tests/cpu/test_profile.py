@@ -137,8 +137,8 @@ def test_it_prints_only(gpu_machine: Machine) -> None:
     assert not (gpu_machine.scripts.parent / "runs").exists()
     lines = [line for line in answer.stdout.splitlines() if not line.startswith("#")]
     words = (
-        "kernels.build ceilings --arch 90", "ncu --nvtx", "ncu --import", "report.py", "harness.roofs", "bare-command", "nsys profile", "nsys stats",
-        "env PYTHONPATH", "harness.dataflow_file", "analysis.counting", "ncu --nvtx", "ncu --import", "report.py",
+        "kernels.build ceilings --arch 90", "ncu --nvtx", "ncu --import", "report.py", "harness.roofs", "bare-command", "env PYTHONPATH",
+        "harness.dataflow_file", "nsys profile", "nsys stats", "analysis.counting", "ncu --nvtx", "ncu --import", "report.py",
     )  # fmt: skip
     assert all(word in line for word, line in zip(words, lines, strict=True)), answer.stdout
     assert len(re.findall(r"^# \d/8 ", answer.stdout, re.MULTILINE)) == 8

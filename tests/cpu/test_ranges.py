@@ -13,6 +13,7 @@ import torch
 from analysis.formats.errors import UsageError
 from harness import ranges
 from harness.gpt2 import GPT2Config
+from harness.payload import payload_of
 from harness.ranges import RecordingTracer, attach, component, detach, main, measure_range_cost, span
 from harness.weights import build_model, load_weights
 
@@ -245,7 +246,7 @@ def test_ranges_carry_their_work_for_nsys_to_show(monkeypatch: pytest.MonkeyPatc
     assert payloads[8] is None
     assert domain.depth == 0
     monkeypatch.delenv("NSYS_PROFILING_SESSION_ID")
-    assert ranges.payload_of(work["m/step"]) is None  # as under ncu
+    assert payload_of(work["m/step"]._asdict()) is None  # as under ncu
 
 
 def test_a_tracer_without_work_has_no_payload(monkeypatch: pytest.MonkeyPatch) -> None:
