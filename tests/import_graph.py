@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import deque
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,27 +32,35 @@ def modules(folder: str) -> list[Path]:
     return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
 
 
-def imports(path: Path, *, lazy: bool = True) -> Iterator[tuple[int, str]]:
+def imports(path: Path, *, lazy: bool = True) -> list[tuple[int, str]]:
     """(line, absolute module name) of every import of a file; lazy=False leaves out those inside functions."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    inside = {
-        node
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-        for node in ast.walk(function)
-    }
+    return [(line, module) for line, module, inside in _imports(path) if lazy or not inside]
+
+
+@cache
+def _imports(path: Path) -> list[tuple[int, str, bool]]:
+    """(line, absolute module name, whether inside a function) of every import of a file."""
     package = path.relative_to(ROOT).with_suffix("").parts[:-1] if path.is_relative_to(ROOT) else ()
-    for node in ast.walk(tree):
-        if node in inside and not lazy:
-            continue
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
-            module = ".".join(part for part in (base, node.module or "") if part)
-            for alias in node.names:
-                yield node.lineno, f"{module}.{alias.name}"
+    found = []
+    left: deque[tuple[ast.AST, bool]] = deque([(ast.parse(path.read_text(encoding="utf-8")), False)])
+    while left:
+        node, inside = left.popleft()
+        found += [(line, module, inside) for line, module in _names(node, package)]
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        left += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return found
+
+
+def _names(node: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """(line, absolute module name) of what a statement of a module in `package` imports."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            yield node.lineno, alias.name
+    elif isinstance(node, ast.ImportFrom):
+        base = ".".join(package[: len(package) - node.level + 1]) if node.level else ""
+        module = ".".join(part for part in (base, node.module or "") if part)
+        for alias in node.names:
+            yield node.lineno, f"{module}.{alias.name}"
 
 
 def started(path: Path) -> Iterator[tuple[int, str]]:
@@ -140,6 +150,7 @@ def _reached_from(package: str, graph: Edges) -> set[str]:
     return found
 
 
+@cache
 def module_path(module: str) -> Path | None:
     """The file of a dotted name, or of the module that the name is in; None if it is not ours."""
     parts = module.split(".")
