@@ -53,11 +53,13 @@ def hot_kernels(
     sums = sums.sort_values(column, ascending=False, kind="stable")
     labels = symbols.short_all(sums.index, NAMED)
     found: list[dict[str, Any]] = []
-    for name, row in sums.head(2 * most).iterrows():
+    longest = sums.head(2 * most)
+    rows = _rows_by_kernel({**tables, "kernels": timed}, longest.index)
+    for name, row in longest.iterrows():
         part = float(row[column]) / total if total else 0.0
         if found and (part < LEAST_SHARE or len(found) == most):
             break
-        kernel = _kernel(str(name), timed, int(row["launches"]), float(row[column]), tables, sm_count)
+        kernel = Kernel(str(name), int(row["launches"]), float(row[column]), rows[name], sm_count)
         known = list(islice(reasons(kernel), MOST_REASONS))
         if found and not known:
             continue
@@ -89,16 +91,9 @@ def _rows_by_kernel(tables: Tables, names: pd.Index) -> dict[str, dict[str, list
     found: dict[str, dict[str, list[Row]]] = {name: {key: [] for key in _BY_KERNEL} | {"host": host} for name in names}
     for key in _BY_KERNEL:
         table = tables[key]
-        for row in rows_of(table[table["kernel"].isin(names)]):
+        for row in rows_of(table[table["kernel"].isin(names)] if len(table) else table):
             found[row["kernel"]][key].append(row)
     return found
-
-
-def _kernel(
-    name: str, kernels: pd.DataFrame, launches: int, time_ns: float, tables: Tables, sm_count: int | None
-) -> Kernel:
-    rows = _rows_by_kernel({**tables, "kernels": kernels}, pd.Index([name]))
-    return Kernel(name, launches, time_ns, rows[name], sm_count)
 
 
 def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> list[dict[str, Any]]:
@@ -111,7 +106,8 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
     else:
         name = str(kernels.groupby("kernel", sort=False)["launches"].sum().idxmax())
         launches = int(kernels.loc[kernels["kernel"] == name, "launches"].sum())
-    kernel = _kernel(name, kernels, launches, 0.0, tables, sm_count)
+    rows = _rows_by_kernel({**tables, "kernels": kernels}, pd.Index([name]))
+    kernel = Kernel(name, launches, 0.0, rows[name], sm_count)
     known = list(islice((one for one in reasons(kernel) if not one.of_time), MOST_REASONS))
     label = symbols.short(name, NAMED)
     said = [f"{_begin(reason.said)}." for reason in known] or [_unknown(kernel, "ncu", "")]

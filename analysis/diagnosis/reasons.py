@@ -84,8 +84,14 @@ class Kernel:
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
     """The rows of a table as plain values: for the few rows of a kernel, pandas is slower than Python."""
-    found: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")
-    return found
+    names = list(table.columns)
+    columns = [_plain(table[name]) for name in names] if len(table) else []
+    return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    """The values of a column, None where it has none."""
+    return [None if missing else value for value, missing in zip(column.tolist(), column.isna(), strict=True)]
 
 
 def _digits(value: float) -> float:
