@@ -92,6 +92,16 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Rebuil
     return build
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave figures blank in a test that reads tables and texts only: to draw takes half of a report's time."""
+    from analysis import pipeline
+
+    monkeypatch.setattr(pipeline, "to_svg", lambda figure: b"<svg></svg>")
+    monkeypatch.setattr(pipeline, "to_bytes", lambda figure: {"svg": b"<svg></svg>", "png": b""})
+    monkeypatch.setattr(pipeline, "compact", lambda svg: svg)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Count what was skipped by reason, and the GPU tests that did not run."""
     skipped = terminalreporter.getreports("skipped")

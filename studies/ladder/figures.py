@@ -29,7 +29,7 @@ from analysis.page.canvas import (
     new_canvas,
     place_axes,
     style_context,
-    to_bytes,
+    to_svg,
 )
 from analysis.page.text import is_missing
 from studies.ladder.goals import LIBRARY_KINDS, fastest_rungs, precision_of
@@ -58,7 +58,7 @@ def draw_ladders(tables: Tables, benches: Mapping[str, Bench]) -> dict[str, str]
             drawn[f"{folder}/{op}"] = plot_rungs(rungs, gpu)
             if bench is not None and has_curves(op, tables, bench):
                 drawn[f"{folder}/{op}_shapes"] = plot_shapes(op, rungs, bench, gpu)
-    return {name: to_bytes(figure)["svg"].decode("utf-8") for name, figure in drawn.items()}
+    return {name: to_svg(figure).decode("utf-8") for name, figure in drawn.items()}
 
 
 def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:

@@ -21,7 +21,7 @@ from matplotlib.ticker import FuncFormatter
 
 from analysis.diagnosis.rules import RULES
 from analysis.diagnosis.timelines import TIMELINE_RULES
-from analysis.page.canvas import BLUE, GREY, ORANGE, WIDTH, new_canvas, place_axes, style_context, to_bytes
+from analysis.page.canvas import BLUE, GREY, ORANGE, WIDTH, new_canvas, place_axes, style_context, to_svg
 from kernels.specimens import registry
 from studies.specimens import score
 from studies.specimens.measure import TIMELINES
@@ -340,7 +340,7 @@ def _drawn() -> Iterator[tuple[str, Figure]]:
 
 def files() -> dict[Path, bytes]:
     """Return all files of the page, by path."""
-    drawn = {README.with_name(f"{name}.svg"): to_bytes(figure)["svg"] for name, figure in _drawn()}
+    drawn = {README.with_name(f"{name}.svg"): to_svg(figure) for name, figure in _drawn()}
     return {README: render().encode()} | drawn
 
 

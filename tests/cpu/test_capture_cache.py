@@ -102,7 +102,7 @@ def fresh(rebuilt: Callable[[Path], Any]) -> Path:
 
 
 def test_a_report_is_the_same_from_the_cache(
-    fresh: Path, place: Path, tmp_path: Path, read_count: Callable[[], int]
+    fresh: Path, place: Path, tmp_path: Path, read_count: Callable[[], int], undrawn: None
 ) -> None:
     from analysis import report
 

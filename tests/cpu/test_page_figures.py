@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from PIL import Image
 
 from analysis.page import figures, text
-from analysis.page.canvas import style_context, to_bytes, to_png
+from analysis.page.canvas import style_context, to_bytes, to_png, to_svg
 
 NAN = float("nan")
 CAPTION = "NVIDIA H200 · gpt2 fp32 · SM 1980 MHz"
@@ -93,7 +93,7 @@ every_plot = pytest.mark.parametrize("name", PLOTS)
 
 
 def svg_of(figure: Any) -> str:
-    return to_bytes(figure)["svg"].decode("utf-8")
+    return to_svg(figure).decode("utf-8")
 
 
 def words_of(figure: Any) -> list[str]:

@@ -1772,7 +1772,7 @@ COMMITTED = committed.folder("sweep")
 
 @pytest.mark.slow
 @pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed sweep is not in this checkout")
-def test_the_committed_sweep_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
+def test_the_committed_sweep_is_rebuilt_byte_for_byte(tmp_path: Path, undrawn: None) -> None:
     assert reports.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
     assert len(texts) == 5

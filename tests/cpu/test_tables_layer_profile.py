@@ -12,7 +12,7 @@ import pytest
 from analysis import report
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
-from analysis.page.canvas import to_bytes
+from analysis.page.canvas import to_svg
 from analysis.tables import holds
 from studies.layers import figures as layers_figures
 from studies.layers import tables as layer_profile
@@ -315,9 +315,9 @@ def test_the_figure_has_a_bar_for_each_level() -> None:
     table = layer_profile.build_profile([profile()], NO_NSYS)
     figure = layers_figures.plot_levels(table, "caption")
     assert figure is not None
-    svg = to_bytes(figure)["svg"].decode()
+    svg = to_svg(figure).decode()
     assert "LM_Head_Projection 7.0 %" in svg
-    assert svg == to_bytes(layers_figures.plot_levels(table, "caption"))["svg"].decode()
+    assert svg == to_svg(layers_figures.plot_levels(table, "caption")).decode()
     assert layers_figures.plot_levels(table.iloc[:0], "caption") is None
 
 
