@@ -18,7 +18,7 @@ from analysis.formats.spans import Span
 from analysis.page.markdown import escape
 from analysis.page.text import MISSING, is_missing, number, percent
 from studies.ladder.dates import REFUTED, Dated
-from studies.ladder.goals import fastest_rungs, library_of, precision_of, versus
+from studies.ladder.goals import LIBRARY_KINDS, fastest_rungs, precision_of, versus
 from studies.ladder.tables import ACROSS_RUNS, BASELINES, WORDS
 from studies.sweep.tables import short_name
 
@@ -151,12 +151,16 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
 
     Shape: `rows` of one op, dtype and shape. The variant is "" if there is none.
     """
-    own = precision_of(rows.loc[[row.name]]).iloc[0]
-    library = library_of(rows, own)
-    library = library[library["bench_time_p50_ns"].notna()]
-    if library.empty or is_missing(row["bench_time_p50_ns"]):
+    own = "" if is_missing(row["precision"]) else row["precision"]
+    known = zip(rows["kind"], rows["precision"], rows["bench_time_p50_ns"], strict=True)
+    times = {
+        place: float(time)
+        for place, (kind, precision, time) in enumerate(known)
+        if kind in LIBRARY_KINDS and ("" if is_missing(precision) else precision) == own and not is_missing(time)
+    }
+    if not times or is_missing(row["bench_time_p50_ns"]):
         return "", Span(math.nan, math.nan, math.nan), False
-    fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]
+    fastest = rows.iloc[min(times, key=times.__getitem__)]
     return str(fastest["variant"]), versus(row, fastest), fastest["bench_run"] != row["bench_run"]
 
 

@@ -6,10 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.tables.attribution import SWEPT
 from analysis.tables.stalls import NOT_WAITING
+
+Floats = npt.NDArray[np.float64]
 
 _STALL = "stall_"
 _LEAST_SHARE = 0.005  # least share of a listed stall
@@ -31,6 +35,13 @@ _OF_ONE_KERNEL = {
     "ncu_waves": "waves",
     "ncu_limiter": "occupancy_limiter",
 }
+_BY_TIME = (
+    "occupancy_achieved_frac",
+    "l1_hit_frac",
+    "l2_hit_frac",
+    "sectors_per_request_load",
+    "sm_clock_hz",
+)  # means weighted by time
 _NUMBERS_OF_A_ROW = (
     "grid_blocks", "block_threads", "blocks_per_sm", "waves", "occupancy_theoretical_frac", "occupancy_achieved_frac",
     "sm_clock_hz", "ncu_time_ns", "instructions", "warp_cycles",
@@ -90,17 +101,19 @@ def _of_path(launches: pd.DataFrame) -> dict[str, Any]:
     time, issued = launches["duration_ns"].astype("float64"), launches["inst_issued"].astype("float64")
     moved = (launches["dram_read_bytes"] + launches["dram_write_bytes"]).sum(skipna=False)
 
-    def mean(values: pd.Series, weights: pd.Series) -> float:
-        return float((values.astype("float64") * weights).sum(skipna=False) / weights.sum(skipna=False))
+    def means(names: Sequence[str], values: Floats, weights: pd.Series) -> dict[str, float]:
+        sums = (values * weights.to_numpy()[:, None]).sum(axis=0) / weights.to_numpy().sum()
+        return dict(zip(names, sums.tolist(), strict=True))
 
-    reasons = [name for name in launches if str(name).startswith(_STALL)]
-    cycles = {str(name).removeprefix(_STALL): mean(launches[name].fillna(0.0), issued) for name in reasons}
-    some = bool(launches[reasons].notna().any(axis=1).all()) if reasons else False
+    reasons = [str(name) for name in launches if str(name).startswith(_STALL)]
+    stalls = launches[reasons].to_numpy(np.float64, na_value=np.nan)
+    cycles = means([name.removeprefix(_STALL) for name in reasons], np.where(np.isnan(stalls), 0.0, stalls), issued)
+    some = bool(reasons) and not np.isnan(stalls).all(axis=1).any()
     cycles = {**cycles, "selected": 1.0} if some else {}  # in one of them the warp issues
     waiting = {name: value for name, value in cycles.items() if name not in NOT_WAITING}
     largest = max(waiting, key=waiting.__getitem__, default="")
-    by_time = ("occupancy_achieved_frac", "l1_hit_frac", "l2_hit_frac", "sectors_per_request_load")
-    found: dict[str, Any] = {name: mean(launches[name], time) for name in (*by_time, "sm_clock_hz") if name in launches}
+    by_time = [name for name in _BY_TIME if name in launches]
+    found: dict[str, Any] = {**means(by_time, launches[by_time].to_numpy(np.float64, na_value=np.nan), time)}
     if len(launches) == 1:
         found |= {ours: launches.iloc[0].get(theirs) for ours, theirs in _OF_ONE_KERNEL.items()}
     return found | {
