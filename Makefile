@@ -6,12 +6,13 @@ SHELL := bash
 .NOTPARALLEL:
 MAKEFLAGS += --no-print-directory
 
-# The virtual environment. VENV= (empty) uses the interpreter at hand, and names what it lacks.
+# The virtual environment. VENV= (empty) uses the interpreter at hand, and names the packages that it lacks.
 VENV ?= .venv
 PYTHON ?= python3
-# Scripts get it, and some run in other folders: a path is made absolute, a name like python3 stays one.
+# Scripts get PYTHON, and some run in other folders: so a path becomes absolute, and a name such as python3 stays a name.
 override PYTHON := $(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(PYTHON))
-# What to profile (default: GPT-2), the run to report on or to go on with, and what to hand on (`ARGS='--budget 60'`).
+# CMD: the program to profile (default: GPT-2). RUN: the run to report on or to continue. ARGS: more arguments of the program
+# behind a target, such as ARGS='--budget 60'.
 CMD ?=
 RUN ?=
 ARGS ?=
@@ -32,7 +33,7 @@ help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: profile
-profile: announce $(HARNESS)  ## profile GPT-2, or CMD='python my_model.py', up to the report (ARGS='--budget 60'; RUN=… goes on)
+profile: announce $(HARNESS)  ## profile GPT-2, or CMD='python my_model.py', and write the report (ARGS='--budget 60'; RUN=… continues)
 	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(if $(RUN),--run '$(RUN)') $(ARGS) $(if $(CMD),-- $(CMD))
 
 .PHONY: test
@@ -57,11 +58,11 @@ roofline: $(BASE)  ## draw only the rooflines of RUN=… (default: the newest ru
 	@$(PY) analysis/report.py $(RUN) --only roofline $(ARGS)
 
 .PHONY: fusion
-fusion: $(BASE)  ## say which kernels to fuse, and what it wins, of RUN=… (default: the newest run with a timeline)
+fusion: $(BASE)  ## name the kernels of RUN=… to fuse, and the gain (default: the newest run with a timeline)
 	@$(PY) analysis/report.py $(RUN) --only fusion $(ARGS)
 
 .PHONY: selftest
-selftest: need-gpu $(HARNESS)  ## measure the roofs of this GPU, and test its counters with known bytes and FLOPs (needs a GPU)
+selftest: need-gpu $(HARNESS)  ## measure this GPU's roofs, and test its counters with known bytes and FLOPs (needs a GPU)
 	@PYTHON='$(PY)' nsys_scripts/profile.sh --roofs $(ARGS)
 
 .PHONY: doctor
@@ -84,7 +85,7 @@ ladder: $(HARNESS)  ## check, time and capture the rungs that runs/ladder lacks,
 sanitize: need-gpu  ## run every CUDA rung under the four tools of compute-sanitizer (needs a GPU)
 	@PYTHON='$(PY)' tests/gpu/sanitize.sh $(ARGS)
 
-# Every part runs, whatever the ones before it found; what each found is in its table.
+# Every part runs, even after one that fails; each part writes its results into a table.
 .PHONY: gpu-checks
 gpu-checks: need-gpu $(HARNESS)  ## run sanitizers, mutants and tests/gpu, and write tables into OUT=DIR (needs a GPU)
 	@test -n '$(OUT)' || { echo "make gpu-checks needs OUT=DIR, the folder for its tables." >&2; exit 2; }
@@ -98,7 +99,7 @@ gpu-checks: need-gpu $(HARNESS)  ## run sanitizers, mutants and tests/gpu, and w
 census: $(CENSUS)  ## list registers, local memory and access widths of every kernel (needs nvcc; ARGS=--update)
 	@$(PY) -m kernels.census $(ARGS)
 
-# Each of these makes (or, with RUN=…, adds to) a run folder and reports on it.
+# Each of these targets makes a run folder, or adds to RUN=…, and reports on it.
 space := $(subst ,, )
 SWEPT = $(if $(filter sweep,$@),$(OP))
 NO_RUN := --dry-run --help -h
@@ -124,10 +125,10 @@ baseline: $(HARNESS)  ## time Hugging Face transformers: eager, sdpa, CUDA graph
 	$(run_and_report)
 
 .PHONY: decode
-decode: $(HARNESS)  ## check, time and capture one token of GPT-2 by every rung (RUN=… goes on; without a GPU: a small model)
+decode: $(HARNESS)  ## check, time and capture every rung of GPT-2's decoding (RUN=… continues; without a GPU: a small model)
 	@run='$(NEW_RUN)'; PYTHON='$(PY)' studies/decode/decode.sh --out "$$run" $(ARGS) $(if $(filter -n,$(ARGS)),,&& $(PY) analysis/report.py "$$run" --quiet && if [[ -d "$$run-graphs/captures/nsys" ]]; then $(PY) analysis/report.py "$$run-graphs" --quiet; fi)
 
-# A model of its own needs torch to be followed.
+# To count MODEL=package.module:build, the program runs it, which needs torch.
 .PHONY: accounting
 accounting: $(if $(findstring :,$(MODEL)),$(HARNESS),$(BASE))  ## count parameters, FLOPs, bytes, times of MODEL=gpt2, llama-3-8b, config.json, package.module:build
 	@$(PY) -m studies.accounting $(or $(MODEL),gpt2) $(ARGS)
@@ -136,7 +137,7 @@ accounting: $(if $(findstring :,$(MODEL)),$(HARNESS),$(BASE))  ## count paramete
 accounting-truth: $(HARNESS)  ## compare the accounting with this GPU: parameters, memory, FLOPs, DRAM bytes (RUN=DIR)
 	@run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-accounting)'; PYTHON='$(PY)' studies/accounting/measure.sh --out "$$run" $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
 
-# Every study, or one: NAME=matmul.
+# `make studies` runs every study, `make study NAME=matmul` runs one.
 .PHONY: studies study
 studies: $(HARNESS)  ## measure a lecture's claims on GPUs (without a GPU: profiles, mlp, units)
 study: $(HARNESS)  ## measure one of them: NAME=profiles, matmul, mlp, tricks, waves, latencies or units
@@ -145,7 +146,7 @@ studies study:
 	run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-lectures)'; PYTHON='$(PY)' studies/lectures/studies.sh --out "$$run" $(NAME) $(ARGS) && $(PY) analysis/report.py "$$run" --quiet
 
 .PHONY: multi-gpu
-multi-gpu: $(HARNESS)  ## GPT-2 on two GPUs: the trap, data parallel, tensor parallel, held against predictions (ARGS='-n' prints the commands; without a GPU: small models by gloo)
+multi-gpu: $(HARNESS)  ## compare GPT-2 on two GPUs (data and tensor parallel, the trap) with predictions (ARGS=-n prints the commands; without a GPU: a small model)
 	@run='$(or $(RUN),runs/$(shell date -u +%Y%m%dT%H%M%SZ)-multi-gpu)'; PYTHON='$(PY)' studies/multi_gpu/multi_gpu.sh --out "$$run" $(ARGS)$(if $(filter -n --help -h,$(ARGS)),, && $(PY) analysis/report.py "$$run" --quiet)
 
 .PHONY: bench-analysis
@@ -153,7 +154,7 @@ bench-analysis: $(BASE)  ## time the readers beside pandas on 0.5, 1 and 2 M ker
 	@$(PY) -m tests.bench.readers $(ARGS)
 
 .PHONY: sweep
-sweep: $(HARNESS)  ## try every compile-time choice of OP='gelu layernorm' (ARGS='--counters --update'; RUN=… goes on)
+sweep: $(HARNESS)  ## try every compile-time choice of OP='gelu layernorm' (ARGS='--counters --update'; RUN=… continues)
 	@test -n '$(OP)' || { echo "make sweep needs OP=gelu, or several: OP='gelu layernorm'. \`python -m kernels.registry\` lists all." >&2; exit 2; }
 	$(run_and_report)
 
@@ -166,13 +167,13 @@ lint: $(TESTS)  ## run ruff, mypy, shellcheck, clang-format
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' '*.c' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
 
 .PHONY: format
-format: $(TESTS)  ## rewrite the sources the way lint wants them
+format: $(TESTS)  ## format the sources as lint requires
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' '*.c' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format -i
 
 .PHONY: readme
-readme: $(HARNESS)  ## make the committed reports and the generated parts of the READMEs anew
+readme: $(HARNESS)  ## rebuild the committed reports and the generated parts of the READMEs
 	@folders=$$($(PY) -m analysis.published ladder); for folder in $$folders; do \
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
 	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu; do $(PY) -m analysis.published $$part; done); \
@@ -203,7 +204,7 @@ announce:
 need-gpu:
 	@source nsys_scripts/common.sh; find_gpu >/dev/null || { echo "This needs an NVIDIA GPU, and there is none here: $$(find_gpu || true)." >&2; exit 2; }
 
-# One sentence each for no Python, an old one, and one without venv (Debian packs that apart).
+# Print one sentence if there is no Python, if it is too old, or if it lacks venv, which is a package of its own in Debian.
 define check_python
 if ! command -v '$(PYTHON)' >/dev/null; then echo "There is no $(PYTHON) here: install Python 3.11 or newer, or name one with PYTHON=…" >&2; exit 127; fi; \
 if ! '$(PYTHON)' -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then echo "$$('$(PYTHON)' --version) is too old: install Python 3.11 or newer, or name one with PYTHON=…" >&2; exit 2; fi
@@ -227,7 +228,7 @@ $(VENV)/.census: $(VENV)/.base
 	@$(PIP) -e '.[census]' || $(no_pip)
 	@touch $@
 
-# Holds "gpu" or "cpu" and changes only with the machine: torch's CPU build is no use once there is a GPU.
+# The file holds "gpu" or "cpu" and changes only with the machine: with a GPU, torch's CPU build is of no use.
 .PHONY: .look-again
 $(VENV)/.machine: .look-again | $(VENV)/bin/python
 	@source nsys_scripts/common.sh; if find_gpu >/dev/null; then now=gpu; else now=cpu; fi; \

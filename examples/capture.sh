@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Profile every example on this GPU and keep what may be committed: packed captures, report.json and report.txt.
+# Profile every example on this GPU, and keep the files to commit: packed captures, report.json and report.txt.
 #
 # usage: capture.sh [-n] [--budget S] [--seconds S] [--report] [NAME…]
 #
 #   -n          print the commands, run nothing
 #   --budget S  seconds that ncu may spend on each (default 12)
-#   --seconds S start no example after so many seconds; those left are named (default: no limit)
-#   --report    only make the reports of what was kept; needs no GPU
+#   --seconds S start no example after so many seconds, and name those that are left (default: no limit)
+#   --report    only write the reports of captures that were kept; needs no GPU
 #   NAME        examples by their names in examples.toml (default: all)
 #
-# Each lands in examples/h200/NAME as soon as it is done; `make readme` then compares it with its expert's list. A miss needs
-# its reason in examples.toml. What was captured is kept even where the report fails: --report makes it anew.
+# The results of an example go to examples/h200/NAME as soon as it is done. `make readme` then compares them with the expert's
+# list; each miss needs its reason in examples.toml. The captures stay even if the report fails: --report writes it again.
 # exit: 0 all were captured, 1 one failed, 2 usage
 here=$(cd "$(dirname "$0")" && pwd)
 HERE=$here/../nsys_scripts

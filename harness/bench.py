@@ -130,7 +130,7 @@ def memory_of_nans(like: Any) -> Iterator[None]:
     try:
         if not bool(torch.empty_like(like).isnan().all()):
             raise InputError(
-                f"torch {torch.__version__} does not fill new memory with NaN when asked to, so an output that is not "
+                f"torch {torch.__version__} does not fill new memory with NaN on request, so an output that is not "
                 "written would not show: use a version from 2.2 on."
             )
         yield

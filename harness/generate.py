@@ -65,9 +65,9 @@ def generate(options: argparse.Namespace) -> tuple[Engine, Weights, float]:
     Raises: UsageError, InputError for invalid arguments.
     """
     if options.tokens < 1:
-        raise UsageError("--tokens counts new tokens: use 1 or more.")
+        raise UsageError("--tokens must be 1 or more.")
     if options.temperature < 0 or options.top < 0:
-        raise UsageError("--temperature and --top cannot be negative: 0 leaves them out.")
+        raise UsageError("--temperature and --top cannot be negative: 0 turns them off.")
     if options.config and options.weights != RANDOM:
         raise UsageError("--config sizes random weights and a checkpoint has its own: leave one of the two out.")
     device = _device(options.device)

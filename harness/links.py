@@ -213,11 +213,13 @@ def check(ranks: int, backend: str) -> None:
         return
     gpus = torch.cuda.device_count()
     if not gpus:
-        raise InputError(f"links need a CUDA GPU and torch {torch.__version__} sees none.")
+        raise InputError(f"The links need a CUDA GPU, and torch {torch.__version__} sees none.")
     if ranks > gpus:
-        raise InputError(f"--ranks {ranks} needs as many GPUs and there are {gpus}: ask for fewer ranks.")
+        raise InputError(f"--ranks {ranks} needs as many GPUs, and there are {gpus}: use fewer ranks.")
     if ranks > 1 and not dist.is_nccl_available():
-        raise InputError(f"torch {torch.__version__} was built without NCCL: install one with it, or use --ranks 1.")
+        raise InputError(
+            f"torch {torch.__version__} was built without NCCL: install a build with it, or use --ranks 1."
+        )
 
 
 def measure(ranks: int, backend: str, most: int = LARGEST, *, copies: bool = True) -> list[dict[str, Any]]:
@@ -236,7 +238,7 @@ def measure(ranks: int, backend: str, most: int = LARGEST, *, copies: bool = Tru
                 multiprocessing.start_processes(_process, asked, ranks, start_method=how)
             except Exception as error:  # a rank failed, and torch has ended the others
                 reason = str(error).strip().splitlines()[-1]
-                raise InputError(f"no links, because a rank failed: {reason}") from error
+                raise InputError(f"The links were not measured, because a rank failed: {reason}") from error
         return list(json.loads(Path(folder, "links.json").read_text(encoding="utf-8")))
 
 
@@ -275,7 +277,7 @@ def write(out: Path, links: list[dict[str, Any]], said: dict[str, Any]) -> None:
         try:
             document = CEILINGS.check(json.loads(path.read_text(encoding="utf-8")), path.name)
         except ValueError as error:
-            raise InputError(f"{path.name} is no JSON ({error}): remove it, or name another --out.") from None
+            raise InputError(f"{path.name} is not valid JSON ({error}): remove it, or give another --out.") from None
     out.mkdir(parents=True, exist_ok=True)
     manifest.write_json(path, CEILINGS.document({**document, "links": links, "link_conditions": said}))
 
@@ -286,7 +288,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m harness.links", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, required=True, help="folder of ceilings.json")
-    parser.add_argument("--ranks", type=int, help="GPUs that take part (default: 2, 4 … and all)")
+    parser.add_argument("--ranks", type=int, help="number of GPUs (default: 2, 4 … and all)")
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl", help="gloo: test this program on CPUs")
     parser.add_argument("--most", type=int, default=LARGEST, help="largest size in bytes (1 GB)")
     options = parser.parse_args(argv)

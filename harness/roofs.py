@@ -28,7 +28,7 @@ def measure(out: Path, arguments: Sequence[str]) -> None:
     Raises: InputError, without a GPU or without a compiler for the micro-kernels.
     """
     if not torch.cuda.is_available():
-        raise InputError(f"roofs need a CUDA GPU and torch {torch.__version__} sees none.")
+        raise InputError(f"The roofs need a CUDA GPU, and torch {torch.__version__} sees none.")
     out.mkdir(parents=True, exist_ok=True)
     progress("measuring the roofs of this GPU")
     try:

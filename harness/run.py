@@ -659,7 +659,7 @@ def make_plan(argv: Sequence[str]) -> Plan:
             "or see what `python -m harness.doctor` says."
         )
     if options.samples < 0 or options.new_tokens < 1:
-        raise UsageError("--samples and --new-tokens count something: use 1 or more.")
+        raise UsageError("--samples and --new-tokens must be 1 or more.")
     if options.only and options.mode != "capture":
         raise UsageError(f"--only {options.only} belongs to --mode capture: add it, or leave --only out.")
     weights = None

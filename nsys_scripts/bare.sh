@@ -4,13 +4,13 @@
 # usage: bare.sh [-n] [--limit SECONDS] [--out DIR] -- COMMAND…
 #
 #   -n               print the exact commands, run nothing
-#   --limit SECONDS  end the program after so many seconds; what it recorded until then is kept
-#   --out DIR        run folder: DIR/raw/bare/ (records, one file a process), DIR/captures/bare_ranges.csv (packed as .csv.xz
-#                    above 1 MB) and DIR/captures/bare.json (default: runs/<time>-capture)
+#   --limit SECONDS  end the program after so many seconds, and keep the ranges recorded until then
+#   --out DIR        run folder (default: runs/<time>-capture). The script writes DIR/raw/bare/ (records, one file a process),
+#                    DIR/captures/bare_ranges.csv (above 1 MB packed as .csv.xz) and DIR/captures/bare.json
 #
-# A small NVTX injection library (bare_nvtx.c) does it: 0.1 µs a range in C, 0.1 to 0.5 µs in Python, no CUDA, no root.
-# CC builds it at first use into ${XDG_CACHE_HOME:-~/.cache}/kernel-ledger/. The program's input and output are its own.
-# Records outlive kill -9.
+# A small NVTX injection library (bare_nvtx.c) records the ranges. It takes 0.1 µs a range in C and 0.1 to 0.5 µs in Python,
+# and needs neither CUDA nor root. The first use compiles it with CC into ${XDG_CACHE_HOME:-~/.cache}/kernel-ledger/. The
+# program keeps its own input and output. Its records survive kill -9.
 # exit: 0 recorded, 1 the program failed or recorded nothing, 2 usage, 127 no C compiler
 source "$(dirname "$0")/common.sh"
 
@@ -36,7 +36,7 @@ build=("$compiler" -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -pthread -o 
 command=(env "NVTX_INJECTION64_PATH=$library" "KERNEL_LEDGER_BARE=$records" "$@")
 if [[ -n $limit ]]; then
   foreground=()
-  if [[ -t 0 ]]; then foreground=(--foreground); fi # else a program that reads the terminal would be stopped
+  if [[ -t 0 ]]; then foreground=(--foreground); fi # without it, the kernel stops a program that reads the terminal
   command=(timeout ${foreground[@]+"${foreground[@]}"} -k 10 "$limit" "${command[@]}")
 fi
 finish() { # ARGUMENT… of bare_ranges.py
@@ -50,7 +50,7 @@ if [[ -n $dry ]]; then
   show "$PYTHON" "$HERE/bare_ranges.py" --out "$out" -- "$@"
   exit 0
 fi
-command -v -- "$1" >/dev/null || die 2 "There is no program $1 here, or it may not be run."
+command -v -- "$1" >/dev/null || die 2 "$1 was not found, or it is not executable."
 mkdir -p "$out/captures" "$out/raw"
 rm -rf "$records" "$out"/captures/bare_ranges.csv{,.xz} # of an earlier run
 mkdir "$records"
@@ -62,7 +62,7 @@ if [[ ! -e $library ]]; then
   show "${build[@]}"
   if ! said=$("${build[@]}" 2>&1); then
     rm -f "$library.$$"
-    finish --unbuilt "The C compiler could not build the recorder of ranges: $(head -n 1 <<<"$said")" "Mend the compiler, or name another one with CC." || exit 1
+    finish --unbuilt "The C compiler could not build the recorder of ranges: $(head -n 1 <<<"$said")" "Repair the compiler, or name another one with CC." || exit 1
   fi
   mv "$library.$$" "$library"
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shared by the scripts of this folder: strict mode, help, and where NVIDIA's tools hide. Sourced only, never run.
+# Shared by the scripts of this folder: strict mode, help, and the search for NVIDIA's tools. Source it, do not run it.
 #
-# NSIGHT_SEARCH_ROOT  put before /opt/nvidia and /usr/local when the tools are looked for
+# NSIGHT_SEARCH_ROOT  prefix of /opt/nvidia and /usr/local in the search for the tools
 # NSYS_IMPORTER_LIBS  a folder of extra libraries (libdw.so.1, libelf.so.1 …) for nsys' importer
 # PYTHON              the interpreter (default: .venv/bin/python, else python3)
 set -euo pipefail
@@ -43,7 +43,7 @@ show() {
   printf '\n'
 }
 
-# The newest candidate that exists and answers --version (the CUDA toolkit ships wrappers around tools it lacks).
+# Print the newest candidate that exists and answers --version (the CUDA toolkit has wrappers for tools that it lacks).
 usable() {
   local path
   while read -r path; do
@@ -71,10 +71,10 @@ find_ncu() {
     usable "$r"/opt/nvidia/nsight-compute/*/ncu
 }
 
-# nsys' importer turns what the GPU machine streamed (.qdstrm) into a report (.nsys-rep).
+# Print nsys' importer, which turns the raw data that nsys leaves (.qdstrm) into a report (.nsys-rep).
 find_importer() { # NSYS
   local home path
-  # beside nsys, or where Debian's package puts it: /usr/lib/nsight-systems, with nsys in /usr/lib/<machine>/nsight-systems
+  # It is beside nsys. Debian's package has it in /usr/lib/nsight-systems, and nsys in /usr/lib/<machine>/nsight-systems.
   home=$(dirname "$(dirname "$(readlink -f "$1")")")
   for path in "$home"/host-linux-*/QdstrmImporter "$home"/linux-desktop-glibc_*/QdstrmImporter \
     "$(dirname "$(dirname "$home")")"/nsight-systems/host-linux-*/QdstrmImporter; do
@@ -115,7 +115,7 @@ package_of() { # LIBRARY → the Debian and Ubuntu package
   esac
 }
 
-# One sentence about the libraries that the importer lacks and the packages that have them; nothing when it lacks none.
+# Print one sentence on the libraries that the importer lacks, and the packages that have them; nothing if it lacks none.
 importer_fix() { # IMPORTER
   local libraries packages=() library
   libraries=$(importer_lacks "$1")
@@ -125,9 +125,9 @@ importer_fix() { # IMPORTER
     "$(paste -sd ' ' <<<"$libraries")" "${packages[*]}"
 }
 
-# The nsys inside Nsight Compute looks for its importer in ../host-linux-x64, but it ships as ../linux-desktop-glibc_*.
-# Give it that name in a tree of links under build/; nothing of the installation is touched.
-# The programs themselves are copied, because each finds its folder from where its file really lies.
+# The nsys inside Nsight Compute looks for its importer in ../host-linux-x64, but the folder is ../linux-desktop-glibc_*.
+# This function makes a tree of links under build/ in which the folder has the expected name; the installation stays as it
+# is. It copies the programs, because each program finds its folder from the real path of its file.
 nsys_with_host() { # NSYS → an nsys that finds its importer
   local bin home importer tree new file
   bin=$(dirname "$(readlink -f "$1")")
@@ -151,12 +151,12 @@ nsys_with_host() { # NSYS → an nsys that finds its importer
   usable "$tree/$(basename "$bin")/nsys" || printf '%s\n' "$1"
 }
 
-# Make sure that STEM.nsys-rep exists: where nsys left only STEM.qdstrm, run the importer.
+# Make sure that STEM.nsys-rep exists: if nsys left only STEM.qdstrm, run the importer.
 import_qdstrm() { # NSYS STEM
   if [[ -s $2.nsys-rep || ! -s $2.qdstrm ]]; then return 0; fi
   local importer fix
   if ! importer=$(find_importer "$1"); then
-    echo "nsys left only $(basename "$2").qdstrm and no QdstrmImporter stands beside it: install Nsight Systems, which has one." >&2
+    echo "nsys left only $(basename "$2").qdstrm, and it has no QdstrmImporter: install Nsight Systems, which has one." >&2
     return 1
   fi
   fix=$(importer_fix "$importer")
@@ -168,7 +168,7 @@ import_qdstrm() { # NSYS STEM
   LD_LIBRARY_PATH=$(importer_path "$importer") "$importer" -i "$2.qdstrm" -o "$2.nsys-rep"
 }
 
-# "NVIDIA H200, 9.0" of the first GPU; without one, a reason on stdout and exit code 1.
+# Print name and compute capability of the first GPU, such as "NVIDIA H200, 9.0". Without a GPU, print why, and return 1.
 find_gpu() {
   local answer
   if ! command -v nvidia-smi >/dev/null; then
@@ -182,8 +182,9 @@ find_gpu() {
   head -n 1 <<<"$answer"
 }
 
-# Of a driver with -n (`dry`): print the command, or let our own script print it; else say the title, run, say the seconds.
-step() { # TITLE COMMAND…, ended after `limit` seconds if that is set
+# Run one step of a driver: print the title, the command and the seconds. With `dry` (-n), only print the command; our own
+# scripts print theirs.
+step() { # TITLE COMMAND… (if `limit` is set, it ends the command after so many seconds)
   local started=$SECONDS code=0
   if [[ -n $dry ]]; then
     shift

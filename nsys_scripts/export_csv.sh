@@ -4,19 +4,19 @@
 # usage: export_csv.sh [-n] [--only nsys|ncu] DIR
 #
 #   -n           print the exact commands, run nothing
-#   --only TOOL  export this tool's capture alone, and leave what was exported of the other
+#   --only TOOL  export only this tool's capture, and keep earlier exports of the other tool
 #   DIR          run folder: DIR/raw/timeline.nsys-rep → DIR/captures/nsys/<report>.csv, DIR/raw/counters.ncu-rep → DIR/captures/ncu_raw.csv
 #
-# ncu prints one unit a column: beside a kernel that moves gigabytes a small one loses its last digits, and in base units ratios
-# keep only two decimals. So counts are exported in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
-# Of a capture with --source or --samples the hottest source lines of each launch are kept too (ncu_lines.csv): the whole page is too large.
-# Of a program with NCCL the bytes of its collectives are kept too (nccl_calls.csv): no CSV report of nsys has them.
-# The exports go through scrub.py: no host name and no path of this machine stays in them.
-# Earlier exports of a capture are removed first, so that a failed export leaves none behind.
-# exit: 0 exported what there was, 1 an export failed, 2 usage or nothing to export, 127 the tool that wrote the capture is missing
+# ncu prints one unit a column. Beside a kernel that moves gigabytes, a small kernel loses its last digits. In base units,
+# ratios keep only two decimals. So this script exports counts in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
+# From a capture with --source or --samples it also exports the hottest source lines of each launch (ncu_lines.csv).
+# From a program with NCCL it also exports the bytes of the collectives (nccl_calls.csv): no CSV report of nsys has them.
+# scrub.py removes the host name and the paths of this machine from the exports.
+# The script first removes earlier exports of the capture, so that none remain after a failure.
+# exit: 0 exported all captures, 1 an export failed, 2 usage or nothing to export, 127 the tool that wrote the capture is missing
 source "$(dirname "$0")/common.sh"
 
-# each report by its name, and by the one it had until 2022
+# the name of each report, and its name until 2022
 reports=(nvtx_pushpop_trace:nvtxpptrace cuda_kern_exec_trace:kernexectrace cuda_gpu_trace:gputrace cuda_api_trace:cudaapitrace
   nvtx_kern_sum:nvtxkernsum cuda_gpu_kern_sum:gpukernsum cuda_api_sum:cudaapisum cuda_gpu_mem_time_sum:gpumemtimesum)
 dry='' dir='' only=''
@@ -62,7 +62,7 @@ if [[ -n $dry ]]; then
 fi
 
 worst=0
-fail() { # TOOL CODE SENTENCE: an export that failed lowers what the report can say, and the report has to know why
+fail() { # TOOL CODE SENTENCE: print why an export failed, and write it to the tool's status file for the report
   echo "$(basename "$0"): $3" >&2
   "$PYTHON" "$HERE/status.py" fail "$dir/captures/$1.json" --tool "$1" --reason "$3"
   if (($2 > worst)); then worst=$2; fi
@@ -77,7 +77,7 @@ page() { # NAME OPTIONS…: one page of the counters as captures/NAME.csv
   fi
 }
 
-hottest_lines() { # the page of sources cut down to captures/ncu_lines.csv
+hottest_lines() { # export the page of sources, reduced to the hottest lines, as captures/ncu_lines.csv
   show "${lines_command[@]}"
   if "${lines_command[@]}" | (cd "$ROOT" && exec "$PYTHON" -m analysis.hot_lines) >"$exports/ncu_lines.csv"; then
     mv "$exports/ncu_lines.csv" "$dir/captures/ncu_lines.csv"
@@ -86,7 +86,7 @@ hottest_lines() { # the page of sources cut down to captures/ncu_lines.csv
   fi
 }
 
-graph_recordings() { # where the kernels of CUDA graphs were recorded: only the database that nsys stats leaves has it
+graph_recordings() { # export where the kernels of CUDA graphs were recorded: only the SQLite file of nsys stats has it
   local kept=$dir/captures/nsys/graph_kernels.csv database
   if [[ -s $timeline.sqlite ]] && grep -qs GraphLaunch "$dir/captures/nsys/cuda_api_sum.csv"; then
     database=$(realpath "$timeline.sqlite")
@@ -95,7 +95,7 @@ graph_recordings() { # where the kernels of CUDA graphs were recorded: only the 
   fi
 }
 
-calls_of_nccl() { # SQLITE: the calls of NCCL as captures/nsys/nccl_calls.csv, of the file that nsys stats leaves behind
+calls_of_nccl() { # SQLITE: export NCCL's calls as captures/nsys/nccl_calls.csv, from the SQLite file of nsys stats
   local calls=$exports/nccl_calls.csv
   [[ -s $1 ]] || return 0
   if (file=$(realpath "$1") && cd "$ROOT" && exec "$PYTHON" -m analysis.nccl_calls "$file") >"$calls" 2>"$exports/nccl.log"; then
@@ -119,7 +119,7 @@ if [[ $only != ncu && (-s $timeline.nsys-rep || -s $timeline.qdstrm) ]]; then
   else
     nsys_command[0]=$(nsys_with_host "${nsys_command[0]}")
     show "${nsys_command[@]}"
-    "${nsys_command[@]}" >"$exports/nsys.log" 2>&1 || true # one empty report is no failure: what was written counts
+    "${nsys_command[@]}" >"$exports/nsys.log" 2>&1 || true # one empty report is no failure: the files decide
     find "$exports" -name 'nsys_*.csv' -empty -delete
     if compgen -G "$exports/nsys_*.csv" >/dev/null; then
       if "$PYTHON" "$HERE/scrub.py" "$exports"/nsys_*.csv --strip nsys_ --to "$dir/captures/nsys"; then
@@ -140,7 +140,7 @@ if [[ $only != nsys && -s $counters ]]; then
   if ! [[ -x ${ncu_command[0]} ]]; then
     fail ncu 127 "ncu is missing, so the counters cannot be exported."
   else
-    # without a list of what was captured everything is exported, scaled: ratios matter more than last digits
+    # without a list of the captured metrics, export everything scaled: ratios matter more than last digits
     if [[ -n $counts ]]; then page ncu_raw --print-units base --metrics "$counts"; else page ncu_raw; fi
     if [[ -n $ratios ]]; then page ncu_ratios --metrics "$ratios"; fi
     if [[ -n $sampled ]]; then hottest_lines; fi

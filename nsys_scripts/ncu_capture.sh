@@ -7,21 +7,21 @@
 #   -n                 print the exact command, run nothing
 #   --window WINDOW    profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
 #   --include RANGE    only kernels launched inside this NVTX range, as ncu writes it: gpt2/ or gpt2/*/attn/ (repeatable)
-#   --domain NAME      ranges of --include and of a plan may lie in this NVTX domain, too
+#   --domain NAME      accept ranges of --include and of a plan in this NVTX domain, too
 #   --plan FILE        only the launches that a plan chose (RUN/raw/count_plan.json of `python -m analysis.counting`)
-#   --deep             every kernel, whatever --include says, and the catalogue's longer list of metrics
+#   --deep             every kernel, despite --include, and the catalogue's longer list of metrics
 #   --launches N       stop counting after so many launches
-#   --columns LIST     comma-separated columns of the catalogue, and stalls: only their metrics
+#   --columns LIST     comma-separated columns of the catalogue, or stalls: only their metrics
 #   --metrics LIST     comma-separated ncu metrics (default: the catalogue's for this GPU)
-#   --cc X.Y           compute capability for the catalogue (default: asked of nvidia-smi; -n without a GPU: 9.0)
-#   --source           sample and count every instruction too (section SourceCounters), and keep the sources: for the hottest
-#                      line of each kernel; its instrumented code takes many times as long as the kernel
-#   --samples          sample every instruction alone, and keep the sources
+#   --cc X.Y           compute capability for the catalogue (default: from nvidia-smi; -n without a GPU: 9.0)
+#   --source           also sample and count every instruction (section SourceCounters), and keep the sources. The report then
+#                      shows the hottest line of each kernel. The instrumented code takes many times as long as the kernel
+#   --samples          only sample every instruction, and keep the sources
 #   --cache-control C  all: flush the caches before every pass (default); none: leave them warm
 #   --replay MODE      kernel (default) or application
 #   --out DIR          run folder: DIR/raw/counters.ncu-rep and DIR/captures/ncu.json (default: runs/<time>-capture)
 #
-# No GPU clock is touched. ncu.json says what happened, also when counters are denied or the capture failed.
+# The script changes no GPU clock. ncu.json holds the outcome, also if counters are denied or the capture failed.
 # exit: 0 captured, 1 failed or denied, 2 usage, 127 ncu missing
 source "$(dirname "$0")/common.sh"
 
@@ -57,8 +57,8 @@ done
 [[ $cache == all || $cache == none ]] || bad_usage "--cache-control is all or none, not $cache."
 [[ $replay == kernel || $replay == application ]] || bad_usage "--replay is kernel or application, not $replay."
 if [[ -n $plan ]]; then
-  [[ -z $deep && ${#includes[@]} == 0 ]] || bad_usage "--plan says which launches: leave --include and --deep out."
-  [[ -s $plan || -n $dry ]] || die 2 "$plan is not there: write it with \`python -m analysis.counting\`."
+  [[ -z $deep && ${#includes[@]} == 0 ]] || bad_usage "--plan selects the launches: leave --include and --deep out."
+  [[ -s $plan || -n $dry ]] || die 2 "$plan was not found: write it with \`python -m analysis.counting\`."
   if [[ -s $plan ]]; then
     chosen=$("$PYTHON" "$HERE/status.py" selection "$plan") || die 2 "$plan chooses no launch: plan again with a larger --budget."
   else
@@ -80,7 +80,7 @@ if [[ -z $metrics ]]; then
       cc=${gpu##*, }
     elif [[ -n $dry ]]; then
       cc=9.0
-      echo "No GPU to choose metrics for ($gpu): these are compute capability $cc's; --cc or --metrics names others." >&2
+      echo "No GPU to choose metrics for ($gpu): using those of compute capability $cc; --cc or --metrics names others." >&2
     else
       die 127 "No GPU to choose metrics for ($gpu): name its compute capability with --cc 9.0, or the metrics with --metrics."
     fi
@@ -93,8 +93,8 @@ options=(--nvtx)
 for range in ${includes[@]+"${includes[@]}"}; do
   options+=(--nvtx-include "$range")
   if [[ -n $domain ]]; then
-    named=${range#[} # where NVTX comes without domains (torch's own) the names hold it
-    # shellcheck disable=SC2001  # what follows a slash is kept, which ${…//…} cannot
+    named=${range#[} # torch's own NVTX has no domains: there the domain is part of the names
+    # shellcheck disable=SC2001  # ${…//…} cannot keep the character after a slash
     options+=(--nvtx-include "$domain@$range" --nvtx-include "${range%"$named"}$domain:$(sed "s|/\([^/]\)|/$domain:\1|g" <<<"$named")")
   fi
 done
@@ -110,7 +110,7 @@ status() {
     --replay-mode "$replay" --metrics "$metrics" ${plan:+--planned} ${includes[@]+"${includes[@]/#/--include=}"} "$@"
 }
 
-progress() { # ncu prints a line a kernel: show every 25th
+progress() { # ncu prints a line for each kernel: print only a count after every 25th
   local line kernels=0
   while IFS= read -r line || [[ -n $line ]]; do
     if [[ $line != "==PROF== Profiling"* ]]; then
@@ -130,12 +130,12 @@ if [[ -z $ncu ]]; then
   status --missing -- "${command[@]}" || true
   exit 127
 fi
-rm -f "$stem.ncu-rep" "$out"/captures/ncu_{raw,ratios,lines}.csv # and what was exported of an earlier capture
+rm -f "$stem.ncu-rep" "$out"/captures/ncu_{raw,ratios,lines}.csv # an earlier capture and its exports
 show "${command[@]}"
 code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/ncu.log" | progress || code=${PIPESTATUS[0]}
 status --version "$("$ncu" --version 2>&1)" --exit-code "$code" --seconds $((SECONDS - started)) --log "$out/raw/ncu.log" --report "$stem.ncu-rep" -- "${command[@]}"
-if [[ $plan -ef $out/raw/count_plan.json && $replay == kernel ]]; then # runs of the program teach nothing of replays
+if [[ $plan -ef $out/raw/count_plan.json && $replay == kernel ]]; then # only kernel replay shows what a replay costs
   run=$(realpath "$out")
   (cd "$ROOT" && "$PYTHON" -m analysis.counting --learn "$run") || true
 fi

@@ -5,11 +5,11 @@
 #
 #   -n               print the exact command, run nothing
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
-#   --graphs WHAT    of CUDA graphs every kernel (node, default), or each launch as a whole (graph), which costs the program less
+#   --graphs WHAT    record CUDA graphs kernel by kernel (node, default), or each launch as a whole (graph), which slows the program less
 #   --out DIR        run folder: DIR/raw/timeline.nsys-rep and DIR/captures/nsys.json (default: runs/<time>-capture)
 #
-# No GPU clock is touched. If nsys leaves only a .qdstrm, its importer is run; NSYS_IMPORTER_LIBS may name a folder of
-# libraries that it lacks. nsys.json says what happened, also when the capture failed.
+# The script changes no GPU clock. If nsys leaves only a .qdstrm, the script runs nsys' importer; NSYS_IMPORTER_LIBS may name
+# a folder of libraries that the importer lacks. nsys.json holds the outcome, also if the capture failed.
 # exit: 0 captured, 1 failed, 2 usage, 127 nsys missing
 source "$(dirname "$0")/common.sh"
 
@@ -49,7 +49,7 @@ if [[ -z $nsys ]]; then
   exit 127
 fi
 command[0]=$(nsys_with_host "$nsys")
-rm -rf "$stem".{nsys-rep,qdstrm,sqlite} "$out/captures/nsys" # and what was exported of an earlier capture
+rm -rf "$stem".{nsys-rep,qdstrm,sqlite} "$out/captures/nsys" # an earlier capture and its exports
 show "${command[@]}"
 code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/nsys.log" || code=${PIPESTATUS[0]}

@@ -58,7 +58,7 @@ class WithoutGpu(Runner):
         Raises: ProfileError for any other exit code.
         """
         if code:
-            raise ProfileError(code if code == 2 else 1, f"The {self.stage} failed; the reason stands above.")
+            raise ProfileError(code if code == 2 else 1, f"The {self.stage} failed: see the message above.")
         return code
 
     def end(self) -> int:

@@ -119,7 +119,7 @@ def _check_disk(path: Path) -> None:
     there = next(parent for parent in (path, *path.parents) if parent.exists())
     free = shutil.disk_usage(there).free
     if free < LEAST_FREE_BYTES:
-        sentence = f"{there} has {free >> 20} MB left, too few for a profile: free some, or name another --run."
+        sentence = f"{there} has only {free >> 20} MB left for a profile: free some space, or give another --run."
         raise ProfileError(1, sentence)
 
 
@@ -170,8 +170,8 @@ def _go(runner: Runner) -> int:
     try:
         return runner.go()
     except KeyboardInterrupt:
-        again = f"RUN={shown(runner.folder.path)} make profile goes on"
-        raise ProfileError(INTERRUPTED, f"Interrupted in {runner.stage}: what is done is kept, {again}.") from None
+        again = f"RUN={shown(runner.folder.path)} make profile continues"
+        raise ProfileError(INTERRUPTED, f"Interrupted in {runner.stage}: finished stages are kept, {again}.") from None
     finally:
         runner.folder.close()
 
@@ -207,7 +207,7 @@ def main() -> int:
     except OSError as error:
         why = "free some space" if error.errno == errno.ENOSPC else "check the path and its permissions"
         what = error.filename or "A file of the run"
-        print(f"profile.sh: {what}: {error.strerror}; {why}, then go on with --run.", file=sys.stderr)
+        print(f"profile.sh: {what}: {error.strerror}; {why}, then continue with --run.", file=sys.stderr)
         return 1
 
 

@@ -110,7 +110,7 @@ class Measuring(Runner):
 
 @dataclass(kw_only=True)
 class Profile(Measuring):
-    """Profile a program: roofs, bare times, timeline, dataflow, plan, counters, report."""
+    """Profile a program: roofs, bare times, dataflow, timeline, plan, counters, report."""
 
     program_code: int = 0
     report_code: int = 0
@@ -120,7 +120,7 @@ class Profile(Measuring):
             first = [self.roofs_stage()]
         else:
             when = self.roofs.read(CEILINGS)["measured"]
-            print(f"Roofs of {self.machine.gpu}, driver {self.machine.driver}: kept, measured {when}.", flush=True)
+            print(f"Roofs of {self.machine.gpu}, driver {self.machine.driver}: stored, measured {when}.", flush=True)
             self.hand_roofs()
             first = []
         return [*first, *self._of_times(), *self._of_counters(), self._report_stage()]
@@ -282,10 +282,10 @@ class Profile(Measuring):
         if self.dry or asked != "auto":
             return code
         if window == "profiler" and "never opened" in self._status("nsys").get("reason", ""):
-            print("The program opens no window (cudaProfilerStart): all of it is captured.", flush=True)
+            print("The program opens no window (cudaProfilerStart): capturing the whole program.", flush=True)
             return self._capture_timeline("all")
         if window == "all" and self._opened_a_window():
-            print("The program opens a window (cudaProfilerStart): that alone is captured.", flush=True)
+            print("The program opens a window (cudaProfilerStart): capturing only that window.", flush=True)
             return self._capture_timeline("profiler")
         return code
 
@@ -355,7 +355,7 @@ class Profile(Measuring):
         if self.options.deep and (talks or (traces / "nccl_calls.csv").is_file()):
             return "as --deep replays collectives too, in which each rank waits for the others"
         if not traces.is_dir() and _LAUNCHES_RANKS.search(" ".join(self.program.words)):
-            return "as only a timeline tells which kernels are collectives, which ncu cannot replay"
+            return "as only a timeline shows which kernels are collectives, and ncu cannot replay those"
         return ""
 
     @property
@@ -388,7 +388,7 @@ class Profile(Measuring):
                 print(f"{what}: {viewer} {shown(self.folder.raw / name)}")
         idle = not self.program_code and self._used_no_gpu()
         if self.program_code:
-            print(f"{self._why_it_failed()} {shown(self.folder.path)} keeps what there is.", file=sys.stderr)
+            print(f"{self._why_it_failed()} {shown(self.folder.path)} keeps the results so far.", file=sys.stderr)
         elif idle:
             print("The program launched nothing on the GPU: check that it uses one here.", file=sys.stderr)
         return 1 if self.program_code or self.report_code or idle else 0

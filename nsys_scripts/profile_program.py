@@ -124,11 +124,11 @@ def find(words: list[str], folder: Path, stdin: Path | None, *, must_exist: bool
     if len(words) == 1 and " " in words[0] and not (folder / words[0]).exists():
         words = shlex.split(words[0])  # CMD='"python my_model.py"'
     if stdin is not None and not stdin.is_file():
-        raise ProfileError(2, f"--stdin {stdin} is no file.")
+        raise ProfileError(2, f"--stdin {stdin} is not a file.")
     stdin = stdin.resolve() if stdin else None
     first = next((place for place, word in enumerate(words) if not _ASSIGNMENT.match(word)), len(words))
     if first == len(words):
-        raise ProfileError(2, f"{' '.join(words)} is no command: the program is missing.")
+        raise ProfileError(2, f"{' '.join(words)} is not a command: the program is missing.")
     if must_exist:
         _check(words[first:], folder)
     return Program(["env", *words] if first else words, folder, _name(words[first:]), stdin)
@@ -165,6 +165,6 @@ def gpt2(python: str, captures: Path, arguments: str) -> Program:
     try:
         more = shlex.split(arguments)
     except ValueError as error:
-        raise ProfileError(2, f"--harness {arguments!r} is no list of arguments ({error}).") from None
+        raise ProfileError(2, f"--harness {arguments!r} is not a list of arguments ({error}).") from None
     words = [python, "-m", "harness.run", "--mode", "capture", "--out", str(captures), *more]
     return Program(words, ROOT, "gpt2", more=tuple(more), kernels=("softmax",), is_harness=True)

@@ -87,7 +87,7 @@ class Runner:
             print(f"\n== {place}: done before", flush=True)
             return
         print(f"\n== {place}", flush=True)
-        self._check_disk("before")
+        self._check_disk("was full before")
         self.folder.forget(stage.name)
         started = time.monotonic()
         code = stage.work()
@@ -95,7 +95,7 @@ class Runner:
         if code == 0:
             self.folder.done(stage.name, key, seconds)
         else:
-            self._check_disk("since")
+            self._check_disk("became full in")
             if stage.lowers:
                 self.lowered.append(stage.lowers)
         print(f"   {seconds:.0f} s{self._left(later)}", flush=True)
@@ -106,8 +106,8 @@ class Runner:
         Raises: ProfileError if less than FULL_BYTES is free.
         """
         if shutil.disk_usage(self.folder.captures).free < FULL_BYTES:
-            again = f"RUN={shown(self.folder.path)} make profile goes on"
-            sentence = f"The disk is full {when} {self.stage}: free some space; what is done is kept, {again}."
+            again = f"RUN={shown(self.folder.path)} make profile continues"
+            sentence = f"The disk {when} {self.stage}: free some space; finished stages are kept, {again}."
             raise ProfileError(1, sentence)
 
     def _left(self, later: Sequence[Stage]) -> str:

@@ -17,8 +17,8 @@ from scrub import without_paths
 
 NAMES = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}
 MISSING_FIX = {
-    "nsys": "Install Nsight Systems (the CUDA toolkit and Nsight Compute bring it along), or put nsys on PATH.",
-    "ncu": "Install Nsight Compute (the CUDA toolkit brings it along), or put ncu on PATH.",
+    "nsys": "Install Nsight Systems (the CUDA toolkit and Nsight Compute include it), or put nsys on PATH.",
+    "ncu": "Install Nsight Compute (the CUDA toolkit includes it), or put ncu on PATH.",
 }
 DENIED_FIX = (
     "Run as root, or let every user read GPU counters: put 'options nvidia NVreg_RestrictProfilingToAdminUsers=0'"
@@ -34,14 +34,14 @@ MESSAGES = [
     (
         r"The timeline reached \d+ MB",
         "failed",
-        "{0}, its limit, and the program was ended: what was recorded until then is kept.",
+        "{0}, its limit, so the program was ended; the timeline holds everything until then.",
         "Put cudaProfilerStart and cudaProfilerStop around a few steps, or allow more with --timeline-mb.",
     ),
     (
         r"Failed to create directory|TMPDIR.{0,20} not writ",
         "failed",
         "The tool cannot write its temporary files.",
-        "Set TMPDIR to a folder with at least 200 MB that can be written to, then capture again.",
+        "Set TMPDIR to a writable folder with at least 200 MB free, then capture again.",
     ),
     (
         r"ERR_NVGPUCTRPERM",
@@ -58,7 +58,7 @@ MESSAGES = [
     (
         r"No kernels were profiled",
         "failed",
-        "No kernel was launched inside the window and the NVTX ranges asked for.",
+        "No kernel was launched inside the window and the requested NVTX ranges.",
         "Check --include against the program's range names, or use --window all.",
     ),
     (
@@ -68,10 +68,10 @@ MESSAGES = [
         "{0} Then run nsys_scripts/export_csv.sh on the run folder.",
     ),
     (
-        r"no QdstrmImporter stands beside it",
+        r"it has no QdstrmImporter",
         "failed",
-        "nsys left only a .qdstrm and brings no importer.",
-        "Install Nsight Systems, which has one, then run nsys_scripts/export_csv.sh on the run folder.",
+        "nsys left only a .qdstrm, and this nsys has no importer.",
+        "Install Nsight Systems, which has an importer, then run nsys_scripts/export_csv.sh on the run folder.",
     ),
     (
         r"error while loading shared libraries: ([^\s:]+)",
@@ -89,12 +89,12 @@ MESSAGES = [
         r"\bEOFError\b|EOF when reading",
         "failed",
         "The program reads its standard input, which is empty here.",
-        "Name what each run is to read with --stdin FILE.",
+        "Give each run a file as its input with --stdin FILE.",
     ),
     (
         r"(?i)\bout of memory\b",
         "failed",
-        "The memory does not suffice (out of memory); ncu needs more of it to replay a kernel.",
+        "There is not enough memory (out of memory); ncu needs additional memory to replay a kernel.",
         "Use a smaller input, close other programs on the GPU, or count with --replay application.",
     ),
     (r"==ERROR== [^\n]*", "failed", "{0}", "Run the command of this file by itself to see all of its output."),
@@ -208,7 +208,7 @@ def amend(options: argparse.Namespace) -> int:
         status |= {
             "status": "failed",
             "reason": scrub(options.reason),
-            "fix": "Mend that, then run nsys_scripts/export_csv.sh on the run folder.",
+            "fix": "Solve this, then run nsys_scripts/export_csv.sh on the run folder.",
         }
     elif status is None or not re.search(r"\.qdstrm|nsys stats|cannot be exported", status["reason"]):
         return 0  # nothing to repair, or nothing that an export repairs

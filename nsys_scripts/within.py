@@ -59,7 +59,7 @@ def watch(command: list[str], seconds: float, most_bytes: int | None, folder: Pa
             return TOO_LONG
         if most_bytes and size_of(folder) - before > most_bytes:
             print(
-                f"The timeline reached {most_bytes >> 20} MB: the program is ended, what was recorded is kept.",
+                f"The timeline reached {most_bytes >> 20} MB: the program ends now, and its timeline is kept.",
                 flush=True,
             )
             _end(process)

@@ -226,7 +226,7 @@ def refusal(name: str, sizes: Sizes, gpu: Gpu | None, sampling: Sampling = GREED
         return f"Engine {name} needs an NVIDIA GPU, and torch sees none."
     if not sampling.greedy:
         return (
-            f"Engine {name} takes the largest logit only, and a temperature of {sampling.temperature:g} was asked for."
+            f"Engine {name} always takes the largest logit: it cannot sample at temperature {sampling.temperature:g}."
         )
     maker = _maker(name)
     return str(maker.refuses(sizes, gpu)) if maker is not None else f"Engine {name} has no kernels in this version."

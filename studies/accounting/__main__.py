@@ -178,7 +178,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check(options: argparse.Namespace) -> None:
     if min(options.batch, options.tokens, options.gpus) < 1:
-        raise UsageError("--batch, --tokens and --gpus count something: use 1 or more.")
+        raise UsageError("--batch, --tokens and --gpus must be 1 or more.")
     if not 0 < options.mfu <= 1 or options.seconds < 0 or options.train_tokens < 0:
         raise UsageError("--mfu lies above 0 and up to 1, --seconds and --train-tokens are positive: mend them.")
 

@@ -355,7 +355,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(predict(), end="")
             return 0
         if options.samples < 1:
-            raise UsageError("--samples counts something: use 1 or more.")
+            raise UsageError("--samples must be 1 or more.")
         torch.set_float32_matmul_precision("highest")
         if options.capture is not None:
             capture(options.capture)

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Hold the accounting against this GPU: parameters, memory, times, and under ncu FLOPs and DRAM bytes.
+# Compare the accounting with this GPU: parameters, memory and times, and with ncu FLOPs and DRAM bytes.
 #
 # usage: measure.sh [-n] [--out DIR] [--samples N] [--count LIST]
 #
 #   -n           print the exact commands, run nothing
 #   --out DIR    run folder (default: runs/<time>-accounting)
 #   --samples N  samples of each time (default 20)
-#   --count LIST only what ncu counts, of these steps: decode_b1_ctx1023,train_b1_t1024 are some 400 launches of three
-#                passes, which take 50 to 60 s on an H200, start-up included
+#   --count LIST only count these steps with ncu, such as decode_b1_ctx1023,train_b1_t1024. These two are about 400 launches
+#                of three passes, which take 50 to 60 s on an H200 with start-up
 #
-# Without a GPU: small steps, parameters and times only.
+# Without a GPU, it measures small steps, and only their parameters and times.
 # exit: 0 done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 

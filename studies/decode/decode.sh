@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Decode GPT-2 by every rung: correctness, times in fresh processes, and what nsys sees of each step.
+# Decode GPT-2 with every rung: check its tokens, time it in fresh processes, and capture its steps with nsys.
 #
 # usage: decode.sh [-n] [--out DIR] [--processes N] [--seconds S] [--counters] [ARGUMENT…]
 #
 #   -n             print the exact commands, run nothing
-#   --out DIR      run folder (default: runs/<time>-decode); what it has of a run that ended is not measured again
-#   --processes N  fresh processes that count (default 10); one more comes first and fills the compilers' caches
-#   --seconds S    time for the processes (default 300): none is begun that would end later
-#   --counters     DRAM bytes of every kernel of engine eager, too, by ncu (a minute more)
-#   ARGUMENT…      handed on to studies.decode.measure: --weights, --config, --dtype, --batch, --rungs …
+#   --out DIR      run folder (default: runs/<time>-decode); processes that it already holds are not measured again
+#   --processes N  fresh processes that count (default 10); one more runs first and fills the compilers' caches
+#   --seconds S    time for the processes (default 300): no process starts that would end later
+#   --counters     also count the DRAM bytes of every kernel of engine eager with ncu (one minute more)
+#   ARGUMENT…      arguments of studies.decode.measure: --weights, --config, --dtype, --batch, --rungs …
 #
-# DIR holds the run, its steps captured kernel by kernel (node granularity); DIR-graphs the same with each CUDA graph
-# as a whole. In all less than 8 minutes on a GPU, once kernels and compilers' caches are there (2 minutes more the first
-# time). Without a GPU: a small model on the CPU, and no capture.
+# DIR holds the run, with its steps captured kernel by kernel. DIR-graphs holds the same run with each CUDA graph captured as
+# a whole. All of it takes less than 8 minutes on a GPU, and 2 minutes more the first time, to compile. Without a GPU, the
+# script runs a small model on the CPU and captures nothing.
 # exit: 0 done, 1 a part failed (the others ran), 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
@@ -41,7 +41,7 @@ fi
 program=("${measure[@]}" capture --out)
 ops=(attention attention_decode attention_grouped decode encoder gelu gemv layernorm matmul permute residual_layernorm)
 limit=240 step "kernels" "$PYTHON" -m kernels.build "${ops[@]}" || status=1
-# a part that fails or takes too long leaves the others their turn
+# if a part fails or takes too long, the others still run
 limit=120 step "correctness" "${measure[@]}" check --out "$out" ${more[@]+"${more[@]}"} || status=1
 limit=$((seconds + 60)) step "times in fresh processes" "${measure[@]}" fair --out "$out" --processes "$processes" --seconds "$seconds" ${more[@]+"${more[@]}"} || status=1
 limit=90 step "steps, kernel by kernel" "$HERE/nsys_capture.sh" --out "$out" -- "${program[@]}" "$out" ${more[@]+"${more[@]}"} || status=1

@@ -70,7 +70,7 @@ def shared_of(options: argparse.Namespace, weights: Weights) -> rungs.Shared:
     if options.context + options.tokens + 1 > positions:
         raise UsageError(
             f"--context {options.context} and --tokens {options.tokens} do not fit the model's {positions} positions: "
-            "use less of one."
+            "reduce one of them."
         )
     generator = torch.Generator().manual_seed(options.seed)
     prompt = torch.randint(weights.config.vocab_size, (options.batch, options.context), generator=generator)
@@ -194,7 +194,7 @@ class Processes:
         del self._waiting[process]
         if own.returncode:
             raise InputError(
-                f"Process {process} of the measurement ended with {own.returncode}: see what it said above."
+                f"Process {process} of the measurement ended with exit code {own.returncode}: see its message above."
             )
         return dict(json.loads(out.strip().splitlines()[-1]))
 
@@ -214,7 +214,7 @@ def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
     measured = {sample["process"] for sample in document["samples"]}
     missing = [process for process in range(1, options.processes + 1) if process not in measured]
     if not missing:
-        progress(f"all {options.processes} processes are there")
+        progress(f"all {options.processes} processes are measured already")
         return
     options.rungs = trusted(document, options.rungs)
     write(document, captures)
@@ -224,11 +224,13 @@ def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
             worker = processes = Processes(options)
             stack.callback(processes.close)
         if not measured:
-            progress("one process first, which fills the compilers' caches and is not counted")
+            progress("a first process fills the compilers' caches and does not count")
             worker(0)
         for process in tqdm(missing, desc="processes", disable=None):
             if time.monotonic() - started + longest > options.seconds:
-                progress(f"the time given with --seconds is over: {len(measured)} of {options.processes} are there")
+                progress(
+                    f"the time of --seconds is over: {len(measured)} of {options.processes} processes are measured"
+                )
                 break
             began = time.monotonic()
             add_process(document, worker(process), captures)
@@ -249,7 +251,7 @@ def trusted(document: dict[str, Any], names: Sequence[str]) -> list[str]:
         own = [entry for entry in checks if entry["engine"] == ("graph" if name == "eager" else name)]
         reason = ""
         if checks and name in rungs.OURS and not own:
-            reason = "It is not timed: no check of it ended."
+            reason = "It is not timed: its check did not finish."
         elif any(entry["wrong"] or entry["greedy_wrong"] for entry in own):
             reason = "It is not timed: it does not decode like the reference."
         if reason:
@@ -294,7 +296,7 @@ def open_document(options: argparse.Namespace, captures: Path) -> dict[str, Any]
     if other := [name for name, value in new.items() if old[name] != value]:
         raise InputError(
             f"{DECODE.name} was measured with another {other[0]} ({old[other[0]]}, now {new[other[0]]}): "
-            "give --out another folder."
+            "give another --out."
         )
     known = {rung["rung"] for rung in old["rungs"]}
     old["rungs"] += [rung_entry(rung_of(name)) for name in options.rungs if name not in known]
@@ -582,11 +584,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("--out", type=Path, help="run folder (default runs/<time>-<gpu>-decode)")
     parser.add_argument("--rungs", default=",".join(NAMES), help=f"comma-separated: {', '.join(NAMES)}")
-    parser.add_argument("--processes", type=int, default=PROCESSES, help="fresh processes that count")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="number of fresh processes to measure")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="rounds of each process")
     parser.add_argument("--context", type=int, default=CONTEXT, help="tokens of the prompt")
-    parser.add_argument("--tokens", type=int, default=TOKENS, help="timed tokens behind it")
-    parser.add_argument("--seconds", type=float, default=3600, help="begin no process that would end after so many")
+    parser.add_argument("--tokens", type=int, default=TOKENS, help="timed tokens after the prompt")
+    parser.add_argument("--seconds", type=float, default=3600, help="start no process that would end later than that")
     parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
     parser.add_argument(
         "--config", default="", help="sizes of random weights, such as n_layer=24,n_embd=1024,n_head=16"
@@ -611,7 +613,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         raise UsageError(f"There is no rung {unknown[0]!r}: use {', '.join(rung.name for rung in RUNGS)}.")
     for name in ("processes", "rounds", "context", "tokens", "batch"):
         if getattr(options, name) < 1:
-            raise UsageError(f"--{name} counts something: use 1 or more.")
+            raise UsageError(f"--{name} must be 1 or more.")
     options.out = options.out or outputs.default_run("decode")
     return options
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Record GPT-2 with every op that fuses under nsys: from it come the times in the model that ladder_times.csv has.
+# Capture GPT-2 with every op that fuses under nsys: ladder_times.csv takes its times in the model from this run.
 #
 # usage: in_model.sh [-n] [--dtype float32|bfloat16] [--out DIR]
 #
@@ -7,9 +7,9 @@
 #   --dtype      of the model (default: float32)
 #   --out DIR    run folder (default: runs/<time>-gpt2-fused-<dtype>)
 #
-# `make report RUN=DIR` reports on it. To publish it, copy captures/ and the report to reports/<gpu>-gpt2-fused-<dtype> and
-# run make readme: the ladder takes its times in the model from every report beside it whose folder begins with
-# <gpu>-gpt2. The program takes about as long as a capture of GPT-2, 16 s on an H200 once its kernels are in build/.
+# `make report RUN=DIR` reports on it. To publish it, copy captures/ and the report to reports/<gpu>-gpt2-fused-<dtype>, and
+# run `make readme`. The ladder takes times in the model from every report beside it whose folder begins with <gpu>-gpt2.
+# The program takes about as long as a capture of GPT-2: 16 s on an H200 once its kernels are in build/.
 # exit: 0 done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 

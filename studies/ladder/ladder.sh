@@ -5,17 +5,17 @@
 #
 #   -n           print the exact commands, run nothing
 #   --out DIR    folder of the ladder (default: runs/ladder); each call adds a run folder of its own
-#   --missing    only say what is missing: not measured yet, or measured with a source that has changed since (default of
-#                DIR where nothing was measured here: the ladder of the first GPU in reports/published.toml)
-#   --all        measure what is there already too
-#   --seconds N  of each op's capture (default 120): nothing begins later than that, and our own kernels come first. A
-#                capture ends a minute later at the latest, and a minute and eight seconds a point after its start. Its
-#                points then stay missing
+#   --missing    only list missing points: not measured yet, or measured with a source that has changed since. If nothing was
+#                measured here, DIR is by default the ladder of the first GPU in reports/published.toml
+#   --all        also measure points again that DIR already has
+#   --seconds N  time for each op's capture (default 120): no point starts later than that, and our own kernels come first. A
+#                capture ends at the latest a minute later, or a minute and eight seconds a point after its start. Its
+#                remaining points stay missing
 #   OP…          only these ops of kernels.registry
 #
-# What earlier calls measured stays; the newest run that has a point counts. Times that a benchmark beside DIR took
-# (reports/x-<op>-bench beside reports/x-ladder) are not taken again. Ends with the tables of DIR, and with what is
-# still missing. Without a GPU: --missing and the tables.
+# Points of earlier calls stay; the newest run that has a point counts. The script does not repeat times that a benchmark
+# beside DIR took (reports/x-<op>-bench beside reports/x-ladder). At the end it writes the tables of DIR, and lists the
+# points that are still missing. Without a GPU, it only does --missing and the tables.
 # exit: 0 done, 1 a step failed, 2 usage or no GPU
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 

@@ -585,8 +585,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="folder of the ladder, with a folder for each run")
     parser.add_argument("--run", type=Path, help="folder of one run")
     parser.add_argument("--ops", nargs="+", default=(), metavar="OP", help="only these ops")
-    parser.add_argument("--all", action="store_true", help="measure what is there already again")
-    parser.add_argument("--seconds", type=float, default=0.0, help="capture nothing that begins later than that")
+    parser.add_argument("--all", action="store_true", help="measure points again that the folder already has")
+    parser.add_argument("--seconds", type=float, default=0.0, help="start no capture later than that")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
     return parser
 

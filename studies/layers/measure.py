@@ -819,7 +819,7 @@ def check_counts(options: argparse.Namespace, *names: str) -> None:
     """
     for name in names:
         if getattr(options, name) < 1:
-            raise UsageError(f"--{name} counts something: use 1 or more.")
+            raise UsageError(f"--{name} must be 1 or more.")
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Measure the lecture's studies, and under ncu the tricks whose claims are about counters.
+# Measure the lecture's studies, and count with ncu the tricks whose claims are about counters.
 #
 # usage: studies.sh [-n] [--out DIR] [STUDY…]
 #
 #   -n           print the exact commands, run nothing
-#   --out DIR    run folder (default: runs/<time>-lectures); a study that it has is measured anew
+#   --out DIR    run folder (default: runs/<time>-lectures); a study that it already holds is measured again
 #   STUDY…       only these: profiles matmul mlp tricks waves latencies units
 #
-# Without a GPU: profiles, mlp and units, as far as a CPU can.
+# Without a GPU, it runs those parts of profiles, mlp and units that a CPU can.
 # exit: 0 done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 

@@ -320,16 +320,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("step", choices=("check", "times", "trap", "capture"))
     parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-multi-gpu)")
-    parser.add_argument("--processes", type=int, help="GPUs (default: all; of --device cpu: 2)")
+    parser.add_argument("--processes", type=int, help="number of ranks or GPUs (default: all GPUs; --device cpu: 2)")
     parser.add_argument("--device", choices=(CUDA, CPU), default=CUDA, help="cpu: gloo connects the ranks")
-    parser.add_argument("--modes", nargs="+", choices=(ONE, DP, TP), default=[DP, TP], help="of times")
-    parser.add_argument("--mode", choices=("trap", DP, TP), default=DP, help="of capture")
-    parser.add_argument("--models", nargs="+", choices=tuple(MODELS), help="of check (default: all; on a CPU not gpt2)")
-    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="trap and capture take the last")
-    parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS), help="trap and capture take the last")
+    parser.add_argument("--modes", nargs="+", choices=(ONE, DP, TP), default=[DP, TP], help="modes for `times`")
+    parser.add_argument("--mode", choices=("trap", DP, TP), default=DP, help="mode for `capture`")
+    parser.add_argument(
+        "--models", nargs="+", choices=tuple(MODELS), help="for `check` (default: all; a CPU omits gpt2)"
+    )
+    parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="trap and capture use the last")
+    parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS), help="trap and capture use the last")
     parser.add_argument("--config", default="", help="sizes of another model: n_layer=2,n_embd=96,n_head=6")
-    parser.add_argument("--seconds", type=float, default=1.5, help="that the samples of one workload may take")
-    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which a rank without answer ends")
+    parser.add_argument("--seconds", type=float, default=1.5, help="seconds for the samples of one workload")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds without progress after which a rank ends")
     return parser
 
 
@@ -339,15 +341,15 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     if options.processes is None:
         options.processes = max(1, torch.cuda.device_count()) if options.device == CUDA else 2
     if min(options.processes, *options.batches) < 1:
-        raise UsageError("--processes and --batches count something: use 1 or more.")
+        raise UsageError("--processes and --batches must be 1 or more.")
     if min(options.tokens) <= NEW_TOKENS:
         raise UsageError(
-            f"--tokens is more than the {NEW_TOKENS} that a decode step adds: use {NEW_TOKENS + 1} or more."
+            f"--tokens must be more than the {NEW_TOKENS} tokens that decode steps add: use {NEW_TOKENS + 1} or more."
         )
     if ONE in options.modes and (options.processes > 1 or len(options.modes) > 1):
-        raise UsageError(f"--modes {ONE} is of one GPU: use --processes 1, and no other mode with it.")
+        raise UsageError(f"--modes {ONE} uses one GPU: give --processes 1, and no other mode with it.")
     if min(options.seconds, options.limit) <= 0:
-        raise UsageError("--seconds and --limit are times: use more than 0.")
+        raise UsageError("--seconds and --limit must be more than 0.")
     return options
 
 

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Measure GPT-2 on two GPUs of one host: links, logits, times, the trap, and three timelines; eight minutes.
+# Measure GPT-2 on two GPUs of one host: links, logits, times, the trap, and three timelines. It takes eight minutes.
 #
 # usage: multi_gpu.sh [-n] [--out DIR] [--gpus N] [--seconds S] [--steps LIST]
 #
 #   -n            print the exact commands, run nothing
-#   --out DIR     run folder (default: runs/<time>-multi-gpu); what is there is added to
-#   --gpus N      GPUs (default 2)
-#   --seconds S   that the samples of one workload may take (default 1)
-#   --steps LIST  comma-separated; default: all:
-#                   links      bandwidth over size: DIR/captures/ceilings.json
-#                   predicted  what the links of this machine predict: DIR/predictions*.csv, before anything else is timed
-#                   check      logits and greedy tokens against one process, with NCCL
-#                   times      every predicted step on one GPU, then data parallel and tensor parallel
-#                   trap       the claims: one process that allocates and copies on every call
-#                   timelines  nsys of the trap and its cure (DIR), of data parallel (DIR/dp), of tensor parallel (DIR/tp)
-#                   pack       the exports, compressed; fails above 3 MB in all
+#   --out DIR     run folder (default: runs/<time>-multi-gpu); new results are added to those that it holds
+#   --gpus N      number of GPUs (default 2)
+#   --seconds S   seconds for the samples of one workload (default 1)
+#   --steps LIST  comma-separated steps (default: all):
+#                   links      measure bandwidth over size: DIR/captures/ceilings.json
+#                   predicted  predict from these links, before any step is timed: DIR/predictions*.csv
+#                   check      compare logits and greedy tokens with those of one process
+#                   times      time every predicted step on one GPU, data parallel and tensor parallel
+#                   trap       time the claims: one process that allocates and copies on every call
+#                   timelines  capture the trap and resident slices (DIR), data parallel (DIR/dp), tensor parallel (DIR/tp)
+#                   pack       compress the exports; fails above 3 MB
 #
-# NVLink multicast stays off: NCCL_NVLS_ENABLE=0. No clock is touched. A step that fails is named, and the others go on.
-# Without a GPU all but links, predictions and timelines run on CPU processes with gloo, on a small model.
+# The script turns NVLink multicast off (NCCL_NVLS_ENABLE=0) and changes no GPU clock. If a step fails, the script names it
+# and runs the others. Without a GPU, it runs check, times and trap for a small model, on CPU processes with gloo.
 # exit: 0 all done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Check, time and capture the specimens: pairs of kernels and of timelines, slow by one defect and fixed.
+# Check, time and capture the specimens: pairs of kernels and of timelines, one slowed by one defect, one fixed.
 #
 # usage: capture.sh [-n] [--steps LIST] [--seconds S] --out DIR [NAME…]
 #
@@ -13,11 +13,11 @@
 #                   walls      the timelines without a tool: times_timelines.csv
 #                   timelines  nsys of the timelines: nsys/*.csv.xz
 #                   rungs      the catalogue's metrics of the rungs whose advice is scored: rungs/captures/ncu_*.csv
-#   --seconds S   `full` begins no launch later than S seconds after it began, and keeps what it has
-#   --out DIR     what is to be kept, and how it was captured; reports stay in DIR/raw
-#   NAME          beginnings of names, of kernels or of timelines, in the order in which they are to run; default: all
+#   --seconds S   `full` starts no launch later than S seconds after its start, and keeps its results
+#   --out DIR     folder of the results, with how they were captured; the tools' reports stay in DIR/raw
+#   NAME          beginnings of names of kernels or timelines, in the order of their runs (default: all)
 #
-# No GPU clock is touched. Every step that fails is named, and the others go on.
+# The script changes no GPU clock. If a step fails, the script names it and runs the others.
 # exit: 0 all done, 1 a step failed, 2 usage, 127 nvcc or ncu missing
 # shellcheck disable=SC2329 # step calls the functions
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)

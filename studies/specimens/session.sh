@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Capture on the GPU all that the answer key waits for: the holdout, full sections, rungs of the ladders, timelines.
+# Capture on the GPU what the answer key still lacks: the holdout, full sections, rungs of the ladders, timelines.
 #
 # usage: session.sh [-n] [--seconds S] --out DIR
 #
 #   -n           print the commands, run nothing
-#   --seconds S  of the whole (default 235): full sections come last and take what is left
+#   --seconds S  seconds for everything (default 235); full sections come last and take the remaining time
 #   --out DIR    a folder for each part: DIR/holdout, DIR/rungs, DIR/timelines, DIR/full
 #
-# Compile before: `python -m kernels.specimens.build` needs no GPU, `python -m kernels.build` makes the rungs. Seconds on an
-# H200, expected: holdout 30 (77 launches), rungs 30 (18 points), timelines 45 (12 pairs), full sections 125 (79 launches).
-# No GPU clock is touched. A part that fails is named, and the others go on.
+# Compile before, without a GPU: `python -m kernels.specimens.build` for the specimens, `python -m kernels.build` for the
+# rungs. Expected seconds on an H200: holdout 30 (77 launches), rungs 30 (18 points), timelines 45 (12 pairs), full sections
+# 125 (79 launches). The script changes no GPU clock. If a part fails, the script names it and runs the others.
 #
 # Afterwards, without a GPU:
 #   python -m studies.specimens.merge DIR/holdout DIR/rungs DIR/timelines DIR/full

@@ -139,7 +139,7 @@ def plan(
                     if variant.takes(size, dtype)
                 ]
     if not cells:
-        raise UsageError("no variant takes what was asked for: give other --variants, --dtype or --shapes.")
+        raise UsageError("No variant supports this choice: give other --variants, --dtype or --shapes.")
     return cells
 
 
@@ -931,7 +931,7 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
         try:
             recorded(out, ledger, given, options.rounds, sampler, measure_all)
         except KeyboardInterrupt:
-            progress(f"interrupted; what was measured is kept: the same command with --out {out} goes on")
+            progress(f"interrupted; all measurements so far are kept: repeat the command with --out {out} to continue")
             code = 130
     if options.counters and gpu and not code:
         capture_counters(out, ledger, cells, gpu)

@@ -294,7 +294,7 @@ def test_no_such_program(built: Built, tmp_path: Path) -> None:
     done = bare(built, tmp_path, "--", "./no_such_program")
     assert done.answer.returncode == 2
     assert not done.folder.exists()
-    assert done.answer.stderr == "bare.sh: There is no program ./no_such_program here, or it may not be run.\n"
+    assert done.answer.stderr == "bare.sh: ./no_such_program was not found, or it is not executable.\n"
 
 
 @pytest.mark.parametrize(

@@ -356,7 +356,9 @@ def test_an_engine_that_refuses_falls_back_to_the_graph_and_says_so(
     engine = on_cpu(load_weights("random", 0, SMALL), name)
     assert engine.name == "graph"
     assert "needs an NVIDIA GPU" in capsys.readouterr().err
-    assert "temperature of 1" in refusal(name, engine.sizes, Gpu("GPU", (9, 0), 132, 232448), Sampling(1.0))
+    assert "cannot sample at temperature 1" in refusal(
+        name, engine.sizes, Gpu("GPU", (9, 0), 132, 232448), Sampling(1.0)
+    )
     assert engine.generate(prompt(SMALL, 1, 3), 4).shape == (1, 7)
 
 
@@ -424,7 +426,7 @@ def test_the_command_continues_a_text_by_every_engine(engine: str, capsys: pytes
     [
         (["--tokens", "80"], "need 84 rows of a cache that has 64"),
         (["--context", "65"], "cache of 65 tokens does not fit a model of 64 positions"),
-        (["--tokens", "0"], "use 1 or more"),
+        (["--tokens", "0"], "--tokens must be 1 or more"),
         (["--batch", "9"], "1 to 8 sequences"),
         (["--temperature", "-1"], "cannot be negative"),
         (["--prompt", ""], "prompt is empty"),

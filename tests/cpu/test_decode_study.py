@@ -120,7 +120,7 @@ def test_a_run_ends_with_its_time_and_says_how_far_it_came(tmp_path: Path, capsy
     chosen = options(tmp_path, "--rungs", "graph", "--processes", "4", "--seconds", "0.000001")
     measure.run_fair(chosen, here(chosen))
     assert content(tmp_path)["samples"] == []
-    assert "0 of 4 are there" in capsys.readouterr().err
+    assert "0 of 4 processes are measured" in capsys.readouterr().err
 
 
 def test_a_run_of_other_conditions_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -137,7 +137,7 @@ def test_a_fresh_process_answers_and_one_that_fails_is_named(tmp_path: Path, mon
     assert [sample["rung"] for sample in processes(1)["samples"]] == ["graph"]
     processes.close()
     monkeypatch.setattr(measure, "worker_command", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
-    with pytest.raises(measure.InputError, match="Process 2 of the measurement ended with 3"):
+    with pytest.raises(measure.InputError, match="Process 2 of the measurement ended with exit code 3"):
         measure.Processes(chosen)(2)
 
 
@@ -177,7 +177,7 @@ def test_the_window_has_steps_of_every_rung_under_its_name(measured: Path) -> No
     ("arguments", "sentence"),
     [
         (["--rungs", "warp"], "no rung 'warp'"),
-        (["--processes", "0"], "--processes counts something"),
+        (["--processes", "0"], "--processes must be 1 or more"),
         (["--context", "44"], "do not fit the model's 48 positions"),
     ],
 )

@@ -132,11 +132,11 @@ def test_too_many_ranks_and_a_torch_without_nccl(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert links.main(["--out", str(tmp_path), "--ranks", "2"]) == 3
-    assert "--ranks 2 needs as many GPUs and there are 1" in capsys.readouterr().err
+    assert "--ranks 2 needs as many GPUs, and there are 1" in capsys.readouterr().err
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(links.dist, "is_nccl_available", lambda: False)
     assert links.main(["--out", str(tmp_path), "--ranks", "2"]) == 3
-    assert "was built without NCCL" in capsys.readouterr().err
+    assert "was built without NCCL: install a build with it" in capsys.readouterr().err
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     assert links.main(["--out", str(tmp_path)]) == 3
     assert "sees none" in capsys.readouterr().err
@@ -145,7 +145,7 @@ def test_too_many_ranks_and_a_torch_without_nccl(
 
 def test_a_damaged_file_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "ceilings.json").write_text("{")
-    with pytest.raises(InputError, match="is no JSON"):
+    with pytest.raises(InputError, match="is not valid JSON"):
         links.write(tmp_path, [], {"gpus": []})
 
 

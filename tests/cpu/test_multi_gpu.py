@@ -259,10 +259,10 @@ def test_what_a_machine_lacks_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--batches", "0"], "--processes and --batches count something"),
-        (["--tokens", "2"], "--tokens is more than the 2"),
-        (["--modes", "one", "--processes", "2"], "--modes one is of one GPU"),
-        (["--limit", "0"], "--seconds and --limit are times"),
+        (["--batches", "0"], "--processes and --batches must be 1 or more"),
+        (["--tokens", "2"], "--tokens must be more than the 2"),
+        (["--modes", "one", "--processes", "2"], "--modes one uses one GPU"),
+        (["--limit", "0"], "--seconds and --limit must be more than 0"),
     ],
 )
 def test_arguments_that_make_no_sense_are_refused(arguments: list[str], sentence: str) -> None:

@@ -219,7 +219,7 @@ def test_ctrl_c_ends_what_runs_and_keeps_what_is_done(gpu_machine: Machine) -> N
     assert process.wait(timeout=30) == 130
     said = (gpu_machine.folder / "stderr").read_text()
     assert said.count("\n") == 1
-    assert "Interrupted in timeline under nsys: what is done is kept, RUN=runs/x make profile goes on." in said
+    assert "Interrupted in timeline under nsys: finished stages are kept, RUN=runs/x make profile continues." in said
     assert not is_alive(program)
     assert "bare times: the program without a profiler: done before" in goes_on(gpu_machine)
 
@@ -269,7 +269,7 @@ def test_memory_that_does_not_suffice_under_replay_is_named(gpu_machine: Machine
     assert answer.returncode == 0, answer.stderr
     status = gpu_machine.json(f"runs/{only_run(gpu_machine).name}/captures/ncu.json")
     assert (status["status"], "--replay application" in status["fix"]) == ("failed", True)
-    assert status["reason"].startswith("The memory does not suffice (out of memory)")
+    assert status["reason"].startswith("There is not enough memory (out of memory)")
     assert "Without counters:" in answer.stdout
     assert "three findings" in answer.stdout
 
@@ -407,8 +407,8 @@ COUNTERS = ["plan", "ncu", "export ncu"]
     [
         ("", False, ["all"], ""),
         (WINDOW, True, ["profiler"], ""),
-        (WINDOW, False, ["profiler", "all"], "opens no window (cudaProfilerStart): all of it is captured"),
-        ("", True, ["all", "profiler"], "opens a window (cudaProfilerStart): that alone is captured"),
+        (WINDOW, False, ["profiler", "all"], "opens no window (cudaProfilerStart): capturing the whole program"),
+        ("", True, ["all", "profiler"], "opens a window (cudaProfilerStart): capturing only that window"),
     ],
 )
 def test_the_window_of_a_program_is_found(
@@ -440,7 +440,7 @@ def test_roofs_are_measured_once_and_kept(driver: Driver, monkeypatch: pytest.Mo
     code, out, _ = driver("--", "./app", "again")
     assert code == 0
     assert driver.calls == [*TIMES, *COUNTERS, "report"]
-    assert "Roofs of NVIDIA H200, driver 580.1: kept, measured then." in out
+    assert "Roofs of NVIDIA H200, driver 580.1: stored, measured then." in out
     driver("--remeasure")
     assert driver.calls == [*ROOFS, "report"]
     for change in ({"driver": "590"}, {"gpu": "NVIDIA B200"}, {"ncu": "2026.1"}):
@@ -561,7 +561,7 @@ def test_a_program_is_ended_at_its_limits(limits: list[str], program: list[str],
     command = [sys.executable, str(SCRIPTS / "within.py"), *limits, "--folder", "f", "--", *program]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == code, done.stderr
-    said = "The timeline reached 1 MB: the program is ended, what was recorded is kept.\n"
+    said = "The timeline reached 1 MB: the program ends now, and its timeline is kept.\n"
     assert done.stdout == (said if code == 125 else "")
 
 
@@ -601,7 +601,9 @@ def test_a_program_that_fails_is_reported_one_tier_lower(driver: Driver) -> None
     assert code == 1
     assert driver.calls == [*ROOFS, *TIMES, "plan", "report"]
     assert "counters under ncu: left out, as the program failed" in out
-    assert error.strip().endswith("exit code 7, its output is above: run it by itself first. x keeps what there is.")
+    assert error.strip().endswith(
+        "exit code 7, its output is above: run it by itself first. x keeps the results so far."
+    )
 
 
 def test_a_program_that_takes_too_long_is_ended(driver: Driver) -> None:
@@ -693,8 +695,8 @@ def test_without_a_timeline_some_launches_are_counted(driver: Driver) -> None:
         (["true"], "Unknown argument true: the command follows after --"),
         (["--"], "There is no command after --"),
         (["--harness", "--weights gpt2", "--", "true"], "--harness is for GPT-2"),
-        (["--harness", "'"], "no list of arguments"),
-        (["--stdin", "nothing", "--", "true"], "--stdin nothing is no file"),
+        (["--harness", "'"], "not a list of arguments"),
+        (["--stdin", "nothing", "--", "true"], "--stdin nothing is not a file"),
         (["--", "NAME=value"], "the program is missing"),
     ],
 )
@@ -708,7 +710,7 @@ def test_a_full_disk_is_one_sentence(driver: Driver, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1 << 20}))
     code, _, error = driver("--", "./app")
     assert (code, error.count("\n")) == (1, 1)
-    assert "has 1 MB left, too few for a profile" in error
+    assert "has only 1 MB left for a profile" in error
 
 
 def test_a_disk_that_fills_is_one_sentence(driver: Driver) -> None:
@@ -718,7 +720,7 @@ def test_a_disk_that_fills_is_one_sentence(driver: Driver) -> None:
     driver.run = full  # type: ignore[method-assign]
     code, _, error = driver("--", "./app")
     assert (code, error.count("\n")) == (1, 1)
-    assert "No space left on device; free some space, then go on with --run." in error
+    assert "No space left on device; free some space, then continue with --run." in error
 
 
 def test_a_disk_that_a_stage_fills_ends_the_profile(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -727,7 +729,7 @@ def test_a_disk_that_a_stage_fills_ends_the_profile(driver: Driver, monkeypatch:
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": free["nsys all" in driver.calls]}))
     code, _, error = driver("--", "./app")
     assert (code, error.count("\n")) == (1, 1)
-    assert "The disk is full since timeline under nsys: free some space; what is done is kept" in error
+    assert "The disk became full in timeline under nsys: free some space; finished stages are kept" in error
     assert driver.calls[-1] == "nsys all"
     driver.fails, free[True] = {}, 1 << 30
     code, out, _ = driver()
@@ -785,7 +787,7 @@ def test_ncu_replays_no_collective(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         of = driver.Profile(program=program, folder=folder, options=options, machine=machines.Machine())
         return str(of._would_stop())
 
-    assert "only a timeline tells" in would_stop("torchrun", "--nproc-per-node", "2", "app.py")
+    assert "only a timeline shows" in would_stop("torchrun", "--nproc-per-node", "2", "app.py")
     assert would_stop("python", "app.py") == ""
     traces.mkdir(parents=True)
     (traces / "cuda_gpu_kern_sum.csv").write_text("Time (%),Name\n100.0,gemm\n")

@@ -322,7 +322,7 @@ def test_an_interrupted_program_says_how_to_go_on_and_leaves_a_run_that_can_be_r
     command = ["gelu", "--variants", "v02_vector", "--dtype", "bf16", "--shapes", "large", "--out", str(tmp_path)]
     command.append("--update")
     assert sweep.main(command) == 130
-    assert "interrupted; what was measured is kept: the same command with --out" in capsys.readouterr().err
+    assert "interrupted; all measurements so far are kept: repeat the command with --out" in capsys.readouterr().err
     names = {path.name for path in (tmp_path / "captures").iterdir()}
     assert names == {"sweep.csv", "sweep.json", "manifest.json"}
     report, _ = reports.build([tmp_path / "captures"], tmp_path / "report")
