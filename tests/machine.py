@@ -160,7 +160,7 @@ class Machine:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=300,  # against a hang; a busy machine takes its time
         )
 
     def path(self, script: str) -> Path:

@@ -311,13 +311,8 @@ def test_the_committed_figures_are_redrawn_alike(rebuilt):
             assert max(differing_tiles(old, erased), differing_tiles(old, moved)) > TILES_THAT_MAY_DIFFER, path.name
 
 
-# The machine on which a report may take 5 s does `_yardstick` in this time; a slower one gets as much more.
+# The machine on which a report may take 5 s does `_yard` in this time; a slower one gets as much more.
 YARDSTICK_SECONDS = 0.15
-
-
-def _yardstick() -> float:
-    """CPU seconds of a fixed piece of plain Python, best of three; garbage is not looked for."""
-    return min(_yard() for _ in range(3))
 
 
 def _yard() -> float:
@@ -336,7 +331,18 @@ def _yard() -> float:
 @needs_committed
 def test_the_committed_report_takes_five_seconds(tmp_path):
     arguments = [str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]
-    assert any(_seconds(arguments) / max(1.0, _yardstick() / YARDSTICK_SECONDS) <= 5 for _ in range(3))
+    assert any(_seconds_at_ease(arguments) <= 5 for _ in range(3))
+
+
+def _seconds_at_ease(arguments):
+    """Processor time of report.py on a machine on which the yardstick takes YARDSTICK_SECONDS; no more than it took.
+
+    The yardstick is measured before and after: while others use the caches and the second thread of a core, both take
+    longer.
+    """
+    before = _yard()
+    took = _seconds(arguments)
+    return took / max(1.0, (before + _yard()) / 2 / YARDSTICK_SECONDS)
 
 
 @needs_committed
