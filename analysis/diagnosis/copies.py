@@ -74,19 +74,19 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
         )
         found.append(("pages move when they are touched", touched))
     elif moved and each < SMALL_BYTES:
-        said = f"one moves {_bytes(each)} on average, so that starting it is most of its time: gather them into one"
+        said = f"one moves {_bytes(each)} on average, so it spends most of its time on starting: combine them into one"
         found.append((f"small ones, {_bytes(each)} each", said))
     if "pageable" in memory.lower():
-        said = f"the memory is {memory}: pinned memory copies faster, and beside kernels"
+        said = f"the memory is {memory}: pinned memory copies faster, and kernels can overlap it"
         found.append(("from or to pageable memory", said))
     found += _rate(row, where, cells)
     if pd.notna(row["overlapped_frac"]):
         frac = float(row["overlapped_frac"])
         cells.append(cell("copies", where, "overlapped_frac", frac))
-        told = "kernels wait meanwhile, unless another stream has some" if frac < BESIDE else "so little of it is felt"
+        told = "other kernels wait meanwhile" if frac < BESIDE else "it costs little extra time"
         amount = share(frac) if frac else "none"
-        found.append((f"{amount} of it beside kernels", f"{amount} of that time has kernels beside it: {told}"))
-    return found or [("the file says neither bytes nor memory", "how many bytes they move is not in the file")]
+        found.append((f"kernels overlap {amount} of it", f"kernels overlap {amount} of that time: {told}"))
+    return found or [("the file states neither bytes nor memory", "the file does not tell how many bytes they move")]
 
 
 def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
@@ -94,12 +94,12 @@ def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     if pd.notna(row["link_frac"]):
         frac = float(row["link_frac"])
         cells.append(cell("copies", where, "link_frac", frac))
-        told = "larger pieces and pinned memory come nearer" if frac < SLOW_LINK else "only fewer bytes make it shorter"
-        return [(f"at {share(frac)} of the link's rate", f"they reach {share(frac)} of what the link gives: {told}")]
+        told = "larger pieces and pinned memory are faster" if frac < SLOW_LINK else "only fewer bytes make it faster"
+        return [(f"at {share(frac)} of the link's rate", f"they reach {share(frac)} of the link's bandwidth: {told}")]
     if pd.notna(row["rate_byte_per_s"]):
         rate = float(row["rate_byte_per_s"])
         cells.append(cell("copies", where, "rate_byte_per_s", rate))
-        return [(f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s; what the link gives is not known")]
+        return [(f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s; the link's bandwidth is unknown")]
     return []
 
 

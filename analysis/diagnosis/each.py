@@ -133,7 +133,7 @@ def _sentence(defect: str, gain: float, refuted: str) -> str:
     entry = words()[defect]
     if not refuted:
         return f"{entry['what']} {entry['cure']}"
-    return f"{entry['what']} {entry['cure']} That wins at most {share(gain)} of its time. Refuted if: {refuted}"
+    return f"{entry['what']} {entry['cure']} This wins at most {share(gain)} of its time. Refuted if: {refuted}"
 
 
 def _again(row: Any, filters: dict[str, str], program: Program) -> str:
@@ -192,19 +192,19 @@ def _judged(
 
 _COLUMNS = (
     Column("kernel", "", "kernel name", "key"),
-    Column("range", "", "folded range; blank of what a table says of a kernel over all its ranges", "key"),
-    Column("rank", "1", "1 is the cause that explains most of the time; blank where no rule names one", "row"),
+    Column("range", "", "folded range; blank if the row is about all ranges of the kernel", "key"),
+    Column("rank", "1", "1 is the cause that explains most of the time; blank if no rule names a cause", "row"),
     Column("defect", "", "the cause: an identifier of analysis/diagnosis/defects.toml", "row"),
     Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md has the score)", "row"),
-    Column("gain_bound_frac", "0-1", "of the kernel's time, what the cure wins at most", "row"),
-    Column("time_to_win_ns", "ns", "the same, of all its launches in the program", "row"),
-    Column("reason", "", "what it does, and how to cure it; or what a table says; or why there is no verdict", "row",
+    Column("gain_bound_frac", "0-1", "largest share of the kernel's time that the cure can win", "row"),
+    Column("time_to_win_ns", "ns", "the same as time, over all its launches in the program", "row"),
+    Column("reason", "", "the cause and its cure, what a table says, or why there is no verdict", "row",
            style="prose"),
-    Column("evidence", "", "the cells that it rests on, of the mean launch, in base units", "row", style="prose"),
-    Column("source_line", "", "its hottest line, instruction and wait, where the capture has them", "row", shown=False),
-    Column("recapture", "", "the command that captures its longest launch with all sections", "row", shown=False),
-    Column("metrics", "", "default metrics or full sections: what the verdict rests on", "row", shown=False),
-    Column("unsettled", "", "what these metrics cannot tell; `recapture` would", "row", shown=False),
+    Column("evidence", "", "numbers behind the reason: of the mean launch, in base units", "row", style="prose"),
+    Column("source_line", "", "hottest line, instruction and stall reason, where captured", "row", shown=False),
+    Column("recapture", "", "command that captures its longest launch with all sections of ncu", "row", shown=False),
+    Column("metrics", "", "metrics behind the verdict: default metrics or full sections", "row", shown=False),
+    Column("unsettled", "", "what these metrics cannot decide, and `recapture` can", "row", shown=False),
 )  # fmt: skip
 
 
@@ -226,7 +226,7 @@ def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
 
 @table(
     "diagnosis",
-    question="Why does each kernel take its time, and what would win how much?",
+    question="Why does each kernel take its time, and how much could each cure win?",
     order=196,
     optional=True,
     columns=_COLUMNS,

@@ -26,7 +26,7 @@ from analysis.tables.stalls import NOT_WAITING
 COUNT = 3  # at most so many findings with a time to win, without those of ranks
 MOST = 5  # findings in all
 _ORDERING = ("weight_ns", "source")  # fields that only sort findings; report.json omits them
-_INSIDE = "No range lies inside it: put NVTX ranges into it, or trace it with torch.profiler, to see what it does."
+_INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
 
 
 @part("findings", 10)
@@ -162,21 +162,21 @@ def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:
     launches = count_of(step["launches"], "kernel")
     if step["verdict"] == LAUNCH_BOUND and 2 * step["launch_calls"] < max(step["launches"], 3):
         told = (
-            f", with {launches} that {count_of(step['launch_calls'], 'call launches', 'calls launch')}: CUDA graphs do "
-            "that already. Put more into one graph, or launch the next one before waiting for this one."
+            f", with {launches} from {count_of(step['launch_calls'], 'launch call')}, so it uses CUDA graphs already. "
+            "Put more into one graph, or launch the next graph before waiting for this one."
         )
         return "launches of CUDA graphs", told, ["launch_calls"]
     if step["verdict"] == LAUNCH_BOUND:
         return "launches", f", with {launches}: capture the step in a CUDA graph or launch fewer.", []
     if pd.notna(step["blocked_ns"]) and takes_turns(float(step["bare_wall_ns"]), float(step["blocked_ns"])):
         told = (
-            f", and the host waits for it for {step['blocked_ns'] / 1e3:,.0f} us: they take turns. Wait less often "
-            "(`.item()`, `.cpu()`, printing a tensor), or launch the next step before waiting for this one."
+            f", and the host waits for the GPU for {step['blocked_ns'] / 1e3:,.0f} us: they take turns. Wait less "
+            "often (`.item()`, `.cpu()`, printing a tensor), or launch the next step before waiting for this one."
         )
         return "the host, which waits for it", told, ["blocked_ns"]
     told = (
-        f", with {launches}: the host does something else between launches. Move that out of the step, or do it while "
-        "the GPU works."
+        f", with {launches}: the host does other work between launches. Move that work out of the step, or do it "
+        "while the GPU works."
     )
     return "the host", told, []
 
@@ -196,9 +196,10 @@ def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
                 "title": f"{row['step']}: fuse {row['pattern']}",
                 "sentence": (
                     f"{count_of(row['launches'], 'launch')} in {row['step']} "
-                    f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} us{moved}; "
-                    f"one kernel in place of each chain needs {row['after_bytes'] / 1e6:,.0f} MB and at least "
-                    f"{row['bound_time_ns'] / 1e3:,.0f} us. The idle time before each launch saved counts as well."
+                    f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} us{moved}. "
+                    f"With one kernel for each chain, they would move {row['after_bytes'] / 1e6:,.0f} MB and take at "
+                    f"least {row['bound_time_ns'] / 1e3:,.0f} us. The gain includes the idle time before each saved "
+                    "launch."
                 ),
                 "time_to_win_ns": int(row["gain_ns"]),
                 "about": About(ranges=tuple(str(row["range"]).split(" + "))),

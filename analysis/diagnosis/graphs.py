@@ -28,9 +28,9 @@ def unseen_graphs(graphs: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "title": f"CUDA graphs, {share(part)} of the GPU operations' time: their kernels are not recorded",
             "sentence": (
-                f"{takes} {duration(time)}. nsys timed each graph as a whole, so the GPU counts as busy from its start "
-                "to its end, and idle time inside is not seen. Capture again with `nsys profile "
-                "--cuda-graph-trace=node` to see the kernels and what takes their time."
+                f"{takes} {duration(time)}. nsys timed each graph as a whole. So the GPU counts as busy from its start "
+                "to its end, and the report cannot see idle time inside. Capture again with `nsys profile "
+                "--cuda-graph-trace=node` to see the kernels."
             ),
             "time_to_win_ns": None,
             "about": About(graphs=str(longest["range"])),

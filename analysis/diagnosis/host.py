@@ -19,37 +19,37 @@ ONE_CALL = 0.5  # of the time of all calls: a longer single call gets a sentence
 FEW = 3  # fewer calls show no pattern
 LEAST_SHARE = 0.01
 MOST = 3
-NOT_RECORDED = "what happens in it was not recorded"
+NOT_RECORDED = "the capture does not show what happens in it"
 # (pattern, what time in the call means, what to do). The first pattern that matches the whole name counts.
 _CALLS: tuple[tuple[str, str, str], ...] = (
     (r"cu(da)?(Device|Stream|Event|Ctx)Synchronize.*", "the host waits there for the GPU to finish",
-     "so the GPU's own work is what to look at, or fewer waits"),
+     "reduce the GPU's work, or wait less often"),
     (r"cu(da)?(Malloc|MemAlloc|MemCreate|Free|MemFree|HostAlloc|MallocHost|MallocManaged).*",
      "allocating and freeing wait for the GPU, and the first call sets CUDA up",
-     "allocate once and use it again, or take cudaMallocAsync"),
+     "allocate once and use the memory again, or use cudaMallocAsync"),
     (r"cu(da)?Memcpy.*Async.*", "a copy from pageable memory makes even this call wait", "pin the memory on the host"),
-    (r"cu(da)?Memcpy.*", "the call returns when the copy is done, and waits for the kernels before it",
+    (r"cu(da)?Memcpy.*", "the call waits for the kernels before it, and returns when the copy is done",
      "use cudaMemcpyAsync from pinned memory, and copy less"),
-    (r"cu(da)?Launch.*|cu(da)?GraphLaunch.*", "a launch costs the host microseconds, more where its queue is full",
+    (r"cu(da)?Launch.*|cu(da)?GraphLaunch.*", "a launch costs the host microseconds, and more if the queue is full",
      "launch fewer and longer kernels, or capture them in a CUDA graph"),
     (r"cu(Module|Library)(Load|GetFunction|Get).*|cuLink.*|cudaFuncGetAttributes.*|cudaGetFuncBySymbol.*",
-     "kernels are loaded or compiled there, once a process", "leave the first step out of what is timed"),
+     "the process loads or compiles its kernels there, once", "do not time the first step"),
     (r"cu(da)?(Set|Get|Init|DevicePrimary|CtxCreate|DeviceReset|GraphInstantiate|StreamCreate|EventCreate).*",
-     "setting up, once a process", "leave the first step out of what is timed"),
+     "the process sets CUDA up there, once", "do not time the first step"),
     (r"(pthread_cond_.*wait|sem_.*wait|futex|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|pthread_join|wait.*)",
-     "threads sleep there until another one or a device wakes them; idle helpers do so all the time",
+     "threads sleep there until another thread or a device wakes them; idle helper threads always do",
      "look at what the busy thread does meanwhile"),
-    (r"(nanosleep|usleep|sleep|clock_nanosleep|sched_yield)", "the program asks for the pause itself",
-     "see who sleeps"),
-    (r"ioctl", "the driver works there: setting up, mapping memory, submitting work",
-     "leave the set-up out of what is timed"),
+    (r"(nanosleep|usleep|sleep|clock_nanosleep|sched_yield)", "the program itself pauses there",
+     "find the thread that sleeps"),
+    (r"ioctl", "the driver works there: it sets up, maps memory or submits work",
+     "do not time the set-up"),
     (r"(f?(open|close|read|write|sync|getc).*|p(read|write)v?|fgets|fputs|fflush|stat.*|recv.*|send.*)",
-     "files or sockets", "read ahead in another thread, or in larger pieces"),
-    (r"(mmap.*|munmap|madvise|mprotect|brk|sbrk|mremap)", "memory is mapped there",
-     "keep buffers instead of mapping anew"),
+     "the program uses files or sockets there", "read ahead in another thread, or in larger pieces"),
+    (r"(mmap.*|munmap|madvise|mprotect|brk|sbrk|mremap)", "the process maps memory there",
+     "keep buffers instead of mapping new ones"),
     (r"(pthread_mutex_lock|pthread_rwlock.*|pthread_spin.*)", "threads wait there for a lock", "hold it for less"),
     (r"(fork|vfork|exec.*|posix_spawn.*|system|popen|dlopen.*|pthread_create)", "processes, threads or libraries start",
-     "leave the start out of what is timed"),
+     "do not time the start"),
 )  # fmt: skip
 
 
@@ -71,15 +71,15 @@ def idle_gpu(gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 
     cells = [cell("gaps", step, name, int(row[name])) for name in ("wall_ns", "busy_ns")]
     longest = [float(gap) for gap in str(row["largest_gaps_ns"] or "").split(";") if gap.strip().isdigit()]
     told = f" The longest pause is {duration(max(longest))}." if longest else ""
-    told += f" So it does in {len(idle)} of {count_of(len(seen), 'step')}." if len(seen) > 1 else ""
+    told += f" The same holds for {len(idle)} of {count_of(len(seen), 'step')}." if len(seen) > 1 else ""
     told += _most_of_api(host, cells)
     return [
         {
             "title": f"The {which} idles for {share(1 - busy / wall)} of {within}, as seen under {clock}",
             "sentence": (
                 f"It works for {duration(busy)} of {duration(wall)}.{told} "
-                "A profiler adds idle time of its own, so this is a lead and no proof: time the same work without one, "
-                f"and what it takes above {duration(busy)} is idle."
+                "A profiler adds idle time of its own, so this is a hint and no proof. Time the same work without one: "
+                f"all time above {duration(busy)} is idle time."
             ),
             "time_to_win_ns": None,
             "about": About(step=step),
@@ -96,7 +96,7 @@ def _most_of_api(host: pd.DataFrame, cells: Cells) -> str:
         return ""
     row = calls.iloc[0]
     cells.append(_host_cell(row, "host_time_ns"))
-    return f" Of its CUDA calls the host spends most in {row['call']}: {_time_in(row)}."
+    return f" Among CUDA calls, the host spends most time in {row['call']}: {_time_in(row)}."
 
 
 def _host_cell(row: Any, column: str) -> dict[str, object]:
@@ -153,7 +153,7 @@ def _spread(row: Any) -> tuple[str, str]:
         return "", ""
     calls, longest, total = int(row["calls"]), float(row["longest_ns"]), float(row["host_time_ns"])
     if calls > 1 and longest > ONE_CALL * total:
-        said = f" One of the calls takes {duration(longest)} of that: the others are short."
+        said = f" One call takes {duration(longest)} of that, and the others are short."
         return said, f"one of {count_of(calls, 'call')} is {share(longest / total)} of its time"
     if calls > 1:
         mean = total / calls
@@ -221,14 +221,14 @@ def _of_calls(lengths: pd.Series) -> tuple[str, str]:
     first = bool(lengths.iloc[0] == lengths.max())
     if median and longest > FIRST_CALLS * median:
         which = "first" if first else "longest"
-        cause = "a start that the others do not pay" if first else "something else ran, or its input was larger"
+        cause = "it pays for a start" if first else "something else ran meanwhile, or its input was larger"
         return (
             f"its {which} call takes {longest / median:,.0f} times the median",
-            f"The {which} of them takes {duration(longest)}, the median {duration(median)}: {cause}.",
+            f"The {which} call takes {duration(longest)}, the median call {duration(median)}: {cause}.",
         )
     return (
-        f"{count_of(len(lengths), 'call')} of {duration(median)}, none far longer",
-        f"They are alike (median {duration(median)}, longest {duration(longest)}), so it is steady work.",
+        f"{count_of(len(lengths), 'call')} of {duration(median)}, none much longer",
+        f"All calls take about as long (median {duration(median)}, longest {duration(longest)}): steady work.",
     )
 
 
@@ -243,4 +243,4 @@ def _rates(path: str, time_ns: float, calls: int, ops: pd.DataFrame | None) -> t
     repeats = calls / len(declared)
     rates = [(flops * repeats / time_ns, "GFLOP/s"), (moved * repeats / time_ns, "GB/s")]
     named = " and ".join(f"{rate:.3g} {unit}" for rate, unit in rates if rate > 0)
-    return f"runs at {named}", f"Of what it must compute and move (ops.csv) that is {named}."
+    return f"runs at {named}", f"With the FLOPs and bytes of ops.csv, it runs at {named}."

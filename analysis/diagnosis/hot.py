@@ -20,7 +20,7 @@ MOST_REASONS = 3
 NAMED = 60  # characters of a kernel's name
 MOST = 3
 MOSTLY = 0.5
-NO_CAUSE = "nothing here says why"
+NO_CAUSE = "no table shows why"
 LONG_NAME = 80  # characters of a kernel's name in a command; ncu also accepts a part of a name
 _BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters")
 
@@ -116,7 +116,7 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
     cells = [cell("kernels", name, "launches", launches)] if launches else []
     return [
         {
-            "title": f"{label}: {known[0].headline if known else 'its time is not among the metrics'}",
+            "title": f"{label}: {known[0].headline if known else 'the metrics do not include its time'}",
             "sentence": " ".join([seen, *said]),
             "time_to_win_ns": None,
             "evidence": [*cells, *(item for one in known for item in one.cells)],
@@ -187,14 +187,14 @@ def _unknown(kernel: Kernel, by: str, vendor: str) -> str:
     """Return a sentence on which capture would show why the kernel takes its time."""
     if vendor not in ("", "NVIDIA"):
         tool = "`rocprof-compute profile -n kernels -- APP`" if vendor == "AMD" else f"the profiler of {vendor}"
-        return f"Times alone do not say what it waits for; hardware counters would: {tool}."
+        return f"Times alone do not tell what it waits for. Hardware counters do: {tool}."
     plain = symbols.base(kernel.name)
     plain = plain[:LONG_NAME]
     chosen = f"-k regex:{plain} " if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", plain) else ""
     command = f"`ncu {chosen}-c 3 --set full -o kernels APP`"
     if by == "ncu":
-        return f"What ncu collected does not say what it waits for: {command} collects all sections."
+        return f"The metrics of this capture do not tell what it waits for: {command} collects all sections."
     return (
-        "Times alone do not say what it waits for; counters would: on an NVIDIA GPU "
+        "Times alone do not tell what it waits for. Counters do: on an NVIDIA GPU, run "
         f"{command}, then `ncu -i kernels.ncu-rep --csv --page raw`."
     )

@@ -91,5 +91,5 @@ def find_limits(
 def why_none(device: Device | None) -> str:
     """Return a clause that says why no rule can judge this GPU."""
     if device is None:
-        return "the GPU of the counters is unknown, so that no rule has thresholds"
-    return f"no limits are declared for compute capability {device.cc}, so that no rule has thresholds"
+        return "the GPU of the counters is unknown, so no rule has thresholds"
+    return f"limits.toml has no compute capability {device.cc}, so no rule has thresholds"

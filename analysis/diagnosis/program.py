@@ -57,12 +57,12 @@ class _Step:
 
 @table(
     "program",
-    question="Where does the GPU's time go, from the steps of the program to its kernels, and what binds each?",
+    question="Where does the GPU time go, from steps down to kernels, and what limits each of them?",
     order=195,
     optional=True,
     columns=(
         Column("range", "", "folded range; blank for the whole capture", "key"),
-        Column("kernel", "", "kernel, or the copies of one direction; blank where the row is of a range", "key"),
+        Column("kernel", "", "kernel, or the copies of one direction; blank for a range", "key"),
         Column("kind", "", "program, step, range, kernel or copy", "key"),
         Column("time_ns", "ns", "GPU time of the kernels and copies inside", "timing"),
         Column("share_frac", "0-1", "time_ns over that of the whole capture", "timing", style="bar"),

@@ -23,28 +23,28 @@ _BETWEEN = {"Host-to-Device": "host_to_device", "Device-to-Host": "device_to_hos
 
 @table(
     "rank_costs",
-    question="What do allocations, pageable copies and copies of the same size in each step cost each rank?",
+    question="How much time does each rank lose to allocations, pageable copies and repeated copies?",
     order=100.8,
     title="What each call costs again",
     optional=True,
     columns=(
-        Column("rank", "", "rank, or the GPU where ranks are unknown; blank for all GPUs of one process", "key"),
+        Column("rank", "", "rank, or the GPU if ranks are unknown; blank for all GPUs of one process", "key"),
         Column(
             "cause",
             "",
-            "allocation_in_loop (memory is allocated or freed after the first GPU operation), pageable_copies, or "
-            "repeated_copies (as many bytes at the same place in three steps or more: data that could stay on the GPU)",
+            "allocation_in_loop: the program allocates or frees memory after the first GPU operation. pageable_copies. "
+            "repeated_copies: equal bytes in the same range in three steps or more; such data could stay on the GPU",
             "key",
         ),
         Column("range", "", "folded range with most of their time; blank for allocations", "key"),
-        Column("count", "1", "calls or copies", "timing"),
+        Column("count", "1", "number of calls or copies", "timing"),
         Column("bytes", "byte", "bytes copied; blank for allocations", "timing"),
-        Column("time_ns", "ns", "their durations", "timing"),
+        Column("time_ns", "ns", "sum of their durations", "timing"),
         Column(
             "win_ns",
             "ns",
-            "what the cure wins at most: of allocations the time in which the GPU idled; of pageable copies what they "
-            "take longer than pinned ones; of repeated ones all but the first; only where no kernel computed",
+            "most that the cure can win. Allocations: the time in which the GPU idled. Pageable copies: the time above "
+            "that of pinned copies. Repeated copies: all but the first. Only time without computing kernels counts",
             "timing",
         ),
     ),

@@ -15,11 +15,11 @@ LEAST = 0.02  # of the capture: a smaller gain is no finding
 _COSTS = {
     ALLOCATION: (
         "device memory is allocated on each call",
-        "The GPU idles meanwhile: allocate once and use the memory again, or let torch's caching allocator do so.",
+        "The GPU idles meanwhile. Allocate once and use the memory again, or let torch's caching allocator do it.",
     ),
     PAGEABLE: (
         "copies use pageable memory",
-        "Pin the host's memory (`pin_memory()`) and copy with `non_blocking=True`: that is as fast as the link.",
+        "Pin the host's memory (`pin_memory()`) and copy with `non_blocking=True`. Such copies reach the link's speed.",
     ),
     REPEATED: (
         "the same bytes are copied to the GPU in each step",
@@ -54,18 +54,18 @@ def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFra
     if not win:
         return []
     told = (
-        f"{duration(float(row['exposed_ns'] - win))} of that wait for another rank, {duration(win)} are transfer"
+        f"{duration(float(row['exposed_ns'] - win))} of that is waiting for another rank, {duration(win)} is transfer"
         if known
-        else "waiting and transfer cannot be told apart here"
+        else "this capture does not separate waiting from transfer"
     )
     wall = float(ranks.loc[ranks["rank"] == name, "wall_ns"].iloc[0])
     return [
         {
-            "title": f"{name}: {duration(win)} of communication are exposed, {share(win / wall)} of the capture",
+            "title": f"{name}: {duration(win)} of communication is exposed, {share(win / wall)} of the capture",
             "sentence": (
                 f"{name[:1].upper()}{name[1:]} communicates for {duration(float(row['time_ns']))}, "
-                f"{duration(float(row['exposed_ns']))} of it with no kernel that computes beside it: {told}. Start "
-                f"collectives as soon as their data is there, on a stream of their own.{_rate(collectives)}"
+                f"{duration(float(row['exposed_ns']))} of it while no kernel computes: {told}. Start collectives as "
+                f"soon as their data is ready, on a stream of their own.{_rate(collectives)}"
             ),
             "time_to_win_ns": win,
             "evidence": [
@@ -83,8 +83,8 @@ def _rate(collectives: pd.DataFrame) -> str:
         return ""
     row = known.iloc[0]
     return (
-        f" {row['kind']} of {float(row['bytes']) / 1e6:,.3g} MB reaches {share(float(row['roof_frac']))} of what the "
-        "link was measured to carry at that size."
+        f" {row['kind']} of {float(row['bytes']) / 1e6:,.3g} MB reaches {share(float(row['roof_frac']))} of the "
+        "link's measured bandwidth at that size."
     )
 
 
@@ -99,11 +99,12 @@ def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str
     times = count_of(int(first["collectives"]), "collective")
     return [
         {
-            "title": f"The other ranks wait for {name}: it comes last to {int(first['last'])} of {times}",
+            "title": f"The other ranks wait for {name}: it is the last to start {int(first['last'])} of {times}",
             "sentence": (
-                f"Kernels of other ranks wait {duration(float(first['caused_waiting_ns']))} for it. It computes "
-                f"{float(first['compute_over_mean']):.2f} times the mean of all ranks: give each rank the same work, "
-                "or find what delays this one between collectives. The time to win is what it starts behind the mean."
+                f"Kernels of other ranks wait for it for {duration(float(first['caused_waiting_ns']))}. It computes "
+                f"{float(first['compute_over_mean']):.2f} times as long as the mean of all ranks. Give each rank the "
+                "same work, or find what delays this one between collectives. The time to win is its delay against "
+                "the mean start."
             ),
             "time_to_win_ns": win,
             "evidence": [

@@ -118,8 +118,8 @@ def _place(row: Any) -> str:
 
 # The subjects of ncu's rules, in our words; rules.csv has ncu's own.
 _RULES = {
-    "TheoreticalOccupancy": "its resources keep warps out of the SMs",
-    "AchievedOccupancy": "fewer warps are resident than could be: blocks are few, or end at different times",
+    "TheoreticalOccupancy": "its registers, shared memory or block size allow few resident warps",
+    "AchievedOccupancy": "fewer warps are resident than fit: the blocks are few, or end at different times",
     "Occupancy": "few warps are resident",
     "IssueSlotUtilization": "the schedulers often find no warp that is ready",
     "CPIStall": "its warps wait long between two instructions",
@@ -127,13 +127,13 @@ _RULES = {
     "LaunchConfiguration": "grid or block do not fit the GPU",
     "SMLaunchConfiguration": "grid or block do not fit the GPU",
     "WorkloadImbalance": "some SMs work longer than others",
-    "MemoryCacheAccessPattern": "of what a memory access fetches, only a part is used",
-    "UncoalescedGlobalAccess": "the threads of a warp access global memory apart from each other",
-    "UncoalescedSharedAccess": "the threads of a warp access shared memory in several turns",
+    "MemoryCacheAccessPattern": "it uses only a part of what its memory accesses fetch",
+    "UncoalescedGlobalAccess": "the threads of a warp access global memory at addresses far apart",
+    "UncoalescedSharedAccess": "accesses of a warp to shared memory take several passes",
     "SharedMemoryConflicts": "accesses to shared memory hit the same banks",
-    "ThreadDivergence": "threads of a warp take different ways",
+    "ThreadDivergence": "threads of a warp take different branches",
     "FPInstructions": "multiplications and additions are not fused",
-    "SlowPipeLimiter": "a slow pipe holds it up",
+    "SlowPipeLimiter": "a slow pipe limits it",
 }
 # Headlines for the rule without an estimate that names the bottleneck, by words of its text.
 _BOTTLENECKS = (
@@ -156,7 +156,7 @@ def _rule(kernel: Kernel) -> Reason | None:
         return None
     estimate, name = float(row["speedup_frac"]), str(row["rule"])
     of = " of the part that it looks at" if row["speedup_type"] == "local" else ""
-    why = f": {_RULES[name]}" if name in _RULES else ", for the reason that stands in rules.csv"
+    why = f": {_RULES[name]}" if name in _RULES else "; rules.csv has the reason"
     return Reason(
         f"ncu's rule {name} estimates {share(estimate)}",
         f"ncu's rule {name} estimates a speed-up of {share(estimate)}{of}{why}",
@@ -185,7 +185,7 @@ def _roof(kernel: Kernel) -> Reason | None:
     frac = float(row["roof_frac"])
     roof = nearest_roof(row)
     headline = f"at {share(frac)} of the {roof} roof"
-    near = "what is left to win is less work, not faster work"
+    near = "only less work can make it much faster"
     told = near if frac >= NEAR_ROOF else f"a faster kernel could win up to {share(1 - frac)} of its time"
     return Reason(
         headline,
@@ -237,18 +237,18 @@ def _throughput(kernel: Kernel) -> Reason | None:
         return None
     moved, computed = float(row[memory]), float(row["sm_throughput_frac"])
     cells = [cell("counters", _place(row), name, _digits(float(row[name]))) for name in (memory, "sm_throughput_frac")]
-    what = "DRAM" if memory.startswith("dram") else "the way to memory"
+    what = "DRAM" if memory.startswith("dram") else "the memory system"
     both = f"{what} is at {share(moved)} of its peak and the SMs at {share(computed)}"
     if max(moved, computed) < BUSY:
         return Reason(
             f"neither memory nor the SMs are busy ({share(moved)}, {share(computed)})",
-            f"{both}: it waits, for latency or for work, so more warps or more independent work in each would help",
+            f"{both}: it waits, for latency or for work, so more warps or more independent work would help",
             cells,
         )
     if moved >= computed:
-        return Reason(f"{what} is busy at {share(moved)}", f"{both}: only fewer bytes make it much shorter", cells)
+        return Reason(f"{what} is busy at {share(moved)}", f"{both}: only fewer bytes make it much faster", cells)
     return Reason(
-        f"the SMs are busy at {share(computed)}", f"{both}: only fewer or cheaper instructions make it shorter", cells
+        f"the SMs are busy at {share(computed)}", f"{both}: only fewer or cheaper instructions make it faster", cells
     )
 
 
@@ -265,14 +265,14 @@ def _access(kernel: Kernel) -> Reason | None:
         cells = [cell("counters", _place(row), "sectors_per_request_load", round(float(sectors), 2))]
         read = f"a load of a warp touches {float(sectors):.1f} sectors"
         return Reason(
-            f"{read} where 4 to 16 would do",
-            f"{read}, where neighbouring threads need 4 to 16: it is not coalesced",
+            f"{read}, and 4 to 16 are enough",
+            f"{read}, but loads of neighbouring addresses need 4 to 16: it is not coalesced",
             cells,
         )
     if threads is not None and float(threads) < FEW_THREADS:
         cells = [cell("counters", _place(row), "threads_per_inst", round(float(threads), 2))]
-        told = f"{float(threads):.1f} threads of a warp's {WARP} are on"
-        return Reason(told, f"on average {told}: the others took another way, or have nothing to do", cells)
+        told = f"{float(threads):.1f} of a warp's {WARP} threads are active"
+        return Reason(told, f"on average {told}: the others take another branch, or have nothing to do", cells)
     return None
 
 
@@ -317,14 +317,12 @@ def _occupancy(kernel: Kernel) -> Reason | None:
         known = kernel.rows["counters"]
         limiter = (known[0]["occupancy_limiter"] or "") if known else ""
         registers = "" if row["registers"] is None else f", with {int(row['registers'])} registers a thread"
-        registers += f"; what lets fewest in: {limiter}" if limiter else ""
+        registers += f"; the limit is {limiter}" if limiter else ""
         said = f"its resources allow {share(most)} of an SM's warps at a time{registers}"
         return Reason(f"occupancy of {share(most)} at most", said, cells)
     if seen is not None and float(seen) < 0.6 * most:
         cells.append(cell("kernels", _place(row), "occupancy_achieved_frac", _digits(float(seen))))
-        said = (
-            f"{share(float(seen))} of an SM's warps are resident where {share(most)} could be: its blocks are few or "
-        )
+        said = f"{share(float(seen))} of an SM's warps are resident although {share(most)} fit: its blocks are few or "
         return Reason(f"{share(float(seen))} occupancy of {share(most)}", f"{said}end at different times", cells)
     return None
 
@@ -338,9 +336,9 @@ def _registers(kernel: Kernel) -> Reason | None:
     registers = int(row["registers"])
     warps = SM_REGISTERS // (WARP * -(-registers // 8) * 8)
     return Reason(
-        f"{registers} registers a thread leave room for {warps} warps an SM",
-        f"with {registers} registers a thread at most {warps} warps fit into the {SM_REGISTERS:,} registers of an SM, "
-        "which hides little latency",
+        f"{registers} registers a thread allow only {warps} warps an SM",
+        f"with {registers} registers a thread, at most {warps} warps fit into the {SM_REGISTERS:,} registers of an SM, "
+        "and so few warps hide little latency",
         [cell("kernels", _place(row), "registers", registers)],
     )
 
@@ -348,19 +346,19 @@ def _registers(kernel: Kernel) -> Reason | None:
 # Pattern of the whole name of a library's kernel, as in the tables -> what the name tells.
 _NAMES: tuple[tuple[str, str, str], ...] = (
     (r"nccl|rccl|AllReduce|AllGather|ReduceScatter", "a collective, which waits for other GPUs",
-     "its name says that it is a collective: its time holds the wait for the slowest rank, so compare the ranks"),
+     "by its name it is a collective: its time includes the wait for the slowest rank, so compare the ranks"),
     (r"_simt_sgemm|(ampere|volta|maxwell|turing|hopper)_sgemm|f32f32_f32f32_f32_.*ffma|^sgemm",
      "FP32 without tensor cores",
-     "its name says that it multiplies FP32 on the ordinary cores: TF32 or BF16 would use the tensor cores, where the "
-     "result may be that much less exact"),
+     "by its name it multiplies in FP32 without tensor cores: TF32 or BF16 would use them, if the lower precision is "
+     "acceptable"),
     (r"gemv|gemmk1_kernel|dot_kernel", "a matrix times a vector",
-     "its name says that it multiplies a matrix with a vector, which takes as long as reading the matrix: smaller "
-     "types or several vectors at a time help"),
+     "by its name it multiplies a matrix by a vector, which takes as long as reading the matrix: smaller types or "
+     "several vectors at a time help"),
     (r"nchwToNhwc|nhwcToNchw|[Tt]ranspose|[Pp]ermute|convertTensor", "it only changes a layout",
-     "its name says that it only changes the layout of a tensor: keep one layout (channels_last) to save it"),
+     "by its name it only changes the layout of a tensor: keep one layout (channels_last) to avoid it"),
     (r"elementwise|FillFunctor|copy_kernel|CatArray|_copy_|CopyKernel", "one pass over memory for a simple operation",
-     "its name says that it does one simple operation an element, which is bound by memory: fuse it with its "
-     "neighbours (torch.compile), or do without it"),
+     "by its name it does one simple operation for each element, so memory limits it: fuse it with its neighbours "
+     "(torch.compile), or avoid it"),
 )  # fmt: skip
 
 

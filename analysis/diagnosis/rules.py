@@ -131,10 +131,10 @@ MEMORY = (
         lambda e: e.after(l2=0, l1=0, blocks=0),
         0.9,
         "bytes",
-        "A warp needs at most 16 sectors a request, of 128 bits a lane. Above that, lanes are apart. That every "
-        "sector is touched at least 3 times says that its neighbours are used too, by later loads: 2 are possible "
-        "with vectors of 64 bytes a lane.",
-        "Most sectors are touched once: then nobody uses the rest of them (strided_sectors).",
+        "A request with 128 bits for each lane needs 16 sectors. With more, the lanes read addresses far apart. Loads "
+        "touch every sector at least 3 times, so later loads use the rest of it. Vectors of 64 bytes a lane explain "
+        "only 2.",
+        "Loads touch most sectors only once, and nothing uses the rest (strided_sectors).",
         ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
     ),
     Rule(
@@ -147,9 +147,9 @@ MEMORY = (
         ),
         0.9,
         "bytes",
-        "More than 16 sectors a request, and DRAM delivers about as many bytes as loads touch: each sector is used "
-        "once, for the bytes of one lane. The bound takes accesses of 32 bits, which need 4 sectors a request.",
-        "The sectors are touched again (uncoalesced_loads), or DRAM reads twice what L2 is asked for (random "
+        "A request takes more than 16 sectors, and DRAM delivers about as many bytes as loads touch. So each sector "
+        "serves one lane, once. The bound assumes accesses of 32 bits, which need 4 sectors a request.",
+        "Loads touch the sectors again (uncoalesced_loads), or DRAM reads twice what SMs read from L2 (random "
         "accesses).",
         ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
         ("dram", "l2"),
@@ -166,8 +166,8 @@ MEMORY = (
         _whole_sectors,
         0.85,
         "bytes",
-        "L2 is written at least 3 times for each byte that reaches DRAM: stores fill each sector a piece at a time.",
-        "The output is written again on purpose, as by several passes over it.",
+        "SMs write at least 3 bytes to L2 for each byte that reaches DRAM: stores fill each sector piece by piece.",
+        "The kernel writes its output several times on purpose, such as in several passes.",
         ("global_store_bytes", "l2_write_bytes", "dram_write_bytes"),
         ("l2",),
     ),
@@ -186,9 +186,9 @@ MEMORY = (
         ),
         0.9,
         "bytes",
-        "DRAM reads what no SM asked for, about as much as is written: L2 fetches a sector of which a part is "
-        "written, to complete it. Random reads bring at most as much again as was read. The bound takes stores of "
-        "32 bits.",
+        "DRAM reads bytes that no SM asked for, about as many as the kernel writes. L2 fetches each sector of which "
+        "stores write only a part, to complete it. Random reads can at most double what SMs read. The bound assumes "
+        "stores of 32 bits.",
         "dram_read_bytes is no more than l2_read_bytes.",
         ("dram_read_bytes", "l2_read_bytes", "global_store_bytes"),
         ("dram", "l2"),
@@ -208,10 +208,10 @@ MEMORY = (
         _when_aligned,
         0.6,
         "bytes",
-        "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors; rows that begin inside a sector "
-        "take one more each. L2 or DRAM is busy with them. L2 delivers lines of four sectors, and such a row crosses "
-        "into the next line less often than into the next sector.",
-        "Sectors a request are 4, 8 or 16.",
+        "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors. A row that begins inside a sector "
+        "takes one sector more. L2 or DRAM is busy with these. L2 delivers lines of four sectors, and such a row "
+        "crosses into another line less often than into another sector.",
+        "A request takes 4, 8 or 16 sectors.",
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
     ),
@@ -229,9 +229,9 @@ MEMORY = (
         lambda e: e.after(blocks=0, issue=0, requests=0),
         0.85,
         "bytes",
-        "A request of 1 or 2 sectors moves 8 or 16 bits a lane, a tenth of what the load-store unit can take. Each "
-        "sector is touched once, so this is no broadcast.",
-        "Sectors are touched again by other warps: broadcasts also take one sector.",
+        "A request of 1 or 2 sectors moves 8 or 16 bits a lane, about a tenth of what the load-store unit can move. "
+        "Loads touch each sector once, so this is not a broadcast.",
+        "Other warps touch the sectors again: broadcasts also take one sector.",
         ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
     ),
     Rule(
@@ -249,10 +249,10 @@ MEMORY = (
         ),
         0.85,
         "issue slots",
-        "Loads that L1 answers keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) at 40 % or "
-        "more. That leaves less than one multiplication a load: no shared memory holds a tile. The bound "
-        "takes a multiplication and a quarter of an instruction beside it, as of a tile in registers.",
-        "l2_read_bytes is about what the loads touch: nothing is read again.",
+        "Loads that hit in L1 keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) busy at 40 % or "
+        "more. That leaves less than one multiplication for each load, and no shared memory holds a tile. The bound "
+        "assumes a tile in registers: 1.25 instructions for each multiply-add.",
+        "l2_read_bytes is about what the loads touch, so nothing is read again.",
         ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
     ),
     Rule(
@@ -273,9 +273,9 @@ MEMORY = (
         ),
         0.7,
         "latency x parallelism",
-        "Warps wait for data nine cycles of ten, a whole latency for each load: no load was issued while another "
-        "was on its way, and more warps would fit.",
-        "wait_per_load is less than the latency of DRAM: loads of a warp overlap.",
+        "Warps wait for data in nine of ten cycles, and a full latency for each load. So no load is issued while "
+        "another one is in flight, although enough warps fit.",
+        "wait_per_load is less than the latency of DRAM, so loads of a warp overlap.",
         ("stall_long_scoreboard", "global_load_requests", "occupancy_achieved_frac"),
     ),
     Rule(
@@ -293,9 +293,9 @@ MEMORY = (
         lambda e: e.after(dram=0),
         0.4,
         "bytes",
-        "A kernel that reads much more than L2 holds, finds nothing there, and is limited by DRAM without reaching "
-        "it, may read its data several times. The default metrics do not say how large the data is. L2 still has to "
-        "deliver each byte.",
+        "The kernel reads much more than L2 holds, hits nothing there, and keeps DRAM busy without reaching its roof. "
+        "So it may read its data several times. The default metrics do not tell the size of the data. L2 still has "
+        "to deliver each byte.",
         "accessible_bytes is no less than dram_read_bytes.",
         ("dram_read_bytes", "l2_hit_frac"),
         ("dram",),
@@ -309,7 +309,7 @@ MEMORY = (
         lambda e: e.after(dram=e.dram_ns(e["accessible_bytes"], e.written)),
         0.9,
         "bytes",
-        "DRAM delivers more bytes than the kernel can reach: some of them twice.",
+        "DRAM delivers more bytes than the kernel can address, so some of them come twice.",
         "accessible_bytes is no less than dram_read_bytes.",
         ("dram_read_bytes", "accessible_bytes"),
         ("dram",),
@@ -327,9 +327,9 @@ MEMORY = (
         lambda e: e.after(dram=e.floors["dram"] / 8, l2=e.floors["l2"] / 8, l1=e.floors["l1"] / 8),
         0.5,
         "bytes",
-        "DRAM limits a kernel that reads once, writes little and does less than one multiplication and addition for "
-        "four bytes: only fewer bytes an element make it shorter. Counters do not know which values the elements "
-        "take.",
+        "DRAM limits the kernel. It reads its data once, writes little, and computes less than one multiply-add for "
+        "every four bytes. So only fewer bytes an element make it faster. Counters do not tell the values of the "
+        "elements.",
         "The values need all their bits.",
         ("dram_read_bytes", "flops_fp32"),
     ),
@@ -384,10 +384,9 @@ LOCAL = (
         _without_spills,
         0.75,
         "bytes",
-        "Local memory takes a tenth of the traffic of L1 or more. Registers are given in eights; a compiler that "
-        "has to spill uses them all, so that their number is a multiple of eight, which else is so once in eight "
-        "kernels.",
-        "ptxas -v reports no spills: then an array of the thread is indexed at run time (local_array).",
+        "Local memory causes a tenth of the traffic of L1 or more. A compiler that has to spill uses all registers of "
+        "its cap, which is a multiple of eight. Of other kernels, one in eight has such a number.",
+        "ptxas -v reports no spills. Then the thread indexes an array at run time (local_array).",
         ("local_bytes", "l1_bytes", "registers"),
         ("dram", "l2"),
     ),
@@ -398,7 +397,8 @@ LOCAL = (
         _without_array,
         0.85,
         "bytes",
-        "Local memory takes a tenth of the traffic of L1 or more, and registers are left: nothing had to be spilled.",
+        "Local memory causes a tenth of the traffic of L1 or more, and some registers are free, so the compiler did "
+        "not have to spill.",
         "ptxas -v reports spills.",
         ("local_bytes", "l1_bytes", "registers"),
         ("dram", "l2"),
@@ -424,7 +424,7 @@ LOCAL = (
         _without_array,
         0.95,
         "bytes",
-        "Local memory is used, and no instruction of it is a spill.",
+        "The kernel uses local memory, and none of these instructions is a spill.",
         "spill_inst is above 0.",
         ("local_bytes", "l1_bytes", "spill_inst"),
         ("dram", "l2"),
@@ -442,8 +442,9 @@ LOCAL = (
         lambda e: e.after(),
         0.85,
         "latency x parallelism",
-        "No unit works for a tenth of the time, and still a warp waits more than ten latencies of DRAM between two "
-        "instructions: its accesses queue, and not for bytes. Operations on one address run one after another.",
+        "Every unit is busy for less than a tenth of the time, and yet a warp waits more than ten DRAM latencies "
+        "between two instructions. So its accesses queue, but not for bandwidth. Operations on one address run one "
+        "after another.",
         "global_reduction_inst and atomics are 0.",
         ("stall_drain", "stall_long_scoreboard", "dram_read_bytes"),
     ),
@@ -494,8 +495,8 @@ OCCUPANCY_NEEDS = (
     "occupancy_limit_warps",
 )
 _FEW = (
-    "At most half of the warps fit, warps wait for latency more than half of their time, and no unit is busy: time "
-    "falls with each warp that fits more, until a unit is. The limit named is the smallest of ncu's four."
+    "At most half of the warps fit, warps wait for latency more than half of their time, and no unit is busy. So each "
+    "further warp reduces the time until a unit is busy. The named limit is the smallest of ncu's four."
 )
 
 LAUNCH = (
@@ -506,7 +507,7 @@ LAUNCH = (
         lambda e: e.without(1 - np.minimum(1, e["waves"])),
         0.95,
         "waves",
-        "With three quarters of the SMs or fewer at work, a quarter of the GPU is idle all the time.",
+        "At most three quarters of the SMs have a block, so a quarter of the GPU idles all the time.",
         "The grid has as many blocks as the GPU has SMs.",
         ("waves", "occupancy_achieved_frac"),
         ("fp32", "fp64", "tensor", "xu"),
@@ -525,8 +526,8 @@ LAUNCH = (
         lambda e: e.without(1 - _tail_left(e)),
         0.85,
         "waves",
-        "The last wave is more than a fifth of the time and not full; above five waves it cannot be. Fewer warps "
-        "are resident than would fit, by about what the last wave leaves empty.",
+        "The last wave is not full and costs more than a fifth of the time. With over five waves it cannot cost that "
+        "much. About as many warps are missing as the last wave leaves empty.",
         "The number of waves is just below a whole number.",
         ("waves", "occupancy_achieved_frac"),
     ),
@@ -537,8 +538,8 @@ LAUNCH = (
         lambda e: e.after(),
         0.85,
         "waves",
-        "On average less than half of the warps are resident that grid and resources allow, and blocks do not end "
-        "faster than the GPU starts them: some blocks run on while others have ended.",
+        "On average, fewer than half of the warps are resident that grid and resources allow. Blocks do not end faster "
+        "than the GPU starts them. So some blocks still run when others have ended.",
         "sm_active_frac is near 1 and all SMs end together.",
         ("waves", "occupancy_achieved_frac", "occupancy_theoretical_frac"),
     ),
@@ -582,8 +583,8 @@ LAUNCH = (
         lambda e: e.after(blocks=e.floors["blocks"] * e.threads / (8 * WARP)),
         0.85,
         "occupancy",
-        "Blocks of one or two warps end as fast as the GPU starts them, and their number an SM, not their warps, is "
-        "at its limit. The bound takes blocks of eight warps.",
+        "Blocks of one or two warps end as fast as the GPU starts them. The limit of an SM is its number of blocks, "
+        "not of warps. The bound assumes blocks of eight warps.",
         "Larger blocks do not make it faster.",
         ("occupancy_limit_blocks", "occupancy_theoretical_frac", "waves"),
     ),
@@ -596,8 +597,8 @@ LAUNCH = (
         lambda e: e.after(),
         0.9,
         "latency x parallelism",
-        "A warp waits for the fixed latency of its own instruction more than half of its time. A scheduler has at "
-        "most four warps to issue from meanwhile, as many as that latency has cycles.",
+        "A warp waits more than half of its time for the fixed latency of its own instructions. Meanwhile, a scheduler "
+        "can issue from at most four warps; the latency is about four cycles.",
         "More warps, or more independent work in each, do not raise the rate of instructions.",
         ("stall_wait", "occupancy_achieved_frac", "inst_issued"),
     ),
@@ -620,8 +621,8 @@ BLOCK = (
         lambda e: e.without(e.waits("barrier"), issue=0),
         0.7,
         "issue slots",
-        "A quarter of the warps' time goes to barriers although nothing is loaded between them: all that they could "
-        "order is what threads keep in shared memory.",
+        "Warps spend a quarter of their time at barriers, although they load nothing between them. Such barriers can "
+        "only order accesses to shared memory.",
         "Warps read what other warps of the block wrote.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),
@@ -632,9 +633,9 @@ BLOCK = (
         lambda e: e.without(e.waits("barrier"), issue=0),
         0.6,
         "latency x parallelism",
-        "A quarter of the warps' time goes to barriers, in a block that puts a word a thread or more into shared "
-        "memory: one warp works on what all have put there.",
-        "The work between barriers is shared by all warps.",
+        "Warps spend a quarter of their time at barriers. The block keeps a word or more for each thread in shared "
+        "memory, so one warp works on what all others have stored.",
+        "All warps share the work between barriers.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),
     Rule(
@@ -644,8 +645,8 @@ BLOCK = (
         lambda e: e.without(e.waits("barrier")),
         0.6,
         "latency x parallelism",
-        "A quarter of the warps' time goes to barriers, in a block that puts less than a word a thread into shared "
-        "memory: each warp has work of its own, and some have more of it.",
+        "Warps spend a quarter of their time at barriers. The block keeps less than a word for each thread in shared "
+        "memory, so each warp has work of its own, and some have more.",
         "All warps of a block load the same number of times.",
         ("stall_barrier", "stall_long_scoreboard"),
     ),
@@ -665,9 +666,10 @@ BLOCK = (
         lambda e: e.without(e.waits("long_scoreboard")),
         0.75,
         "latency x parallelism",
-        "Memory and instructions each take a good part of the time, together nearly all of it: they run one after "
-        "the other. Tiles lie in shared memory, and too few warps are there to do one while others do the other.",
-        "The next tile is on its way while this one is used.",
+        "DRAM and issue slots are each busy for over a quarter of the time, together for more than 60 %. So loading "
+        "and computing run one after the other. Shared memory holds tiles, and too few warps are resident to overlap "
+        "the two.",
+        "The kernel loads the next tile while it uses this one.",
         ("dram_read_bytes", "inst_issued", "stall_long_scoreboard"),
     ),
     Rule(
@@ -677,8 +679,8 @@ BLOCK = (
         lambda e: e.after(issue=0, fp32=0, fp64=0),
         0.7,
         "wavefronts",
-        "Warps queue for shared memory half of their time, in which a block has less than a word a thread: threads "
-        "meet at the same words.",
+        "Warps queue for shared memory half of their time. The block has less than a word for each thread there, so "
+        "threads use the same words.",
         "shared_atomic_inst is 0.",
         ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle"),
     ),
@@ -694,8 +696,8 @@ BLOCK = (
         lambda e: e.after(issue=1.25 * e["flops_fp32"] / 2 / WARP * e.lanes_ns / e.limits.schedulers),
         0.75,
         "wavefronts",
-        "Shared memory takes one instruction of four that an SM issues. Warps queue to enter it while more than a "
-        "quarter of the issue slots is used, so that it is the number of its instructions that counts.",
+        "Shared memory accepts one instruction for every four issue slots of an SM. Warps queue for it, and more than "
+        "a quarter of the issue slots is used. So the number of these instructions is the limit.",
         "Bank conflicts are more than half of the wavefronts.",
         ("stall_mio_throttle", "inst_issued", "shared_bytes_per_block"),
     ),
@@ -710,8 +712,8 @@ BLOCK = (
         lambda e: e.without(e.queue + e.waits("barrier")),
         0.7,
         "wavefronts",
-        "Warps wait for shared memory a quarter of their time, though they issue few instructions: each takes many "
-        "passes.",
+        "Warps wait for shared memory a quarter of their time, although they issue few instructions. So each "
+        "instruction takes many passes.",
         "shared_ways_load is 1.",
         ("stall_short_scoreboard", "stall_mio_throttle", "shared_bytes_per_block"),
     ),
@@ -744,8 +746,8 @@ INSTRUCTIONS = (
         lambda e: e.after(issue=e.floors["issue"] * np.maximum(_useful(e), 1 / WARP)),
         0.7,
         "issue slots",
-        "Issue slots are the limit, and less than an eighth of their lanes computes, though more than one of 32: "
-        "lanes are off.",
+        "Issue slots are the limit. Fewer than an eighth of the lanes compute, but more than one in 32, so lanes are "
+        "inactive.",
         "threads_per_inst is near 32.",
         ("inst_issued", "flops_fp32"),
     ),
@@ -756,7 +758,7 @@ INSTRUCTIONS = (
         lambda e: e.after(issue=e.floors["issue"] * e["threads_per_inst"] / WARP),
         0.9,
         "issue slots",
-        "A quarter of the lanes or more is off, and issue slots are the limit.",
+        "A quarter of the lanes or more is inactive, and issue slots are the limit.",
         "threads_per_inst is near 32.",
         ("threads_per_inst", "inst_issued"),
         (),
@@ -776,9 +778,9 @@ INSTRUCTIONS = (
         lambda e: e.after(issue=0, l1=0),
         0.7,
         "issue slots",
-        "Issue slots are the limit of a kernel that moves data and computes nothing in floating point: integers and "
-        "addresses take them.",
-        "The machine code holds no division: no MUFU.RCP, no call.",
+        "Issue slots are the limit, although the kernel moves data and computes almost nothing in floating point. So "
+        "integer and address arithmetic fill the slots.",
+        "The machine code has no division: no MUFU.RCP and no call.",
         ("inst_issued", "flops_fp32", "dram_read_bytes"),
     ),
     Rule(
@@ -790,9 +792,9 @@ INSTRUCTIONS = (
         ),
         0.6,
         "issue slots",
-        "The special function unit limits the kernel: it takes half an instruction an SM and cycle, and warps queue "
-        "for it. With more than one operation around each function, functions are terms of sums, which share parts. "
-        "The bound drops each function with its argument and its use.",
+        "The special function unit limits the kernel: each SM starts half an instruction a cycle there, and warps "
+        "queue. More than one operation belongs to each function, so the functions are terms of sums that can share "
+        "parts. The bound removes each function, its argument and its use.",
         "Each function needs the result of the one before.",
         ("stall_mio_throttle", "inst_issued"),
         ("xu",),
@@ -804,8 +806,8 @@ INSTRUCTIONS = (
         lambda e: e.after(fp64=0, xu=0, issue=(e["flops_fp64"] / 2) / WARP * e.lanes_ns / e.limits.schedulers),
         0.8,
         "issue slots",
-        "A kernel computes in FP64 and its warps queue for the unit that converts: data of another precision comes "
-        "and goes.",
+        "The kernel computes in FP64, and its warps queue for the unit that converts. So its inputs or outputs have "
+        "another precision.",
         "The data is FP64.",
         ("flops_fp64", "stall_mio_throttle"),
         ("fp64", "xu"),
@@ -823,9 +825,9 @@ INSTRUCTIONS = (
         ),
         0.75,
         "issue slots",
-        "FP64 keeps its unit at a quarter or more, beside a tenth as much work or more in FP32 or FP16: data of "
-        "lower precision is computed in FP64 on its way.",
-        "The FP64 part is meant, as a sum that needs it.",
+        "The FP64 unit is busy for a quarter of the time or more, and at least a tenth as much work is in FP32 or "
+        "FP16. So the kernel computes on data of lower precision in FP64.",
+        "The FP64 part is intended, such as a sum that needs it.",
         ("flops_fp64", "flops_fp32"),
         ("fp64", "xu"),
     ),
@@ -842,8 +844,9 @@ INSTRUCTIONS = (
         lambda e: e.after(),
         0.8,
         "issue slots",
-        "Warps queue for the memory queue nearly all their time, though they issue too few instructions to fill any "
-        "unit behind it (one special function in eight issue slots would): each is run once for each lane.",
+        "Warps queue for the memory input/output unit nearly all the time, although they issue too few instructions to "
+        "fill any unit behind it. One special function in eight issue slots would fill one. So each instruction runs "
+        "once for each lane.",
         "constant_active_frac is low.",
         ("stall_mio_throttle", "inst_issued"),
     ),
@@ -854,7 +857,7 @@ INSTRUCTIONS = (
         lambda e: e.without(e.waits("no_instruction")),
         0.9,
         "issue slots",
-        "Warps wait for instructions a fifth of their time; loops that fit the caches do so only at their start.",
+        "Warps wait for instructions a fifth of their time. Loops that fit into the caches wait only at their start.",
         "The machine code of the loop is smaller than the caches.",
         ("stall_no_instruction",),
     ),
@@ -871,9 +874,10 @@ INSTRUCTIONS = (
         lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9),
         0.75,
         "roof",
-        "FP32 units multiply tiles of shared memory, 50 times a byte of DRAM. As a product of square matrices it "
-        "would read operands of less than 24 bits, so they have 16, which tensor cores take.",
-        "The operands have 32 bits, or it is no matrix product.",
+        "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. If it is a product of "
+        "square matrices, its operands have less than 24 bits. So they have 16 bits, and tensor cores can multiply "
+        "them.",
+        "The operands have 32 bits, or the kernel is not a matrix product.",
         ("flops_fp32", "dram_read_bytes"),
         ("fp32",),
     ),
@@ -920,8 +924,8 @@ MORE = (
         ),
         0.9,
         "bytes",
-        "Loads use half of the sectors that they touch or less, and DRAM delivers each about once.",
-        "The rest of the sectors is used by later loads.",
+        "Loads use at most half of the bytes in the sectors that they touch, and DRAM delivers each sector about once.",
+        "Later loads use the rest of the sectors.",
         ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
         ("dram", "l2"),
         FULL,
@@ -938,9 +942,9 @@ MORE = (
         _whole_sectors,
         0.85,
         "bytes",
-        "Stores fill half of the sectors that they touch or less, and DRAM takes a third of them: each sector is "
-        "written several times.",
-        "The output is written again on purpose.",
+        "Stores fill at most half of the bytes in the sectors that they touch, and at most a third of the stored bytes "
+        "reaches DRAM. So stores write each sector several times.",
+        "The kernel writes its output several times on purpose.",
         ("coalescing_store_frac", "global_store_bytes", "dram_write_bytes"),
         ("l2",),
         FULL,
@@ -952,8 +956,8 @@ MORE = (
         lambda e: e.after(issue=0, fp32=0, fp64=0),
         0.8,
         "wavefronts",
-        "Warps queue for shared memory, and one instruction of fifty or more is an atomic operation there: it takes "
-        "as many passes as lanes meet.",
+        "Warps queue for shared memory, and more than one in fifty instructions is an atomic operation there. Such an "
+        "instruction takes one pass for each lane that uses the same word.",
         "shared_atomic_inst is 0.",
         ("shared_atomic_inst", "stall_short_scoreboard"),
         (),
@@ -966,7 +970,8 @@ MORE = (
         lambda e: e.without(e.queue + e.waits("barrier")),
         0.9,
         "wavefronts",
-        "A shared load takes five passes or more, where vectors of 128 bits take four, and shared memory is busy.",
+        "A load from shared memory takes five passes or more, and shared memory is busy. Vectors of 128 bits need only "
+        "four passes.",
         "shared_ways_load is 1, 2 or 4 for accesses of 32, 64 or 128 bits.",
         ("shared_ways_load", "bank_conflicts", "shared_wavefront_frac"),
         (),
@@ -980,7 +985,7 @@ MORE = (
         lambda e: e.without(e.waits("barrier"), issue=0),
         0.7,
         "issue slots",
-        "Barriers fill a third of what the unit that counts them can take: there is one every few instructions.",
+        "The unit that counts barriers is busy for a third of the time: there is a barrier every few instructions.",
         "Warps read what other warps of the block wrote.",
         ("adu_active_frac", "stall_barrier"),
         (),
@@ -995,7 +1000,7 @@ MORE = (
         lambda e: e.without(1 - e["sm_active_frac"], issue=0),
         0.85,
         "waves",
-        "SMs have nothing to do for a fifth of the time or more, though there is a block for each: the longest "
+        "SMs have no block for a fifth of the time or more, although the grid has a block for each. So the longest "
         "blocks run alone.",
         "sm_active_frac is near 1.",
         ("sm_active_frac", "waves"),
@@ -1058,7 +1063,7 @@ def _perhaps(
         _PERHAPS,
         "latency x parallelism",
         because,
-        "Another cause has the symptom.",
+        "Another cause explains the symptom.",
         last=True,
     )
 
@@ -1076,56 +1081,56 @@ GUESSES = (
         lambda e: _apart(e) & (_reuse(e) < 1.5),
         lambda e: e.after(dram=e.floors["dram"] * 4 / e.sectors),
         LOADS,
-        "A request takes more sectors than any width of access needs, and nobody touches them again.",
+        "A request takes more sectors than any width of access needs, and no load touches them again.",
     ),
     _perhaps(
         "uneven_warps",
         lambda e: e.waits("barrier") > 0.15,
         lambda e: e.without(e.waits("barrier")),
         ("stall_barrier",),
-        "A sixth of the warps' time goes to barriers.",
+        "Warps spend a sixth of their time at barriers.",
     ),
     _perhaps(
         "shared_bank_conflicts",
         lambda e: (e.shared > 0) & (e.queue > 0.2),
         lambda e: e.without(e.queue),
         ("stall_short_scoreboard", "stall_mio_throttle"),
-        "A fifth of the warps' time goes to the queue of shared memory.",
+        "Warps spend a fifth of their time in the queue of shared memory.",
     ),
     _perhaps(
         "special_functions",
         lambda e: (e.shared <= 0) & (e.queue > 0.2),
         lambda e: e.without(e.queue),
         ("stall_short_scoreboard", "stall_mio_throttle"),
-        "A fifth of the warps' time goes to the queue of special functions, and shared memory is not in use.",
+        "Warps spend a fifth of their time in the queue of special functions, and the kernel uses no shared memory.",
     ),
     _perhaps(
         "divergence",
         lambda e: (e.busy["issue"] > HALF) & (_useful(e) > 1 / WARP) & (_useful(e) < 0.25),
         lambda e: e.after(issue=e.floors["issue"] * _useful(e)),
         ("inst_issued", "flops_fp32"),
-        "Issue slots are used, and less than a quarter of their lanes computes.",
+        "The issue slots are busy, and fewer than a quarter of the lanes compute.",
     ),
     _perhaps(
         "integer_division",
         lambda e: (e.busy["issue"] > HALF) & (_useful(e) < 1 / WARP) & ~(e.tensor_flops > 0),
         lambda e: e.after(issue=0),
         ("inst_issued", "flops_fp32"),
-        "Issue slots are used, and hardly by floating point.",
+        "The issue slots are busy, but hardly with floating point.",
     ),
     _perhaps(
         "dependent_chain",
         lambda e: e.waits("wait") > 0.3,
         lambda e: e.without(e.waits("wait")),
         ("stall_wait",),
-        "A third of the warps' time goes to the latency of their own instructions.",
+        "Warps wait a third of their time for the latency of their own instructions.",
     ),
     _perhaps(
         "uneven_blocks",
         lambda e: (e["waves"] >= 1) & (e.filling < 0.7) & (e.busy["blocks"] < HALF),
         lambda e: e.without(1 - e.filling),
         SHAPE,
-        "A third of the warps that would fit is not there.",
+        "A third of the warps that fit are not resident.",
     ),
     _perhaps(
         "no_tile",
@@ -1137,7 +1142,7 @@ GUESSES = (
         ),
         lambda e: e.after(l1=0, requests=0),
         LOADS,
-        "Warps wait for loads that L1 answers.",
+        "Warps wait for loads that hit in L1.",
     ),
     _perhaps(
         "pointer_chasing",
@@ -1149,7 +1154,7 @@ GUESSES = (
         ),
         lambda e: e.without(e.waits("long_scoreboard")),
         (*LOADS, "stall_long_scoreboard"),
-        "Warps wait a latency of L2 or more for each load.",
+        "Warps wait at least one L2 latency for each load.",
     ),
 )
 

@@ -264,12 +264,12 @@ def _span_timeline(
     order=101,
     optional=True,
     columns=(
-        Column("finding", "1", "its rank among the findings", "key"),
-        Column("title", "", "what the finding is about", "row", style="prose"),
-        Column("start_ns", "ns", "where to zoom to, on the clock of the capture", "timing"),
-        Column("end_ns", "ns", "the end of that stretch", "timing"),
-        Column("busy_ns", "ns", "of that stretch, the time in which a GPU operation runs", "timing"),
-        Column("said", "", "where to look, with the times as Nsight Systems shows them", "row", style="prose"),
+        Column("finding", "1", "rank of the finding", "key"),
+        Column("title", "", "title of the finding", "row", style="prose"),
+        Column("start_ns", "ns", "start of the stretch to zoom to, on the clock of the capture", "timing"),
+        Column("end_ns", "ns", "end of that stretch", "timing"),
+        Column("busy_ns", "ns", "time in that stretch in which a GPU operation runs", "timing"),
+        Column("said", "", "sentence on where to look, with times as Nsight Systems shows them", "row", style="prose"),
     ),
 )
 def build_spans(

@@ -41,11 +41,11 @@ class StaticRule:
 
 
 STATIC_RULES = (
-    StaticRule("register_spills", lambda c: c.spill_bytes > 0, "ptxas reports bytes that it spills."),
+    StaticRule("register_spills", lambda c: c.spill_bytes > 0, "ptxas reports spilled bytes."),
     StaticRule(
         "local_array",
         lambda c: c.spill_bytes == 0 and c.count("LDL") > 0,
-        "It loads from local memory and spills nothing: an array of the thread is indexed at run time.",
+        "It loads from local memory and spills nothing, so the thread indexes an array at run time.",
     ),
     StaticRule(
         "instruction_cache",
@@ -60,23 +60,23 @@ STATIC_RULES = (
     StaticRule(
         "integer_division",
         lambda c: c.count("CALL") > 0 and c.count("FCHK", "MUFU.RCP64H", "DFMA") == 0,
-        "It calls a routine, which the compiler does for division of 64-bit integers, and has no floating-point "
-        "division, whose rare cases call one too.",
+        "It calls a routine, as the compiler does for division of 64-bit integers. It has no floating-point division, "
+        "which also calls a routine in rare cases.",
     ),
     StaticRule(
         "tensor_starved",
         lambda c: c.count("HMMA", "IMMA", "DMMA") > 0 and c.count("LDS", "LDSM") == 0,
-        "Tensor cores multiply what no shared memory holds.",
+        "It multiplies on tensor cores and loads nothing from shared memory.",
     ),
     StaticRule(
         "shared_atomics_one_address",
         lambda c: c.count("ATOMS") > 0,
-        "It has atomic operations on shared memory; whether they meet at one word, only counters tell.",
+        "It has atomic operations on shared memory. Only counters tell whether they use the same word.",
     ),
     StaticRule(
         "global_atomics_one_address",
         lambda c: c.count("RED", "REDG", "ATOM", "ATOMG") > 0 and c.count("SHFL", "REDUX", "BAR") == 0,
-        "It has atomic operations on global memory, and nothing is reduced before.",
+        "It has atomic operations on global memory and reduces nothing before them.",
     ),
 )
 

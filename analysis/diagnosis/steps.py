@@ -28,18 +28,18 @@ def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "step_diagnosis",
-    question="Why does each step take its time, by the timeline alone?",
+    question="Why does each step take its time, judged by the timeline alone?",
     order=196.5,
     optional=True,
     columns=(
-        Column("range", "", "step, or outermost range where there are no steps: the one of median length", "key"),
-        Column("rank", "1", "1 is the cause that explains most of the time; blank where no rule names one", "timing"),
+        Column("range", "", "step, or outermost range without steps; judged on the one of median length", "key"),
+        Column("rank", "1", "1 is the cause that explains most of the time, weighted by sure_frac", "timing"),
         Column("defect", "", "the cause: an identifier of analysis/diagnosis/defects.toml", "timing"),
         Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md)", "timing"),
         Column("gain_bound_frac", "0-1", "share of the step that the cause explains, with nsys attached", "timing"),
-        Column("time_to_win_ns", "ns", "the same, of all steps of this name", "timing"),
-        Column("reason", "", "what it does, and how to cure it", "timing", style="prose"),
-        Column("evidence", "", "the counts that it rests on", "timing", style="prose"),
+        Column("time_to_win_ns", "ns", "the same as time, over all steps of this name", "timing"),
+        Column("reason", "", "the cause and its cure", "timing", style="prose"),
+        Column("evidence", "", "the counts behind the reason", "timing", style="prose"),
     ),
 )
 def build_step_diagnosis(
@@ -59,7 +59,7 @@ def build_step_diagnosis(
             "time_to_win_ns": round(float(found.gain) * float(total)),
             "reason": (
                 f"{words()[found.rule.defect]['what']} {words()[found.rule.defect]['cure']} This explains "
-                f"{share(float(found.gain))} of it. Refuted if: {found.rule.refuted}"
+                f"{share(float(found.gain))} of the step. Refuted if: {found.rule.refuted}"
             ),
             "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in found.cells),
             "tier": "timing",

@@ -237,48 +237,49 @@ def _syncs(window: Window) -> int:
 TIMELINE_RULES: tuple[TimelineRule, ...] = (
     TimelineRule(
         "rank_waits", _ranks, lambda w: {"processes": w.kernels["pid"].nunique()}, 0.85,
-        "The GPU time of the processes of one window differs by a quarter or more.",
+        "The GPU times of the processes in one window differ by a quarter or more.",
         "The processes do not wait for each other.",
     ),
     TimelineRule(
         "compile_in_window", _idle("compile_in_window"), lambda w: {"modules loaded": _named(w.setups, _LOADS)}, 0.9,
-        "A module is loaded in a stretch of a millisecond or more in which the GPU idles: it was compiled, or read.",
+        "The program loads a module while the GPU idles for a millisecond or more. So it compiles or reads the module.",
         "The same window takes as long when the program runs it again.",
     ),
     TimelineRule(
         "graph_each_step",
         lambda w: _idle("graph_each_step")(w) * (_named(w.setups, _INSTANTIATES) >= 3),
         lambda w: {"graphs instantiated": _named(w.setups, _INSTANTIATES)}, 0.9,
-        "Graphs are instantiated three times or more while the GPU idles.", "Each graph is another one.",
+        "The program instantiates graphs three times or more while the GPU idles.", "Each graph is a different one.",
     ),
     TimelineRule(
         "allocation_in_loop",
         lambda w: w.idle("allocation_in_loop", _named(w.setups, ALLOCATES)) * (_named(w.setups, ALLOCATES) >= FEW),
         lambda w: {"allocations and releases": _named(w.setups, ALLOCATES)}, 0.85,
-        "Memory is allocated or freed five times or more while the GPU idles.", "They happen before the first step.",
+        "The program allocates or frees memory five times or more while the GPU idles.",
+        "These calls happen before the first step.",
     ),
     TimelineRule(
         "data_loader", _idle("data_loader"), lambda w: {"idle_ns": w.fault.get("data_loader", 0.0)}, 0.85,
-        "The GPU idles while the host calls nothing of CUDA for 0.2 ms or longer: it does something else.",
-        "The host's time between calls is spent in the framework itself.",
+        "The GPU idles while the host makes no CUDA call for 0.2 ms or longer. So the host does something else.",
+        "The host spends the time between calls in the framework itself.",
     ),
     TimelineRule(
         "small_copies", _idle("small_copies"), lambda w: {"copies": len(w.copies())}, 0.85,
-        "The GPU idles after copies of less than 64 KB, of which there are more than kernels.",
+        "The GPU idles after copies of at most 64 KB, and the window has more copies than kernels.",
         "The copies depend on each other.",
     ),
     TimelineRule(
         "item_in_loop", lambda w: w.idle("item_in_loop", len(w.copies())),
         lambda w: {"copies": len(w.copies()), "kernels": len(w.kernels)}, 0.85,
-        "The GPU idles after copies of less than 64 KB, with kernels between them: a value is read back.",
-        "The program needs the value to go on.",
+        "The GPU idles after copies of at most 64 KB, with kernels between them. So the program reads a value back.",
+        "The program needs the value to continue.",
     ),
     TimelineRule(
         "synchronise_each_op",
         lambda w: w.idle("synchronise_each_op", _syncs(w)) * (_syncs(w) >= FEW),
         lambda w: {"synchronisations": _syncs(w), "kernels": len(w.kernels)}, 0.85,
-        "The GPU idles after the host has waited for it, and nothing was copied to the host.",
-        "Without the waits the GPU idles as long.",
+        "The GPU idles after the host has waited for it, without a copy to the host.",
+        "Without the waits, the GPU idles as long.",
     ),
     TimelineRule(
         "launch_bound", _of_launches, lambda w: {"kernels": len(w.kernels), "mean_ns": _mean_ns(w)}, 0.85,
@@ -288,24 +289,24 @@ TIMELINE_RULES: tuple[TimelineRule, ...] = (
     TimelineRule(
         "pageable_copies", _pageable, lambda w: {"copies": len(w.copies(of="Pageable"))}, 0.9,
         "Copies from or to pageable memory take longer than the link needs for pinned memory.",
-        "The file names the memory of copies wrongly.",
+        "The file states the wrong kind of memory for the copies.",
     ),
     TimelineRule(
         "copies_not_overlapped", _not_overlapped, lambda w: {"copies": len(w.copies()), "kernels": len(w.kernels)}, 0.7,
-        "Large copies and kernels run one after the other; the shorter of them could hide behind the other.",
-        "Each kernel needs the copy before it and nothing earlier could be copied.",
+        "Large copies and kernels run one after the other. The longer of the two could overlap the shorter.",
+        "Each kernel needs the copy before it, and no copy can start earlier.",
     ),
     TimelineRule(
         "default_stream", _one_stream,
         lambda w: {"kernels": len(w.kernels), "streams": w.kernels["stream"].nunique()}, 0.5,
-        "Kernels of one stream take less than half of the GPU's threads and registers, by time: others would fit "
-        "beside.",
+        "The kernels of one stream use less than half of the GPU's threads and registers on average. So other kernels "
+        "could run at the same time.",
         "Each kernel needs the result of the one before.",
     ),
     TimelineRule(
         "repeated_casts", _casts, lambda w: {"conversions": len(_conversions(w))}, 0.7,
-        "One kernel that only converts runs five times or more on tensors of one shape.",
-        "The tensors have other values each time.",
+        "A kernel that only converts types runs five times or more on tensors of one shape.",
+        "The tensors have different values each time.",
     ),
 )  # fmt: skip
 

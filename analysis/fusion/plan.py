@@ -873,52 +873,54 @@ Plan = tuple[pd.DataFrame, pd.DataFrame]
 
 @table(
     "fusion",
-    question="Which neighbouring kernels should be one, and what would that win?",
+    question="Which neighbouring kernels should be fused, and how much would that win?",
     order=180,
     title="What to fuse",
     columns=(
         Column("pattern", "", "known name of the chain, else its operations", "key"),
-        Column("step", "", "range of the step (one token, one prefill) that the numbers of the row are for", "key"),
+        Column("step", "", "range of the step (one token, one prefill) to which the numbers refer", "key"),
         Column("range", "", "innermost ranges of the chain, folded", "key"),
         Column(
             "scope",
             "",
-            "how these ranges lie to each other; epilogue: a matrix product takes the work over",
+            "relation between these ranges; epilogue: a matrix product takes over the work",
             "key",
             shown=False,
         ),
         Column(
             "kernels",
             "",
-            "kinds of the kernels and copies in launch order; matrix is the product itself",
+            "kinds of kernels and copies in launch order; `matrix` is the product itself",
             "key",
             shown=False,
         ),
-        Column("occurrences", "1", "times a step, repeated layers folded", "static"),
-        Column("launches", "1", "kernels and copies now", "timing"),
-        Column("now_bytes", "byte", "bytes that they move now, by now_from", "counters", label="bytes now"),
+        Column("occurrences", "1", "how often the chain occurs in a step, over all repeated layers", "static"),
+        Column("launches", "1", "kernels and copies today", "timing"),
+        Column(
+            "now_bytes", "byte", "bytes that they move today; now_from names the source", "counters", label="bytes now"
+        ),
         Column(
             "now_from",
             "",
-            "DRAM (ncu): measured; L2 (ncu): measured between L2 and the SMs, where the chain is not far larger"
-            " than L2; shapes: modelled",
+            "DRAM (ncu): measured; L2 (ncu): measured between L2 and the SMs, if the chain is not much larger"
+            " than L2; shapes: calculated from the shapes",
             "row",
         ),
         Column(
-            "after_bytes", "byte", "inputs read once, results written once, from shapes", "static", label="bytes after"
+            "after_bytes", "byte", "bytes with inputs read once and results written once", "static", label="bytes after"
         ),
-        Column("now_time_ns", "ns", "as nsys timed them in the running program", "timing", label="time now"),
+        Column("now_time_ns", "ns", "time today, by nsys in the running program", "timing", label="time now"),
         Column(
             "bound_time_ns",
             "ns",
-            "bytes over the measured roof, and the shortest kernel: no fused kernel is faster, but for what it "
-            "leaves in L2",
+            "after_bytes at the measured roof, plus the time of the shortest kernel. A fused kernel is faster only if "
+            "it leaves results in L2",
             "static",
         ),
+        Column("gain_ns", "ns", "now_time_ns - bound_time_ns, plus the idle time before each saved launch", "timing"),
         Column(
-            "gain_ns", "ns", "now_time_ns - bound_time_ns, and the idle time before each launch that is saved", "timing"
+            "evidence", "", "the source of the numbers, or why a gain is missing", "row", shown=False, style="prose"
         ),
-        Column("evidence", "", "what the row rests on, and why a gain is missing", "row", shown=False, style="prose"),
     ),
 )
 def _fusion_table(fusion_plan: Plan, *, held_back: bool) -> pd.DataFrame | None:
@@ -995,17 +997,17 @@ _SIZE = ["op", "shape", "dtype"]
 
 @table(
     "fusion_check",
-    question="Did the fused kernels that were built do what the plan had said of their chains?",
+    question="Do fused kernels that were built reach what the plan predicted?",
     order=181,
     title="Fused kernels that were built, against the plan",
     columns=(
         Column("op", "", "operation", "key"),
-        Column("variant", "", "implementation in one kernel, the fastest first", "key"),
-        Column("range", "", "where it ran, folded; numbers are of one launch, the mean of all there", "key"),
-        Column("shape", "", "its shape", "key"),
-        Column("dtype", "", "its data type", "key"),
-        Column("pattern", "", "the unfused chain, from whose capture alone the prediction comes", "key"),
-        Column("over_l2", "1", "predicted_bytes over the size of L2; judged from 4 on", "static"),
+        Column("variant", "", "variant with one kernel; the fastest comes first", "key"),
+        Column("range", "", "folded range where it ran; the numbers are the mean of its launches there", "key"),
+        Column("shape", "", "shape of the op", "key"),
+        Column("dtype", "", "data type of the op", "key"),
+        Column("pattern", "", "the unfused chain; the prediction uses only its capture", "key"),
+        Column("over_l2", "1", "predicted_bytes over the size of L2; rows from 4 on are judged", "static"),
         Column("predicted_bytes", "byte", "fusion.csv's after_bytes of the chain", "static", label="bytes predicted"),
         Column(
             "measured_bytes",
@@ -1022,20 +1024,20 @@ _SIZE = ["op", "shape", "dtype"]
         Column(
             "predicted_gain_ns",
             "ns",
-            "fusion.csv's gain_ns of all such chains of a step, where it can be held",
+            "sum of gain_ns in fusion.csv over all such chains of a step; blank without a measured gain",
             "static",
             label="step gain predicted",
         ),
         Column(
             "measured_gain_ns",
             "ns",
-            "GPU time of the step with the chains less that of the step with the kernels, both without a tool; "
-            "only where the steps differ in nothing else",
+            "GPU time of the step with the chains minus that with the fused kernels, both without a profiler; blank if "
+            "the steps differ in anything else",
             "timing",
             label="step gain measured",
         ),
-        Column("within", "", "whether both goals are met; blank where the working set is too small to judge", "row"),
-        Column("reason", "", "what the difference consists of", "row", style="prose"),
+        Column("within", "", "whether both goals are met; blank if the working set is too small to judge", "row"),
+        Column("reason", "", "what causes the difference", "row", style="prose"),
     ),
 )
 def _check_table(fusion_plan: Plan, *, held_back: bool) -> pd.DataFrame | None:

@@ -92,21 +92,23 @@ def _most_time(rows: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "bare_times",
-    question="How long is each range open on the host with no profiler attached, at first and later?",
+    question="How long does each range last on the host without a profiler, at first and later?",
     order=113,
     title="Ranges without a profiler",
     glance=_most_time,
     optional=True,
     columns=(
         Column("range", "", "range names from the outermost to the innermost, repeated layers as one", "key"),
-        Column("calls", "1", "instances, of all processes and threads", "timing"),
-        Column("never_closed", "1", "of these, how many were still open when the program ended", "timing", shown=False),
-        Column("first_calls", "1", "leading instances that took clearly longer than later ones: see Steps", "timing"),
-        Column("first_ns", "ns", "the first instance", "timing"),
-        Column("bare_p5_ns", "ns", "of the other instances: 5th percentile", "timing", shown=False),
-        Column("bare_p50_ns", "ns", "median; host time: what a range launches may run later", "timing"),
-        Column("bare_p95_ns", "ns", "95th percentile", "timing"),
-        Column("nsys_p50_ns", "ns", "median of the same range with the profiler attached", "timing"),
+        Column("calls", "1", "instances in all processes and threads", "timing"),
+        Column("never_closed", "1", "instances still open when the program ended", "timing", shown=False),
+        Column(
+            "first_calls", "1", "leading instances that took clearly longer than later ones, as in steps.csv", "timing"
+        ),
+        Column("first_ns", "ns", "duration of the first instance", "timing"),
+        Column("bare_p5_ns", "ns", "duration of the later instances, 5th percentile", "timing", shown=False),
+        Column("bare_p50_ns", "ns", "the same, median. It is host time: kernels of the range may run later", "timing"),
+        Column("bare_p95_ns", "ns", "the same, 95th percentile", "timing"),
+        Column("nsys_p50_ns", "ns", "duration of the range with nsys attached, median", "timing"),
     ),
 )
 def build_bare_times(
@@ -140,7 +142,7 @@ def _never_closed(bare: pd.DataFrame) -> Gap | None:
     return Gap(
         f"the bare time of {lost:,} of {len(bare):,} ranges",
         "they were still open when the program ended",
-        "close every range before the program ends, or let it end by itself",
+        "close every range before the program ends, and do not kill the program",
     )
 
 
@@ -314,29 +316,31 @@ def _bare_gpu_ns(capture: Capture) -> dict[str, float]:
 
 @table(
     "steps",
-    question="What does each kind of step take without a profiler, and does it wait for the GPU or for the host?",
+    question="How long does each kind of step take without a profiler, and does it wait for the GPU or the host?",
     order=98,
     title="Steps",
     optional=True,
     columns=(
         Column("step", "", "range of the step, repeated ones as one", "key"),
-        Column("bare_wall_ns", "ns", "median without a tool, first steps left out; never less than busy_ns", "timing"),
-        Column("busy_ns", "ns", "union of its GPU operations in the timeline (gaps), median of instances", "timing"),
-        Column("blocked_ns", "ns", "the host waits in calls that synchronise, nsys attached; median", "timing"),
+        Column(
+            "bare_wall_ns", "ns", "bare time, median without the first steps; never less than busy_ns", "timing"
+        ),
+        Column("busy_ns", "ns", "busy_ns of gaps.csv, median of the instances", "timing"),
+        Column("blocked_ns", "ns", "blocked_ns of gaps.csv, median of the instances", "timing"),
         Column("busy_frac", "0-1", "busy_ns over bare_wall_ns", "timing", style="bar"),
-        Column("verdict", "", "as in gaps, of the medians", "row"),
+        Column("verdict", "", "verdict as in gaps.csv, on these medians", "row"),
         Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
         Column("launches", "1", "kernels of a step, median", "timing", shown=False),
-        Column("timed", "1", "steps timed without a tool", "timing", shown=False),
-        Column("first_calls", "1", "leading steps that took clearly longer than later ones: left out", "timing"),
-        Column("first_ns", "ns", "the first step", "timing"),
+        Column("timed", "1", "steps that were timed without a profiler", "timing", shown=False),
+        Column("first_calls", "1", "leading steps that took clearly longer than later ones; left out", "timing"),
+        Column("first_ns", "ns", "bare time of the first step", "timing"),
         Column(
-            "host_ns", "ns", "what the host's clock saw; less than busy_ns where it runs ahead of the GPU", "timing",
-            shown=False,
+            "host_ns", "ns", "bare time by the host's clock; less than busy_ns if the host runs ahead of the GPU",
+            "timing", shown=False,
         ),
         Column(
-            "bare_from", "", "harness: timing.json; start to start of neighbouring steps; start to end, where the step "
-            "ends in a synchronisation or has no neighbour", "row", shown=False,
+            "bare_from", "", "method. harness: from timing.json. start to start: of neighbouring steps. start to end: "
+            "the step ends in a synchronisation or has no neighbour", "row", shown=False,
         ),
     ),
 )  # fmt: skip
@@ -359,7 +363,7 @@ def build_steps(
             busy, host, limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=launches
         )
         if bare["steady"] == 1 and bare["bare_from"] != HARNESS:
-            evidence += "; timed once, so it holds whatever only a first step pays"
+            evidence += "; timed only once, so the time may include the costs of a first step"
         wall = host if busy is None else max(host, busy)
         rows.append(
             {

@@ -97,8 +97,8 @@ def _fitted(
         gaps.append(
             Gap(
                 f"the partners of {count_of(sum(counts.values()) - least * len(counts), 'collective')}",
-                f"the ranks ran different numbers of them ({listed}): the capture cut some, or programs differ",
-                "let the capture begin and end at a collective of all ranks, as at a barrier",
+                f"the ranks ran different numbers of them ({listed}): the capture cut some off, or the programs differ",
+                "let the capture begin and end at a collective of all ranks, such as a barrier",
             )
         )
     differing = _differing(rows, kept)
@@ -109,7 +109,7 @@ def _fitted(
             Gap(
                 f"waiting and transfer of the collectives from number {differing + 1} on",
                 f"the ranks ran different programs: that collective is {said}",
-                "capture ranks that make the same calls in one order",
+                "capture ranks that make the same calls in the same order",
             )
         )
         kept = {place: at[:differing] for place, at in kept.items()}
@@ -221,50 +221,48 @@ def _what_did_not_fit(matched: Matched) -> list[Gap]:
     title="Collectives",
     optional=True,
     columns=(
-        Column("kind", "", "all_reduce, all_gather … by its call or kernel, or peer_copy", "key"),
+        Column("kind", "", "all_reduce, all_gather …, as the call or the kernel names it, or peer_copy", "key"),
         Column("range", "", "folded range that launched it", "key"),
-        Column("ranks", "1", "ranks of its communicator, as NCCL says; else those that ran it", "key"),
+        Column("ranks", "1", "ranks of its communicator, from NCCL; otherwise the number of ranks that ran it", "key"),
         Column(
             "bytes",
             "byte",
-            "size of one, as nccl-tests counts: of an all-gather what a rank has at its end. Blank where neither "
-            "NCCL nor torch says it: it is never guessed",
+            "size of one collective as nccl-tests counts it; for an all-gather, what a rank holds at the end. Blank if "
+            "neither NCCL nor torch states it",
             "row",
         ),
         Column(
-            "bytes_from", "", "what says the bytes: NCCL (payload of its NVTX range), torch.profiler, or a copy", "row"
+            "bytes_from", "", "source of the bytes: NCCL (payload of its NVTX range), torch.profiler, or a copy", "row"
         ),
-        Column("count", "1", "collectives; of copies copies", "timing"),
-        Column("time_ns", "ns", "durations of their kernels, summed over all ranks", "timing"),
+        Column("count", "1", "number of collectives, or of copies", "timing"),
+        Column("time_ns", "ns", "sum of the durations of their kernels over all ranks", "timing"),
         Column("share_frac", "0-1", "time_ns over the time of all GPU operations", "timing", style="bar"),
         Column(
             "waiting_ns",
             "ns",
-            "of time_ns, what lies between the start of a rank's kernel and the start of the last rank's: no data "
-            "can move before that. Blank where a rank is not in the capture or clocks do not agree",
+            "part of time_ns from the start of a kernel to the start of the last rank's kernel: no data moves before "
+            "that. Blank if a rank is not in the capture or the clocks do not agree",
             "timing",
         ),
-        Column("transfer_ns", "ns", "of time_ns, what follows the start of the last rank's kernel", "timing"),
+        Column("transfer_ns", "ns", "part of time_ns after the start of the last rank's kernel", "timing"),
+        Column("exposed_ns", "ns", "part of time_ns in which no kernel computed on the same GPU", "timing"),
         Column(
-            "exposed_ns",
+            "transfer_p50_ns",
             "ns",
-            "of time_ns, what has no kernel that computes beside it on the same GPU: overlapped time does not count",
+            "from the start of the last rank's kernel to the end of the collective, median of all",
             "timing",
-        ),
-        Column(
-            "transfer_p50_ns", "ns", "from the start of the last rank's kernel to the last end: median of all", "timing"
         ),
         Column(
             "bus_byte_per_s",
             "byte/s",
-            "bytes over transfer_p50_ns, times 2(n-1)/n of an all-reduce of n ranks, (n-1)/n of an all-gather or "
-            "reduce-scatter: the bus bandwidth of nccl-tests",
+            "bus bandwidth as nccl-tests defines it: bytes / transfer_p50_ns × factor. For n ranks the factor is "
+            "2(n-1)/n (all-reduce) or (n-1)/n (all-gather, reduce-scatter)",
             "timing",
         ),
         Column(
             "roof_byte_per_s",
             "byte/s",
-            "what links.csv has for this kind, ranks and size; blank if unmeasured",
+            "bandwidth in links.csv for this kind, number of ranks and size; blank if not measured",
             "timing",
         ),
         Column("roof_frac", "0-1", "bus_byte_per_s over roof_byte_per_s", "timing"),

@@ -196,8 +196,8 @@ def place_compiled(
     title="Kernels of torch.compile",
     optional=True,
     columns=(
-        Column("modules", "", "modules whose operations the kernel computes, folded; blank where not certain", "key"),
-        Column("kernel", "", "kernel that Inductor made, or of the library that it calls", "key"),
+        Column("modules", "", "modules whose operations the kernel computes, folded; blank if uncertain", "key"),
+        Column("kernel", "", "kernel that Inductor generated, or a library's kernel that it calls", "key"),
         Column("range", "", "folded range that launched it", "key"),
         Column("launches", "1", "launches", "timing"),
         Column("time_ns", "ns", "sum of their durations", "timing"),
@@ -233,8 +233,8 @@ def _said(compiled: pd.DataFrame) -> str | None:
         return None
     known, total = int(compiled.loc[compiled["modules"].notna(), "launches"].sum()), int(compiled["launches"].sum())
     return (
-        f"{known:,} of {count_of(total, 'launch')} of torch.compile are traced to the modules that they fuse "
-        f"(compiled.csv); rows marked {COMPILED_MARK}stand for them."
+        f"For {known:,} of {count_of(total, 'launch')} of torch.compile, the modules that they fuse are known "
+        f"(compiled.csv). Ranges marked {COMPILED_MARK}stand for them."
     )
 
 
@@ -248,6 +248,6 @@ def _unknown(launches: pd.DataFrame, capture: Capture) -> Gap | None:
         return None
     return Gap(
         f"the modules that {count_of(count, 'launch')} of torch.compile fuse",
-        "there is no inductor.csv, which says what Inductor made each kernel of",
-        "profile the program with `make profile`, which records it, and without --no-auto-ranges",
+        "there is no inductor.csv, which lists the modules behind each kernel of Inductor",
+        "profile the program with `make profile`, without --no-auto-ranges: it records that file",
     )

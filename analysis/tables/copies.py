@@ -48,15 +48,15 @@ def link_rate(device: Device | None, direction: str) -> float | None:
 
 @table(
     "copies",
-    question="What is copied and set, at which rate, and beside kernels or in their way?",
+    question="What is copied and set, how fast, and do kernels overlap it?",
     order=125,
     title="Copies and sets",
     optional=True,
     columns=(
-        Column("device", "", "GPU of the operations; blank where nsys' own sums stand for a trace", "key"),
+        Column("device", "", "GPU of the operations; blank if only nsys' sums are known, without a trace", "key"),
         Column("kind", "", "memcpy, memset, or migration of unified memory", "key"),
-        Column("direction", "", "from where to where; blank for sets", "key"),
-        Column("memory", "", "from which memory to which (pageable, pinned, device); blank where unknown", "key"),
+        Column("direction", "", "source and destination, such as Host-to-Device; blank for sets", "key"),
+        Column("memory", "", "kinds of memory at both ends (pageable, pinned, device); blank if unknown", "key"),
         Column("range", "", "folded range that launched most of their time", "key"),
         Column("count", "1", "operations", "timing"),
         Column("bytes", "byte", "bytes moved or set", "timing"),
@@ -66,11 +66,11 @@ def link_rate(device: Device | None, direction: str) -> float | None:
         Column(
             "link_frac",
             "0-1",
-            "rate over what the datasheet gives one way of the link (within the GPU: half its DRAM, as each byte is "
-            "read and written; sets: its DRAM); blank where it is unknown",
+            "rate over the datasheet's bandwidth of the link, one way. Within the GPU: over half its DRAM bandwidth, "
+            "since each byte is read and written. Sets: over its DRAM bandwidth. Blank if unknown",
             "timing",
         ),
-        Column("overlapped_frac", "0-1", "of time_ns, the part during which a kernel ran on the same GPU", "timing"),
+        Column("overlapped_frac", "0-1", "share of time_ns in which a kernel ran on the same GPU", "timing"),
     ),
     glance=by_share,
 )

@@ -22,17 +22,19 @@ _MEANS = (
     Column("issue_active_frac", "0-1", "cycles in which a scheduler issued an instruction", "counters"),
     Column("ipc", "1/cycle", "instructions executed a cycle, per SM", "counters", shown=False),
     Column("warp_cycles_per_issue", "cycle", "cycles between two instructions of a warp", "counters"),
-    Column("threads_per_inst", "1", "threads that are on, of 32", "counters", shown=False),
+    Column("threads_per_inst", "1", "active threads of an instruction, at most 32", "counters", shown=False),
     Column("tensor_active_frac", "0-1", "cycles in which the tensor pipe worked", "counters", shown=False),
     Column("registers", "1/thread", "registers per thread", "static"),
     Column("shared_bytes_per_block", "byte/block", "shared memory of a block", "static", shown=False),
     Column("waves", "1", "grid over what the GPU holds at once", "static", shown=False),
 )
 _SUMS = (
-    Column("ncu_time_ns", "ns", "as ncu timed them, replayed alone", "counters"),
-    Column("dram_bytes", "byte", "read from and written to DRAM", "counters"),
-    Column("l2_bytes", "byte", "between L2 and the SMs", "counters", shown=False),
-    Column("flops", "FLOP", "floating-point operations, all pipes but the special functions", "counters", shown=False),
+    Column("ncu_time_ns", "ns", "time by ncu, each launch replayed alone", "counters"),
+    Column("dram_bytes", "byte", "bytes read from and written to DRAM", "counters"),
+    Column("l2_bytes", "byte", "bytes between L2 and the SMs", "counters", shown=False),
+    Column(
+        "flops", "FLOP", "floating-point operations on all pipes, without special functions", "counters", shown=False
+    ),
 )
 _OF_SUM = {"ncu_time_ns": "duration_ns"}  # column of the table -> column of the launches, if the names differ
 
@@ -44,7 +46,7 @@ def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "counters",
-    question="What do the counters say of each kernel?",
+    question="What do the counters say about each kernel?",
     order=135,
     title="Counters",
     optional=True,
@@ -54,8 +56,10 @@ def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
         Column("launches", "1", "launches with counters of their own", "counters"),
         *_SUMS,
         *_MEANS,
-        Column("occupancy_limiter", "", "what lets fewest blocks onto an SM", "static", shown=False),
-        Column("above_1", "", "which of the shares stand above 100 %, which ncu measured in more than one pass", "row"),
+        Column("occupancy_limiter", "", "resource that allows the fewest blocks on an SM", "static", shown=False),
+        Column(
+            "above_1", "", "shares above 100 %. This can happen because ncu measures a share in several passes", "row"
+        ),
     ),
     glance=_with_values,
 )

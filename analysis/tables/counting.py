@@ -69,13 +69,13 @@ def _said(counting: pd.DataFrame) -> str | None:
     known = (time * (counting["counted"] + counting["extrapolated"]) / counting["launches"]).sum() / max(time.sum(), 1)
     return (
         f"Counted {counted:,} of {launches:,} launches, which stand for {share(known)} of the GPU time: "
-        f"{extrapolated:,} others have the counters of a launch of their group (table counting)."
+        f"{extrapolated:,} others have the counters of a sibling in their group (table counting)."
     )
 
 
 @table(
     "counting",
-    question="Which launches did ncu replay, and which others do they speak for?",
+    question="Which launches did ncu replay, and which others do they stand for?",
     order=187,
     title="Counting",
     optional=True,
@@ -84,14 +84,22 @@ def _said(counting: pd.DataFrame) -> str | None:
         Column("kernel", "", "kernel name", "key"),
         Column("grid", "blocks", "grid dimensions, XxYxZ", "key", shown=False),
         Column("block", "threads", "block dimensions, XxYxZ", "key", shown=False),
-        Column("place", "1", "which of the equal launches of one instance of the range, from 0", "key", shown=False),
+        Column(
+            "place",
+            "1",
+            "number of the launch among equal launches in one instance of the range, from 0",
+            "key",
+            shown=False,
+        ),
         Column("launches", "1", "launches of the group in the timeline", "timing"),
-        Column("nsys_time_ns", "ns", "sum of their times, as nsys timed them", "timing"),
+        Column("nsys_time_ns", "ns", "sum of their times by nsys", "timing"),
         Column("share_frac", "0-1", "nsys_time_ns over that of all launches", "timing", style="bar"),
-        Column("planned", "1", "of the launches, those that the plan had ncu replay", "timing"),
-        Column("counted", "1", "of these, launches with counters of their own", "counters"),
-        Column("extrapolated", "1", "launches with the counters of another one of the group", "counters"),
-        Column("differ_frac", "0-1", "what the counted ones differ by at most, in time or in DRAM bytes", "counters"),
+        Column("planned", "1", "launches that ncu was to replay, by the plan", "timing"),
+        Column("counted", "1", "launches with counters of their own", "counters"),
+        Column("extrapolated", "1", "launches with the counters of a sibling in the group", "counters"),
+        Column(
+            "differ_frac", "0-1", "largest difference between counted launches, in time or in DRAM bytes", "counters"
+        ),
         Column("reason", "", "why launches of the group have no counters", "row", style="prose"),
     ),
 )

@@ -86,29 +86,29 @@ def _limits(
         Column(
             "step",
             "",
-            "instance of a range named step, decode or prefill; with bare times and no such name of the outermost "
-            "range that repeats; else the whole capture",
+            "instance of a range named step, decode or prefill. Without such a range, but with bare times: of the "
+            "outermost range that repeats. Otherwise: the whole capture",
             "key",
         ),
-        Column("wall_ns", "ns", "from the start of the step to its last GPU operation, nsys attached", "timing"),
-        Column("bare_wall_ns", "ns", "the same step with no tool attached, by the host's clock, median", "timing"),
+        Column("wall_ns", "ns", "from the start of the step to its last GPU operation, with nsys attached", "timing"),
+        Column("bare_wall_ns", "ns", "bare time of the same step: host's clock, no profiler, median", "timing"),
         Column(
             "bare_gpu_ns",
             "ns",
-            "first kernel to last with no tool attached and all of them queued ahead: the wall time that is "
-            "left when no launch is waited for; median",
+            "from the first kernel to the last, without a profiler and with all launches queued ahead, median: the "
+            "time of the step if the GPU never waits for a launch",
             "timing",
         ),
         Column(
             "busy_ns",
             "ns",
-            "union of the intervals in which a GPU operation of the step ran; of several GPUs, the busiest one's",
+            "time in which at least one GPU operation of the step ran; with several GPUs, that of the busiest",
             "timing",
         ),
         Column(
             "blocked_ns",
             "ns",
-            "the host waits in calls that synchronise, on the thread of the step, nsys attached: without a tool it "
+            "time that the step's thread waits in calls that synchronise, with nsys attached. Without a profiler it "
             "launches faster and waits longer",
             "timing",
         ),
@@ -116,17 +116,19 @@ def _limits(
         Column(
             "launch_calls",
             "1",
-            "calls that launched its kernels and CUDA graphs: fewer than kernels where a graph launches many",
+            "calls that launched its kernels and CUDA graphs. One call of a graph launches many kernels",
             "timing",
             shown=False,
         ),
-        Column("largest_gaps_ns", "ns", "the three longest idle intervals, nsys attached, `;` between them", "timing"),
+        Column(
+            "largest_gaps_ns", "ns", "the three longest idle intervals with nsys attached, separated by `;`", "timing"
+        ),
         Column(
             "verdict",
             "",
-            "busy for less than 80 % of the bare wall time: host-bound if the host waits for more than 20 % of it "
-            "(they take turns) or takes more than 100 us a launch, else launch-bound. Otherwise memory-bound or "
-            "compute-bound, or GPU-bound where nothing says which; blank where there is no bare time",
+            "If the GPU is busy for less than 80 % of the bare time: host-bound if the host waits for more than 20 % "
+            "of it (they take turns) or needs more than 100 us for each launch, else launch-bound. If the GPU is "
+            "busier: memory-bound or compute-bound, or GPU-bound if unknown. Blank without a bare time",
             "row",
         ),
         Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
@@ -170,7 +172,7 @@ def build_gaps(
         if others:
             found["evidence"] = f"{found['evidence']}; {others}"
         elif is_lost and not len(ops):
-            found["evidence"] = "no GPU operation is known to be of this step, and not all launches are recorded"
+            found["evidence"] = "no GPU operation is known to belong to this step: some launches were not recorded"
         return found | {"bare_gpu_ns": bare_gpu_ns.get(path, pd.NA)}
 
     rows = []
@@ -235,7 +237,7 @@ def _busiest(
     busy = {one: busy_and_gaps(begin[at], length[at])[0] for one, at in rows.items()}
     best, *others = sorted(busy, key=lambda one: (-busy[one], names[one]))
     told = ", ".join(f"{gpu_label(names[one])} {busy[one] / 1e3:,.1f} us" for one in others)
-    return rows[best], f"of {len(found)} GPUs this is {gpu_label(names[best])}, the busiest; busy beside it: {told}"
+    return rows[best], f"{gpu_label(names[best])} is the busiest of {len(found)} GPUs; the others are busy for: {told}"
 
 
 def gpu_label(device: str) -> str:
@@ -308,16 +310,16 @@ def judge(
     if busy is None:
         return "", "no GPU operations in this step"
     if bare is None:
-        return "", "no bare wall time for this step: gaps seen under a profiler are no evidence"
-    told = f"GPU busy {busy / 1e3:,.1f} us of {bare / 1e3:,.1f} us without a tool ({busy / bare:.0%})"
+        return "", "this step has no bare time, and gaps under a profiler prove nothing"
+    told = f"GPU busy for {busy / 1e3:,.1f} us of {bare / 1e3:,.1f} us bare time ({busy / bare:.0%})"
     if busy > bare:
-        told = f"GPU busy {busy / 1e3:,.1f} us; the host needs {bare / 1e3:,.1f} us without a tool and runs ahead"
-    waited = "" if blocked is None else f"; the host waits for {blocked / 1e3:,.1f} us, with nsys"
+        told = f"GPU busy for {busy / 1e3:,.1f} us; the host needs {bare / 1e3:,.1f} us (bare) and runs ahead of it"
+    waited = "" if blocked is None else f"; the host waits for {blocked / 1e3:,.1f} us, with nsys attached"
     if busy < BUSY_FRAC_LIMIT * bare:
         verdict, why = _who_is_late(bare, blocked or 0.0, launches or 0)
         return verdict, f"{told}{waited}{why}"
     if limit is None:
-        return "GPU-bound", f"{told}{waited}; neither counters nor declared bytes say which roof is nearer"
+        return "GPU-bound", f"{told}{waited}; neither counters nor declared bytes tell which roof is nearer"
     return f"{limit[0]}-bound", f"{told}{waited}; {limit[1]}"
 
 
@@ -332,7 +334,7 @@ def _who_is_late(bare: float, blocked: float, launches: float) -> tuple[str, str
         return HOST_BOUND, ": they take turns"
     each = (bare - blocked) / max(launches, 1)
     if each > MOST_HOST_NS_PER_LAUNCH:
-        return HOST_BOUND, f"; {each / 1e3:,.1f} us of the host for each launch is more than launching takes"
+        return HOST_BOUND, f"; the host needs {each / 1e3:,.1f} us for each launch, more than launching takes"
     return LAUNCH_BOUND, ""
 
 

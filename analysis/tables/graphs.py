@@ -24,7 +24,7 @@ def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
 
 @table(
     "graphs",
-    question="Which CUDA graphs ran, of how many nodes, and how much of the GPU's time is in them?",
+    question="Which CUDA graphs ran, how many nodes do they have, and how much GPU time do they take?",
     order=118,
     title="CUDA graphs",
     optional=True,
@@ -33,17 +33,20 @@ def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
         Column(
             "seen",
             "",
-            "nodes: each operation is in the timeline; whole: only from the start of a graph to its end",
+            "nodes: the timeline shows each operation; whole: it shows only the start and end of each graph",
             "key",
         ),
-        Column("nodes", "1", "operations of a launch; blank where nsys saw the graph as a whole", "timing"),
-        Column("launches", "1", "launches of such graphs", "timing"),
+        Column("nodes", "1", "operations of one launch; blank if nsys saw the graph as a whole", "timing"),
+        Column("launches", "1", "launches of these graphs", "timing"),
         Column(
-            "extent_ns", "ns", "from the first operation of a launch to the end of its last, over launches", "timing"
+            "extent_ns",
+            "ns",
+            "from the first operation of a launch to the end of its last one, sum over launches",
+            "timing",
         ),
-        Column("time_ns", "ns", "sum of the durations of their operations; of a whole graph its extent", "timing"),
+        Column("time_ns", "ns", "sum of the durations of their operations; extent_ns for whole graphs", "timing"),
         Column("share_frac", "0-1", "time_ns over the time of all GPU operations", "timing", style="bar"),
-        Column("recorded", "1", "ranges in which their nodes were recorded; blank where that is not known", "timing"),
+        Column("recorded", "1", "number of ranges in which their nodes were recorded; blank if unknown", "timing"),
     ),
 )
 def build_graphs(gpu_ops: pd.DataFrame) -> pd.DataFrame | None:

@@ -24,14 +24,17 @@ SOURCES = {
     columns=(
         Column("source", "", "CUDA API, OS runtime or NVTX range", "key"),
         Column("call", "", "call or range", "key"),
-        Column("calls", "1", "how often", "timing"),
-        Column("host_time_ns", "ns", "sum over calls and threads, nsys attached; of a range its wall time", "timing"),
-        Column("median_ns", "ns", "median of one call; blank where nsys prints none", "timing"),
-        Column("longest_ns", "ns", "the longest call", "timing"),
+        Column("calls", "1", "number of calls", "timing"),
+        Column(
+            "host_time_ns", "ns", "sum over calls and threads, with nsys attached; for a range, its wall time", "timing"
+        ),
+        Column("median_ns", "ns", "duration of one call, median; blank if nsys does not print it", "timing"),
+        Column("longest_ns", "ns", "duration of the longest call", "timing"),
         Column(
             "share_frac",
             "0-1",
-            "of all time of its source; threads that wait beside each other count each, ranges hold each other",
+            "host_time_ns over all time of its source. Threads that wait at the same time all count, and so do nested "
+            "ranges",
             "timing",
             style="bar",
         ),

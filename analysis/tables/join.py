@@ -268,20 +268,20 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
 
 @table(
     "coverage",
-    question="For which kernels of the timeline are there counters?",
+    question="Which kernels of the timeline have counters?",
     order=190,
     columns=(
         Column("range", "", "innermost range, folded", "key"),
         Column("seen", "1", "kernels in the timeline", "timing"),
-        Column("requested", "1", "of these, kernels in the ranges that ncu was asked to capture", "timing"),
-        Column("matched", "1", "of these, kernels matched to a row of ncu", "timing"),
+        Column("requested", "1", "kernels in the ranges that ncu was to capture", "timing"),
+        Column("matched", "1", "requested kernels that match a row of ncu", "timing"),
         Column(
             "extrapolated",
             "1",
-            "kernels with the counters of an alike launch: of a planned capture, or with --extrapolate-siblings",
+            "kernels with the counters of a sibling, in a planned capture or with --extrapolate-siblings",
             "timing",
         ),
-        Column("reason", "", "why kernels that were requested are not matched", "row", style="prose"),
+        Column("reason", "", "why requested kernels have no match", "row", style="prose"),
     ),
 )
 def build_coverage(joined: Joined, *, has_counters: bool, has_timeline: bool = True) -> pd.DataFrame | None:

@@ -95,29 +95,27 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "kernels",
-    question="Which kernels run in which layer, how long, and how full is the GPU?",
+    question="Which kernels run in which layer, how long, and with which occupancy?",
     order=120,
     title="Kernels",
     columns=(
-        Column("kernel", "", "kernel name as both tools agree on it: no return type, parameters or casts", "key"),
+        Column("kernel", "", "kernel name, without return type, parameters and casts, as nsys and ncu agree", "key"),
         Column("range", "", "innermost range, repeated layers folded (h.*)", "key"),
         Column("grid", "blocks", "grid dimensions, XxYxZ", "key", shown=False),
         Column("block", "threads", "block dimensions, XxYxZ", "key", shown=False),
-        Column("launches", "1", "launches that nsys saw (ncu, if there is no timeline)", "timing"),
-        Column(
-            "nsys_time_ns", "ns", "sum over the row's launches, as nsys timed them in the running program", "timing"
-        ),
+        Column("launches", "1", "launches in the timeline (in ncu's export, if there is no timeline)", "timing"),
+        Column("nsys_time_ns", "ns", "sum over these launches, timed by nsys in the running program", "timing"),
         Column(
             "ncu_time_ns",
             "ns",
-            "the same sum as ncu timed them, replayed alone; blank unless ncu has them all",
+            "the same sum, timed by ncu with each launch replayed alone; blank unless ncu has them all",
             "counters",
             shown=False,
         ),
         Column(
             "share_frac",
             "0-1",
-            "nsys_time_ns over all kernel time of the capture (ncu_time_ns if there is no timeline)",
+            "nsys_time_ns over all kernel time of the capture (ncu_time_ns without a timeline)",
             "timing",
             style="bar",
         ),
@@ -125,12 +123,15 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
         Column(
             "occupancy_theoretical_frac",
             "0-1",
-            "resident warps that resources allow, over the maximum",
+            "resident warps that the resources allow, over the maximum",
             "static",
             shown=False,
         ),
         Column(
-            "occupancy_achieved_frac", "0-1", "warps actually resident, mean over the measured launches", "counters"
+            "occupancy_achieved_frac",
+            "0-1",
+            "resident warps over the maximum, mean of the measured launches",
+            "counters",
         ),
     ),
     glance=_by_share_told_apart,

@@ -20,7 +20,7 @@ _COLUMNS = (
     Column(
         "cpu_time_ns",
         "ns",
-        "sum of the ranges' own duration on the CPU: it times the launches, not the GPU",
+        "sum of the durations of the range on the CPU: the time to launch its kernels, not their GPU time",
         "timing",
         shown=False,
     ),
@@ -30,7 +30,8 @@ _COLUMNS = (
     Column(
         "share_frac",
         "0-1",
-        "gpu_time_ns over all kernel time of the capture; in a CPU run cpu_time_ns over the outermost ranges'",
+        "gpu_time_ns over all kernel time of the capture; in a run on the CPU, cpu_time_ns over that of the outermost "
+        "ranges",
         "timing",
         style="bar",
     ),
@@ -207,8 +208,8 @@ def _unknown_launches(launches: pd.DataFrame, ranges: pd.DataFrame) -> Gap | Non
         return None
     return Gap(
         f"the range of {lost:,} of {len(launches):,} kernels",
-        "no launch of them is in the file, so layers.csv is blank for ranges without a known kernel, and what it says "
-        "of the others is the least that they took",
+        "the file lacks their launches. So layers.csv is blank for ranges without a known kernel, and its times of the "
+        "other ranges are lower bounds",
         "capture and export the CUDA API calls with the kernels (`-t cuda,nvtx`, report cuda_api_trace or SQLite)",
     )
 
@@ -247,7 +248,7 @@ def _largest(layers: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "layers_folded",
-    question="Which kind of layer takes the time, repeated layers as one?",
+    question="Which kind of layer takes the time, if repeated layers count as one?",
     order=110,
     title="Layers, repeated ones folded",
     columns=_COLUMNS,

@@ -30,18 +30,18 @@ from analysis.tables.roofline import Ceilings
         Column(
             "bytes",
             "byte",
-            "size of the transfer; of an all-gather what each rank has at its end, of a reduce-scatter what it has at "
-            "its beginning, as nccl-tests counts",
+            "size of the transfer as nccl-tests counts it: what each rank holds at the end of an all-gather, or at the "
+            "beginning of a reduce-scatter",
             "row",
         ),
-        Column("time_p5_ns", "ns", "time of a transfer, of the slowest rank: 5th percentile", "timing", shown=False),
-        Column("time_p50_ns", "ns", "time of a transfer, of the slowest rank: median", "timing"),
-        Column("time_p95_ns", "ns", "time of a transfer, of the slowest rank: 95th percentile", "timing", shown=False),
+        Column("time_p5_ns", "ns", "time of a transfer on the slowest rank, 5th percentile", "timing", shown=False),
+        Column("time_p50_ns", "ns", "time of a transfer on the slowest rank, median", "timing"),
+        Column("time_p95_ns", "ns", "time of a transfer on the slowest rank, 95th percentile", "timing", shown=False),
         Column(
             "byte_per_s",
             "byte/s",
-            "bytes over the median time; of a collective times its factor in nccl-tests (all-reduce 2(n-1)/n, "
-            "all-gather and reduce-scatter (n-1)/n): the bus bandwidth, what one link carries one way",
+            "bytes over the median time: what one link carries one way. For a collective this is the bus bandwidth, "
+            "with the factor of nccl-tests: 2(n-1)/n for an all-reduce, (n-1)/n for an all-gather or reduce-scatter",
             "timing",
         ),
     ),
@@ -91,6 +91,6 @@ def _measured_with(allowed_ceilings: Ceilings) -> str | None:
     multicast = "NVLink multicast (NVLS) off" if is_off else "NVLS allowed"
     library = f"NCCL {said['nccl']}" if said["nccl"] else said["backend"]
     return (
-        f"The links were measured on {count_of(said['ranks'], 'GPU')} with {library}, {multicast}, "
-        f"collectives of {said['dtype']}."
+        f"Links: measured on {count_of(said['ranks'], 'GPU')} with {library}, {multicast}; collectives on "
+        f"{said['dtype']} data."
     )

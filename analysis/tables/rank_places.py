@@ -201,8 +201,8 @@ def _ranks_from_order(rank_places: pd.DataFrame) -> Gap | None:
         return None
     return Gap(
         f"which of {count_of(len(rank_places), 'process', 'processes')} is which rank",
-        "the capture holds neither ncclCommInitRank nor ranks of processes, so ranks follow the order of process ids",
-        "capture with `make profile`, or let the capture begin before torch.distributed starts",
+        "the capture has neither ncclCommInitRank nor ranks of processes, so the report takes the order of process ids",
+        "capture with `make profile`, or start the capture before torch.distributed starts",
     )
 
 
@@ -215,6 +215,6 @@ def _ranks_that_are_missing(communication: pd.DataFrame, rank_places: pd.DataFra
     missing = int(ranks) - len(rank_places)
     return Gap(
         f"the captures of {missing} of {count_of(int(ranks), 'rank')}",
-        f"NCCL says that its communicator has {int(ranks)} ranks, and the files hold {len(rank_places)}",
-        "add the captures of the others: without them waiting and transfer cannot be told apart",
+        f"NCCL's communicator has {int(ranks)} ranks, and the files have {len(rank_places)}",
+        "add the captures of the others: without them, the report cannot separate waiting from transfer",
     )

@@ -72,47 +72,48 @@ def _without(one: intervals.Union, other: intervals.Union) -> int:
         Column(
             "rank_from",
             "",
-            "what says the rank: NCCL (ncclCommInitRank), environment (RANK of the process), torch.profiler, "
+            "source of the rank: NCCL (ncclCommInitRank), environment (RANK of the process), torch.profiler, "
             "file names, or order of processes",
             "row",
         ),
-        Column("process", "", "process, from 1 in the order of ids; blank where there is one", "key", shown=False),
+        Column("process", "", "number of the process, by id, from 1; blank if there is only one", "key", shown=False),
         Column("device", "", "name and number of its GPU", "key"),
-        Column("wall_ns", "ns", "from the first GPU operation of the capture to its last, on any GPU", "timing"),
-        Column("compute_ns", "ns", "in which a kernel ran that does not communicate", "timing"),
+        Column("wall_ns", "ns", "from the first GPU operation of the capture to the last one, on any GPU", "timing"),
+        Column("compute_ns", "ns", "time in which at least one kernel computed (did not communicate)", "timing"),
         Column(
             "communication_ns",
             "ns",
-            "in which a kernel of a collective or a copy between GPUs ran, beside kernels that compute or not",
+            "time in which a kernel of a collective or a copy between GPUs ran, overlapped by computing kernels or not",
             "timing",
         ),
         Column(
             "exposed_ns",
             "ns",
-            "of communication_ns, in which nothing computed: compute, this, copies and idle make up wall_ns",
+            "part of communication_ns in which no kernel computed. wall_ns is the sum of compute_ns, exposed_ns, "
+            "copies_ns and idle_ns",
             "timing",
         ),
         Column(
             "waiting_ns",
             "ns",
-            "time of its collectives before the last rank's kernel began, overlapped or not; blank if unknown",
+            "time that its collectives waited for the kernel of the last rank, overlapped or not; blank if unknown",
             "timing",
         ),
-        Column("copies_ns", "ns", "in which it only copied or set memory, not between GPUs", "timing"),
-        Column("idle_ns", "ns", "in which nothing of this rank ran", "timing"),
-        Column("busy_frac", "0-1", "wall_ns without idle_ns, over wall_ns", "timing", style="bar"),
-        Column("kernels", "1", "kernels, those of collectives too", "timing"),
+        Column("copies_ns", "ns", "time in which it only copied or set memory, not between GPUs", "timing"),
+        Column("idle_ns", "ns", "time in which nothing of this rank ran", "timing"),
+        Column("busy_frac", "0-1", "(wall_ns - idle_ns) / wall_ns", "timing", style="bar"),
+        Column("kernels", "1", "number of kernels, including those of collectives", "timing"),
         Column(
             "offset_ns",
             "ns",
-            "by how much its collectives end behind those of the first rank, in the median: taken off before ranks are "
-            "compared. It holds what was added to put several captures on one clock",
+            "median time by which its collectives end later than those of the first rank, on the clocks of the files. "
+            "The report subtracts it before it compares ranks",
             "timing",
         ),
         Column(
             "skew_ns",
             "ns",
-            "what remains of that difference: 95th percentile of its amount. Waiting is known no better than this",
+            "what remains of these differences after the offset: 95th percentile. Waiting times are uncertain by this",
             "timing",
         ),
     ),
@@ -176,8 +177,8 @@ def _skew(ranks: pd.DataFrame) -> str | None:
     worst = known.loc[known["skew_ns"].idxmax()]
     skew = duration(float(worst["skew_ns"]))
     return (
-        f"Ranks are aligned by the ends of their collectives. The skew that remains is {skew} "
-        f"at most ({worst['rank']}, 95th percentile): waiting is known no better."
+        f"The ends of collectives align the clocks of the ranks. A skew of at most {skew} remains "
+        f"({worst['rank']}, 95th percentile). Waiting times are uncertain by this."
     )
 
 
@@ -186,25 +187,31 @@ def _skew(ranks: pd.DataFrame) -> str | None:
 
 @table(
     "overlap",
-    question="How much of each rank's communication is hidden behind kernels, and is the rest waiting or transfer?",
+    question="How much of each rank's communication do kernels overlap, and is the rest waiting or transfer?",
     order=100.6,
     title="Overlap of communication",
     optional=True,
     columns=(
         RANK,
         Column("kind", "", "kind of collective, or peer_copy", "key"),
-        Column("count", "1", "kernels or copies", "timing"),
-        Column("time_ns", "ns", "their durations", "timing"),
-        Column("overlapped_ns", "ns", "of time_ns, in which a kernel computed on the same GPU", "timing"),
+        Column("count", "1", "number of kernels or copies", "timing"),
+        Column("time_ns", "ns", "sum of their durations", "timing"),
+        Column("overlapped_ns", "ns", "part of time_ns in which a kernel computed on the same GPU", "timing"),
         Column("overlapped_frac", "0-1", "overlapped_ns over time_ns", "timing", style="bar"),
-        Column("exposed_ns", "ns", "time_ns without overlapped_ns", "timing"),
+        Column("exposed_ns", "ns", "time_ns - overlapped_ns", "timing"),
         Column(
             "exposed_waiting_ns",
             "ns",
-            "of exposed_ns, before the last rank's kernel began: a matter of balance; blank where unknown",
+            "part of exposed_ns before the kernel of the last rank began. Balance the work to reduce it; "
+            "blank if unknown",
             "timing",
         ),
-        Column("exposed_transfer_ns", "ns", "of exposed_ns, the rest: a matter of bytes, link and overlap", "timing"),
+        Column(
+            "exposed_transfer_ns",
+            "ns",
+            "exposed_ns - exposed_waiting_ns. Fewer bytes, a faster link or more overlap reduce it",
+            "timing",
+        ),
     ),
 )
 def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataFrame) -> pd.DataFrame | None:
@@ -236,29 +243,30 @@ def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataF
 
 @table(
     "stragglers",
-    question="Which rank comes last to its collectives, and how long do the others wait for it?",
+    question="Which rank is the last to start its collectives, and how long do the others wait for it?",
     order=100.7,
     title="Stragglers",
     optional=True,
     columns=(
         RANK,
         Column("collectives", "1", "collectives that all ranks of the communicator ran", "timing"),
-        Column("last", "1", "of these, the ones to which it came last", "timing"),
+        Column("last", "1", "number of these that it started last", "timing"),
         Column("last_frac", "0-1", "last over collectives", "timing", style="bar"),
-        Column("waiting_ns", "ns", "how long its kernels waited for the last rank", "timing"),
+        Column("waiting_ns", "ns", "time that its kernels waited for the last rank", "timing"),
         Column(
             "caused_waiting_ns",
             "ns",
-            "how long the kernels of all others waited for it, where it was the last",
+            "time that the kernels of all other ranks waited for it, over the collectives that it started last",
             "timing",
         ),
         Column(
             "behind_mean_ns",
             "ns",
-            "where it was the last: from the mean start of all ranks to its own. Even work would end so much earlier",
+            "from the mean start of all ranks to its own start, over the collectives that it started last. Even work "
+            "would save this time",
             "timing",
         ),
-        Column("compute_ns", "ns", "in which a kernel ran that does not communicate", "timing"),
+        Column("compute_ns", "ns", "time in which at least one kernel computed (did not communicate)", "timing"),
         Column("compute_over_mean", "1", "compute_ns over the mean of all ranks", "timing"),
     ),
 )

@@ -109,7 +109,7 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "roofline",
-    question="How far is each kernel from the roof over it?",
+    question="How close is each kernel to its roof?",
     order=140,
     title="Roofline, DRAM level",
     columns=(
@@ -118,14 +118,14 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
         Column(
             "level",
             "",
-            "whose bytes: dram, l2 (between L2 and the SMs) or l1 (global and local accesses)",
+            "memory level of the bytes: dram, l2 (between L2 and the SMs) or l1 (global and local accesses)",
             "key",
             shown=False,
         ),
         Column(
             "flops",
             "FLOP",
-            "floating-point operations of the measured launches, all pipes but the special functions",
+            "floating-point operations of the measured launches on all pipes, without special functions",
             "counters",
             shown=False,
         ),
@@ -135,27 +135,27 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
         Column(
             "roof_flop_per_s",
             "FLOP/s",
-            "lower of measured bandwidth (at DRAM for the row's reads and writes) x intensity and measured "
-            "compute peak, medians of ceilings.json; blank for kernels without FLOPs",
+            "the lower of two measured roofs (medians of ceilings.json): bandwidth × intensity, and compute. At DRAM, "
+            "the bandwidth fits the row's mix of reads and writes. Blank for kernels without FLOPs",
             "counters",
             label="roof measured",
         ),
         Column(
-            "roof_datasheet_flop_per_s", "FLOP/s", "the same from the datasheet; blank where it gives none", "counters"
+            "roof_datasheet_flop_per_s", "FLOP/s", "the same from the datasheet; blank if it states none", "counters"
         ),
         Column(
             "roof_frac",
             "0-1",
-            "achieved over the roof (roof_from); for kernels without FLOPs bytes/s over bandwidth",
+            "achieved_flop_per_s over the roof of roof_from; for kernels without FLOPs, bytes/s over the bandwidth",
             "counters",
             label="of roof",
             style="bar",
         ),
-        Column("bound", "", "memory or compute: which of the two roofs is the lower here", "row"),
+        Column("bound", "", "memory or compute: the lower of the two roofs at this intensity", "row"),
         Column(
             "roof_from",
             "",
-            "what roof_frac and bound rest on: measured roofs, or the datasheet's where those were not measured",
+            "source of the roofs behind roof_frac and bound: measured, or the datasheet if they were not measured",
             "row",
             shown=False,
         ),
@@ -163,7 +163,7 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
         Column(
             "bandwidth_frac",
             "0-1",
-            "achieved_byte_per_s over the bandwidth of roof_from at this level, also where the FLOPs are unknown",
+            "achieved_byte_per_s over the bandwidth of roof_from at this level, even if the FLOPs are unknown",
             "counters",
             label="of bandwidth",
         ),
@@ -244,11 +244,11 @@ def _sums(known: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "roof_lines",
-    question="Which roofs does the GPU have, measured and by its datasheet?",
+    question="Which roofs does the GPU have, measured and from the datasheet?",
     order=141,
     optional=True,
     columns=(
-        Column("roof", "", "memory level, or type of the arithmetic", "key"),
+        Column("roof", "", "memory level, or data type of the arithmetic", "key"),
         Column("measured_byte_per_s", "byte/s", "bandwidth that a micro-kernel sustained", "timing"),
         Column("datasheet_byte_per_s", "byte/s", "bandwidth of the datasheet", "static"),
         Column("measured_flop_per_s", "FLOP/s", "arithmetic that a micro-kernel sustained", "timing"),

@@ -33,7 +33,7 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
 
 @table(
     "rules",
-    question="What does ncu itself say of each kernel?",
+    question="What do ncu's own rules say about each kernel?",
     order=160,
     title="What ncu says (its own rules)",
     columns=(
@@ -42,14 +42,14 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
         Column("section", "", "section of ncu that the rule belongs to", "key", shown=False),
         Column("rule", "", "name of the rule", "key"),
         Column("type", "", "OPT: to improve, WRN: warning, INF: information, ERR: the rule failed", "key", shown=False),
-        Column("speedup_frac", "0-1", "speed-up that ncu estimates, the largest of the launches", "counters"),
-        Column("speedup_type", "", "global: of the kernel; local: of the part the rule looks at", "key"),
+        Column("speedup_frac", "0-1", "speed-up that ncu estimates, largest of all launches", "counters"),
+        Column("speedup_type", "", "global: of the whole kernel; local: of the part that the rule examines", "key"),
         Column("launches", "1", "launches with a result of this rule", "counters"),
-        Column("text", "", "what ncu says, with the numbers of the launch with the largest estimate", "row"),
+        Column("text", "", "ncu's text, with the numbers of the launch with the largest estimate", "row"),
     ),
     gap=Gap(
         "what ncu's own rules say",
-        "no details page of ncu with rules is among the files",
+        "the files include no details page of ncu with rules",
         "export it with `ncu --import X.ncu-rep --csv --page details` and add the file",
     ),
 )

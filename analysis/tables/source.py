@@ -19,25 +19,27 @@ _LAUNCH = ["file", "ncu_id", "block"]
     title="Hottest source lines",
     columns=(
         Column("kernel", "", "kernel name", "key"),
-        Column("range", "", "folded range, where the capture says which launch a line belongs to", "key", shown=False),
-        Column("place", "", "file:line, or the place of an instruction where no line is known", "row"),
-        Column("text", "", "the line, or its hottest instruction where the source was not imported", "row"),
+        Column(
+            "range", "", "folded range; blank if the capture does not tell the launch of a line", "key", shown=False
+        ),
+        Column("place", "", "file:line, or the address of an instruction if no line is known", "row"),
+        Column("text", "", "text of the line, or its hottest instruction if the source was not imported", "row"),
         Column("samples", "1", "samples of the program counter, all launches", "counters", shown=False),
-        Column("share_frac", "0-1", "of all samples of the kernel", "counters", style="bar"),
+        Column("share_frac", "0-1", "samples over all samples of the kernel", "counters", style="bar"),
         Column("stall", "", "stall reason (sampled family) with most samples among its instructions", "row"),
-        Column("stall_frac", "0-1", "samples with that reason, over samples", "counters"),
+        Column("stall_frac", "0-1", "samples with that stall reason, over samples", "counters"),
         Column("inst_executed", "1", "warp instructions executed", "counters", shown=False),
         Column(
             "sectors_over_ideal",
             "1",
-            "theoretical L2 sectors of its global accesses over what coalesced ones need; 1 is best",
+            "theoretical L2 sectors of its global accesses over those of coalesced accesses; 1 is best",
             "counters",
             shown=False,
         ),
     ),
     gap=Gap(
         "the hottest source lines",
-        "no source page of ncu with samples is among the files",
+        "the files include no source page of ncu with samples",
         "compile with -lineinfo, capture with `--section SourceCounters --import-source yes`, export with "
         "`ncu --import X.ncu-rep --csv --page source --print-source cuda,sass` and add the file",
     ),

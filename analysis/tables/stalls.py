@@ -31,18 +31,18 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
     columns=(
         Column("kernel", "", "kernel name", "key"),
         Column("range", "", "folded range", "key"),
-        Column("reason", "", "stall reason, named as in its family", "row", style="prose"),
+        Column("reason", "", "stall reason, by the name in its family", "row", style="prose"),
         Column(
             "share_frac",
             "0-1",
-            "share of all stalls, launches weighted by issued instructions (counters) or samples, without `selected`",
+            "share of all stalls, without `selected`; launches weighted by issued instructions (counters) or samples",
             "counters",
             style="bar",
         ),
         Column(
             "family",
             "",
-            "counters: warps per issued instruction; samples: of the program counter. Never mixed in a kernel",
+            "counters: warps per issued instruction; samples: of the program counter. A kernel has one of them only",
             "row",
         ),
     ),

@@ -78,16 +78,16 @@ def _exchange_ns(capture: Capture) -> dict[str, float]:
 
 @table(
     "token_parts",
-    question="Where does the time of a step that decodes go: its bytes, its kernels, gaps between them, the host?",
+    question="Where does the time of a decode step go: its bytes, its kernels, gaps between them, the host?",
     order=98.5,
     title="A decode step, part by part",
     optional=True,
     columns=(
         Column("step", "", "range of the step", "key"),
-        Column("part", "", f"{', '.join(PARTS)}; their sum is the wall time without a tool", "key"),
-        Column("time_ns", "ns", "of one step", "timing"),
-        Column("share_frac", "0-1", "of the wall time of the step without a tool", "timing", style="bar"),
-        Column("note", "", "what the part holds", "row", style="prose"),
+        Column("part", "", f"{', '.join(PARTS)}; the parts add up to the bare time", "key"),
+        Column("time_ns", "ns", "time of this part in one step", "timing"),
+        Column("share_frac", "0-1", "time_ns over the bare time of the step", "timing", style="bar"),
+        Column("note", "", "what the part contains", "row", style="prose"),
     ),
 )
 def build_token_parts(
@@ -121,10 +121,10 @@ def build_token_parts(
 
 
 _NOTES = {
-    BYTES: "weights and cache read once at the speed of a copy",
-    EXCHANGES: "blocks wait for what others write (decode_phases.csv), as far as the bytes do not cover it",
-    KERNELS: "ramps and tails of kernels, traffic beyond the least, arithmetic",
-    GAPS: "no kernel runs, between the first and the last one of the step",
-    HOST: "no kernel runs, before the first one: the host launches, or waits for the token before it goes on",
+    BYTES: "time to read weights and cache once at the speed of a copy",
+    EXCHANGES: "blocks wait for data that others write (decode_phases.csv), beyond the time for the bytes",
+    KERNELS: "start and end of kernels, traffic above the minimum, arithmetic",
+    GAPS: "no kernel runs between the first and the last kernel of the step",
+    HOST: "no kernel runs before the first one: the host launches, or waits for the token before it continues",
 }
-_ALL = "all kernels: the bytes that the step needs are not known (ops.csv)"
+_ALL = "all kernels: the bytes that the step needs are unknown (ops.csv)"

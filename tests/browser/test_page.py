@@ -206,7 +206,7 @@ def test_next_and_previous_go_by_time(gpt2: Any, committed_tables: dict[str, pd.
 
 def test_columns_are_explained(gpt2: Any) -> None:
     gpt2.get_by_label("columns ? of gaps").click()
-    assert "the same step with no tool attached" in gpt2.locator("[data-columns=gaps]").inner_text()
+    assert "bare time of the same step" in gpt2.locator("[data-columns=gaps]").inner_text()
 
 
 def test_rows_are_sorted_by_value_and_unknown_ones_stay_last(gpt2: Any) -> None:

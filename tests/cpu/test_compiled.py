@@ -104,7 +104,7 @@ def test_compiled_kernels_have_their_modules_in_layers_and_in_a_table_of_their_o
     rows = tables["compiled"].set_index(["modules", "kernel"])
     assert rows.loc[("layers.* + layers.*.down", ADD), ["launches", "time_ns"]].tolist() == [6, 360]
     assert rows.loc[("head", "gemm"), "launches"] == 2
-    assert any(note.startswith("26 of 26 launches of torch.compile are traced") for note in content["notes"])
+    assert any(note.startswith("For 26 of 26 launches of torch.compile, the modules") for note in content["notes"])
     assert not [gap for gap in content["gaps"] if "torch.compile" in gap["what"]]
 
 

@@ -56,7 +56,7 @@ def only(found: list[dict[str, Any]]) -> dict[str, Any]:
         (
             {"roofline": [{"level": "dram", "bound": "memory", "roof_frac": 0.92}]},
             "k: at 92% of the DRAM bandwidth roof",
-            "less work, not faster work",
+            "only less work can make it much faster",
         ),
         (
             {"counters": [{"dram_throughput_frac": 0.12, "sm_throughput_frac": 0.09}]},
@@ -65,13 +65,13 @@ def only(found: list[dict[str, Any]]) -> dict[str, Any]:
         ),
         (
             {"counters": [{"sectors_per_request_load": 32.0}]},
-            "k: a load of a warp touches 32.0 sectors where 4 to 16 would do",
+            "k: a load of a warp touches 32.0 sectors, and 4 to 16 are enough",
             "it is not coalesced",
         ),
         (
             {"counters": [{"threads_per_inst": 4.0}]},
-            "k: 4.0 threads of a warp's 32 are on",
-            "the others took another way",
+            "k: 4.0 of a warp's 32 threads are active",
+            "the others take another branch",
         ),
         (
             {"stalls": [{"reason": "long_scoreboard", "share_frac": 0.7}]},
@@ -102,7 +102,7 @@ def test_a_reason_comes_from_the_table_that_knows_it(rows, headline, said):
         ({"grid": "16x1x1"}, None, f"k, 100% of the kernel time: {NO_CAUSE}"),
         ({"grid": "128x1x1"}, 132, f"k, 100% of the kernel time: {NO_CAUSE}"),
         ({"block": "1x1x1"}, 132, "k: its blocks of 1 thread leave lanes idle"),
-        ({"registers": 255}, 132, "k: 255 registers a thread leave room for 8 warps an SM"),
+        ({"registers": 255}, 132, "k: 255 registers a thread allow only 8 warps an SM"),
         ({"registers": 255, "occupancy_theoretical_frac": 0.125}, 132, "k: occupancy of 12% at most"),
         ({"nsys_time_ns": 40_000}, 132, "k: 10 short launches, 4 us each"),
     ],
@@ -144,7 +144,7 @@ def test_another_clock_and_another_vendor_are_named():
 def test_kernels_that_nobody_timed_are_still_explained():
     rows = {"nsys_time_ns": None, "registers": 255}
     found = only(hot_kernels(tables(rows), "nsys"))
-    assert found["title"] == "k: 255 registers a thread leave room for 8 warps an SM"
+    assert found["title"] == "k: 255 registers a thread allow only 8 warps an SM"
     assert "ncu saw 10 launches of it, and no file holds their time." in found["sentence"]
     empty = tables(source=[{"place": "k.cu:12", "share_frac": 0.4, "stall": ""}])
     empty["kernels"] = empty["kernels"].head(0)
@@ -181,7 +181,7 @@ def test_a_gpu_that_idles_is_a_lead_and_no_proof():
     for said in (
         "300 us of 1,000 us",
         "longest pause is 400 us",
-        "a lead and no proof",
+        "a hint and no proof",
         "cudaMalloc: 700 us in 2 calls",
     ):
         assert said in found["sentence"]
@@ -202,7 +202,7 @@ COPY = {
 def test_copies_say_what_holds_them_back():
     found = only(large_copies(pd.DataFrame([COPY])))
     assert found["title"] == "Copies host to device, 60% of the GPU operations' time: from or to pageable memory"
-    assert "they reach 6.2% of what the link gives" in found["sentence"].replace("They", "they")
+    assert "they reach 6.2% of the link's bandwidth" in found["sentence"].replace("They", "they")
     small = only(large_copies(pd.DataFrame([{**COPY, "memory": "", "bytes": 4_000, "link_frac": None}])))
     assert small["title"].endswith("small ones, 1,000 bytes each")
     moved = only(large_copies(pd.DataFrame([{**COPY, "kind": "migration", "memory": ""}])))
@@ -248,9 +248,9 @@ def test_a_report_of_sums_alone_says_where_the_process_waits():
     }))  # fmt: skip
     titles = [finding["title"] for finding in content["findings"]]
     assert titles == [
-        "poll: threads sleep there until another one or a device wakes them; idle helpers do so all the time",
+        "poll: threads sleep there until another thread or a device wakes them; idle helper threads always do",
         "load: one of 3 calls is 89% of its time",
-        "read: files or sockets",
+        "read: the program uses files or sockets there",
     ]
     assert len(built["host"]) == 3
 
@@ -259,7 +259,7 @@ def test_one_long_call_among_many_is_said():
     found = host_waits(
         build_host(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 3, 900, 880))}))
     )
-    assert "One of the calls takes 0.88 us of that: the others are short." in only(found)["sentence"]
+    assert "One call takes 0.88 us of that, and the others are short." in only(found)["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -296,15 +296,15 @@ def cpu_run(*lengths: int) -> tuple[pd.DataFrame, pd.DataFrame]:
 def test_a_first_call_that_costs_more_is_found():
     found = only(cpu_ranges(*cpu_run(90_000, 10_000, 10_000, 10_000), None))
     assert found["title"] == "run/a: its first call takes 9 times the median"
-    assert "a start that the others do not pay" in found["sentence"]
+    assert "it pays for a start" in found["sentence"]
 
 
 def test_steady_calls_are_steady_and_one_alone_needs_more_ranges():
     assert (
-        only(cpu_ranges(*cpu_run(10_000, 11_000, 10_000), None))["title"] == "run/a: 3 calls of 10 us, none far longer"
+        only(cpu_ranges(*cpu_run(10_000, 11_000, 10_000), None))["title"] == "run/a: 3 calls of 10 us, none much longer"
     )
     alone = only(cpu_ranges(*cpu_run(10_000), None, recorded="Put ranges into it."))
-    assert alone["title"] == "run/a: what happens in it was not recorded"
+    assert alone["title"] == "run/a: the capture does not show what happens in it"
     assert alone["sentence"].endswith("Put ranges into it.")
 
 

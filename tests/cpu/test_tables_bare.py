@@ -172,7 +172,7 @@ def test_verdicts(world, run: dict[str, int], period: int, length: int, expected
 def test_a_program_that_runs_ahead_is_said_to(world) -> None:
     made = world(timeline(kernel=30, behind=5), regular(10, 20, 15))
     assert made["steps"]["evidence"][0].startswith(
-        "GPU busy 120.0 us; the host needs 20.0 us without a tool and runs ahead"
+        "GPU busy for 120.0 us; the host needs 20.0 us (bare) and runs ahead of it"
     )
     assert made["gaps"]["verdict"].unique().tolist() == ["GPU-bound"]
 
@@ -195,7 +195,7 @@ def test_first_steps_are_left_out_and_counted(world) -> None:
 
 def test_a_step_that_ran_once_says_so(world) -> None:
     row = world(timeline(steps=1), regular(1, 0, 150))["steps"].iloc[0]
-    assert "timed once" in row["evidence"]
+    assert "timed only once" in row["evidence"]
 
 
 def test_the_harness_goes_first(world) -> None:
@@ -253,7 +253,7 @@ def test_the_committed_prefill_stays_bound_by_its_gpu_and_decode_by_launches() -
     [
         ({}, (150, 140), "decode waits for launches", "capture the step in a CUDA graph or launch fewer"),
         ({"wait": 60}, (400, 100), "decode waits for the host, which waits for it", "they take turns. Wait less often"),
-        ({"launches": 1}, (300, 290), "decode waits for the host", "the host does something else between launches"),
+        ({"launches": 1}, (300, 290), "decode waits for the host", "the host does other work between launches"),
     ],
 )
 def test_findings_say_what_to_do(world, run: dict[str, int], bare_us: tuple[int, int], title: str, told: str) -> None:

@@ -59,7 +59,7 @@ def test_each_gpu_is_judged_by_itself() -> None:
     assert tables["devices"]["busy_frac"].tolist() == [0.25, 0.8]
     step = tables["gaps"].iloc[0]
     assert (step["wall_ns"], step["busy_ns"], step["launches"], step["largest_gaps_ns"]) == (100, 80, 3, "20")
-    assert "of 2 GPUs this is GPU B (1), the busiest; busy beside it: GPU A (0) 0.0 us" in step["evidence"]
+    assert "GPU B (1) is the busiest of 2 GPUs; the others are busy for: GPU A (0) 0.0 us" in step["evidence"]
     assert "The timeline holds 2 GPUs used by 2 processes" in page(Capture(gpu_ops=TWO))
 
 
@@ -167,7 +167,7 @@ def test_migrations_of_unified_memory_are_a_kind_of_their_own() -> None:
         ["migration", "Device-to-Host", 0.0],
     ]
     assert not any("range of" in gap["what"] for gap in report["gaps"])
-    assert not tables["gaps"]["evidence"].str.contains("not all launches are recorded").any()
+    assert not tables["gaps"]["evidence"].str.contains("some launches were not recorded").any()
 
 
 def test_nsys_sums_stand_where_there_is_no_trace() -> None:
@@ -207,7 +207,7 @@ def test_ranges_are_blank_where_launches_are_missing() -> None:
     assert tables["layers_folded"]["gpu_time_ns"].isna().sum() == 2
     assert "the range of 1 of 2 kernels" in [gap["what"] for gap in report["gaps"]]
     assert tables["gaps"]["evidence"].tolist() == [
-        "no GPU operation is known to be of this step, and not all launches are recorded"
+        "no GPU operation is known to belong to this step: some launches were not recorded"
     ]
 
 

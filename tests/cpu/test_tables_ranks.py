@@ -109,7 +109,7 @@ def test_every_rank_has_its_row_with_compute_exposed_communication_and_idle_time
     assert ranks["kernels"].tolist() == [8, 8]
     assert ranks["idle_ns"].tolist() == [wall - 1_560_000] * 2
     assert ranks["skew_ns"].fillna(-1).tolist() == [-1, 0]
-    assert any("The skew that remains is 0 us at most (rank 1" in note for note in tables.every("note"))
+    assert any("A skew of at most 0 us remains (rank 1" in note for note in tables.every("note"))
     assert gap_of(tables, "which of") is None
     assert gap_of(tables, "the captures of") is None
 
@@ -341,11 +341,11 @@ def titles(world: World) -> list[str]:
 def test_exposed_transfer_and_the_straggler_are_findings_with_a_time_to_win(tmp_path: Path) -> None:
     found = world_of(Ranks().export(), tmp_path).first("findings")
     assert [one["title"] for one in found[:2]] == [
-        "rank 0: 400 us of communication are exposed, 12% of the capture",
-        "The other ranks wait for rank 1: it comes last to 4 of 4 collectives",
+        "rank 0: 400 us of communication is exposed, 12% of the capture",
+        "The other ranks wait for rank 1: it is the last to start 4 of 4 collectives",
     ]
     assert [one["time_to_win_ns"] for one in found[:2]] == [400_000, 200_000]
-    assert "400 us of that wait for another rank, 400 us are transfer" in found[0]["sentence"]
+    assert "400 us of that is waiting for another rank, 400 us is transfer" in found[0]["sentence"]
 
 
 def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ def test_the_page_of_a_kernel_of_gpt2(gpt2):
     assert "registers+shared_mem" in shown
     assert "█ not_selected 40.6 %" in shown
     assert "ncu was not asked for it (gpt2_fused/prefill/h.*/mlp/proj)" in shown
-    assert "no details page of ncu with rules is among the files" in shown
+    assert "the files include no details page of ncu with rules" in shown
     assert "--kernel-id '::regex:^Kernel2$:1'" in " ".join(shown.split())
     reasons = shown[shown.index("Why it takes its time") : shown.index("Where it runs")]
     told = [line.split("  ")[0].strip() for line in reasons.splitlines() if line.startswith("gpt2")]
@@ -340,7 +340,7 @@ def test_a_kernel_as_json(built, exports, tmp_path, capsys):
     assert list(undeclared(kernel, KERNEL_REPORT.content)) == []
     assert (kernel["kernel"], kernel["time_ns"], kernel["launches"]) == ("gemm<4>", 50, 1)
     assert kernel["tables"]["kernels"][0]["range"] == "decode/h.0"
-    assert kernel["why"]["rules"].startswith("no details page")
+    assert kernel["why"]["rules"].startswith("the files include no details page")
 
 
 def test_a_kernel_that_is_not_there_is_one_sentence(built, exports, tmp_path, capsys):
