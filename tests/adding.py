@@ -1,4 +1,4 @@
-"""What somebody writes who adds one thing: toys for `test_adding.py`. Each function edits a copy of the checkout."""
+"""Add toys for `test_adding.py`: each function adds one thing to a copy of the checkout, as a contributor would."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ GPU = "NVIDIA Imaginary 9000"
 
 
 def write(root: Path, name: str, text: str) -> None:
-    """A new file; its folder may be new, too."""
+    """Write a new file; make its folder if needed."""
     (root / name).parent.mkdir(parents=True, exist_ok=True)
     (root / name).write_text(dedent(text).lstrip("\n"), encoding="utf-8")
 
 
 def append(root: Path, name: str, text: str) -> None:
-    """More at the end of a file."""
+    """Append text to a file."""
     with (root / name).open("a", encoding="utf-8") as stream:
         stream.write("\n" + dedent(text).strip("\n") + "\n")
 
 
 def replace(root: Path, name: str, old: str, new: str) -> None:
-    """Another text in the one place of a file that has the old one."""
+    """Replace a text that a file has exactly once."""
     text = (root / name).read_text(encoding="utf-8")
     assert text.count(old) == 1, f"{name} has {text.count(old)} times {old!r}"
     (root / name).write_text(text.replace(old, new), encoding="utf-8")
@@ -63,7 +63,7 @@ def gpu(root: Path) -> None:
 
 
 def architecture(root: Path) -> None:
-    """What a multiprocessor holds: the kernels are compiled for it from then on. A GPU of it."""
+    """Add an architecture: the limits of its multiprocessors, for which kernels then compile, and a GPU that has it."""
     append(
         root,
         "kernels/sm_limits.toml",
@@ -203,7 +203,7 @@ def figure(root: Path) -> None:
 
 
 def foreign_format(root: Path) -> None:
-    """A timeline of another tool: its reader, the line that tells it by its content, and what the fuzzer damages."""
+    """Add the timeline of another tool: its reader, the line that recognises its content, and a seed for the fuzzer."""
     write(
         root,
         "analysis/capture/toy_trace.py",
@@ -252,7 +252,7 @@ def foreign_format(root: Path) -> None:
 
 
 def rung(root: Path) -> None:
-    """As its first rung, under another name."""
+    """Add a rung: a copy of the op's first rung, under another name."""
     source = (root / "kernels/residual/v01_element.cu").read_text(encoding="utf-8")
     source = source.replace("v01_element", "v04_toy").replace("_V01_", "_V04_")
     (root / "kernels/residual/v04_toy.cu").write_text(source, encoding="utf-8")
@@ -284,7 +284,7 @@ VARIANTS = (
 
 
 def op(root: Path) -> None:
-    """As the shortest one, under another name, with its first rung alone."""
+    """Add an op: a copy of the shortest op, under another name, with only its first rung."""
     (root / "kernels/thrice").mkdir()
     for name in ("op.py", "custom_op.py", "residual.h", "v01_element.cu", "README.md"):
         text = (root / "kernels/residual" / name).read_text(encoding="utf-8")
@@ -299,7 +299,7 @@ def op(root: Path) -> None:
 
 
 def triton_rung(root: Path) -> None:
-    """As its Triton rung, of the new op, which memory bounds: it is compared with what Triton makes of it."""
+    """Add a Triton rung to the new op: every op that memory bounds needs one to compare with."""
     source = (root / "kernels/residual/v03_triton.py").read_text(encoding="utf-8")
     (root / "kernels/thrice/v03_triton.py").write_text(source.replace("residual", "thrice"), encoding="utf-8")
     variant = """

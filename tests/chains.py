@@ -1,4 +1,4 @@
-"""Launches in a chain, each fed with what the one before wrote: where launches overlap, none may read it too early."""
+"""Run chains of launches, each on the output of the one before: a launch that overlaps must not read it too early."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from harness.bench import outputs
 from kernels.registry import Op, Shape
 
 STEPS = 20
-THIRDS = 5  # q, a third of qkv, is the qkv of a third of the batch
+THIRDS = 5  # q is a third of qkv, so it is the qkv of a third of the batch
 FED = {"gemv": 1, "encoder": 2}  # the input that takes the first output: x, positions; of the others the first one
 
 
 def steps_of(op: Op) -> int:
-    """How often its output can be fed back."""
+    """Return how many times an op's output can be its next input."""
     return THIRDS if op.name == "split_permute" else STEPS
 
 
 def shape_of(op: Op) -> Shape:
-    """A shape whose output can be fed back so often, and that fills a GPU."""
+    """Return a shape that fills a GPU, and whose output can be the next input so often."""
     if op.name == "split_permute":
         return (3**THIRDS, 128, 12, 64)
     return op.shapes.get("b1_t1024") or op.shapes.get("proj") or op.bench_shape
@@ -28,7 +28,7 @@ def shape_of(op: Op) -> Shape:
 def chain(
     op: Op, call: Callable[..., Any], inputs: tuple[Any, ...], steps: int, after: Callable[[], None] = lambda: None
 ) -> Any:
-    """The first output after `steps` calls, `after` called after each. Raises RuntimeError where it cannot be fed back."""
+    """Return the first output after `steps` calls, with `after` after each. Raises: RuntimeError if it does not fit."""
     place = FED.get(op.name, 0)
     for _ in range(steps):
         first = outputs(call(*inputs))[0]

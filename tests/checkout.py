@@ -13,7 +13,7 @@ _NOT_OURS = {"runs", "build", "dist", "node_modules", "__pycache__"}
 
 @functools.cache
 def by_git() -> tuple[str, ...] | None:
-    """Every file that git tracks, or would, by its name; None outside of a git checkout."""
+    """Return the names of all files that git tracks or does not ignore; None outside of a git checkout."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
@@ -34,5 +34,5 @@ def _is_foreign(folder: str) -> bool:
 
 
 def files(pattern: str = "*") -> list[str]:
-    """Names relative to the checkout, sorted, whose path matches `pattern`; `*` matches `/` too."""
+    """Return the sorted names, relative to the checkout, that match `pattern`; `*` matches `/`, too."""
     return fnmatch.filter(_all(), pattern)

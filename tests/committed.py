@@ -1,4 +1,4 @@
-"""Where the committed runs of the first GPU lie, by what they hold; a checkout may come without them."""
+"""Find the committed runs of the first GPU. A checkout may lack them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from analysis.formats.errors import InputError
 
 
 def folder(part: str) -> Path:
-    """The run that feeds a part of the README files; where there is none, a folder that does not exist."""
+    """Return the run that feeds a part of the README files; a folder that does not exist if there is none."""
     try:
         return published.folders(part)[0]
     except (InputError, IndexError):
@@ -19,7 +19,7 @@ def folder(part: str) -> Path:
 
 
 def bench(op: str) -> Path:
-    """The benchmark of an op; where there is none, a folder that does not exist."""
+    """Return the benchmark of an op; a folder that does not exist if there is none."""
     try:
         return published.read()[0].bench(op) or published.REPORTS / "none"
     except (InputError, IndexError):

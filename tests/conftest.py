@@ -1,4 +1,4 @@
-"""Which worker runs what, GPU tests skipped with a reason where there is no GPU, and a summary that says it in a few lines."""
+"""Share the tests among workers, skip GPU tests without a GPU, and summarise in a few lines what was skipped."""
 
 import functools
 import importlib.util
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import hypothesis
 import pytest
 
-# A busy machine is no defect: how long an example takes is nowhere what a property test is about.
+# No deadline: no property test is about the time of an example, and a busy machine is no defect.
 hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
 
@@ -25,7 +25,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # a worker a processor: more threads on
 
 @functools.cache
 def gpu_missing() -> str:
-    """Why GPU tests cannot run here, empty if they can."""
+    """Return why GPU tests cannot run here; "" if they can."""
     if not shutil.which("nvidia-smi"):
         return "no NVIDIA GPU: nvidia-smi is not on PATH"
     listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False)
@@ -40,7 +40,7 @@ def gpu_missing() -> str:
 
 @pytest.hookimpl(tryfirst=True)  # workers read the groups from what this leaves
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked gpu where there is no GPU, and share the one there is; what takes long starts first."""
+    """Skip tests marked `gpu` without a GPU, run them one by one with a GPU, and start long tests first."""
     for item in items:
         if "rebuilt" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("rebuilt"))
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def every_field_declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test writes holds no field that its declaration lacks; outside of tests that is no error."""
+    """Fail a test that writes a field which its file's declaration lacks; outside of tests that is no error."""
     from analysis.formats import files
 
     document = files.JsonFile.document
@@ -67,7 +67,7 @@ def every_field_declared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Rebuilt(NamedTuple):
-    """The report of a committed run, built from its captures into the default place, and whether that touched the run."""
+    """The report of a committed run, built again from its captures, and whether that changed the run."""
 
     folder: Path
     touched: bool
@@ -75,7 +75,7 @@ class Rebuilt(NamedTuple):
 
 @pytest.fixture(scope="session")
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Rebuilt]:
-    """Builds the report of a committed run, once for all tests, which one worker runs."""
+    """Build the report of a committed run once, for all tests that use it: they run on one worker."""
     from analysis import report
 
     def times_of(run: Path) -> dict[Path, int]:
@@ -103,7 +103,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Count what was skipped by reason, and the GPU tests that did not run."""
+    """Print how many tests were skipped for each reason, and how many GPU tests did not run."""
     skipped = terminalreporter.getreports("skipped")
     reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
     if reasons:

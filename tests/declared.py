@@ -1,4 +1,4 @@
-"""What a report consists of, for the tests: its tables by name, and a capture's report with the studies' parts."""
+"""Analyse captures for the tests, with the parts of all studies, and list a report's tables by name."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STUDY_TABLES = {name: table for name, table in _ALL.items() if table.optional}
 
 
 def analyse(capture: Capture, *, extrapolate: bool = False) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """report.json's content and the tables of a capture."""
+    """Return the content of report.json and the tables of a capture."""
     made = pipeline.analyse(capture, DECLARED, extrapolate=extrapolate)
     return made.content, made.tables
 
 
 def page(capture: Capture) -> str:
-    """report.md of a capture."""
+    """Return report.md of a capture."""
     from analysis.page.markdown import render_markdown
 
     made = pipeline.analyse(capture, DECLARED)

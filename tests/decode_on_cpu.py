@@ -1,4 +1,4 @@
-"""The decode kernels compiled for the CPU (tests/cuda_on_cpu), and a small GPT-2 that they decode."""
+"""Compile the decode kernels for the CPU (tests/cuda_on_cpu), and run them on a small GPT-2."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ FLAGS = ("-std=c++17", "-O2", "-g1", "-pthread", "-Wall", "-Wextra", "-Werror", 
 TINY = Shape(width=256, heads=4, warps=4, cluster=2, capacity=64)
 CONFIG = GPT2Config(vocab_size=97, n_positions=64, n_embd=256, n_layer=2, n_head=4)
 PERSISTENT, FEW = "decode_run_persistent", "decode_run_few"
-PATIENCE_NS = 60_000_000_000  # a busy machine is no stuck kernel
+PATIENCE_NS = 60_000_000_000  # a kernel on a busy machine is not stuck
 
 
 def compiled(
     changes: Mapping[str, tuple[str, str]] | None = None, more: Sequence[str] = ("-shared", "-fPIC"),
     main: str = "decode.cpp",
 ) -> Path:  # fmt: skip
-    """The kernels as a library, made anew when a source changes.
+    """Return the kernels as a library, which is compiled again after a change of a source.
 
-    `changes` are texts to replace by file, `more` flags; `main` is compiled, of tests/cuda_on_cpu.
+    changes   file -> texts to replace in it
+    more      more flags of the compiler
+    main      the file of tests/cuda_on_cpu to compile
 
-    Raises: ValueError where a source does not hold a text exactly once.
+    Raises: ValueError if a source does not hold a text exactly once.
     """
     sources = {path.name: path.read_text("utf-8") for path in [*KERNELS.glob("*.*h"), *SIMULATION.iterdir()]}
     for name, (old, new) in (changes or {}).items():
@@ -67,7 +69,7 @@ def library() -> Library:
 
 
 def rounded(weights: Weights) -> Weights:
-    """Weights whose values bf16 holds exactly: the float32 model is the reference."""
+    """Return weights whose values bf16 holds exactly, so that the float32 model is the reference."""
     state = {name: tensor.bfloat16().float() for name, tensor in weights.state.items()}
     return Weights(weights.config, state, weights.source, weights.sha256)
 
@@ -86,9 +88,10 @@ def engine(
     launcher: str = PERSISTENT, *, of: Library | None = None, most: int | None = None, slots: int = 6, stamped: int = 0,
     patience_ns: int = PATIENCE_NS, threads: int = 1, seed: int = 0, silent: tuple[int, int] = (-1, 0),
 ) -> Engine:  # fmt: skip
-    """An engine on the CPU: prefill by the model in bfloat16, decoding by the kernels.
+    """Return an engine on the CPU that prefills with the model in bfloat16 and decodes with the kernels.
 
-    Blocks run in `threads` threads of the operating system; `seed` is the order in which CUDA threads take turns; of block silent[0] all words after the first silent[1] are lost.
+    Blocks run in `threads` threads of the operating system. `seed` decides the order in which CUDA threads take turns.
+    Of block silent[0], all words after the first silent[1] are lost.
     """
     of, weights = of or library(), rounded_weights()
     of.launchers.cpu_settings(threads, seed, silent[0], silent[1])

@@ -1,4 +1,4 @@
-"""A program of ranks for tests: the last one is killed, the others sleep. It imports nothing that takes time."""
+"""Be the ranks of a test: the last one kills itself, the others sleep. It imports only modules that load fast."""
 
 import os
 import signal

@@ -1,7 +1,7 @@
-"""Which package of ours uses which: by imports, also inside functions, by names of modules, and by shell scripts.
+"""Find which of our packages uses which: by imports (also inside functions), names of modules, and shell scripts.
 
 A package is a folder of `analysis` or `studies`, a module at the top of `analysis`, or `harness`, `kernels`,
-`nsys_scripts`; the driver of `make profile`, which lies in `nsys_scripts` and uses all of these, is one of its own.
+`nsys_scripts`. The driver of `make profile` is in `nsys_scripts` and uses all of these, so it is a package of its own.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SHELL = re.compile(
 SCRIPTS = {path.name: f"nsys_scripts.{path.stem}" for path in (ROOT / "nsys_scripts").glob("*.sh")}
 DRIVER = "nsys_scripts.profile"  # profile.sh and the modules profile_*.py beside it
 
-Edges = dict[str, dict[str, str]]  # package → package that it uses → the first file:line that says so
+Edges = dict[str, dict[str, str]]  # package → package that it uses → the first file:line that uses it
 
 
 def modules(folder: str) -> list[Path]:
-    """The Python files of a folder of the project."""
+    """Return the Python files of a folder of the project."""
     return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
 
 
 def imports(path: Path, *, lazy: bool = True) -> list[tuple[int, str]]:
-    """(line, absolute module name) of every import of a file; lazy=False leaves out those inside functions."""
+    """Yield (line, absolute module name) of every import of a file; lazy=False leaves out imports inside functions."""
     return [(line, module) for line, module, inside in _imports(path) if lazy or not inside]
 
 
@@ -64,8 +64,10 @@ def _names(node: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]
 
 
 def started(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, module name) of what a Python file uses without importing it: modules that it names to importlib or after
-    `-m`, programs that it names as analysis/x.py, and the scripts of nsys_scripts, each by its name or all by the folder's.
+    """Yield (line, module name) of what a Python file uses without importing it.
+
+    These are modules that it gives to importlib or names after `-m`, programs that it names as analysis/x.py, and
+    scripts of nsys_scripts; the folder's name stands for all its scripts.
     """
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.List | ast.Tuple | ast.Call):
@@ -84,7 +86,7 @@ def started(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _named(nodes: list[ast.expr]) -> Iterator[tuple[int, str]]:
-    """The module of each node that is a string; of one like f"studies.{name}" every package that begins so."""
+    """Yield the module that each string names; for one like f"studies.{name}", every package that begins so."""
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
@@ -95,7 +97,7 @@ def _named(nodes: list[ast.expr]) -> Iterator[tuple[int, str]]:
 
 
 def called_by_script(path: Path) -> Iterator[tuple[int, str]]:
-    """(line, module name) of what a shell script runs with `-m`, as analysis/x.py, or from nsys_scripts."""
+    """Yield (line, module name) that a shell script runs: with `-m`, as analysis/x.py, or from nsys_scripts."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.lstrip().startswith("#"):
             for match in SHELL.finditer(line):
@@ -103,7 +105,7 @@ def called_by_script(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def package_of(module: str) -> str:
-    """`analysis.tables` of `analysis.tables.join.prepare`, `harness` of `harness.run`; "" of what is not ours."""
+    """Return the package of a name: `analysis.tables` for `analysis.tables.join.prepare`; "" if it is not ours."""
     if module.startswith(DRIVER):
         return DRIVER
     first, *rest = module.split(".")
@@ -113,7 +115,7 @@ def package_of(module: str) -> str:
 
 
 def edges() -> Edges:
-    """Every use of one package by another."""
+    """Return every use of one package by another."""
     found: Edges = {}
     for folder in OURS:
         scripts = sorted((ROOT / folder).rglob("*.sh"))
@@ -129,7 +131,7 @@ def edges() -> Edges:
 
 
 def cycles(graph: Edges) -> list[list[str]]:
-    """The groups of packages each of which reaches each other one."""
+    """Return the groups of packages that use each other, also indirectly."""
     reached = {package: _reached_from(package, graph) for package in graph}
     groups = {
         tuple(sorted(other for other in reached[package] if package in reached.get(other, ())))
@@ -152,7 +154,7 @@ def _reached_from(package: str, graph: Edges) -> set[str]:
 
 @cache
 def module_path(module: str) -> Path | None:
-    """The file of a dotted name, or of the module that the name is in; None if it is not ours."""
+    """Return the file of a dotted name, or of the module that the name is in; None if it is not ours."""
     parts = module.split(".")
     for end in range(len(parts), 0, -1):
         path = ROOT.joinpath(*parts[:end])
@@ -164,7 +166,7 @@ def module_path(module: str) -> Path | None:
 
 
 def reached_by(path: Path) -> dict[str, str]:
-    """Every module that a file imports, also through others of ours, with the file that imports it."""
+    """Return every module that a file imports, also through our other modules -> the file that imports it."""
     found: dict[str, str] = {}
     seen, left = {path}, [path]
     while left:
@@ -179,7 +181,7 @@ def reached_by(path: Path) -> dict[str, str]:
 
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    """(file:line name, lines from `def` to the end) of every function of a file."""
+    """Yield (file:line name, lines from `def` to the end) of every function of a file."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None

@@ -1,4 +1,4 @@
-"""Writes a folder of the kernel ladder as `studies.ladder.measure` and ncu leave it, from a few numbers a launch."""
+"""Write a folder of the kernel ladder as `studies.ladder.measure` and ncu write it, from a few numbers a launch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ IDENTITY = (
 )  # fmt: skip
 METRICS = column_metrics("9.0", wanted_columns())
 UNITS = {"gpu__time_duration.sum": "ns", "dram__bytes_read.sum": "byte", "dram__bytes_write.sum": "byte"}
-# What a launch has if it says nothing else.
+# The default metrics of a launch.
 PLAIN = {
     "gpu__time_duration.sum": 1000.0, "dram__bytes_read.sum": 600.0, "dram__bytes_write.sum": 400.0,
     "sm__throughput.avg.pct_of_peak_sustained_elapsed": 40.0, "l1tex__t_sector_hit_rate.pct": 50.0,
@@ -52,7 +52,7 @@ class Launch:
 
 
 def ncu_page(launches: list[Launch]) -> str:
-    """A raw page of ncu 2025.3 with base units."""
+    """Return a raw page of ncu 2025.3 with base units."""
     lines = [",".join(f'"{name}"' for name in (*IDENTITY, *METRICS))]
     units = [UNITS.get(name, "%" if ".pct" in name else "") for name in METRICS]
     lines.append(",".join(f'"{cell}"' for cell in (*[""] * len(IDENTITY), *units)))
@@ -91,13 +91,13 @@ def write_csv(path: Path, rows: list[dict[str, Any]]) -> None:
 def checked(
     key: tuple[str, str, str, str], shape: str, fingerprint: str, passed: str = "yes", note: str = ""
 ) -> dict[str, Any]:
-    """A row of points.csv."""
+    """Return a row of points.csv."""
     names = ("op", "variant", "dtype", "shape_name", "shape", "fingerprint", "checks", "passed", "note")
     return dict(zip(names, (*key, shape, fingerprint, 5, passed, note), strict=True))
 
 
 def timed(key: tuple[str, str, str, str], shape: str, p50_ns: int, floor_ns: int = 500) -> dict[str, Any]:
-    """A row of bench.csv."""
+    """Return a row of bench.csv."""
     op, variant, dtype, shape_name = key
     return {
         "op": op, "variant": variant, "dtype": dtype, "shape_name": shape_name, "shape": shape, "convention": "cold",
@@ -114,7 +114,7 @@ def write_run(
     times: list[dict[str, Any]] | None = None,
     lines: str | None = None,
 ) -> None:
-    """A run's captures/; `lines` as ncu_lines.csv has them, by default one of every launch."""
+    """Write the captures/ of a run; `lines` are the rows of ncu_lines.csv, by default one for every launch."""
     if lines is None:
         kernels = [launch.kernel for launch in launches]
         ordinals = [kernels[:at].count(name) for at, name in enumerate(kernels)]

@@ -1,4 +1,4 @@
-"""A machine of fakes for the scripts: nsys, ncu, nvidia-smi and an interpreter that note how they were called."""
+"""Fake a machine for the scripts: nsys, ncu, nvidia-smi and an interpreter that record how they are called."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ echo "importer $*" >> "$CALLS"
 while (($#)); do if [[ $1 == -o ]]; then echo data > "$2"; fi; shift; done
 """
 
-# Stands in for the interpreter: records the harness's and the report's commands, runs everything else.
+# Takes the place of the interpreter: records the commands of harness and report, runs all others.
 FAKE_PYTHON = """#!/usr/bin/env bash
 echo "python $*" >> "$CALLS"
 case "$*" in
@@ -117,7 +117,7 @@ esac
 
 
 class Machine:
-    """A machine of fakes: a PATH with only what was put there, plus the system's ordinary tools."""
+    """A machine whose PATH has only the fakes of a test, and the system's ordinary tools."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

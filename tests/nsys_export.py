@@ -1,7 +1,7 @@
-"""Writes small SQLite exports as nsys would have, in the schema of any year: what the tests of the reader read.
+"""Write small SQLite exports in the schema of any nsys version, for the tests of the reader.
 
-Tables and columns are those seen in real files of each era (shared by year of the nsys version). Nothing is created
-that has no row, as nsys does it, unless it is asked for.
+Tables and columns come from real files of each year's nsys. Like nsys, it creates no table without rows, unless a test
+requests one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TEXT = {"text", "value", "name", "jsonText", "chipName", "busLocation"}
 
 
 def columns_of(era: int) -> dict[str, list[str]]:
-    """Columns of each table in the exports of that year."""
+    """Return table -> columns in the exports of that year."""
     mangled = "mangledName" if era >= 2023 else ""
     node = "graphNodeId sharedMemoryLimitConfig" if era >= 2022 else ""
     green = " greenContextId " if era >= 2025 else " "
@@ -72,7 +72,7 @@ def columns_of(era: int) -> dict[str, list[str]]:
 
 
 class Export:
-    """An export in the making. Times are ns; `pid` and `tid` are packed as nsys packs them."""
+    """An export that a test fills. Times are in ns; `pid` and `tid` are packed as nsys packs them."""
 
     def __init__(self, era: int = 2023, *, host: int = 1) -> None:
         self.era = era
@@ -98,7 +98,7 @@ class Export:
 
     def gtid(self, pid: int, tid: int) -> int:
         whole = (self.host << 48) | (pid << 24) | tid
-        return whole - (1 << 64) if whole >> 63 else whole  # SQLite's integers have a sign
+        return whole - (1 << 64) if whole >> 63 else whole  # SQLite's integers are signed
 
     def gpid(self, pid: int) -> int:
         return self.gtid(pid, 0)
@@ -135,7 +135,7 @@ class Export:
         )  # fmt: skip
 
     def launch(self, name: str, call: tuple[int, int], run: tuple[int, int], *, tid: int = 1, **place: Any) -> int:
-        """A launch call with its kernel; returns the correlation id."""
+        """Add a launch call with its kernel; return the correlation id."""
         corr = self.call(*call, pid=place.get("pid", 1), tid=tid)
         self.kernel(name, *run, corr, **place)
         return corr
@@ -157,7 +157,7 @@ class Export:
         self.add("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", **place, graphId=graph, graphExecId=graph + 1)
 
     def node(self, node: int, start: int, *, original: int | None = None, pid: int = 1, tid: int = 1) -> None:
-        """The event that made a graph node: recorded, or cloned from another one."""
+        """Add the event that created a graph node: recorded, or cloned from another node."""
         table = "CUDA_GRAPH_NODE_EVENTS" if self.era >= 2024 else "CUDA_GRAPH_EVENTS"
         self.add(
             table, start=start, end=start + 1, eventClass=31, globalTid=self.gtid(pid, tid), nameId=self.string("node"),
@@ -175,7 +175,7 @@ class Export:
         )  # fmt: skip
 
     def span(self, name: str, start: int, end: int | None, **place: Any) -> None:
-        """A start/end range."""
+        """Add a start/end range."""
         self.push(name, start, end, kind=60, **place)
 
     def domain(self, name: str, number: int, *, start: int = 0, pid: int = 1, tid: int = 1) -> None:
@@ -184,7 +184,7 @@ class Export:
     def nccl(
         self, name: str, start: int, end: int, *, pid: int = 1, tid: int = 1, domain: int = 3, **fields: int
     ) -> None:
-        """A call of NCCL with its payload: `bytes`, `comm`, `rank`, `ranks`, in the layout of nsys 2026."""
+        """Add a call of NCCL with its payload (`bytes`, `comm`, `rank`, `ranks`) in the layout of nsys 2026."""
         self.push(name, start, end, pid=pid, tid=tid, domain=domain)
         if not fields:
             return
@@ -214,7 +214,7 @@ class Export:
         self.add("PROFILER_OVERHEAD", start=start, end=end, globalTid=self.gtid(pid, tid), nameId=name)
 
     def save(self, path: Path, *, without: dict[str, tuple[str, ...]] | None = None) -> Path:
-        """Write the file; `without` leaves out columns of a table, or with () the whole table."""
+        """Write the file. `without` maps a table to columns to leave out, or to () to leave out the whole table."""
         left_out = without or {}
         path.unlink(missing_ok=True)
         with sqlite3.connect(path) as db:

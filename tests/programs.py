@@ -1,7 +1,7 @@
-"""The programs and scripts of this project as a reader calls them: their options, and what their help says.
+"""Find the programs and scripts of this project, with their options and help.
 
-A program is a module with `main()` and an argparse parser. It is imported, not started: `parser_of` takes its parser
-where `main()` would parse. A script's help is its header comment.
+A program is a module with `main()` and an argparse parser. `parser_of` imports it and calls `main()` up to the point
+where that parses its arguments. A script's help is its header comment.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _OPTION = re.compile(r"(?<![\w-])--?[a-zA-Z][\w-]*")
 
 
 class _Parsed(BaseException):
-    """Raised in place of parsing."""
+    """Raised instead of parsing."""
 
 
 @functools.cache
 def programs() -> list[str]:
-    """Files of the programs with a parser, relative to the checkout."""
+    """Return the files of all programs with a parser, relative to the checkout."""
     found = []
     for name in files("*.py"):
         text = (ROOT / name).read_text("utf-8")
@@ -40,7 +40,7 @@ def programs() -> list[str]:
 
 @functools.cache
 def scripts() -> list[str]:
-    """Shell scripts whose header is their help."""
+    """Return the shell scripts whose header is their help."""
     return [name for name in files("*.sh") if "usage: " in _header(name)]
 
 
@@ -58,7 +58,7 @@ def _module(file: str) -> ModuleType:
 
 @functools.cache
 def parser_of(file: str) -> argparse.ArgumentParser:
-    """The parser of a program."""
+    """Return the parser of a program."""
     found: list[argparse.ArgumentParser] = []
 
     def parse(parser: argparse.ArgumentParser, *_: object, **__: object) -> None:
@@ -86,7 +86,7 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 
 
 def help_of(file: str) -> Iterator[str]:
-    """The texts of a program's --help: description, epilog, and what each argument says."""
+    """Yield the texts of a program's --help: description, epilog, and the help of each argument."""
     for parser in _parsers(parser_of(file)):
         yield from (plain(text) for text in (parser.description, parser.epilog) if text)
         for action in parser._actions:
@@ -95,7 +95,7 @@ def help_of(file: str) -> Iterator[str]:
 
 
 def plain(text: str) -> str:
-    """A help text as Markdown: its indented examples as items of a list, `command    what it does` as code and text."""
+    """Return a help text as Markdown: indented examples become list items, `command    what it does` code and text."""
     text = re.sub(
         r"^ {4,}(\S.*?)(?: {2,}(.*))?$", lambda one: f"- `{one[1]}`: {one[2] or ''}", text, flags=re.MULTILINE
     )
@@ -103,7 +103,7 @@ def plain(text: str) -> str:
 
 
 def options_of(file: str) -> set[str]:
-    """The options of a program."""
+    """Return the options of a program."""
     return {option for parser in _parsers(parser_of(file)) for option in parser._option_string_actions}
 
 
@@ -118,7 +118,7 @@ def _header(file: str) -> str:
 
 
 def help_of_script(file: str) -> str:
-    """The help of a script as Markdown: its usage as code, its options and variables as items of a list."""
+    """Return a script's help as Markdown: its usage as code, its options and variables as list items."""
     text = re.sub(r"^usage: .*?(?=\n\n)", "", _header(file), flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^ {2,4}(-{0,2}\S+(?: [A-Z]+)?) +(?=\S)", r"- `\1`: ", text, flags=re.MULTILINE)
     text = re.sub(r"^ {8,}(\w+) {2,}(?=\S)", r"- `\1`: ", text, flags=re.MULTILINE)  # the values of an option
@@ -126,10 +126,10 @@ def help_of_script(file: str) -> str:
 
 
 def options_of_script(file: str) -> set[str]:
-    """The options that the header of a script names."""
+    """Return the options that the header of a script names."""
     return set(_OPTION.findall(_header(file)))
 
 
 def targets() -> dict[str, str]:
-    """Every target of the Makefile that `make` prints, with what it says."""
+    """Return every target of the Makefile that `make` prints -> its text."""
     return dict(re.findall(r"^([a-z-]+):.*?## (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))

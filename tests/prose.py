@@ -1,9 +1,9 @@
-"""Lists every hand-written sentence of kernels/ that holds a measured number, with the file that the number is from.
+"""List every hand-written sentence of kernels/ with a measured number, and the file that the number is from.
 
-    python -m tests.prose     writes kernels/prose.csv: adds sentences that it lacks, drops those that are gone
+    python -m tests.prose     updates kernels/prose.csv: adds new sentences, drops those that no longer exist
 
-A sentence is one of a README outside its generated parts, or a row of a table there. `source` is a committed CSV file,
-without more said the one that the sentence links to. Every sentence needs one; what has none says it in words.
+Sentences come from READMEs outside their generated parts; a row of a table there counts as one. `source` is a committed
+CSV file: for a new sentence, the file that it links to. Every sentence needs a source, or words that say why not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,]\d+)*(?![\w])")
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a Markdown text and the rows of its tables that hold a measured number, in one line each."""
+    """Yield the sentences and table rows of a Markdown text that hold a measured number, each on one line."""
     for block in re.split(r"\n\s*\n", _GENERATED.sub("\n\n", text)):
         lines = block.strip().splitlines()
         rows = [line for line in lines if line.startswith("|")]
@@ -36,7 +36,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def found() -> dict[tuple[str, str], str]:
-    """The numbers of every such sentence, by file and sentence."""
+    """Return (file, sentence) -> its numbers, for every such sentence."""
     return {
         (path.relative_to(ROOT).as_posix(), sentence): " ".join(_NUMBER.findall(sentence))
         for path in sorted(ROOT.glob("kernels/*/README.md"))
@@ -45,13 +45,13 @@ def found() -> dict[tuple[str, str], str]:
 
 
 def read() -> dict[tuple[str, str], str]:
-    """The source of every sentence of the committed table."""
+    """Return (file, sentence) -> source, from the committed table."""
     with TABLE.open(newline="", encoding="utf-8") as stream:
         return {(row["file"], row["sentence"]): row["source"] for row in csv.DictReader(stream)}
 
 
 def text() -> str:
-    """The table of the sentences as they are, with the sources of the committed one."""
+    """Return the table of today's sentences, with the sources of the committed table."""
     known = read() if TABLE.is_file() else {}
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")

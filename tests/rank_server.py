@@ -1,4 +1,4 @@
-"""What the server that ranks of tests are forked from does first: import torch, and build a model, which imports more."""
+"""Prepare the server from which the ranks of tests are forked: import torch, and build a model, which imports more."""
 
 import torch
 

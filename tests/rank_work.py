@@ -1,4 +1,4 @@
-"""What ranks of tests do; a module of its own, as their processes import it by name."""
+"""Define what the ranks of tests run. Their processes import this module by its name."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def capture(world: World, mode: str) -> list[dict[str, Any]]:
 
 
 def paths(world: World) -> list[str]:
-    """Ranges of a tensor-parallel prefill and its next token."""
+    """Return the range paths of a tensor-parallel prefill and its next token."""
     model = build_tensor_parallel(measure_check.random_weights(measure_check.SMALL), world)
     tracer = RecordingTracer()
     attach(model, tracer)
@@ -45,7 +45,7 @@ def paths(world: World) -> list[str]:
 
 
 def equal_logits(world: World) -> int:
-    """The next token where the two largest logits are equal, and lie on two ranks."""
+    """Return the next token for two equal largest logits on two ranks."""
     model = build_tensor_parallel(measure_check.random_weights(measure_check.SMALL), world)
     logits = torch.zeros(1, 1, measure_check.SMALL.vocab_size)
     logits[..., [5, 200]] = 1.0
@@ -53,7 +53,7 @@ def equal_logits(world: World) -> int:
 
 
 def parameters(world: World) -> int:
-    """Elements of this rank's parameters."""
+    """Return the number of elements of this rank's parameters."""
     model = build_tensor_parallel(measure_check.random_weights(measure_check.SMALL), world)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -66,7 +66,7 @@ def program(rank: int, arguments: list[str]) -> int:
 
 
 def with_arguments(rank: int, arguments: list[str]) -> int:
-    """Join with arguments of one's own."""
+    """Join with arguments that differ between the ranks."""
 
     def body() -> int:
         with join(arguments[rank], "cpu", 10.0):
@@ -76,7 +76,7 @@ def with_arguments(rank: int, arguments: list[str]) -> int:
 
 
 def wait_for_a_lost_rank(rank: int, how: str, limit_s: float) -> int:
-    """The last rank dies or stops in the middle, and the others wait for it in an all-reduce."""
+    """Wait in an all-reduce for the last rank, which dies or stops before it."""
 
     def body() -> int:
         with join("", "cpu", limit_s) as world:

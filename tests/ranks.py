@@ -1,6 +1,6 @@
-"""Ranks for tests: processes that stay, join by gloo once, and run one function of a test after the other.
+"""Start ranks for tests: processes that join once by gloo, and then run one function of a test after the other.
 
-They are forked from a server that has imported torch and built a model once.
+A server that has imported torch and built a model forks them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ SERVER = "tests.rank_server"
 
 
 def context() -> Any:
-    """Where processes come from."""
+    """Return the context that forks processes from the server."""
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload([SERVER])
     return found
 
 
 def place(rank: int, size: int, port: int) -> None:
-    """Say to this process which rank it is, as torchrun does."""
+    """Set the environment variables of a rank, as torchrun does."""
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": HOST, "MASTER_PORT": str(port)}
 
 
@@ -40,7 +40,7 @@ def _serve(rank: int, size: int, port: int, limit_s: float, orders: Connection) 
 
 
 class Ranks:
-    """`size` ranks. `run` calls a function of a module with the world and the same arguments on each."""
+    """`size` ranks that stay. `run` calls a module's function on each rank, with its world and the same arguments."""
 
     def __init__(self, size: int, limit_s: float = 600.0) -> None:
         self.size = size
@@ -54,7 +54,7 @@ class Ranks:
             self.processes.append(process)
 
     def run(self, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """What each rank returns, in their order."""
+        """Return the results of all ranks, in the order of the ranks."""
         for pipe in self.pipes:
             pipe.send((function.__module__, function.__name__, arguments))
         return [pipe.recv() for pipe in self.pipes]
@@ -75,9 +75,9 @@ def _alone(rank: int, size: int, port: int, function: Callable[..., Any], argume
 
 
 def start(size: int, said: Sequence[str], function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Ranks of their own that run `function(rank, *arguments)`, which joins, and exit with what it returns.
+    """Start new ranks that run `function(rank, *arguments)`, which joins by itself. The result is the exit code.
 
-    What each says on stderr goes to its file of `said`.
+    Each rank writes its stderr to its file of `said`.
     """
     port, found = free_port(), []
     for rank in range(size):

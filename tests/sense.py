@@ -1,8 +1,8 @@
-"""The sense check: does a report hang together? For fixtures in a test, for a folder of anybody's files as a program.
+"""Check that reports make sense: tests check their fixtures, the program checks a folder of anybody's files.
 
     python -m tests.sense FOLDER_OR_INDEX [--csv FILE]   # a table of outcomes; an index.csv names kind and file
 
-`problems` returns a sentence for each thing in a report that makes no sense to a reader.
+`problems` returns a sentence for each contradiction or useless statement of a report.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SHARE_ONLY = re.compile(r"takes? (less than |more than )?[\d.]+ ?% of [^:;]*$")
 
 
 def problems(made: Report, markdown: str) -> list[str]:
-    """What makes no sense in a report, one sentence each; [] for a good one."""
+    """Return a sentence for each thing in a report that makes no sense; [] for a good report."""
     return problems_of(made.content, made.tables, markdown, str(made.world["capture"].clock))
 
 
 def problems_of(content: dict[str, Any], tables: dict[str, pd.DataFrame], markdown: str, clock: str) -> list[str]:
-    """The same of report.json, the tables by name and report.md; `clock` as in Capture."""
+    """Return the same from report.json's content, the tables by name and report.md; `clock` as in Capture."""
     found = [
         *_findings(content["findings"], tables),
         *(said for finding in content["findings"] for said in _evidence(finding, tables)),
@@ -75,14 +75,14 @@ def _findings(findings: list[dict[str, Any]], tables: dict[str, pd.DataFrame]) -
 
 
 def _names(tables: dict[str, pd.DataFrame]) -> list[str]:
-    """Names of ranges and kernels, which may hold numbers; the longest first."""
+    """Return the names of ranges and kernels, which may hold numbers, longest first."""
     found = {str(name) for table in tables.values() for key in ("kernel", "range", "step") if key in table
              for name in table[key].dropna().unique()}  # fmt: skip
     return sorted((name for name in found if re.search(r"\d", name)), key=len, reverse=True)
 
 
 def _own_words(text: str, names: list[str]) -> str:
-    """A sentence without names, commands, what ncu says, and what stands in parentheses to explain a number."""
+    """Return a sentence without names, commands, quotes of ncu, and parentheses that explain a number."""
     for name in names:
         text = text.replace(name, "NAME")
     plain = re.sub(r"`[^`]*`", "", text)
@@ -98,7 +98,7 @@ def _without_unit(text: str) -> Iterator[str]:
 
 
 def _rows_of(table: pd.DataFrame, row: str) -> pd.DataFrame:
-    """The rows of a table that a piece of evidence means: by their first columns, or by kernel, range or step."""
+    """Return the rows that a piece of evidence cites: by their first columns, or by kernel, range or step."""
     texts = table.astype(object).where(table.notna(), "").astype(str)
     lead = pd.Series("", index=table.index)
     for at, name in enumerate(texts.columns[:4]):
@@ -114,7 +114,7 @@ def _rows_of(table: pd.DataFrame, row: str) -> pd.DataFrame:
 
 
 def _evidence(finding: dict[str, Any], tables: dict[str, pd.DataFrame]) -> Iterator[str]:
-    """What is cited must stand there: as a cell, or as the sum of the rows that it means."""
+    """Yield the cited values that the table lacks: a value must be a cell, or the sum of the cited rows."""
     for item in finding["evidence"]:
         name, column = str(item["table"]).removesuffix(".csv"), str(item["column"]).split(" ")[0]
         table = tables.get(name)
@@ -168,7 +168,7 @@ def _gaps(gaps: list[dict[str, str]]) -> Iterator[str]:
 
 
 def _words(content: dict[str, Any], tables: dict[str, pd.DataFrame], clock: str) -> Iterator[str]:
-    """Sentences that contradict a table."""
+    """Yield the sentences that contradict a table."""
     said = " ".join(f"{finding['title']} {finding['sentence']}" for finding in content["findings"])
     if clock == "torch" and "by nsys" in said:
         yield "a trace of torch is said to be by nsys"
@@ -187,7 +187,7 @@ def _words(content: dict[str, Any], tables: dict[str, pd.DataFrame], clock: str)
 
 
 def outcome(paths: list[Path], declared: list[Any]) -> tuple[str, str]:
-    """(class, detail) of a file: reasons, cause unknown, no finding, senseless, refused, crash."""
+    """Return (class, detail) of a file; a class is reasons, cause unknown, no finding, senseless, refused or crash."""
     try:
         made = pipeline.analyse(load(paths), declared)
         found = problems(made, render_markdown(made.content, made.tables, made.sections()))
@@ -216,7 +216,7 @@ def _files(given: Path) -> list[dict[str, str]]:
 
 
 def main() -> int:
-    """Print a table of kinds and outcomes, then each problem; exit code 1 where a report makes no sense."""
+    """Print a table of kinds and outcomes, then each problem. Return 1 if a report makes no sense."""
     parser = argparse.ArgumentParser(prog="tests.sense", description="Whether the reports of these files make sense.")
     parser.add_argument("given", type=Path, help="a folder of files, or an index.csv with the columns kind and file")
     parser.add_argument("--csv", type=Path, help="write repository, path, commit, kind and outcome of each file here")

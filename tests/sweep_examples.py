@@ -1,4 +1,4 @@
-"""A sweep.csv as studies.sweep.measure writes it, without a GPU: times follow a rule that tests can check."""
+"""Write a sweep.csv in the form of studies.sweep.measure, without a GPU: its times follow a rule that tests check."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GPU = "NVIDIA H200"
 
 
 def row(op: str, variant: str, macros: Mapping[str, int], dtype: str = "bf16", **more: object) -> dict[str, object]:
-    """One timed row of 10 us at the default's speed; `more` replaces fields."""
+    """Return a timed row of 10 µs, as fast as the default; `more` replaces fields."""
     values = "x".join(map(str, macros.values()))
     start: dict[str, object] = dict.fromkeys(SWEEP_ROWS.names, "") | {
         "op": op, "variant": variant, "source": f"{op}/{variant}.cu", "default": 0, "dtype": dtype,
@@ -27,7 +27,7 @@ def row(op: str, variant: str, macros: Mapping[str, int], dtype: str = "bf16", *
 
 
 def grid(op: str, variant: str, choices: Mapping[str, Sequence[int]], dtype: str = "bf16") -> list[dict[str, object]]:
-    """Every combination, the first values the default; time grows by 3 % for each step away from the second values."""
+    """Return a row for every combination. The first values are the default; each step from the second adds 3 %."""
     found = []
     for values in itertools.product(*choices.values()):
         steps = sum(abs(list(of).index(value) - 1) for of, value in zip(choices.values(), values, strict=True))
@@ -45,5 +45,5 @@ def grid(op: str, variant: str, choices: Mapping[str, Sequence[int]], dtype: str
 
 
 def text(rows: Sequence[Mapping[str, object]]) -> str:
-    """The file."""
+    """Return the text of the file."""
     return SWEEP_ROWS.text(rows)

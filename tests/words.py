@@ -1,10 +1,10 @@
-"""Counts the words of sentences: in READMEs and other documents, in the help of programs and scripts, in `make help`.
+"""Count the words of sentences: in READMEs and other documents, in the help of programs and scripts, in `make help`.
 
     python -m tests.words [FILE …]    prints the sentences with more than MOST words, of all documents by default
 
-A sentence ends at a full stop, a colon, a question mark or an exclamation mark that a space follows. A list item, a
-heading and a cell of a table are sentences of their own; in a cell a semicolon separates the items of a list. A code
-span, a link and a formula in it count by what a reader sees: a code span as one word. Code blocks do not count.
+A sentence ends at a full stop, colon, question mark or exclamation mark before a space. A list item, a heading and a
+cell of a table are sentences of their own; in a cell, a semicolon separates sentences, too. A code span counts as one
+word. Of a link only its text counts. Code blocks do not count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.checkout import ROOT, files
 
 MOST = 30  # words of a sentence
-REPORTS = re.compile(r"reports/[^/]+/")  # what report.py writes of a run, which holds names and sentences of the run
+REPORTS = re.compile(r"reports/[^/]+/")  # report.py writes these, with names and sentences of the run
 _BLOCKS = re.compile(r"^```.*?^```|<!--.*?-->", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"</?\w+>")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*\)")
@@ -28,12 +28,12 @@ _WORD = re.compile(r"\w")
 
 
 def documents() -> list[Path]:
-    """Every Markdown file that is committed, but the reports of runs."""
+    """Return every Markdown file of the checkout, except the reports of runs."""
     return [ROOT / name for name in files("*.md") if not REPORTS.match(name)]
 
 
 def _paragraphs(text: str) -> Iterator[tuple[bool, str]]:
-    """Whether it is a cell, and the text, of every paragraph, list item, heading and cell."""
+    """Yield (is it a cell, its text) for every paragraph, list item, heading and cell."""
     lines: list[str] = []
     for line in [*_BLOCKS.sub("\n\n", text).splitlines(), ""]:
         alone = line.lstrip().startswith(("|", "#"))
@@ -47,7 +47,7 @@ def _paragraphs(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a Markdown text."""
+    """Yield the sentences of a Markdown text."""
     for cell, paragraph in _paragraphs(text):
         plain = _TAG.sub(" ", _CODE.sub("CODE", _LINK.sub(r"\1", paragraph)))
         for part in plain.split(";") if cell else [plain]:
@@ -55,12 +55,12 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def count(sentence: str) -> int:
-    """How many words a sentence has; a dash or a sign alone is none."""
+    """Return the number of words of a sentence; a dash or a sign alone is not a word."""
     return sum(bool(_WORD.search(word)) for word in sentence.split())
 
 
 def long_sentences(text: str) -> list[str]:
-    """The sentences with more than MOST words."""
+    """Return the sentences with more than MOST words."""
     return [one for one in sentences(text) if count(one) > MOST]
 
 

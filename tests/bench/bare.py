@@ -1,10 +1,10 @@
-"""Measures what recording a range costs: programs with and without the library of nsys_scripts/bare.sh, in turns.
+"""Measure the cost of recording a range: run programs with and without the library of nsys_scripts/bare.sh, in turns.
 
-A program opens and closes a range again and again; its time a range is the least of five loops. What the library adds is
-the difference to the same program without it, in the same turn.
+A program opens and closes a range many times; its time for a range is the least of five loops. The cost is the
+difference to the same program without the library, in the same turn.
 
-`python -m tests.bench.bare` writes reports/bare-bench/: results.csv and conditions.json; with --update-readme it shows
-them in analysis/README.md.
+`python -m tests.bench.bare` writes reports/bare-bench/: results.csv and conditions.json. With --update-readme it writes
+the committed results into analysis/README.md instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 OUT = Path("reports/bare-bench")
 README, PART = Path("analysis/README.md"), "bare-bench"
 TURNS, RANGES = 9, 100_000
-# What a Python program does RANGES times in five loops; it prints the least time of a range in ns, per way.
+# A Python program that opens RANGES ranges in each of five loops, and prints the least time of a range in ns for each
+# way.
 PYTHON = """
 import sys, time, nvtx
 domain, count = nvtx.get_domain("model"), int(sys.argv[1])
@@ -44,7 +45,7 @@ for way in (through_domain, push_range):
     print(min(times) / count)
 """
 
-# The same for the call of a module, whose range is automatic where the library is there.
+# The same for calls of a module, whose ranges are automatic if the library is loaded.
 MODULE = """
 import sys, time, torch
 class Leaf(torch.nn.Module):
@@ -64,7 +65,7 @@ print(min(times) / count)
 
 
 class Way(NamedTuple):
-    """A way to open and close a range, and what it may cost in ns."""
+    """A way to open and close a range, and the cost that it may have, in ns."""
 
     program: str
     what: str
@@ -82,7 +83,7 @@ WAYS = (
 
 
 def build(folder: Path) -> tuple[Path, Path]:
-    """The library, built by bare.sh as for any user, and the C program."""
+    """Build the library with bare.sh, as any user does, and the C program; return both paths."""
     player = folder / "player"
     source = ROOT / "tests" / "nvtx_player.c"
     subprocess.run(["cc", "-std=gnu11", "-O2", "-pthread", "-o", player, source, "-ldl"], check=True)
@@ -92,7 +93,7 @@ def build(folder: Path) -> tuple[Path, Path]:
 
 
 def times_of(player: Path, ranges: int, library: Path | None, records: Path) -> list[float]:
-    """ns a range, in the order of WAYS."""
+    """Return the ns a range, in the order of WAYS."""
     environment = dict(os.environ)
     if library:
         environment |= {"NVTX_INJECTION64_PATH": str(library), "KERNEL_LEDGER_BARE": str(records)}
@@ -108,7 +109,7 @@ def times_of(player: Path, ranges: int, library: Path | None, records: Path) -> 
 
 
 def measure(turns: int, ranges: int, folder: Path) -> list[dict[str, Any]]:
-    """A row of results.csv for each of WAYS."""
+    """Return a row of results.csv for each of WAYS."""
     library, player = build(folder)
     records = folder / "records"
     records.mkdir()
@@ -137,7 +138,7 @@ def measure(turns: int, ranges: int, folder: Path) -> list[dict[str, Any]]:
 
 
 def table_of(rows: Sequence[dict[str, Any]], tablefmt: str = "simple") -> str:
-    """The results as a table."""
+    """Return the results as a Markdown table."""
     from tabulate import tabulate
 
     shown = [
@@ -157,7 +158,7 @@ def table_of(rows: Sequence[dict[str, Any]], tablefmt: str = "simple") -> str:
 
 
 def shown_in(readme: str, folder: Path) -> str:
-    """The text of a README with the results of `folder` in its part."""
+    """Return the text of a README with the results of `folder` in its generated part."""
     from analysis.page.readme import replace_part
 
     rows, seen = results.read(folder)
@@ -166,7 +167,7 @@ def shown_in(readme: str, folder: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark, or show the committed results."""
+    """Run the benchmark, or write the committed results into the README."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.bare", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--turns", type=int, default=TURNS)
     parser.add_argument("--ranges", type=int, default=RANGES, help="of a loop")

@@ -1,13 +1,13 @@
-"""Measures what a call of our attention costs the host inside Hugging Face transformers, in Python alone.
+"""Measure the host's time for a call of our attention inside Hugging Face transformers: only its Python code.
 
     python -m tests.bench.host [--before COMMIT]    writes reports/host-bench/: results.csv and conditions.json
-    python -m tests.bench.host --update-readme      shows them in kernels/README.md; measures nothing
+    python -m tests.bench.host --update-readme      writes them into kernels/README.md; measures nothing
 
-No GPU is needed. A program of its own imports the checkout, registers on the CPU what belongs to CUDA, and puts a
-function that returns a ready tensor in place of each compiled kernel. What remains is timed, as processor time of the
-thread: transformers' entry, our checks, PyTorch's dispatcher and our way to the extension. What is left out: the
-extension itself (its checks, its allocations, the launch). "sdpa" is transformers' entry with PyTorch's function
-replaced in the same way, so its dispatch in C++ is left out too. Masks are real: their tensors lie on the CPU.
+It needs no GPU. A separate program imports the checkout, registers CUDA's implementations for the CPU, and replaces
+each compiled kernel by a function that returns a ready tensor. It times the rest, as processor time of the thread:
+transformers' entry, our checks, PyTorch's dispatcher and our calls up to the extension. It does not time the extension
+itself (its checks, its allocations, the launch). "sdpa" is transformers' entry with PyTorch's function replaced in the
+same way, so its dispatch in C++ is not timed either. The masks are real: their tensors are on the CPU.
 
 With --before the same program also runs in the tree of an earlier commit, in turns.
 """
@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OUT = Path("reports/host-bench")
 README, PART = Path("kernels/README.md"), "host-bench"
 TURNS, CALLS = 7, 500
-# Prints a line a case: its name, a tab, ns a call (the least of five loops).
+# This program prints a line for each case: its name, a tab, the ns a call (the least of five loops).
 PROGRAM = """
 import sys, time, types
 import torch
@@ -96,14 +96,14 @@ with torch.no_grad():
 
 
 def times_of(tree: Path, calls: int) -> dict[str, float]:
-    """ns a call, case by case, of the checkout in `tree`."""
+    """Return case -> ns a call, for the checkout in `tree`."""
     command = [sys.executable, "-c", PROGRAM, str(calls)]
     said = subprocess.run(command, cwd=tree, check=True, capture_output=True, text=True).stdout
     return {name: float(ns) for name, ns in (line.split("\t") for line in said.splitlines())}
 
 
 def measure(trees: dict[str, Path], turns: int, calls: int) -> list[dict[str, Any]]:
-    """A row of results.csv for each case: the median of the turns, with the least and the most."""
+    """Return a row of results.csv for each case: the median, the least and the largest time of the turns."""
     taken: dict[str, list[dict[str, float]]] = {name: [] for name in trees}
     for _ in range(turns):
         for name, tree in trees.items():
@@ -122,7 +122,7 @@ def measure(trees: dict[str, Path], turns: int, calls: int) -> list[dict[str, An
 
 
 def table_of(rows: Sequence[dict[str, Any]], tablefmt: str = "simple") -> str:
-    """The results as a table."""
+    """Return the results as a Markdown table."""
     from tabulate import tabulate
 
     def shown(row: dict[str, Any], name: str) -> str:
@@ -137,7 +137,7 @@ def table_of(rows: Sequence[dict[str, Any]], tablefmt: str = "simple") -> str:
 
 
 def shown_in(readme: str, folder: Path) -> str:
-    """The text of a README with the results of `folder` in its part."""
+    """Return the text of a README with the results of `folder` in its generated part."""
     from analysis.page.readme import replace_part
 
     rows, seen = results.read(folder)
@@ -148,7 +148,7 @@ def shown_in(readme: str, folder: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark, or show the committed results."""
+    """Run the benchmark, or write the committed results into the README."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.host", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--before", default="", metavar="COMMIT", help="an earlier commit to run beside this checkout")
     parser.add_argument("--turns", type=int, default=TURNS)

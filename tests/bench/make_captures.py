@@ -1,9 +1,9 @@
-"""Makes the captures that the benchmark of the readers reads: an nsys SQLite export and its CSV twins, of any size.
+"""Make captures of any size for the benchmark of the readers: an nsys SQLite export, and the same data as CSV files.
 
 Two processes train on a GPU each. Every step pushes a range, a range for each of 24 layers, and four ranges in a
 layer, which launch the kernels, so there is a range for every ten kernels. Kernels of one stream run in the order of
-their launches, each when it is launched and the one before it has ended. Columns, types and the order of the tables
-are those of schema 3.7 (nsys 2023.4).
+their launches: each starts when it is launched and the one before has ended. Tables, columns and types follow schema
+3.7 (nsys 2023.4).
 
 The same size and seed give the same rows.
 """
@@ -89,7 +89,7 @@ class Program:
 
 
 def _kernels(random: np.random.Generator) -> list[dict[str, Any]]:
-    """120 kernels: names, shapes, and how long they take."""
+    """Return 120 kernels with names, shapes and durations."""
     made = []
     dtypes = ("float", "c10::Half", "c10::BFloat16")
     for i in range(120):
@@ -111,7 +111,7 @@ def _kernels(random: np.random.Generator) -> list[dict[str, Any]]:
 
 
 def make_program(kernels: int, seed: int = SEED) -> Program:
-    """A program of `kernels` launches and about a tenth as many ranges."""
+    """Return a program of `kernels` launches and about a tenth as many ranges."""
     random = np.random.default_rng(seed)
     catalogue = _kernels(random)
     # Every part of a layer launches its own kernels, in the same order at each step.
@@ -181,7 +181,7 @@ def make_program(kernels: int, seed: int = SEED) -> Program:
 
 
 def place_of(program: Program) -> tuple[np.ndarray, np.ndarray]:
-    """The path of the range that each launch stands in, and when that instance of it began (ns)."""
+    """Return the path of each launch's innermost range, and the start of that instance in ns."""
     launches, ranges = program.launches, program.ranges
     paths = np.empty(len(launches["start"]), dtype=object)
     begin = np.empty(len(paths), dtype=np.int64)
@@ -197,7 +197,7 @@ def place_of(program: Program) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _insert(db: sqlite3.Connection, table: str, columns: list[Any], rows: int, bar: Any) -> None:
-    """Adds `rows` rows; a column is an array, or one value for every row."""
+    """Insert `rows` rows; a column is an array, or one value for every row."""
     marks = ", ".join("?" if isinstance(column, np.ndarray) else _literal(column) for column in columns)
     arrays = [column for column in columns if isinstance(column, np.ndarray)]
     for first in range(0, rows, _BATCH):
@@ -211,7 +211,7 @@ def _literal(value: int | None) -> str:
 
 
 def write_sqlite(program: Program, path: Path, progress: bool = False) -> None:
-    """Writes the program as nsys exports it (`nsys export --type sqlite`) to a new file at `path`."""
+    """Write the program in the form of `nsys export --type sqlite` to a new file at `path`."""
     launches, ranges = program.launches, program.ranges
     texts = [*program.names]
     for kernel in program.kernels:
@@ -276,7 +276,7 @@ def write_sqlite(program: Program, path: Path, progress: bool = False) -> None:
 
 
 def _csv_tables(program: Program) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(report, columns) of cuda_gpu_trace and cuda_kern_exec_trace as nsys 2023.4 and later print them."""
+    """Yield (report, columns) of cuda_gpu_trace and cuda_kern_exec_trace in the form of nsys 2023.4 and later."""
     import pyarrow as pa
 
     launches = program.launches
@@ -332,7 +332,7 @@ def _csv_tables(program: Program) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _lines(columns: dict[str, Any]) -> Iterator[Any]:
-    """The rows as lines of text, in buffers. Only what holds a comma is quoted, as Python's csv module does it."""
+    """Yield the rows as lines of text, in buffers. As Python's csv module, it quotes only cells with a comma."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -349,7 +349,7 @@ def _lines(columns: dict[str, Any]) -> Iterator[Any]:
 
 
 def write_csv(program: Program, folder: Path) -> dict[str, Path]:
-    """Writes the reports that hold every launch into `folder`: report -> file."""
+    """Write the reports that hold every launch into `folder`; return report -> file."""
     written = {}
     for report, columns in _csv_tables(program):
         path = folder / f"{report}.csv"
@@ -362,7 +362,7 @@ def write_csv(program: Program, folder: Path) -> dict[str, Path]:
 
 
 def main() -> int:
-    """Writes one capture: size, folder."""
+    """Write one capture; the arguments are its size and its folder."""
     if len(sys.argv) != 3 or not sys.argv[1].isdigit():
         print("usage: python -m tests.bench.make_captures KERNELS FOLDER", file=sys.stderr)
         return 2

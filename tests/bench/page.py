@@ -1,10 +1,11 @@
-"""Measures report.html in headless Chromium on captures of 10,000 kernels, 100,000 and 1,000,000 launches.
+"""Measure report.html in headless Chromium on captures of 10,000 kernels, 100,000 and 1,000,000 launches.
 
     python -m tests.bench.page [--update]    # --update writes reports/page-bench/results.csv
 
-First paint is that of Chromium's own clock, from a file on disk. An interaction is timed from the event to the end of
-the next frame, in processor time of the page's main thread, so other load does not count. It is the median of three.
-The goals are those of a reader: a page that is there at once, and that answers before one notices. `tests/browser/test_speed.py` allows three times as much, on whatever machine it runs.
+Chromium's own clock measures the first paint, from a file on disk. The time of an interaction is from the event to the
+end of the next frame, in processor time of the page's main thread, so other load does not count; the median of three.
+The goals are a reader's: the page appears at once, and it answers without a noticeable delay.
+`tests/browser/test_speed.py` allows three times as much, on whatever machine it runs.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _STALLS = ("long_scoreboard", "short_scoreboard", "wait", "barrier", "not_select
 def capture(
     kernels: int = FEW, launches: int = LAUNCHES, *, counted: bool = True, steps: int = 20, layers: int = 48
 ) -> Capture:  # fmt: skip
-    """A capture of so many different kernels and launches in steps of layers; the same numbers every time."""
+    """Return a capture with so many different kernels and launches, in steps of layers; it is always the same."""
     random = np.random.default_rng(7)
     gap = 3000
     duration = random.lognormal(8.5, 1.2, launches).astype(np.int64) + 800
@@ -83,7 +84,7 @@ _METRICS: dict[str, tuple[str, float | None]] = {
 
 
 def _ranges(launches: int, steps: int, layers: int) -> pd.DataFrame:
-    """Steps, layers and parts around the calls, each part with as many launches."""
+    """Return the ranges around the calls: steps, layers, and parts with equal numbers of launches."""
     rows: list[tuple[int, int, str]] = []
     parts = steps * layers * len(_PARTS)
     edges = np.linspace(0, launches, parts + 1).astype(np.int64) * 1000
@@ -99,7 +100,7 @@ def _ranges(launches: int, steps: int, layers: int) -> pd.DataFrame:
 
 
 def _counters(names: np.ndarray, ranges: pd.DataFrame, kernel: np.ndarray) -> pd.DataFrame:
-    """A row of ncu for every launch, in its range: one kernel differs from another, and its launches hardly do."""
+    """Return a row of ncu for every launch: kernels differ, and the launches of one kernel hardly do."""
     random, count = np.random.default_rng(11), len(kernel)
     leaf = ranges[~ranges["range_id"].isin(ranges["parent_id"])].sort_values("start_ns")
     place = np.searchsorted(leaf["start_ns"].to_numpy(), np.arange(count) * 1000, side="right") - 1
@@ -113,14 +114,14 @@ def _counters(names: np.ndarray, ranges: pd.DataFrame, kernel: np.ndarray) -> pd
 
 
 def page(of: Capture, copies: int = 1) -> str:
-    """report.html of a capture, without figures; every kernel stands in it `copies` times, under names of its own."""
+    """Return report.html of a capture, without figures; it holds every kernel `copies` times, under different names."""
     made = pipeline.analyse(of, declared())
     tables = {name: _copied(table, copies) for name, table in made.tables.items()}
     return render_html(made.content, tables, {})
 
 
 def _copied(table: pd.DataFrame, copies: int) -> pd.DataFrame:
-    """The rows without a kernel once, those of kernels so many times."""
+    """Return the rows: those without a kernel once, those of kernels `copies` times."""
     if copies == 1 or "kernel" not in table or "lane" in table:
         return table
     of_kernel = table["kernel"].notna()
@@ -130,11 +131,11 @@ def _copied(table: pd.DataFrame, copies: int) -> pd.DataFrame:
 
 
 def page_of_kernels() -> str:
-    """The page of KERNELS kernels."""
+    """Return the page of KERNELS kernels."""
     return page(capture(KERNELS // COPIES, KERNELS // COPIES), COPIES)
 
 
-# The interactions: what the script below runs, each a selector or an expression, in a page that is open.
+# The interactions that the script below runs in an open page: each is an expression.
 INTERACTIONS = {
     "zoom into a step": "$('.part.is-step, .part.is-range').click()",
     "zoom out": "$('.crumbs button').click()",
@@ -158,7 +159,7 @@ _HELPERS = """
 
 
 def timed(tab: Any, clock: Any, act: str) -> float:
-    """Milliseconds of the page's main thread from an event to the end of the frame after it, in processor time."""
+    """Return the processor time of the page's main thread in ms, from an event to the end of the next frame."""
     before = _thread_ms(clock)
     tab.evaluate(
         f"""async () => {{ {_HELPERS}
@@ -172,13 +173,13 @@ def timed(tab: Any, clock: Any, act: str) -> float:
 
 
 def _thread_ms(clock: Any) -> float:
-    """What the main thread of a page has worked so far, ms."""
+    """Return the processor time of a page's main thread so far, in ms."""
     metrics = clock.send("Performance.getMetrics")["metrics"]
     return 1000 * float(next(one["value"] for one in metrics if one["name"] == "TaskDuration"))
 
 
 def first_paint(chromium: Any, path: Path, repeats: int = 3) -> float:
-    """Milliseconds to the first contentful paint, median."""
+    """Return the median time to the first contentful paint, in ms."""
     found = []
     for _ in range(repeats):
         context = chromium.new_context(viewport={"width": 1280, "height": 800})
@@ -191,7 +192,7 @@ def first_paint(chromium: Any, path: Path, repeats: int = 3) -> float:
 
 
 def interactions(chromium: Any, path: Path, repeats: int = 3) -> Iterator[tuple[str, float]]:
-    """Each interaction with the median of its times, ms."""
+    """Yield each interaction with its median time in ms."""
     context = chromium.new_context(viewport={"width": 1280, "height": 800})
     tab = context.new_page()
     clock = context.new_cdp_session(tab)
@@ -215,14 +216,14 @@ def interactions(chromium: Any, path: Path, repeats: int = 3) -> Iterator[tuple[
 
 
 def pages() -> Iterator[tuple[str, Callable[[], str]]]:
-    """What is measured, and how its page is made."""
+    """Yield the name of each page to measure, and the function that makes it."""
     yield "10,000 kernels", page_of_kernels
     yield "100,000 launches", lambda: page(capture(counted=False))
     yield "1,000,000 launches", lambda: page(capture(launches=MANY, counted=False))
 
 
 def measure(chromium: Any, folder: Path) -> list[dict[str, Any]]:
-    """Every figure with its unit and its goal."""
+    """Return every figure with its unit and goal."""
     rows: list[dict[str, Any]] = []
 
     def add(what: str, value: float, unit: str, goal: float | None) -> None:
@@ -247,7 +248,7 @@ def measure(chromium: Any, folder: Path) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Print the figures; exit code 1 if one misses its goal."""
+    """Print the figures. Return 1 if one misses its goal."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--update", action="store_true", help=f"write {OUT}")
     options = parser.parse_args()

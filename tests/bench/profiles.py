@@ -1,9 +1,11 @@
-"""Show what `make profile` takes, stage by stage, from what committed runs noted.
+"""Show the time of each stage of `make profile`, which the runs recorded.
 
-    python -m tests.bench.profiles RUN --name qwen --what 'Qwen3-like' --goal 105    add a run, as profile.sh left it
-    python -m tests.bench.profiles --update-readme                                   write the table into reports/README.md
+    python -m tests.bench.profiles RUN --name qwen --what 'Qwen3-like' --goal 105    add the run folder of a profile
+    python -m tests.bench.profiles --update-readme                                   write the table into
+    reports/README.md
 
-reports/h200-profile/ has runs.csv, a row a run, and stages.csv, a row a stage. `all_s` is from the command to its end, `own_s` the program by itself.
+reports/h200-profile/ has runs.csv, a row a run, and stages.csv, a row a stage. `all_s` is from the command to its end,
+`own_s` the program by itself.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ Row = dict[str, Any]
 
 
 def read(name: str, folder: Path = OUT) -> list[Row]:
-    """Rows of runs.csv or stages.csv."""
+    """Return the rows of runs.csv or stages.csv."""
     with (folder / name).open(encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
 def rows_of(run: Path, named: Row) -> tuple[Row, list[Row]]:
-    """The row of a run folder, and those of its stages; export counts as report."""
+    """Return the row of a run folder, and the rows of its stages; the export counts as part of the report."""
     kept = {name: json.loads((run / name).read_text("utf-8")) for name in ("raw/stages.json", "raw/count_plan.json")}
     plan = kept["raw/count_plan.json"]
     seconds = dict.fromkeys(STAGES, 0.0)
@@ -46,7 +48,7 @@ def rows_of(run: Path, named: Row) -> tuple[Row, list[Row]]:
 
 
 def add(run: Path, named: Row, folder: Path = OUT) -> None:
-    """Put a run into both files, in place of an earlier one of its name."""
+    """Add a run to both files; it replaces an earlier run of the same name."""
     row, stages = rows_of(run, named)
     for name, columns, new in (("runs.csv", RUN, [row]), ("stages.csv", ("run", "stage", "seconds"), stages)):
         rows = [one for one in read(name, folder) if one["run"] != named["run"]]
@@ -57,7 +59,7 @@ def add(run: Path, named: Row, folder: Path = OUT) -> None:
 
 
 def shown_in(readme: str, folder: Path = OUT) -> str:
-    """The text of a README with the runs of `folder` in its part: a column a run, and their notes."""
+    """Return the text of a README with the runs of `folder` in its generated part: a column for each run, and notes."""
     from tabulate import tabulate
 
     from analysis.page.readme import replace_part
@@ -80,7 +82,7 @@ def _whole(value: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.profiles", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", metavar="RUN")
     parser.add_argument("--name", default="")

@@ -1,8 +1,8 @@
-"""Measures the readers against what one would write with pandas, on captures of 0.5, 1 and 2 M kernels (`bench_data`).
+"""Compare the readers with plain pandas code, on captures of 0.5, 1 and 2 M kernels (make_captures.py).
 
-Every figure runs in a process of its own: nothing is warm but the file in the system's memory, and peak memory is its
-own. The clock starts after the imports. Baseline and reader take turns, and a ratio is that of one turn. Before
-anything is timed, each result is compared with the baseline's, or with what the generator knows.
+Every figure runs in a process of its own: only the file is warm, in the system's memory, and peak memory is the
+figure's own. The clock starts after the imports. Baseline and reader take turns; a ratio compares the two times of one
+turn. Before the timing, each result is compared with the baseline's result, or with the generator's numbers.
 
 `make bench-analysis` writes reports/analysis-bench/: results.csv, conditions.json and results.txt.
 """
@@ -37,7 +37,7 @@ _NEEDED = ["Start (ns)", "Duration (ns)", "CorrId", "GrdX", "GrdY", "GrdZ", "Blk
 
 @dataclass(frozen=True)
 class Figure:
-    """One thing that is measured. Goals are for 2 M kernels; None where there is none.
+    """One thing to measure. Goals are for 2 M kernels; None means no goal.
 
     ours, baseline   take the folder of a capture and return a result
     check            takes the folder and raises AssertionError if the result is wrong
@@ -64,7 +64,7 @@ def _kernel_times(folder: Path) -> Any:
 
 
 def _pandas_kernel_times(folder: Path, columns: str = "start, end, globalPid, deviceId, demangledName") -> Any:
-    """The same with pandas.read_sql and a merge."""
+    """Compute the same with pandas.read_sql and a merge."""
     import sqlite3
 
     import pandas as pd
@@ -126,7 +126,7 @@ def _load_again(folder: Path) -> Any:
 
 
 def _check_load(folder: Path) -> None:
-    """The launches that were written came back: times, kernels, calls, processes."""
+    """Check that the reader returns the launches that were written: times, kernels, calls, processes."""
     import numpy as np
 
     from tests.bench.make_captures import PIDS
@@ -168,14 +168,14 @@ def _program(folder: Path) -> Any:
 def _attribute(folder: Path) -> Any:
     from analysis.tables.attribution import attribute
 
-    capture = _load_again(folder)  # from the cache: what is timed begins below
+    capture = _load_again(folder)  # from the cache; the timing starts below
     begin = time.perf_counter()
     owner = attribute(capture.gpu_ops, capture.ranges)
     return _Timed(time.perf_counter() - begin, (capture, owner))
 
 
 def _check_attribution(folder: Path) -> None:
-    """Every launch was written inside a part of a layer of a step."""
+    """Check the attribution: every launch was written inside a part of a layer of a step."""
     import numpy as np
 
     from tests.bench.make_captures import place_of
@@ -191,7 +191,7 @@ def _check_attribution(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class _Timed:
-    """A result whose function has taken its own time."""
+    """A result with the time that its function measured itself."""
 
     seconds: float
     result: Any
@@ -244,7 +244,7 @@ FIGURES = (
 
 
 def _peak_bytes() -> int:
-    """The peak resident memory of this process. Linux tells it since the program began, others since the fork."""
+    """Return this process' peak resident memory in bytes: on Linux since its start, elsewhere since the fork."""
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
@@ -255,7 +255,7 @@ def _peak_bytes() -> int:
 
 
 def _here(function: Callable[[Path], Any], folder: Path) -> dict[str, float]:
-    """Seconds and peak memory of one call in this process."""
+    """Return seconds and peak memory of one call in this process."""
     import numpy
     import pandas
     import pyarrow
@@ -273,7 +273,7 @@ def _here(function: Callable[[Path], Any], folder: Path) -> dict[str, float]:
 
 
 def _elsewhere(folder: Path, figure: str, side: str) -> dict[str, float]:
-    """The same in a process of its own; side is ours, baseline or check. Figure `make` writes the capture of a size."""
+    """Return the same from a new process; `side` is ours, baseline or check. Figure `make` writes a capture."""
     command = [sys.executable, "-m", "tests.bench.readers", "--one", figure, side, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=False)
     if done.returncode:
@@ -310,7 +310,7 @@ def _make(size: int, folder: Path) -> None:
 
 
 def measure(sizes: list[int], repeats: int, folder: Path, progress: bool) -> Iterator[dict[str, Any]]:
-    """A row of results.csv for each figure and size."""
+    """Yield a row of results.csv for each figure and size."""
     from tqdm import tqdm
 
     steps = len(sizes) * (1 + sum(1 + repeats * (2 if figure.baseline else 1) for figure in FIGURES))
@@ -351,7 +351,7 @@ def _row(turns: list[dict[str, dict[str, float]]]) -> dict[str, Any]:
 
 
 def conditions() -> dict[str, Any]:
-    """What the numbers depend on."""
+    """Return the conditions that the numbers depend on."""
     import sqlite3
     from importlib.metadata import version
 
@@ -373,7 +373,7 @@ def conditions() -> dict[str, Any]:
 
 
 def _verdict(figure: Figure, row: dict[str, Any]) -> tuple[str, str]:
-    """The goal, and whether the row reaches it."""
+    """Return the goal, and whether the row reaches it, in words."""
     goals = [
         (f"≥ {figure.goal_ratio:g}×" if figure.goal_ratio else "", row["ratio"], figure.goal_ratio, 1),
         (f"≤ {figure.goal_s:g} s" if figure.goal_s else "", row["ours_s"], figure.goal_s, -1),
@@ -385,7 +385,7 @@ def _verdict(figure: Figure, row: dict[str, Any]) -> tuple[str, str]:
 
 
 def table_of(rows: list[dict[str, Any]], tablefmt: str = "simple") -> str:
-    """The results as a table, and how time grows with the capture below it."""
+    """Return the results as a Markdown table, and below it how the time grows with the capture."""
     from tabulate import tabulate
 
     sizes = [int(row["kernels"]) for row in rows]
@@ -430,7 +430,7 @@ def _in_words(seen: dict[str, Any]) -> str:
 
 
 def shown_in(readme: str, folder: Path) -> str:
-    """The text of a README with the results of `folder` in its part `analysis-bench`."""
+    """Return the text of a README with the results of `folder` in its generated part `analysis-bench`."""
     from analysis.page.readme import replace_part
 
     rows, seen = results.read(folder)
@@ -438,7 +438,7 @@ def shown_in(readme: str, folder: Path) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs the benchmark, or one call of it."""
+    """Run the benchmark, or one call of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.readers", description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="KERNELS")
     parser.add_argument("--repeats", type=int, default=REPEATS)

@@ -20,7 +20,7 @@ def write(folder: Path, rows: Sequence[Mapping[str, Any]], conditions: Mapping[s
 
 
 def read(folder: Path) -> tuple[list[dict[str, str]], dict[str, Any]]:
-    """(the rows with cells as texts, the conditions) of a folder."""
+    """Return (the rows, with cells as texts; the conditions) of a folder."""
     with (folder / "results.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     return rows, json.loads((folder / "conditions.json").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""axe-core from npm, for the tests of the page alone: it is never part of a page.
+"""Get axe-core from npm, only for the tests of the page: it is never part of a page.
 
-`source()` packs the pinned version with npm, checks its integrity, and keeps it in build/; None where npm or the
-registry cannot be reached.
+`source()` downloads the pinned version with npm, checks its integrity, and keeps it in build/. It returns None if npm
+is missing or cannot reach the registry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEPT = Path(__file__).parents[2] / "build" / "npm"
 
 
 def source() -> str | None:
-    """The script of axe-core. Raises: ValueError if the package is not the one that was pinned."""
+    """Return the script of axe-core, or None. Raises: ValueError if the package is not the pinned one."""
     archive = KEPT / f"{PACKAGE}-{VERSION}.tgz"
     if not archive.is_file():
         if not shutil.which("npm"):

@@ -15,7 +15,7 @@ FLAGS = [
 
 @contextlib.contextmanager
 def started() -> Iterator[Any]:
-    """A running Chromium, closed at the end of the block."""
+    """Start Chromium, and close it at the end of the block."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -1,6 +1,6 @@
-"""A headless Chromium, pages of every kind of capture, and what fails a test by itself: an error of the page's script.
+"""Provide a headless Chromium and pages of every kind of capture. An error of a page's script fails the test.
 
-Skipped, and counted, where Playwright or Chromium is missing.
+Without Playwright or Chromium the tests are skipped and counted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SIZE = {"width": 1280, "height": 800}
 
 @functools.cache
 def browser_missing() -> str:
-    """Why no browser can be driven here, empty if one can."""
+    """Return why no browser can run here; "" if one can."""
     try:
         import playwright  # noqa: F401
     except ImportError:
@@ -79,7 +79,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
 
 
 def page_of(capture: Capture) -> str:
-    """report.html of a capture, without figures that are drawn elsewhere."""
+    """Return report.html of a capture, without the figures that other tests draw."""
     made = pipeline.analyse(capture, DECLARED)
     return render_html(made.content, made.tables, {})
 
@@ -89,7 +89,7 @@ SEEDS = {"nsys": "sqlite layers 2024", "counters": "ncu raw", "torch": "torch", 
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Files of pages by kind of capture: gpt2 (committed), user, nsys, counters, torch, host, empty."""
+    """Return a function: kind of capture (gpt2, user, nsys, counters, torch, host or empty) -> file of its page."""
     folder = tmp_path_factory.mktemp("pages")
     by_name = {seed.name: seed for seed in seeds()}
 
@@ -119,7 +119,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture(scope="session")
 def committed_tables() -> dict[str, pd.DataFrame]:
-    """The CSV files of the committed run."""
+    """Return the CSV files of the committed run."""
     folder = committed.folder("overview")
     content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     return {entry["name"]: pd.read_csv(folder / entry["file"], low_memory=False) for entry in content["tables"]}

@@ -1,6 +1,6 @@
-"""The pictures of README.md and docs/tour.md: the pages of committed runs in headless Chromium.
+"""Draw the pictures of README.md and docs/tour.md: pages of committed runs in headless Chromium.
 
-python -m tests.browser.pictures           # draws all of them anew, after a change of a page or a run
+python -m tests.browser.pictures           # draws all of them, after a change of a page or a run
 python -m tests.browser.pictures report    # draws one
 """
 
@@ -27,7 +27,7 @@ OVERVIEW, LAYERS = "h200-gpt2-fp32", "h200-gpt2-layers"
 
 
 class Shot(NamedTuple):
-    """One picture: a run of reports/, the place in its page, its height in pixels, and what is done before."""
+    """One picture: a run of reports/, the place in its page, its height in pixels, and the actions before it."""
 
     run: str
     fragment: str
@@ -45,7 +45,7 @@ def _at(section: str) -> Callable[[Any], None]:
 
 
 def heaviest() -> str:
-    """The kernel with most time in a decode step of the run OVERVIEW."""
+    """Return the kernel with the most time in a decode step of the run OVERVIEW."""
     with (ROOT / "reports" / OVERVIEW / "tables" / "kernels.csv").open(encoding="utf-8", newline="") as stream:
         rows = [row for row in csv.DictReader(stream) if row["range"].startswith("gpt2/decode/")]
     time: dict[str, float] = {}
@@ -71,7 +71,7 @@ SHOTS = {
 
 
 def taken(chromium: Any, names: Sequence[str] = tuple(SHOTS)) -> Iterator[tuple[str, Image.Image]]:
-    """Every picture of `names` by its name."""
+    """Yield each of `names` with its picture."""
     for name in names:
         run, fragment, height, act = SHOTS[name]
         size = {"width": 1280, "height": height}

@@ -1,6 +1,6 @@
-"""Eight states of the page as pictures, of a capture that is made here, so that they change with the page alone.
+"""Draw eight states of the page. This module makes their capture, so the pictures only change with the page.
 
-python -m tests.browser.screenshots    # draws them anew, after a change that is meant
+python -m tests.browser.screenshots    # draws them again, after an intended change
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ STATES: dict[str, tuple[dict[str, int], str, Callable[[Any], None] | None]] = {
 
 
 def page() -> str:
-    """The page that is drawn: 24 kernels in 4 layers, with counters."""
+    """Return the page to draw: 24 kernels in 4 layers, with counters."""
     from tests.bench import page as bench
 
     return bench.page(bench.capture(24, 960, steps=2, layers=4))
 
 
 def taken(chromium: Any, path: Path) -> Iterator[tuple[str, Image.Image]]:
-    """Every state with its picture."""
+    """Yield every state with its picture."""
     for name, (size, scheme, act) in STATES.items():
         context = chromium.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-US")
         context.set_default_timeout(5000)

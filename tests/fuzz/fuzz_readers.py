@@ -1,16 +1,16 @@
-"""Fuzzes every reader of analysis/capture: python -m tests.fuzz.fuzz_readers --inputs 1000000 --seed 1 --jobs 2
+"""Fuzz every reader of analysis/capture: python -m tests.fuzz.fuzz_readers --inputs 1000000 --seed 1 --jobs 2
 
-Input number N of a seed is always the same bytes: a whole file (tests/fuzz/seeds.py) with random damage (mutate.py), or,
-for one in four, with structural damage that must not change a number (oracle.py, where all promises are written down).
-All go through the public entrance `load`.
+Input number N of a seed is always the same bytes: a whole file (tests/fuzz/seeds.py) with random damage (mutate.py).
+One input in four has structural damage instead, which must not change a number (oracle.py states all promises of the
+readers). The fuzzer reads all of them with the public function `load`.
 
 It uses plain `random` on seeds made by code, and neither Atheris nor Hypothesis. The readers' hot loops are in numpy,
 Arrow, SQLite and msgspec, which coverage of Python lines does not see. Atheris needs a Python built for it. Hypothesis
 adds shrinking, but at a hundredth of the throughput. Findings are shrunk here, too, by cutting pieces out.
 
-Each worker is a process with a limit of memory; an input has two seconds of CPU time. A worker that dies or hangs is a
-finding, and another goes on behind that input. Findings of one cause (exception and line) are kept once, the smallest.
-Exit code 1 if there are any.
+Each worker is a process with a memory limit; an input has two seconds of CPU time. A worker that dies or hangs is a
+finding, and another worker continues after that input. Of findings with one cause (exception and line), the smallest is
+kept. Exit code 1 if there are findings.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _too_slow(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """At most SECONDS of CPU time."""
+    """Limit the block to SECONDS of CPU time. Raises: TooSlowError."""
     signal.signal(signal.SIGPROF, _too_slow)
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
@@ -104,7 +104,7 @@ class Target:
         raise SystemExit(f"the seed {seed.name} is no capture")
 
     def read(self, data: bytes) -> str:
-        """'capture' or 'error', or an exception that is a finding."""
+        """Read an input: return 'capture' or 'error', or raise an exception, which is a finding."""
         self.path.write_bytes(data)
         try:
             load([self.path])
@@ -114,7 +114,7 @@ class Target:
         return "capture"
 
     def judge(self, seed: Seed, done: Damaged) -> str:
-        """'capture' or 'error'; BrokenPromiseError where the damaged seed gives a wrong number."""
+        """Read a damaged seed: return 'capture' or 'error'. Raises: BrokenPromiseError if it gives a wrong number."""
         self.path.write_bytes(done.data)
         paths, truth = self.truths[seed.name]
         try:
@@ -129,7 +129,7 @@ class Target:
 
 
 def pick(number: int, seed: int) -> tuple[Seed, Damaged | bytes]:
-    """Input `number`: the file it was made from, and what became of it."""
+    """Return input `number`: the seed that it comes from, and the damaged file."""
     rng = random.Random(seed << 40 | number)
     known = seeds()
     one = rng.choices(known, [WEIGHTS.get(each.form, 1.0) for each in known])[0]
@@ -144,7 +144,7 @@ def attempt(target: Target, one: Seed, made: Damaged | bytes) -> str:
 
 
 def signature(error: BaseException) -> str:
-    """What findings of one cause share: the exception and the last line of ours that it passed."""
+    """Return what findings of one cause share: the exception and the last line of our code in its traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if "/analysis/" in frame.filename] or frames
     where = f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else "?"
@@ -156,7 +156,7 @@ def signature(error: BaseException) -> str:
 
 
 def shrink(data: bytes, fails: Callable[[bytes], bool], tries: int = 300) -> bytes:
-    """`data` with pieces cut out for as long as it fails."""
+    """Cut pieces out of `data` for as long as it still fails, and return the rest."""
     size = max(1, len(data) // 2)
     while size and tries > 0:
         at = 0
@@ -177,7 +177,7 @@ _STATE = ("number", "done", "structural", "capture", "error", "at", "until")
 
 
 class Shared(ctypes.Structure):
-    """What a worker tells while it runs: `number` of the input in hand, counts, when it was taken up, until when to work."""
+    """The state that a worker shares: its current input's `number` and start, its counts, and when to stop."""
 
     _fields_ = [(name, ctypes.c_double if name in ("at", "until") else ctypes.c_longlong) for name in _STATE]
 
@@ -216,7 +216,7 @@ def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int) -
 
 
 class Run:
-    """All workers, what they found and how far they are."""
+    """All workers, their findings and their progress."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -255,7 +255,7 @@ class Run:
             tqdm.write(f"FINDING {cause}\n  input {number} of {name}: {text}\n{shown}", file=sys.stderr)
 
     def _watch(self, job: int) -> bool:
-        """Whether the worker is at work; one that died or hangs is replaced."""
+        """Return whether the worker still works; replace one that died or hangs."""
         worker, state = self.workers[job], self.states[job]
         if worker.is_alive() and time.time() - state.at > HANG_SECONDS:
             worker.kill()
@@ -272,12 +272,12 @@ class Run:
         return True
 
     def stop(self, *_: object) -> None:
-        """Lets every worker end behind the input in hand."""
+        """Let every worker end after its current input."""
         for state in self.states:
             state.until = 0.0
 
     def finish(self) -> dict[str, int]:
-        """Waits for all, shows how far they are, and adds up their counts."""
+        """Wait for all workers, show their progress, and add up their counts."""
         began = time.time()
         with tqdm(total=self.options.inputs, unit="input", mininterval=5.0, maxinterval=20.0, smoothing=0.05) as bar:
             busy = True
@@ -293,7 +293,7 @@ class Run:
 
 
 def commit() -> str:
-    """The commit of the checkout, with `+` where the readers were changed after it."""
+    """Return the commit of the checkout, with `+` if the readers have changed since."""
     asked = [
         ["git", "rev-parse", "--short", "HEAD"],
         ["git", "status", "--porcelain", "analysis/capture", "tests/fuzz"],
@@ -315,7 +315,7 @@ def _same(target: Target, cause: str) -> Callable[[bytes], bool]:
 
 
 def _save(findings: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Writes what was found, shrunk where it fails by itself, as files that tests/fuzz/corpus may take."""
+    """Write the findings as files for tests/fuzz/corpus, shrunk if they fail by themselves."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place:
         target = Target(Path(place))
@@ -333,7 +333,7 @@ def _save(findings: dict[str, dict[str, Any]], folder: Path) -> None:
 
 
 def _append(path: Path, result: dict[str, Any]) -> None:
-    """Adds a run to the list of runs in a JSON file."""
+    """Add a run to the list of runs in a JSON file."""
     runs = json.loads(path.read_text()) if path.exists() else []
     path.write_text(json.dumps([*runs, result], indent=1) + "\n")
 

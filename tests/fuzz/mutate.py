@@ -1,4 +1,4 @@
-"""Random damage without any thought of what it means: bytes, lines, columns, JSON values, pages and headers of SQLite."""
+"""Damage files at random, whatever they mean: bytes, lines, columns, JSON values, pages and headers of SQLite."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ BY_FORM: dict[str, tuple[Mutation, ...]] = {
 
 
 def mutate(data: bytes, form: str, other: bytes, rng: random.Random) -> bytes:
-    """`data` with one to five random changes, at most LARGEST bytes."""
+    """Return `data` with one to five random changes, at most LARGEST bytes."""
     choices = BY_FORM.get(form, TEXT)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 5))):
         data = rng.choice(choices)(data, rng, other)[:LARGEST]

@@ -1,4 +1,4 @@
-"""What the readers owe a damaged file, as two checks that a program can make.
+"""State what the readers promise for a damaged file, as two checks that a program can run.
 
 `check_message`, for every input: a Capture, or an LedgerError whose message is one sentence (one line without control
 characters, at most 1,000 long, ending in a full stop, naming the file, without a traceback and without the folder the
@@ -16,12 +16,12 @@ either be refused, or
 
 Where the damage changes a unit, a number may instead be the true one times the ratio of the units: it was scaled.
 
-Structural damage (`damage`) is what copying, cutting, spreadsheets and editors do: cut anywhere, or zeros instead of the
-rest; a quote put in or taken away; a delimiter put in, taken away or exchanged for another one; a unit of the header
-changed to any other or none; two columns of the header exchanged, one dropped or doubled, in the header alone or in all
-rows alike; numbers of a file or of a row written in another locale; another encoding or line end. Not among it: another
-digit, or the values of two columns exchanged below an intact header where no third column repeats them. Such a file is
-as plausible as the true one, and no reader can tell.
+Structural damage (`damage`) is what copying, cutting, spreadsheets and editors do: cut anywhere, or zeros instead of
+the rest; a quote put in or taken away; a delimiter put in, taken away or exchanged for another one; a unit of the
+header changed to any other or none; two columns of the header exchanged, one dropped or doubled, in the header alone or
+in all rows alike; numbers of a file or of a row written in another locale; another encoding or line end. Not among it:
+another digit, or the values of two columns exchanged below an intact header where no third column repeats them. Such a
+file is as plausible as the true one, and no reader can tell.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class BrokenPromiseError(AssertionError):
 
 
 def check_message(error: LedgerError, name: str, folder: str) -> None:
-    """Raises BrokenPromiseError unless the message is one sentence about the file."""
+    """Check that the message is one sentence about the file. Raises: BrokenPromiseError if not."""
     text = str(error)
     if len(text) > LONGEST:
         raise BrokenPromiseError(f"message of {len(text)} characters")
@@ -97,7 +97,7 @@ def _leaves(value: Any, path: str = "") -> dict[str, float]:
 
 
 def facts(capture: Capture) -> dict[str, list[Row]]:
-    """The numbers of every table, row by row."""
+    """Return the numbers of every table, row by row."""
     found = {name: _rows(frame) for name in _TABLES if (frame := getattr(capture, name)) is not None}
     for name, frame in capture.summaries.items():  # names alone tell calls of CUDA and of the system
         found.setdefault("calls" if name in ("cuda_api_sum", "osrt_sum") else name, []).extend(_rows(frame))
@@ -137,13 +137,13 @@ def _equal(value: float, true: float, ratio: float) -> bool:
 
 
 def _sums(rows: list[Row], true: list[Row]) -> dict[str, tuple[float, float]]:
-    """What the rows and the true ones add up to, by column."""
+    """Return the sums of the rows and of the true rows, by column."""
     columns = [name for name in ("count", "instances", "total_ns") if name in true[0]]
     return {name: (sum(row.get(name, 0) for row in rows), sum(row[name] for row in true)) for name in columns}
 
 
 def wrong(capture: Capture, truth: Truth, done: Damaged) -> str:
-    """What is wrong with the numbers read from a damaged file, '' where nothing is."""
+    """Return what is wrong with the numbers from a damaged file, '' if nothing is."""
     lost = ""
     found = facts(capture)
     of_one_range = any(gap.what.startswith("kernels outside the range") for gap in capture.gaps)

@@ -1,7 +1,7 @@
-"""The files that the fuzzer starts from: small, whole, one of every kind and era, made by the fixtures of the tests.
+"""Make the files that the fuzzer damages: small and whole, one of every kind and era, from the fixtures of the tests.
 
-Readers of text are asked to say nothing wrong of a damaged file, too (`truth`), so these files hold numbers that all
-differ where they can: a number in the wrong place is seen.
+Readers of text must also give no wrong number for a damaged file (`truth`). So the numbers in these files differ
+wherever they can: a number in the wrong place then shows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Seed:
 
 
 def _small_pages(export: Export) -> bytes:
-    """An export in pages of 512 bytes, so that a small file has inner pages and rows over several of them."""
+    """Return an export in pages of 512 bytes, so that a small file has inner pages and rows over several of them."""
     with tempfile.TemporaryDirectory() as folder:
         path = export.save(Path(folder) / "x")
         database = sqlite3.connect(path)
@@ -176,7 +176,7 @@ def _json() -> dict[str, object]:
 
 @functools.cache
 def seeds() -> tuple[Seed, ...]:
-    """Every seed, the same in every run."""
+    """Return every seed; they are the same in every run."""
     found = [Seed(f"nsys {name}", "nsys", text.encode()) for name, text in _nsys().items()]
     found += [Seed(f"ncu {name}", "ncu", text.encode(), name != "log") for name, text in _ncu().items()]
     found += [Seed(name, "csv", text.encode()) for name, text in _ours().items()]

@@ -1,14 +1,15 @@
-"""Kernels that are wrong on purpose: would the checks of harness/bench.py see it?
+"""Check kernels that are wrong on purpose: do the checks of harness/bench.py find each error?
 
     python -m tests.gpu.mutants [--ops OP …] [--table FILE.csv]     builds every mutant of a source, checks each
 
-A mutant is a rung's source with one change that a programmer could make. For example, it leaves out a tile, a step of K,
-a key or a column. Its mask is off by one, it swaps two rows, or it scales an output by 1 + 2^-7. Where it can be, the change is in the
-last rows alone, where sums are longest and a term counts least. Each is compiled and linked in place of its rung, as
-the sweep does it (kernels/combinations.py), and checked at the op's largest shapes on its own inputs. A row of the table
-says what caught it: the share of its bound that an element, a row or the whole output took.
+A mutant is a rung's source with one change that a programmer could make. For example, it leaves out a tile, a step of
+K, a key or a column. Its mask is off by one, it swaps two rows, or it scales an output by 1 + 2^-7. If possible, the
+change affects only the last rows, where sums are longest and a term counts least. The program compiles and links each
+mutant in place of its rung, as the sweep does (kernels/combinations.py), and checks it at the op's largest shapes on
+its own inputs. A row of the table says what found it: the share of its bound that an element, a row or the whole output
+reached.
 
-Outputs of the other ops are mutated instead (`OUTPUTS`): their tolerances do not grow with a sum.
+For the other ops it changes outputs instead (`OUTPUTS`): their tolerances do not grow with a sum.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ COLUMNS = ("op", "variant", "dtype", "shape_name", "mutant", "of", "caught", "by
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
-    """A change of one file that the source of a rung is made of: `was`, which stands there `times` times, becomes `now`."""
+    """A change of one file of a rung's source: `was`, which the file has `times` times, becomes `now`."""
 
     op: str
     variant: str
@@ -46,7 +47,7 @@ class Mutant:
     times: int = 1
 
     def text(self) -> str:
-        """The changed file. Raises ValueError where the source has not what is to be changed."""
+        """Return the changed file. Raises: ValueError if the source does not hold the text to change."""
         text = (objects.FOLDER / ops()[self.op].folder / self.file).read_text("utf-8")
         for was, now in self.edits:
             if text.count(was) != self.times:
@@ -55,7 +56,7 @@ class Mutant:
         return text
 
     def write(self) -> Path:
-        """The source of the rung in a folder of its own, beside the changed file."""
+        """Write the rung's source into a folder of its own, beside the changed file."""
         folder = objects.FOLDER / ops()[self.op].folder
         place = PLACE / f"{self.variant}-{self.name.replace(' ', '_')}" / folder.name
         shutil.rmtree(place, ignore_errors=True)
@@ -67,7 +68,7 @@ class Mutant:
 
 
 def _of(op: str, variant: str, dtype: str, file: str, **edits: Any) -> list[Mutant]:
-    """Mutants of one file by name; an edit is (was, now), several of them, or ends with how often each stands there."""
+    """Return the mutants of one file. An edit is (was, now), or several such pairs; a number at its end is `times`."""
     made = []
     for name, edit in edits.items():
         times = edit[-1] if isinstance(edit[-1], int) else 1
@@ -225,7 +226,7 @@ MUTANTS = (
 
 
 def shapes(op: Op, variant: str, dtype: str) -> list[Shape]:
-    """The shapes at which a mutant is checked: those of most operations and of the longest last axis that it takes."""
+    """Return the shapes for a mutant's check: of those that it supports, the most operations, the longest last axis."""
     known = {
         "matmul": ("square_4096", "square_16384", "mlp_proj"),
         "attention": ("b8_t1024",) if variant == "v06_small" else ("b8_t1024", "b1_t16384"),
@@ -238,7 +239,7 @@ def shapes(op: Op, variant: str, dtype: str) -> list[Shape]:
 
 
 def build_all(wanted: Sequence[Mutant]) -> tuple[dict[Mutant, Path], dict[Mutant, str]]:
-    """The library of each mutant; why, for those that do not compile or link. The ops' extensions are built first."""
+    """Build the ops' extensions, then the mutants. Return each mutant's library, or why it does not compile or link."""
     import torch
 
     nvcc = build.find_nvcc()
@@ -264,7 +265,7 @@ def _quiet(what: str, done: int, of: int) -> None:
 
 
 def remembering(op: Op) -> Op:
-    """The op, whose references and bounds are computed once for each piece of the inputs: many outputs share them."""
+    """Return the op with a cache: it computes reference and bounds of each piece once for all mutants of outputs."""
 
     def kept(function: Callable[..., Any]) -> Callable[..., Any]:
         known: dict[Any, Any] = {}
@@ -287,7 +288,7 @@ def remembering(op: Op) -> Op:
 
 
 def row(op: Op, variant: str, dtype: str, shape: Shape, mutant: str, of: str, check: Any) -> dict[str, Any]:
-    """A row of the table."""
+    """Return a row of the table."""
     shares = {"element": check.tolerance_used, **check.norms}
     by = [name for name, share in shares.items() if not share <= 1.0] or ([check.note] if check.note else [])
     return {
@@ -298,7 +299,7 @@ def row(op: Op, variant: str, dtype: str, shape: Shape, mutant: str, of: str, ch
 
 
 def check_all(libraries: dict[Mutant, Path]) -> Iterator[dict[str, Any]]:
-    """A row for each mutant and shape, and one for the right kernel (mutant "none")."""
+    """Yield a row for each mutant and shape, and one for the correct kernel (mutant "none")."""
     import torch
 
     from harness import bench
@@ -366,7 +367,7 @@ OUTPUTS = {
 
 
 def output_rows(op: Op, variant: str, dtype: str, shape: Shape, device: str) -> Iterator[dict[str, Any]]:
-    """A row for each mutant of an output, and one for the right one; on the CPU of the PyTorch chain."""
+    """Yield a row for each mutant of an output, and one for the correct output; on a CPU, of the PyTorch chain."""
     import torch
 
     from harness import bench
@@ -392,7 +393,7 @@ def output_rows(op: Op, variant: str, dtype: str, shape: Shape, device: str) -> 
 
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
-    """The table as CSV."""
+    """Return the table as CSV."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, COLUMNS, restval="", lineterminator="\n")
     writer.writeheader()
@@ -401,7 +402,7 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> int:
-    """See the module's docstring; 1 if a mutant was not caught, or a right kernel was."""
+    """See the module's docstring. Return 1 if a check passed a mutant, or failed the correct kernel."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.gpu.mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

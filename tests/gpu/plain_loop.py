@@ -1,13 +1,13 @@
-"""A launch timed by the plainest loop there is: launch, overwrite 256 MB, record an event, launch, record an event.
+"""Time a launch with the simplest loop: launch, overwrite 256 MB, record an event, launch, record an event.
 
-It shares nothing with harness/bench.py but the kernels: what both say of a ratio is not an accident of one of them.
+It shares only the kernels with harness/bench.py. So a ratio on which both agree is no accident of one of them.
 
     python -m tests.gpu.plain_loop BENCH.csv …      our fastest rung against the fastest library, row by row, beside it
     python -m tests.gpu.plain_loop --time OP --out DIR [ARGUMENTS of harness.bench]
                                                     the benchmark and, in the same process, the loop: DIR/plain_loop.csv
 
-Exit code 1: a ratio is further apart than 3 %, or a check of the benchmark failed. With --pause both the benchmark and
-the loop wait for a line of standard input (`tests.gpu.together` sends it).
+Exit code 1: two ratios differ by more than 3 %, or a check of the benchmark failed. With --pause both the benchmark and
+the loop wait for a line of standard input, which `tests.gpu.together` sends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROUND = 10  # samples between two synchronisations: a queue holds about a thousa
 
 
 class Ratio(NamedTuple):
-    """How many times as fast our fastest rung is as the fastest library, as published and by the loop."""
+    """The speed-up of our fastest rung over the fastest library, as published and by the loop."""
 
     op: str
     dtype: str
@@ -45,7 +45,7 @@ class Ratio(NamedTuple):
 
 
 def medians(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Median microseconds of one launch of each, in turn, caches overwritten before each."""
+    """Return the median time of one launch of each in µs. They take turns; the caches are overwritten before each."""
     import torch
 
     flush = torch.empty(64 << 20, dtype=torch.float32, device="cuda")
@@ -73,7 +73,7 @@ def medians(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
 
 
 def published(rows: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str, str, str, str, float]]:
-    """(op, dtype, shape name, our fastest rung, fastest library, ratio) of each shape with isolated times of both."""
+    """Yield (op, dtype, shape name, our fastest rung, fastest library, ratio) of shapes with isolated times of both."""
     from kernels.registry import LIBRARY_KINDS, ops
 
     known = ops()
@@ -92,7 +92,7 @@ def published(rows: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str, str
 
 
 def ratios(rows: Sequence[Mapping[str, str]]) -> Iterator[Ratio]:
-    """The published ratios, each beside that of the loop."""
+    """Yield each published ratio with the loop's ratio."""
     import torch
 
     from kernels.registry import ops
@@ -111,7 +111,7 @@ def ratios(rows: Sequence[Mapping[str, str]]) -> Iterator[Ratio]:
 
 
 def write(rows: Sequence[Mapping[str, str]], stream: IO[str], until: float = float("inf")) -> float:
-    """Write a line a ratio as CSV, none begun after `until` (seconds of time.monotonic()); return the furthest apart."""
+    """Write a CSV line for each ratio; start none after `until` (time.monotonic()). Return the largest difference."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([*Ratio._fields, "apart"])
     worst = 0.0
@@ -125,7 +125,7 @@ def write(rows: Sequence[Mapping[str, str]], stream: IO[str], until: float = flo
 
 
 def time_and_loop(op: str, out: Path, more: Sequence[str]) -> int:
-    """Run the benchmark of an op, then the loop over what it wrote; 1 if either finds something."""
+    """Run the benchmark of an op, then the loop over its bench.csv. Return 1 if either finds something wrong."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--pause", action="store_true")

@@ -1,13 +1,13 @@
-"""Writes what a GPU said of the kernels as committed tables: sanitizers, mutants, the results of tests/gpu.
+"""Write the results of a GPU as tables to commit: of the sanitizers, of the mutants, and of tests/gpu.
 
     python -m tests.gpu.tables --out DIR [--sanitize build/sanitize] [--tests JUNIT.xml] [--mutants FILE.csv]
                                [--gpu NAME] [--driver VERSION] [--tool VERSION] [--when TIME] [--sources DIGEST]
 
-`make gpu-checks` runs all three and then this. It writes four files into DIR. sanitize.csv has a row for each run of a
-tool, and one for each place in a source that it names. tests.csv has a row for each test. mutants.csv is the third.
-checks.json has the GPU, the driver, the time and a digest of the sources (`sources_digest`), which tells a reader
-whether the kernels have changed since. The last
-five arguments are for logs that come from another machine; without them this one is asked.
+`make gpu-checks` runs all three and then this program, which writes four files into DIR. sanitize.csv has a row for
+each run of a tool, and one for each place in a source that it names. tests.csv has a row for each test, and mutants.csv
+a row for each mutant. checks.json has the GPU, the driver, the time, and a digest of the sources (`sources_digest`): it
+shows whether the kernels have changed since. The last five arguments are for logs of another machine; by default they
+describe this one.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ FINDING = re.compile(r"========= (?!ERROR|RACECHECK|COMPUTE|Target)(\S.*)")
 
 
 def sources_digest() -> str:
-    """12 hex digits that change with any CUDA source of kernels/ or a header of it, not with comments."""
+    """Return 12 hex digits that change with any CUDA source or header of kernels/, but not with comments."""
     found = [f"{path.parent.name}/{path.stem} {objects.fingerprint(path)}" for path in objects.sources()]
     return hashlib.sha256("\n".join(found).encode()).hexdigest()[:12]
 
 
 def name_of(function: str) -> str:
-    """`fitted_product` of a whole signature."""
+    """Return the name in a whole signature, such as `fitted_product`."""
     return re.sub(r"[<(].*", "", function.removeprefix("void ")).strip()
 
 
 def findings(log: str) -> Iterator[tuple[str, str, str]]:
-    """(what, file:line, kernel) of every finding that a log of compute-sanitizer prints."""
+    """Yield (what, file:line, kernel) of every finding in a log of compute-sanitizer."""
     for block in re.split(r"^=========\s*$", log, flags=re.MULTILINE):
         what, place = FINDING.search(block), PLACE.search(block)
         if what and place:
@@ -59,7 +59,7 @@ def findings(log: str) -> Iterator[tuple[str, str, str]]:
 
 
 def read_sanitize(folder: Path) -> Iterator[dict[str, object]]:
-    """The rows of sanitize.csv, of the logs that tests/gpu/sanitize.sh keeps."""
+    """Yield the rows of sanitize.csv, from the logs that tests/gpu/sanitize.sh keeps."""
     for file in sorted(folder.glob("*.status")):
         tool, build, part, status, seconds = file.read_text("utf-8").split()
         log = file.with_suffix(".log").read_text("utf-8", errors="replace")
@@ -75,7 +75,7 @@ def read_sanitize(folder: Path) -> Iterator[dict[str, object]]:
 
 
 def read_tests(file: Path) -> Iterator[dict[str, object]]:
-    """The rows of tests.csv, of pytest's JUnit file."""
+    """Yield the rows of tests.csv, from pytest's JUnit file."""
     for case in ElementTree.parse(file).iter("testcase"):
         bad = next((child for child in case if child.tag in ("failure", "error", "skipped")), None)
         outcome = "passed" if bad is None else {"failure": "failed"}.get(bad.tag, bad.tag)
@@ -88,7 +88,7 @@ def read_tests(file: Path) -> Iterator[dict[str, object]]:
 
 
 def text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    """A table as CSV; what a row lacks is blank."""
+    """Return a table as CSV; a column that a row lacks stays blank."""
     stream = io.StringIO()
     writer = csv.DictWriter(stream, columns, restval="", lineterminator="\n")
     writer.writeheader()
@@ -105,7 +105,7 @@ def _asked(command: Sequence[str], pattern: str = r"(.+)") -> str:
 
 
 def write(out: Path, options: argparse.Namespace) -> None:
-    """The tables that the options name, and checks.json, which keeps what it says of the others."""
+    """Write the tables that the options name, and checks.json, which keeps its entries for other tables."""
     out.mkdir(parents=True, exist_ok=True)
     query = ["nvidia-smi", "--format=csv,noheader"]
     about = {

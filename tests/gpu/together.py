@@ -1,18 +1,20 @@
-"""Times several ops in one session of a GPU: all are checked side by side, then timed one after another, each alone.
+"""Time several ops in one session of a GPU: check all of them at the same time, then time one after another.
 
     python -m tests.gpu.together --out DIR [--seconds S] [--checks S] OP[:ARGUMENTS] …
-    python -m tests.gpu.together -n …              print each program, with the seconds that the GPU is reckoned to need
+    python -m tests.gpu.together -n …              print each program, with its expected seconds on the GPU
 
-Each op is a program of its own, `python -m tests.gpu.plain_loop --time OP`: harness.bench and, in the same process, the
-plain loop. DIR/<op> gets what harness.bench writes, plain_loop.csv and log.txt. ARGUMENTS go to harness.bench:
-"matmul:--variants compile_tuned v16_any_rows". Without OP: the ops whose committed times are chained alone, and
-layernorm. With --tuned: the baselines that search at every shape or come with their own package, each with the fastest
-rung in a program of its own, one after another: a search beside other programs would choose by disturbed times. A program
-that does not end in its seconds is ended; what it found stays in build/, and the next run goes on from there.
+Each op has a program of its own, `python -m tests.gpu.plain_loop --time OP`: harness.bench and, in the same process,
+the plain loop. It writes the files of harness.bench, plain_loop.csv and log.txt into DIR/<op>. ARGUMENTS go to
+harness.bench: "matmul:--variants compile_tuned v16_any_rows". Without OP, the ops are OPS: those that the committed
+benchmarks only time in chains, and layernorm.
 
---checks: an op that is not checked after so many seconds is stopped, and goes on checking when its turn comes.
---seconds: no shape is begun later. Both count from the start. What is kept in build/ (extensions, caches of compilers)
-makes the second run shorter. Exit code 1: a program failed, or a ratio of the loop is more than 3 % apart.
+--tuned times the baselines that search at every shape or have their own package. Each runs with the fastest rung in a
+program of its own, one after another: beside other programs, a search would choose by disturbed times. A program that
+exceeds its time is ended; its results stay in build/, and the next run continues from there.
+
+--checks: stop the check of an op after so many seconds; the op continues it before its times. --seconds: start no shape
+later. Both options count from the start. The extensions and compilers' caches in build/ make the second run shorter.
+Exit code 1: a program failed, or a ratio of the loop differs by more than 3 %.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ OPS = (
     "softmax", "residual_layernorm", "gelu", "bias_gelu", "residual", "encoder", "merge_heads", "split_permute",
     "attention_windowed", "layernorm",
 )  # fmt: skip
-# What takes long to check or to search for, and has its own run.
+# Variants that take long to check, or search for long; --tuned runs them.
 LEFT_OUT = ("compile_tuned", "flex_tuned", "triton_tuned", "xformers")
-# Seconds on an H200 with 16 cores. Eight small ops were checked side by side in 40 s; the times and the loop of five ops
-# took 4 to 36 s, longest of attention with 20 shapes and a dozen variants.
+# Seconds on an H200 with 16 cores. Eight small ops were checked side by side in 40 s; the times and the loop of five
+# ops took 4 to 36 s, longest of attention with 20 shapes and a dozen variants.
 CHECKS_S, TIMES_S, LONG_S = 45, 8, 36
 LONG = ("attention", "attention_windowed", "softmax")
 TUNED = ("compile_tuned", "cublaslt", "triton", "flex_tuned", "liger", "triton_tuned")
@@ -62,7 +64,7 @@ class Job(NamedTuple):
 
 
 def jobs_of(named: Sequence[str]) -> list[Job]:
-    """The programs of OP[:ARGUMENTS] …"""
+    """Return the programs for OP[:ARGUMENTS] …. Raises: SystemExit for an unknown op."""
     from kernels.registry import ops
 
     known, found = ops(), []
@@ -77,7 +79,7 @@ def jobs_of(named: Sequence[str]) -> list[Job]:
 
 
 def tuned_jobs() -> list[Job]:
-    """A program for each baseline that searches or comes with its own package, beside the rung that it is held against."""
+    """Return a program for each baseline that searches or has its own package, together with our fastest rung."""
     from kernels.registry import ops
 
     found = []
@@ -92,7 +94,7 @@ def tuned_jobs() -> list[Job]:
 
 
 class Running:
-    """A started program; `said` are the lines that it has printed."""
+    """A started program; `said` holds the lines that it has printed."""
 
     def __init__(self, job: Job, out: Path, seconds: float) -> None:
         self.job, self.said = job, set[str]()
@@ -120,7 +122,7 @@ class Running:
             self.heard.notify_all()
 
     def wait_for(self, word: str, seconds: float) -> bool:
-        """Whether the program said a word, or ended, within so many seconds."""
+        """Wait so many seconds; return whether the program printed a word, or ended, by then."""
         over = lambda: word in self.said or self.process.poll() is not None  # noqa: E731
         with self.heard:
             return self.heard.wait_for(over, max(seconds, 0.0) if math.isfinite(seconds) else None)
@@ -138,7 +140,7 @@ class Running:
             os.killpg(self.process.pid, number)
 
     def end(self) -> int:
-        """End the program, if it has not ended; its exit code."""
+        """End the program if it still runs; return its exit code."""
         self.send(signal.SIGKILL)
         self._reader.join()
         if self.process.stdin is not None:
@@ -152,7 +154,7 @@ def _say(start: float, *words: Any) -> None:
 
 
 def run(jobs: Sequence[Job], out: Path, seconds: float, checks: float, grace: float = 5.0) -> int:
-    """Carry the programs out; 1 if one failed."""
+    """Run the programs. Return 1 if one failed."""
     start = time.monotonic()
 
     def left(until: float) -> float:
