@@ -124,11 +124,11 @@ def render_multi_gpu(run: Mapping[str, Any], ceilings: Mapping[str, Any], checke
     parts = [
         said_of_errors(speedups),
         show_pays(speedups),
-        "GPU time / wall time, in which the CPU's launches count. "
-        f"A batch pays from a speed-up of {PAYS}; all larger ones up to 64 do, too.",
+        "The first number is for GPU time, the second for wall time, which includes the CPU's launches. "
+        f"Two GPUs pay from a speed-up of {PAYS}: at this batch and at all larger ones up to 64.",
         "![speed-up over batch](speedup.svg)",
         show_speedups(speedups),
-        "**The claims**, as speed-ups of slicing over one GPU:",
+        "**The claims**, as speed-ups of slices on several GPUs over one GPU:",
         show_claims(judged),
         said_of_never(judged),
         "![the trap and its cure](trap.svg)",
