@@ -64,7 +64,7 @@ def draw_ladders(tables: Tables, benches: Mapping[str, Bench]) -> dict[str, str]
 def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
     """One bar for each rung and dtype: its share of the measured roof, labelled with its largest stall reason.
 
-    Shape: `rungs` as views.ladder.rungs_of gives them. A rung without a time has no bar and says so.
+    Shape: `rungs` as studies.ladder.page.rungs_of returns them. A rung without a time has no bar and says so.
     """
     op, first = str(rungs["op"].iloc[0]), rungs.iloc[0]
     names = list(dict.fromkeys(rungs.sort_values("rung", kind="stable")["variant"]))

@@ -3,8 +3,8 @@
     python -m tests.bench.page [--update]    # --update writes reports/page-bench/results.csv
 
 Chromium's own clock measures the first paint, from a file on disk. The time of an interaction is from the event to the
-end of the next frame, in processor time of the page's main thread, so other load does not count; the median of three.
-The goals are a reader's: the page appears at once, and it answers without a noticeable delay.
+end of the next frame, the median of three. It counts processor time of the page's main thread, so other load does not
+matter. The goals are a reader's: the page appears at once, and it answers without a noticeable delay.
 `tests/browser/test_speed.py` allows three times as much, on whatever machine it runs.
 """
 
