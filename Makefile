@@ -16,6 +16,8 @@ override PYTHON := $(if $(findstring /,$(PYTHON)),$(abspath $(PYTHON)),$(PYTHON)
 CMD ?=
 RUN ?=
 ARGS ?=
+# A path may hold blanks.
+THE_RUN = $(if $(RUN),'$(RUN)')
 
 PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
 BASE := $(if $(VENV),$(VENV)/.base,.at-hand)
@@ -51,15 +53,15 @@ fuzz: $(TESTS)  ## damage files at random and read them (ARGS='--inputs 1000000 
 
 .PHONY: report
 report: $(BASE)  ## report on RUN=folder-or-file (default: the newest run, else the committed one)
-	@$(PY) analysis/report.py $(RUN) $(ARGS)
+	@$(PY) analysis/report.py $(THE_RUN) $(ARGS)
 
 .PHONY: roofline
 roofline: $(BASE)  ## draw only the rooflines of RUN=… (default: the newest run with counters)
-	@$(PY) analysis/report.py $(RUN) --only roofline $(ARGS)
+	@$(PY) analysis/report.py $(THE_RUN) --only roofline $(ARGS)
 
 .PHONY: fusion
 fusion: $(BASE)  ## name the kernels of RUN=… to fuse, and the gain (default: the newest run with a timeline)
-	@$(PY) analysis/report.py $(RUN) --only fusion $(ARGS)
+	@$(PY) analysis/report.py $(THE_RUN) --only fusion $(ARGS)
 
 .PHONY: selftest
 selftest: need-gpu $(HARNESS)  ## measure this GPU's roofs, and test its counters with known bytes and FLOPs (needs a GPU)
@@ -195,6 +197,7 @@ clean:  ## remove build/ and caches; runs/ and the virtual environment stay
 
 .PHONY: announce
 announce:
+	@[[ -z '$(if $(CMD),yes)' ]] || bash -nc "command=($$CMD)" 2>/dev/null || { echo "CMD is one program with its arguments: put |, &&, ; or > into a script, or give CMD=\"bash -c '…'\"." >&2; exit 2; }
 	@source nsys_scripts/common.sh; if gpu=$$(find_gpu); then echo "NVIDIA GPU found: $$gpu."; \
 	elif [[ -n '$(if $(CMD),$(if $(filter -n,$(ARGS)),,yes))' ]]; then echo "CMD needs an NVIDIA GPU, and there is none here: $$gpu. ARGS=-n prints the commands." >&2; exit 2; \
 	elif [[ -n '$(if $(CMD)$(RUN),yes)' ]]; then echo "No NVIDIA GPU found: $$gpu."; \

@@ -82,6 +82,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if others:
         raise ProfileError(2, f"Unknown argument {others[0]}: the command follows after --. See profile.sh --help.")
     options.command, options.folder = command, Path.cwd()
+    if options.run and not (command or options.roofs or options.harness or options.run.exists()):
+        there = f"There is no run {options.run} to go on with"
+        raise ProfileError(2, f"{there}: check its path, or give the command of a new run there after --.")
     asked = read_json(options.run / "raw" / ASKED) if options.run else {}
     if asked and not command:
         options = _parser().parse_args(mine, argparse.Namespace(**_restored(asked["options"])))

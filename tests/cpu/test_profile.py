@@ -698,6 +698,7 @@ def test_without_a_timeline_some_launches_are_counted(driver: Driver) -> None:
         (["--harness", "'"], "not a list of arguments"),
         (["--stdin", "nothing", "--", "true"], "--stdin nothing is not a file"),
         (["--", "NAME=value"], "the program is missing"),
+        (["-n"], "There is no run x to go on with: check its path, or give the command"),
     ],
 )
 def test_usage_errors_are_one_sentence(driver: Driver, arguments: list[str], said: str) -> None:

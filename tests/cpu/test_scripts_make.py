@@ -69,6 +69,28 @@ def test_make_hands_the_program_and_the_options_on(tmp_path: Path) -> None:
     assert handed[-8:] == ["--run", "runs/x", "-n", "--budget", "9", "--", "./app", "two words"]
 
 
+@pytest.mark.parametrize("command", ["true && touch X", "true | cat", "true; touch X", "true > X", "echo 'open"])
+def test_a_command_of_several_programs_is_refused_and_none_runs(command: str, tmp_path: Path) -> None:
+    answer = make("profile", f"CMD={command.replace('X', str(tmp_path / 'made'))}", "ARGS=-n", f"VENV={tmp_path}/venv")
+    assert answer.returncode == 2
+    assert answer.stderr.splitlines()[0].startswith("CMD is one program with its arguments: put |, &&, ; or > into a")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["bash -c 'true && false | cat'", "A=1 python -c 'print(1); print(2)'", "'a b/c'"])
+def test_operators_in_quotes_belong_to_the_program(command: str) -> None:
+    answer = make("announce", f"CMD={command}", "ARGS=-n")
+    assert answer.returncode == 0, answer.stderr
+
+
+@pytest.mark.parametrize("target", ["report", "roofline", "fusion"])
+def test_the_path_of_a_run_may_hold_blanks(target: str, tmp_path: Path) -> None:
+    words = tmp_path / "words"
+    python = script(tmp_path / "python", f"printf '%s\\n' \"$@\" >> {words}\n")
+    assert make(target, "RUN=runs/my run", "VENV=", f"PYTHON={python}").returncode == 0
+    assert "runs/my run" in words.read_text().splitlines()
+
+
 @pytest.mark.parametrize("target", ["profile", "test", "report"])
 def test_the_interpreter_at_hand_names_what_it_lacks(target: str, tmp_path: Path) -> None:
     bare = script(tmp_path / "python", f'exec {sys.executable} -I -S "$@"\n')
