@@ -30,7 +30,7 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
   const xs = points.map((one) => one.x), ys = points.map((one) => one.y);
   const lowX = Math.floor(Math.log10(Math.min(...xs, 0.1))), highX = Math.ceil(Math.log10(Math.max(...xs, 1000)));
   const lowY = Math.floor(Math.log10(Math.min(...ys, top / 1e3))), highY = Math.ceil(Math.log10(top * 1.05));
-  const left = 92, right = 14, head = 10, foot = 44;
+  const left = 98, right = 22, head = 10, foot = 44;
   const x = (value) => left + (Math.log10(value) - lowX) / (highX - lowX) * (width - left - right);
   const y = (value) => height - foot - (Math.log10(value) - lowY) / (highY - lowY) * (height - foot - head);
   const ink = css("--fg"), soft = css("--soft"), line = css("--line"), text = { "font-size": 11, "font-family": "system-ui, sans-serif", fill: soft };
@@ -45,7 +45,7 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
     svg.append(draw("text", { ...text, x: left - 6, y: y(10 ** power) + 4, "text-anchor": "end" }, power >= 15 ? `${grouped(10 ** (power - 12))} TFLOP/s` : show(10 ** power, "flop/s")));
   }
   svg.append(draw("text", { ...text, x: (left + width) / 2, y: height - 8, "text-anchor": "middle" }, `arithmetic intensity at ${level.toUpperCase()}, FLOP/byte`));
-  const roofGroup = draw("g");
+  const roofGroup = draw("g"), told = { ...text, fill: ink, stroke: css("--bg"), "stroke-width": 4, "paint-order": "stroke" };  // readable where lines cross it
   const peak = Math.max(...lines.map((one) => one.flop ?? 0), 0) || 10 ** highY;
   for (const one of lines) {
     const dash = one.whose === "datasheet" ? "5 4" : null;
@@ -58,8 +58,8 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
     const said = `${roof} ${both.map((one) => `${show(one.flop ?? one.byte, one.flop === null ? "byte/s" : "flop/s")}${one.whose === "datasheet" ? " datasheet" : ""}`).join(", ")}`;
     const moment = 10 ** (lowX + (highX - lowX) * Math.min(240 / (width - left), 0.8));
     roofGroup.append(highest
-      ? draw("text", { ...text, fill: ink, x: width - right - 4 - (width - left) * 0.25 * Math.max(place - 1, 0), y: y(highest) - 5, "text-anchor": "end" }, said)
-      : draw("text", { ...text, fill: ink, x: x(moment) - 6, y: y(Math.max(...both.map((one) => one.byte)) * moment) - 4, "text-anchor": "end" }, said));
+      ? draw("text", { ...told, x: width - right - 4 - (width - left) * 0.25 * Math.max(place - 1, 0), y: y(highest) - 5, "text-anchor": "end" }, said)
+      : draw("text", { ...told, x: x(moment) - 6, y: y(Math.max(...both.map((one) => one.byte)) * moment) - 4, "text-anchor": "end" }, said));
   }
   svg.append(roofGroup);
   points.slice(0, MOST_POINTS).forEach((one, place) => {

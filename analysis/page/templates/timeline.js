@@ -280,7 +280,7 @@ const timeline = {
     this.compared = key;
     const bar = (label, value, name) => make("div", { class: "wall" }, make("span", { class: "wall-name" }, label), value === null
       ? folded(make("span", { class: "missing" }, page.why.bare ?? "not measured"), label)
-      : make("span", { class: `wall-bar ${name}`, style: { width: `${value / longest * 55}%` } }), value === null ? "" : make("span", {}, show(value, "ns")));
+      : make("span", { class: `wall-bar ${name}`, style: { "--f": value / longest } }), value === null ? "" : make("span", {}, show(value, "ns")));
     this.walls.replaceChildren(...first.map((row) => make("div", { class: "wall-step" }, make("b", {}, gaps.at("step", row)),
       bar("with the profiler", gaps.at("wall_ns", row), "attached"), bar("without a tool", gaps.at("bare_wall_ns", row), "bare"), bar("GPU busy", gaps.at("busy_ns", row), "busy"))),
     rows.length > 4 ? make("p", { class: "question" }, `and ${grouped(rows.length - 4)} more steps in view`) : "");
