@@ -67,7 +67,6 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     found = []
     moved = float(row["bytes"]) if pd.notna(row["bytes"]) else 0.0
     each = moved / int(row["count"])
-    memory = "" if pd.isna(row["memory"]) else str(row["memory"])
     if row["kind"] == "migration":
         touched = (
             "a page moves when a kernel or the host touches it: cudaMemPrefetchAsync before the kernel moves them all"
@@ -76,8 +75,8 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     elif moved and each < SMALL_BYTES:
         said = f"one moves {_bytes(each)} on average, so it spends most of its time on starting: combine them into one"
         found.append((f"small ones, {_bytes(each)} each", said))
-    if "pageable" in memory.lower():
-        said = f"the memory is {memory}: pinned memory copies faster, and kernels can overlap it"
+    if _is_pageable(row):
+        said = f"the memory is {row['memory']}: pinned memory copies faster, and kernels can overlap it"
         found.append(("from or to pageable memory", said))
     found += _rate(row, where, cells)
     if pd.notna(row["overlapped_frac"]):
@@ -89,12 +88,18 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     return found or [("the file states neither bytes nor memory", "the file does not tell how many bytes they move")]
 
 
+def _is_pageable(row: Any) -> bool:
+    return pd.notna(row["memory"]) and "pageable" in str(row["memory"]).lower()
+
+
 def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     """Return the copies' bandwidth as (headline, sentence), relative to the link if its bandwidth is known."""
     if pd.notna(row["link_frac"]):
         frac = float(row["link_frac"])
         cells.append(cell("copies", where, "link_frac", frac))
-        told = "larger pieces and pinned memory are faster" if frac < SLOW_LINK else "only fewer bytes make it faster"
+        told = "larger pieces and pinned memory are faster"
+        if frac >= SLOW_LINK:
+            told = "fewer bytes make it faster still" if _is_pageable(row) else "only fewer bytes make it faster"
         return [(f"at {share(frac)} of the link's rate", f"they reach {share(frac)} of the link's bandwidth: {told}")]
     if pd.notna(row["rate_byte_per_s"]):
         rate = float(row["rate_byte_per_s"])

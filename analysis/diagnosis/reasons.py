@@ -25,6 +25,7 @@ Cells = list[dict[str, object]]
 LEAST_SPEEDUP = 0.05  # the least estimate of ncu for a headline
 NEAR_ROOF = 0.8
 BUSY = 0.6  # of its peak: a busier unit limits the kernel; otherwise the kernel waits for something else
+NEAR_PEAK = 0.8  # from here on ncu too calls a unit well used: little is left to win at the same amount of work
 SHORT_NS = 10_000  # a launch costs the host some microseconds: a kernel below this takes no longer than its launch
 FEW_SMS = 0.75  # of the GPU's SMs: with fewer blocks, many SMs are idle
 FEW_BLOCKS = 8  # fewer than the SMs of any data-centre GPU
@@ -245,11 +246,11 @@ def _throughput(kernel: Kernel) -> Reason | None:
             f"{both}: it waits, for latency or for work, so more warps or more independent work would help",
             cells,
         )
-    if moved >= computed:
-        return Reason(f"{what} is busy at {share(moved)}", f"{both}: only fewer bytes make it much faster", cells)
-    return Reason(
-        f"the SMs are busy at {share(computed)}", f"{both}: only fewer or cheaper instructions make it faster", cells
-    )
+    busy, remedy = (what, "fewer bytes") if moved >= computed else ("the SMs", "fewer or cheaper instructions")
+    is_near = max(moved, computed) >= NEAR_PEAK
+    told = f"only {remedy} make it much faster" if is_near else f"{remedy} make it faster, or more independent work"
+    verb = "are" if busy == "the SMs" else "is"
+    return Reason(f"{busy} {verb} busy at {share(max(moved, computed))}", f"{both}: {told}", cells)
 
 
 _MEMORY = ("dram_throughput_frac", "memory_throughput_frac")

@@ -64,6 +64,16 @@ def only(found: list[dict[str, Any]]) -> dict[str, Any]:
             "DRAM is at 12% of its peak and the SMs at 9.0%: it waits",
         ),
         (
+            {"counters": [{"dram_throughput_frac": 0.62, "sm_throughput_frac": 0.2}]},
+            "k: DRAM is busy at 62%",
+            "DRAM is at 62% of its peak and the SMs at 20%: fewer bytes make it faster, or more independent work.",
+        ),
+        (
+            {"counters": [{"dram_throughput_frac": 0.2, "sm_throughput_frac": 0.85}]},
+            "k: the SMs are busy at 85%",
+            "DRAM is at 20% of its peak and the SMs at 85%: only fewer or cheaper instructions make it much faster.",
+        ),
+        (
             {"counters": [{"sectors_per_request_load": 32.0}]},
             "k: a load of a warp touches 32.0 sectors, and 4 to 16 are enough",
             "it is not coalesced",
@@ -203,6 +213,10 @@ def test_copies_say_what_holds_them_back():
     found = only(large_copies(pd.DataFrame([COPY])))
     assert found["title"] == "Copies host to device, 60% of the GPU operations' time: from or to pageable memory"
     assert "they reach 6.2% of the link's bandwidth" in found["sentence"].replace("They", "they")
+    near = only(large_copies(pd.DataFrame([{**COPY, "link_frac": 0.75}])))["sentence"]
+    assert "fewer bytes make it faster still" in near  # pinned memory would help too
+    pinned = only(large_copies(pd.DataFrame([{**COPY, "memory": "Pinned -> Device", "link_frac": 0.75}])))["sentence"]
+    assert "only fewer bytes make it faster" in pinned
     small = only(large_copies(pd.DataFrame([{**COPY, "memory": "", "bytes": 4_000, "link_frac": None}])))
     assert small["title"].endswith("small ones, 1,000 bytes each")
     moved = only(large_copies(pd.DataFrame([{**COPY, "kind": "migration", "memory": ""}])))
