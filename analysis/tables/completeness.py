@@ -9,8 +9,8 @@ import pandas as pd
 
 from analysis.capture.model import Capture, Gap
 from analysis.formats.bare import BARE_RANGES
-from analysis.hardware.devices import Device
-from analysis.tables.conditions import CPU, where_it_ran
+from analysis.hardware.devices import Device, find_device
+from analysis.tables.conditions import CPU, compute_capability, where_it_ran
 from analysis.tables.declare import part
 from analysis.tables.join import Joined
 from analysis.tables.remedies import BARE_TIMES, METRICS, ROOFS
@@ -69,6 +69,18 @@ def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
     return gaps
 
 
+def _no_datasheet(capture: Capture, gpu: str) -> Gap:
+    named, cc = find_device(gpu), compute_capability(capture)
+    if named:
+        why = f"{gpu} has compute capability {named.cc}, and these counters are of a GPU with {cc}"
+        return Gap("datasheet roofs", why, "give the exports of one GPU")
+    return Gap(
+        "datasheet roofs",
+        f"the GPU {gpu} is not in the device table",
+        "add it with its source to analysis/hardware/devices.toml",
+    )
+
+
 @part("gap", 11)
 def name_missing_files(
     capture: Capture, roofs: pd.DataFrame, gpu: str | None, device: Device | None, is_program: bool
@@ -89,13 +101,7 @@ def name_missing_files(
     if (has_timeline or len(capture.counters)) and bool(roofs["measured"].isna().all()):
         gaps.append(Gap("measured roofs", "there is no ceilings.json", ROOFS))
     if gpu and device is None and capture.clock != "cpu":
-        gaps.append(
-            Gap(
-                "datasheet roofs",
-                f"the GPU {gpu} is not in the device table",
-                "add it with its source to analysis/hardware/devices.toml",
-            )
-        )
+        gaps.append(_no_datasheet(capture, gpu))
     if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
         gaps.append(Gap("verdicts on steps", "there is no wall time without a tool (bare_ranges.csv)", BARE_TIMES))
     if has_timeline and capture.dataflow is None:

@@ -66,7 +66,9 @@ def title(capture: Capture, gpu: str | None) -> str:
     by_layer = ", layer by layer" if capture.layer_profile else ""
     if gpu:
         return f"{what} on {gpu}{by_layer}"
-    return f"{what}{_PLACES[where_it_ran(capture)]}{by_layer}"
+    place, cc = where_it_ran(capture), compute_capability(capture)
+    where = f" on a GPU of compute capability {cc}" if place == UNKNOWN and cc else _PLACES[place]
+    return f"{what}{where}{by_layer}"
 
 
 CPU, NO_KERNELS, UNKNOWN = "cpu", "no kernels", "unknown"

@@ -35,7 +35,8 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
         Column(
             "share_frac",
             "0-1",
-            "share of all stalls, without `selected`; launches weighted by issued instructions (counters) or samples",
+            "share of all stalls, without `selected`; launches weighted by issued instructions (counters; alike where the "
+            "file lacks them) or samples",
             "counters",
             style="bar",
         ),
@@ -73,16 +74,25 @@ def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:
     prefix, weight = FAMILIES[family]
     empty = pd.DataFrame(columns=["kernel", "range", "reason", "share_frac", "family", "tier"])
     reasons = [name for name in measured if name.startswith(prefix) and name != f"{prefix}selected"]
-    if measured.empty or not reasons or (weight and weight not in measured):
+    if measured.empty or not reasons:
         return empty
     known = np.logical_or.reduce(
         [measured[name].notna() for name in reasons]
     )  # one at a time: a million rows are possible
-    rows = measured[known & measured[weight].notna() if weight else known]
+    rows, weights = _weighted(measured[known], weight)
     if rows.empty:
         return empty
-    weighted = rows[reasons].mul(rows[weight], axis=0) if weight else rows[reasons]
+    weighted = rows[reasons].mul(weights, axis=0)
     sums = weighted.groupby([rows["kernel"], rows["range"]], sort=False).sum(min_count=1)
     shares = sums.div(sums.sum(axis=1), axis=0).rename(columns=lambda name: name.removeprefix(prefix))
     shares.columns.name = "reason"
     return shares.stack().dropna().rename("share_frac").reset_index().assign(family=family, tier="counters")
+
+
+def _weighted(rows: pd.DataFrame, weight: str | None) -> tuple[pd.DataFrame, pd.Series]:
+    """The rows that count, and their weights: 1 if no launch of a kernel in a range has a weight."""
+    ones = pd.Series(1.0, index=rows.index)
+    weights = rows[weight].astype("float64") if weight in rows else (ones * np.nan if weight else ones)
+    some = weights.notna().groupby([rows["kernel"], rows["range"]], dropna=False).transform("any").astype(bool)
+    counts = weights.notna() | ~some
+    return rows[counts], weights[counts].fillna(1.0)

@@ -154,6 +154,16 @@ def test_stalls_weigh_by_issued_instructions_and_leave_selected_out():
     assert table["share_frac"].tolist() == [0.6, 0.4]
 
 
+def test_stalls_without_issued_instructions_weigh_launches_alike():
+    stalls = {"kernel": ["k", "k"], "stall_wait": [4.0, 0.0], "stall_barrier": [0.0, 2.0]}
+    expected = [("wait", pytest.approx(2 / 3)), ("barrier", pytest.approx(1 / 3))]
+    for rows in (measured(**stalls), measured(**stalls, inst_issued=[np.nan, np.nan])):
+        table = build_stalls(rows)
+        assert list(zip(table["reason"], table["share_frac"], strict=True)) == expected
+    half = build_stalls(measured(**stalls, inst_issued=[1.0, np.nan]))
+    assert half["reason"].tolist() == ["wait"]  # a launch without a weight beside one that has it
+
+
 def ops(**columns):
     base = {
         "op": "softmax",
