@@ -74,7 +74,7 @@ class Results:
 
 
 def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
-    """Return the results of README.md: five lines, each with its link.
+    """Return the results of README.md: the conditions, and five lines, each with its link.
 
     Shape: `advice` and `dropin` are lines of other studies, "" if they have none on this GPU.
     """
@@ -86,10 +86,12 @@ def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
     goals = _goals(results)
     met = sum(not row[-1].startswith(NOT_MET) for row in goals)
     judged = _declared(check).dropna(subset=["within"])
+    gpu, least = results.conditions, _bytes(rows.set_index("variant").at[VARIANT, "minimum_bytes"])
     lines = [
-        f"**Bytes of a fused softmax.** PyTorch moves {total['torch']} in {time['torch']}, torch.compile "
-        f"{total['compile']} in {time['compile']}, `{VARIANT}` {total[VARIANT]} in {time[VARIANT]}. The last is "
-        f"{floor[VARIANT]} of the copy speed ([softmax](kernels/softmax/README.md)).",
+        f"**Scale, causal mask and softmax in one kernel**, float32, B 8, 12 heads, T 1024. PyTorch's operations move "
+        f"{total['torch']} in {time['torch']}, torch.compile {total['compile']} in {time['compile']}, our Triton kernel "
+        f"{total['triton']} in {time['triton']}, `{VARIANT}` {total[VARIANT]} in {time[VARIANT]}. By the {least} that "
+        f"must move, the last reaches {floor[VARIANT]} of the copy speed ([softmax](kernels/softmax/README.md)).",
         f"**Fusion, planned from a capture.** {int((judged['within'] == 'yes').sum())} of {len(judged)} kernels that "
         "were built came within 5 % of the predicted bytes and 15 % of the predicted time "
         "([plan and kernels](reports/README.md#what-to-fuse)).",
@@ -98,7 +100,8 @@ def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
         f"**Goals.** {met} of {len(goals)} declared goals are met, by medians "
         "([each goal, also the missed ones](reports/README.md#goals)).",
     ]
-    return "\n".join(f"- {line}" for line in lines if line)
+    said = f"On {gpu['GPU']}, driver {gpu['driver']}, torch {gpu['torch']}; models have random weights."
+    return f"{said}\n\n" + "\n".join(f"- {line}" for line in lines if line)
 
 
 def render_results(results: Results) -> str:
@@ -430,7 +433,8 @@ def _spread(row: pd.Series) -> str:
 
 
 def _ratio(found: Span) -> str:
-    return f"{found.p50:.3f} ({found.p5:.3f} – {found.p95:.3f}) ×"
+    spread = f" ({found.p5:.3f} – {found.p95:.3f})" if not is_missing(found.p5) else ""
+    return f"{found.p50:.3f}{spread} ×{'' if spread else ', too few samples for a spread'}"
 
 
 def _bytes(value: Any) -> str:

@@ -68,13 +68,20 @@ def shown_in(readme: str, folder: Path = OUT) -> str:
     took = {(row["run"], row["stage"]): float(row["seconds"]) for row in read("stages.csv", folder)}
     table = [[stage, *(_whole(took.get((run["run"], stage))) for run in runs)] for stage in STAGES]
     table.append(["**all**", *(f"**{float(run['all_s']):.0f}**" for run in runs)])
-    table.append(["goal", *(f"≤ {run['goal_s']}" if run["goal_s"] else "–" for run in runs)])
+    table.append(["goal", *(_goal(run) for run in runs)])
     table.append(["budget for ncu", *(_whole(run["budget_s"]) for run in runs)])
     table.append(["launches counted", *(f"{int(run['counted']):,} of {int(run['launches']):,}" for run in runs)])
     table.append(["their GPU time", *(f"{float(run['time_share']):.0%}" for run in runs)])
     text = tabulate(table, ["seconds", *(run["what"] for run in runs)], tablefmt="github", disable_numparse=True)
     notes = "\n".join(f"- {run['what']}: {run['note']}" for run in runs if run["note"])
     return replace_part(readme, PART, f"{text}\n\n{notes}")
+
+
+def _goal(run: Row) -> str:
+    if not run["goal_s"]:
+        return "–"
+    missed = float(run["all_s"]) > float(run["goal_s"])
+    return f"≤ {run['goal_s']}{', **missed**' if missed else ''}"
 
 
 def _whole(value: Any) -> str:

@@ -91,4 +91,8 @@ def test_the_readme_says_both_modes_beside_sdpa():
     assert "A decode step in a CUDA graph takes 800 µs (720 – 880), with PyTorch's sdpa 1000 µs" in render_line(
         settings
     )
+    assert "kernel by kernel" not in render_line(settings)
+    launched = [row(name, "eager", 1, token) for name, token in (("kernel_ledger", 5e6), ("sdpa", 4e6))]
+    slower = "Launched kernel by kernel it takes 5000 µs (4500 – 5500), with sdpa 4000 µs (3600 – 4400)."
+    assert slower in render_line([*settings, *launched])
     assert render_line([row("sdpa", "eager", 1, 5e6)]) == ""

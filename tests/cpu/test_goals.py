@@ -119,6 +119,13 @@ def test_what_is_behind_a_library_is_shown_with_its_counters_and_both_times() ->
     assert _behind(cast(Results, results)) == []
 
 
+def test_a_ratio_of_few_samples_says_so_in_place_of_a_spread() -> None:
+    goal = {"op": "widen", "what": "as fast", "least": 0.1, "beside": "torch"}
+    table = build_goals([goal], POINTS, BENCH).assign(found_p5=float("nan"), found_p95=float("nan"))
+    (row,) = _ladder_goals(table)
+    assert row[2] == "2 of 2, least 0.800 ×, too few samples for a spread, fp32 small, `v02`"
+
+
 def test_a_goal_says_whether_its_times_are_of_two_runs() -> None:
     of_another = BENCH.assign(bench_run=BENCH["op"] + "-bench")
     goals = [
