@@ -253,7 +253,8 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
     of_busy = floor_frac / busy_frac
     if of_busy >= MEMORY_FRAC:
         return "memory-bound", f"reading the weights explains {of_busy:.0%} of the busy time."
-    return "bound by small kernels", f"the GPU is busy, but reading the weights explains only {of_busy:.0%} of the busy time."
+    explained = f"reading the weights explains only {of_busy:.0%} of the busy time."
+    return "bound by small kernels", f"the GPU is busy, but {explained}"
 
 
 @part("findings", 0)

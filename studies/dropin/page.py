@@ -48,7 +48,7 @@ def render_line(settings: Sequence[Mapping[str, Any]]) -> str:
         return ""
     launched = f" Launched kernel by kernel it takes {_times(eager[0])}, with sdpa {_times(eager[1])}." if eager else ""
     return (
-        f"**Our attention inside Hugging Face's GPT-2**, bfloat16, batch 1, T 1024. A decode step in a CUDA graph takes "
-        f"{_times(pair[0])}, with PyTorch's sdpa {_times(pair[1])}.{launched} "
+        "**Our attention inside Hugging Face's GPT-2**, bfloat16, batch 1, T 1024. A decode step in a CUDA graph "
+        f"takes {_times(pair[0])}, with PyTorch's sdpa {_times(pair[1])}.{launched} "
         "([All settings](reports/README.md#our-attention-in-transformers).)"
     )
