@@ -35,8 +35,8 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
         Column(
             "share_frac",
             "0-1",
-            "share of all stalls, without `selected`; launches weighted by issued instructions (counters; alike where the "
-            "file lacks them) or samples",
+            "share of all stalls, without `selected`; launches weighted by issued instructions (counters; alike where "
+            "the file lacks them) or samples",
             "counters",
             style="bar",
         ),
