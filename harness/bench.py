@@ -234,7 +234,7 @@ def check_variant(
 
 
 def correctness_text(op: Op, checks: Sequence[Check], device: str) -> str:
-    """The text of correctness.txt. The error, tolerance share and place of a variant are those of its worst check."""
+    """Return the text of correctness.txt: a variant's error, tolerance share and place are those of its worst check."""
     groups: dict[tuple[str, str], list[Check]] = {}
     for check in checks:
         groups.setdefault((check.variant, check.dtype), []).append(check)
@@ -297,7 +297,7 @@ def _events() -> tuple[Any, Any]:
 def _in_turn(
     steps: dict[str, Callable[[], Any]], rounds: int, before: Callable[[], Any], warmup: int = WARMUP_ROUNDS
 ) -> dict[str, list[float]]:
-    """The seconds of each step in each round. The order reverses every round: no step always follows the same one."""
+    """Return the seconds of each step in each round; the order reverses, so no step always follows the same one."""
     import torch
 
     seconds: dict[str, list[float]] = {name: [] for name in steps}
@@ -372,7 +372,7 @@ def seconds_of_launch(op: Op, variant: str, dtype: str, shape: tuple[int, ...]) 
 
 
 def left_out(op: Op, variant: str, dtype: str, shapes: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
-    """The shapes of an op bound by arithmetic on which a launch would take too long, with its estimated seconds."""
+    """Return the shapes at which a launch of an op bound by arithmetic would take too long -> estimated seconds."""
     large = [shape for shape in shapes if op.compute_bound and op.flops(shape) >= MANY_FLOPS]
     large = [shape for shape in large if not op.variants[variant].cannot(shape, dtype)]
     seconds = {shape: seconds_of_launch(op, variant, dtype, shape) for shape in large}

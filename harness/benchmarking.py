@@ -138,7 +138,7 @@ Case = TypeVar("Case")
 
 
 def kernels_of_each(runs: dict[Case, Callable[[], object]]) -> dict[Case, list[Kernel]]:
-    """The kernels of each of several calls, under one profiler, because to start one takes longer than many calls."""
+    """Return the kernels of each of several calls, under one profiler: starting one takes longer than many calls."""
     from torch.profiler import ProfilerActivity, record_function
     from torch.profiler import profile as torch_profile
 

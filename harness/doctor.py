@@ -66,7 +66,7 @@ def ask_scripts(function: str, *arguments: str, root: Path = Path("/")) -> str |
 
 
 def find_nsys(root: Path = Path("/")) -> str | None:
-    """The path of nsys. The search order is PATH, Nsight Systems, the CUDA toolkit, the copy inside Nsight Compute."""
+    """Return the path of nsys: from PATH, Nsight Systems, the CUDA toolkit, or the copy inside Nsight Compute."""
     return ask_scripts("find_nsys", root=root)
 
 

@@ -79,7 +79,7 @@ class CpuClock:
         """Do nothing: the CPU has already run the work."""
 
     def work(self) -> None:
-        """The smallest piece of work: a call."""
+        """Do the smallest piece of work: a call."""
 
 
 class CudaClock:
@@ -246,7 +246,7 @@ class Stopwatch:
         return result, instances
 
     def own_ns(self, calls: int = 200) -> float:
-        """The time that two marks add to a reading: short kernels with marks between them, less the same without."""
+        """Return the time that two marks add to a reading: short kernels with marks between them, less without."""
         clock = self._clock
 
         def in_a_row() -> None:

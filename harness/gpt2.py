@@ -126,7 +126,7 @@ class KVCache:
 
     @classmethod
     def over(cls, keys: Any, values: Any) -> KVCache:
-        """A cache that stores its keys and values in these tensors, for a caller that also reads them elsewhere."""
+        """Return a cache that stores its keys and values in these tensors, which the caller can read, too."""
         cache = cls.__new__(cls)
         cache.keys, cache.values = keys, values
         cache.batch, cache.capacity, cache.length = keys.shape[1], keys.shape[3], 0
@@ -324,7 +324,7 @@ class MLP(nn.Module):  # type: ignore[misc]
 
     @component("fc")
     def fc(self, x: Any) -> Any:
-        """The product with fc's weight, plus its bias unless `act` adds it (fused GELU with PyTorch's product)."""
+        """Return the product with fc's weight, plus its bias unless `act` adds it (fused GELU, PyTorch's product)."""
         return x @ self.c_fc.weight if self.fused and not self.biased else self.c_fc(x)
 
     @component("act")
@@ -356,7 +356,7 @@ class Block(nn.Module):  # type: ignore[misc]
 
     @component("h.{self.index}")
     def forward_fused(self, x: Any, added: Any | None, cache: KVCache) -> tuple[Any, Any]:
-        """The same with additions inside the layernorms; takes and returns x and the summand not yet added to it."""
+        """Run the block with additions inside the layernorms: take and return x and the summand still to be added."""
         x, normed = (x, self.norm_1(x)) if added is None else self.add_norm_1(x, added)
         x, normed = self.add_norm_2(x, self.attn(normed, cache))
         return x, self.mlp(normed)

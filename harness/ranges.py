@@ -71,7 +71,7 @@ class Work(NamedTuple):
 
 
 def work_by_range(rows: Iterable[tuple[str, int | None, int | None]]) -> dict[str, Work]:
-    """The work of each range and of the ranges around it, from (path, minimum bytes, FLOPs) of the innermost ones."""
+    """Return the work of each range and of those around it, from (path, minimum bytes, FLOPs) of innermost ranges."""
     found: dict[str, Work] = {}
     for path, moved, flops in rows:
         parts = path.split("/")

@@ -110,7 +110,7 @@ def prepare(models: Sequence[GPT2], workloads: Sequence[Workload], seed: int) ->
 
 
 def make_models(weights: Weights, fused: str, device: str, dtype: Any, ops: str = TORCH_OPS) -> list[GPT2]:
-    """The baseline and the fused model, which shares its parameters; the baseline alone if the fused kernel cannot run.
+    """Return the baseline and the fused model, which share parameters; only the baseline if the kernel cannot run.
 
     With `ops` "fused", a third model takes every op that fuses, and also has the fused softmax.
     """
@@ -251,7 +251,7 @@ class Launch:
 
 
 def prepare_bench(device: str) -> list[Launch]:
-    """The variants of `ledger.bench_variants` that run here and compute what the baseline does, warmed and compiled."""
+    """Return the variants of `ledger.bench_variants` that run here and agree with the baseline, warmed and compiled."""
     launches = []
     for op in registry.ops().values():
         if not ledger.bench_variants(op):
@@ -293,7 +293,7 @@ def _prepare_op(op: registry.Op, device: str) -> list[Launch]:
 
 
 def _largest_error(got: Any, expected: Any) -> float:
-    """The largest difference over max(1, largest expected value), for one tensor or several; NaN if one holds NaN."""
+    """Return the largest difference over max(1, largest expected value) of all tensors; NaN if one holds NaN."""
     pairs = zip(tree_leaves(got), tree_leaves(expected), strict=True)
     errors = [float((a - b).abs().max() / b.abs().max().clamp(min=1)) for a, b in pairs]
     return float(np.max(errors))
@@ -358,7 +358,7 @@ def run_program(steps: Sequence[Step | TrainingStep], launches: Sequence[Launch]
 
 
 def record_dataflow(steps: Sequence[Step | TrainingStep], launches: Sequence[Launch]) -> str:
-    """The text of dataflow.csv for the program. It covers plain launches only: our kernels show no operation inside."""
+    """Return the text of dataflow.csv for the program: for plain launches only, since our kernels hide operations."""
     progress("recording which tensors each operation reads and writes")
     for step in steps:
         step.reset()

@@ -100,7 +100,7 @@ def encode_prompt(prompt: str, weights: Weights) -> list[int]:
 
 
 def decode_tokens(ids: Sequence[int], weights: Weights) -> str:
-    """The text of token ids by the checkpoint's tokenizer, else the numbers; the counterpart of `encode_prompt`."""
+    """Return the text of token ids by the checkpoint's tokenizer, else the numbers: the inverse of `encode_prompt`."""
     if not weights.source.startswith("transformers:"):
         return " ".join(map(str, ids))
     name = weights.source.removeprefix("transformers:")
@@ -186,7 +186,7 @@ def _from_transformers(name: str, label: str, source: str, local: bool) -> Weigh
     missing = sorted(set(report["missing_keys"]) - {"lm_head.weight"})
     if missing or report["mismatched_keys"]:
         found = f"lacks {missing[0]}" if missing else "has tensors of the wrong shape"
-        raise InputError(f"The {label} {found}: it does not fit its config.json, so get a whole one.")
+        raise InputError(f"The {label} {found}: it does not fit its config.json, so get it again.")
     return _checked(GPT2Config.from_dict(declared.to_dict()), model.state_dict(), label, source)
 
 
@@ -223,7 +223,7 @@ def _shards(folder: Path) -> list[Path]:
         raise InputError(f"{index.name} is not an index of shards: get it again.") from error
     parts = [folder / name for name in sorted(names)]
     if missing := [part.name for part in parts if not part.is_file()]:
-        raise InputError(f"{index.name} names {missing[0]}, which is not there: get all files of the checkpoint.")
+        raise InputError(f"{index.name} names {missing[0]}, which is missing: get all files of the checkpoint.")
     return parts
 
 
@@ -254,7 +254,7 @@ def _checked(config: GPT2Config, state: Mapping[str, Any], label: str, source: s
         expected = {name: tuple(tensor.shape) for name, tensor in GPT2(config).state_dict().items()}
     for name in sorted(expected.keys() | plain.keys()):
         if name not in plain:
-            raise InputError(f"The {label} lacks {name}: it is not a whole GPT-2 checkpoint, so get it again.")
+            raise InputError(f"The {label} lacks {name}: the GPT-2 checkpoint is incomplete, so get it again.")
         if name not in expected:
             raise InputError(f"The {label} has the unknown tensor {name}: give a plain GPT-2 checkpoint.")
         if tuple(plain[name].shape) != expected[name]:

@@ -63,7 +63,7 @@ class Workload:
 
 
 def find_workload(name: str, config: GPT2Config | None = None) -> Workload:
-    """The workload of that name. Raises UsageError for another form of name, or a model with too few positions."""
+    """Return the workload of a name. Raises: UsageError for another form of name, or too few positions of the model."""
     found = _NAME.fullmatch(name)
     if found is None:
         raise UsageError(

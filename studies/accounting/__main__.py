@@ -180,11 +180,11 @@ def _check(options: argparse.Namespace) -> None:
     if min(options.batch, options.tokens, options.gpus) < 1:
         raise UsageError("--batch, --tokens and --gpus must be 1 or more.")
     if not 0 < options.mfu <= 1 or options.seconds < 0 or options.train_tokens < 0:
-        raise UsageError("--mfu lies above 0 and up to 1, --seconds and --train-tokens are positive: mend them.")
+        raise UsageError("--mfu must be above 0 and at most 1; --seconds and --train-tokens must not be negative.")
 
 
 def account(options: argparse.Namespace) -> None:
-    """Print the account of every model that was named."""
+    """Print the account of every model on the command line."""
     _check(options)
     gpu = budget.device(options.gpu or DEFAULT_GPU)
     budget.peak(gpu, options.dtype)
@@ -194,7 +194,7 @@ def account(options: argparse.Namespace) -> None:
             parameters = float(model)
         if model == "largest" or parameters is not None:
             if parameters is not None and not parameters > 0:
-                raise UsageError(f"A model of {model} parameters is none: use a positive number.")
+                raise UsageError(f"A model cannot have {model} parameters: use a positive number.")
             _show_answers(parameters, options, gpu)
         elif ":" in model:
             _show_module(model, options, gpu)

@@ -241,14 +241,14 @@ def block_activations(of: Architecture, shape: Shape, *, fused_attention: bool =
 
 
 def head_activations(of: Architecture, shape: Shape) -> int:
-    """Bytes that the last norm, the output embedding and the loss keep: two rows, and V log-probabilities a token."""
+    """Return the bytes that the last norm, the LM head and the loss keep: two rows, V log-probabilities a token."""
     n = shape.rows
     stats = 2 * FP32 if of.family == "gpt2" else FP32
     return n * shape.e * (2 * of.channels + of.vocab) + n * stats
 
 
 def activations(of: Architecture, shape: Shape, *, checkpointed: bool = False, fused_attention: bool = False) -> int:
-    """Bytes kept at the end of the forward pass: those of all blocks, or with checkpoints only the blocks' inputs."""
+    """Return the bytes kept after the forward pass: of all blocks, or with checkpoints only of the blocks' inputs."""
     block = (
         shape.rows * of.channels * shape.e
         if checkpointed

@@ -115,7 +115,7 @@ class Accountant(TorchDispatchMode):  # type: ignore[misc]
 
 
 def _read(name: str, mutable: bool, inputs: Sequence[Any], outputs_: Sequence[Any]) -> int:
-    """Bytes that an operation reads: its inputs without those that it only overwrites, and the rows of a table."""
+    """Return the bytes that an operation reads: its inputs but those it only overwrites; of a table, only rows."""
     if name == _EMBEDDING:
         return _bytes(outputs_[0]) + _bytes(inputs[1])
     sources = inputs[1:] if mutable and name in ("aten::copy_", "aten::fill_", "aten::zero_") else inputs
@@ -231,7 +231,7 @@ def trace_workload(model: GPT2, workload: Workload, checkpointed: bool = False) 
 
 
 def measure_memory(step: TrainingStep) -> dict[str, Any]:
-    """Bytes of the allocator around one warmed-up training step: before it, after its forward pass, at its peak."""
+    """Return the allocator's bytes around one warmed-up training step: before, after the forward pass, at the peak."""
     trainer, names = step.model, ("allocated_bytes.all", "requested_bytes.all")
     for _ in range(2):
         step.run()

@@ -230,7 +230,7 @@ def copy_bandwidth() -> float:
 
 
 def bytes_per_token(model: Any, context: float) -> int:
-    """The bytes that one decode step must read: every weight, one row of positions, the context's keys and values."""
+    """Return the bytes that a decode step must read: each weight, a row of positions, the context's keys and values."""
     weights = sum(p.numel() * p.element_size() for p in model.parameters())  # tied weights are listed once
     positions = model.transformer.wpe.weight
     row = positions.shape[1] * positions.element_size()
@@ -304,7 +304,7 @@ def _union(intervals: Sequence[tuple[int, int, str]]) -> int:
 
 
 def operators(profiler: Any, on_gpu: bool) -> list[dict[str, Any]]:
-    """The table of torch.profiler: times of operators and kernels in ns, the heaviest by name, then all others."""
+    """Return torch.profiler's table: times of operators and kernels in ns, the heaviest by name, then all others."""
     rows = []
     for entry in profiler.key_averages():
         is_kernel = entry.device_type == torch.autograd.DeviceType.CUDA

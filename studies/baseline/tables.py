@@ -240,7 +240,7 @@ def _about_launches(row: pd.Series) -> list[tuple[str, float, str, str]]:
 
 
 def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: float) -> tuple[str, str]:
-    """The verdict on a token and its reason, from the busy fraction, the floor's share of the wall time, and counts."""
+    """Return the verdict on a token and its reason, from busy fraction, the floor's share of wall time, and counts."""
     if busy_frac < BUSY_FRAC_LIMIT and launches < kernels / 2:
         return "bound by gaps", (
             f"the GPU idles in {1 - busy_frac:.0%} of the time though a token takes only "
@@ -263,7 +263,7 @@ def _findings(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[st
 
 
 def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]]:
-    """The findings of a baseline: the verdict on each setting, those with the most time above the floor first."""
+    """Return the findings of a baseline: the verdict on each setting, those with most time above the floor first."""
     found: list[dict[str, Any]] = []
     for _, row in bottlenecks[bottlenecks["question"] == "what limits a token"].iterrows():
         of = baseline[(baseline["setting"] == row["setting"]) & (baseline["dtype"] == row["dtype"])].iloc[0]
@@ -296,7 +296,7 @@ def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, An
 
 
 def compare(baseline: pd.DataFrame) -> list[dict[str, Any]]:
-    """The findings of a baseline without GPU times (on a CPU): the fastest and the slowest setting of each type."""
+    """Return the findings of a baseline on a CPU, without GPU times: each type's fastest and slowest setting."""
     found: list[dict[str, Any]] = []
     for dtype, rows in baseline.dropna(subset=["tokens_per_s"]).groupby("dtype", sort=False):
         rows = rows.sort_values("tokens_per_s", ascending=False, kind="stable")

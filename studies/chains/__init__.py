@@ -1,1 +1,1 @@
-"""Chains of kernels as a program writes them, beside what is ready-made: does the fusion plan promise what comes?"""
+"""Compare chains of kernels with ready-made fused kernels: do they gain what the fusion plan predicts?"""

@@ -1,8 +1,8 @@
-"""Hold the predictions of the fusion plan against the ready-made kernels of a capture of examples/kinds/chains.py.
+"""Compare the fusion plan's predictions with the ready-made kernels in a capture of examples/kinds/chains.py.
 
     python -m studies.chains.read CAPTURES
 
-Prints a row a chain: bytes and time as predicted, as the plan of this capture has them, and as measured.
+It prints a row for each chain: bytes and time as predicted before, as this capture's plan predicts, and as measured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILE = Path(__file__).with_name("predictions.toml")
 
 
 class Prediction(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One chain of predictions.toml, whose first lines say what each field is."""
+    """One chain of predictions.toml; the first lines of that file explain the fields."""
 
     planned: str
     fused: str

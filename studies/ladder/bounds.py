@@ -99,13 +99,13 @@ def _shapes(op: Any, variant: Any, said: Any, dtype: str) -> Iterator[str]:
 
 
 def _takes(op: Any, variant: Any, shape: Any, dtype: str) -> bool:
-    """Whether the variant takes the shape and dtype; the first variants took all shapes and dtypes of their op."""
+    """Return whether the variant takes the shape and dtype; the first variants took all of their op's."""
     cannot = getattr(variant, "cannot", None)
     return dtype in getattr(variant, "dtypes", op.dtypes) and not (cannot and cannot(shape, dtype))
 
 
 def declared() -> Bounds:
-    """The bounds, and each variant's sentence, that the `kernels` on the path declares in any current or older form."""
+    """Return the bounds and each variant's sentence, which the `kernels` on the path declares in any form so far."""
     from kernels import registry
 
     found: Bounds = {}
@@ -142,7 +142,7 @@ def _git(*arguments: str) -> str:
 
 
 def _commits(*paths: str) -> list[Commit]:
-    """Every commit that touched `paths`, parents before children; its parents are the nearest that touched them too."""
+    """Return every commit that touched `paths`, parents first; its parents are the nearest that touched them, too."""
     log = _git("rev-list", "--topo-order", "--reverse", "--parents", "--timestamp", "HEAD", "--", *paths)
     found = []
     for line in log.splitlines():
@@ -153,7 +153,7 @@ def _commits(*paths: str) -> list[Commit]:
 
 
 def _bounds_of(commit: str, place: Path, known: dict[str, Bounds]) -> Bounds:
-    """The result of `declared` in the kernels/ of a commit; `known` caches it by the commit's Python and TOML files."""
+    """Return the result of `declared` for a commit's kernels/; `known` caches it by its Python and TOML files."""
     listing = _git("ls-tree", "-r", commit, "--", "kernels").splitlines()
     files = [line for line in listing if line.endswith((".py", ".toml"))]
     if not any(line.endswith("\tkernels/registry.py") for line in files):
@@ -304,7 +304,7 @@ def history() -> list[Row]:
         SystemExit: the clone is shallow.
     """
     if _git("rev-parse", "--is-shallow-repository").strip() == "true":
-        raise SystemExit("this clone has not the whole history: run `git fetch --unshallow` first.")
+        raise SystemExit("this clone lacks a part of the history: run `git fetch --unshallow` first.")
     rows = list(_declarations())
     keys = sorted({key_of(row) for row in rows if row["metric"] != SENTENCE})
     return [*rows, *_measured(keys)]

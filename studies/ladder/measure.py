@@ -605,7 +605,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.mode == "missing":
         if not options.out.is_dir():
-            raise UsageError(f"--out {options.out} is no folder: give that of a ladder, as runs/ladder.")
+            raise UsageError(f"--out {options.out} is not a folder: give the folder of a ladder, such as runs/ladder.")
         lacking = missing(options.out, options.ops, options.all)
         for point in lacking:
             print(" ".join(point.key))

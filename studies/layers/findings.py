@@ -42,7 +42,7 @@ def _finding(title: str, sentence: str, cells: list[dict[str, object]], win: flo
 
 
 def _way_down(name: str, rows: pd.DataFrame) -> dict[str, Any]:
-    """The finding on the largest component of each level, from the whole down, and on the gaps between components."""
+    """Return the finding on each level's largest component, from the top down, and on the gaps between components."""
     steps, cells, between = [], [], 0.0
     for level, inside in rows.groupby("level", sort=False):
         base = inside[inside["component"] == inside["base"]]

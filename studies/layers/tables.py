@@ -294,7 +294,7 @@ def _agreement_note(layer_agreement: pd.DataFrame) -> str | None:
 
 
 def agreement_sentence(agreement: pd.DataFrame) -> str:
-    """A sentence: how many components agree by each measure, which one agrees least, and which tool to believe."""
+    """Return a sentence: how many components agree by each measure, which agrees least, which tool to believe."""
     close, near = (int((agreement[name] == "yes").sum()) for name in ("within_frac", "within_ns"))
     frac, off_ns = agreement["difference_frac"], agreement["difference_ns"]
     said = (

@@ -492,7 +492,7 @@ def _wait_for(running: Sequence[tuple[str, subprocess.Popen[bytes]]]) -> None:
         if process.poll() is None:
             progress(f"waiting for the extension of kernels/{folder} ({number} of {len(running)})")
         if process.wait():
-            raise InputError(f"kernels/{folder} cannot be built as it stands: see above.")
+            raise InputError(f"kernels/{folder} cannot be built: see the compiler's message above.")
 
 
 def _measure_all(

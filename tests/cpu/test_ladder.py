@@ -230,7 +230,7 @@ def test_missing_lists_points_and_needs_no_gpu(tmp_path: Path, capsys: pytest.Ca
     assert f"{len(some_points())} of {len(some_points())} points are missing" in shown.err
     assert f"are missing in {tmp_path}" in shown.err
     assert ladder.main(["--mode", "missing", "--out", str(tmp_path / "nowhere")]) == 2
-    assert "nowhere is no folder: give that of a ladder, as runs/ladder" in capsys.readouterr().err
+    assert "nowhere is not a folder: give the folder of a ladder, such as runs/ladder" in capsys.readouterr().err
     assert ladder.main(["--mode", "measure", "--out", str(tmp_path)]) == 2
     assert "--run" in capsys.readouterr().err
 
