@@ -89,7 +89,7 @@ def _run(options: argparse.Namespace) -> int:
         if committed.is_dir():
             print(
                 f"{PROGRAM}: {_shown(paths[0])}, the newest run with a timeline, has no two neighbouring kernels that "
-                f"one could replace; so this is of the committed {_shown(committed)}",
+                f"one could replace; so this shows the committed {_shown(committed)}",
                 file=sys.stderr,
             )
             paths = [committed]
@@ -117,13 +117,13 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description=(
-            "Tables, figures and a report from nsys and ncu exports. The kind of a file is told from its content."
+            "Make tables, figures and a report from nsys and ncu exports. The content of a file tells its kind."
         ),
     )
     parser.add_argument(
         "paths", nargs="*", type=Path, metavar="PATH",
-        help="files or folders of exports (default: the newest run in runs/ that has what is asked for, else the "
-        "committed one)",
+        help="files or folders of exports (default: the newest run in runs/ with the needed data, else the committed "
+        "run)",
     )  # fmt: skip
     parser.add_argument(
         "--out",
@@ -166,7 +166,7 @@ def _show_roofline(report: dict[str, Any], out: Path, paths: Sequence[Path]) -> 
     figures = [file for figure in report["figures"] for file in figure["files"]]
     if not figures:
         print(
-            f"{PROGRAM}: this run has no roofline: no counters, or those of a sweep; name one that has",
+            f"{PROGRAM}: this run has no roofline: it has no counters, or only those of a sweep; name another run",
             file=sys.stderr,
         )
         return 3
@@ -267,7 +267,7 @@ def _run_with(figure: str | None) -> Path:
     run, newest = default_run(needed), default_run()
     if run != newest:
         print(
-            f"{PROGRAM}: {_shown(newest)}, the newest run, has no {_HOLDS[needed]}; so this is of {_shown(run)}",
+            f"{PROGRAM}: {_shown(newest)}, the newest run, has no {_HOLDS[needed]}; so this shows {_shown(run)}",
             file=sys.stderr,
         )
     return run

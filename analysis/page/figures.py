@@ -115,7 +115,7 @@ def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: s
         if any(entry["measured"] for entry in lines):
             notes.append("A measured roof is the median of its micro-kernel's samples.")
         elif lines:
-            notes.append("The roofs are those of the datasheet: none was measured on this GPU.")
+            notes.append("The roofs come from the datasheet: none was measured on this GPU.")
 
         key_rows = math.ceil(len(numbered) / 2)
         key_height = 0.19 * key_rows + 0.1
@@ -703,9 +703,9 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
         given = len(rows)
         keep = rows[column].sort_values(ascending=False, kind="stable").index[:MAX_LAYERS]
         rows = rows[rows.index.isin(keep)]
-        chosen = ", without those that only hold one other and later passes over the same program" if total else ""
+        chosen = " (no ranges with a single child, no later passes over the same program)" if total else ""
         total = total or given
-        notes = [f"The {len(rows)} largest of {total} ranges{chosen}; all in the table."] if total > len(rows) else []
+        notes = [f"The {len(rows)} largest of {total} ranges{chosen}. The table has all."] if total > len(rows) else []
         body = 1.5 + 0.25 * len(rows)
         figure, foot = new_canvas("layers", body, caption, notes, "Time by layer")
         axes = place_axes(figure, 3.5, 1.4, 0.75, foot + 0.5)
@@ -750,7 +750,7 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         root = str(rows.step.iloc[0]).split("/")[0]
         rows = rows[rows.step.astype(str).str.split("/").str[0] == root]
         total, rows = len(rows), rows.head(MAX_FUSIONS)
-        notes = ["Per step; repeated layers as one row. The gain also counts the idle time before each launch saved."]
+        notes = ["Per step, repeated layers as one row. The gain includes the idle time before each saved launch."]
         notes += [f"The {len(rows)} largest of {total} gains; all in the table."] if total > len(rows) else []
         body = 1.5 + 0.42 * len(rows)
         figure, foot = new_canvas("fusion", body, caption, notes, "What fusing wins")

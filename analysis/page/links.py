@@ -48,13 +48,13 @@ def plot_links(links: pd.DataFrame, collectives: pd.DataFrame, caption: str) -> 
     known = collectives.dropna(subset=["bytes", "bus_byte_per_s"]) if len(collectives) else collectives
     unknown = len(collectives) - len(known)
     notes = (
-        ["Of collectives the rate is the bus bandwidth of nccl-tests. Rings: collectives of the program."]
+        ["For collectives, the rate is the bus bandwidth of nccl-tests. Rings are collectives of the program."]
         if len(known)
-        else ["Of collectives the rate is the bus bandwidth of nccl-tests."]
+        else ["For collectives, the rate is the bus bandwidth of nccl-tests."]
     )
     if unknown:
         notes.append(
-            f"{unknown} of {len(collectives)} kinds of collectives are not drawn: bytes or waiting are unknown."
+            f"{unknown} of {len(collectives)} kinds of collectives have no ring: their bytes or waiting are unknown."
         )
     with style_context():
         figure, foot = new_canvas("links", 5.0, caption, notes, "Links: rate over the size of a transfer")

@@ -39,7 +39,7 @@ _MEANINGS = {
 }  # fmt: skip
 _ROW = 0.24  # inches
 _LETTERS = 120  # that fit across the whole width in the smallest font
-_NOTE = "Above what the host did at that time, below what the GPU did: a kernel runs later than its launch."
+_NOTE = "Upper rows: the host. Lower rows: the GPU at the same time. A kernel runs later than its launch."
 
 
 @picture("finding_[0-9]*", of="spans", compact=True)

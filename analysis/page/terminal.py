@@ -120,7 +120,7 @@ def _findings(
     yield Text()
     findings = (report.get("findings") or [])[: markdown.MOST_FINDINGS]
     if not findings:
-        yield prose("No finding: no table holds enough evidence. What is missing stands below.")
+        yield prose("No finding: no table holds enough evidence. The list below shows what is missing.")
     for finding in findings:
         yield from finding_lines(finding, report, tables, sentence=detail.sentences)
 

@@ -103,7 +103,7 @@ def name_missing_files(
     if gpu and device is None and capture.clock != "cpu":
         gaps.append(_no_datasheet(capture, gpu))
     if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
-        gaps.append(Gap("verdicts on steps", "there is no wall time without a tool (bare_ranges.csv)", BARE_TIMES))
+        gaps.append(Gap("verdicts on steps", "there is no bare time (bare_ranges.csv)", BARE_TIMES))
     if has_timeline and capture.dataflow is None:
         gaps.append(
             Gap(

@@ -102,7 +102,7 @@ def timing_notes(timing: dict[str, Any] | None) -> list[str]:
             spread = (
                 f" (p5 {rate['p5']:,.1f}, p95 {rate['p95']:,.1f})" if isinstance(rate, dict) and "p5" in rate else ""
             )
-            notes.append(f"{name}: {value:,.1f} tokens/s without a tool{spread}.")
+            notes.append(f"{name}: {value:,.1f} tokens/s without a profiler{spread}.")
     return notes
 
 

@@ -441,7 +441,7 @@ def test_a_newest_run_without_counters_gives_way_to_the_committed_one_and_says_s
     assert run("--only", "roofline", "--quiet") == 0
     shown = capsys.readouterr()
     assert shown.err == (
-        f"report.py: {runs / 'mine'}, the newest run, has no counters; so this is of reports/{COMMITTED.name}\n"
+        f"report.py: {runs / 'mine'}, the newest run, has no counters; so this shows reports/{COMMITTED.name}\n"
     )
     head = f"GPT-2 on {published.read()[0].gpu} (reports/{COMMITTED.name})\n"
     assert shown.out.startswith(head)

@@ -155,7 +155,7 @@ def test_the_datasheet_stands_in_for_roofs_that_were_not_measured() -> None:
     assert (row["level"], row["bound"], row["roof_from"]) == ("dram", "memory", "datasheet")
     assert row["bandwidth_frac"] == row["roof_frac"] == pytest.approx(3e6 / 1e-6 / 4.8e12)
     svg = pipeline.draw(pipeline.analyse(capture, DECLARED), only="roofline")["roofline"]["svg"].decode()
-    assert "The roofs are those of the datasheet" in svg
+    assert "The roofs come from the datasheet" in svg
 
 
 def test_bytes_alone_have_a_share_of_the_bandwidth_and_no_figure() -> None:
