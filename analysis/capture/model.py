@@ -66,7 +66,7 @@ GPU_OPS = (
         "str",
         "",
         "kernel, memcpy, memset, migration (a page of unified memory, which no call launches), or "
-        "graph: a CUDA graph launch of which only the whole is known",
+        "graph: the launch of a CUDA graph that the tool timed only as a whole",
     ),
     Field("name", "str", "", "kernel name as nsys prints it, [CUDA memcpy Host-to-Device], [CUDA memset]"),
     Field("grid", "str", "block", "XxYxZ, '' where it has none"),
@@ -74,21 +74,21 @@ GPU_OPS = (
     Field("registers", "Int64", "register/thread", "registers per thread"),
     Field("stream", "Int64", "", "CUDA stream"),
     Field("bytes", "Int64", "byte", "bytes of a copy or a set"),
-    Field("device", "str", "", "name and number of the GPU, its number where the file has no name"),
+    Field("device", "str", "", "name and number of the GPU; only the number if the file has no name"),
     Field("api_start_ns", "Int64", "ns", "when the call that launched it began"),
     Field("api_end_ns", "Int64", "ns", "when that call returned"),
     Field("pid", "Int64", "", "process"),
     Field("tid", "Int64", "", "thread of the call"),
-    Field("correlation_id", "Int64", "", "what joins it to its call, unique within a process"),
+    Field("correlation_id", "Int64", "", "number that it shares with its call, unique within a process"),
     Field("graph_node_id", "Int64", "", "its node, if a CUDA graph launched it"),
-    Field("memory", "str", "", "memory of a copy, `Pageable -> Device`; '' where the file does not say it"),
+    Field("memory", "str", "", "memory of a copy, `Pageable -> Device`; '' if the file does not state it"),
 )
 API_CALLS = (
     Field("api_start_ns", "Int64", "ns", "when the call began"),
     Field("api_end_ns", "Int64", "ns", "when it returned"),
     Field("pid", "Int64", "", "process"),
     Field("tid", "Int64", "", "thread"),
-    Field("correlation_id", "Int64", "", "what joins it to its operations, unique within a process"),
+    Field("correlation_id", "Int64", "", "number that it shares with its operations, unique within a process"),
 )
 WAITS = (
     Field("start_ns", "int64", "ns", "when the call began"),
@@ -119,10 +119,10 @@ START_END = (
 )
 OVERHEAD = (
     Field("start_ns", "int64", "ns", "when the profiler began to hold the thread"),
-    Field("end_ns", "int64", "ns", "when it let go"),
+    Field("end_ns", "int64", "ns", "when the profiler released the thread"),
     Field("pid", "int64", "", "process"),
     Field("tid", "int64", "", "thread"),
-    Field("name", "str", "", "what it did"),
+    Field("name", "str", "", "what the profiler did"),
 )
 GRAPH_NODES = (
     Field("pid", "int64", "", "process"),
@@ -153,10 +153,10 @@ NCCL_CALLS = (
     Field("start_ns", "int64", "ns", "when the call began"),
     Field("end_ns", "int64", "ns", "when it returned"),
     Field("name", "str", "", "the function, ncclAllReduce, or the collective as torch names it, allreduce"),
-    Field("bytes", "Int64", "byte", "elements that a rank gives NCCL, times their size; of an all-gather its own part"),
-    Field("communicator", "str", "", "what tells communicators apart; '' where unknown"),
-    Field("process_rank", "Int64", "", "rank of the process in the communicator, of calls that say it"),
-    Field("ranks", "Int64", "1", "ranks of the communicator, of calls that say it"),
+    Field("bytes", "Int64", "byte", "size of what a rank passes to NCCL; for an all-gather, its own part"),
+    Field("communicator", "str", "", "ID of the communicator; '' if unknown"),
+    Field("process_rank", "Int64", "", "rank of the process in the communicator; NA if the call does not state it"),
+    Field("ranks", "Int64", "1", "ranks of the communicator; NA if the call does not state it"),
 )
 GPU_OPS_COLUMNS = dtypes(GPU_OPS)
 API_CALLS_COLUMNS = dtypes(API_CALLS)
@@ -187,36 +187,36 @@ RULES = (
     Field("kernel", "str", "", "kernel name as ncu prints it"),
     Field("path", "str", "", "NVTX push/pop stack, joined with /"),
     Field("section", "str", "", "identifier of the section (SpeedOfLight), as rules name it"),
-    Field("section_title", "str", "", "its display name, as metric rows have it ('' where it is not known)"),
+    Field("section_title", "str", "", "display name of the section, as in metric rows; '' if unknown"),
     Field("rule", "str", "", "name of the rule"),
     Field("type", "str", "", "OPT: to improve, INF: information, WRN: warning (until 2022), ERR: it failed, or blank"),
     Field("text", "str", "", "what ncu says"),
-    Field("speedup_type", "str", "", "global: of the whole kernel, local: of the part that the rule looks at"),
+    Field("speedup_type", "str", "", "global: of the whole kernel, local: of the part that the rule examines"),
     Field("speedup_pct", "Float64", "%", "speed-up that ncu estimates (2023.2 and later)"),
 )
 SOURCE_LINES = (
     Field("file", "str", "", "file it was read from"),
-    Field("ncu_id", "Int64", "", "ID of the launch, where the source is a report; the CSV page names kernels only"),
-    Field("block", "int64", "", "which launch of the page, from 0"),
+    Field("ncu_id", "Int64", "", "ID of the launch in a report; NA for a CSV page, which names only kernels"),
+    Field("block", "int64", "", "number of the launch in the page, from 0"),
     Field("kernel", "str", "", "kernel name as ncu prints it"),
     Field("source_file", "str", "", "name of the source file, without its folder"),
     Field("line", "Int64", "", "line in the source file"),
     Field("instruction", "Int64", "", "place in the kernel's SASS, from 0; NA for a line of source"),
     Field("text", "str", "", "the line or the instruction"),
     Field("samples", "Float64", "sample", "samples of the program counter (sampled stall family)"),
-    Field("samples_not_issued", "Float64", "sample", "of these, taken while the scheduler issued nothing"),
+    Field("samples_not_issued", "Float64", "sample", "samples taken while the scheduler issued nothing"),
     Field("inst_executed", "Float64", "inst", "warp instructions executed"),
     Field("thread_inst_executed", "Float64", "inst", "thread instructions executed"),
     Field("sectors_global", "Float64", "sector", "theoretical L2 sectors of global accesses"),
-    Field("sectors_global_ideal", "Float64", "sector", "of these, what perfectly coalesced accesses need"),
+    Field("sectors_global_ideal", "Float64", "sector", "the same, if the accesses were perfectly coalesced"),
     Field("stall", "str", "", "sampled stall reason with most samples"),
-    Field("stall_samples", "Float64", "sample", "its samples"),
+    Field("stall_samples", "Float64", "sample", "samples with that stall reason"),
 )
 METRIC_INSTANCES = (
     Field("file", "str", "", "file it was read from"),
     Field("ncu_id", "Int64", "", "ID of the launch in that file"),
     Field("metric", "str", "", "ncu metric"),
-    Field("instance", "str", "", "name of the instance (an opcode), or its place from 0 where ncu prints none"),
+    Field("instance", "str", "", "name of the instance (an opcode), or its number from 0 if ncu prints no name"),
     Field("value", "Float64", "", "its value in the base unit of the metric"),
 )
 DETAILS = (
@@ -226,10 +226,10 @@ DETAILS = (
     Field("section", "str", "", "display name of the section"),
     Field("item", "str", "", "Body Item Label (--print-details all)"),
     Field("label", "str", "", "label or name of the metric as printed"),
-    Field("metric", "str", "", "ncu metric that it stands for, '' where that is not known"),
-    Field("value", "Float64", "", "number in `unit`, NA where the cell is text or missing"),
+    Field("metric", "str", "", "ncu metric behind the label; '' if unknown"),
+    Field("value", "Float64", "", "number in `unit`; NA if the cell is text or missing"),
     Field("unit", "str", "", "base unit"),
-    Field("text", "str", "", "the cell where it is text"),
+    Field("text", "str", "", "the cell, if it is text"),
 )
 RULES_COLUMNS = dtypes(RULES)
 SOURCE_LINES_COLUMNS = dtypes(SOURCE_LINES)
@@ -237,7 +237,7 @@ METRIC_INSTANCES_COLUMNS = dtypes(METRIC_INSTANCES)
 DETAILS_COLUMNS = dtypes(DETAILS)
 
 
-# Where the rank of a process is from.
+# The sources of a process's rank.
 FROM_NCCL = "NCCL"
 FROM_ENVIRONMENT = "environment"
 FROM_TRACE = "torch.profiler"
@@ -372,39 +372,39 @@ class Timeline:
 class Capture:
     """The content of all files that `load` read.
 
-    gpu_ops           one row a GPU operation, sorted by start_ns (GPU_OPS_COLUMNS); kind is kernel, memcpy, memset,
-                      migration (a page of unified memory, which no call launches) or graph (a CUDA graph launch of
-                      which only the whole is known); texts may be categorical;
-                      api_* , pid and tid are NA where the export has no API side
-    ranges            one row a push/pop range instance, sorted by (pid, tid, start_ns, level) (RANGES_COLUMNS)
-    clock             'nsys', 'torch' (a trace of torch.profiler), or 'cpu' (ranges without any GPU operation)
-    start_end_ranges  one row a start/end range, which belongs to no stack and may end on another thread
-                      (START_END_COLUMNS; end_tid is NA where it ended on its own)
+    gpu_ops           one row for each GPU operation, sorted by start_ns (GPU_OPS_COLUMNS); texts may be categorical;
+                      api_*, pid and tid are NA if the export has no API calls
+    ranges            one row for each instance of a push/pop range, sorted by (pid, tid, start_ns, level)
+                      (RANGES_COLUMNS)
+    clock             'nsys', 'torch' (a trace of torch.profiler), 'cpu' (ranges without any GPU operation) or 'bare'
+                      (bare_ranges.csv without a timeline)
+    start_end_ranges  one row for each start/end range, which belongs to no stack and may end on another thread
+                      (START_END_COLUMNS; end_tid is NA if it ended on its own thread)
     overhead          stretches in which the profiler itself held a thread (OVERHEAD_COLUMNS)
-    waits             calls of CUDA in which the host may wait for the GPU (WAITS_COLUMNS); None where no file has calls
-    setups            calls of CUDA that set something up: memory, modules, graphs (WAITS_COLUMNS); None as for waits
+    waits             CUDA calls in which the host may wait for the GPU (WAITS_COLUMNS); None if no file lists calls
+    setups            CUDA calls that set up memory, modules or graphs (WAITS_COLUMNS); None if no file lists calls
     graph_nodes       where the kernels of CUDA graphs were recorded into their graph (GRAPH_NODES_COLUMNS)
     nsys_range_sums   nsys' own kernel time by range (RANGE_SUMS_COLUMNS), names without the default domain's colon
     nsys_kernel_sums  nsys' own kernel totals (KERNEL_SUMS_COLUMNS)
     summaries         nsys' other summaries by report, columns as analysis/capture/summaries.py says
-    counters          one row a kernel profiled by ncu (COUNTERS_COLUMNS, then one float64 column a metric)
+    counters          one row for each launch that ncu profiled (COUNTERS_COLUMNS, then a float64 column per metric)
     counter_units     base unit of each metric column
     rules             the results of ncu's own rules (RULES)
     source_lines      lines of source and SASS with their samples (SOURCE_LINES)
-    metric_instances  values behind a value, such as instructions by opcode (METRIC_INSTANCES)
+    metric_instances  the parts of a metric, such as instructions by opcode (METRIC_INSTANCES)
     details           metrics of details pages under their labels (DETAILS)
     dataflow          operations of the captured program with their operands, as harness/dataflow.py describes them
-    layer_profile     components timed by studies/layers; kernels_of_layers, baseline: by the programs of these names
-    sweep             what `make sweep` recommends; sweep_rows: one row a combination, in the order of measuring
+    layer_profile     content of layers.json; kernels_of_layers, baseline: content of the files of these names
+    sweep             what `make sweep` recommends; sweep_rows: one row for each combination, in measuring order
     layer_events      times by CUDA events of the captured run: range, ordinal, component, event_ns (as read), own_ns
     ours              content of all other kinds of file that analysis/formats declares, by kind with _ for -
-    vendor            who made the GPU: 'NVIDIA', 'AMD', 'Intel', or the name of another accelerator ('MTIA'); '' where
-                      no file tells
-    is_unrecorded     the program used a GPU whose operations are not in the file: it did not run on the CPU alone
-    process_ranks     rank in a distributed program by process, of those that the files name; `ranks_from` says where
-    clock_shifts      ns that were added to the times of each process, where the captures of several were put together
-    nccl_calls        calls of NCCL, or what torch.profiler says of its collectives (NCCL_CALLS_COLUMNS)
-    session           what a session page says of GPU, versions and clocks; never a host, a user, a path or a command
+    vendor            maker of the GPU: 'NVIDIA', 'AMD', 'Intel', or the name of another accelerator ('MTIA'); '' if no
+                      file tells
+    is_unrecorded     whether the program used a GPU whose operations the file lacks: it did not run on the CPU only
+    process_ranks     rank of each process that the files name, in a distributed program; `ranks_from`: their source
+    clock_shifts      ns added to the times of each process to join several captures, by process id
+    nccl_calls        calls of NCCL, or what torch.profiler says about its collectives (NCCL_CALLS_COLUMNS)
+    session           GPU, versions and clocks from a session page; never a host, a user, a path or a command
     """
 
     gpu_ops: pd.DataFrame = field(default_factory=lambda: empty_table(GPU_OPS_COLUMNS))

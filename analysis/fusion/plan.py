@@ -37,7 +37,7 @@ from analysis.tables.roofline import dram_roof
 MOST_LAUNCHES = 20_000  # the plan of a longer capture covers its first so many operations
 FAR_BEYOND_L2 = 4  # little traffic of a working set of so many times L2 stays in L2
 MOVED = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_bytes")
-NO_DATAFLOW = "which tensors these kernels share is not recorded (dataflow.csv)"
+NO_DATAFLOW = "no dataflow.csv records which tensors these kernels share"
 
 Key = tuple[int, int, int]  # storage, offset, bytes
 
@@ -385,7 +385,7 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
             else:
                 gone.add(operand.storage)
     if gone:
-        notes.append(f"{len(gone)} tensor{'s' * (len(gone) > 1)} that nothing else reads gone")
+        notes.append(f"saves {len(gone)} tensor{'s' * (len(gone) > 1)} that nothing else reads")
     return float(sum(reads.values())), float(sum(writes.values())), notes
 
 
@@ -484,7 +484,7 @@ _KNOWN_PARTS = (
     (
         re.compile(r"(?:native_|cudnn_|_native_)?batch_norm(?:_\w+)? (add )?relu "),
         "BatchNorm + ReLU",
-        f"ready-made: {_COMPILE}; in inference the convolution takes the norm over",
+        f"ready-made: {_COMPILE}; in inference, the convolution can include the norm",
     ),
     (re.compile(r"((to_)?copy ){2,}"), "casts", f"ready-made: keep the tensors in one type, or {_COMPILE}"),
 )
@@ -514,7 +514,7 @@ def ready_made(pattern: str, path: str) -> str:
     if _OPTIMISER.fullmatch(path):
         return "ready-made: the optimiser's fused=True, or foreach=True"
     if pattern in _SOFTMAX_NAMES:
-        return "ready-made: torch.nn.functional.scaled_dot_product_attention, which takes the products too"
+        return "ready-made: torch.nn.functional.scaled_dot_product_attention, which includes the products"
     found = [how for _, name, how in _KNOWN_PARTS if name in pattern.split(" + ") or pattern.startswith(name)]
     return "; ".join(dict.fromkeys(found))
 
@@ -566,7 +566,10 @@ _EPILOGUES = {
     "add": ("residual", "the library's product adds a matrix itself (beta = 1)"),
     "clone": ("permute", "the library's product can write that layout itself (strides of its result)"),
     "copy": ("permute", "the library's product can write that layout itself (strides of its result)"),
-    "argmax": ("argmax", "no library has this epilogue: a product of one's own would keep the best of each tile"),
+    "argmax": (
+        "argmax",
+        "no library has this epilogue: a matrix product of your own could keep each tile's best value",
+    ),
 }
 
 
@@ -801,16 +804,16 @@ def _known_run(
     # In a chain of equal tensors, one kernel gives the size of all.
     known = [size for size in sizes if size is not None]
     if not known:
-        return _kernel_candidate(run, work, notes=("size unknown: neither counters nor names and grids give it",))
+        return _kernel_candidate(run, work, notes=("size unknown: neither counters nor names and grids tell it",))
     low, high = max(size.write[0] for size in known), min(size.write[1] for size in known)
     if low > high * 1.05:
-        return _kernel_candidate(run, work, notes=("the kernels write different sizes, so they are no chain",))
+        return _kernel_candidate(run, work, notes=("the kernels write different sizes, so they form no chain",))
     filled = [size or Size((low, high), (low, high), "its neighbours") for size in sizes]
     read = sum(filled[place].read[1] for place in reading)
     write = sum(filled[place].write[1] for place in writing)
     now = sum(size.read[1] + size.write[1] for size in filled)
     how = ", ".join(dict.fromkeys(size.how for size in filled))
-    notes = [f"the dataflow is that of the known pattern; sizes from {how}"]
+    notes = [f"dataflow of the known pattern; sizes from {how}"]
     if high > low:
         notes.append(f"at most: tensors of {low:,.0f} to {high:,.0f} bytes")
     after = read + write
@@ -845,9 +848,9 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
     gain = max(time - bound, 0.0) + saved * machine.gap_ns if np.isfinite(time) and np.isfinite(bound) else np.nan
     notes = list(candidate.notes)
     if candidate.rows is None and len(work):
-        notes.insert(0, "which kernels are its operations is not certain, so it has no gain")
+        notes.insert(0, "it is not certain which kernels belong to its operations, so it has no gain")
     if np.isfinite(bound) and candidate.epilogue and not candidate.bound_bytes:
-        notes.append("no byte of its own is left")
+        notes.append("it moves no bytes of its own")
     elif np.isfinite(bound):
         notes.append(
             f"at least {_bytes(candidate.bound_bytes)} at {rate / 1e12:.2f} TB/s ({roof})"

@@ -53,7 +53,7 @@ def plot_timeline(
     with style_context():
         notes = ["The height of a bar shows the busy share of that time: kernels upwards, copies and sets downwards."]
         if len(activities) > len(shown):
-            notes.append(f"The first {len(shown)} of {len(activities)} rows. The table has all of them.")
+            notes.append(f"The first {len(shown)} of {len(activities)} rows; all in the table.")
         figure, foot = new_canvas("timeline", 1.35 + 0.55 * len(shown), caption, notes, "When each GPU worked")
         axes = place_axes(figure, 2.9, 0.9, 0.75, foot + 0.5)
         at = (edges - edges[0]).astype(float)
