@@ -80,7 +80,7 @@ if [[ -z $metrics ]]; then
       cc=${gpu##*, }
     elif [[ -n $dry ]]; then
       cc=9.0
-      echo "No GPU to choose metrics for ($gpu): using those of compute capability $cc; --cc or --metrics names others." >&2
+      echo "No GPU to choose metrics for ($gpu): using those of compute capability $cc; ncu_capture.sh takes others by --cc or --metrics." >&2
     else
       die 127 "No GPU to choose metrics for ($gpu): name its compute capability with --cc 9.0, or the metrics with --metrics."
     fi

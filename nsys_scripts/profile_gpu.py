@@ -382,7 +382,8 @@ class Profile(Measuring):
     def end(self) -> int:
         if self.lowered:
             without = ", ".join(dict.fromkeys(self.lowered))
-            print(f"Without {without}: the report is one evidence tier lower and says why under its gaps.")
+            lower = "the report is one evidence tier lower and says why under its gaps"
+            print(f"Without {without}: {'there is no report, as said above' if self.report_code else lower}.")
         for what, viewer, name in VIEWERS:
             if (self.folder.raw / name).is_file():
                 print(f"{what}: {viewer} {shown(self.folder.raw / name)}")

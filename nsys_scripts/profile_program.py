@@ -138,6 +138,8 @@ def _check(words: list[str], folder: Path) -> None:
     program = words[0]
     path = folder / program
     if "/" in program:
+        if path.is_dir():
+            raise ProfileError(NOT_FOUND, f"{program} is a folder: name the program in it.")
         if not path.is_file():
             raise ProfileError(NOT_FOUND, f"{program} was not found: check the path of the program.")
         if not os.access(path, os.X_OK):

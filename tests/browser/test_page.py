@@ -110,6 +110,13 @@ def pasted(page: Any) -> str:
     return str(page.evaluate("() => document.getElementById('pasted').value"))
 
 
+def test_a_cell_with_a_bar_is_laid_out_as_a_cell(gpt2: Any) -> None:
+    styles = gpt2.locator("td.bar").first.evaluate(
+        "cell => [getComputedStyle(cell).display, getComputedStyle(cell).position]"
+    )
+    assert styles == ["table-cell", "static"]
+
+
 def test_the_bytes_of_a_kernel_stand_beside_the_minimum(gpt2: Any) -> None:
     gpt2.keyboard.press("/")
     gpt2.keyboard.type("softmax_warp")  # 1: search

@@ -572,6 +572,7 @@ def test_a_program_is_ended_at_its_limits(limits: list[str], program: list[str],
     ("command", "said"),
     [
         (["./nothing"], "./nothing was not found"),
+        (["./"], "./ is a folder: name the program in it"),
         (["nothing"], "nothing was not found: it is not on PATH"),
         (["./plain.txt"], "plain.txt is not executable: chmod +x it"),
         (["plain.txt"], "name what runs it: python plain.txt"),
@@ -593,6 +594,14 @@ def test_a_program_needs_a_gpu(driver: Driver) -> None:
     assert (code, out, error.count("\n")) == (2, "", 1)
     assert "needs an NVIDIA GPU, and there is none here (nvidia-smi is not on PATH)" in error
     assert driver("--roofs")[0] == 2
+
+
+def test_a_profile_that_leaves_nothing_to_report_on_claims_no_report(driver: Driver) -> None:
+    driver.fails = {"bare": 1, "nsys all": 127, "nsys profiler": 127, "ncu": 127, "report": 3}
+    code, out, _ = driver("--", "./app")
+    assert code == 1
+    assert "there is no report, as said above." in out
+    assert "one evidence tier lower" not in out
 
 
 def test_a_program_that_fails_is_reported_one_tier_lower(driver: Driver) -> None:
