@@ -342,7 +342,7 @@ def build(
 
 
 def declared() -> list[Declaration]:
-    """All declarations of a report: those of every report and those of the studies."""
+    """Return all declarations: those that every report shares, and those of the studies."""
     import studies
     from analysis import pipeline
     from analysis.tables.declare import find

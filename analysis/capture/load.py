@@ -597,7 +597,7 @@ def _timeline(found: _Found) -> Timeline:
 
 
 def _with_ranks(found: _Found, timeline: Timeline) -> Timeline:
-    """The timeline with the calls of NCCL and the ranks of processes, from files of ours where it lacks them."""
+    """Add the calls of NCCL and the ranks of processes to the timeline, from our own files, if it lacks them."""
     calls = found.ours.pop(NCCL_CALLS.kind, ("", None))[1]
     ranks = found.ours.pop(PROCESS_RANKS.kind, ("", None))[1]
     if timeline.nccl_calls.empty:
@@ -613,7 +613,7 @@ def _with_ranks(found: _Found, timeline: Timeline) -> Timeline:
 
 
 def _of_ours(found: _Found) -> dict[str, Any]:
-    """The content of this project's own files, as fields of Capture; `ours` holds the kinds without a field."""
+    """Return the content of this project's own files as fields of Capture. `ours` holds kinds without a field."""
     values = {kind.replace("-", "_"): value for kind, (_, value) in found.ours.items() if kind != CPU_RANGES.kind}
     own = values.keys() & {one.name for one in fields(Capture)}
     return {name: values.pop(name) for name in own} | {"ours": values}

@@ -196,7 +196,7 @@ def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], unt
 
 
 def where_to_look(finding: Mapping[str, Any]) -> str:
-    """Where on the timeline a finding shows; "" where no timeline has it."""
+    """Return the sentence on where to find a finding on the timeline; "" if the timeline does not show it."""
     return str((finding.get("span") or {}).get("said", ""))
 
 

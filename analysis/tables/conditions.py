@@ -1,4 +1,4 @@
-"""List the conditions of the measurement, since nobody can judge numbers without them."""
+"""List the conditions of the measurement. Without them, a reader cannot judge the numbers."""
 
 from __future__ import annotations
 

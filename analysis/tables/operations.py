@@ -81,7 +81,7 @@ def _of_most(values: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def _shown(name: str) -> str:
-    """The display name: a kernel's as in kernels.csv, that of a copy or set as in its tool."""
+    """Return the display name: of a kernel as in kernels.csv, of a copy or set as the tool prints it."""
     return name if name.startswith("[") else symbols.key(name)
 
 
