@@ -42,9 +42,9 @@ class BuildError(RuntimeError):
 
 
 class Usage(NamedTuple):
-    """Resource usage of one kernel by ptxas: registers a thread, bytes spilled to local memory (stores plus loads).
+    """Resource usage of one kernel by ptxas: registers per thread, bytes spilled to local memory (stores plus loads).
 
-    `stack_bytes` is local memory a thread, spills included; `shared_bytes` is static shared memory a block.
+    `stack_bytes` is local memory per thread, spills included; `shared_bytes` is static shared memory per block.
     """
 
     symbol: str
@@ -76,7 +76,7 @@ def sources(op: str) -> list[Path]:
 
 
 def find_nvcc() -> str | None:
-    """The path of nvcc: on PATH, under CUDA_HOME or in /usr/local/cuda; None without nvcc."""
+    """The path of nvcc: on PATH, under CUDA_HOME or in /usr/local/cuda; None if there is none."""
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
 
@@ -282,7 +282,7 @@ def main() -> int:
             print(f"kernels/{op} has nothing to build; known: {', '.join(known)}", file=sys.stderr)
             return 2
     if len(wanted) > 1:
-        # one process an op, so that the compilers run side by side
+        # one process per op, so that the compilers run in parallel
         command = [sys.executable, "-m", "kernels.build"]
         running = [subprocess.Popen([*command, op], cwd=FOLDER.parent) for op in wanted]
         return max(process.wait() for process in running)

@@ -39,7 +39,7 @@ TABLE = FOLDER / "census.csv"
 PAGE = FOLDER / "CENSUS.md"
 TOOLS = ("cuobjdump", "nvdisasm", "c++filt")
 BLOCKS = (32, 64, 128, 256, 512, 1024)
-# accesses by memory space; a cell lists "bits a thread and instruction:number of instructions", such as "16:2 128:8"
+# accesses by memory space; a cell lists "bits per thread:number of instructions", such as "16:2 128:8"
 ACCESSES = {
     "global_load": "LDG",
     "global_store": "STG",
@@ -60,7 +60,7 @@ COLUMNS = (
     + ",bulk,tensor,local_instructions,instructions,code_bytes"
 ).split(",")
 KEY = ("op", "source", "kernel", "sm")
-# more of these is worse; code size counts from 10 % on, since any line of source changes it
+# more of these is worse; code size counts only from 10 % on, since every change of a source changes it
 LESS_IS_BETTER = ("stack_bytes", "spill_bytes", "shared_bytes", "local_instructions")
 CODE_GROWTH = 1.1
 # on older architectures, the source of such a kernel compiles to a trap
@@ -183,7 +183,7 @@ def access_bits(opcode: str) -> int:
 
 
 def _matrix_bits(opcode: str) -> int:
-    """Bits a thread of LDSM and STSM: 32 for each 8x8 matrix of 16-bit elements."""
+    """Bits per thread of LDSM and STSM: 32 for each 8x8 matrix of 16-bit elements."""
     last = opcode.split(".")[-1]
     return 32 * (int(last) if last in ("2", "4") else 1)
 

@@ -166,7 +166,7 @@ def compile_all(nvcc: str, wanted: Iterable[Combination], arch: int, progress: P
 
 
 def max_threads(built: Built) -> dict[str, int]:
-    """Mangled name -> threads a block by __launch_bounds__; {} without cuobjdump."""
+    """Mangled name -> threads per block by __launch_bounds__; {} without cuobjdump."""
     from kernels import census
 
     return census.read_max_threads(census.dump("-elf", built.object)) if census.tool("cuobjdump") else {}

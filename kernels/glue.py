@@ -4,7 +4,7 @@
 KERNEL_LEDGER_BINDING defined, the conversion from tensors to this struct; with KERNEL_LEDGER_DRIVER defined, sizes for
 runs without torch. This module reads `op.py` and writes the list of launchers and their Python names.
 
-    python -m kernels.glue build/sanitize/driver.cu    writes the driver, and prints its sources, one a line
+    python -m kernels.glue build/sanitize/driver.cu    writes the driver, and prints its sources, one per line
 """
 
 from __future__ import annotations

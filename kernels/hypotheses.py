@@ -10,13 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 TIME = "bench_time_p50_ns"
-FLOOR = (
-    "floor"  # as `than`: minimum bytes at the speed of a copy, of a compute-bound op the operations at their roof too
-)
+FLOOR = "floor"  # as `than`: the time of the minimum bytes at copy speed; of a compute-bound op also of its operations
 DTYPES = ("float32", "bfloat16")
 SHORT_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
-MOST_BYTES = 1.1  # of what a variant is predicted to move: the rule for all variants
-# what a sentence calls a metric, as the tables of the ladder do
+MOST_BYTES = 1.1  # moved over predicted bytes, at most: the rule for all variants
+# the words for a metric, as in the tables of the ladder
 WORDS = {
     TIME: "time",
     "achieved_flop_per_s": "throughput",
@@ -32,10 +30,10 @@ WORDS = {
     "tensor_active_frac": "tensor pipe busy",
     "top_stall": "top stall",
 }
-# Between which values a metric lies, whatever is measured: by what its name ends with.
+# The range of a metric in any measurement, by the end of its name.
 RANGES = {"frac": (0.0, 1.0), "sectors_per_request_load": (1.0, 32.0)}
 COUNTS = ("local_bytes", "global_load_inst", "dram_read_bytes")
-LEAST_COUNT = 1e3  # a lower bound of a count at a ladder's shape that only a count of nothing would miss
+LEAST_COUNT = 1e3  # at a ladder's shape, any count above zero reaches a lower bound of so much
 
 
 def _kind(metric: str) -> str:

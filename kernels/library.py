@@ -102,10 +102,10 @@ def define(
 
 
 def _caller(overload: Any) -> Callable[..., Any]:
-    """A function that calls an op, without its autograd wrapper where no gradient can be asked for.
+    """A function that calls an op, without its autograd wrapper while gradients are off.
 
-    The wrapper is Python and only hands on to the next function of the dispatcher then. What PyTorch puts below it (the
-    profiler, fake tensors, modes) sees the call as before.
+    The wrapper is Python, and without gradients it only calls the dispatcher's next function. PyTorch's layers below it
+    (the profiler, fake tensors, modes) see the call in both cases.
     """
 
     def call(*arguments: Any) -> Any:
@@ -118,9 +118,9 @@ def _caller(overload: Any) -> Callable[..., Any]:
 
 
 def _without_elements(inputs: tuple[Any, ...], empty: Callable[..., Any]) -> Any:
-    """The outputs of a call that has nothing to compute, else None.
+    """The empty outputs of a call that has nothing to compute, else None.
 
-    Outputs are only made where an input has no elements: each axis of an output is an axis of some input.
+    Each axis of an output is an axis of some input. So outputs can be empty only if an input has no elements.
     """
     for value in inputs:
         if isinstance(value, torch.Tensor) and value.numel() == 0:
@@ -131,7 +131,7 @@ def _without_elements(inputs: tuple[Any, ...], empty: Callable[..., Any]) -> Any
 
 
 def _check_taken(op: Op, variant: str, taken: frozenset[torch.dtype], inputs: tuple[Any, ...]) -> None:
-    """Raise a TypeError where an input of numbers has a dtype that the variant does not take."""
+    """Raise a TypeError if a floating-point input has a dtype that the variant does not take."""
     for value in inputs:
         if isinstance(value, torch.Tensor) and value.dtype not in taken and value.is_floating_point():
             expected = " or ".join(op.variants[variant].dtypes)

@@ -1,4 +1,4 @@
-"""What the ops that normalise rows have in common: the float64 layernorm, its allowed error, awkward rows."""
+"""What the ops that normalise rows share: the float64 layernorm, its allowed error, awkward rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOLERANCE_WHY = (
 
 
 def layernorm64(x: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """In float64: x (..., C) as stored, weight and bias (C,)."""
+    """The layernorm of x (..., C) as stored, with weight and bias (C,), in float64."""
     x = x.double()
     centred = x - x.mean(-1, keepdim=True)
     variance = centred.square().mean(-1, keepdim=True)
@@ -27,7 +27,10 @@ def layernorm64(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 
 def layernorm_error(x: Any, weight: Any, eps: float, reference: Any, variant: Variant, stored: bool = True) -> Any:
-    """How far from `reference` a normalised row may be. `stored`: x is what the variant itself reads, rounded."""
+    """The allowed difference of each element from `reference`, float64, in the shape of x.
+
+    `stored` says that the variant normalises x as stored in its dtype. Otherwise it may normalise an unrounded x.
+    """
     columns = x.shape[-1]
     terms = columns if variant.name == "v01_thread" else columns / 32 + 8
     wide = x.double()
@@ -44,7 +47,7 @@ def layernorm_error(x: Any, weight: Any, eps: float, reference: Any, variant: Va
 
 
 def awkward_rows(x: Any) -> Any:
-    """x (N, C) with rows of a NaN, an infinity, one value, a large mean and large values, as far as the rows go."""
+    """x (N, C) with rows of a NaN, an infinity, one value, a large mean and large values, as many as N allows."""
     x = x.clone()
     count = len(x)
     x[0] = 3.0

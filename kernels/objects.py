@@ -158,7 +158,7 @@ def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
 def compile_all(
     nvcc: str, files: Sequence[Path], architectures: Sequence[int], then: Callable[[Compiled], T]
 ) -> Iterator[T]:
-    """Compile every file for every architecture, one job a processor, and yield `then` of each result in this order."""
+    """Compile all files for all architectures, one job per processor, and yield `then` of each result in this order."""
     version = nvcc_version(nvcc)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         jobs = [

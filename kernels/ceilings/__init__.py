@@ -1,4 +1,4 @@
-"""Measured roofs of the GPU at hand: DRAM copy and read, L2 read, L1 read, FP32, TF32 and BF16.
+"""Measure the roofs of this machine's GPU: DRAM copy and read, L2 read, L1 read, FP32, TF32 and BF16.
 
 `measure_ceilings()` returns what ceilings.json holds. `known_bytes_copy(n)` is also the self-test's copy.
 Importing needs neither torch nor a GPU.
@@ -15,8 +15,8 @@ from typing import Any
 
 SAMPLES = 30
 WARMUP = 5
-# Seconds before each sample. Matrix products back to back reach the cap of power: a roof of 710 TFLOP/s was measured so
-# where single products of the same minutes reached 759.
+# Seconds before each sample. Matrix products back to back reach the power limit: they measured a roof of 710 TFLOP/s,
+# while single products in the same minutes reached 759.
 PAUSE = 0.02
 DRAM_BYTES = 2 << 30  # many times any L2
 L1_BLOCKS_PER_SM = 2
@@ -25,7 +25,10 @@ COPY_SYMBOL = "known_bytes_copy"
 
 
 def known_bytes_copy(count: int) -> Callable[[], None]:
-    """A launch that reads `count` bytes of DRAM and writes as many; count must be a multiple of 4096."""
+    """A call that launches a kernel which reads `count` bytes of DRAM and writes as many.
+
+    Raises: ValueError if `count` is no multiple of 4096; kernels.build.BuildError without a GPU or a compiler.
+    """
     import torch
 
     source, target = _random_bytes(count), torch.empty(count, dtype=torch.uint8, device="cuda")
@@ -33,9 +36,9 @@ def known_bytes_copy(count: int) -> Callable[[], None]:
 
 
 def copy_of(source: Any, target: Any) -> Callable[[], None]:
-    """A launch that copies the bytes of one CUDA tensor to another of the same size, a multiple of 4096.
+    """A call that copies the bytes of one CUDA tensor to another of the same size, a multiple of 4096.
 
-    Raises: ValueError for another size; kernels.build.BuildError where there is no GPU or no compiler.
+    Raises: ValueError for another size; kernels.build.BuildError without a GPU or a compiler.
     """
     count = source.numel() * source.element_size()
     if count <= 0 or count % 4096 or count != target.numel() * target.element_size():
@@ -46,7 +49,7 @@ def copy_of(source: Any, target: Any) -> Callable[[], None]:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """The launchers of ceilings.h, compiled by nvcc alone: no header of torch, a few seconds."""
+    """The launchers of ceilings.h. nvcc alone compiles them in a few seconds, without torch's headers."""
     from kernels.build import shared_library
 
     library = ctypes.CDLL(str(shared_library("ceilings")))
@@ -66,9 +69,9 @@ def _library() -> ctypes.CDLL:
 
 
 def _launch(name: str, *arguments: Any) -> None:
-    """Call a launcher on torch's current stream; tensors go as pointers.
+    """Call a launcher on torch's current stream, with tensors as pointers.
 
-    Raises: RuntimeError for an error of CUDA.
+    Raises: RuntimeError for a CUDA error.
     """
     import torch
 
@@ -78,9 +81,9 @@ def _launch(name: str, *arguments: Any) -> None:
 
 
 def measure_ceilings(samples: int = SAMPLES, progress: bool = True) -> dict[str, Any]:
-    """Every roof of the GPU at hand, `value` the median of `samples` timed launches, p5 and p95 beside it.
+    """Every roof of this machine's GPU: `value` is the median of `samples` timed launches, with p5 and p95.
 
-    Units: byte/s and flop/s. Raises kernels.build.BuildError where there is no GPU or no compiler.
+    Units: byte/s and flop/s. Raises kernels.build.BuildError without a GPU or a compiler.
     """
     import torch
     from tqdm import tqdm
@@ -116,7 +119,7 @@ def measure_ceilings(samples: int = SAMPLES, progress: bool = True) -> dict[str,
 
 
 def _roofs() -> Iterator[tuple[str, str, str, float, Callable[[], Any]]]:
-    """(name, unit, how, bytes or FLOPs of one launch, launch)."""
+    """Yield (name, unit, how, bytes or FLOPs of one launch, launch) for each roof."""
     import torch
 
     library = _library()
@@ -131,7 +134,7 @@ def _roofs() -> Iterator[tuple[str, str, str, float, Callable[[], Any]]]:
     how = f"a checksum of {size}, eight 16-byte reads in flight a thread"
     yield "dram_read", "byte/s", how, float(DRAM_BYTES), lambda: _launch("read_dram", large, sink, DRAM_BYTES)
 
-    # a quarter of L2: on parts with two L2 halves each half may keep its own copy
+    # a quarter of L2: on GPUs with two L2 halves, each half may keep its own copy
     blocks = 2 * sms
     l2_set = large[: l2_bytes // 4 // 4096 * 4096]
     passes = max(1, (8 << 30) // l2_set.numel())
@@ -177,12 +180,12 @@ def _matmul(left: Any, right: Any, precision: str) -> Callable[[], Any]:
 def _random_bytes(count: int) -> Any:
     import torch
 
-    # never zeros: they move and multiply faster than data does
+    # never zeros: GPUs move and multiply them faster than data
     return torch.randint(0, 256, (count,), dtype=torch.uint8, device="cuda")
 
 
 def _time(launch: Callable[[], Any], samples: int) -> list[float]:
-    """Seconds of each of `samples` launches, by CUDA events, each after a pause and a launch that is not timed."""
+    """The seconds of each of `samples` launches, by CUDA events. A pause and an untimed launch precede each."""
     import torch
 
     for _ in range(WARMUP):

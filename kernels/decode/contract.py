@@ -1,17 +1,17 @@
-"""What a decode kernel is given and what it owes: the contract between harness/decode and the kernels of this folder.
+"""Define the contract between harness/decode and the decode kernels of this folder.
 
 A module of this folder that decodes (few.py, persistent.py) has two functions:
 
-    refuses(sizes, gpu) -> str      why it does not take these sizes or this GPU, in one sentence; "" if it does
+    refuses(sizes, gpu) -> str      why it does not run these sizes on this GPU, in one sentence; "" if it does
     make(weights, sizes, state, sampling, stamped=0) -> Program
 
 `weights` are the parameters by their checkpoint names ("h.0.attn.c_attn.weight" is (C, 3 C)), of `sizes.dtype`, on the
-GPU. `make` packs what it wants of them into its own layout. `state` belongs to the caller; its pointers never change.
-A program keeps stamps of its phases in the first `stamped` tokens of a launch, if it can.
+GPU. `make` packs those that it needs into its own layout. `state` belongs to the caller; its pointers never change. If
+a program can, it keeps stamps of its phases for the first `stamped` tokens of a launch.
 
 One step takes each sequence's token at `position` and puts its keys and values into row `position` of the cache. It
 chooses the next token, writes it to `token` and to column `position + 1` of `ids`, and adds 1 to `position`. All of
-that happens on the GPU: a step needs nothing of the host.
+this happens on the GPU, without the host.
 
 This module needs neither torch nor a GPU.
 """
@@ -27,7 +27,7 @@ ITEM_BYTES = {"float32": 4, "bfloat16": 2}
 
 @dataclass(frozen=True)
 class Sizes:
-    """A GPT-2 and its cache: `inner` is the width of the MLP, `capacity` the tokens that the cache holds."""
+    """The sizes of a GPT-2 and its cache: `inner` is the width of the MLP, `capacity` the most tokens in the cache."""
 
     layers: int
     width: int
@@ -50,28 +50,28 @@ class Sizes:
 
     @property
     def layer_parameters(self) -> int:
-        """Parameters of one layer: four projections with bias, two layernorms."""
+        """The number of parameters of one layer: four projections with bias, two layernorms."""
         c, inner = self.width, self.inner
         return 4 * c * (c + 1) + inner * (c + 1) + c * (inner + 1) + 4 * c
 
     @property
     def weight_bytes(self) -> int:
-        """Weights that one step reads: every layer, the last layernorm, the output embedding, one row of positions."""
+        """The weight bytes of one step: all layers, the last layernorm, the output embedding, one row of positions."""
         parameters = self.layers * self.layer_parameters + 2 * self.width + (self.vocabulary + 1) * self.width
         return parameters * self.item_bytes
 
     def cache_bytes(self, context: int) -> int:
-        """Keys and values of `context` tokens, of all sequences."""
+        """The bytes of the keys and values of `context` tokens, of all sequences."""
         return 2 * self.layers * self.width * self.batch * context * self.item_bytes
 
     def step_bytes(self, context: int) -> int:
-        """What one step must read: the weights once, the keys and values of `context` tokens."""
+        """The bytes that one step must read: the weights once, the keys and values of `context` tokens."""
         return self.weight_bytes + self.cache_bytes(context)
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """What a kernel asks of a GPU: compute capability, multiprocessors, shared memory that a block may have, bytes."""
+    """The properties of a GPU that decide whether a kernel runs; `shared_bytes` is the most that one block may have."""
 
     name: str
     capability: tuple[int, int]
@@ -81,9 +81,9 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the next token is chosen: the largest logit where `temperature` is 0, else drawn from the `top` largest.
+    """How to choose the next token: the largest logit if `temperature` is 0, else a draw from the `top` largest.
 
-    `top` 0 means all of the vocabulary.
+    `top` 0 means the whole vocabulary.
     """
 
     temperature: float = 0.0
@@ -97,10 +97,10 @@ class Sampling:
 
 @dataclass(frozen=True)
 class State:
-    """Where a generation stands, on the device.
+    """The state of a generation, on the device.
 
     Shape   token (B,) int64: the last token of each sequence, not yet run. position (1,) int64: its place.
-            ids (B, capacity + 1) int64: all tokens so far, those of the prompt included.
+            ids (B, capacity + 1) int64: all tokens so far, with those of the prompt.
             keys, values (layers, B, heads, capacity, head_size), of the dtype. Rows from `position` on hold anything.
     """
 
@@ -133,16 +133,16 @@ class Program(Protocol):
     most: int
 
     def begin(self) -> None:
-        """Called after each prefill, before the first launch: take over keys and values that lie in `state`."""
+        """Take over the keys and values in `state`. Call it after each prefill, before the first launch."""
 
     def launch(self, tokens: int) -> None:
-        """Enqueue that many steps on the current stream. No synchronisation and no allocation."""
+        """Enqueue `tokens` steps on the current stream, without synchronisation or allocation."""
 
     def trouble(self) -> str:
-        """After a synchronisation: what went wrong on the GPU, in one sentence; "" if nothing did."""
+        """What went wrong on the GPU, in one sentence; "" if nothing did. Synchronise before this call."""
 
     def phases(self) -> Sequence[Phase]:
-        """What the last launch did, of a program that was told to keep stamps; empty of any other."""
+        """The phases of the last launch, if the program keeps stamps; otherwise none."""
 
 
 class Maker(Protocol):

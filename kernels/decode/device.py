@@ -1,4 +1,4 @@
-"""Decode kernels as Programs of the contract: launchers by ctypes, the buffers of a launch, reasons to refuse.
+"""Wrap the decode kernels as Programs of the contract: launchers by ctypes, buffers of a launch, reasons to refuse.
 
 A library is `kernels/decode/decode.cu` compiled by nvcc, or the same kernels for a small model on the CPU
 (tests/cuda_on_cpu). Importing this module needs neither torch nor a GPU.
@@ -18,9 +18,9 @@ from kernels.decode.plan import Shape, pack, pack_vectors, plan
 
 GPT2 = Shape(width=768, heads=12, warps=8, cluster=8, capacity=1024)
 CAPABILITY = (9, 0)
-PERSISTENT_SLOTS, FEW_SLOTS = 16, 8  # units of a warp's ring
-SHARED_BYTES = 20 << 10  # at most, beside the rings
-AHEAD = 2  # units of the output embedding that a warp asks L2 for in each layer: 38 MB of 77 in all
+PERSISTENT_SLOTS, FEW_SLOTS = 16, 8  # units in a warp's ring
+SHARED_BYTES = 20 << 10  # the most shared memory of a block without its rings
+AHEAD = 2  # units of the output embedding that a warp prefetches into L2 in each layer: 38 MB of 77 in all
 PATIENCE_NS = 2_000_000_000
 LEAST_SLOTS, MOST_SLOTS = 3, 16  # a warp multiplies three units at once
 NO_ROOM = 14
@@ -30,18 +30,18 @@ _POINTERS = (
     "control", "stamps",
 )  # fmt: skip
 _NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "ahead"]
-# ends of the phases of a layer, and of what follows the last, in the order of step.cuh
+# the phases of a layer, and those after the last layer, in the order of step.cuh
 LAYER_PHASES = (
     "wait for x", "qkv", "attention", "wait for heads", "proj", "wait for x after attention", "fc", "wait for hidden",
     "mlp",
 )  # fmt: skip
 LAST_PHASES = ("wait for x", "lm_head", "wait for token")
-EMBEDDING = "embedding"  # in place of the first wait of a token
+EMBEDDING = "embedding"  # replaces the first wait of a token
 _WAITS = ("the token", "q, k and v", "the heads", "x after attention", "hidden values", "x", "the largest logit")
 
 
 class Call(ctypes.Structure):
-    """DecodeCall of decode.h."""
+    """The struct DecodeCall of decode.h, field by field."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in _POINTERS),
@@ -68,7 +68,7 @@ class Library(NamedTuple):
         return cls(launchers, shape)
 
     def check(self, status: int) -> None:
-        """Raises: BuildError for an error of CUDA, in one sentence."""
+        """Raise a BuildError, one sentence, for a CUDA error."""
         if status:
             said = self.launchers.decode_error(status).decode()
             raise BuildError(f"kernels/decode cannot run on this GPU: CUDA says {said!r}; use engine graph.")
@@ -82,14 +82,14 @@ class Library(NamedTuple):
 
 @functools.cache
 def gpu_library() -> Library:
-    """The kernels for GPT-2 124M, compiled at the first use. Raises: BuildError where that fails."""
+    """The kernels for GPT-2 124M, compiled at the first use. Raises: BuildError if that fails."""
     from kernels.build import shared_library
 
     return Library.load(shared_library("decode"), GPT2)
 
 
 def refuses_sizes(name: str, sizes: Sizes, shape: Shape = GPT2) -> str:
-    """Why the kernels of `shape` do not take these sizes, in one sentence; "" if they do."""
+    """Why the kernels of `shape` do not run these sizes, in one sentence; "" if they do."""
     if sizes.dtype != "bfloat16":
         return f"Engine {name} decodes in bfloat16, not in {sizes.dtype}."
     if sizes.batch != 1:
@@ -134,7 +134,7 @@ def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu) -> str:
 
 
 class Buffers:
-    """All that a launch reads and writes beside the state."""
+    """Everything that a launch reads and writes, except the state."""
 
     def __init__(self, weights: Mapping[str, Any], sizes: Sizes, shape: Shape, blocks: int, stamped: int) -> None:
         import torch
@@ -153,7 +153,7 @@ class Buffers:
 
 
 class DeviceProgram:
-    """Decode steps by the launchers of a library: contract.Program."""
+    """A contract.Program that decodes with the launchers of a library."""
 
     def __init__(
         self,
@@ -194,12 +194,12 @@ class DeviceProgram:
         self._launched = 0
 
     def begin(self) -> None:
-        """Forget what an earlier generation left in the exchange, a fault included."""
+        """Clear what an earlier generation left in the exchange, with its fault."""
         self.buffers.words.zero_()
         self.buffers.control.zero_()
 
     def launch(self, tokens: int) -> None:
-        """Enqueue that many steps. Raises: BuildError where CUDA refuses the launch."""
+        """Enqueue `tokens` steps. Raises: BuildError if CUDA refuses a launch."""
         stream = None
         if self.state.token.is_cuda:
             import torch
@@ -214,7 +214,7 @@ class DeviceProgram:
             self._library.check(self._run(ctypes.byref(self._call), stream))
 
     def trouble(self) -> str:
-        """What a kernel found wrong, in one sentence; "" if nothing."""
+        """The fault that a kernel found, in one sentence; "" if none."""
         _, fault, block, _ = self.buffers.control.tolist()
         if not fault:
             return ""
@@ -229,7 +229,7 @@ class DeviceProgram:
         )
 
     def phases(self) -> list[Phase]:
-        """What every block did in the tokens of the last launch of which stamps are kept."""
+        """The phases of every block, for the tokens of the last launch that kept stamps."""
         names = LAYER_PHASES * self.sizes.layers + LAST_PHASES
         found = []
         for token, blocks in enumerate(self.buffers.stamps[: self._launched].tolist()):
@@ -242,6 +242,6 @@ class DeviceProgram:
 
 
 def check_greedy(name: str, sampling: Sampling) -> None:
-    """Raises: ValueError for sampling, which the kernels do not have."""
+    """Raise a ValueError for sampling, which the kernels do not support."""
     if not sampling.greedy:
         raise ValueError(f"engine {name} takes the largest logit only")

@@ -1,4 +1,4 @@
-"""Engine `few`: four launches a layer and one for the output embedding, each starting while the one before runs."""
+"""Engine `few`: four launches per layer and one for the output embedding. Each starts while the previous one runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernels.decode.contract import Gpu, Sampling, Sizes, State
 
 
 def refuses(sizes: Sizes, gpu: Gpu) -> str:
-    """Why it does not take these sizes or this GPU, in one sentence; "" if it does."""
+    """Why the engine does not run these sizes on this GPU, in one sentence; "" if it does."""
     return device.refuses("few", device.FEW_SLOTS, sizes, gpu)
 
 

@@ -1,4 +1,4 @@
-"""Engine `persistent`: one launch for many tokens, by blocks that stay on their multiprocessors."""
+"""Engine `persistent`: one launch for many tokens, with blocks that stay on their SMs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kernels.decode.contract import Gpu, Sampling, Sizes, State
 
 
 def refuses(sizes: Sizes, gpu: Gpu) -> str:
-    """Why it does not take these sizes or this GPU, in one sentence; "" if it does."""
+    """Why the engine does not run these sizes on this GPU, in one sentence; "" if it does."""
     return device.refuses("persistent", device.PERSISTENT_SLOTS, sizes, gpu)
 
 

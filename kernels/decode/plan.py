@@ -1,7 +1,7 @@
-"""Which rows of the weights each warp of a decode kernel multiplies, in which order, and the weights packed that way.
+"""Plan which rows of the weights each warp of a decode kernel multiplies, and pack the weights in that order.
 
-A unit is C elements of one row of a matrix (N, K): a whole row where K is C, a quarter of one where K is 4 C. A warp
-reads its units one after the other, each token anew, so its ring of bulk copies needs no table: it just goes on.
+A unit is C elements of one row of a matrix (N, K): a whole row if K is C, a quarter of a row if K is 4 C. A warp reads
+its units one after another, and starts again for each token. So its ring of bulk copies needs no table.
 kernels/decode/step.cuh takes units in this order.
 
 This module needs numpy; only `pack` and `unpack` need torch.
@@ -19,7 +19,7 @@ from kernels.decode.contract import Sizes
 Units = np.ndarray[Any, np.dtype[np.int64]]
 SEGMENTS = 4  # units of a row of the MLP's second projection
 PROJECTIONS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
-# what VECTORS of ring.cuh counts, in the order of their elements
+# the vectors whose elements VECTORS of ring.cuh counts, in their order
 VECTORS = (
     "ln_1.weight", "ln_1.bias", "attn.c_attn.bias", "attn.c_proj.bias", "ln_2.weight", "ln_2.bias", "mlp.c_fc.bias",
     "mlp.c_proj.bias",
@@ -27,7 +27,7 @@ VECTORS = (
 
 
 class Shape(NamedTuple):
-    """What the kernels are compiled for: `Shape` of ring.cuh. A head belongs to `cluster` blocks."""
+    """The sizes for which the kernels are compiled: `Shape` of ring.cuh. `cluster` blocks share a head."""
 
     width: int
     heads: int
@@ -37,7 +37,7 @@ class Shape(NamedTuple):
 
     @property
     def least_blocks(self) -> int:
-        """Every head has its cluster."""
+        """The fewest blocks of a launch: a cluster for every head."""
         return self.heads * self.cluster
 
 
@@ -47,7 +47,7 @@ def part(count: int, index: int, of: int) -> tuple[int, int]:
 
 
 def _units_of_layer(shape: Shape, blocks: int, block: int, warp: int) -> Units:
-    """Numbers of a warp's units in one layer, whose matrices lie one behind the other."""
+    """The numbers of a warp's units in one layer, whose matrices follow each other."""
     width, warps = shape.width, shape.warps
     head, rank = divmod(block, shape.cluster)
     size = width // shape.heads
@@ -65,8 +65,8 @@ def _units_of_layer(shape: Shape, blocks: int, block: int, warp: int) -> Units:
 class Plan(NamedTuple):
     """`order[i]` is the number of the i-th unit of the packed weights; warp w of block b begins at `begins[b W + w]`.
 
-    Units are numbered layer by layer, in a layer projection by projection (q k v, attention's, the MLP's two), in each
-    row by row; those of the output embedding follow.
+    Units are numbered by layer, in a layer by projection (q k v, attention's, the MLP's two), in a projection by row.
+    The units of the output embedding follow.
     """
 
     order: Units

@@ -1,7 +1,7 @@
-"""The rungs from Hugging Face's eager GPT-2 to the floor, and what each has to show, declared before it is measured.
+"""Declare the rungs from Hugging Face's eager GPT-2 to the floor, with hypotheses that precede the measurement.
 
-TIME is the wall time a token at batch 1, bfloat16 and a mean context of 256 tokens. FLOOR is the bytes that a step must
-read (contract.Sizes.step_bytes) at the speed of a copy. `ours` are the engines of harness/decode, by their names.
+TIME is the wall time per token at batch 1, bfloat16 and a mean context of 256 tokens. FLOOR is the time to read the
+bytes of a step (contract.Sizes.step_bytes) at copy speed. `ours` names engines of harness/decode.
 
     python -m kernels.decode.rungs     prints the table of README.md
 
@@ -102,7 +102,7 @@ def rung_of(name: str) -> Rung:
 
 
 def table() -> str:
-    """What README.md says of the rungs."""
+    """The table of README.md."""
     head = ["| rung | what it is | expected before it was measured |", "|---|---|---|"]
     return "\n".join([*head, *(f"| `{rung.name}` | {rung.idea} | {rung.expected or '–'} |" for rung in RUNGS)])
 

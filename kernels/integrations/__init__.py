@@ -8,8 +8,8 @@ import importlib.metadata
 def hidden_package() -> str:
     """Say which version of the Hugging Face package `kernels` is installed; "" if none is.
 
-    transformers imports that package if it is installed. This repository's folder of the same name stands first on
-    `sys.path`, is found instead, and `import transformers` fails.
+    transformers imports that package if it is installed. Python finds this repository's folder of the same name first,
+    and `import transformers` fails.
     """
     try:
         return importlib.metadata.version("kernels")

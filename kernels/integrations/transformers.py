@@ -1,16 +1,16 @@
-"""Our attention inside Hugging Face transformers.
+"""Run our attention inside Hugging Face transformers.
 
     import kernels.integrations.transformers
     model = AutoModelForCausalLM.from_pretrained("gpt2", attn_implementation="kernel_ledger")
 
 The import registers two names. "kernel_ledger" computes attention in our fused kernels. "kernel_ledger_softmax"
-keeps PyTorch's two matrix products and replaces the scale, mask and softmax between them by our one kernel. A call
-that a name does not take goes to transformers' "sdpa", and the first such call of each reason warns with the reason.
+keeps PyTorch's two matrix products and replaces the scale, mask and softmax between them by one kernel of ours. Calls
+that a name does not support go to transformers' "sdpa". The first such call for each reason warns with the reason.
 
-Masks. transformers asks `causal_spans` for the mask of a forward pass. Most passes need none. The others get a small
-tensor in place of a (B, 1, Tq, Tk) mask: `spans`, int32 (B, 1, 1, 3), holds for each sequence the first key that is no
-padding, the number of keys up to the last query, and the window. Query i of Tq stands at key `end - Tq + i` and sees
-the keys j with first <= j <= its own place and j > its own place - window.
+Masks. transformers calls `causal_spans` for the mask of a forward pass. Most passes need none. The others get a small
+tensor instead of a (B, 1, Tq, Tk) mask: `spans`, int32 (B, 1, 1, 3). For each sequence it holds the first key that is
+no padding, the number of keys up to the last query (`end`), and the window. Query i of Tq is at place
+`end - Tq + i`. It sees the keys j with first <= j <= place and j > place - window.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from kernels.softmax.custom_op import causal_softmax
 NAME = "kernel_ledger"
 SOFTMAX_NAME = "kernel_ledger_softmax"
 DTYPES = (torch.float32, torch.bfloat16)
-# arguments that say nothing about what a query sees, or that `_refused` looks at itself
+# arguments that do not change which keys a query sees, or that `_refused` checks itself
 HARMLESS = frozenset(
     {"sliding_window", "output_attentions", "output_hidden_states", "use_cache", "position_ids", "cache_position",
      "return_dict", "logits_to_keep", "past_key_values", "num_items_in_batch", "is_causal"}
 )  # fmt: skip
 
-_theirs: dict[str, Callable[..., Any]] = {}  # functions of transformers, which `register` imports
+_theirs: dict[str, Callable[..., Any]] = {}  # functions of transformers, as `register` imported them
 
 
 class IntegrationError(ImportError):
@@ -56,19 +56,19 @@ def _warn_once(reason: str) -> None:
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _warn(reason: str) -> bool:
-    # torch.compile runs this while it traces, and keeps no trace of it: no graph break
+    # torch.compile runs this while it traces and does not record it, so there is no graph break
     _warn_once(reason)
     return True
 
 
 def forget_warnings() -> None:
-    """Warn again of reasons that were named before."""
+    """Let each reason warn again."""
     _warn_once.cache_clear()
 
 
 # --- masks -------------------------------------------------------------------------------------------------------
 def _window_of(mask_function: Callable[..., Any]) -> int | None:
-    """The window of a causal mask function, NO_WINDOW where it has none; None for any other function."""
+    """The window of a causal mask function, NO_WINDOW if it has none; None for any other function."""
     causal = _theirs["causal_mask"]
     if mask_function is causal:
         return NO_WINDOW
@@ -88,14 +88,14 @@ def _closure(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _values_are_unknown(tensor: torch.Tensor) -> bool:
-    """Whether a compiler traces, or a CUDA graph records: the values of a tensor cannot be looked at then."""
+    """Whether a compiler traces or a CUDA graph records, so that nobody can read the tensor's values."""
     return torch.compiler.is_compiling() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def _first_keys(attention_mask: torch.Tensor, seen: int) -> tuple[str, list[int]]:
-    """Why a padding mask (B, T) of bool is none of ours, "" if it is; and each sequence's first key that is no padding.
+    """Why spans cannot express a bool padding mask (B, T), "" if they can; and each sequence's first unpadded key.
 
-    The mask is copied to the host, which is one wait for the GPU and no launch.
+    It copies the mask to the host, which takes one wait for the GPU and no launch.
     """
     kept = attention_mask[:, :seen].cpu().numpy()
     if kept.all():
@@ -118,10 +118,10 @@ def causal_spans(
     device: Any = "cpu",
     **options: Any,
 ) -> torch.Tensor | None:
-    """Return what the attention functions take for a mask: None, spans, or uint8 (B, 1, Tq, Tk) for sdpa.
+    """Return the mask for the attention functions: None, spans, or uint8 (B, 1, Tq, Tk) for sdpa.
 
-    The arguments are those of transformers' mask functions. `q_offset` is a tensor where a static cache counts its
-    tokens on the GPU; its value is not looked at then. Warns where only sdpa takes the mask.
+    The arguments are those of transformers' mask functions. `q_offset` is a tensor if a static cache counts its tokens
+    on the GPU; its value then stays on the GPU, unless there is a padding mask. Warns if only sdpa supports the mask.
     """
     window = NO_WINDOW if mask_function is None else _window_of(mask_function)
     reason = ""
@@ -157,7 +157,7 @@ def causal_spans(
 
 
 def mask_of_spans(spans: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
-    """Return the bool mask (B, 1, Tq, Tk) that spans stand for, True where a query sees a key."""
+    """Return the bool mask (B, 1, Tq, Tk) of spans, True where a query sees a key."""
     return seen(spans.view(-1, 3), queries, keys, spans.device)
 
 
@@ -165,7 +165,7 @@ def mask_of_spans(spans: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
 def _refused(
     module: Any, q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, dropout: float, options: dict[str, Any]
 ) -> str:
-    """Why neither of our two functions takes a call, "" if they may."""
+    """Why neither of our two functions supports a call, "" if one may."""
     causal = options.get("is_causal")
     if not (getattr(module, "is_causal", True) if causal is None else causal):
         return "the layer is not causal (cross-attention, or an encoder)"
@@ -197,16 +197,16 @@ def _capability(device: torch.device) -> int:
     return _asked(device)
 
 
-@functools.cache  # the question takes longer than a launch
+@functools.cache  # the query takes longer than a launch
 def _asked(device: torch.device) -> int:
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
 
 
 def attention_variant(dtype: torch.dtype, capability: int) -> str:
-    """The rung of `attention` (64 channels, as many key heads as query heads) for a GPU; "" where none runs there.
+    """The rung of `attention` (64 channels, as many key heads as query heads) for a GPU; "" if none runs there.
 
-    Chosen before anything is compiled: v06 needs compute capability 9.0 and no other, v03 and v04 need 8.0 or later.
+    It is chosen before anything is compiled: v06 needs compute capability 9.0 exactly, v03 and v04 need 8.0 or later.
     """
     if 0 < capability < 80:
         return ""
@@ -223,7 +223,7 @@ def grouped_variant(dtype: torch.dtype, capability: int, queries: int) -> str:
 
 
 def _unfit(q: torch.Tensor, k: torch.Tensor, capability: int) -> str:
-    """Why the fused kernels do not take a call that `_refused` lets pass, "" if they do."""
+    """Why the fused kernels do not support a call that `_refused` accepts, "" if they do."""
     size = q.shape[3]
     if size not in HEAD_SIZES:
         return f"the head size is {size}, not 64 or 128"
@@ -242,13 +242,13 @@ def _to_sdpa(
     elif mask is not None and mask.dtype == torch.uint8:
         mask = mask.bool()
     if options.get("output_attentions"):
-        options["output_attentions"] = False  # sdpa would warn once more
+        options["output_attentions"] = False  # otherwise sdpa would warn too
     output: tuple[torch.Tensor, None] = _theirs["sdpa"](module, q, k, v, mask, **options)
     return output
 
 
 def _of_its_own_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys and values without what an empty static cache holds behind the queries."""
+    """Keys and values without the rows that an empty static cache has after the queries."""
     queries = q.shape[2]
     return (k[:, :, :queries], v[:, :, :queries]) if 1 < queries < k.shape[2] else (k, v)
 
@@ -263,9 +263,9 @@ def attention_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Causal attention in our fused kernels, as transformers' registry calls it under "kernel_ledger".
+    """Compute causal attention in our fused kernels. transformers' registry calls this under "kernel_ledger".
 
-    Shape: query (B, nh, Tq, hs), key and value (B, nkv, Tk, hs); the result is (B, Tq, nh, hs), and no weights.
+    Shape: query (B, nh, Tq, hs), key and value (B, nkv, Tk, hs). Returns (B, Tq, nh, hs), and None for the weights.
     """
     reason = _refused(module, query, key, attention_mask, dropout, options)
     if not reason and (attention_mask is None or attention_mask.dtype == torch.int32):
@@ -282,7 +282,7 @@ def attention_forward(
 def _fused(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, spans: torch.Tensor | None, scale: float, capability: int
 ) -> torch.Tensor:
-    """Attention as (B, Tq, nh, hs), by the kernels of plain heads where these take the call: they are faster."""
+    """Attention as (B, Tq, nh, hs), with the faster kernels for ungrouped heads if these support the call."""
     queries = q.shape[2]
     if spans is None and q.shape[3] == HEAD_SIZE and q.shape[1] == k.shape[1]:
         if queries == 1:
@@ -308,7 +308,10 @@ def softmax_forward(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Two matrix products with our scale + mask + softmax between them, called under "kernel_ledger_softmax"."""
+    """Compute attention as two matrix products with our scale + mask + softmax between them.
+
+    transformers' registry calls this under "kernel_ledger_softmax". Shapes are those of `attention_forward`.
+    """
     reason = _refused(module, query, key, attention_mask, dropout, options)
     if not reason and attention_mask is not None and attention_mask.dtype == torch.int32:
         reason = "the batch is padded, the cache is static, or a window hides keys, and the fused softmax hides none"
@@ -327,7 +330,7 @@ def softmax_forward(
 
 # --- transformers ------------------------------------------------------------------------------------------------
 def _transformers() -> Any:
-    """Return the module transformers; IntegrationError, one sentence, where it cannot be had."""
+    """Return the module transformers. Raises IntegrationError, one sentence, if it cannot be imported."""
     if version := hidden_package():
         raise IntegrationError(
             f"The Hugging Face package `kernels` {version} is installed and this repository's folder kernels/ hides it "
@@ -341,9 +344,9 @@ def _transformers() -> Any:
 
 
 def register() -> None:
-    """Enter both names into transformers' registries of attention and mask functions.
+    """Register both names with transformers' attention and mask functions.
 
-    Raises: IntegrationError where transformers is missing, hidden, or too old to have the registries.
+    Raises: IntegrationError if transformers is missing, hidden, or too old to have the registries.
     """
     transformers = _transformers()
     try:

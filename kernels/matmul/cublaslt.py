@@ -1,7 +1,8 @@
-"""cuBLASLt through nvmath-python: the product with the bias in its epilogue, by the fastest of its algorithms.
+"""Call cuBLASLt through nvmath-python: the product with the bias in its epilogue, by the fastest of its algorithms.
 
-The search is made once for a shape, dtype and device; PyTorch takes the first algorithm of cuBLASLt's own ranking. What
-counts is the least of several cold launches, so that another program on the GPU does not decide.
+A search finds the fastest algorithm once for each shape, dtype and device. PyTorch takes the first one of cuBLASLt's
+own ranking. The search compares the least times of several cold launches, so that another program on the GPU does not
+decide.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from typing import Any
 
 import torch
 
-ALGORITHMS = 16  # of cuBLASLt's ranking, that are tried
+ALGORITHMS = 16  # the first of cuBLASLt's ranking; the search times these
 TRIALS = 10
 FLUSH_BYTES = 256 << 20
-QUEUE_CYCLES = 5_000_000  # milliseconds in which the queue fills
+QUEUE_CYCLES = 5_000_000  # the GPU sleeps for milliseconds, in which the queue fills
 _fastest: dict[tuple[Any, ...], Any] = {}
 
 
 def prepared(a: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """`a` (M, K), `weight` (K, N), `bias` (N,) as a call without arguments that gives (M, N)."""
+    """`a` (M, K) times `weight` (K, N), plus `bias` (N,), as a call without arguments that returns (M, N)."""
     from nvmath.linalg import advanced
 
     def product() -> Any:
-        # the epilogue adds a value to each row of a result in columns: out^T = weight^T a^T
+        # the epilogue adds one value to each row of a column-major result: out^T = weight^T a^T
         return advanced.Matmul(weight.t(), a.t())
 
     epilogue = {"epilog": advanced.MatmulEpilog.BIAS, "epilog_inputs": {"bias": bias}}
@@ -34,12 +35,12 @@ def prepared(a: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Calla
         _fastest[key] = min(tried.algorithms, key=lambda algorithm: _least_ms(tried, algorithm))
     planned = product()
     planned.plan(algorithms=[_fastest[key]], **epilogue)
-    # a workspace that is kept would be waited for across streams, which a capture does not allow
+    # with a kept workspace, streams would wait for each other, which a graph capture does not allow
     return lambda: planned.execute(stream=torch.cuda.current_stream(), release_workspace=True).t()
 
 
 def _least_ms(product: Any, algorithm: Any) -> float:
-    """The least milliseconds of a launch behind a kernel that empties the caches."""
+    """The least time in ms of a launch that follows a kernel which empties the caches."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     stream, pairs = torch.cuda.current_stream(), []
     torch.cuda._sleep(QUEUE_CYCLES)

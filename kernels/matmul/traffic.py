@@ -1,8 +1,8 @@
-"""What a tiled matrix product reads from DRAM where its operands do not fit into L2.
+"""Predict the DRAM traffic of a tiled matrix product whose operands do not fit into L2.
 
-The tiles that run at once, a wave, walk along K together: each strip of `a` and of `weight` that one of them needs
-comes from DRAM once and is in L2 for the others; the next wave finds none of it. Operands that fit into L2 are read
-once.
+The tiles that run at once are a wave, and go along K together. A strip of `a` or `weight` that several of them need is
+read from DRAM once and is in L2 for the others. The next wave finds none of it in L2. Operands that fit into L2 are
+read once.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ def minimum_bytes(shape: Shape, dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a rung cuts (M, N): tiles of `rows` x `columns`, `blocks` of them at once on a multiprocessor.
+    """How a rung cuts (M, N): tiles of `rows` x `columns`, `blocks` of them at once on an SM.
 
-    Groups of `group` tile rows are walked column by column; 1 goes along a row, 0 down the columns of the whole matrix.
-    `split_k`: the tiles of the last wave and of one before it are cut into pieces of K, each at a place of its own, so
-    that they share nothing. `padded`: an operand whose rows are no multiple of 16 bytes is copied first.
+    The rung takes tiles in groups of `group` tile rows, column by column in a group. With 1 it goes along each row,
+    with 0 down the columns of the whole matrix. With `split_k`, the tiles of the last wave and of the one before it are
+    cut into pieces of K. Blocks are then at different places of K, so that they share no operands in L2. With `padded`,
+    an operand whose rows are no multiple of 16 bytes is copied first.
     """
 
     rows: int
@@ -57,7 +58,7 @@ class Tiling:
         return words * item_bytes(dtype)
 
     def _strips(self, first: int, end: int, down: int, across: int) -> tuple[int, int]:
-        """How many tile rows and tile columns the tiles from `first` to before `end` lie in."""
+        """The numbers of tile rows and of tile columns that the tiles [first, end) are in."""
         group = self.group or down
         rows, columns = 0, set[int]()
         while first < end:

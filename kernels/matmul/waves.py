@@ -1,10 +1,10 @@
-"""Where a square matmul loses a wave: the tiles of v08, 128 x 128, over the multiprocessors of the GPU at hand.
+"""Predict, and time, the sizes at which a square matmul of v08 (tiles of 128 x 128) loses a wave on this GPU.
 
     python -m kernels.matmul.waves [--out waves.csv]
 
-Two tiles run side by side on a multiprocessor, and a wave is what runs at once: time steps up where a wave is begun
-that few tiles are left for. A lecture shows 1792 -> 1793 on 108 multiprocessors. Without a GPU: the prediction alone,
-for the first GPU of reports/published.toml, and no --out.
+An SM runs two tiles at a time, and a wave is what all SMs run at a time. The time jumps at a size that starts a new
+wave with few tiles. A lecture shows this for 1792 -> 1793 on 108 SMs. Without a GPU, the program only predicts, for the
+first GPU of reports/published.toml, and takes no --out.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from pathlib import Path
 from kernels.gpu import first_published
 
 TILE = 128
-BLOCKS = 2  # of v08 on a multiprocessor: 256 threads of 126 registers
+BLOCKS = 2  # of v08 per SM: 256 threads of 126 registers
 SIZES = (1408, 1409, 1792, 1793, 1920, 1921, 2048, 2049, 2176, 2177, 2304, 2305)
 SAMPLES = 30
 
 
 def tiles(n: int, tile: int = TILE) -> int:
-    """Tiles of an (n, n) output; those at the edge count in full."""
+    """The number of tiles of an (n, n) output, with those at the edge."""
     return (-(-n // tile)) ** 2
 
 
 def waves(n: int, multiprocessors: int, tile: int = TILE) -> int:
-    """How many waves the tiles are."""
+    """The number of waves of an (n, n) output."""
     return -(-tiles(n, tile) // (BLOCKS * multiprocessors))
 
 
 def steps(multiprocessors: int, up_to: int, tile: int = TILE) -> Iterator[tuple[int, float]]:
-    """(n, factor): the time of n + 1 is predicted to be `factor` times that of n, up to a size."""
+    """Yield (n, factor) up to a size: at n + 1 the predicted time is `factor` times that at n."""
     for n in range(tile, up_to + 1, tile):
         before, behind = (waves(size, multiprocessors, tile) for size in (n, n + 1))
         if behind > before:
@@ -43,7 +43,7 @@ def steps(multiprocessors: int, up_to: int, tile: int = TILE) -> Iterator[tuple[
 
 
 def measure(n: int) -> list[float]:
-    """Seconds of each of some launches of v08 at (n, n, n)."""
+    """The seconds of each of SAMPLES launches of v08 at (n, n, n)."""
     import torch
 
     from kernels.build import extension
