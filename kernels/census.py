@@ -534,17 +534,18 @@ def page_text(rows: Sequence[Row]) -> str:
     local = _in_local_memory(rows)
     parts = [
         "# What the compiler makes of every kernel",
-        f"{len(rows)} kernels and architectures, from nvcc {rows[0]['nvcc']} and the disassembly, without a GPU. Made "
-        "by `make census ARGS=--update`; `make census` fails where a kernel got worse and where this table is out of "
-        "date. Every number stands in [census.csv](census.csv), one row a kernel and architecture. All of it is of the "
-        "defaults of the sources: where [tuned.toml](tuned.toml) has others for a GPU, the build for that GPU differs.",
-        "Registers a thread, least and most of a file's kernels. A stub is what is compiled of a kernel that needs a "
-        "newer architecture: a trap, never launched.",
+        f"{len(rows)} kernels and architectures, from nvcc {rows[0]['nvcc']} and the disassembly, without a GPU. "
+        "`make census ARGS=--update` writes this page. `make census` fails if a kernel got worse or this page is out "
+        "of date. [census.csv](census.csv) has every number, in one row per kernel and architecture. All numbers are "
+        "for the defaults of the sources. If [tuned.toml](tuned.toml) has other choices for a GPU, the build for that "
+        "GPU differs.",
+        "Registers per thread, least and most of a file's kernels. A stub is compiled for a kernel that needs a newer "
+        "architecture: a trap, which is never launched.",
         _by_architecture(rows, architectures),
         f"sm_{newest}. Threads are those of a block (`__launch_bounds__`, 1024 without it). The occupancy is the "
         "lowest theoretical one at that size, with its limiter. Shared memory is static, in bytes. Widths of global "
-        "loads and stores are in bits a thread. Code is in KiB of all kernels together. Dynamic shared memory is known "
-        "only at the launch and does not count here: fewer blocks of a kernel that asks for some may fit.",
+        "loads and stores are in bits per thread. Code is in KiB of all kernels together. Dynamic shared memory is "
+        "known only at the launch and does not count here: of a kernel that uses it, fewer blocks may fit.",
         _in_detail(rows, newest),
         "Local memory (a stack frame, spills, or instructions that access it; bits : instructions): "
         + ("" if local else "no kernel uses any."),

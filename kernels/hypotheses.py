@@ -24,7 +24,7 @@ WORDS = {
     "local_bytes": "local memory",
     "measured_over_minimum": "DRAM bytes over the minimum",
     "measured_over_predicted": "DRAM bytes over predicted",
-    "sectors_per_request_load": "sectors a load request",
+    "sectors_per_request_load": "sectors per load request",
     "stall_barrier_frac": "barrier stalls",
     "stall_dispatch_stall_frac": "dispatch stalls",
     "tensor_active_frac": "tensor pipe busy",
@@ -158,7 +158,7 @@ def sentence(hypotheses: Iterable[Hypothesis], dtypes: Sequence[str], bench_shap
         shapes = places.setdefault((said.bound, within), [])
         shapes.append(said.shape or bench_shape)
         if said.least_bytes:
-            shapes.append(f"wherever else {said.least_bytes / 1e6:.4g} MB and more are moved")
+            shapes.append(f"every other shape that moves {said.least_bytes / 1e6:.4g} MB or more")
     clauses = [
         f"{bound}{within}" + ("" if shapes == [bench_shape] else f" at {_listed(shapes)}")
         for (bound, within), shapes in places.items()

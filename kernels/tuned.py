@@ -19,14 +19,14 @@ from typing import Any
 TABLE = Path(__file__).resolve().parent / "tuned.toml"
 SWITCH = "KERNEL_LEDGER_TUNED"
 _HEAD = """\
-# Compile-time choices that a sweep found faster than the defaults of a source, by GPU: by 1 % and more over the dtypes
-# and shapes at which all were tried (geometric mean), mostly those of the ladder. On one of them alone a choice may be
-# no faster, but at none of those that were timed (`measured`) is it slower by 1 % in the median and at all in 95 %
-# of the rounds.
-# Written by `make sweep OP=… ARGS=--update` for kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
-# gain: the default's time over this one's, that geometric mean; p5 to p95 round by round.
-# not_measured: ops, dtypes and shapes that are compiled from the source too, and were not timed with the choice. A rung
-# that an op takes when no variant is named keeps its default as long as any are left.
+# Compile-time choices that a sweep found faster than the defaults of a source, by GPU. The gain is 1 % or more over the
+# dtypes and shapes at which all were tried (geometric mean), mostly those of the ladder. At one of them a choice may be
+# no faster. At none of the timed ones (`measured`) is it slower: by 1 % in the median, and at all in 95 % of the
+# rounds.
+# `make sweep OP=… ARGS=--update` writes this file for kernels.build; KERNEL_LEDGER_TUNED=off builds the defaults.
+# gain: that geometric mean of the default's time over this choice's; p5 to p95 are over the rounds.
+# not_measured: ops, dtypes and shapes that use the source too, and were not timed with the choice. While any are left,
+# a rung that an op takes when no variant is named keeps its default.
 """
 
 

@@ -294,7 +294,7 @@ def weights_of(q: Any, k: Any, mask: Any) -> Any:
 
 
 def windowed_chain(q: Any, k: Any, v: Any, window: int) -> Any:
-    """The published GPT-2 code: five PyTorch operations over a (T, T) matrix a head."""
+    """The published GPT-2 code: five PyTorch operations over a (T, T) matrix per head."""
     return weights_of(q, k, _kept_mask(q.shape[2], window, q.device)) @ v
 
 
@@ -446,7 +446,7 @@ VARIANTS = (
     Variant(
         name="flex",
         kind="compile",
-        idea="a kernel of the compiler's for any mask, blocks of 128",
+        idea="the compiler's kernel for any mask, blocks of 128",
         fn=_flex(128),
         bytes_model=minimum_bytes,
         dtypes=BF16,
@@ -455,7 +455,7 @@ VARIANTS = (
     Variant(
         name="flex_tuned",
         kind="compile",
-        idea="the same kernel, its tiles searched for",
+        idea="the same kernel, with a search for its tiles",
         fn=_flex(128, tuned=True),
         bytes_model=minimum_bytes,
         dtypes=BF16,
@@ -464,7 +464,7 @@ VARIANTS = (
     ),
     _ours(
         "v01_separate",
-        "one thread an output, both operands of every multiply-add from L1 or L2",
+        "one thread per output, both operands of every multiply-add from L1 or L2",
         separate_bytes,
         _scores_fit,
         symbols=V01_SYMBOLS,
@@ -478,7 +478,7 @@ VARIANTS = (
     ),
     _ours(
         "v02_per_query",
-        "the array of 1024 weights a thread lies in local memory and is read 66 times",
+        "each thread has its 1024 weights in local memory and reads them 66 times",
         per_query_bytes,
         _per_query,
         hypotheses=(
@@ -492,7 +492,7 @@ VARIANTS = (
                 refuted=(0.9 * PER_QUERY_LOCAL, 1.1 * PER_QUERY_LOCAL),
             ),
         ),
-        no_tunables="a specimen, as it is often written first: a block a head, a thread a query of 1024",
+        no_tunables="kept as it is often written first: one block per head, one thread for each of 1024 queries",
     ),
     _ours(
         "v03_tiled",
@@ -526,20 +526,20 @@ VARIANTS = (
     ),
     _ours(
         "v06_small",
-        "tiles of 64 queries, several blocks a multiprocessor; where there are few blocks, their keys are split",
+        "tiles of 64 queries, several blocks per SM; with few blocks, warpgroups split the keys",
         hypotheses=(
             Hypothesis(TIME, "v05_wgmma", high=0.95, dtypes=BF16),
             Hypothesis(TIME, "sdpa_cudnn", high=1.0, dtypes=BF16, shape="b1_t1024"),
         ),
         dtypes=BF16,
-        # the driver leaves shared memory for four blocks on each multiprocessor, although five would fit
+        # the driver leaves shared memory for four blocks per SM, although five would fit
         tunables={"ATTENTION_V06_STAGES": (2, 3), "ATTENTION_V06_CARVEOUT": (-1, 100)},
     ),
 )
 
 WINDOWED_VARIANTS = (
     torch_variant(
-        "five operations over the whole score matrix, whatever the window",
+        "five operations over the whole score matrix for every window",
         windowed_chain,
         unfused_bytes,
         cannot=_scores_fit,
@@ -562,7 +562,7 @@ WINDOWED_VARIANTS = (
     Variant(
         name="flex_64",
         kind="compile",
-        idea="17 blocks of 64 keys are seen where 9 of 128 were, 0.94 of the keys",
+        idea="17 visible blocks of 64 keys instead of 9 of 128: 0.94 of the keys",
         fn=_flex(64, FLEX_64),
         bytes_model=minimum_bytes,
         hypotheses=(Hypothesis(TIME, "flex", high=0.95),),
@@ -570,7 +570,7 @@ WINDOWED_VARIANTS = (
     Variant(
         name="flex_tuned",
         kind="compile",
-        idea="blocks of 128 keys, the kernel's own tiles searched for",
+        idea="blocks of 128 keys, with a search for the kernel's tiles",
         fn=_flex(128, tuned=True),
         bytes_model=minimum_bytes,
         dtypes=BF16,
@@ -587,7 +587,7 @@ WINDOWED_VARIANTS = (
     ),
     _ours(
         "v04_mma",
-        "tiles outside the window are skipped, masks at its two edges alone",
+        "tiles outside the window are skipped, only tiles at its two edges are masked",
         function="windowed_v04_mma",
         binding="windowed<{launcher}>",
         hypotheses=(Hypothesis(TIME, "flex", high=0.8, dtypes=BF16),),
@@ -596,7 +596,7 @@ WINDOWED_VARIANTS = (
     ),
     _ours(
         "v05_wgmma",
-        "wgmma and TMA over the visible tiles alone",
+        "wgmma and TMA over the visible tiles only",
         function="windowed_v05_wgmma",
         binding="windowed<{launcher}>",
         hypotheses=(Hypothesis(TIME, "v04_mma", high=0.8, dtypes=BF16),),
@@ -631,7 +631,7 @@ ATTENTION = register(
         },
         bench_shape=(8, 12, 1024, HEAD_SIZE),
         # one token, fewer than a tile, the edges of the tiles of 64 and 128, lengths that no tile divides,
-        # heads for more blocks of v06 than four and than two a multiprocessor
+        # heads for more blocks of v06 than four and than two per SM
         check_shapes=(
             (1, 1, 1, HEAD_SIZE),
             (1, 6, 7, HEAD_SIZE),

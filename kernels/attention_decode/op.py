@@ -207,7 +207,7 @@ def split_bytes(shape: Shape, dtype: str) -> int:
 
 VARIANTS = (
     torch_variant(
-        "the unfused chain reads K and V once, but a product with one row is no product of matrices",
+        "the unfused chain reads K and V once, but its products have a single row",
         decode_chain,
         unfused_bytes,
         hypotheses=(Hypothesis(TIME, "floor", low=2.0),),
@@ -229,7 +229,7 @@ VARIANTS = (
         finite_only=True,
     ),
     torch_variant(
-        "one block a head, 64 queries of which 63 do not exist",
+        "one block per head, tiles of 64 queries of which 63 are empty",
         _sdpa("EFFICIENT_ATTENTION"),
         minimum_bytes,
         name="sdpa_efficient",
@@ -249,7 +249,7 @@ VARIANTS = (
     Variant(
         name="flex",
         kind="compile",
-        idea="a kernel of the compiler's that splits the keys",
+        idea="the compiler's kernel, which splits the keys",
         fn=flex_decode,
         bytes_model=minimum_bytes,
         dtypes=("bfloat16",),
@@ -259,16 +259,16 @@ VARIANTS = (
     cuda_variant(
         "attention_decode",
         "v01_row",
-        "one key in flight a warp",
+        "one key in flight per warp",
         minimum_bytes,
         hypotheses=(Hypothesis(TIME, "floor", low=10.0),),
         tunables={"ATTENTION_DECODE_V01_UNROLL": (2, 1, 4, 8)},
-        keeps_default="its hypothesis is of the loop as the compiler unrolls it by itself",
+        keeps_default="its hypothesis is about the loop as the compiler unrolls it",
     ),
     cuda_variant(
         "attention_decode",
         "v02_block",
-        "16 bytes a lane, but one block a head, fewer than multiprocessors",
+        "16 bytes per lane, but one block per head, fewer than SMs",
         minimum_bytes,
         hypotheses=(
             Hypothesis(TIME, "floor", low=1 / 0.6, high=1 / 0.3),
@@ -289,7 +289,7 @@ VARIANTS = (
     cuda_variant(
         "attention_decode",
         "v03_split",
-        "as many blocks as the GPU holds, whatever B nh is",
+        "as many blocks as the GPU holds, for every B nh",
         split_bytes,
         symbols=("attention_decode_v03_split", "attention_decode_v03_merge"),
         binding="run<{launcher}, true>",
@@ -339,7 +339,7 @@ ATTENTION_DECODE = register(
             )
         },
         bench_shape=(8, HEADS, 8192, HEAD_SIZE),
-        # one key, less than a warp's load, odd ends of every chunk, empty splits, more heads than multiprocessors
+        # one key, less than a warp's load, odd ends of every chunk, empty splits, more heads than SMs
         check_shapes=(
             (1, 1, 1, 64),
             (1, 2, 2, 64),

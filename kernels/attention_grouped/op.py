@@ -288,7 +288,7 @@ VARIANTS = (
         hypotheses=(Hypothesis(TIME, "torch", high=0.3, dtypes=BF16),),
     ),
     torch_variant(
-        "FlashAttention-2, which reads shared keys where they lie",
+        "FlashAttention-2, which reads shared keys in place",
         _sdpa("FLASH_ATTENTION"),
         minimum_bytes,
         name="sdpa_flash",
@@ -300,7 +300,7 @@ VARIANTS = (
     cuda_variant(
         "attention_grouped",
         "v01_tiled",
-        "tiles of 64 queries and 32 keys, FMAs in fp32, heads and caches where they lie",
+        "tiles of 64 queries and 32 keys, FMAs in fp32, heads and caches in place",
         minimum_bytes,
         hypotheses=(Hypothesis(TIME, "floor", high=5.0, dtypes=FP32),),
         tunables={"ATTENTION_GROUPED_V01_UNROLL": (4, 1, 2, 8)},
@@ -337,7 +337,7 @@ DECODE_VARIANTS = (
     cuda_variant(
         "attention_grouped",
         "v01_tiled",
-        "64 queries a block, of which 63 do not exist",
+        "64 queries per block, of which 63 are empty",
         minimum_bytes,
         function="decode_v01_tiled",
         hypotheses=(Hypothesis(TIME, "v03_split", low=5.0),),

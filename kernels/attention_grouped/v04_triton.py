@@ -1,10 +1,10 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-"""attention_grouped v04_triton: keys split among programs, query heads that share a key head side by side.
+"""attention_grouped v04_triton: keys split among programs; query heads that share a key head are rows of one product.
 
 Shapes   q (B, nh, 1, hs), k, v (B, nkv, Tk, hs) with any strides of batch, head and token, out (B, 1, nh, hs).
 Needs    nothing
-Moves    2 * (B*nkv*Tk + B*nh) * hs * sizeof(T) bytes of visible keys, and each part's hs + 2 floats out and in again.
-Versus   v03: the same split, blocks of 64 keys; a head that shares is a row of a product summed up in fp32.
+Moves    2 * (B*nkv*Tk + B*nh) * hs * sizeof(T) bytes of visible keys, and hs + 2 floats per part, written and read.
+Versus   v03: the same split, blocks of 64 keys; query heads are rows of a product with sums in fp32.
 Expect   time at least 0.8 times v03_split's. Refuted if not.
 Source   v03_split
 """

@@ -38,7 +38,7 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """One addition an element."""
+    """One addition per element."""
     return math.prod(shape)
 
 
@@ -90,12 +90,12 @@ def encoder_chain(ids: Any, tokens: Any, positions: Any) -> Any:
 
 
 VARIANTS = (
-    torch_variant("two launches, 2 element passes more than are needed", encoder_chain, unfused_bytes),
+    torch_variant("two launches, 2 element passes more than necessary", encoder_chain, unfused_bytes),
     compile_variant("one launch, the minimum of DRAM bytes", encoder_chain, minimum_bytes),
     cuda_variant(
         "encoder",
         "v01_element",
-        "one launch, one element a thread, the minimum of DRAM bytes",
+        "one launch, one element per thread, the minimum of DRAM bytes",
         minimum_bytes,
         tunables={"ENCODER_V01_THREADS": (256, 64, 128, 512, 1024)},
     ),
@@ -103,7 +103,7 @@ VARIANTS = (
         "encoder",
         "v03_triton",
         "encoder",
-        "one program a row",
+        "one program per row",
         minimum_bytes,
         hypotheses=(Hypothesis(TIME, "v02_vector", high=1.1),),
     ),
@@ -118,7 +118,7 @@ VARIANTS = (
     cuda_variant(
         "encoder",
         "v04_reuse",
-        "a position in registers for two sequences, the batch first where L2 would lose it, else kept by L2",
+        "a position in registers for two sequences; batch first if L2 would lose it, otherwise L2 keeps it",
         minimum_bytes,
         hypotheses=(
             Hypothesis(TIME, "v02_vector", high=0.9, dtypes=("float32",), shape="b8_t4096"),

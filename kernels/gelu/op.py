@@ -187,7 +187,7 @@ def _variants(
         cuda_variant(
             "gelu",
             "v01_naive",
-            "one launch, 2 element passes; in bf16 instructions bind",
+            "one launch, 2 element passes; in bf16, instructions limit it",
             passes,
             function=f"{prefix}_v01_naive",
             binding=f"{prefix}<{{launcher}}>",
@@ -205,7 +205,7 @@ def _variants(
         cuda_variant(
             "gelu",
             "v02_vector",
-            "16-byte accesses, two special-function instructions an element",
+            "16-byte accesses, two special-function instructions per element",
             passes,
             function=f"{prefix}_v02_vector",
             binding=f"{prefix}<{{launcher}}>",

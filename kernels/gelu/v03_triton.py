@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-"""gelu v03_triton: one program a block of elements, with or without a bias.
+"""gelu v03_triton: one program per block of elements, with or without a bias.
 
 Shapes   x, out (N, C) row-major; bias (C,) or none.   Needs  C < 2^30
 Moves    2 * N * C * sizeof(T) bytes (+ C for the bias).

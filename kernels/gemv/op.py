@@ -156,11 +156,11 @@ VARIANTS = (
         lay_out=in_columns,
         captured=False,
     ),
-    tuned_variant("one kernel of the compiler's, its block sizes searched for", split_chain, minimum_bytes),
+    tuned_variant("one kernel of the compiler, with a search for its block sizes", split_chain, minimum_bytes),
     cuda_variant(
         "gemv",
         "v01_naive",
-        "one thread a row, latency bound",
+        "one thread per row, latency bound",
         minimum_bytes,
         hypotheses=(
             Hypothesis(TIME, "floor", low=2.0),
@@ -172,7 +172,7 @@ VARIANTS = (
         "gemv",
         "v03_triton",
         "gemv",
-        "four rows a program, a quarter of the lanes idle",
+        "four rows per program, a quarter of the lanes idle",
         minimum_bytes,
         hypotheses=(Hypothesis(TIME, "floor", high=1.15),),
     ),
@@ -188,7 +188,7 @@ VARIANTS = (
     cuda_variant(
         "gemv",
         "v04_early",
-        "weights are prefetched into L2 while the kernel before drains",
+        "weights are prefetched into L2 while the previous kernel drains",
         minimum_bytes,
         hypotheses=(
             Hypothesis(TIME, "v02_warp", low=0.95, high=0.99),
@@ -205,7 +205,7 @@ VARIANTS = (
     cuda_variant(
         "gemv",
         "v05_straight",
-        "rows of one pass without loop or branch, weights, x and bias asked for before the first is used",
+        "one pass over a row without loop or branch; weights, x and bias loaded before the first use",
         minimum_bytes,
         hypotheses=(
             Hypothesis(TIME, "floor", high=1 / 0.9),

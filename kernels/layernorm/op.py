@@ -94,7 +94,7 @@ VARIANTS = (
     ),
     _cuda(
         "v01_thread",
-        "one thread a row, its lines are gone from L1 before the next walk",
+        "one thread per row, whose lines leave L1 before the next pass",
         hypotheses=(
             Hypothesis("measured_over_minimum", low=2.5 / 2),
             Hypothesis("sectors_per_request_load", low=31.0),
@@ -103,7 +103,7 @@ VARIANTS = (
     ),
     _cuda(
         "v02_shared",
-        "coalesced, walks after the first hit L1: 2 element passes",
+        "coalesced, later reads hit L1: 2 element passes",
         hypotheses=(
             Hypothesis("top_stall", equals="barrier"),
             Hypothesis("sectors_per_request_load", low=3.8, high=4.2),
@@ -121,7 +121,7 @@ VARIANTS = (
     ),
     _cuda(
         "v04_constant",
-        "the constant cache answers one address a cycle",
+        "the constant cache serves one address per cycle",
         hypotheses=(Hypothesis(TIME, "v03_shuffle", low=1.0),),
         tunables={"LAYERNORM_V04_THREADS": (128, 32, 64, 256, 512)},
     ),
@@ -129,7 +129,7 @@ VARIANTS = (
         "layernorm",
         "v06_triton",
         "layernorm",
-        "one walk, a quarter of the lanes idle at C 768",
+        "one read of each row, a quarter of the lanes idle at C 768",
         minimum_bytes,
         hypotheses=(
             Hypothesis(TIME, "floor", high=1.1),
@@ -140,14 +140,14 @@ VARIANTS = (
         "layernorm",
         "v07_triton",
         "layernorm",
-        "rows of a program and its warps are searched for",
+        "a search finds the rows of a program and its warps",
         minimum_bytes,
         name="triton_tuned",
         tuned=True,
     ),
     _cuda(
         "v05_vector",
-        "one walk in 16-byte packets",
+        "one read of each row, in 16-byte packets",
         "layernorm_v05_any",
         hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.95, least_bytes=LARGE),),
         tunables={

@@ -1,9 +1,9 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-"""layernorm v07_triton: v06 with rows of a program and warps searched for.
+"""layernorm v07_triton: v06 with a search for the rows of a program and its warps.
 
 Shapes   x, out (N, C) row-major; weight, bias (C,).   Needs  C <= 131072 (one row is one block)
 Moves    2 * N * C * sizeof(T) bytes.
-Versus   v06: one row a program and four warps, whatever the shape.
+Versus   v06: it has one row per program and four warps at every shape.
 Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 Source   the layer normalisation tutorial of Triton, with its autotuner
 """

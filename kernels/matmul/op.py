@@ -170,7 +170,7 @@ MOST_SEARCHED = 5e9  # operations
 
 def _long_search(shape: Shape, dtype: str) -> str:
     most = MOST_SEARCHED
-    return f"its search of seconds a shape is kept to {most:.0e} operations" if flops(shape) > most else ""
+    return f"its search takes seconds per shape and is limited to {most:.0e} operations" if flops(shape) > most else ""
 
 
 def _aligned(shape: Shape, dtype: str) -> str:
@@ -195,7 +195,7 @@ GROUPED = Tiling(128, 256, group=16)
 TILES = (16, 8, 32)  # sides of the square thread blocks of the first rungs
 
 
-OF_16_BY_16 = "its hypothesis and its predicted bytes are those of 16 x 16 threads"
+OF_16_BY_16 = "its hypothesis and predicted bytes are for 16 x 16 threads"
 
 
 def _cuda(
@@ -266,7 +266,7 @@ VARIANTS = (
         "matmul",
         "v17_triton",
         "matmul",
-        "tiles, stages and warps are searched for",
+        "a search finds tiles, stages and warps",
         Tiling(128, 256, group=8).bytes,
         dtypes=BF16,
         cannot=_aligned,
@@ -283,7 +283,7 @@ VARIANTS = (
     ),
     _cuda(
         "v01_naive",
-        "one thread an output: 16 sectors a request for `a`, 1 for `weight`",
+        "one thread per output: 16 sectors per request for `a`, 1 for `weight`",
         ONE_A_THREAD,
         hypotheses=(Hypothesis("sectors_per_request_load", low=8.0),),
         keeps_default=OF_16_BY_16,
@@ -299,7 +299,7 @@ VARIANTS = (
     ),
     _cuda(
         "v03_unroll4",
-        "unrolled by four, three branches of four gone",
+        "unrolled by four, a quarter of the branches",
         ONE_A_THREAD,
         hypotheses=(
             Hypothesis(TIME, "v02_restrict", low=0.95, high=0.99),
@@ -310,7 +310,7 @@ VARIANTS = (
     ),
     _cuda(
         "v04_constant_bias",
-        "one load of 2 K + 1 less",
+        "one load less, of 2 K + 1",
         ONE_A_THREAD,
         cannot=_short_bias,
         hypotheses=(Hypothesis(TIME, "v03_unroll4", low=0.98, high=1.02),),
@@ -353,7 +353,7 @@ VARIANTS = (
     ),
     _cuda(
         "v09_warp_tile",
-        "a warp's tile in registers, the next one on its way",
+        "a warp's tile in registers, the next one in flight",
         Tiling(128, 256),
         hypotheses=(
             Hypothesis(TIME, "torch", high=1 / 0.95),
@@ -430,7 +430,7 @@ VARIANTS = (
     ),
     _cuda(
         "v14_fitted_tile",
-        "tiles as wide as gives every multiprocessor one, the bias there before it is needed",
+        "the tile width that minimises the work of the busiest SM; the bias is loaded before its use",
         GROUPED,
         dtype="bfloat16",
         cannot=_tensor_tiles,

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-"""matmul v17_triton: tiles by tl.dot, searched for.
+"""matmul v17_triton: tiles by tl.dot, which a search finds.
 
 Shapes   a (M, K), weight (K, N), out (M, N) row-major, bias (N,), bf16.   Needs  N and K multiples of 16
 Moves    a and weight once for each column and row of tiles that does not find them in L2, the output once.

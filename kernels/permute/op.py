@@ -117,11 +117,11 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             passes,
             hypotheses=(Hypothesis(TIME, "floor", low=1 / 0.95),),
         ),
-        compile_variant("the bytes of a copy, in as many kernels as the compiler likes", chain, passes),
+        compile_variant("the bytes of a copy, in as many kernels as the compiler chooses", chain, passes),
         cuda_variant(
             "permute",
             "v01_element",
-            "one launch, one element a thread, the bytes of a copy",
+            "one launch, one element per thread, the bytes of a copy",
             passes,
             function=f"{which}_v01_element",
             launcher=f"permute_v01_{which}",

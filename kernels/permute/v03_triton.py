@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-"""permute v03_triton: one program a block of elements in the order of the tokens.
+"""permute v03_triton: one program per block of elements, in the order of the tokens.
 
 Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).   Needs  < 2^31 elements
 Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2.

@@ -1,4 +1,4 @@
-"""Declare `residual`: x + y, the addition behind attention and behind the MLP of every block."""
+"""Declare `residual`: x + y, the addition after attention and after the MLP of every block."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def minimum_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """One addition an element."""
+    """One addition per element."""
     return math.prod(shape)
 
 
@@ -72,7 +72,7 @@ VARIANTS = (
     cuda_variant(
         "residual",
         "v01_element",
-        "one element a thread",
+        "one element per thread",
         minimum_bytes,
         hypotheses=(Hypothesis(TIME, "v02_vector", low=1 / 0.9, dtypes=("bfloat16",)),),
         tunables={"RESIDUAL_V01_THREADS": (256, 64, 128, 512, 1024)},

@@ -1,5 +1,5 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-"""residual v03_triton: one program a block of elements.
+"""residual v03_triton: one program per block of elements.
 
 Shapes   x, y, out of one shape, N * C elements.   Needs  nothing
 Moves    3 * N * C * sizeof(T) bytes.

@@ -106,7 +106,7 @@ VARIANTS = (
     cuda_variant(
         "residual_layernorm",
         "v01_shuffle",
-        "one launch, later walks hit L1 or L2: 4 element passes",
+        "one launch, later reads hit L1 or L2: 4 element passes",
         minimum_bytes,
         tunables={"RESIDUAL_LAYERNORM_V01_THREADS": (128, 32, 64, 256, 512)},
     ),
@@ -114,7 +114,7 @@ VARIANTS = (
         "residual_layernorm",
         "v03_triton",
         "residual_layernorm",
-        "one walk, a quarter of the lanes idle at C 768",
+        "one read of each row, a quarter of the lanes idle at C 768",
         minimum_bytes,
         hypotheses=(
             Hypothesis(TIME, "floor", high=1.1),
@@ -124,7 +124,7 @@ VARIANTS = (
     cuda_variant(
         "residual_layernorm",
         "v02_vector",
-        "one walk in 16-byte packets",
+        "one read of each row, in 16-byte packets",
         minimum_bytes,
         symbols=("residual_layernorm_v02_vector", "residual_layernorm_v02_any"),
         hypotheses=(

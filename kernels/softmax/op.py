@@ -237,7 +237,7 @@ VARIANTS = (
     library_variant(
         "liger",
         "liger_kernel",
-        "Liger's softmax in Triton behind PyTorch's scale and mask, 6 element passes",
+        "PyTorch's scale and mask, then Liger's softmax in Triton: 6 element passes",
         liger_softmax,
         unfused_bytes,
     ),
@@ -294,7 +294,7 @@ VARIANTS = (
         "softmax",
         "v08_triton",
         "causal_softmax",
-        "rows of a program and its warps are searched for, the triangle is skipped tile by tile",
+        "a search finds the rows of a program and its warps; the triangle is skipped tile by tile",
         causal_bytes,
         name="triton_tuned",
         tuned=True,
@@ -315,7 +315,7 @@ VARIANTS = (
     cuda_variant(
         "softmax",
         "v05_early",
-        "the first rows are prefetched into L2 while the kernel before drains",
+        "the first rows are prefetched into L2 while the previous kernel drains",
         causal_bytes,
         hypotheses=(
             # 0.2 us less
@@ -332,7 +332,7 @@ VARIANTS = (
     cuda_variant(
         "softmax",
         "v08_half",
-        "float16, which GPUs before Ampere have in place of bfloat16",
+        "float16, which GPUs before Ampere have instead of bfloat16",
         causal_bytes,
         dtypes=("float16",),  # not a dtype of the ladder: checked and used, but not benchmarked beside the others
         cannot=_beyond_registers,

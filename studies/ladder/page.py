@@ -318,7 +318,7 @@ def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
                 "compute / memory of peak": _two(row["compute_throughput_frac"], row["memory_throughput_frac"]),
                 "L1 / L2 hit": _two(row["l1_hit_frac"], row["l2_hit_frac"]),
                 "warp instructions": number(row["inst_executed"]),
-                "sectors a request, load / store": f"{number(row['sectors_per_request_load'])} / "
+                "sectors per request, load / store": f"{number(row['sectors_per_request_load'])} / "
                 f"{number(row['sectors_per_request_store'])}",
                 "uncoalesced": _share_somewhere(row, "uncoalesced_frac", tables["ladder"]),
                 "branch efficiency": _share_somewhere(row, "branch_efficiency_frac", tables["ladder"]),

@@ -35,7 +35,7 @@ def test_one_clause_names_the_dtypes_and_shapes_of_its_bound() -> None:
     ]
     expected = (
         "time at most 0.5 times torch's in bf16 at large and small; "
-        "time at most 1.1 times the floor's at large and wherever else 100 MB and more are moved"
+        "time at most 1.1 times the floor's at large and every other shape that moves 100 MB or more"
     )
     assert sentence(said, DTYPES, "large") == expected
     assert sentence(said[:1], ("bfloat16",), "large") == "time at most 0.5 times torch's"

@@ -568,7 +568,7 @@ def test_hypotheses_are_judged_with_what_was_found(folder: Path) -> None:
     assert faster["found_text"] == "time over `v01` 0.5 (≤ 0.6)"
     assert found["v02", "bench_time_p50_ns", "floor"]["found"] == 2.0
     assert found["v02", "stall_barrier_frac", ""]["found"] == pytest.approx(0.25)
-    assert found["v02", "sectors_per_request_load", ""]["found_text"] == "sectors a load request 8.5 (≥ 8)"
+    assert found["v02", "sectors_per_request_load", ""]["found_text"] == "sectors per load request 8.5 (≥ 8)"
     unknown = found["v02", "tensor_active_frac", ""]
     assert (unknown["verdict"], pd.isna(unknown["found"])) == ("not measured", True)
     rows = rows_of(folder)

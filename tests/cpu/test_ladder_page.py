@@ -164,7 +164,7 @@ def test_the_counters_that_judge_a_hypothesis() -> None:
     assert row["occupancy theoretical / achieved"] == "75 / 50 % (registers)"
     assert row["L1 / L2 hit"] == "12.5 / 50 %"
     assert row["warp instructions"] == "12,345"
-    assert row["sectors a request, load / store"] == "16 / 4"
+    assert row["sectors per request, load / store"] == "16 / 4"
     assert row["branch efficiency"] == MISSING
     assert row["local memory"] == "0 B"
     assert row["warp cycles per issue"] == "108"
