@@ -1,6 +1,7 @@
 """Share the tests among workers, skip GPU tests without a GPU, and summarise in a few lines what was skipped."""
 
 import functools
+import gc
 import importlib.util
 import os
 import shutil
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if gpu_missing():
                 item.add_marker(pytest.mark.skip(reason=GPU_TEST + gpu_missing()))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and collected tests out of every later search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
