@@ -1,4 +1,4 @@
-"""Batches in host memory: copied on one stream, worked on on another, double-buffered. No NVTX, no module.
+"""Copy batches from host memory on one stream and compute on another, double-buffered. No NVTX, no module.
 
 Run        python examples/two_streams.py [--tiny]
 Expert's list, before any capture

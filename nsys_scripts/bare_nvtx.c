@@ -1,14 +1,15 @@
-// Records when each NVTX range of a program opens and closes, into one file a process that outlives kill -9.
+// Record when each NVTX range of a program opens and closes, in one file for each process. Records survive kill -9.
 //
-// Usage    NVTX_INJECTION64_PATH=bare_nvtx.so KERNEL_LEDGER_BARE=FOLDER program…     (nsys_scripts/bare.sh does it)
+// Usage    NVTX_INJECTION64_PATH=bare_nvtx.so KERNEL_LEDGER_BARE=FOLDER program…     (nsys_scripts/bare.sh does this)
 // File     FOLDER/<pid>-<start>.bare: a chunk with the header, then chunks of 4096 records. bare_ranges.py reads it.
-// Chunk    Either events of one thread after the other, or names. A zero ends it: memory comes zeroed.
-// Event    16 bytes: time in ns, then kind (8 bits), domain (24 bits), value (32 bits), written last and at once.
-// Cost     A clock and 16 bytes an event. A registered string costs nothing more, a plain one is hashed and compared.
-// Needs    libc alone. The interface of NVTX 3 is declared here: it is fixed for all of NVTX 3.
+// Chunk    Either events of one thread, in their order, or names. A zero ends it: new memory is zeroed.
+// Event    16 bytes: the time in ns; then kind (8 bits), domain (24 bits), value (32 bits) in one atomic write.
+// Cost     One reading of the clock and 16 bytes an event. A plain string is also hashed and compared; a registered
+//          one is not.
+// Needs    libc only. This file declares the interface of NVTX 3, which is the same in all versions of NVTX 3.
 //
-// Pages of the file are mapped and shared, so that what was written stays when the process is killed. Their disk space
-// is reserved before they are written: a full disk ends the recording, not the program.
+// The file is mapped as shared memory, so its records stay when the process is killed. Disk space is reserved before a
+// chunk is written: a full disk ends the recording, not the program.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,7 +27,7 @@
 
 enum { CHUNK = 65536, RECORD = 16, BUCKETS = 1 << 16, LONGEST = 4096, SPARE = 64 };
 enum kind { THREAD = 1, PUSH, POP, START, END, NAMES };
-static uint64_t most_bytes = 1ull << 30;  // of a file: 33 million ranges
+static uint64_t most_bytes = 1ull << 30;  // largest size of a file: 33 million ranges
 
 typedef struct {
   char magic[8];
@@ -86,7 +87,7 @@ static void put(uint64_t time_ns, uint64_t what) {
   mine.index++;
 }
 
-// ------------------------------------------------------------------------------------ the file; `lock` is held below
+// --------------------------------------------------- the file; callers of map, write_name and open_file hold `lock`
 
 static int number_of(const char* variable) {
   const char* text = getenv(variable);
@@ -141,10 +142,10 @@ static void open_file(void) {
   page->local_rank = number_of("LOCAL_RANK");
   memcpy(page->magic, "KL-BARE", 8);
   head = page;
-  for (const name* n = last_name; n; n = n->before) write_name(n);  // of the process that this one was forked from
+  for (const name* n = last_name; n; n = n->before) write_name(n);  // after a fork: the names of the parent
 }
 
-// A cursor with room, or one without where the disk is full.
+// Give this thread a cursor with room; on a full disk, one without room.
 static void next_chunk(void) {
   pthread_mutex_lock(&lock);
   if (!is_opened) open_file();
@@ -271,7 +272,7 @@ static uint64_t start(const name* domain, const name* n) {
 static void end(const name* domain, uint64_t id) {
   uint64_t time_ns = now();
   if (id >> 32 == process && has_room())
-    put(time_ns, packed(END, domain, (uint32_t)id));  // else of a process before fork
+    put(time_ns, packed(END, domain, (uint32_t)id));  // ignore ranges that the parent started before a fork
 }
 
 static int push_ex(const attributes* a) { return push(NULL, message_of(a)); }
@@ -310,7 +311,7 @@ static const struct {
 static void before_fork(void) { pthread_mutex_lock(&lock); }
 static void after_fork(void) { pthread_mutex_unlock(&lock); }
 
-// The child writes a file of its own: what is mapped belongs to the parent's.
+// After a fork, the child writes a file of its own: the mapped chunks belong to the parent's file.
 static void in_child(void) {
   if (file >= 0) close(file);
   file = -1, is_opened = is_full = spares = 0, file_bytes = 0, process = 0;
@@ -325,7 +326,7 @@ static void set_up(void) {
   pthread_atfork(before_fork, after_fork, in_child);
 }
 
-// NVTX calls this when the first of its functions is called, in each library of the program that has NVTX compiled in.
+// NVTX calls this at the first call of one of its functions, once in each library of the program that contains NVTX.
 __attribute__((visibility("default"))) int InitializeInjectionNvtx2(const void* (*table_of_tables)(uint32_t)) {
   const callbacks* tables = table_of_tables(1);
   if (!tables || tables->size < sizeof *tables) return 0;

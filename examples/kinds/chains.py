@@ -1,4 +1,4 @@
-"""Four chains as a program writes them, and the same fused by what is ready-made: does what the plan promises come?
+"""Run four chains of kernels as programs write them, and ready-made fused kernels: do they gain what the plan predicts?
 
 Run        python examples/kinds/chains.py [--tiny]
 """

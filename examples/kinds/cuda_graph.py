@@ -1,4 +1,4 @@
-"""A decode step as a CUDA graph: recorded once, replayed for every token. Whose layer is each of its kernels?
+"""Record a decode step in a CUDA graph, and replay it for every token. Which layer launched each of its kernels?
 
 Run        python examples/kinds/cuda_graph.py [--tiny]
 """

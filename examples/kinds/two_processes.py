@@ -1,4 +1,4 @@
-"""Two processes on one GPU, the second with twice the work: whose kernels are they, and who waits for whom?
+"""Run two processes on one GPU, the second with twice the work. Which process launched each kernel, and which waits?
 
 Run        python examples/kinds/two_processes.py [--tiny]
 """
