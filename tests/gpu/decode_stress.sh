@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Decodes GPT-2 124M with random weights again and again by kernels/decode, without torch; then under compute-sanitizer.
+# Decode GPT-2 124M with random weights many times by kernels/decode, without torch; then under compute-sanitizer.
 #
-#   tests/gpu/decode_stress.sh [-n] [TOKENS]     tokens in all, beside other work (default: 1000000, some two minutes)
+#   tests/gpu/decode_stress.sh [-n] [TOKENS]     tokens to decode beside other work (default: 1000000, about two minutes)
 #
-# Every launch has to give the text of the first: a lost wake-up ends the kernel after 100 s, and says where. Printed
-# times are of launches beside copies in two streams, so they are no benchmark. -n prints the commands.
-# SANITIZE=no: no compute-sanitizer. SWEEP=yes: in place of all that the time of a token by warps a block, and by how much of
-# the output embedding each layer asks L2 for. Needs nvcc, compute-sanitizer and a GPU of compute capability 9.0; 127 where one is
-# missing, 1 if a text differs or a tool finds anything.
+# Every launch must give the text of the first. A lost wake-up ends the kernel after 100 s, and the error says where. The
+# printed times are no benchmark: copies in two streams run beside the launches. -n prints the commands.
+# SANITIZE=no: do not run compute-sanitizer. SWEEP=yes: instead, only time a token by the warps of a block, and by how much
+# of the output embedding each layer prefetches into L2. It needs nvcc, compute-sanitizer and a GPU of compute capability
+# 9.0. Exit code 127: one is missing; 1: a text differs, or a tool found something.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 

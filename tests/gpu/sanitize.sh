@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Runs every CUDA rung under compute-sanitizer by a torch-free driver, which kernels/glue.py writes.
+# Run every CUDA rung under compute-sanitizer, with a torch-free driver that kernels/glue.py generates.
 #
 #   tests/gpu/sanitize.sh [TOOL ...]      tools of compute-sanitizer (default: memcheck racecheck synccheck initcheck)
 #
-# The driver is built twice: of the sources as they stand ("default"), and with what kernels/tuned.toml has for the GPU
-# at hand ("tuned"), as kernels.build builds them. Every line that a driver or a tool prints begins with the build.
+# The script builds the driver twice: with the sources' defaults ("default"), and with the choices of kernels/tuned.toml
+# for this GPU ("tuned"), as kernels.build does. Every line that a driver or a tool prints begins with the build's name.
 #
-# ONLY=memory or compute: only the kernels bound by that; ONLY=matmul and so on: only those of that folder of kernels/.
+# ONLY=memory or compute: only the kernels bound by that. ONLY=matmul, for example: only that folder of kernels/.
 # BUILD=default or tuned: only that build; KERNEL_LEDGER_TUNED=off: no tuned one. BUILD_ONLY=yes: build the drivers, run
-# no tool. LIMIT: seconds after which a run is ended. All runs go side by side; build/sanitize keeps a log of each.
-# All kernels are watched: racecheck 2025.3.1, given a filter of kernels, breaks any cluster that the filter leaves out.
-# Needs nvcc, compute-sanitizer, Python and a GPU; 127 where one is missing, else 1 if a tool finds anything.
+# no tool. LIMIT: end a run after so many seconds. All runs go at the same time; build/sanitize has a log of each.
+# The tools check all kernels: with a filter of kernels, racecheck 2025.3.1 breaks every cluster outside of the filter.
+# It needs nvcc, compute-sanitizer, Python and a GPU. Exit code 127: one is missing; 1: a tool found something.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 
