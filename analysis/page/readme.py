@@ -189,7 +189,8 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
         headers = ["chain", "kernel that was built", "chain takes", "bytes: plan / kernel", "time: plan / kernel"]
         parts += [
             "The same plan for single chains far larger than L2, **against the kernels that replace them**. The "
-            "prediction has not seen these kernels.",
+            "prediction has not seen these kernels. Times are of the timeline (nsys), so they differ from the isolated "
+            "times of the benchmarks.",
             _markdown(rows, [*headers, "difference"]),
         ]
         saved = []
