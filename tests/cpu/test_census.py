@@ -290,7 +290,7 @@ def test_the_page_shows_no_registers_of_a_stub():
     registers = str(row()["registers"])
     assert cells[0][1:-1] == ["`gelu/v01_naive.cu`", "1", "stub", registers]
     assert cells[1][3] == registers
-    assert "A stub is what is compiled of a kernel that needs a newer architecture" in page
+    assert "A stub is compiled for a kernel that needs a newer architecture" in page
 
 
 def test_another_compiler_and_none_are_counted_skips(bench, capsys, monkeypatch):
