@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -59,7 +60,10 @@ class View(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """The parts of storages that an operation reads and writes; those that it makes or overwrites as a whole."""
+    """The parts of storages that an operation reads and writes; those that it makes or overwrites as a whole.
+
+    `flops` is None where its work is unknown.
+    """
 
     reads: list[tuple[int, View]]
     writes: list[tuple[int, View]]
@@ -181,12 +185,16 @@ class WorkOfRanges:
 
     def _work(self) -> dict[str, Work]:
         """The work of each range of the step that closed; None where calls of a range differ."""
-        unseen = [*self._unseen, *((at, at) for at in self._unwritten.values())]
+        edges = [0] * (len(self._operations) + 1)
+        for first, last in [*self._unseen, *((at, at) for at in self._unwritten.values())]:
+            edges[first] += 1
+            edges[last + 1] -= 1
+        for at, covers in enumerate(accumulate(edges[:-1])):
+            if covers:
+                self._operations[at] = self._operations[at]._replace(flops=None)
         found: dict[str, Work] = {}
         for span in self._spans:
-            work = Work(None, None)
-            if not span.is_unseen and not any(first < span.end and last >= span.begin for first, last in unseen):
-                work = self._work_of(span)
+            work = Work(None, None) if span.is_unseen else self._work_of(span)
             found[span.path] = _agreed(found.get(span.path, work), work)
         return found
 
