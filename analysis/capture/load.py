@@ -439,12 +439,14 @@ def _with_recordings(found: _Found, timeline: Timeline) -> Timeline:
     if GRAPH_KERNELS.kind not in found.ours or found.timeline is not None or timeline.gpu_ops.empty:
         return timeline
     name, rows = found.ours[GRAPH_KERNELS.kind]
+    if rows.empty:
+        return timeline
     call = ["pid", "tid", "recorded_ns"]
     rows = rows.assign(node=rows.groupby(call, sort=False).ngroup() + 1)
     by_launch = rows.drop_duplicates(["start_ns", "correlation_id"]).set_index(["start_ns", "correlation_id"])["node"]
     keys = pd.MultiIndex.from_frame(timeline.gpu_ops[["start_ns", "correlation_id"]])
     place = by_launch.index.get_indexer(keys)
-    if len(rows) and not (place >= 0).any():
+    if not (place >= 0).any():
         raise InputError(f"{name} is of another capture than the timeline (no start of the one is in the other).")
     nodes = pd.arrays.IntegerArray(by_launch.to_numpy(np.int64)[place], place < 0)
     recorded = rows.drop_duplicates("node").rename(
@@ -455,6 +457,33 @@ def _with_recordings(found: _Found, timeline: Timeline) -> Timeline:
         gpu_ops=timeline.gpu_ops.assign(graph_node_id=nodes),
         graph_nodes=as_table({column: recorded[column] for column in GRAPH_NODES_COLUMNS}, GRAPH_NODES_COLUMNS),
     )
+
+
+def _note_graphs(found: _Found, ops: pd.DataFrame) -> None:
+    """Add the gaps of CUDA graphs in CSV exports: kernels that may be missing, or whose recording is unknown.
+
+    The kernels of a graph are those that share their launch call, which no other kernels do.
+    """
+    kernels = ops[(ops["kind"] == "kernel") & ops["pid"].notna()]
+    kernels = kernels[kernels.duplicated(["pid", "correlation_id"], keep=False)]
+    unknown = int(kernels["graph_node_id"].isna().sum())
+    calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})
+    if unknown:
+        found.gaps.append(
+            Gap(
+                f"in which range {unknown} of {len(kernels)} kernels of CUDA graphs were recorded",
+                f"the graph was built before the capture began, or {GRAPH_KERNELS.name} is missing",
+                "let the capture begin before the graph is built, and export it with nsys_scripts/export_csv.sh",
+            )
+        )
+    elif calls and kernels.empty:
+        found.gaps.append(
+            Gap(
+                "kernels inside CUDA graphs may be missing",
+                f"the program calls {calls[0]}, and nsys lists the kernels of a graph only when asked",
+                "capture with `nsys profile --cuda-graph-trace=node`",
+            )
+        )
 
 
 def _together(frames: list[pd.DataFrame], columns: Mapping[str, str]) -> pd.DataFrame:
@@ -478,6 +507,8 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         if sniffed.kind.startswith("ncu ") and not len(of_ncu["counters"]):
             found.gaps.append(Gap(f"the counters of {name}", f"it is {sniffed.found}", sniffed.advice))
     timeline = _with_recordings(found, _timeline(found))
+    if found.timeline is None:
+        _note_graphs(found, timeline.gpu_ops)
     sums = found.tables.get("cuda_gpu_kern_gb_sum") or found.tables.get("cuda_gpu_kern_sum")
     trace = found.tables.get("cuda_gpu_trace")
     if sums and trace and found.timeline is None:
@@ -584,15 +615,6 @@ def _timeline(found: _Found) -> Timeline:
             )
         )
     timeline = _with_ranks(found, timeline)
-    graph_calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})
-    if graph_calls and found.timeline is None:
-        found.gaps.append(
-            Gap(
-                "kernels inside CUDA graphs may be missing",
-                f"the program calls {graph_calls[0]}, and nsys lists the kernels of a graph only when asked",
-                "capture with `nsys profile --cuda-graph-trace=node`",
-            )
-        )
     return timeline
 
 

@@ -76,6 +76,25 @@ def test_csv_exports_know_where_a_graph_was_recorded(tmp_path: Path, capsys: pyt
     assert capsys.readouterr().out == (folder / GRAPH_KERNELS.name).read_text()
 
 
+@pytest.mark.parametrize("recorded", ["all", "some", "none"])
+def test_csv_exports_say_which_recordings_of_a_graph_they_lack(recorded: str, tmp_path: Path) -> None:
+    """A graph that was built before the window: nsys knows its kernels, and not the calls that recorded them."""
+    folder = as_csv(graph_export(2025), tmp_path / "csv")
+    file = folder / GRAPH_KERNELS.name
+    header, first, *others = file.read_text().splitlines(keepends=True)
+    if recorded == "none":
+        file.unlink()
+    else:
+        file.write_text("".join([header, first, *(others if recorded == "all" else [])]))
+    content, tables = analyse(load([folder]))
+    assert tables["layers"]["gpu_self_time_ns"].sum() == 160
+    lacking = {"all": 0, "some": len(others), "none": len(others) + 1}[recorded]
+    said = [gap["what"] for gap in content["gaps"] if "graph" in gap["what"]]
+    assert said == [f"in which range {lacking} of {len(others) + 1} kernels of CUDA graphs were recorded"] * bool(
+        lacking
+    )
+
+
 def test_recordings_of_another_capture_are_refused(tmp_path: Path) -> None:
     folder = as_csv(graph_export(2025), tmp_path / "csv")
     (folder / GRAPH_KERNELS.name).write_text(GRAPH_KERNELS.text([(7, 1, 1, 1, 20, 21)]), encoding="utf-8")
