@@ -34,6 +34,8 @@ def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], list[list
             break
         if has_quotes and any("\n" in cell for cell in row):
             raise InputError(f"{where}: a quote opens before line {reader.line_num} and never closes; {again}.")
+        if has_quotes and any('"' in cell and _quoted(cell) not in text for cell in row):
+            raise InputError(f"{where}: line {reader.line_num} has a quote that belongs to no cell; {again}.")
         if len(row) == len(header):
             rows.append(row)
         else:
@@ -45,6 +47,11 @@ def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], list[list
     if cut and reader.line_num == damaged:
         return header, rows, True
     raise InputError(f"{where}: line {damaged} has {found} fields where the header has {len(header)}; {again}.")
+
+
+def _quoted(cell: str) -> str:
+    doubled = cell.replace('"', '""')
+    return f'"{doubled}"'
 
 
 def _numbers(text: pd.Series, column: Column, where: str, again: str) -> pd.Series:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from analysis.capture.load import load
 from analysis.capture.model import Capture
+from analysis.capture.sniff import sniff
 from analysis.formats.errors import InputError, LedgerError
+from analysis.formats.files import captured
 from tests.cpu import test_capture_nsys_table as nsys
 from tests.fuzz.fuzz_readers import NAME, Target, attempt, limited, pick
 from tests.fuzz.oracle import Damaged, Truth, damage, truth_of, wrong
@@ -37,6 +39,14 @@ def test_what_was_found_stays_fixed(path: Path, target: Target) -> None:
     one = next(seed for seed in seeds() if seed.name == entry["of"])
     made = Damaged(data, entry["done"], entry["ratio"], entry["clean"]) if "done" in entry else data
     assert attempt(target, one, made) in ("capture", "error")
+
+
+def test_every_kind_of_file_of_a_capture_has_a_seed(tmp_path: Path) -> None:
+    found = set()
+    for at, seed in enumerate(seeds()):
+        (tmp_path / str(at)).write_bytes(seed.data)
+        found.add(sniff(tmp_path / str(at)).kind)
+    assert captured().keys() - found == set()
 
 
 def test_the_last_run_damaged_every_kind_of_file() -> None:

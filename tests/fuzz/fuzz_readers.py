@@ -33,7 +33,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -46,6 +46,7 @@ from tqdm import tqdm
 from analysis.capture import cache
 from analysis.capture.load import load
 from analysis.formats.errors import LedgerError
+from tests.cpu import test_capture_nsys_table as nsys
 from tests.fuzz.mutate import mutate
 from tests.fuzz.oracle import BrokenPromiseError, Damaged, Truth, check_message, damage, truth_of, wrong
 from tests.fuzz.seeds import Seed, seeds
@@ -58,9 +59,9 @@ STRUCTURAL = 0.25
 NAME = "f.dat"
 # SQLite files and traces take several times as long as text: one in so many of the others.
 WEIGHTS = {"sqlite": 0.1, "gzip": 0.4}
-COMPANION = (  # makes a capture of what cannot be analysed alone
-    "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
-    "75.0,900,3,300.0,300.0,200,400,100.0,companion\n25.0,300,1,300.0,300.0,300,300,0.0,other\n"
+# Makes a capture of what cannot be analysed alone, with the operations that the seed graph_kernels names.
+COMPANION = nsys.GPU + "".join(
+    nsys.gpu_row(start, 90, name, "") for start, name in ((5000, "companion"), (7000, "other"))
 )
 
 
@@ -128,11 +129,12 @@ class Target:
         return "capture"
 
 
-def pick(number: int, seed: int) -> tuple[Seed, Damaged | bytes]:
-    """Return input `number`: the seed that it comes from, and the damaged file."""
+def pick(number: int, seed: int, only: Collection[str] = ()) -> tuple[Seed, Damaged | bytes]:
+    """Return input `number`: the seed that it comes from, one of `only` if there are any, and the damaged file."""
     rng = random.Random(seed << 40 | number)
     known = seeds()
-    one = rng.choices(known, [WEIGHTS.get(each.form, 1.0) for each in known])[0]
+    chosen = [each for each in known if each.name in only] if only else known
+    one = rng.choices(chosen, [WEIGHTS.get(each.form, 1.0) for each in chosen])[0]
     if one.truth and rng.random() < STRUCTURAL:
         return one, damage(one, rng)
     return one, mutate(one.data, one.form, rng.choice(known).data, rng)
@@ -182,7 +184,7 @@ class Shared(ctypes.Structure):
     _fields_ = [(name, ctypes.c_double if name in ("at", "until") else ctypes.c_longlong) for name in _STATE]
 
 
-def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int) -> None:
+def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int, only: Collection[str]) -> None:
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES, mapped + MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -197,7 +199,7 @@ def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int) -
             shared.number, shared.at = number, time.time()
             if shared.at > shared.until:
                 break
-            one, made = pick(number, seed)
+            one, made = pick(number, seed, only)
             kinds[one.name] += 1
             try:
                 result = attempt(target, one, made)
@@ -232,7 +234,8 @@ class Run:
     def _start(self, job: int, begin: int) -> Any:
         self.states[job].at = time.time()
         end = self.options.first + self.options.inputs
-        arguments = (self.states[job], self.queues[job], begin, end, self.options.jobs, self.options.seed)
+        options = self.options
+        arguments = (self.states[job], self.queues[job], begin, end, options.jobs, options.seed, options.only)
         worker = self.context.Process(target=_work, args=arguments, daemon=True)
         worker.start()
         return worker
@@ -264,7 +267,7 @@ class Run:
             return True
         if worker.exitcode == 0:
             return False
-        one, made = pick(state.number, self.options.seed)
+        one, made = pick(state.number, self.options.seed, self.options.only)
         data = made.data if isinstance(made, Damaged) else made
         self._keep(f"worker died, exit {worker.exitcode}", state.number, one.name, data, "crash or hang", "")
         state.done += 1
@@ -344,6 +347,14 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=86_400, help="stop after so long")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=(),
+        choices=[seed.name for seed in seeds()],
+        metavar="FILE",
+        help="of tests/fuzz/seeds.py",
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="folder for the inputs of findings")
     parser.add_argument("--results", type=Path, help="JSON file, a list, to which the counts of the run are added")
@@ -352,14 +363,13 @@ def main() -> int:
     options.results = options.results and options.results.resolve()
     os.environ[cache.ENVIRONMENT] = "off"
     at_commit = commit()
-    seeds()
     run = Run(options)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, run.stop)
     counts = run.finish()
     _save(run.findings, options.out)
     result = {
-        "seed": options.seed, "first": options.first, "jobs": options.jobs, **counts,
+        "seed": options.seed, "first": options.first, "jobs": options.jobs, **({"only": options.only} if options.only else {}), **counts,
         "inputs_per_s": round(counts["done"] / max(1, counts["seconds"]), 1), "findings": {k: v["count"] for k, v in sorted(run.findings.items())},
         "commit": at_commit, "files": dict(sorted(run.kinds.items())),
         "versions": {"python": platform.python_version(), "numpy": np.__version__, "pandas": pd.__version__, "pyarrow": pa.__version__},

@@ -42,6 +42,7 @@ from analysis.capture.model import Capture
 from analysis.capture.ncu_csv import page_of_line
 from analysis.capture.nsys_reports import parse_header
 from analysis.formats.errors import LedgerError
+from analysis.formats.files import captured
 from tests.fuzz.seeds import Seed
 
 LONGEST = 1000
@@ -73,8 +74,7 @@ def check_message(error: LedgerError, name: str, folder: str) -> None:
 
 _TABLES = (
     "gpu_ops", "ranges", "nsys_range_sums", "nsys_kernel_sums", "counters", "rules", "source_lines", "metric_instances", "details",
-    "start_end_ranges", "overhead", "graph_nodes", "ops", "dataflow", "layer_events",
-    "sweep_rows",
+    "start_end_ranges", "overhead", "graph_nodes",
 )  # fmt: skip
 _DERIVED = frozenset({"range_id", "parent_id", "level", "instruction", "block", "ordinal", "line"})
 
@@ -101,9 +101,12 @@ def facts(capture: Capture) -> dict[str, list[Row]]:
     found = {name: _rows(frame) for name in _TABLES if (frame := getattr(capture, name)) is not None}
     for name, frame in capture.summaries.items():  # names alone tell calls of CUDA and of the system
         found.setdefault("calls" if name in ("cuda_api_sum", "osrt_sum") else name, []).extend(_rows(frame))
-    for name in ("manifest", "timing", "ceilings", "layer_profile", "kernels_of_layers", "baseline", "sweep"):
-        if data := getattr(capture, name):
-            found[name] = [_leaves(data)]
+    for kind in captured():  # our own files, and what is read as one
+        data = capture.of(kind)
+        if isinstance(data, pd.DataFrame):
+            found[kind] = _rows(data)
+        elif isinstance(data, dict) and data:
+            found[kind] = [_leaves(data)]
     return {name: rows for name, rows in found.items() if rows}
 
 

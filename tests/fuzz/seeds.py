@@ -129,6 +129,9 @@ def _nccl(era: int) -> Export:
 def _ours() -> dict[str, str]:
     from analysis.formats.bare import BARE_RANGES
     from analysis.formats.counting import COUNT_PLAN
+    from analysis.formats.decode import PHASES
+    from analysis.formats.graphs import GRAPH_KERNELS
+    from analysis.formats.inductor import INDUCTOR
     from analysis.formats.layers import LAYER_EVENTS
     from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
     from analysis.formats.run import CPU_RANGES, DATAFLOW, OPS
@@ -146,6 +149,10 @@ def _ours() -> dict[str, str]:
         "nccl_calls": f"{NCCL_CALLS.header}\n7,8,100,900,ncclAllReduce,4096,abc,,\n7,8,20,90,ncclCommInitRank,,abc,1,2\n",
         "process_ranks": f"{PROCESS_RANKS.header}\n7,1,2,1\n6,0,2,0\n",
         "dataflow": f"{DATAFLOW.header}\na/b,1,0,mm,in0,11,0,4x8,8x1,float32,128,0,,\na/b,1,0,mm,out0,12,0,4x8,8x1,float32,256,0,0.5,3\n",
+        "decode-phases": f"{PHASES.header}\nr6_graph,5,0,1,qkv,100,450\nr6_graph,5,1,1,attention,470,1900\nr7_ours,6,0,2,mlp,30,77\n",
+        "graph_kernels": f"{GRAPH_KERNELS.header}\n5000,7,11,8,120,135\n7000,7,11,9,140,166\n",
+        "inductor": f"{INDUCTOR.header}\n0,1,2,extern_kernels.mm,layers.0.up,aten.mm.default\n"
+        '3,0,4,"triton_poi_fused_add_0",;layers.0;layers.1.down,"aten.add.Tensor;aten.view.default"\n',
     }
 
 
@@ -171,6 +178,37 @@ def _json() -> dict[str, object]:
                                    "operators": [{"name": "aten::mm", "kind": "matmul", "self_cpu_ns": 4, "calls": 2}]}]},
         "sweep": {"choices": [{"gpu": "NVIDIA H200", "source": "gelu/v02_vector.cu", "macros": "GELU_V02_THREADS=256", "why": "faster",
                                "gain": 1.25, "measured": [{"op": "gelu", "variant": "v02_vector", "dtype": "bf16", "shape": "large"}]}]},
+        **_studies(spread),
+    }  # fmt: skip
+
+
+def _studies(spread: dict[str, float]) -> dict[str, object]:
+    """The files of the studies; their numbers all differ, too."""
+    kl = {"kl_mean": 0.5e-6, "kl_most": 3e-5, "plain_kl_mean": 7e-6, "plain_kl_most": 4e-5}
+    texts = {"greedy_texts": 9, "greedy_same": 8, "greedy_ties": 1, "greedy_wrong": 0, "first_wrong": 71}
+    memory = ("before_bytes", "held_bytes", "peak_bytes", "held_requested_bytes", "peak_requested_bytes")
+    token = {"token_time_p5_ns": 81e3, "token_time_p50_ns": 82e3, "token_time_p95_ns": 83e3, "tokens_per_s": 12195.0}
+    operator = {"name": "aten::mm", "self_cpu_ns": 4, "cpu_ns": 5, "self_cuda_ns": 6, "cuda_ns": 7, "calls": 2}
+    return {
+        "accounting": {"gpu": "NVIDIA H200", "steps": [
+            {"model": "mlp", "workload": "b4_t16", "dtype": "float32", "checkpointed": False, "parameters": 1234, "products": [[1, 64, 32, 16]],
+             "wall_ns": spread, "gpu_ns": spread, "memory": {name: 512 + at for at, name in enumerate(memory)}}]},
+        "decode": {"weights": "random", "dtype": "bf16", "batch": 1, "context_tokens": 512.5, "tokens": 64, "weight_bytes": 248e6, "cache_bytes": 37e6,
+                   "rungs": [{"rung": "r1", "idea": "a graph", "ours": True, "prefill": False, "bounds": [{"than": "r0", "said": "< 0.7", "low": 0.25, "high": 0.75}]}],
+                   "samples": [{"process": 2, "place": 3, "rung": "r1", "rounds": 11, "token_time_ns": 91e3, "seen_time_ns": 95e3}],
+                   "checks": [{"engine": "r1", "dtype": "bf16", "weights": "random", "positions": 128, "same": 120, "ties": 6, "wrong": 2, "worse": ["0-63"], **kl, **texts}],
+                   "captured": [{"rung": "r1", "tokens": 13}], "stamped": [{"rung": "r1", "token_time_ns": 92e3, "stamped_time_ns": 93e3}],
+                   "prefill_tokens": 1024, "prefill_flops": 2.5e11, "copy_bytes_per_s": 4.25e12, "flop_per_s": 5.5e14},
+        "dropin": {"conditions": {"gpu": {"name": "NVIDIA H200", "sm_count": 132}}, "left_out": {"flash, eager": "not installed"}, "settings": [
+            {"attention": "sdpa", "mode": "graph", "dtype": "bf16", "batch": 4, "context_tokens": 1024, "samples": 21, "same_text": True, **token}]},
+        "lectures": {"gpu": "NVIDIA H200", "seconds": {"overlap": 1.25}, "points": [
+            {"study": "overlap", "case": "two streams", "quantity": "time", "unit": "ns", "value": 1500, "p5": 1400, "p95": 1600}],
+            "profiles": [{"case": "mlp", "operators": [operator], "stacks": {"main": 31.5}, "kernels": [
+                {"name": "k", "grid": [8, 3, 1], "block": [128, 1, 1], "calls": 17, "total_ns": 771, "operator": "aten::mm"}]}]},
+        "multi_gpu": {"backend": "nccl", "gpu": "NVIDIA H200", "nccl": "2.27.3", "nccl_variables": {"NCCL_DEBUG": "WARN"},
+                      "checks": [{"mode": "tensor", "step": "prefill", "ranks": 2, "model": "small", "batch": 4, "tokens": 16, "error": 1e-5, "logit": 9.5, "tokens_equal": True}],
+                      "times": [{"mode": "tensor", "workload": "prefill", "ranks": 2, "dtype": "bf16", "samples": 15, "wall_ns": spread, "gpu_ns": spread, "late": 1}],
+                      "trap": [{"op": "softmax", "way": "trap", "gpus": 2, "shape": "4x8", "samples": 7, "wall_ns": spread}]},
     }  # fmt: skip
 
 
