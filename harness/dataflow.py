@@ -64,7 +64,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._ordinals: Counter[tuple[str, int]] = Counter()
         # The weak reference keeps PyTorch from reusing the address of a freed storage, so each address has one number.
         self._storages: dict[int, tuple[StorageWeakRef, int]] = {}
-        self._alive: dict[int, StorageWeakRef] = {}
+        self._alive: dict[int, int] = {}  # storages that operations wrote: number -> weak reference
         self._freed: dict[int, int] = {}
 
     def push(self, name: str) -> None:
@@ -97,7 +97,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         known = {self._storage(tensor) for tensor in (*inputs, *written)}
         made = [tensor for tensor in outputs if self._storage(tensor) not in known]
         if made or written:
-            operands += [(f"out{place}", tensor, "") for place, tensor in enumerate([*written, *made])]
+            outputs = [*written, *made]
+            operands += [(f"out{place}", tensor, "") for place, tensor in enumerate(outputs)]
+            self._alive |= {self._storage(tensor): self._reference(tensor) for tensor in outputs}
             if self._listener:
                 told = [(operand, self._storage(tensor), tensor) for operand, tensor, _ in operands]
                 self._listener.ran((func, args, kwargs, result), told, {self._storage(tensor) for tensor in made})
@@ -122,11 +124,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if address not in self._storages:
             number = len(self._storages)
             self._storages[address] = StorageWeakRef(storage), number
-            self._alive[number] = self._storages[address][0]
         return self._storages[address][1]
 
+    def _reference(self, tensor: Any) -> int:
+        """Return the weak reference to the storage of a tensor, as torch numbers it."""
+        return int(self._storages[tensor.untyped_storage()._cdata][0].cdata)
+
     def _note_freed(self) -> None:
-        for number in [number for number, reference in self._alive.items() if reference.expired()]:
+        expired = torch.UntypedStorage._expired  # called directly: a step may hold thousands of storages
+        for number in [number for number, reference in self._alive.items() if expired(reference)]:
             del self._alive[number]
             self._freed[number] = self._operations
             if self._listener:

@@ -209,6 +209,18 @@ def test_the_last_two_steps_count_as_the_first_may_do_more() -> None:
     assert step(run, steps=3) == Work(128, 0)
 
 
+def test_memory_that_no_operation_writes_is_not_looked_at_again() -> None:
+    """Of 10,000 modules with parameters, each operation would look through 20,000 storages."""
+    work, layers, x = WorkOfRanges(), nn.ModuleList(nn.Linear(2, 2) for _ in range(50)), torch.ones(1, 2)
+    recorder = Recorder(work)
+    with recorder, span(recorder, "step"):
+        for layer in layers:
+            x = layer(x)
+        assert len(recorder._alive) <= 2
+    weights = 50 * 4 * (2 * 2 + 2)
+    assert work.found()["step"] == Work(weights + 2 * 8, 50 * 8)
+
+
 # --- from the run of the dataflow to the ranges of the timeline ---
 
 
