@@ -22,6 +22,7 @@ SEEDS = {seed.name: seed for seed in seeds()}
 PARTS = {
     "ncu log", "ops", "layer_events", "dataflow", "manifest", "timing", "ceilings",
     "tool-status", "sweep", "torch list", "nsys-rep", "junk", "count_plan", "selftest", "nccl_calls", "process_ranks",
+    "dropin", "graph_kernels", "inductor",
 }  # fmt: skip
 
 
