@@ -202,8 +202,8 @@ def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
             )
         if saved:
             parts.append(
-                "What a step of the model saves when it runs from a filled queue without a tool. The saving includes "
-                "the idle time before each launch that is gone.\n\n" + "\n".join(saved)
+                "What a step of the model saves when it runs from a filled queue without a profiler. The saving "
+                "includes the idle time before each launch that is gone.\n\n" + "\n".join(saved)
             )
     return parts
 

@@ -48,7 +48,7 @@ def _trust(report: Mapping[str, Any]) -> str:
         [
             f"- {report['trust']['sentence']}",
             f"- In {equality['equal']} of {equality['compared']} ranges, kernel time equals nsys' own sum to the ns.",
-            f"- {coverage['matched']} of {coverage['seen']} kernels that ncu was asked for have counters.",
+            f"- {coverage['matched']} of {coverage['seen']} kernels that ncu had to count have counters.",
         ]
     )
 

@@ -275,7 +275,7 @@ def walls_of_steps(bare: pd.DataFrame, ends_in_wait: Mapping[str, bool]) -> pd.D
 def _bare_steps(
     capture: Capture, bare: pd.DataFrame, step_ranges: pd.DataFrame, ends_in_wait: np.ndarray, folded: dict[str, str]
 ) -> pd.DataFrame:
-    """The time of each kind of step without a tool, as the harness timed it, else from the bare ranges.
+    """The time of each kind of step without a profiler, as the harness timed it, else from the bare ranges.
 
     Shape: one row per folded path: range, bare_from and the entries of `steady_state`.
     """
@@ -348,7 +348,7 @@ def build_steps(
     bare_steps: pd.DataFrame, gaps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str],
     limits: dict[str, tuple[str, str]],
 ) -> pd.DataFrame | None:  # fmt: skip
-    """Return steps.csv: one row per kind of step that was timed without a tool, in the order of the timeline."""
+    """Return steps.csv: one row per kind of step that was timed without a profiler, in the order of the timeline."""
     if bare_steps.empty or step_ranges.empty or len(gaps) != len(step_ranges):
         return None
     seen = gaps.assign(path=step_ranges["path"].to_numpy(), range=step_ranges["path"].map(folded).to_numpy())

@@ -132,7 +132,7 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_
                 f"the counters of {outside} of {len(launches)} kernels",
                 "the time of the plan was spent on others"
                 if is_planned
-                else "they ran outside the ranges that ncu was asked for",
+                else "they ran outside the ranges that ncu had to count",
                 "give more time with `make profile ARGS='--budget 120'`, or capture all with `make profile ARGS=--deep`"
                 if is_planned
                 else "capture them with `make profile ARGS=--deep`, or report with --extrapolate-siblings",

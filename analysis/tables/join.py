@@ -123,7 +123,7 @@ def join(
         launches["requested"], scope = _requested(launches, counters, include)
     else:
         launches["requested"] = np.isin(np.arange(len(launches)), planned)
-        scope = f"ncu was asked for {len(planned)} launches that a plan chose."
+        scope = f"ncu had to count {len(planned)} launches that a plan chose."
     if counters.empty or launches.empty:
         return Joined(launches, scope)
     if (counters["path"] == "").all() and (launches["path"] != "").any():
@@ -140,13 +140,13 @@ def join(
 def _requested(launches: pd.DataFrame, counters: pd.DataFrame, include: list[str] | None) -> tuple[np.ndarray, str]:
     everything = np.ones(len(launches), dtype=bool)
     if include == []:
-        return everything, "ncu was asked for the whole window."
+        return everything, "ncu had to count the whole window."
     matchers = [path_matcher(pattern) for pattern in include or []]
     if matchers and all(matcher is not None for matcher in matchers):
         unique = {path: any(m(path.split("/")) for m in matchers if m) for path in launches["path"].unique()}
         asked = launches["path"].map(unique).to_numpy(bool)
-        return asked, f"ncu was asked for the ranges {', '.join(include or [])}."
-    return everything, "What ncu was asked for is not recorded, so coverage is of the whole timeline."
+        return asked, f"ncu had to count the ranges {', '.join(include or [])}."
+    return everything, "No file says what ncu had to count, so coverage is of the whole timeline."
 
 
 def path_matcher(pattern: str) -> Callable[[list[str]], bool] | None:

@@ -111,7 +111,7 @@ def why_unknown(
     without = mine[mine["matched"].astype("Float64") == 0] if len(mine) else mine
     for row in without.itertuples():
         more = f" and {count_of(len(without) - 1, 'other range')}" if len(without) > 1 else ""
-        said = row.reason if isinstance(row.reason, str) and row.reason else "ncu was not asked for it"
+        said = row.reason if isinstance(row.reason, str) and row.reason else "ncu did not have to count it"
         return f"{said} ({row.range}{more})"
     if rows.empty:
         return f"{table.name}.csv has no row of this kernel"

@@ -93,7 +93,7 @@ def _exchange_ns(capture: Capture) -> dict[str, float]:
 def build_token_parts(
     steps: pd.DataFrame, token_floors: dict[str, float], idle_inside: dict[str, float], exchange_ns: dict[str, float]
 ) -> pd.DataFrame | None:
-    """Return token_parts.csv: the parts of each step named decode that was timed without a tool.
+    """Return token_parts.csv: the parts of each step named decode that was timed without a profiler.
 
     The parts add up to bare_wall_ns. Idle time is bare_wall_ns minus busy_ns. The part between kernels is the idle time
     that nsys saw there, limited to all of it: nsys lengthens a step that waits for launches.

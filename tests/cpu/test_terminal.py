@@ -157,7 +157,7 @@ def test_the_page_of_a_kernel_of_gpt2(gpt2):
     assert "24 launches · 3.423 ms" in shown
     assert "registers+shared_mem" in shown
     assert "█ not_selected 40.6 %" in shown
-    assert "ncu was not asked for it (gpt2_fused/prefill/h.*/mlp/proj)" in shown
+    assert "ncu did not have to count it (gpt2_fused/prefill/h.*/mlp/proj)" in shown
     assert "the files include no details page of ncu with rules" in shown
     assert "--kernel-id '::regex:^Kernel2$:1'" in " ".join(shown.split())
     reasons = shown[shown.index("Why it takes its time") : shown.index("Where it runs")]
