@@ -30,7 +30,7 @@ from analysis.pipeline import Report
 
 PLAIN = {"share_frac", "launches", "calls"}  # a share, a time and a count say where, not why
 _NUMBER = re.compile(r"(?<![\w.,#*/:<>_-])\d+(?:,\d{3})*(?:\.\d+)?(?![\d.]*\d)")
-_UNIT = re.compile(r"\s*(%|°|x\b|[A-Za-z])|\s?(and|to) \d|[;)]|\.\s|\.$")
+_UNIT = re.compile(r"\s*(%|°|x\b|[µA-Za-z])|\s?(and|to) \d|[;)]|\.\s|\.$")
 _SHARE_ONLY = re.compile(r"takes? (less than |more than )?[\d.]+ ?% of [^:;]*$")
 
 

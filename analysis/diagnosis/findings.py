@@ -139,14 +139,14 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
         # With a filled queue, the GPU still pays for the start and end of every kernel. Only the rest can be won.
         known = pd.notna(step["bare_gpu_ns"])
         least = rows["bare_gpu_ns" if known else "busy_ns"].astype(float)
-        told = f"for {least.iloc[0] / 1e3:,.0f} us{' when nothing waits' * known}"
+        told = f"for {least.iloc[0] / 1e3:,.0f} µs{' when nothing waits' * known}"
         cited = ["bare_wall_ns", *["bare_gpu_ns"] * known, "busy_ns", "launches"]
         whom, way_out, also = _way_out(step)
         found.append(
             {
                 "title": f"{path} waits for {whom}",
                 "sentence": (
-                    f"In {count_of(len(rows), 'step')} of {step['bare_wall_ns'] / 1e3:,.0f} us the GPU works "
+                    f"In {count_of(len(rows), 'step')} of {step['bare_wall_ns'] / 1e3:,.0f} µs the GPU works "
                     f"{told}{way_out}"
                 ),
                 "time_to_win_ns": int((rows["bare_wall_ns"].astype(float) - least).sum()),
@@ -170,7 +170,7 @@ def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:
         return "launches", f", with {launches}: capture the step in a CUDA graph or launch fewer.", []
     if pd.notna(step["blocked_ns"]) and takes_turns(float(step["bare_wall_ns"]), float(step["blocked_ns"])):
         told = (
-            f", and the host waits for the GPU for {step['blocked_ns'] / 1e3:,.0f} us: they take turns. Wait less "
+            f", and the host waits for the GPU for {step['blocked_ns'] / 1e3:,.0f} µs: they take turns. Wait less "
             "often (`.item()`, `.cpu()`, printing a tensor), or launch the next step before waiting for this one."
         )
         return "the host, which waits for it", told, ["blocked_ns"]
@@ -196,9 +196,9 @@ def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
                 "title": f"{row['step']}: fuse {row['pattern']}",
                 "sentence": (
                     f"{count_of(row['launches'], 'launch')} in {row['step']} "
-                    f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} us{moved}. "
+                    f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} µs{moved}. "
                     f"With one kernel for each chain, they would move {row['after_bytes'] / 1e6:,.0f} MB and take at "
-                    f"least {row['bound_time_ns'] / 1e3:,.0f} us. The gain includes the idle time before each saved "
+                    f"least {row['bound_time_ns'] / 1e3:,.0f} µs. The gain includes the idle time before each saved "
                     "launch."
                 ),
                 "time_to_win_ns": int(row["gain_ns"]),
@@ -291,7 +291,7 @@ def _far_from_roof(
             {
                 "title": f"{row['range']}: {name} stays at {row['roof_frac']:.0%} of its roof",
                 "sentence": (
-                    f"{count_of(row['launches'], 'launch takes', 'launches take')} {row['nsys_time_ns'] / 1e3:,.0f} us "
+                    f"{count_of(row['launches'], 'launch takes', 'launches take')} {row['nsys_time_ns'] / 1e3:,.0f} µs "
                     f"at {row['roof_frac']:.0%} of the nearest roof, {nearest_roof(row)}{why}.{closer}"
                 ),
                 "time_to_win_ns": int(row["win"]),

@@ -86,7 +86,7 @@ class _Step:
             "bound",
             "",
             "launch, host, memory, compute, latency or unknown. A kernel at 60 % of a roof or more is bound by it, "
-            "below that by launches if one takes less than 10 us and its step has no other verdict, else by latency. "
+            "below that by launches if one takes less than 10 µs and its step has no other verdict, else by latency. "
             "A step has its verdict, another range what binds most of its time",
             "row",
         ),

@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 FEW = 5  # what happens less often is not a loop
-SMALL_BYTES = 65_536  # a smaller copy takes no longer than its launch: 1.3 us at 50 GB/s
+SMALL_BYTES = 65_536  # a smaller copy takes no longer than its launch: 1.3 µs at 50 GB/s
 AWAY_NS = 200_000  # the host makes no CUDA call for so long: the time of a hundred launches
 LOADING_NS = 1_000_000  # loading a compiled module from a file takes less
 PINNED_BYTES_PER_NS = 50.0  # the datasheet of PCIe 5 x16 says 64 GB/s, and copies reach 50 to 55

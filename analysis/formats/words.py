@@ -15,8 +15,8 @@ def count_of(number: float, one: str, many: str = "") -> str:
 
 
 def duration(ns: float) -> str:
-    """`0.3 us`, `1,711 us`, `918.8 ms`: a time with the unit that leaves few digits."""
-    for most, scale, unit in ((1e7, 1e3, "us"), (1e10, 1e6, "ms")):
+    """`0.3 µs`, `1,711 µs`, `918.8 ms`: a time with the unit that leaves few digits."""
+    for most, scale, unit in ((1e7, 1e3, "µs"), (1e10, 1e6, "ms")):
         if abs(ns) < most:
             value = ns / scale
             return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"

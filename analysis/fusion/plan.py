@@ -854,10 +854,10 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
     elif np.isfinite(bound):
         notes.append(
             f"at least {_bytes(candidate.bound_bytes)} at {rate / 1e12:.2f} TB/s ({roof})"
-            + (f" and the {machine.shortest_ns / 1e3:.1f} us of the shortest kernel" if kernels_after else "")
+            + (f" and the {machine.shortest_ns / 1e3:.1f} µs of the shortest kernel" if kernels_after else "")
         )
     if saved and np.isfinite(gain):
-        notes.append(f"{saved} launch{'es' * (saved > 1)} fewer, {machine.gap_ns / 1e3:.2f} us idle before each")
+        notes.append(f"{saved} launch{'es' * (saved > 1)} fewer, {machine.gap_ns / 1e3:.2f} µs idle before each")
     return {
         "launches": candidate.launches,
         "modelled": candidate.now,

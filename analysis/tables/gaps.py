@@ -18,7 +18,7 @@ from analysis.tables.declare import Column, fact, table
 WHOLE_CAPTURE = "capture"
 LAUNCH_BOUND, HOST_BOUND = "launch-bound", "host-bound"
 WAITING = (LAUNCH_BOUND, HOST_BOUND)
-# For one launch, PyTorch and Python need 5 to 30 us of the host. A host that needs over 100 us does other work too.
+# For one launch, PyTorch and Python need 5 to 30 µs of the host. A host that needs over 100 µs does other work too.
 MOST_HOST_NS_PER_LAUNCH = 100_000
 # Below this, the GPU idles for more than a fifth of the bare step. Faster kernels alone cannot win that time back.
 BUSY_FRAC_LIMIT = 0.8
@@ -127,7 +127,7 @@ def _limits(
             "verdict",
             "",
             "If the GPU is busy for less than 80 % of the bare time: host-bound if the host waits for more than 20 % "
-            "of it (they take turns) or needs more than 100 us for each launch, else launch-bound. If the GPU is "
+            "of it (they take turns) or needs more than 100 µs for each launch, else launch-bound. If the GPU is "
             "busier: memory-bound or compute-bound, or GPU-bound if unknown. Blank without a bare time",
             "row",
         ),
@@ -236,7 +236,7 @@ def _busiest(
     rows = {one: ops[device[ops] == one] for one in found.tolist()}
     busy = {one: busy_and_gaps(begin[at], length[at])[0] for one, at in rows.items()}
     best, *others = sorted(busy, key=lambda one: (-busy[one], names[one]))
-    told = ", ".join(f"{gpu_label(names[one])} {busy[one] / 1e3:,.1f} us" for one in others)
+    told = ", ".join(f"{gpu_label(names[one])} {busy[one] / 1e3:,.1f} µs" for one in others)
     return rows[best], f"{gpu_label(names[best])} is the busiest of {len(found)} GPUs; the others are busy for: {told}"
 
 
@@ -311,10 +311,10 @@ def judge(
         return "", "no GPU operations in this step"
     if bare is None:
         return "", "this step has no bare time, and gaps under a profiler prove nothing"
-    told = f"GPU busy for {busy / 1e3:,.1f} us of {bare / 1e3:,.1f} us bare time ({busy / bare:.0%})"
+    told = f"GPU busy for {busy / 1e3:,.1f} µs of {bare / 1e3:,.1f} µs bare time ({busy / bare:.0%})"
     if busy > bare:
-        told = f"GPU busy for {busy / 1e3:,.1f} us; the host needs {bare / 1e3:,.1f} us (bare) and runs ahead of it"
-    waited = "" if blocked is None else f"; the host waits for {blocked / 1e3:,.1f} us, with nsys attached"
+        told = f"GPU busy for {busy / 1e3:,.1f} µs; the host needs {bare / 1e3:,.1f} µs (bare) and runs ahead of it"
+    waited = "" if blocked is None else f"; the host waits for {blocked / 1e3:,.1f} µs, with nsys attached"
     if busy < BUSY_FRAC_LIMIT * bare:
         verdict, why = _who_is_late(bare, blocked or 0.0, launches or 0)
         return verdict, f"{told}{waited}{why}"
@@ -334,7 +334,7 @@ def _who_is_late(bare: float, blocked: float, launches: float) -> tuple[str, str
         return HOST_BOUND, ": they take turns"
     each = (bare - blocked) / max(launches, 1)
     if each > MOST_HOST_NS_PER_LAUNCH:
-        return HOST_BOUND, f"; the host needs {each / 1e3:,.1f} us for each launch, more than launching takes"
+        return HOST_BOUND, f"; the host needs {each / 1e3:,.1f} µs for each launch, more than launching takes"
     return LAUNCH_BOUND, ""
 
 
@@ -386,8 +386,8 @@ def step_limits(
             limits[path] = (
                 winner,
                 (
-                    f"its declared bytes need {bytes_ns / 1e3:,.1f} us at the DRAM roof, "
-                    f"its FLOPs {flops_ns / 1e3:,.1f} us at the roof of their type"
+                    f"its declared bytes need {bytes_ns / 1e3:,.1f} µs at the DRAM roof, "
+                    f"its FLOPs {flops_ns / 1e3:,.1f} µs at the roof of their type"
                 ),
             )
     return limits

@@ -112,7 +112,7 @@ def test_a_distributed_program_has_ranks(said: str, ranks: dict[int, int]) -> No
 
 
 def test_times_are_exact_where_floats_are_not() -> None:
-    # 64-bit floats of this size are 0.25 us (with the epoch) and 0.004 us (since the base) apart
+    # 64-bit floats of this size are 0.25 µs (with the epoch) and 0.004 µs (since the base) apart
     for base, ts, start in (
         (None, "1700000000000000.123", 1_700_000_000_000_000_123),
         (5, "17366999221558.701", 17_366_999_221_558_706),

@@ -99,7 +99,7 @@ def test_a_reason_comes_from_the_table_that_knows_it(rows, headline, said):
     found = only(hot_kernels(tables(**rows), "nsys"))
     assert found["title"] == headline
     assert said in found["sentence"]
-    assert found["sentence"].startswith("10 launches take 5,000 us by nsys, 500 us each on average: 100% of the kernel")
+    assert found["sentence"].startswith("10 launches take 5,000 µs by nsys, 500 µs each on average: 100% of the kernel")
     cited = {item["table"] for item in found["evidence"]}
     assert cited == {"kernels.csv", f"{next(iter(rows))}.csv"}
 
@@ -114,7 +114,7 @@ def test_a_reason_comes_from_the_table_that_knows_it(rows, headline, said):
         ({"block": "1x1x1"}, 132, "k: its blocks of 1 thread leave lanes idle"),
         ({"registers": 255}, 132, "k: 255 registers a thread allow only 8 warps an SM"),
         ({"registers": 255, "occupancy_theoretical_frac": 0.125}, 132, "k: occupancy of 12% at most"),
-        ({"nsys_time_ns": 40_000}, 132, "k: 10 short launches, 4 us each"),
+        ({"nsys_time_ns": 40_000}, 132, "k: 10 short launches, 4 µs each"),
     ],
 )
 def test_a_timeline_alone_knows_reasons(row, sm_count, headline):
@@ -124,7 +124,7 @@ def test_a_timeline_alone_knows_reasons(row, sm_count, headline):
 def test_a_short_launch_is_held_against_the_call_that_launches_it():
     call = {"source": "CUDA API", "call": "cudaLaunchKernel", "calls": 10, "host_time_ns": 60_000, "median_ns": 5_500}
     found = only(hot_kernels(tables({"nsys_time_ns": 40_000}, host=[call]), "nsys"))
-    assert "cudaLaunchKernel itself takes 5.5 us of the host (median)" in found["sentence"]
+    assert "cudaLaunchKernel itself takes 5.5 µs of the host (median)" in found["sentence"]
 
 
 def test_a_kernel_is_one_over_all_ranges_and_the_longest_is_always_named():
@@ -133,7 +133,7 @@ def test_a_kernel_is_one_over_all_ranges_and_the_longest_is_always_named():
     first = only(found)  # of the other one nothing is known, so it stays a row of the table
     assert first["title"] == f"k, 75% of the kernel time: {NO_CAUSE}"
     assert (
-        "60 launches take 6,000 us by nsys, 100 us each on average: 75% of the kernel time, over 6 ranges."
+        "60 launches take 6,000 µs by nsys, 100 µs each on average: 75% of the kernel time, over 6 ranges."
         in (first["sentence"])
     )
     assert "`ncu -k regex:k -c 3 --set full -o kernels APP`" in first["sentence"]
@@ -189,10 +189,10 @@ def test_a_gpu_that_idles_is_a_lead_and_no_proof():
     found = only(idle_gpu(pd.DataFrame([gaps_row(300_000)]), host, "nsys"))
     assert found["title"] == "The GPU idles for 70% of the capture, as seen under nsys"
     for said in (
-        "300 us of 1,000 us",
-        "longest pause is 400 us",
+        "300 µs of 1,000 µs",
+        "longest pause is 400 µs",
         "a hint and no proof",
-        "cudaMalloc: 700 us in 2 calls",
+        "cudaMalloc: 700 µs in 2 calls",
     ):
         assert said in found["sentence"]
     assert [(item["column"], item["value"]) for item in found["evidence"]] == [
@@ -273,7 +273,7 @@ def test_one_long_call_among_many_is_said():
     found = host_waits(
         build_host(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 3, 900, 880))}))
     )
-    assert "One call takes 0.88 us of that, and the others are short." in only(found)["sentence"]
+    assert "One call takes 0.88 µs of that, and the others are short." in only(found)["sentence"]
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_a_first_call_that_costs_more_is_found():
 
 def test_steady_calls_are_steady_and_one_alone_needs_more_ranges():
     assert (
-        only(cpu_ranges(*cpu_run(10_000, 11_000, 10_000), None))["title"] == "run/a: 3 calls of 10 us, none much longer"
+        only(cpu_ranges(*cpu_run(10_000, 11_000, 10_000), None))["title"] == "run/a: 3 calls of 10 µs, none much longer"
     )
     alone = only(cpu_ranges(*cpu_run(10_000), None, recorded="Put ranges into it."))
     assert alone["title"] == "run/a: the capture does not show what happens in it"
@@ -354,7 +354,7 @@ def test_paths_stay_apart_too_and_equal_texts_are_numbered():
 
 
 @pytest.mark.parametrize(
-    ("ns", "said"), [(3, "0.003 us"), (4_700, "4.7 us"), (1_711_000, "1,711 us"), (12e6, "12 ms"), (9.188e8, "919 ms"), (3e10, "30 s")]
+    ("ns", "said"), [(3, "0.003 µs"), (4_700, "4.7 µs"), (1_711_000, "1,711 µs"), (12e6, "12 ms"), (9.188e8, "919 ms"), (3e10, "30 s")]
 )  # fmt: skip
 def test_a_duration_has_a_unit(ns, said):
     assert duration(ns) == said

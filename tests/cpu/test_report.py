@@ -170,7 +170,7 @@ def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
 def test_one_launch_is_no_launches(capture, tmp_path):
     built, _ = report.build([capture], tmp_path / "out")
     kernels = [finding for finding in built["findings"] if "launch" in finding["sentence"]]
-    assert [finding["sentence"].split(" us")[0] for finding in kernels] == [
+    assert [finding["sentence"].split(" µs")[0] for finding in kernels] == [
         "1 launch takes 0.05", "1 launch takes 0.025",
     ]  # fmt: skip
     assert [count_of(number, "launch") for number in (0, 1, 2)] == ["0 launches", "1 launch", "2 launches"]

@@ -60,8 +60,8 @@ def test_the_committed_reports_make_sense(place):
 # What the check itself sees -----------------------------------------------------------------------------------------
 
 FINDING = {
-    "rank": 1, "title": "k: 3 short launches, 2 us each", "time_to_win_ns": None,
-    "sentence": "3 launches take 6 us by nsys. A launch runs for 2 us.",
+    "rank": 1, "title": "k: 3 short launches, 2 µs each", "time_to_win_ns": None,
+    "sentence": "3 launches take 6 µs by nsys. A launch runs for 2 µs.",
     "evidence": [{"table": "kernels.csv", "row": "k", "column": "nsys_time_ns", "value": 6000}],
 }  # fmt: skip
 KERNELS = pd.DataFrame({"kernel": ["k", "k"], "range": ["a", "b"], "nsys_time_ns": [4000, 2000], "tier": "timing"})
@@ -86,9 +86,9 @@ def test_a_good_report_has_no_problem():
     ("finding", "said"),
     [
         ({"title": "k takes 62% of the kernel time"}, "only restates a share"),
-        ({"sentence": "3 launches take 6 us by nsys."}, "only restates a share"),
+        ({"sentence": "3 launches take 6 µs by nsys."}, "only restates a share"),
         ({"title": "k: waits, 0% of the time"}, "is of nothing"),
-        ({"sentence": "It takes 6 us. The longest is 7, the shortest 2 us."}, "the number 7 has no unit"),
+        ({"sentence": "It takes 6 µs. The longest is 7, the shortest 2 µs."}, "the number 7 has no unit"),
         ({"evidence": []}, "cites no cell"),
         ({"evidence": [{**FINDING["evidence"][0], "value": 5000}]}, "cites 5000 of kernels.nsys_time_ns"),
         ({"evidence": [{**FINDING["evidence"][0], "column": "nothing"}]}, "which is not there"),

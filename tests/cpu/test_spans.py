@@ -56,7 +56,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Report:
 @pytest.mark.parametrize(
     ("about", "expected"),
     [
-        # of launches that take 50.001, 50.001, 60.001 and 60.001 us, the second; as much on either side
+        # of launches that take 50.001, 50.001, 60.001 and 60.001 µs, the second; as much on either side
         (About(kernel="long"), (1_240_000 - 50_001, "a typical one of 4 launches")),
         (About(kernel="long", ranges=("step Net/layers.*",)), (1_240_000 - 50_001, "a typical one of 4 launches")),
         (About(kernel="absent"), None),

@@ -143,7 +143,7 @@ def test_processes_and_threads_are_no_neighbours() -> None:
 @pytest.mark.parametrize(
     ("run", "period", "length", "expected"),
     [
-        # the GPU works for 40 us of 150
+        # the GPU works for 40 µs of 150
         ({}, 150, 140, ("launch-bound", 150, 40, 0, "start to start")),
         # 130 of 150
         ({"kernel": 30, "launches": 4, "behind": 5}, 150, 140, ("GPU-bound", 150, 120, 0, "start to start")),
@@ -151,9 +151,9 @@ def test_processes_and_threads_are_no_neighbours() -> None:
         ({"wait": 20}, 400, 100, ("launch-bound", 100, 40, 20, "start to end")),
         # half of the step the host waits, the other half the GPU
         ({"wait": 60}, 400, 100, ("host-bound", 100, 40, 60, "start to end")),
-        # one launch in 300 us is no launching
+        # one launch in 300 µs is no launching
         ({"launches": 1}, 300, 290, ("host-bound", 300, 10, 0, "start to start")),
-        # nothing synchronises: the host launches 120 us of work every 20 us
+        # nothing synchronises: the host launches 120 µs of work every 20 µs
         ({"kernel": 30, "behind": 5}, 20, 15, ("GPU-bound", 120, 120, 0, "start to start")),
     ],
 )  # fmt: skip
@@ -172,7 +172,7 @@ def test_verdicts(world, run: dict[str, int], period: int, length: int, expected
 def test_a_program_that_runs_ahead_is_said_to(world) -> None:
     made = world(timeline(kernel=30, behind=5), regular(10, 20, 15))
     assert made["steps"]["evidence"][0].startswith(
-        "GPU busy for 120.0 us; the host needs 20.0 us (bare) and runs ahead of it"
+        "GPU busy for 120.0 µs; the host needs 20.0 µs (bare) and runs ahead of it"
     )
     assert made["gaps"]["verdict"].unique().tolist() == ["GPU-bound"]
 

@@ -59,7 +59,7 @@ def test_each_gpu_is_judged_by_itself() -> None:
     assert tables["devices"]["busy_frac"].tolist() == [0.25, 0.8]
     step = tables["gaps"].iloc[0]
     assert (step["wall_ns"], step["busy_ns"], step["launches"], step["largest_gaps_ns"]) == (100, 80, 3, "20")
-    assert "GPU B (1) is the busiest of 2 GPUs; the others are busy for: GPU A (0) 0.0 us" in step["evidence"]
+    assert "GPU B (1) is the busiest of 2 GPUs; the others are busy for: GPU A (0) 0.0 µs" in step["evidence"]
     assert "The timeline holds 2 GPUs used by 2 processes" in page(Capture(gpu_ops=TWO))
 
 

@@ -174,9 +174,9 @@ def test_scale_mask_softmax_by_hand() -> None:
     assert row["now_bytes"] == 8 * MIB + N // 4  # scale, copy, fill and softmax read and write, and the mask
     assert row["after_bytes"] == MIB // 2 + N // 4 + MIB  # what the mask keeps, the mask, the result
     assert row["now_time_ns"] == 55_000
-    # 1e12 byte/s, the shortest kernel (copies are none) is the scale's 10 us
+    # 1e12 byte/s, the shortest kernel (copies are none) is the scale's 10 µs
     assert row["bound_time_ns"] == pytest.approx((MIB * 1.5 + N // 4) / 1e3 + 10_000, abs=1)
-    # and 2 us before each of three launches
+    # and 2 µs before each of three launches
     assert row["gain_ns"] == pytest.approx(55_000 - row["bound_time_ns"] + 3 * 2000, abs=1)
     assert "50% of its input is masked out" in row["evidence"]
 

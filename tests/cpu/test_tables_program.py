@@ -100,9 +100,9 @@ def test_what_binds_a_part() -> None:
     table = built()
     assert node(table, "step")["bound"] == "launch"  # its verdict
     assert node(table, "step/h.*/mlp", "gemm")["bound"] == "compute"  # 70 % of its nearest roof
-    assert node(table, "step/h.*/mlp", "add")["bound"] == "launch"  # 2 us each
-    assert node(table, "step/h.*", "norm")["bound"] == "latency"  # 50 us each, far from a roof
-    assert node(table, "other", "gemm")["bound"] == "unknown"  # 30 us each, no counters
+    assert node(table, "step/h.*/mlp", "add")["bound"] == "launch"  # 2 µs each
+    assert node(table, "step/h.*", "norm")["bound"] == "latency"  # 50 µs each, far from a roof
+    assert node(table, "other", "gemm")["bound"] == "unknown"  # 30 µs each, no counters
     assert node(table, "step/h.*/mlp")["bound"] == "compute"  # most of its time
     host = built(gaps=GAPS.assign(verdict="host-bound"))
     assert node(host, "step")["bound"] == "host"

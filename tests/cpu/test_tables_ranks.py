@@ -38,7 +38,7 @@ STEP = 1_000_000
 
 @dataclass
 class Ranks:
-    """An export of two ranks, of which the second computes 100 us longer in each of `steps` steps.
+    """An export of two ranks, of which the second computes 100 µs longer in each of `steps` steps.
 
     `said`: whether NCCL's calls have their payload, `entered`: whether the capture holds ncclCommInitRank.
     """
@@ -109,7 +109,7 @@ def test_every_rank_has_its_row_with_compute_exposed_communication_and_idle_time
     assert ranks["kernels"].tolist() == [8, 8]
     assert ranks["idle_ns"].tolist() == [wall - 1_560_000] * 2
     assert ranks["skew_ns"].fillna(-1).tolist() == [-1, 0]
-    assert any("A skew of at most 0 us remains (rank 1" in note for note in tables.every("note"))
+    assert any("A skew of at most 0 µs remains (rank 1" in note for note in tables.every("note"))
     assert gap_of(tables, "which of") is None
     assert gap_of(tables, "the captures of") is None
 
@@ -299,7 +299,7 @@ def test_clocks_that_cannot_be_aligned_are_a_gap(tmp_path: Path) -> None:
     tables = world_of(export, tmp_path)
     gap = gap_of(tables, "which rank waits for which")
     assert gap
-    assert "rank 1 by 300 us" in gap.why
+    assert "rank 1 by 300 µs" in gap.why
     assert tables["ranks"]["waiting_ns"].isna().all()
     assert tables["ranks"]["exposed_ns"].tolist() == [800_000, 800_000]  # that needs no other rank's clock
 
@@ -341,11 +341,11 @@ def titles(world: World) -> list[str]:
 def test_exposed_transfer_and_the_straggler_are_findings_with_a_time_to_win(tmp_path: Path) -> None:
     found = world_of(Ranks().export(), tmp_path).first("findings")
     assert [one["title"] for one in found[:2]] == [
-        "rank 0: 400 us of communication is exposed, 12% of the capture",
+        "rank 0: 400 µs of communication is exposed, 12% of the capture",
         "The other ranks wait for rank 1: it is the last to start 4 of 4 collectives",
     ]
     assert [one["time_to_win_ns"] for one in found[:2]] == [400_000, 200_000]
-    assert "400 us of that is waiting for another rank, 400 us is transfer" in found[0]["sentence"]
+    assert "400 µs of that is waiting for another rank, 400 µs is transfer" in found[0]["sentence"]
 
 
 def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp_path: Path) -> None:
@@ -537,7 +537,7 @@ def test_captures_whose_clocks_cannot_be_aligned_are_one_sentence(tmp_path: Path
     for step in range(4):
         Ranks(steps=1, late=0).add(export, 1, shift=step * STEP + (-1) ** step * 300_000)
     export.save(tmp_path / "b.sqlite")
-    with pytest.raises(InputError, match=r"a\.sqlite and b\.sqlite .* clocks cannot be aligned: .* end 300 us apart"):
+    with pytest.raises(InputError, match=r"a\.sqlite and b\.sqlite .* clocks cannot be aligned: .* end 300 µs apart"):
         load([tmp_path])
 
 
