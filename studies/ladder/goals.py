@@ -68,9 +68,14 @@ def precision_of(rows: pd.DataFrame) -> pd.Series:
     return rows["precision"].astype("object").fillna("").astype("str")
 
 
+def are_libraries(timed: pd.DataFrame, precision: str = "") -> pd.Series:
+    """Return which rows are variants of libraries in this precision ("": that of the dtype)."""
+    return timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == precision)
+
+
 def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
     """Return the variants of libraries in this precision ("": that of the dtype)."""
-    return timed[timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == precision)]
+    return timed[are_libraries(timed, precision)]
 
 
 def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:

@@ -18,7 +18,7 @@ from analysis.formats.spans import Span
 from analysis.page.markdown import escape
 from analysis.page.text import MISSING, is_missing, number, percent
 from studies.ladder.dates import REFUTED, Dated
-from studies.ladder.goals import LIBRARY_KINDS, fastest_rungs, precision_of, versus
+from studies.ladder.goals import are_libraries, fastest_rungs, precision_of, versus
 from studies.ladder.tables import ACROSS_RUNS, BASELINES, WORDS
 from studies.sweep.tables import short_name
 
@@ -151,16 +151,11 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
 
     Shape: `rows` of one op, dtype and shape. The variant is "" if there is none.
     """
-    own = "" if is_missing(row["precision"]) else row["precision"]
-    known = zip(rows["kind"], rows["precision"], rows["bench_time_p50_ns"], strict=True)
-    times = {
-        place: float(time)
-        for place, (kind, precision, time) in enumerate(known)
-        if kind in LIBRARY_KINDS and ("" if is_missing(precision) else precision) == own and not is_missing(time)
-    }
-    if not times or is_missing(row["bench_time_p50_ns"]):
+    own = precision_of(rows)[row.name]
+    times = rows.loc[are_libraries(rows, own), "bench_time_p50_ns"].dropna().astype(float)
+    if times.empty or is_missing(row["bench_time_p50_ns"]):
         return "", Span(math.nan, math.nan, math.nan), False
-    fastest = rows.iloc[min(times, key=times.__getitem__)]
+    fastest = rows.loc[times.idxmin()]
     return str(fastest["variant"]), versus(row, fastest), fastest["bench_run"] != row["bench_run"]
 
 
