@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -73,7 +74,8 @@ def find_limits(
         return None
     entry = {**_declared()["common"], **own}
     roofs = {roof["name"]: float(roof["value"]) for roof in (ceilings or {}).get("roofs", [])}
-    sheet, tensor = device.dram_bytes_per_s, device.bf16_flop_per_s or device.fp16_flop_per_s or float("nan")
+    sheet, tensor = device.dram_bytes_per_s, device.bf16_flop_per_s or device.fp16_flop_per_s or math.nan
+    fp32, l2_bytes = device.fp32_flop_per_s or math.nan, float(device.l2_bytes or math.nan)
     shares = ("dram_read_frac", "dram_copy_frac", "tensor_frac", "dirty_frac")
     return Limits(
         cc=device.cc,
@@ -81,9 +83,9 @@ def find_limits(
         dram_read_bytes_per_s=roofs.get("dram_read", entry["dram_read_frac"] * sheet),
         dram_copy_bytes_per_s=roofs.get("dram_copy", entry["dram_copy_frac"] * sheet),
         tensor_flop_per_s=roofs.get("bf16", entry["tensor_frac"] * tensor),
-        sm_clock_hz=device.fp32_flop_per_s / (2 * entry["fp32_lanes"] * device.sm_count),
-        l2_size_bytes=float(device.l2_bytes),
-        dirty_bytes=entry["dirty_frac"] * device.l2_bytes,
+        sm_clock_hz=fp32 / (2 * entry["fp32_lanes"] * device.sm_count),
+        l2_size_bytes=l2_bytes,
+        dirty_bytes=entry["dirty_frac"] * l2_bytes,
         **{name: float(value) for name, value in entry.items() if name not in shares},
     )
 

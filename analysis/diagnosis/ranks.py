@@ -48,7 +48,7 @@ def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFra
         return []
     known = overlap["exposed_transfer_ns"].notna().all()
     column = "exposed_transfer_ns" if known else "exposed_ns"
-    sums = overlap.groupby("rank", sort=False)[["time_ns", "exposed_ns", column]].sum()
+    sums = overlap.groupby("rank", sort=False)[["time_ns", "exposed_ns", "exposed_transfer_ns"]].sum()
     name = str(sums[column].astype(float).idxmax())
     row, win = sums.loc[name], int(sums.loc[name, column])
     if not win:

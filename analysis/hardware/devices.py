@@ -22,9 +22,9 @@ class Device:
     name: str
     cc: str
     sm_count: int
-    l2_bytes: int
+    l2_bytes: int | None
     dram_bytes_per_s: float
-    fp32_flop_per_s: float
+    fp32_flop_per_s: float | None
     source: str
     tf32_flop_per_s: float | None = None
     bf16_flop_per_s: float | None = None

@@ -1,5 +1,6 @@
 """The rules of kernels: right on the development half, silent where they cannot know, and fast."""
 
+import math
 import re
 import shlex
 import time
@@ -18,7 +19,7 @@ from analysis.diagnosis.static import STATIC_RULES, Census, cannot_judge, judge_
 from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
 from analysis.formats import symbols
-from analysis.hardware.devices import Device, devices, find_device
+from analysis.hardware.devices import Device, devices, find_by_capability, find_device
 from kernels.specimens import registry
 from studies.specimens import score, scorecard
 
@@ -123,6 +124,20 @@ def test_limits_are_those_of_the_other_tables() -> None:
             assert found.reserved_shared_bytes == own["shared_reserved_bytes"]
             assert (found.registers, found.schedulers) == (table["common"]["registers"], table["common"]["partitions"])
     assert [device.cc for device in ALL if not find_limits(device, None).unknown] == ["9.0"] * 4  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(("cc", "sm_count"), sorted({(one.cc, one.sm_count) for one in ALL}))
+def test_a_figure_in_which_gpus_of_one_kind_differ_is_unknown(cc: str, sm_count: int) -> None:
+    device = find_by_capability(cc, sm_count)
+    found = find_limits(device, sm_count)
+    assert device is not None
+    assert found is not None
+    assert math.isnan(found.sm_clock_hz) == (device.fp32_flop_per_s is None)
+    assert math.isnan(found.l2_size_bytes) == (device.l2_bytes is None)
+
+
+def test_some_gpus_of_one_kind_differ_in_their_clock() -> None:
+    assert any(find_by_capability(one.cc, one.sm_count).fp32_flop_per_s is None for one in ALL)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("device", [one for one in ALL if one.cc != "9.0"], ids=lambda one: one.name)

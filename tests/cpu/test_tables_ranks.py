@@ -302,6 +302,9 @@ def test_clocks_that_cannot_be_aligned_are_a_gap(tmp_path: Path) -> None:
     assert "rank 1 by 300 µs" in gap.why
     assert tables["ranks"]["waiting_ns"].isna().all()
     assert tables["ranks"]["exposed_ns"].tolist() == [800_000, 800_000]  # that needs no other rank's clock
+    found = tables.first("findings")[0]
+    assert (found["title"][:6], found["time_to_win_ns"]) == ("rank 0", 800_000)
+    assert "this capture does not separate waiting from transfer" in found["sentence"]
 
 
 # Identities -------------------------------------------------------------------------------------------------------
