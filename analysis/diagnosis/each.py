@@ -70,10 +70,10 @@ def _mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
 
 def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
     """See the fact of this name; `measured` as of kernels.measured_launches."""
-    if measured.empty:
+    if measured.empty or not _is_measured(measured).any():
         return pd.DataFrame(columns=[*KEY, "grid", "block", "path", "in_path", "in_all", "launches"])
     rows = _numbered(measured)
-    rows = rows[rows["counters_from"] == "measured"] if "counters_from" in rows else rows
+    rows = rows[_is_measured(rows)]
     numbers = rows.select_dtypes("number").columns.difference(["in_path", "in_all", "nsys_time_ns"])
     numbers = [name for name in numbers if rows[name].notna().any()]
     values = rows[numbers].astype(np.float64)
@@ -87,6 +87,11 @@ def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
     longest = weight.fillna(0.0).groupby(keys, sort=False).idxmax()
     chosen = rows.loc[longest, ["grid", "block", "path", "in_path", "in_all"]].set_index(longest.index)
     return pd.concat([chosen, means, rows.groupby(keys, sort=False).size().rename("launches")], axis=1).reset_index()
+
+
+def _is_measured(rows: pd.DataFrame) -> pd.Series:
+    """Whether the counters of each launch are its own."""
+    return rows["counters_from"] == "measured" if "counters_from" in rows else pd.Series(True, index=rows.index)
 
 
 def _numbered(measured: pd.DataFrame) -> pd.DataFrame:

@@ -318,11 +318,25 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
     Raises:
         InputError: a metric is not in base units (by `units`).
     """
+    _check_units(units)
+    if counters.empty:
+        return _of_nothing(tuple(counters.columns)).set_axis(counters.index)
+    return _derive(with_equivalents(counters))
+
+
+@cache
+def _of_nothing(columns: tuple[str, ...]) -> pd.DataFrame:
+    """The catalogue's columns for an export without kernels. Most captures have none, and their columns are equal."""
+    import pandas as pd
+
+    return _derive(with_equivalents(pd.DataFrame(columns=list(columns))))
+
+
+def _derive(counters: pd.DataFrame) -> pd.DataFrame:
+    """See `derive`; `counters` with all equivalents."""
     import numpy as np
     import pandas as pd
 
-    _check_units(units)
-    counters = with_equivalents(counters)
     columns, stalls = catalogue()
     derived: dict[str, Any] = {}
     missing = pd.Series(np.nan, index=counters.index)

@@ -70,6 +70,8 @@ def build_counters(measured: pd.DataFrame) -> pd.DataFrame | None:
     weights a launch by its duration; all launches weigh the same if a duration is unknown.
     """
     rows = measured[measured["counters_from"] == "measured"] if len(measured) else measured
+    if rows.empty:
+        return None
     names = [column.name for column in (*_SUMS, *_MEANS)]
     values = {name: rows[_OF_SUM.get(name, name)] for name in names if _OF_SUM.get(name, name) in rows}
     frame = pd.DataFrame({name: column.astype("Float64").astype(float) for name, column in values.items()})

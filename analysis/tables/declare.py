@@ -177,6 +177,10 @@ class Table(Declaration):
 
     def empty(self) -> pd.DataFrame:
         """Return the table without rows."""
+        return self._without_rows.copy()
+
+    @functools.cached_property
+    def _without_rows(self) -> pd.DataFrame:
         return pd.DataFrame(columns=self.column_names)
 
     def entry(self, rows: pd.DataFrame) -> dict[str, Any]:

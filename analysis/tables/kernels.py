@@ -153,13 +153,13 @@ def build_kernels(measured: pd.DataFrame, nsys_kernel_sums: pd.DataFrame | None 
     groups = frame.groupby(KEY, sort=False, dropna=False)
     table = groups.agg(
         launches=("kernel", "size"),
-        nsys_time_ns=("nsys_time_ns", lambda times: times.sum(min_count=1)),
         ncu_time_ns=("duration_ns", "sum"),
         covered=("covered", "all"),
         any_covered=("covered", "any"),
         any_counted=("counted", "any"),
         registers=("registers", "max"),
     )
+    table["nsys_time_ns"] = groups["nsys_time_ns"].sum(min_count=1)
     table["ncu_time_ns"] = table["ncu_time_ns"].where(table["covered"])
     for name in ("occupancy_theoretical_frac", "occupancy_achieved_frac"):
         weight = groups[name + "_weight"].sum(min_count=1)

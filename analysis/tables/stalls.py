@@ -79,6 +79,8 @@ def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:
     known = np.logical_or.reduce(
         [measured[name].notna() for name in reasons]
     )  # one at a time: a million rows are possible
+    if not known.any():
+        return empty
     rows, weights = _weighted(measured[known], weight)
     if rows.empty:
         return empty

@@ -23,6 +23,9 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     copies.
     """
     copies = gpu_ops[gpu_ops["kind"].isin(["memcpy", "memset"])]
+    if copies.empty:
+        none = pd.Index([], name="path")
+        return pd.DataFrame(index=none, columns=["dram_read_bytes", "dram_write_bytes"], dtype="Float64")
     names = copies["name"].astype("str")
     direction = names.map({name: direction_of(name) for name in names.unique()})
     within = (copies["kind"] == "memcpy") & (direction == WITHIN)
@@ -99,6 +102,8 @@ def build_traffic(
     `seen_paths` the ranges of this capture, so that a declared operation that did not run has no row; `copied` from
     copied_bytes.
     """
+    if ops is None and not measured[[name for name in MEASURED if name in measured]].notna().any(axis=None):
+        return None
     moved = _measured_by_path(measured)
     for name in copied.columns if len(moved) else ():
         moved[name] += copied[name].reindex(moved.index).fillna(0)

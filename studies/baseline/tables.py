@@ -350,6 +350,8 @@ def _published(
 
 def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame | None:
     """Return published.csv: the figures of two student projects (published.toml), each beside that of this run."""
+    if all(rows.empty for rows in tables.values()):
+        return _frame([])
     entries = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["figure"]
     rows = [
         {

@@ -37,6 +37,8 @@ def _decode_floor_ns(decode_run: Run) -> float | None:
 def _decode_times(decode_run: Run) -> pd.DataFrame:
     """Return the wall time a token in ns: a row for each process, a column for each rung."""
     rows = pd.DataFrame(decode_run.get("samples", []), columns=["process", "rung", "token_time_ns"])
+    if rows.empty:
+        return pd.DataFrame(index=pd.Index([], name="process"))
     return rows.pivot_table(index="process", columns="rung", values="token_time_ns")
 
 
@@ -96,6 +98,8 @@ def build_decode(
     step_ranges: pd.DataFrame, step_of_op: np.ndarray,
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return decode.csv: a row for each rung that decodes, in declared order; `reason` says why one has no time."""
+    if not decode_run.get("rungs"):
+        return None
     seen = pd.DataFrame(decode_run.get("samples", []), columns=["rung", "seen_time_ns"]).groupby("rung").median()
     counted = _counted(decode_run, gpu_ops, step_ranges, step_of_op)
     rows = []

@@ -300,6 +300,8 @@ def short_name(macros: str) -> str:
 )
 def build_best(sweep: pd.DataFrame) -> pd.DataFrame | None:
     """Return sweep_best.csv: one row a kernel, dtype and shape that was timed; `sweep` from build_sweep."""
+    if sweep.empty:
+        return None
     found = []
     for cell, rows in sweep.groupby(CELL, sort=False):
         timed = rows[rows["bench_time_p50_ns"].notna()]
