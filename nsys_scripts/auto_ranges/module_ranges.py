@@ -437,9 +437,17 @@ def install(torch, mode):
 
 
 def _measured_first(ranges, plain, ranged):
-    """Return a Module.__call__ whose first call measures what a range costs, and then puts `ranged` in its place."""
+    """Return a Module.__call__ whose first call measures what a range costs, and then puts `ranged` in its place.
+
+    torch.compile keeps the `__call__` that a module had when it was compiled, and so may call this one again and again.
+    """
+    compiling = ranges.torch.compiler.is_compiling
 
     def __call__(self, *args, **kwargs):  # noqa: N807
+        if compiling():
+            return plain(self, *args, **kwargs)
+        if ranges.torch.nn.Module.__call__ is not __call__:
+            return ranged(self, *args, **kwargs)
         ranges.torch.nn.Module.__call__ = ranged
         _write("cost", {"cost_ns": ranges.measure(plain, ranged), "with": type(ranges.marks).__name__})
         return ranged(self, *args, **kwargs)

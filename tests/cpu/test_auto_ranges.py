@@ -279,6 +279,25 @@ def test_a_range_has_its_cost_measured(
     assert said["with"] == "Marks"
 
 
+def test_a_compiled_module_does_not_measure_the_cost_in_each_call(
+    hook: ModuleType, marks: Marks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """torch.compile keeps the module's `__call__` of that time, which is the one that measures."""
+    monkeypatch.setenv("KERNEL_LEDGER_RANGES_OUT", str(tmp_path))
+    written: list[str] = []
+    monkeypatch.setattr(hook, "_write", lambda what, _: written.append(what))
+    hook.install(torch, "measure")
+    net, x = Net(), torch.zeros(1, 4)
+    early = net.__call__
+    compiled = torch.compile(Net(), backend="eager")
+    net(x)
+    for _ in range(3):
+        early(x)
+        compiled(x)
+    assert written == ["cost"]
+    assert marks.paths.count("step Net(1 x 4)") == 7
+
+
 def test_a_torch_with_nvtx_and_no_package_has_our_name_in_its_ranges(hook: ModuleType) -> None:
     class Nvtx:
         rangePushA = rangePop = staticmethod(lambda *_: None)  # noqa: N815
