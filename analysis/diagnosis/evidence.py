@@ -220,20 +220,30 @@ class Evidence:
 
         Memory and arithmetic overlap, though not fully, so they combine as the root of the sum of their squares. No
         clean or fixed kernel of the development half beats this by more than 7 %. A grid ends only after its last block
-        has started.
+        has started. A kernel that reads DRAM takes at least one latency of DRAM.
         """
         floors = {name: np.nan_to_num(floor) for name, floor in self.floors.items()}
         for name, value in changed.items():  # an unknown floor is no bound
             floors[name] = np.broadcast_to(np.nan_to_num(np.asarray(value, float)), self.time.shape)
         sides = [np.max(np.stack([floors[name] for name in names]), axis=0) for names in (MEMORY, COMPUTE)]
         longest = np.maximum(np.hypot(*sides), floors["blocks"])
-        return np.asarray(np.minimum(longest + self.limits.empty_kernel_ns, self.time))
+        latency = np.nan_to_num(self.limits.dram_latency_cycles / self.clock * 1e9) * (self["dram_read_bytes"] > 0)
+        return np.asarray(np.minimum(longest + self.limits.empty_kernel_ns + latency, self.time))
 
     def without(self, share: Any, **changed: Any) -> Floats:
         """The time of a launch in ns without the share `share` of it, but at least the time of its floors."""
         return np.asarray(
             np.minimum(np.maximum(self.time * (1 - np.clip(share, 0, 1)), self.after(**changed)), self.time)
         )
+
+    def spread(self, share: Any, **changed: Any) -> Floats:
+        """The time in ns without the share `share`, if the same work then keeps its units busier.
+
+        A cure that spreads work over more warps or over idle time removes no work. Requests queue longer at busier
+        units, so what is left combines with the floors as memory and arithmetic do in `after`.
+        """
+        left = self.time * (1 - np.clip(share, 0, 1))
+        return np.asarray(np.minimum(np.hypot(left, self.after(**changed)), self.time))
 
     @cached_property
     def roof(self) -> Floats:

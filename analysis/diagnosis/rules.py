@@ -62,8 +62,10 @@ SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
 LEAST_REGISTERS = 16  # ncu reports at least so many registers for each thread
 LINE = 4  # sectors of a line of L2
 WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width needs more
+RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
+CONTENTION = ("not_selected", "math_pipe_throttle", "dispatch_stall", "mio_throttle", "lg_throttle")  # not latency
 
 
 def _idle(e: Evidence, most: float = BUSY) -> Bools:
@@ -81,6 +83,16 @@ def _reuse(e: Evidence) -> Floats:
 
 def _apart(e: Evidence) -> Bools:
     return e.sectors > WIDEST
+
+
+def _slots(e: Evidence, instructions: Floats) -> Floats:
+    """Return the time in ns in which the schedulers issue so many instructions of warps."""
+    return np.asarray(np.maximum(instructions, 0) * e.lanes_ns / e.limits.schedulers)
+
+
+def _tiled(e: Evidence) -> Floats:
+    """Return the time in ns to issue the multiply-adds of a tile in registers: 1.25 instructions for each."""
+    return _slots(e, 1.25 * e["flops_fp32"] / 2 / WARP)
 
 
 def _whole_sectors(e: Evidence) -> Floats:
@@ -244,9 +256,7 @@ MEMORY = (
             & _from_l1(e)
             & ~(e.tensor_flops > 0)
         ),
-        lambda e: e.after(
-            requests=0, l1=0, l2=0, issue=1.25 * e["flops_fp32"] / 2 / WARP * e.lanes_ns / e.limits.schedulers
-        ),
+        lambda e: e.after(requests=0, l1=0, l2=0, issue=_tiled(e)),
         0.85,
         "issue slots",
         "Loads that hit in L1 keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) busy at 40 % or "
@@ -458,6 +468,18 @@ def _tail_left(e: Evidence) -> Floats:
     return np.asarray(e["waves"] / np.ceil(e["waves"]))
 
 
+def _without_tail(e: Evidence) -> Floats:
+    """Return the time without the last wave, in which the busiest SM has `most` of the `fit` blocks that fit on it.
+
+    As far as warps waited for each other (CONTENTION), fewer of them take less time; latencies stay as long.
+    """
+    fit = np.maximum(np.round(e.blocks / e["waves"] / e.limits.sm_count), 1)
+    whole = np.floor(e["waves"])
+    most = np.ceil((e.blocks - whole * fit * e.limits.sm_count) / e.limits.sm_count)
+    last = np.maximum(most / fit, 1 - np.nan_to_num(e.waits(*CONTENTION)))
+    return e.without(1 - e["waves"] / (whole + last))
+
+
 def _uneven(e: Evidence) -> Bools:
     """Whether less than half of the possible warps are resident although the grid has a block for every SM."""
     return (e.blocks >= e.limits.sm_count) & (e.filling < HALF) & (e.busy["blocks"] < HALF)
@@ -473,15 +495,25 @@ def _few_warps(e: Evidence) -> Bools:
     )
 
 
-def _more_warps(e: Evidence) -> Floats:
-    """Return the time with all warps resident. More warps shorten only the time in which warps wait."""
-    waited = e.waits("long_scoreboard", "short_scoreboard", "wait")
-    return e.without(waited * (1 - e["occupancy_theoretical_frac"]))
+def _more_warps(*left: str) -> Callable[[Evidence], Floats]:
+    """Return a model of the time if, of all resources, only those in `left` limit the warps on an SM.
+
+    By Little's law, twice the warps halve the time in which all of them wait. A wave of blocks takes one latency, also
+    if it is not full.
+    """
+
+    def after(e: Evidence) -> Floats:
+        blocks = np.min(np.stack([e[f"occupancy_limit_{one}"] for one in left]), axis=0)
+        fit = np.clip(blocks * np.ceil(e.threads / WARP) / e.limits.max_warps, e["occupancy_theoretical_frac"], 1)
+        waves = np.ceil(np.round(e["waves"] * e["occupancy_theoretical_frac"] / fit, 2))
+        return e.spread(1 - waves / e["waves"])
+
+    return after
 
 
 def _limits_are(e: Evidence, name: str) -> Bools:
     """Whether the resource `name` limits the blocks on an SM, and more strictly than the limit of their number."""
-    limits = {one: e[f"occupancy_limit_{one}"] for one in ("registers", "shared_mem", "warps", "blocks")}
+    limits = {one: e[f"occupancy_limit_{one}"] for one in RESOURCES}
     least = np.min(np.stack(list(limits.values())), axis=0)
     return np.asarray((limits[name] == least) & (limits[name] < limits["blocks"]))
 
@@ -504,7 +536,7 @@ LAUNCH = (
         "grid_too_small",
         SHAPE,
         lambda e: (e.blocks <= 0.75 * e.limits.sm_count) & (e.time > 4 * e.limits.empty_kernel_ns),
-        lambda e: e.without(1 - np.minimum(1, e["waves"])),
+        lambda e: e.spread(1 - np.minimum(1, e["waves"])),
         0.95,
         "waves",
         "At most three quarters of the SMs have a block, so a quarter of the GPU idles all the time.",
@@ -523,11 +555,12 @@ LAUNCH = (
             & (e.filling > 0.5)
             & (e["occupancy_theoretical_frac"] > HALF)
         ),
-        lambda e: e.without(1 - _tail_left(e)),
+        _without_tail,
         0.85,
         "waves",
-        "The last wave is not full and costs more than a fifth of the time. With over five waves it cannot cost that "
-        "much. About as many warps are missing as the last wave leaves empty.",
+        "The last wave is not full and may cost more than a fifth of the time. With over five waves it cannot cost "
+        "that much. About as many warps are missing as the last wave leaves empty. The fewer blocks of the last wave "
+        "run faster if warps wait for each other, so the bound counts the blocks of the busiest SM.",
         "The number of waves is just below a whole number.",
         ("waves", "occupancy_achieved_frac"),
     ),
@@ -547,7 +580,7 @@ LAUNCH = (
         "occupancy_registers",
         OCCUPANCY_NEEDS,
         lambda e: _few_warps(e) & _limits_are(e, "registers"),
-        _more_warps,
+        _more_warps("shared_mem", "warps"),
         0.8,
         "occupancy",
         _FEW,
@@ -558,7 +591,7 @@ LAUNCH = (
         "occupancy_shared",
         OCCUPANCY_NEEDS,
         lambda e: _few_warps(e) & _limits_are(e, "shared_mem"),
-        _more_warps,
+        _more_warps("registers", "warps"),
         0.8,
         "occupancy",
         _FEW,
@@ -569,7 +602,7 @@ LAUNCH = (
         "occupancy_block_size",
         OCCUPANCY_NEEDS,
         lambda e: _few_warps(e) & ~_limits_are(e, "registers") & ~_limits_are(e, "shared_mem"),
-        _more_warps,
+        _more_warps("registers"),
         0.8,
         "occupancy",
         _FEW,
@@ -642,7 +675,7 @@ BLOCK = (
         "uneven_warps",
         BARRIER_NEEDS,
         lambda e: _at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared < 4 * e.threads),
-        lambda e: e.without(e.waits("barrier")),
+        lambda e: e.spread(e.waits("barrier")),
         0.6,
         "latency x parallelism",
         "Warps spend a quarter of their time at barriers. The block keeps less than a word for each thread in shared "
@@ -693,11 +726,12 @@ BLOCK = (
             & (e.waits("mio_throttle") > e.waits("short_scoreboard"))
             & (e.busy["issue"] > 0.25)
         ),
-        lambda e: e.after(issue=1.25 * e["flops_fp32"] / 2 / WARP * e.lanes_ns / e.limits.schedulers),
+        lambda e: e.after(issue=np.maximum(_tiled(e), e.floors["issue"] - e.time / e.limits.schedulers)),
         0.75,
         "wavefronts",
         "Shared memory accepts one instruction for every four issue slots of an SM. Warps queue for it, and more than "
-        "a quarter of the issue slots is used. So the number of these instructions is the limit.",
+        "a quarter of the issue slots is used. So the number of these instructions is the limit. The bound assumes a "
+        "tile in registers, but removes no more than the one instruction a cycle that shared memory can accept.",
         "Bank conflicts are more than half of the wavefronts.",
         ("stall_mio_throttle", "inst_issued", "shared_bytes_per_block"),
     ),
@@ -729,6 +763,12 @@ def _flops(e: Evidence) -> Floats:
 def _useful(e: Evidence) -> Floats:
     """Return the FLOPs over those that the issued instructions could do if each were a multiply-add of all lanes."""
     return np.asarray(_flops(e) / np.maximum(e["inst_issued"] * WARP * 2, 1))
+
+
+def _conversions(e: Evidence) -> Floats:
+    """Return the instructions of the unit that converts; if they were not counted, as many as fit into the time."""
+    time = np.where(np.isnan(e["xu_active_frac"]), e.time, e.floors["xu"])
+    return np.asarray(time * e.limits.xu_lanes / WARP / e.lanes_ns)
 
 
 INSTRUCTIONS = (
@@ -803,11 +843,11 @@ INSTRUCTIONS = (
         "fp64_by_accident",
         ("flops_fp64", "stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block"),
         lambda e: (e["flops_fp64"] > 0) & (e.shared <= 0) & (e.queue > 0.4),
-        lambda e: e.after(fp64=0, xu=0, issue=(e["flops_fp64"] / 2) / WARP * e.lanes_ns / e.limits.schedulers),
+        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["inst_issued"] - _conversions(e))),
         0.8,
         "issue slots",
         "The kernel computes in FP64, and its warps queue for the unit that converts. So its inputs or outputs have "
-        "another precision.",
+        "another precision. The bound removes the conversions and keeps all other instructions.",
         "The data is FP64.",
         ("flops_fp64", "stall_mio_throttle"),
         ("fp64", "xu"),
@@ -820,13 +860,12 @@ INSTRUCTIONS = (
             & (e["flops_fp32"] + e["flops_fp16"] > 0.1 * e["flops_fp64"])
             & (np.maximum(e.busy["fp64"], e.busy["xu"]) > 0.25)
         ),
-        lambda e: e.after(
-            fp64=0, xu=0, issue=(e["flops_fp32"] + e["flops_fp16"]) / 2 / WARP * e.lanes_ns / e.limits.schedulers
-        ),
+        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["flops_fp64"] / 2 / WARP)),
         0.75,
         "issue slots",
         "The FP64 unit is busy for a quarter of the time or more, and at least a tenth as much work is in FP32 or "
-        "FP16. So the kernel computes on data of lower precision in FP64.",
+        "FP16. So the kernel computes on data of lower precision in FP64. Each multiply-add in FP32 still takes its "
+        "issue slot.",
         "The FP64 part is intended, such as a sum that needs it.",
         ("flops_fp64", "flops_fp32"),
         ("fp64", "xu"),
@@ -854,7 +893,7 @@ INSTRUCTIONS = (
         "instruction_cache",
         ("stall_no_instruction", "inst_issued"),
         lambda e: (e.waits("no_instruction") > 0.2) & (e.time > 10 * e.limits.empty_kernel_ns),
-        lambda e: e.without(e.waits("no_instruction")),
+        lambda e: e.spread(e.waits("no_instruction")),
         0.9,
         "issue slots",
         "Warps wait for instructions a fifth of their time. Loops that fit into the caches wait only at their start.",
@@ -997,15 +1036,16 @@ MORE = (
         lambda e: (
             (e["sm_active_frac"] < 0.8) & (e.blocks >= e.limits.sm_count) & (e.time > 10 * e.limits.empty_kernel_ns)
         ),
-        lambda e: e.without(1 - e["sm_active_frac"], issue=0),
+        lambda e: e.spread(1 - e["sm_active_frac"] * np.minimum(e.filling, 1)),
         0.85,
         "waves",
         "SMs have no block for a fifth of the time or more, although the grid has a block for each. So the longest "
-        "blocks run alone.",
+        "blocks run alone. The bound keeps all warps that fit resident on all SMs.",
         "sm_active_frac is near 1.",
-        ("sm_active_frac", "waves"),
+        ("sm_active_frac", "waves", "occupancy_achieved_frac"),
         (),
         FULL,
+        True,
     ),
     Rule(
         "constant_divergence",

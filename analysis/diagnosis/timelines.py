@@ -230,6 +230,14 @@ def _ranks(window: Window) -> float:
     return float(1 - work.mean() / work.max()) if work.min() < SAME_WORK * work.max() else 0.0
 
 
+def _loading(window: Window) -> float:
+    """Return the share of idle time in which the host does something else, without what even processes would save.
+
+    While the busiest process works on its host, the others wait for it. Even work would shorten just this idle time.
+    """
+    return max(_idle("data_loader")(window) - _ranks(window), 0.0)
+
+
 def _syncs(window: Window) -> int:
     return _named(window.waits, re.compile(r"cu(da)?(Ctx|Device|Stream|Event)Synchronize"))
 
@@ -259,8 +267,9 @@ TIMELINE_RULES: tuple[TimelineRule, ...] = (
         "These calls happen before the first step.",
     ),
     TimelineRule(
-        "data_loader", _idle("data_loader"), lambda w: {"idle_ns": w.fault.get("data_loader", 0.0)}, 0.85,
-        "The GPU idles while the host makes no CUDA call for 0.2 ms or longer. So the host does something else.",
+        "data_loader", _loading, lambda w: {"idle_ns": w.fault.get("data_loader", 0.0)}, 0.85,
+        "The GPU idles while the host makes no CUDA call for 0.2 ms or longer. So the host does something else. "
+        "Idle time that even work of all processes would save counts as rank_waits.",
         "The host spends the time between calls in the framework itself.",
     ),
     TimelineRule(

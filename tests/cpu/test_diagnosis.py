@@ -12,6 +12,7 @@ import pytest
 
 from analysis.diagnosis.again import PROGRAM, Program, captured_program, recapture
 from analysis.diagnosis.each import _unsettled, mean_launches
+from analysis.diagnosis.evidence import Evidence
 from analysis.diagnosis.judge import NEEDED, judge
 from analysis.diagnosis.limits import Limits, capabilities, find_limits, why_none
 from analysis.diagnosis.rules import RULES, Rule
@@ -73,6 +74,37 @@ def test_the_first_look_at_the_validation_half_is_kept() -> None:
     rows = scorecard.read_blind()
     assert len(rows) == 97
     assert sum(row["first"] == row["answer"] for row in rows if row["kind"] == score.FULL) == 28
+
+
+def test_the_first_look_at_the_holdout_is_kept() -> None:
+    rows = scorecard.read_blind(scorecard.RECORD)
+    assert len(rows) == 2 * 42 + 9
+    assert sum(row["first"] == row["answer"] for row in rows if row["kind"] == score.FULL) == 31 + 6
+
+
+def test_most_bounds_of_the_development_half_are_near() -> None:
+    found = score.figures(score.score_kernels(registry.DEVELOPMENT, score.FULL))
+    near, of = found["bound near"]
+    assert near >= scorecard.GOALS["near"] * of
+    assert found["achieved within the bound"] == (of, of)
+
+
+def test_spread_work_wins_less_than_work_that_goes_away(half: pd.DataFrame, limits: Limits) -> None:
+    e = Evidence(half, limits)
+    with np.errstate(all="ignore"):
+        spread, gone = e.spread(0.5), e.without(0.5)
+    known = ~np.isnan(spread)
+    assert known.all()
+    assert (spread >= gone).all()
+    assert (spread <= e.time).all()
+
+
+def test_idle_time_that_even_ranks_would_save_is_no_data_loader() -> None:
+    for half in registry.HALVES:
+        found = {one.answer: one for one in score.score_timelines(half)}["rank_waits"]
+        shares = {one.rule.defect: one.gain for one in found.verdicts}
+        assert found.first == "rank_waits"
+        assert shares["rank_waits"] + shares["data_loader"] <= 1
 
 
 def test_an_empty_window_has_no_cause() -> None:

@@ -156,12 +156,19 @@ def test_the_first_score_of_a_set_is_written_once(tmp_path: Path) -> None:
         scorecard.record(registry.VALIDATION, target)
 
 
-def test_a_set_that_was_not_captured_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    if registry.HOLDOUT in score.captured_sets():
-        pytest.skip("the holdout was captured")
+def test_a_set_that_was_not_captured_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score, "captured_sets", lambda: registry.HALVES)
     with pytest.raises(SystemExit):
         score.main(["--half", registry.HOLDOUT])
     assert "session.sh" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         scorecard.main(["--record"])
     assert "session.sh" in capsys.readouterr().err
+
+
+def test_a_second_first_look_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        scorecard.main(["--record"])
+    assert f"{scorecard.RECORD.name} is there" in capsys.readouterr().err
