@@ -1,6 +1,6 @@
 """Record which tensors each operation of a program reads and writes. The fusion planner needs this file, dataflow.csv.
 
-A profiler sees kernels and no tensors. So the captured program runs once more, without timing and without a tool. A
+A profiler sees kernels and no tensors. So the captured program runs once more, without timing and without a profiler. A
 `TorchDispatchMode` sees every ATen and custom operation with its operands. Operations that only make views (transpose,
 chunk, view) move no data and are left out; a view keeps the storage of its tensor.
 

@@ -96,8 +96,8 @@ class NvtxTracer:
     """Opens ranges in NVTX's default domain, which nsys prints as `:name` and ncu as `<default domain>:name`.
 
     It makes the event attributes (registered string included) once per name: `Domain.push_range` with ready attributes
-    is the cheapest call of the Python package. With no tool attached, the package returns a dummy domain whose push and
-    pop do nothing. The tracer is then not enabled and costs nothing.
+    is the cheapest call of the Python package. With no profiler attached, the package returns a dummy domain whose push
+    and pop do nothing. The tracer is then not enabled and costs nothing.
 
     With `work` (path -> Work), each range whose path it names carries that work as payload. Only one thread may then
     open ranges.
@@ -317,7 +317,7 @@ def measure_range_cost(repeats: int = 15, calls: int = 20_000) -> dict[str, floa
     """Return the nanoseconds that one range adds to a method call, the least of `repeats` interleaved trials.
 
     Keys: off (marked, never traced), detached (traced once, switched off again), nvtx (`NvtxTracer`), recording,
-    naive (`with nvtx.annotate`). With no tool attached, `NvtxTracer` wraps nothing; run this under nsys to measure
+    naive (`with nvtx.annotate`). With no profiler attached, `NvtxTracer` wraps nothing; run this under nsys to measure
     its cost there.
     """
     recorder = RecordingTracer()

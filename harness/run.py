@@ -1,6 +1,6 @@
-"""Run GPT-2 for the profilers: timed without a tool, captured under nsys or ncu, or on the CPU alone.
+"""Run GPT-2 for the profilers: timed without a profiler, captured under nsys or ncu, or on the CPU alone.
 
-    python -m harness.run --mode bare    --out DIR    no tool, ranges off: manifest, timing, ops, ceilings
+    python -m harness.run --mode bare    --out DIR    no profiler, ranges off: manifest, timing, ops, ceilings
     python -m harness.run --mode capture --out DIR    the program that nsys and ncu run, all ranges on
     python -m harness.run --mode cpu     --out DIR    no GPU: CPU time of each range
 
@@ -232,7 +232,7 @@ def time_generation(models: Sequence[GPT2], seed: int, on_gpu: bool, new_tokens:
 def timing_json(steps: list[dict[str, Any]], tokens_per_s: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Return the content of timing.json; `seconds` is the duration of the timed part, after building and warm-up."""
     how = (
-        "no tool attached, ranges off; wall: CPU clock around the step and a synchronisation, GPU idle before; "
+        "no profiler attached, ranges off; wall: CPU clock around the step and a synchronisation, GPU idle before; "
         "gpu: CUDA events behind a filled queue"
     )
     return TIMING.document({"how": how, "seconds": round(seconds, 3), "steps": steps, "tokens_per_s": tokens_per_s})
@@ -386,10 +386,10 @@ def run_window(
     torch.cuda.synchronize()
     torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
     try:
-        # Made inside the window: the NVTX package asks once, at its first call, whether a tool is listening.
+        # Made inside the window: the NVTX package asks once, at its first call, whether a profiler is listening.
         tracer = make_tracer()
         if not tracer.enabled:
-            progress("no tool listens to the ranges: run this program under nsys or ncu (nsys_scripts/)")
+            progress("no profiler listens to the ranges: run this program under nsys or ncu (nsys_scripts/)")
         run_program(steps, launches, tracer)
     finally:
         torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStop())
@@ -506,7 +506,7 @@ def _describe(folder: Path, written: dict[str, Any], operations: str) -> bool:
 
 
 def run_bare(plan: Plan) -> None:
-    """Time every step with no tool attached; write manifest, timing, ops and ceilings."""
+    """Time every step with no profiler attached; write manifest, timing, ops and ceilings."""
     on_gpu = plan.device == "cuda"
     models = plan.models()
     steps = plan.steps(models)
@@ -532,7 +532,7 @@ def run_bare(plan: Plan) -> None:
             manifest.write_json(plan.out / "ceilings.json", CEILINGS.document(measure_ceilings()))
         except BuildError as error:
             progress(f"no ceilings.json, so the report has datasheet roofs only: {manifest.first_line(error)}")
-        if plan.bench:  # compile here, so that no tool profiles the compilers
+        if plan.bench:  # compile here, so that no profiler sees the compilers
             prepare_bench(plan.device)
 
 

@@ -68,7 +68,10 @@ class _Step:
         Column("share_frac", "0-1", "time_ns over that of the whole capture", "timing", style="bar"),
         Column("idle_ns", "ns", "time of its steps in which the GPU waits", "timing"),
         Column(
-            "idle_from", "", "bare: steps timed without a tool; attached: the timeline itself, which is slower", "row"
+            "idle_from",
+            "",
+            "bare: steps timed without a profiler; attached: the timeline itself, which is slower",
+            "row",
         ),
         Column("launches", "1", "kernels and copies inside", "timing"),
         Column("dram_bytes", "byte", "DRAM bytes; blank unless all of them are known", "counters"),

@@ -1059,9 +1059,9 @@ def build_check(
     The prediction uses only the part of the capture with the unfused chain. An op is checked if ops.csv declares ranges
     for its chain and, at the same size, ranges for single kernels. Kernels outside of steps come first, the fastest
     first, then kernels inside the steps of a model. If two timed steps differ only in this op, the table also compares
-    the gain of the whole step with the difference of their GPU times without a tool.
+    the gain of the whole step with the difference of their GPU times without a profiler.
 
-    Shape: `queued_ns` a step's GPU time behind a filled queue, no tool attached, by path.
+    Shape: `queued_ns` a step's GPU time behind a filled queue, no profiler attached, by path.
     """
     if ops is None or not len(work):
         return _check_table.empty()

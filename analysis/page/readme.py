@@ -143,7 +143,7 @@ def _steps_table(gaps: pd.DataFrame) -> str:
         ]
         for _, row in gaps.iterrows()
     ]
-    return _markdown(table, ["step", "wall, no tool", "GPU busy", "kernels", "verdict"])
+    return _markdown(table, ["step", "wall, no profiler", "GPU busy", "kernels", "verdict"])
 
 
 def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:

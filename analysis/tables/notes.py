@@ -94,7 +94,7 @@ def _counters(traffic: pd.DataFrame, roofline: pd.DataFrame, ncu: Ncu) -> list[s
 
 
 def timing_notes(timing: dict[str, Any] | None) -> list[str]:
-    """Return one sentence for each rate that was measured with no tool attached."""
+    """Return one sentence for each rate that was measured with no profiler attached."""
     notes = []
     for name, rate in ((timing or {}).get("tokens_per_s") or {}).items():
         value = rate.get("p50") if isinstance(rate, dict) else rate

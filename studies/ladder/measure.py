@@ -560,7 +560,7 @@ def capture(run: Path, seconds: float) -> int:
         torch.cuda.synchronize()
         torch.cuda.check_error(profiler.cudaProfilerStart())
         try:
-            # made inside the window: the NVTX package asks once, at its first call, whether a tool is listening
+            # made inside the window: the NVTX package asks once, at its first call, whether a profiler is listening
             tracer = tracer or NvtxTracer()
             run_launches(tracer, [Launch(point.path, call)])
             torch.cuda.synchronize()

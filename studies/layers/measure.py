@@ -629,9 +629,9 @@ def capture(
     if on_gpu:
         torch.cuda.check_error(torch.cuda.cudart().cudaProfilerStart())
     try:
-        ranges = NvtxTracer()  # made inside the window: the package asks once whether a tool is listening
+        ranges = NvtxTracer()  # made inside the window: the package asks once whether a profiler is listening
         if not ranges.enabled:
-            progress("no tool listens to the ranges: --capture is the program that nsys runs")
+            progress("no profiler listens to the ranges: --capture is the program that nsys runs")
         with torch.inference_mode():
             with span(ranges, HOLD):
                 own_ns = max(Stopwatch(clock).own_ns(), 0.0)

@@ -57,7 +57,7 @@ def as_csv(export: Export, folder: Path) -> Path:
 
 
 def with_bare(folder: Path, steps: list[tuple[int, int, str]]) -> Path:
-    """bare_ranges.csv beside a capture: what each step takes without a tool."""
+    """bare_ranges.csv beside a capture: what each step takes without a profiler."""
     rows = [(0, None, 0, start, end, "push", name) for start, end, name in steps]
     (folder / BARE_RANGES.name).write_text(BARE_RANGES.text(rows), encoding="utf-8")
     return folder

@@ -188,7 +188,7 @@ def test_threads_nest_apart_and_the_csv_is_ordered(tmp_path: Path) -> None:
 def test_a_range_that_is_off_costs_at_most_25_ns() -> None:
     # Least of many trials: other programs on the machine can only add time. Tried again, because they may all along.
     pytest.importorskip("nvtx", reason="nvtx is not installed")
-    off = ("off", "detached", "nvtx")  # no tool is attached to the tests, so NvtxTracer binds nothing
+    off = ("off", "detached", "nvtx")  # no profiler is attached to the tests, so NvtxTracer binds nothing
     for _ in range(5):
         cost_ns = measure_range_cost(repeats=9, calls=10_000)
         if all(cost_ns[name] <= 25 for name in off):
@@ -206,7 +206,7 @@ def test_bench_prints_ns_per_range(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 class FakeDomain:
-    """Stands in for an NVTX domain that a tool listens to: keeps what is opened, with its payload."""
+    """Stands in for an NVTX domain that a profiler listens to: keeps what is opened, with its payload."""
 
     def __init__(self) -> None:
         self.opened: list[tuple[str, Any]] = []

@@ -236,7 +236,7 @@ def test_every_range_of_the_model_of_fused_ops_is_a_row(
 
 
 def test_a_capture_leaves_the_dataflow_of_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole of capture mode on a CPU: small benches, no tool, no GPU."""
+    """The whole of capture mode on a CPU: small benches, no profiler, no GPU."""
     from kernels import registry
 
     class Cudart:

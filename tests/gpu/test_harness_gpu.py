@@ -1,4 +1,4 @@
-"""The harness on a GPU: parity in FP32, the capture program without a tool, GPU timing, the manifest."""
+"""The harness on a GPU: parity in FP32, the capture program without a profiler, GPU timing, the manifest."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ const program = (() => {
   return { root, ranges, of, total: root.time + root.idle };
 })();
 
-// How long a range is open on the host without a tool, median of its calls; null where that was not timed.
+// How long a range is open on the host without a profiler, median of its calls; null where that was not timed.
 const bareOf = (range) => {
   const rows = table("bare_times").where("range", range);
   return rows.length ? table("bare_times").at("bare_p50_ns", rows[0]) : null;
 };
-const IDLE_FROM = { bare: "without a tool", attached: "with the profiler attached" };
+const IDLE_FROM = { bare: "without a profiler", attached: "with the profiler attached" };
 const factsOf = (node) => {
   const of = program.of, at = (name) => of.at(name, node.row);
   if (node.kind === "idle") return [["idle", show(node.idle, "ns")], ["measured", IDLE_FROM[at("idle_from")] ?? at("idle_from")]];
@@ -36,7 +36,7 @@ const factsOf = (node) => {
     ["GPU time", show(node.time, "ns")], ["share", show(at("share_frac"), "frac")], ["launches", show(at("launches"))],
     ["DRAM bytes", show(at("dram_bytes"), "byte")], ["must move", at("minimum_bytes") === null ? null : show(at("minimum_bytes"), "byte")],
     ["of its roof", show(at("roof_frac"), "frac")], ["bound by", at("bound")], ["idle inside", node.idle ? show(node.idle, "ns") : null],
-    ["host, no tool", node.kernel || bareOf(node.path) === null ? null : `${show(bareOf(node.path), "ns")} a call`],
+    ["host, no profiler", node.kernel || bareOf(node.path) === null ? null : `${show(bareOf(node.path), "ns")} a call`],
   ];
 };
 const spoken = (node) => `${node.kind === "idle" ? "idle" : node.name}: ${factsOf(node).filter(([, value]) => value !== null && value !== MISSING).map(([word, value]) => `${word} ${value}`).join(", ")}`;

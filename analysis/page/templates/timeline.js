@@ -240,7 +240,7 @@ const timeline = {
     if (!found) return tip.hide();
     const { of } = this.ops;
     if (found.span) return tip.show(event.clientX, event.clientY, found.span.path, [["on the GPU", show(found.span.end - found.span.start, "ns")], ["operations", grouped(found.span.last - found.span.first + 1)],
-      ["host, no tool", bareOf(foldOf(found.span.path)) === null ? null : `${show(bareOf(foldOf(found.span.path)), "ns")} a call`]]);
+      ["host, no profiler", bareOf(foldOf(found.span.path)) === null ? null : `${show(bareOf(foldOf(found.span.path)), "ns")} a call`]]);
     const at = (name) => of.at(name, found.row);
     return tip.show(event.clientX, event.clientY, at("kernel"), [
       ["time", show(at("busy_ns"), "ns")], ["start", show(at("start_ns"), "ns")], ["range", at("range")], ["step", at("step")], ["launches", at("launches") > 1 ? `${grouped(at("launches"))} in one` : null],
@@ -282,7 +282,7 @@ const timeline = {
       ? folded(make("span", { class: "missing" }, page.why.bare ?? "not measured"), label)
       : make("span", { class: `wall-bar ${name}`, style: { "--f": value / longest } }), value === null ? "" : make("span", {}, show(value, "ns")));
     this.walls.replaceChildren(...first.map((row) => make("div", { class: "wall-step" }, make("b", {}, gaps.at("step", row)),
-      bar("with the profiler", gaps.at("wall_ns", row), "attached"), bar("without a tool", gaps.at("bare_wall_ns", row), "bare"), bar("GPU busy", gaps.at("busy_ns", row), "busy"))),
+      bar("with the profiler", gaps.at("wall_ns", row), "attached"), bar("without a profiler", gaps.at("bare_wall_ns", row), "bare"), bar("GPU busy", gaps.at("busy_ns", row), "busy"))),
     rows.length > 4 ? make("p", { class: "question" }, `and ${grouped(rows.length - 4)} more steps in view`) : "");
   },
 };
