@@ -128,7 +128,7 @@ def plan(
     names = {name for path in launches["path"].unique() for name in path.split("/") if name}
     if missing := [name for name in steps if name not in names]:
         there = ", ".join(sorted(names)[:8]) or "none"
-        raise InputError(f"--steps {missing[0]} is no range with launches: these are {there}.")
+        raise InputError(f"--steps {missing[0]} is not a range with launches: use {there}.")
     known = cost.fitted(_earlier(), _json(captures / "nsys.json").get("seconds"))
     if passes is not None:
         known = replace(known, passes=passes)

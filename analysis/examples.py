@@ -78,11 +78,12 @@ def read(folder: Path) -> list[Example]:
 def _example(folder: Path, name: str, entry: _Entry) -> Example:
     source = folder / entry.source
     if not source.is_file():
-        raise InputError(f"examples/{FILE}: {name} is of {entry.source}, which is not there.")
+        raise InputError(f"examples/{FILE}: {name} names {entry.source}, which does not exist; correct `source`.")
     listed = tuple(text for _, text in _ENTRY.findall(source.read_text(encoding="utf-8")))
     if entry.agrees and len(entry.agrees) != len(listed):
         raise InputError(
-            f"examples/{FILE}: {name} has words for {len(entry.agrees)} entries, {entry.source} lists {len(listed)}."
+            f"examples/{FILE}: {name} has {len(entry.agrees)} texts in `agrees`, and {entry.source} lists "
+            f"{len(listed)} entries; write one text for each."
         )
     report = folder / GPU / name / "report.json"
     content = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
@@ -144,7 +145,7 @@ def commands(names: Sequence[str], folder: Path = FOLDER) -> list[str]:
     """
     found = {one.name: one.entry for one in read(folder)}
     if unknown := [name for name in names if name not in found]:
-        raise InputError(f"There is no example {unknown[0]}: these are {', '.join(found)}.")
+        raise InputError(f"There is no example {unknown[0]}: use {', '.join(found)}.")
     lines = []
     for name in names or found:
         source = f"examples/{found[name].source}"

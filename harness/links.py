@@ -117,7 +117,7 @@ def link(name: str, ranks: int, size: int, samples: Sequence[float]) -> dict[str
     """
     time_ns = spread(samples, 1)
     if time_ns["p5"] <= 0:
-        raise InputError(f"{name} of {size} bytes took no time: the clock does not work, so measure again.")
+        raise InputError(f"{name} of {size} bytes took 0 ns: the clock failed, so measure again.")
     rate = size / time_ns["p50"] * 1e9 * (bus_factor(name, ranks) or 1.0)
     return {"name": name, "ranks": ranks, "bytes": size, "time_ns": time_ns, "byte_per_s": rate, "samples": SAMPLES}
 
@@ -213,9 +213,11 @@ def check(ranks: int, backend: str) -> None:
         return
     gpus = torch.cuda.device_count()
     if not gpus:
-        raise InputError(f"The links need a CUDA GPU, and torch {torch.__version__} sees none.")
+        raise InputError(
+            f"The links need a CUDA GPU, and torch {torch.__version__} sees none: ask `python -m harness.doctor` why."
+        )
     if ranks > gpus:
-        raise InputError(f"--ranks {ranks} needs as many GPUs, and there are {gpus}: use fewer ranks.")
+        raise InputError(f"--ranks {ranks} needs {ranks} GPUs, and there are {gpus}: use fewer ranks.")
     if ranks > 1 and not dist.is_nccl_available():
         raise InputError(
             f"torch {torch.__version__} was built without NCCL: install a build with it, or use --ranks 1."

@@ -28,7 +28,9 @@ def measure(out: Path, arguments: Sequence[str]) -> None:
     Raises: InputError, without a GPU or without a compiler for the micro-kernels.
     """
     if not torch.cuda.is_available():
-        raise InputError(f"The roofs need a CUDA GPU, and torch {torch.__version__} sees none.")
+        raise InputError(
+            f"The roofs need a CUDA GPU, and torch {torch.__version__} sees none: ask `python -m harness.doctor` why."
+        )
     out.mkdir(parents=True, exist_ok=True)
     progress("measuring the roofs of this GPU")
     try:

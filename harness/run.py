@@ -120,7 +120,7 @@ def make_models(weights: Weights, fused: str, device: str, dtype: Any, ops: str 
     op = registry.ops()["softmax"]
     if fused == TORCH_SOFTMAX or fused not in op.variants:
         names = [name for name in op.variants if name != TORCH_SOFTMAX]
-        raise UsageError(f"--softmax-fused {fused!r} is no fused softmax: use {', '.join([*names, NO_FUSED])}.")
+        raise UsageError(f"--softmax-fused {fused!r} is not a fused softmax: use {', '.join([*names, NO_FUSED])}.")
     progress(f"loading softmax {fused} (its first use compiles it)")
     try:
         others = [models[0].with_softmax(fused, ops=one) for one in dict.fromkeys((TORCH_OPS, ops))]

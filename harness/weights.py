@@ -75,7 +75,7 @@ def load_weights(weights: str = RANDOM, seed: int = 0, config: GPT2Config | None
     if path.suffix == ".safetensors" or path.is_absolute() or weights.startswith((".", "~")):
         raise InputError(f"{weights} was not found: give --weights an existing file or folder, or a hub name.")
     if not _HUB_NAME.fullmatch(weights):
-        raise UsageError(f"--weights {weights!r} is no file, folder or hub name: use random, gpt2, or a path.")
+        raise UsageError(f"--weights {weights!r} is not a file, folder or hub name: use random, gpt2, or a path.")
     return _from_transformers(weights, f"checkpoint {weights}", f"transformers:{weights}", local=False)
 
 
@@ -133,7 +133,9 @@ def build_transformers_model(weights: Weights, device: Any = "cpu", dtype: Any =
     model.tie_weights()
     wrong = [name for name in result.missing_keys if not _NOT_WEIGHTS.fullmatch(name)] + list(result.unexpected_keys)
     if wrong:
-        raise InputError(f"transformers {transformers.__version__} has no place for {wrong[0]}: use release 5.17.")
+        raise InputError(
+            f"transformers {transformers.__version__} does not know the tensor {wrong[0]}: use release 5.17."
+        )
     return model.to(device=device, dtype=dtype).eval().requires_grad_(False)
 
 

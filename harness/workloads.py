@@ -67,7 +67,7 @@ def find_workload(name: str, config: GPT2Config | None = None) -> Workload:
     found = _NAME.fullmatch(name)
     if found is None:
         raise UsageError(
-            f"{name!r} is no workload: use prefill_b<batch>_t<tokens>, decode_b<batch>_ctx<context> or "
+            f"{name!r} is not a workload: use prefill_b<batch>_t<tokens>, decode_b<batch>_ctx<context> or "
             f"train_b<batch>_t<tokens>, for example {', '.join(GPU_WORKLOADS)}."
         )
     if found["whole"]:

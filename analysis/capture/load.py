@@ -340,14 +340,14 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
             continue
         file, rows = found.tables.pop(report)
         if len(found.timelines) > 1:
-            raise InputError(f"{file} is of one rank, and {name} are of several; leave the CSV reports out.")
+            raise InputError(f"{file} has one rank, and {name} have several; leave the CSV reports out.")
         mine = timeline.ranges if report == "nvtx_pushpop_trace" else timeline.gpu_ops
         key = ["start_ns", "end_ns" if report == "nvtx_pushpop_trace" else "duration_ns"]
         if set(key) <= set(rows.columns) and len(rows):
             known = pd.MultiIndex.from_frame(rows[key]).isin(pd.MultiIndex.from_frame(mine[key]))
             if not known.any():
                 raise InputError(
-                    f"{file} and {name} are of different captures (no row of the one is in the other); "
+                    f"{file} and {name} are of different captures (they have no row in common); "
                     "give one capture at a time."
                 )
             if not known.all():
@@ -447,7 +447,10 @@ def _with_recordings(found: _Found, timeline: Timeline) -> Timeline:
     keys = pd.MultiIndex.from_frame(timeline.gpu_ops[["start_ns", "correlation_id"]])
     place = by_launch.index.get_indexer(keys)
     if not (place >= 0).any():
-        raise InputError(f"{name} is of another capture than the timeline (no start of the one is in the other).")
+        raise InputError(
+            f"{name} and the timeline are of different captures (they have no launch in common); "
+            "give one capture at a time."
+        )
     nodes = pd.arrays.IntegerArray(by_launch.to_numpy(np.int64)[place], place < 0)
     recorded = rows.drop_duplicates("node").rename(
         columns={"node": "graph_node_id", "recorded_ns": "start_ns", "returned_ns": "end_ns"} | {"start_ns": "ran_ns"}

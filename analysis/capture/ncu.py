@@ -121,7 +121,7 @@ _PAGES = {"raw": _take_raw, "details": _take_details, "source": _take_source, "s
 
 def _refuse_summary(parts: Parts, where: str, *, alone: bool) -> None:
     """A gap for a summary page, or an error if the file holds nothing else."""
-    why = f"{where} holds a summary over launches (--print-summary), which is no row of any launch"
+    why = f"{where} holds a summary over launches (--print-summary), whose rows belong to no single launch"
     fix = "export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`"
     if alone:
         raise InputError(f"{why}; {fix}.")

@@ -262,7 +262,7 @@ def _table(lines: Sequence[str], at: int, launch: _Launch, section: str, where: 
         if cells is None and end == len(lines):
             break
         if cells is None:
-            raise _damaged(where, row, f"is no row of the table of {section} around it")
+            raise _damaged(where, row, f"is not a row of the table of {section} around it")
         name, unit, *values = cells
         value = values[-1] if summary else values[0]
         launch.rows.append(

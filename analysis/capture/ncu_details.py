@@ -227,7 +227,10 @@ class _Metrics:
         # Rows without a value often have no unit either.
         if unit or name not in self.units:
             if self.units.get(name, unit) not in ("", unit):
-                raise InputError(f"{where}: {name} comes in {unit} where an earlier line has {self.units[name]}.")
+                raise InputError(
+                    f"{where}: {name} is in {unit} where an earlier line has {self.units[name]}; the file is damaged, "
+                    f"export it again with {_EXPORT}."
+                )
             self.units[name] = unit
 
 

@@ -170,7 +170,7 @@ def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
             texts.append(part)
             found = found or re.fullmatch("[0-9][0-9., ]*", part) is not None
     if texts and found:
-        raise ValueError(f"{texts[0]!r} is no number as the other instances are")
+        raise ValueError(f"{texts[0]!r} is not a number, unlike the other instances")
 
 
 def _instances(cell: str, style: NumberStyle, where: str) -> list[tuple[str, float]]:

@@ -226,7 +226,7 @@ def _whole(number: float, where: str) -> int | None:
     if math.isnan(number):
         return None
     if not 0 <= number < 1 << 31:
-        raise InputError(f"{where}: {number:g} is no line number; {_AGAIN}.")
+        raise InputError(f"{where}: {number:g} is not a line number; {_AGAIN}.")
     return int(number)
 
 

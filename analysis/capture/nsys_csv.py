@@ -389,7 +389,7 @@ def pushpop_trace(table: Table) -> pd.DataFrame:
             ids = columns["range_id"].to_numpy(dtype="int64").tolist()
             if len(set(ids)) < len(ids):
                 raise InputError(
-                    f"{table.where}: a RangeId of nvtx_pushpop_trace stands twice, so rows of two captures are mixed; "
+                    f"{table.where}: a RangeId of nvtx_pushpop_trace occurs twice, so rows of two captures are mixed; "
                     "export each one into its own file with `nsys stats --output`."
                 )
             paths = _paths_from_stacks(ids, columns["name"].tolist(), table.texts("RangeStack").tolist())

@@ -53,7 +53,7 @@ class Table:
 
     def _bad(self, name: str, row: int, found: str) -> InputError:
         return InputError(
-            f"{self.where}: column {name} of {self.report} has {found} in row {row + 1}, which is no number of 64 bits "
+            f"{self.where}: column {name} of {self.report} has {found} in row {row + 1}, which is not a 64-bit number "
             f"in the locale of the file; the file is damaged or was edited, {_AGAIN} and LC_ALL=C."
         )
 

@@ -593,7 +593,7 @@ def _check_header(header: Header, where: str, line: int, *, titled: bool = False
     ]
     if loose:
         raise InputError(
-            f"{where}: line {line} has the column {loose[0]}, whose unit is no size; the file was edited, export it "
+            f"{where}: line {line} has the column {loose[0]}, whose unit is not a size; the file was edited, export it "
             "again with `nsys stats`."
         )
 

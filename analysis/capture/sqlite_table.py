@@ -64,7 +64,7 @@ class Tables:
                 "SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY rowid"
             ).fetchall()
             if not all(isinstance(name, str) and isinstance(sql, str | None) for name, _, sql in listed):
-                raise InputError(f"{where}: is damaged (its schema is no text); {_EXPORT_AGAIN}.")
+                raise InputError(f"{where}: is damaged (its schema is not text); {_EXPORT_AGAIN}.")
             self._tables = {name: self._describe(name, root, sql or "") for name, root, sql in listed}
 
     def _describe(self, name: str, root: int, sql: str) -> _Table:
@@ -101,7 +101,7 @@ class Tables:
         except sqlite3.Error as error:
             raise _explain(error, self._where) from None
         except UnicodeDecodeError:  # the message of SQLite itself, which repeats damaged text
-            raise InputError(f"{self._where}: is damaged (its schema is no text); {_EXPORT_AGAIN}.") from None
+            raise InputError(f"{self._where}: is damaged (its schema is not text); {_EXPORT_AGAIN}.") from None
 
     def tables(self) -> dict[str, list[str]]:
         """The columns of each table, in the order of the file, without the tables of SQLite itself."""
@@ -251,7 +251,7 @@ def _connect(path: Path, where: str, changing: bool) -> sqlite3.Connection:
     except OSError as error:
         raise InputError(f"{where}: cannot be read ({error.strerror}); check the file and its permissions.") from None
     if magic != _MAGIC:
-        raise InputError(f"{where}: is no SQLite database, or an encrypted one; {_EXPORT_AGAIN}.")
+        raise InputError(f"{where}: is not an SQLite database, or is encrypted; {_EXPORT_AGAIN}.")
     # SQLite keeps an unfinished change in a second file. Without one, reading needs no lock and leaves none behind.
     uri = f"{path.resolve().as_uri()}?mode=ro" + ("" if changing else "&immutable=1")
     try:
@@ -279,7 +279,7 @@ def _explain(error: sqlite3.Error, where: str) -> InputError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return InputError(f"{where}: is locked by another program; wait until its export is done, then try again.")
     if code == sqlite3.SQLITE_NOTADB:
-        return InputError(f"{where}: is no SQLite database, or an encrypted one; {_EXPORT_AGAIN}.")
+        return InputError(f"{where}: is not an SQLite database, or is encrypted; {_EXPORT_AGAIN}.")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return InputError(
             f"{where}: an unfinished change lies in a -wal or -journal file beside it ({_told(error)}); "

@@ -295,7 +295,7 @@ def _decode(raw: bytes | mmap.mmap, where: str) -> _Trace:
     try:
         return _parse(text)
     except msgspec.ValidationError as error:
-        raise InputError(f"{where}: is no trace of torch.profiler ({_reason(error)}); {_AGAIN}.") from None
+        raise InputError(f"{where}: is not a trace of torch.profiler ({_reason(error)}); {_AGAIN}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: is a damaged trace or one cut off ({_reason(error)}); {_AGAIN}.") from None
 

@@ -156,7 +156,7 @@ def architecture(cc: str) -> int:
     arch = int(match[1]) * 10 + int(match[2]) if match else 0
     if arch < _OLDEST:
         raise UsageError(
-            f"--cc {cc}: is no compute capability that the metric catalogue knows; give one from 7.0 on, such as 9.0."
+            f"--cc {cc}: is not a compute capability of the metric catalogue; give one from 7.0 on, such as 9.0."
         )
     return arch
 

@@ -69,10 +69,13 @@ class Architecture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         Raises: InputError for an unknown family or sizes that do not divide.
         """
         if self.family not in FAMILIES:
-            raise InputError(f"{name} is of the unknown architecture {self.family!r}: known are {', '.join(FAMILIES)}.")
+            raise InputError(f"{name} has the unknown architecture {self.family!r}: use {', '.join(FAMILIES)}.")
         sizes = (self.layers, self.channels, self.heads, self.vocab)
         if min(sizes) < 1 or (self.channels % self.heads and not self.head_size):
-            raise InputError(f"{name} has sizes that no model has (layers, channels, heads, vocab {sizes}): mend them.")
+            raise InputError(
+                f"{name} has impossible sizes (layers, channels, heads, vocab {sizes}): use positive ones, and a "
+                "number of channels that the heads divide."
+            )
         gpt2 = self.family == "gpt2"
         return msgspec.structs.replace(
             self,
@@ -111,20 +114,20 @@ def find(model: str) -> Architecture:
     path = Path(model)
     if not path.is_file():
         raise UsageError(
-            f"{model!r} is no known model: use {', '.join(known())}, a config.json, a number of parameters such as "
+            f"{model!r} is not a known model: use {', '.join(known())}, a config.json, a number of parameters such as "
             "70e9, or package.module:build."
         )
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         return _of_config(values, path.name)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path.name} is no configuration of a model ({error}): give a config.json.") from None
+        raise InputError(f"{path.name} is not a model configuration ({error}): give a config.json.") from None
 
 
 def _of_config(values: Mapping[str, Any], name: str) -> Architecture:
     kind = values.get("model_type")
     if kind not in _TYPES:
-        raise InputError(f"{name} is of the unknown architecture {kind!r}: known are {', '.join(_TYPES)}.")
+        raise InputError(f"{name} has the unknown architecture {kind!r}: use {', '.join(_TYPES)}.")
     if kind == "gpt2":
         found = Architecture(
             family="gpt2", layers=values["n_layer"], channels=values["n_embd"], heads=values["n_head"],

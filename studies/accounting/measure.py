@@ -190,7 +190,9 @@ def config_of(name: str) -> GPT2Config:
     """
     of = architecture.find(name)
     if of.family != "gpt2":
-        raise UsageError(f"{name} is no GPT-2, and the harness runs nothing else: use gpt2, gpt2-medium, gpt2-large.")
+        raise UsageError(
+            f"{name} is not a GPT-2, and the harness runs nothing else: use gpt2, gpt2-medium, gpt2-large."
+        )
     return GPT2Config(vocab_size=of.vocab, n_positions=of.positions, n_embd=of.channels, n_layer=of.layers,
                       n_head=of.heads, n_inner=of.inner)  # fmt: skip
 

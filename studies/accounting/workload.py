@@ -17,6 +17,6 @@ def shape_of(workload: str, e: int) -> Shape:
     """
     found = _NAME.fullmatch(workload)
     if found is None:
-        raise UsageError(f"{workload!r} is no workload: use train_b4_t1024, prefill_b1_t1024 or decode_b1_ctx1023.")
+        raise UsageError(f"{workload!r} is not a workload: use train_b4_t1024, prefill_b1_t1024 or decode_b1_ctx1023.")
     batch, tokens, decoded, context = (int(part) if part else 0 for part in found.groups())
     return Shape(decoded, 1, context, e) if decoded else Shape(batch, tokens, 0, e)

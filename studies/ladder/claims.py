@@ -25,7 +25,7 @@ class _Point:
 
     def __getattr__(self, column: str) -> str:
         if column not in with_verdicts.column_names:
-            raise ValueError(f"claims.toml: {column} is no column of ladder.csv")
+            raise ValueError(f"claims.toml: {column} is not a column of ladder.csv")
         value = self._row.get(column)
         self.unknown |= value is None or value == "" or bool(pd.isna(value))
         self.stale |= ("times" if _of_time(column) else "counters") in str(self._row.get("stale")).split()

@@ -118,9 +118,9 @@ def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
     try:
         content = json.loads(packed.read_bytes(found))
     except ValueError as error:
-        raise InputError(f"{path.name}: is no JSON ({error}); make it again.") from None
+        raise InputError(f"{path.name}: is not JSON ({error}); make it again.") from None
     if not isinstance(content, dict) or content.get("kind") != file.kind:
-        raise InputError(f"{path.name}: is no {file.kind} file of this project; make it again.")
+        raise InputError(f"{path.name}: is not a {file.kind} file of this project; make it again.")
     return file.check(content, path.name)
 
 

@@ -355,12 +355,12 @@ def load_module(spec: str, device: str, passes: int, depth: int) -> ModuleForwar
     try:
         build = getattr(importlib.import_module(place), attribute)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"--model {spec} cannot be imported ({error}): check the name and where you are.") from error
+        raise InputError(f"--model {spec} cannot be imported ({error}): check the name and this folder.") from error
     try:
         with contextlib.suppress(ValueError):  # some functions in C have no signature
             inspect.signature(build).bind()
     except TypeError as error:  # also if `build` is not callable
-        raise InputError(f"--model {spec} cannot be called ({error}): give a function that needs none.") from None
+        raise InputError(f"--model {spec} cannot be called ({error}): give a function without arguments.") from None
     built = build()
     parts = built if isinstance(built, tuple) else (built,)
     if not 2 <= len(parts) <= 3 or not isinstance(parts[0], torch.nn.Module) or not isinstance(parts[1], tuple | list):

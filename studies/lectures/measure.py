@@ -277,7 +277,7 @@ def check_tricks(runs: dict[str, Callable[[], object]]) -> None:
     out = torch.empty_like(x)
     launch("run_sin_cos", x, out, x.numel())
     if not torch.allclose(out, torch.ones_like(x), atol=1e-5):
-        raise InputError("sin_cos_fused computes something else than sin² + cos²: correct probes.cu.")
+        raise InputError("sin_cos_fused does not compute sin² + cos²: correct probes.cu.")
     n = 65
     a, b = (torch.randn(n, n, device="cuda") for _ in range(2))
     c = torch.empty_like(a)
@@ -285,7 +285,7 @@ def check_tricks(runs: dict[str, Callable[[], object]]) -> None:
         c.zero_()
         launch("run_matmul", tile, a, b, c, n)
         if not torch.allclose(c, a @ b, atol=1e-3):
-            raise InputError(f"matmul with tile {tile} computes something else than a @ b: correct probes.cu.")
+            raise InputError(f"matmul with tile {tile} does not compute a @ b: correct probes.cu.")
     leaf = torch.randn(1 << 10, device="cuda", requires_grad=True)
     expected = torch.sigmoid(torch.sigmoid(torch.sigmoid(leaf)))
     expected.backward(torch.ones_like(leaf))
@@ -293,7 +293,7 @@ def check_tricks(runs: dict[str, Callable[[], object]]) -> None:
     for again in (0, 1):
         launch("run_sigmoids", again, leaf.detach(), *buffers, leaf.numel())
         if not torch.allclose(buffers[4], leaf.grad, atol=1e-5):
-            raise InputError("the sigmoids' gradient is not PyTorch's: correct probes.cu.")
+            raise InputError("The gradient of the sigmoids differs from PyTorch's: correct probes.cu.")
 
 
 def study_tricks(_: list[dict[str, Any]]) -> Points:

@@ -145,7 +145,9 @@ def join(arguments: str, device: str, limit_s: float = LIMIT_S) -> Iterator[Worl
     except RuntimeError as error:
         if not lost(error):
             raise
-        raise InputError(f"{name} ended at {watch.at}: another rank died or did not answer.") from error
+        raise InputError(
+            f"{name} ended at {watch.at}: another rank died or did not answer; see that rank's message."
+        ) from error
     finally:
         watch.close()
 
@@ -197,4 +199,4 @@ def launch(processes: int, module: str, arguments: Sequence[str]) -> None:
         rank, failure = error.get_first_failure()
         code = failure.exitcode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        raise InputError(f"Rank {rank} of {processes} {how}, and the others were stopped.") from None
+        raise InputError(f"Rank {rank} of {processes} {how}, and the others were stopped: see its message.") from None

@@ -315,7 +315,7 @@ def measure(
             return
         if not pending:  # it died between two combinations, so no combination is to blame
             if not at and end:
-                raise InputError(f"the measuring process does not start: {end}.")
+                raise InputError(f"The measuring process does not start: {end}.")
             continue
         if len(pending) == 1:
             tell(f"a combination ended the process ({end}); going on without it")
@@ -328,7 +328,7 @@ def measure(
         for job in jobs:
             if any(row["id"] in pending for row in job["rows"]):
                 job["group"] = 1
-    raise InputError(f"{CRASHES} measuring processes ended early; what was measured is kept, see sweep.csv.")
+    raise InputError(f"{CRASHES} measuring processes ended early: run it again, sweep.csv keeps the finished rows.")
 
 
 # Running -----------------------------------------------------------------------------------------------------
@@ -906,7 +906,9 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
     if gpu is None and options.counters:
         progress("no NVIDIA GPU, so --counters takes none")
     if out.is_dir() and any(out.iterdir()) and not (out / "captures" / FILE).is_file():
-        raise UsageError(f"--out {out} is no run of a sweep: it holds other things and no {FILE}; give a new folder.")
+        raise UsageError(
+            f"--out {out} is not a run of a sweep: it holds other things and no {FILE}; give a new folder."
+        )
     ledger = Ledger(outputs.captures_of(out) / FILE)
     if gpu is None and options.update:
         finish(out, ledger, options.rounds, update=True)

@@ -263,7 +263,7 @@ def test_rows_of_two_captures_in_one_trace_of_ranges_are_refused(tmp_path: Path)
         "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,PID,TID,Lvl,NumChild,RangeId,ParentId,"
         "RangeStack,NameTree\n"
     )
-    with pytest.raises(InputError, match="stands twice"):
+    with pytest.raises(InputError, match="occurs twice"):
         read(tmp_path, head + "100,900,800,0,800,:a,11,22,0,0,3,,:3,:a\n100,900,800,0,800,:b,12,22,0,0,3,,:3,:b\n")
     capture = read(tmp_path, head + "100,900,800,0,800,:a,11,22,1,0,3,2,:2:3,--:a\n")
     assert any("the ranges around 1 ranges" in gap.what for gap in capture.gaps)

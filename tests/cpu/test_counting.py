@@ -409,7 +409,7 @@ def test_steps_are_ranges_of_the_timeline(run, capsys):
     rows = (run / "captures" / COUNT_PLAN.name).read_text().splitlines()[1:]
     assert {"decode" in line.split(",")[0].split("/") for line in rows if line.split(",")[-2]} == {True}
     assert counting.main([str(run), "--steps", "decode,training"]) == 3
-    assert "--steps training is no range with launches: these are " in capsys.readouterr().err
+    assert "--steps training is not a range with launches: use " in capsys.readouterr().err
 
 
 def test_what_a_capture_took_is_remembered(run, monkeypatch, capsys):

@@ -89,7 +89,7 @@ def test_the_capture_script_profiles_each_example(tmp_path: Path) -> None:
     assert qwen.endswith(
         "runs/example-qwen_like_compiled --no-counters --limit 200 -- python3 examples/qwen_like.py --compile"
     )
-    with pytest.raises(InputError, match="There is no example x: these are qwen_like, "):
+    with pytest.raises(InputError, match="There is no example x: use qwen_like, "):
         examples.commands(["x"])
 
 

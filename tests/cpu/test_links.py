@@ -132,7 +132,7 @@ def test_too_many_ranks_and_a_torch_without_nccl(
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert links.main(["--out", str(tmp_path), "--ranks", "2"]) == 3
-    assert "--ranks 2 needs as many GPUs, and there are 1" in capsys.readouterr().err
+    assert "--ranks 2 needs 2 GPUs, and there are 1" in capsys.readouterr().err
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(links.dist, "is_nccl_available", lambda: False)
     assert links.main(["--out", str(tmp_path), "--ranks", "2"]) == 3

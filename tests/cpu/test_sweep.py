@@ -576,7 +576,7 @@ def test_a_folder_that_holds_something_else_is_not_written_to(
     (tmp_path / "captures").mkdir()
     (tmp_path / "captures" / "timing.json").write_text("{}")
     assert sweep.main(["gelu", "--out", str(tmp_path)]) == 2
-    assert "is no run of a sweep: it holds other things and no sweep.csv" in capsys.readouterr().err
+    assert "is not a run of a sweep: it holds other things and no sweep.csv" in capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*.*")] == ["timing.json"]
 
 
