@@ -145,7 +145,7 @@ def test_mfu_and_roofs() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["bert"], 2, "no known model"),
+        (["bert"], 2, "not a known model"),
         (["gpt2", "--gpu", "Tesla T4"], 2, "no bfloat16"),
         (["gpt2", "--gpu", "Voodoo"], 2, "no GPU"),
         (["gpt2", "--batch", "0"], 2, "1 or more"),
@@ -171,10 +171,10 @@ def test_an_unknown_architecture_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="unknown architecture 'mamba'"):
         models.find(str(file))
     file.write_text("[]")
-    with pytest.raises(InputError, match="no configuration"):
+    with pytest.raises(InputError, match="not a model configuration"):
         models.find(str(file))
     file.write_text('{"model_type": "gpt2", "n_layer": 0, "n_embd": 8, "n_head": 1, "vocab_size": 9, "n_positions": 4}')
-    with pytest.raises(InputError, match="sizes that no model has"):
+    with pytest.raises(InputError, match="impossible sizes"):
         models.find(str(file))
 
 
@@ -246,5 +246,5 @@ def test_the_table_judges_what_was_measured() -> None:
     assert made.loc["FLOPs of products", "verdict"] == "not measured"
     use = tables.build_use([step], "NVIDIA H200").iloc[0]
     assert use["mfu_frac"] == pytest.approx(use["compute_ns"] / 1e9)
-    with pytest.raises(UsageError, match="no workload"):
+    with pytest.raises(UsageError, match="not a workload"):
         tables.shape_of("nap", 2)

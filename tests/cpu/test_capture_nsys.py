@@ -199,7 +199,7 @@ def test_a_name_that_may_be_cut_is_kept_and_named(tmp_path: Path) -> None:
 def test_a_number_beyond_64_bits_is_refused(tmp_path: Path, field: int) -> None:
     cells = ROW.split(",")
     cells[field] = "9" * 30
-    with pytest.raises(InputError, match="64 bits"):
+    with pytest.raises(InputError, match="64-bit number"):
         load([put(tmp_path, a=GPU + ",".join(cells))])
 
 

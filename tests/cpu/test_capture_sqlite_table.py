@@ -247,9 +247,9 @@ def test_a_column_of_numbers_and_text_or_of_bytes_is_refused(base: Path) -> None
 def test_no_database_an_encrypted_one_and_no_file(base: Path) -> None:
     assert "cannot be read" in error_of(base)
     base.write_bytes(b"")
-    assert "is no SQLite database" in error_of(base)
+    assert "is not an SQLite database" in error_of(base)
     base.write_bytes(random.Random(1).randbytes(8192))
-    assert "an encrypted one" in error_of(base)
+    assert "or is encrypted" in error_of(base)
 
 
 def test_a_locked_database(base: Path) -> None:

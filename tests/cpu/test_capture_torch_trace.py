@@ -231,7 +231,7 @@ def test_two_timelines_are_refused(tmp_path: Path) -> None:
         (lambda raw: raw.replace(b'"grid": [64, 2, 1]', b'"grid": "64x2"'), "details of an event are damaged"),
         (lambda raw: raw.replace(b'"correlation": 1,', b'"correlation": 1e400,'), "details of an event are damaged"),
         (lambda raw: raw.replace(b'"traceEvents": [', b'"traceEvents": {"a": ['), "trace"),
-        (lambda raw: raw.replace(b'"name": "step"', b'"name": 5'), "no trace of torch.profiler"),
+        (lambda raw: raw.replace(b'"name": "step"', b'"name": 5'), "not a trace of torch.profiler"),
         (lambda raw: raw.replace(b'"cat"', b'"kat"'), "without events of torch.profiler"),
         (lambda raw: raw.replace(b"triton", b"tri\xffton"), "damaged trace"),
     ],

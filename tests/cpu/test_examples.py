@@ -128,10 +128,10 @@ def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> 
 def test_what_is_wrong_with_the_list_is_one_sentence(tmp_path: Path) -> None:
     assert examples.read(tmp_path) == []
     (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\ncommand = "x"\nagrees = ["x"]\n')
-    with pytest.raises(InputError, match=r"is of a\.py, which is not there"):
+    with pytest.raises(InputError, match=r"names a\.py, which does not exist"):
         examples.read(tmp_path)
     (tmp_path / "a.py").write_text('"""A program."""\n')
-    with pytest.raises(InputError, match=r"words for 1 entries, a\.py lists 0"):
+    with pytest.raises(InputError, match=r"has 1 texts in `agrees`, and a\.py lists 0 entries"):
         examples.read(tmp_path)
     (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\n')
     with pytest.raises(InputError, match=r"examples\.toml: .*command"):

@@ -823,7 +823,7 @@ def test_a_damaged_folder_is_one_sentence(folder: Path, tmp_path: Path, capsys: 
         composer.build(tmp_path)
     (folder / "ladder.json").write_text("{")
     assert composer.main([str(folder)]) == 3
-    assert capsys.readouterr().err.startswith("ladder.json: is no JSON")
+    assert capsys.readouterr().err.startswith("ladder.json: is not JSON")
 
 
 def test_the_program_writes_the_tables_and_says_what_they_hold(

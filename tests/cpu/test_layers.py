@@ -321,7 +321,7 @@ def test_the_captured_run_writes_what_its_events_read(tmp_path: Path) -> None:
         (["--model", "./net.py:build"], 2, "package.module:build"),
         (["--model", "no_such_package.module:build"], 3, "cannot be imported"),
         (["--model", "json:nope"], 3, "cannot be imported"),
-        (["--model", "json:dumps"], 3, "(missing a required argument: 'obj'): give a function that needs none"),
+        (["--model", "json:dumps"], 3, "(missing a required argument: 'obj'): give a function without arguments"),
         (["--model", "json:__name__"], 3, "not a callable object): give a function"),
         (["--device", "cuda"], 3, "needs a GPU"),
         (["--weights", "gone.safetensors"], 3, "not found"),

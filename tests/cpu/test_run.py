@@ -309,7 +309,7 @@ def test_a_fused_kernel_that_does_not_run_is_named_and_left_out(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--workloads", "train_b1"], 2, "no workload"),
+        (["--workloads", "train_b1"], 2, "not a workload"),
         (["--workloads", "prefill_b1_t33"], 2, "33 positions"),
         (["--workloads", "decode_b1_ctx0"], 2, "empty"),
         (["--config", "n_layers=2"], 2, "n_layers=2"),
@@ -338,7 +338,7 @@ def test_the_named_workloads_fit_the_124m_model() -> None:
         assert find_workload(name, GPT2Config()).name == name
     prefill, decode = (find_workload(name) for name in GPU_WORKLOADS)
     assert (prefill.tokens, prefill.context, decode.tokens, decode.context, decode.total) == (1024, 0, 1, 1023, 1024)
-    with pytest.raises(UsageError, match="no workload"):
+    with pytest.raises(UsageError, match="not a workload"):
         find_workload("prefill_b1")
 
 
