@@ -106,7 +106,7 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
         Column(
             "share_frac",
             "0-1",
-            "self_cuda_ns over that of its kind (without a GPU: of self_cpu_ns)",
+            "self_cuda_ns over the sum of its kind (without a GPU: the same of self_cpu_ns)",
             "timing",
             style="bar",
         ),
@@ -145,10 +145,10 @@ def build_operators(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | N
     columns=(
         Column("setting", "", "setting of baseline.csv", "key"),
         Column("dtype", "", "type of weights and arithmetic", "key"),
-        Column("question", "", "what was asked", "row"),
+        Column("question", "", "the question", "row"),
         Column("value", "", "the number, in the unit beside it", "row"),
         Column("unit", "", "unit of the value", "key"),
-        Column("answer", "", "what the number says, written by rule", "row"),
+        Column("answer", "", "what the number means, written by a rule", "row"),
     ),
     optional=True,
 )
@@ -332,9 +332,7 @@ def compare(baseline: pd.DataFrame) -> list[dict[str, Any]]:
         Column("figure", "", "what is compared", "key"),
         Column("unit", "", "unit of both numbers", "key"),
         Column("ours", "", "this run", "timing"),
-        Column(
-            "our_clock", "", "what this run's figure was taken by; theirs may be another where it is not said", "key"
-        ),
+        Column("our_clock", "", "clock of this run's figure; theirs may use another if they do not name it", "key"),
         Column("theirs", "", "as published", "key"),
         Column("their_machine", "", "GPU of the published figure", "key"),
         Column("their_setting", "", "how it was taken", "key"),

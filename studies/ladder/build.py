@@ -115,7 +115,7 @@ def _every_time(ladder_read: Ladder) -> pd.DataFrame:
 
 @table(
     "ladder_times",
-    question="How long does every variant take at every shape that was timed, its source being as it is now?",
+    question="How long does the present source of every variant take at every timed shape?",
     order=204,
     columns=(
         *ladder.POINT,
@@ -140,7 +140,7 @@ def _times(every_time: pd.DataFrame, ladder_read: Ladder) -> pd.DataFrame:
 
 @table(
     "not_timed",
-    question="Which registered shapes has nothing been timed at, the sources being as they are now?",
+    question="At which registered shapes has no present source been timed?",
     order=205,
     columns=(
         Column("op", "", "operation", "key"),
@@ -194,11 +194,13 @@ def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
         Column("torch", "", "version", "key"),
         Column("triton", "", "version", "key"),
         Column("ncu", "", "version", "key"),
-        Column("sm_clock_mhz", "MHz", "median while times were taken; blank where none were, only counters", "timing"),
-        Column("throttle_reasons", "", "why clocks were held back, if they were", "key"),
+        Column(
+            "sm_clock_mhz", "MHz", "median while variants were timed; blank if the run took only counters", "timing"
+        ),
+        Column("throttle_reasons", "", "why the GPU reduced its clocks; blank if it did not", "key"),
         Column("bf16_roof_flop_per_s", "FLOP/s", "what cuBLAS reached in bf16, if it was measured", "timing"),
         Column("points", "1", "points that passed their check", "static"),
-        Column("counted", "1", "points of ladder.csv whose counters are of this run", "static"),
+        Column("counted", "1", "points of ladder.csv whose counters this run took", "static"),
         Column("capture_s", "s", "how long ncu took", "timing"),
         Column("commit", "", "of the code", "key"),
     ),

@@ -34,7 +34,7 @@ class _Point:
 
 @table(
     "claims",
-    question="What do others claim of such kernels, and what was found?",
+    question="What do others claim about such kernels, and what did we measure?",
     order=206,
     columns=(
         Column("claim", "", "name in kernels/claims.toml", "row"),
@@ -44,9 +44,9 @@ class _Point:
         Column("dtype", "", "fp32 or bf16", "row"),
         Column("before", "", "variant and shape that it compares with, blank if none", "row"),
         Column("after", "", "variant and shape that it is about", "row"),
-        Column("what", "", "what of the claim is measured", "row"),
+        Column("what", "", "the part of the claim that is measured", "row"),
         Column("metric", "", "column of ladder.csv", "row"),
-        Column("claimed", "", "what was claimed of it", "row"),
+        Column("claimed", "", "the claimed value", "row"),
         Column("before_value", "", "found, in the unit of the metric", "row"),
         Column("after_value", "", "found, in the unit of the metric", "row"),
         Column("found", "", "both as text", "row"),

@@ -17,7 +17,7 @@ LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: the rivals
 
 @table(
     "goals",
-    question="What were the fastest rungs to reach, and did they?",
+    question="Which goals were set for the fastest rungs, and did they reach them?",
     order=203,
     columns=(
         Column("goal", "", "its place in kernels/goals.toml", "key"),
@@ -26,10 +26,10 @@ LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: the rivals
         Column("variant", "", "its fastest rung", "key"),
         Column("dtype", "", "fp32 or bf16", "key"),
         Column("shape_name", "", "name of the shape", "key"),
-        Column("beside", "", "what it is held against", "key"),
-        Column("least", "", "how many times as fast as that it is to be", "timing"),
-        Column("share", "0-1", "at how many of the goal's shapes", "timing"),
-        Column("never_below", "", "how many times as fast it is to be at all of them", "timing"),
+        Column("beside", "", "what its time is compared with", "key"),
+        Column("least", "", "goal: how many times as fast as that", "timing"),
+        Column("share", "0-1", "share of the goal's shapes that must reach `least`", "timing"),
+        Column("never_below", "", "goal at every shape: at least this many times as fast", "timing"),
         Column("found", "", "how many times as fast it is: median of paired rounds, else of the medians", "row"),
         Column(
             "found_p5", "", "5th percentile of the rounds, else the least that the ends of both times give", "timing"
@@ -37,7 +37,7 @@ LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: the rivals
         Column("found_p95", "", "95th percentile, else the most", "timing"),
         Column("met", "", "whether `least` is reached by `found`", "row"),
         Column("within_spread", "", "whether `least` lies between found_p5 and found_p95", "row"),
-        Column("two_runs", "", "whether the two times are of two runs, not of one", "timing"),
+        Column("two_runs", "", "whether the two times come from two runs instead of one", "timing"),
     ),
 )
 def build_goals(set_goals: Sequence[Goal], points: pd.DataFrame, every_time: pd.DataFrame) -> pd.DataFrame:

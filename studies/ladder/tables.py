@@ -29,16 +29,16 @@ PAIRED = tuple(
     for at in ("p5", "p50", "p95")
 )
 ISOLATED = (
-    "a launch between two CUDA events, behind a kernel that overwrites 256 MB: caches are cold, nothing overlaps it"
+    "one launch between two CUDA events, after a kernel that overwrites 256 MB: caches are cold, nothing overlaps it"
 )
 CHAINED = (
-    "a launch of many in a CUDA graph, over more data than L2 holds: it may overlap the one before, as a kernel with "
-    "programmatic dependent launch does"
+    "one launch of many in a CUDA graph, over more data than L2 holds; with programmatic dependent launch it may "
+    "overlap the launch before"
 )
 TIMES = (
-    Column("time_kind", "", "the kind of time that is judged: isolated, where the shape has it, else chained", "key"),
+    Column("time_kind", "", "the kind of time that verdicts use: isolated if the shape has it, else chained", "key"),
     *(
-        Column(f"bench_time_{at}_ns", "ns", f"the time that is judged, {what}", "timing")
+        Column(f"bench_time_{at}_ns", "ns", f"the time that verdicts use, {what}", "timing")
         for at, what in (("p5", "5th percentile"), ("p50", "median"), ("p95", "95th percentile"))
     ),
     *(
@@ -310,15 +310,20 @@ def _library(table: pd.DataFrame) -> pd.Series:
     order=202,
     columns=(
         *POINT,
-        Column("at", "", "name of the shape that it is about", "key"),
+        Column("at", "", "name of the shape that the hypothesis is about", "key"),
         Column("metric", "", "column of ladder.csv, or stall_<reason>_frac", "key"),
         Column("versus", "", "variant (or floor) whose value it is divided by, if any", "key"),
-        Column("stated", "", "whether the rung states it; else it is the rule about bytes that holds for all", "key"),
-        Column("low", "", "least that is expected, blank if open", "key"),
-        Column("high", "", "most that is expected, blank if open", "key"),
+        Column(
+            "stated",
+            "",
+            "whether the rung declares it; else it is the rule about bytes that holds for every rung",
+            "key",
+        ),
+        Column("low", "", "lower bound of what is expected; blank: none", "key"),
+        Column("high", "", "upper bound of what is expected; blank: none", "key"),
         Column("equals", "", "text that is expected", "key"),
-        Column("refuted_low", "", "below this it is refuted, where that is not `low`", "key"),
-        Column("refuted_high", "", "above this it is refuted, where that is not `high`", "key"),
+        Column("refuted_low", "", "below this the hypothesis is refuted; blank: below `low`", "key"),
+        Column("refuted_high", "", "above this the hypothesis is refuted; blank: above `high`", "key"),
         Column("found", "", "what was found, in the unit of the metric or as a ratio", "row"),
         Column("what", "", "metric and versus in words", "row"),
         Column("found_text", "", "what was found, in words, with the bounds", "row"),
@@ -432,7 +437,7 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
 
 @table(
     "ladder",
-    question="What does each rung of each ladder take and move, what does it wait for, and did it do what it promised?",
+    question="How long does each rung take, what does it move and wait for, and does its hypothesis hold?",
     order=200,
     columns=(
         *POINT,
@@ -441,15 +446,20 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
         Column("rung", "1", "place in the op's declaration, from 0", "static"),
         Column("best", "", "whether the op runs it on this dtype where no variant is named", "key"),
         Column("library", "", "fastest variant of the library at this dtype and shape, not in lower precision", "key"),
-        Column("precision", "", "precision of its arithmetic where it is not that of its dtype", "key"),
-        Column("macros", "", "what a sweep found faster than its defaults, over dtypes and shapes together", "key"),
+        Column("precision", "", "precision of its arithmetic; blank: that of its dtype", "key"),
+        Column("macros", "", "macros that a sweep found faster than the defaults, over all dtypes and shapes", "key"),
         Column("refuses", "", "registered shapes that it does not take, and why", "key"),
         Column("shape", "", "sizes, in the order of `axes`", "key"),
         Column("axes", "", "names of the axes, with commas between", "key"),
-        Column("at_bench_shape", "", "whether the row belongs to the op's ladder; else a claim needs it", "key"),
+        Column(
+            "at_bench_shape",
+            "",
+            "whether the row belongs to the op's ladder; else a claim or a hypothesis needs it",
+            "key",
+        ),
         Column("hypothesis", "", "what the variant declares", "key"),
         *TIMES,
-        Column("minimum_bytes", "byte", "what is needed of the inputs read once, outputs written once", "static"),
+        Column("minimum_bytes", "byte", "least bytes: needed inputs read once, outputs written once", "static"),
         Column("predicted_bytes", "byte", "what this variant should move", "static", label="bytes predicted"),
         Column("flops", "FLOP", "operations of the op", "static"),
         Column("compute_bound", "", "whether the op's floor counts the operations", "key"),
@@ -472,18 +482,35 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
         Column("measured_bytes", "byte", "the two together", "counters", label="bytes measured"),
         Column("measured_over_predicted", "1", "measured_bytes over predicted_bytes", "counters"),
         Column("measured_over_minimum", "1", "measured_bytes over minimum_bytes", "counters"),
-        Column("compute_throughput_frac", "0-1", "busiest pipe of the SM, of its peak, weighted by time", "counters"),
-        Column("memory_throughput_frac", "0-1", "busiest part of the way to memory, weighted by time", "counters"),
-        Column("dram_throughput_frac", "0-1", "DRAM, of ncu's own peak, weighted by time", "counters"),
+        Column("compute_throughput_frac", "0-1", "busiest pipe of the SM over its peak, weighted by time", "counters"),
+        Column(
+            "memory_throughput_frac",
+            "0-1",
+            "busiest part of the memory system over its peak, weighted by time",
+            "counters",
+        ),
+        Column(
+            "dram_throughput_frac",
+            "0-1",
+            "DRAM throughput over the peak that ncu assumes, weighted by time",
+            "counters",
+        ),
         Column("l1_hit_frac", "0-1", "sectors found in L1, weighted by time", "counters"),
         Column(
-            "l2_hit_frac", "0-1", "sectors found in L2, weighted by time; may pass 1 by some thousandths", "counters"
+            "l2_hit_frac", "0-1", "sectors found in L2, weighted by time; may exceed 1 by some thousandths", "counters"
         ),
         Column("inst_executed", "inst", "warp instructions, sum", "counters"),
         Column("global_load_inst", "inst", "of these, global loads", "counters"),
-        Column("occupancy_theoretical_frac", "0-1", "warps that fit, of the most, weighted by time", "static"),
-        Column("occupancy_achieved_frac", "0-1", "warps that were there on active SMs, weighted by time", "counters"),
-        Column("occupancy_limiter", "", "what lets fewest blocks onto an SM", "row"),
+        Column(
+            "occupancy_theoretical_frac", "0-1", "warps that fit on an SM over its maximum, weighted by time", "static"
+        ),
+        Column(
+            "occupancy_achieved_frac",
+            "0-1",
+            "warps resident on an active SM over its maximum, weighted by time",
+            "counters",
+        ),
+        Column("occupancy_limiter", "", "the resource that limits the blocks on an SM", "row"),
         Column("grid", "", "grid of the longest kernel, XxYxZ blocks", "key"),
         Column("block", "", "its block, XxYxZ threads", "key"),
         Column("grid_size", "block", "blocks, sum over the launches", "static"),
@@ -491,33 +518,48 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
         Column("shared_bytes_per_block", "byte/block", "of the longest kernel", "static"),
         Column("waves", "1", "of the longest kernel: its grid over what the GPU holds at once", "static"),
         Column(
-            "branch_efficiency_frac", "0-1", "branches whose threads go one way; blank without branches", "counters"
+            "branch_efficiency_frac", "0-1", "share of branches that do not diverge; blank without branches", "counters"
         ),
-        Column("sectors_per_request_load", "sector/request", "of global loads: 4, 8, 16 are best by width", "counters"),
+        Column(
+            "sectors_per_request_load",
+            "sector/request",
+            "of global loads; best: 4, 8 or 16 for loads of 4, 8 or 16 bytes a thread",
+            "counters",
+        ),
         Column("sectors_per_request_store", "sector/request", "of global stores", "counters"),
         Column(
             "uncoalesced_frac",
             "0-1",
-            "of the sectors that global accesses ask for, those that coalesced ones would not",
+            "share of the sectors of global accesses that coalesced accesses would not need",
             "counters",
         ),
         Column("local_bytes", "byte", "local-memory traffic through L1, sum", "counters"),
         Column("fma_active_frac", "0-1", "cycles in which the FMA pipe worked", "counters"),
         Column("tensor_active_frac", "0-1", "cycles in which the tensor pipe worked", "counters"),
         Column("warp_cycles_per_issue", "cycle", "cycles between two instructions of a warp", "counters"),
-        Column("top_stall", "", "largest reason to wait: no warp that is ready (not_selected) waits", "row"),
+        Column("top_stall", "", "largest stall reason; a ready warp (not_selected) does not wait", "row"),
         Column("top_stall_frac", "0-1", "its share of the cycles of all warps that do not issue", "counters"),
         Column("hot_line", "", "source line with most samples, file:line", "row"),
         Column("hot_line_frac", "0-1", "its share of the samples", "counters"),
         Column("hot_line_stall", "", "what its samples wait for most", "row"),
         Column("hot_line_text", "", "its text", "row"),
-        Column("verdict", "", "over what the rung states, or else the rule about bytes: refuted if a part is", "row"),
-        Column("verdict_by", "", "the metrics that it rests on, in words", "row"),
-        Column("verdict_why", "", "what was measured of it, refuted parts first; then what it does not state", "row"),
+        Column(
+            "verdict", "", "on the rung's hypotheses, or without one on the rule about bytes; refuted if one is", "row"
+        ),
+        Column("verdict_by", "", "the metrics that decide the verdict, in words", "row"),
+        Column(
+            "verdict_why",
+            "",
+            "what was measured, refuted hypotheses first; then results that the rung does not declare",
+            "row",
+        ),
         Column("fingerprint", "", "of the sources as they are now", "key"),
         Column("state", "", "current; stale: see there; missing: no counters; failed: its check failed", "row"),
         Column(
-            "stale", "", "what of it an older build gave, times or counters or both: source or macros changed", "row"
+            "stale",
+            "",
+            "which numbers come from an older build (times, counters or both): source or macros changed",
+            "row",
         ),
         Column("run", "", "run of the counters", "key"),
         Column("bench_run", "", "benchmark or run of the times", "key"),

@@ -25,7 +25,7 @@ HOLDS, MISSES, UNKNOWN = "holds", "misses", "not measured"
 
 COLUMNS = (
     Column("case", "", "what was measured", "key"),
-    Column("quantity", "", "what of it", "key"),
+    Column("quantity", "", "what was measured about the case", "key"),
     Column("unit", "", "unit of the numbers", "key"),
     Column("predicted", "", "written before it was measured", "static"),
     Column("low", "", "the prediction misses below this", "static", shown=False),
@@ -35,8 +35,8 @@ COLUMNS = (
     Column("p95", "", "of the samples", "timing", shown=False),
     Column("error_frac", "1", "measured over predicted, less 1", "row"),
     Column("verdict", "", "holds, misses, or not measured", "row"),
-    Column("lecture", "", "what the lecture says, of its own GPU", "static"),
-    Column("because", "", "what the prediction was made of", "static", style="prose"),
+    Column("lecture", "", "what the lecture says about its own GPU", "static"),
+    Column("because", "", "how the prediction was calculated", "static", style="prose"),
     Column("seen", "", "kernels and grids, or times behind a factor", "timing", shown=False, style="prose"),
     Column("reason", "", "why it missed, written afterwards", "static", style="prose"),
 )
@@ -180,15 +180,15 @@ def build_units(lecture_points: Points, all_measured: pd.DataFrame | None = None
     columns=(
         Column("n", "1", "rows and columns", "key"),
         Column("divisor", "1", "largest of 32, 8, 2 and 1 that divides n", "static"),
-        Column("tile", "", "in the name of the kernel", "timing"),
-        Column("tiles", "1", "that cover the result, at the edges with what lies beyond it", "static"),
-        Column("waves", "1", "of as many tiles as there are SMs", "static"),
+        Column("tile", "", "tile, as the kernel's name gives it", "timing"),
+        Column("tiles", "1", "number of tiles that cover the result; those at the edges reach beyond it", "static"),
+        Column("waves", "1", "number of waves; a wave has one tile for each SM", "static"),
         Column("fill_frac", "0-1", "tiles over the places of all waves", "static"),
         Column("model_ns", "ns", "the prediction's formula with this tile; blank where rows do not start at 16 bytes",
                "static"),
         Column("measured_ns", "ns", "median", "timing"),
         Column("error_frac", "1", "measured over model, less 1", "timing"),
-        Column("kernel", "", "as far as the tile", "timing"),
+        Column("kernel", "", "kernel's name, up to the tile", "timing"),
     ),
     optional=True,
 )  # fmt: skip
@@ -217,7 +217,7 @@ def build_tiles(lecture_points: Points) -> pd.DataFrame | None:
 
 @table(
     "lecture_operators",
-    question="What does torch.profiler say of one operator?",
+    question="What does torch.profiler say about each operator?",
     order=25.01,
     title="Operators of the profiles",
     columns=(
@@ -246,7 +246,7 @@ def build_operators(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
         Column("case", "", "what was profiled", "key"),
         Column("operator", "", "operator that launched it", "key"),
         Column("kernel", "", "kernel name", "key"),
-        Column("kind", "", "kind of the kernel, as the fusion planner has it", "row"),
+        Column("kind", "", "kind of the kernel, as the fusion planner names it", "row"),
         Column("grid", "", "blocks", "timing"),
         Column("block", "", "threads of a block", "timing"),
         Column("calls", "1", "launches", "timing"),

@@ -60,7 +60,7 @@ _COLUMNS = (
     Column("variant", "", "rung", "key"),
     Column("dtype", "", "data type; blank where nothing was timed", "key"),
     Column("shape", "", "name of the shape; blank where nothing was timed", "key"),
-    Column("combination", "", "the macros of its source, without what all their names begin with", "key"),
+    Column("combination", "", "the macros of its source, without the common start of their names", "key"),
     Column(
         "mark",
         "",
@@ -70,18 +70,18 @@ _COLUMNS = (
     Column(
         "not_measured",
         "",
-        "ops, dtypes and shapes compiled with a recommended combination, and not timed with it",
+        "ops, dtypes and shapes that use the recommended combination and were not timed with it",
         "row",
     ),
-    Column("keeps_default", "", "why the source is built with its defaults all the same", "row"),
+    Column("keeps_default", "", "why the source still uses its defaults", "row"),
     Column(
         "slower_at",
         "",
-        "of what is clearly faster than the default here: where it is clearly slower (by 1 % in the median, at "
-        "all in 95 % of the rounds), worst first",
+        "if it is clearly faster than the default here: cells where it is clearly slower, worst first; clearly means "
+        "by 1 % in the median, and at all in 95 % of the rounds",
         "row",
     ),
-    Column("verdict", "", "timed, or what kept it from being timed; built: without a GPU", "row"),
+    Column("verdict", "", "timed, or what prevented it; built: compiled without a GPU to time it", "row"),
     Column("reason", "", "why it was not timed", "row", style="prose"),
     Column(
         "bench_time_p50_ns",
@@ -96,7 +96,7 @@ _COLUMNS = (
     Column("versus_default_p95", "1", "the same, p95", "timing"),
     Column("samples", "1", "rounds that the times and ratios rest on", "timing"),
     Column("call", "", "of `make sweep` that measured it: its number in the conditions, or not recorded", "key"),
-    Column("kernel", "", "its kernel that runs longest, of which the figures up to `tail_frac` are", "key"),
+    Column("kernel", "", "its longest kernel; the columns up to `tail_frac` describe it", "key"),
     Column("registers", "1/thread", "registers a thread", "static"),
     Column(
         "spill_bytes",
@@ -110,7 +110,7 @@ _COLUMNS = (
     Column(
         "occupancy_theoretical_frac",
         "0-1",
-        "resident warps that its resources allow, over the most; by ncu where it counted",
+        "warps that its resources allow on an SM over the maximum; from ncu if it counted",
         "static",
     ),
     Column("limiter", "", "what limits them: warps (full), blocks, registers or shared memory", "row"),
@@ -118,11 +118,19 @@ _COLUMNS = (
     Column("tail_frac", "0-1", "share of the last wave that stays empty", "static"),
     Column("multiprocessors", "1", "of the GPU", "static"),
     Column(
-        "instructions", "inst", "warp instructions issued, by ncu, of all its kernels, as all that follows", "counters"
+        "instructions",
+        "inst",
+        "warp instructions issued, by ncu; this and the columns below cover all its kernels",
+        "counters",
     ),
     Column("warp_cycles", "cycle", "warp cycles per issued instruction: from one to the next", "counters"),
     Column("occupancy_achieved_frac", "0-1", "warps resident on an active multiprocessor", "counters"),
-    Column("sm_active_frac", "0-1", "share of the cycles in which they are active: what the others leave", "counters"),
+    Column(
+        "sm_active_frac",
+        "0-1",
+        "share of the cycles in which an SM is active, calculated from the other factors",
+        "counters",
+    ),
     Column("sm_clock_hz", "Hz", "clock while counting", "counters"),
     Column("dram_bytes", "byte", "DRAM bytes read and written", "counters"),
     Column("dram_byte_per_s", "byte/s", "the same over the time", "counters"),
@@ -131,7 +139,9 @@ _COLUMNS = (
     Column("sectors_per_request_load", "1", "sectors of 32 bytes a warp and global load, by ncu", "counters"),
     Column("stall", "", "the largest stall reason", "row"),
     Column("stall_frac", "0-1", "its share of all stalls", "counters"),
-    Column("stalls", "", "the cycles of `warp_cycles` in each, largest first, those of half a per cent", "row"),
+    Column(
+        "stalls", "", "the part of `warp_cycles` in each stall reason, largest first, from half a per cent on", "row"
+    ),
     Column("ncu_time_ns", "ns", "time of its kernels alone, by ncu", "counters"),
     Column("gpu", "", "the GPU", "key"),
 )
@@ -144,7 +154,7 @@ Swept = tuple[pd.DataFrame, pd.DataFrame] | None
 
 @table(
     "sweep",
-    question="Which compile-time choices of each kernel are the fastest, and what tells them apart?",
+    question="Which compile-time choices of each kernel are the fastest, and what explains the differences?",
     order=32,
     title="Every combination",
     columns=_COLUMNS,
@@ -274,23 +284,26 @@ def short_name(macros: str) -> str:
         Column("variant", "", "rung", "key"),
         Column("dtype", "", "data type", "key"),
         Column("shape", "", "name of the shape", "key"),
-        Column("combinations", "1", "that were tried", "static"),
-        Column("timed", "1", "of them, right and timed", "timing"),
-        Column("samples", "1", "rounds that each of the times rests on, the fewest where they differ", "timing"),
+        Column("combinations", "1", "combinations that were tried", "static"),
+        Column("timed", "1", "combinations that passed their check and were timed", "timing"),
+        Column("samples", "1", "rounds behind each time; the fewest if they differ", "timing"),
         Column("calls", "", "of `make sweep` that measured them: numbers in the conditions, or not recorded", "key"),
         Column("default", "", "the source as it stands", "row"),
         Column("fastest", "", "least median time; clear only if faster than the default in 95 % of the rounds", "row"),
         Column("versus_default", "1", "the default's time over the fastest one's, paired by round, median", "timing"),
         Column("clear", "", "yes, no, or blank where the default is the fastest", "row"),
         Column(
-            "slowest", "", "most median time; within 1 % of it one with counters, or the most like the default", "row"
+            "slowest",
+            "",
+            "longest median time; within 1 % of it we prefer one with counters, or the most like the default",
+            "row",
         ),
         Column("slowest_versus_default", "1", "the default's time over the slowest one's, median", "timing"),
-        Column("recommended", "", "for the source: by all dtypes, shapes and ops that were timed of it", "row"),
+        Column("recommended", "", "for the source: chosen over all its timed dtypes, shapes and ops", "row"),
         Column(
             "evidence",
             "",
-            "what sets the fastest and the slowest apart, and why another is recommended; cycles are "
+            "why the fastest beats the slowest, and why another is recommended; cycles are "
             "instructions times warp cycles per issued instruction, over occupancy and share of active cycles",
             "row",
             style="prose",
