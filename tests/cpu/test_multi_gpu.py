@@ -193,7 +193,7 @@ def test_a_killed_rank_ends_the_others_with_one_sentence(tmp_path: Path) -> None
     assert time.monotonic() - began < 10  # by the connection that closed, long before the limit
     for rank in range(2):
         assert Path(files[rank]).read_text().splitlines() == [
-            f"error: Rank {rank} of 3 ended at the second all-reduce: another rank died or did not answer."
+            f"error: Rank {rank} of 3 ended at the second all-reduce: another rank died or did not answer; see that rank's message."
         ]
 
 
@@ -207,7 +207,7 @@ def test_a_rank_that_stands_still_ends_the_others_with_one_sentence(tmp_path: Pa
     assert text.splitlines() == [
         "Rank 0 of 2 ended: no rank answered for 1.5 s at the second all-reduce."
     ] or text.splitlines() == [
-        "error: Rank 0 of 2 ended at the second all-reduce: another rank died or did not answer."
+        "error: Rank 0 of 2 ended at the second all-reduce: another rank died or did not answer; see that rank's message."
     ]
 
 
@@ -235,7 +235,7 @@ def test_ranks_with_different_arguments_say_so(tmp_path: Path) -> None:
 
 def test_the_launcher_stops_the_others_and_says_who_died() -> None:
     began = time.monotonic()
-    with pytest.raises(InputError, match=r"^Rank 1 of 2 was killed by SIGKILL, and the others were stopped\.$"):
+    with pytest.raises(InputError, match=r"^Rank 1 of 2 was killed by SIGKILL, and the others were stopped: see its message\.$"):
         launch(2, "tests.dying", [])
     assert time.monotonic() - began < 10
 
