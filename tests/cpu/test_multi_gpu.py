@@ -235,7 +235,9 @@ def test_ranks_with_different_arguments_say_so(tmp_path: Path) -> None:
 
 def test_the_launcher_stops_the_others_and_says_who_died() -> None:
     began = time.monotonic()
-    with pytest.raises(InputError, match=r"^Rank 1 of 2 was killed by SIGKILL, and the others were stopped: see its message\.$"):
+    with pytest.raises(
+        InputError, match=r"^Rank 1 of 2 was killed by SIGKILL, and the others were stopped: see its message\.$"
+    ):
         launch(2, "tests.dying", [])
     assert time.monotonic() - began < 10
 
