@@ -24,7 +24,7 @@ OURS = (".cu", ".cuh", ".py")  # suffixes of files with kernels; CUDA's headers 
 
 
 def hottest_lines(page: TextIO) -> str:
-    """The text of ncu_lines.csv: the hottest lines of each launch in a source page (`--print-source cuda,sass`).
+    """Return the text of ncu_lines.csv: the hottest lines of each launch in a source page (`--print-source cuda,sass`).
 
     `ordinal` counts the launches of one kernel in the order of the page. The page lists an instruction of an inlined
     function under several lines. Such an instruction counts for its line in the file in which the kernel begins, else
@@ -36,7 +36,7 @@ def hottest_lines(page: TextIO) -> str:
 
 
 def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
-    """HOT_LINES from SOURCE_LINES rows: for each launch, the lines with most samples, sorted by samples.
+    """Return HOT_LINES from SOURCE_LINES rows: for each launch, the lines with most samples, sorted by samples.
 
     Kernels are compared by match_key, because two pages of one report can print template arguments differently
     (`<float, 4>`, `<float, (int)4>`).

@@ -31,7 +31,7 @@ from analysis.hardware.metrics import (
 
 
 def _span(way: Way) -> str:
-    """The architectures of a way, as text."""
+    """Return the architectures of a way, as text."""
     text = "" if (way.min_cc, way.max_cc) == (0, 999) else f"cc {way.min_cc / 10} to {way.max_cc / 10}"
     without = ", ".join(str(arch / 10) for arch in way.not_cc)
     return f"  ({', '.join(filter(None, (text, f'not {without}' if without else '')))})" if text or without else ""

@@ -215,7 +215,7 @@ def _holds_data(run: Path) -> bool:
 
 
 def _says_ok(status: Path) -> bool:
-    """Whether a tool's status file says that its capture succeeded."""
+    """Return whether a tool's status file says that its capture succeeded."""
     try:
         content = json.loads(status.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -224,7 +224,7 @@ def _says_ok(status: Path) -> bool:
 
 
 def committed_run() -> Path:
-    """The committed run with a timeline, ranges and counters. It replaces a missing run of this machine.
+    """Return the committed run with a timeline, ranges and counters. It replaces a missing run of this machine.
 
     Raises: InputError if reports/published.toml names none.
     """
@@ -262,7 +262,7 @@ def default_run(needed: str = "*") -> Path:
 
 
 def _run_with(figure: str | None) -> Path:
-    """The default run with the data for `figure`. Print a message if the newest run lacks it."""
+    """Return the default run with the data for `figure`. Print a message if the newest run lacks it."""
     needed = _NEEDED.get(figure or "", "*")
     run, newest = default_run(needed), default_run()
     if run != newest:
@@ -274,20 +274,23 @@ def _run_with(figure: str | None) -> Path:
 
 
 def _run_of(path: Path) -> Path:
-    """The folder above `captures`; any other path unchanged."""
+    """Return the folder above `captures`; any other path unchanged."""
     resolved = path.resolve()
     return resolved.parent if resolved.name == "captures" else resolved
 
 
 def _run_to_add_to(paths: Sequence[Path]) -> str:
-    """The run that a command can add to, quoted for a shell; "" for a committed run and for exports outside a run."""
+    """Return the run that a command can add to, quoted for a shell.
+
+    "" for a committed run and for exports outside a run.
+    """
     run = _run_of(paths[0])
     ours = len(paths) == 1 and (run / "captures").is_dir() and not run.is_relative_to(COMMITTED)
     return shlex.quote(_shown(run)) if ours else ""
 
 
 def default_out(path: Path) -> Path:
-    """The folder of a run in runs/ itself, else runs/NAME-report, so that committed runs stay unchanged."""
+    """Return the folder of a run in runs/ itself, else runs/NAME-report, so that committed runs stay unchanged."""
     run = _run_of(path)
     if run.parent == RUNS and run.is_dir():
         return run
@@ -382,7 +385,7 @@ def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, 
 
 
 def _of_another_report(report: Report, names: list[str], out: Path) -> list[str]:
-    """Files of an older report that this one lacks, such as a figure whose table is now empty."""
+    """Return files of an older report that this one lacks, such as a figure whose table is now empty."""
     ours = [f"tables/{table.name}.csv" for table in report.world.tables()]
     for picture in report.world.pictures():
         found = (path for suffix in ("svg", "png") for path in out.glob(f"figures/{picture.name}.{suffix}"))

@@ -84,7 +84,7 @@ LONGEST_COMMAND = 4000  # characters: a terminal takes no longer line
 
 
 def _recaptures(rows: Mapping[str, pd.DataFrame]) -> list[str]:
-    """What diagnosis.csv says captures the longest launch of a kernel again, of the first range first."""
+    """Return what diagnosis.csv says captures the longest launch of a kernel again, of the first range first."""
     table = rows.get("diagnosis", pd.DataFrame())
     found = [str(one) for one in table["recapture"].dropna()] if "recapture" in table else []
     return [one for one in found if len(one) <= LONGEST_COMMAND]
@@ -109,14 +109,14 @@ def commands(
 
 
 def _raw(source: Path) -> list[Path]:
-    """The reports of NVIDIA's tools for a source: in the run's folder raw/, or beside the exports."""
+    """Return the reports of NVIDIA's tools for a source: in the run's folder raw/, or beside the exports."""
     folder = source if source.is_dir() else source.parent
     found = [*folder.glob("*.n*-rep"), *(folder / "raw").glob("*.n*-rep")]
     return sorted([*found, *(folder.parent / "raw").glob("*.n*-rep")] if folder.name == "captures" else found)[:4]
 
 
 def as_document(kernel: terminal_kernel.Kernel) -> dict[str, Any]:
-    """The document of `--json --kernel`: analysis.formats.report.KernelReport."""
+    """Return the document of `--json --kernel`: analysis.formats.report.KernelReport."""
     numbers = {name: _plain(getattr(kernel, name)) for name in ("launches", "time_ns", "share_frac")}
     tables = {
         name: [{str(key): _plain(value) for key, value in row.items()} for row in rows.to_dict("records")]
@@ -130,13 +130,16 @@ def as_document(kernel: terminal_kernel.Kernel) -> dict[str, Any]:
 
 
 def dumped(content: Mapping[str, Any]) -> str:
-    """A document as the JSON text of report.json. Unpaired surrogates are escaped, since no file can hold them."""
+    """Return a document as the JSON text of report.json.
+
+    Unpaired surrogates are escaped, since no file can hold them.
+    """
     written = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
     return re.sub(r"[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
 def _plain(value: Any) -> Any:
-    """A table's value for JSON; None for an unknown one."""
+    """Return a table's value for JSON; None for an unknown one."""
     if value is None or value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
         return None
     if hasattr(value, "item"):
@@ -147,7 +150,7 @@ def _plain(value: Any) -> Any:
 
 
 def _tolerant(stream: Any) -> IO[str]:
-    """A stream that prints ? for letters outside its encoding."""
+    """Return a stream that prints ? for letters outside its encoding."""
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="replace")
     return stream

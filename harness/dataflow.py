@@ -108,7 +108,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _inputs(self, schema: Any, args: Any, kwargs: Any) -> tuple[list[Any], list[Any]]:
-        """(tensors that the operation reads, tensors that it writes in place)."""
+        """Return (tensors that the operation reads, tensors that it writes in place)."""
         read, written = [], []
         named = {argument.name: value for argument, value in zip(schema.arguments, args, strict=False)} | kwargs
         for argument in schema.arguments:

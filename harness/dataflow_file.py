@@ -19,7 +19,7 @@ from analysis.formats.run import DATAFLOW
 
 
 def agreed_work(found: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """Path of a range -> its known numbers: those that no process denies. FLOPs of none are not shown."""
+    """Return the path of a range -> its known numbers: those that no process denies. FLOPs of none are not shown."""
     agreed: dict[str, list[int | None]] = {}
     for one in found:
         for path, numbers in one.get("work", {}).items():

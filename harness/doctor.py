@@ -131,7 +131,7 @@ def _importer(root: Path) -> Line:
 
 
 def may_read_counters(root: Path = Path("/")) -> tuple[bool | None, str]:
-    """(whether this process may read GPU counters, reason); None means unknown."""
+    """Return (whether this process may read GPU counters, reason); None means unknown."""
     try:
         parameters = (root / "proc/driver/nvidia/params").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -128,7 +128,7 @@ class CudaClock:
         torch.cuda.synchronize()
 
     def work(self) -> None:
-        """One short kernel."""
+        """Launch one short kernel."""
         self._ones.mul_(1.0)
 
 

@@ -77,7 +77,7 @@ class GPT2Config:
 
     @property
     def inner(self) -> int:
-        """The width of the MLP: n_inner, else 4 C."""
+        """Return the width of the MLP: n_inner, else 4 C."""
         return self.n_inner or 4 * self.n_embd
 
     def scale(self, layer: int) -> float:
@@ -165,7 +165,7 @@ class Projection(nn.Module):  # type: ignore[misc]
 
 @functools.cache
 def _matmul(rows: Any, c_out: int, dtype: Any) -> Callable[..., Any] | None:
-    """Our best matmul for (M, K) and N columns; None for one row, or if the matmul does not take these sizes."""
+    """Return our best matmul for (M, K) and N columns; None for one row, or if the matmul does not take these sizes."""
     from kernels.registry import ops
 
     op = ops()["matmul"]
@@ -205,7 +205,7 @@ def _decode_head_size() -> int:
 
 
 def _add_norm(norm: Any, x: Any, added: Any) -> tuple[Any, Any]:
-    """(x + added, its layernorm) by one kernel."""
+    """Return (x + added, its layernorm) by one kernel."""
     residual, normed = _kernel("residual_layernorm")(x, added, norm.weight, norm.bias, norm.eps)
     return residual, normed
 
@@ -251,13 +251,13 @@ class Attention(nn.Module):  # type: ignore[misc]
 
     @component("qkv_reshape", detail=True)
     def split_heads(self, qkv: Any, cache: KVCache) -> tuple[Any, Any, Any]:
-        """Views of q, k and v by head; the cache keeps a copy of k and v."""
+        """Return views of q, k and v by head; the cache keeps a copy of k and v."""
         q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
         return q, *cache.append(self.index, k, v)
 
     @component("scores")
     def scores(self, q: Any, k: Any) -> Any:
-        """Q K^T and nothing else: (B, nh, Tq, Tk)."""
+        """Return Q K^T and nothing else: (B, nh, Tq, Tk)."""
         return q @ k.transpose(-2, -1)
 
     @component("mask")

@@ -280,7 +280,7 @@ def bench_variants(op: registry.Op) -> list[str]:
 
 
 def bench_rows(launches: Iterable[tuple[str, str]]) -> list[OpRow]:
-    """One launch of each (op, variant) under bench/<op>/<variant>."""
+    """Return one launch of each (op, variant) under bench/<op>/<variant>."""
     rows = []
     for op_name, name in launches:
         op = registry.ops()[op_name]

@@ -224,7 +224,7 @@ def _git(*arguments: str) -> str | None:
 
 
 def _identities() -> list[str]:
-    """Words that would name the user or the machine; short and generic ones would match everything."""
+    """Return words that would name the user or the machine; short and generic ones would match everything."""
     words = [Path.home().name, socket.gethostname(), socket.gethostname().split(".")[0]]
     with contextlib.suppress(OSError, KeyError):
         words.append(getpass.getuser())

@@ -43,7 +43,7 @@ class Norms:
         self._largest = max(self._largest, float(largest.max()))
 
     def shares(self) -> dict[str, float]:
-        """Statistic -> the share of its bound that it uses. A share above 1 fails the check."""
+        """Return statistic -> the share of its bound that it uses. A share above 1 fails the check."""
         import torch
 
         sums = [torch.tensor(part, dtype=torch.float64) for part in self._sums]

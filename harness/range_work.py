@@ -83,7 +83,7 @@ class Span(NamedTuple):
 
 
 def view_of(tensor: Any) -> View:
-    """The part of its storage that a tensor covers; axes of stride 0 count once."""
+    """Return the part of its storage that a tensor covers; axes of stride 0 count once."""
     item, begin = tensor.element_size(), tensor.storage_offset() * tensor.element_size()
     reach, distinct = 0, item
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
@@ -93,7 +93,7 @@ def view_of(tensor: Any) -> View:
 
 
 def bytes_of(views: Iterable[View]) -> int:
-    """The least distinct bytes of some views of one storage, which may overlap."""
+    """Return the least distinct bytes of some views of one storage, which may overlap."""
     views = sorted(set(views))
     covered = until = 0
     for view in views:
@@ -103,7 +103,7 @@ def bytes_of(views: Iterable[View]) -> int:
 
 
 def _is_whole(func: Any) -> bool:
-    """Whether an operation of ATen is no product, and touches each element of its operands."""
+    """Return whether an operation of ATen is no product, and touches each element of its operands."""
     name = func._schema.name.removeprefix("aten::")
     plain = name.removesuffix("_")
     packet = getattr(torch.ops.aten, plain, func._overloadpacket)
@@ -184,7 +184,7 @@ class WorkOfRanges:
         return 0 if self._known[func] else None
 
     def _work(self) -> dict[str, Work]:
-        """The work of each range of the step that closed; None where calls of a range differ."""
+        """Return the work of each range of the step that closed; None where calls of a range differ."""
         edges = [0] * (len(self._operations) + 1)
         for first, last in [*self._unseen, *((at, at) for at in self._unwritten.values())]:
             edges[first] += 1
@@ -223,7 +223,7 @@ class WorkOfRanges:
         return Work(sum(map(bytes_of, [*read.values(), *stays])), flops)
 
     def found(self) -> dict[str, Work]:
-        """The work of each path: that of the last two of its steps, if they agree."""
+        """Return the work of each path: that of the last two of its steps, if they agree."""
         found: dict[str, Work] = {}
         for steps in self._steps.values():
             last, before = steps[-1], steps[-2:][0]
@@ -233,7 +233,7 @@ class WorkOfRanges:
 
 
 def _is_all(tensor: Any) -> bool:
-    """Whether a tensor is its whole storage."""
+    """Return whether a tensor is its whole storage."""
     return bool(view_of(tensor).bytes == tensor.untyped_storage().nbytes())
 
 

@@ -72,7 +72,7 @@ def measure_wall(
     before: Callable[[], object] = _nothing,
     label: str = "",
 ) -> Measurement:
-    """Wall time of `step` and of the `synchronise` after it; `before` runs untimed ahead of each sample."""
+    """Return the wall time of `step` and of the `synchronise` after it; `before` runs untimed ahead of each sample."""
     for _ in range(warmup):
         before()
         step()
@@ -96,7 +96,7 @@ def measure_gpu(
     fill_queue: bool = True,
     label: str = "",
 ) -> Measurement:
-    """GPU time of `step` from its first to its last kernel, by CUDA events.
+    """Return GPU time of `step` from its first to its last kernel, by CUDA events.
 
     cold_l2     overwrite twice the L2 cache ahead of each sample
     fill_queue  let the GPU sleep until the CPU has launched the whole step. A sample whose sleep was too short

@@ -230,7 +230,7 @@ def _shards(folder: Path) -> list[Path]:
 
 
 def _infer_config(state: Mapping[str, Any], label: str) -> GPT2Config:
-    """Sizes from the shapes of the tensors, with heads of 64 channels as in every published GPT-2."""
+    """Return sizes from the shapes of the tensors, with heads of 64 channels as in every published GPT-2."""
     try:
         (vocab_size, n_embd), n_positions = state["wte.weight"].shape, state["wpe.weight"].shape[0]
         n_inner = state["h.0.mlp.c_fc.weight"].shape[1]

@@ -241,7 +241,7 @@ class Profile(Measuring):
 
     @property
     def _has_ranges(self) -> bool:
-        """Whether the bare run had automatic ranges, so that all further runs need them, too."""
+        """Return whether the bare run had automatic ranges, so that all further runs need them, too."""
         return self._asks_for_ranges and (self.dry or self._status("bare").get("auto_ranges") == "on")
 
     def _measured_ranges(self) -> Path:
@@ -261,7 +261,7 @@ class Profile(Measuring):
 
     @property
     def _range_work(self) -> Path:
-        """The file with the least work of each range, from the dataflow's run to the timeline's."""
+        """Return the file with the least work of each range, from the dataflow's run to the timeline's."""
         return self.folder.raw / "range_work.json"
 
     def _within_size(self) -> list[str]:

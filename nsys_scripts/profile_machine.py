@@ -40,12 +40,12 @@ class Machine:
 
     @property
     def slug(self) -> str:
-        """The GPU's name in the form that folder names hold: `h200`."""
+        """Return the GPU's name in the form that folder names hold: `h200`."""
         return _slug(self.gpu.removeprefix("NVIDIA ")) or "no-gpu"
 
     @property
     def identity(self) -> list[str]:
-        """The GPU and driver, on which every measurement depends."""
+        """Return the GPU and driver, on which every measurement depends."""
         return [self.gpu, self.driver]
 
 

@@ -44,7 +44,7 @@ _LISTS: dict[str, type] = {"gaps": Gap, "files": SourceFile}
 
 
 def folder() -> Path | None:
-    """The folder of the entries, or None if the cache is switched off."""
+    """Return the folder of the entries, or None if the cache is switched off."""
     named = os.environ.get(ENVIRONMENT, "")
     if named.lower() == "off":
         return None
@@ -57,7 +57,7 @@ def folder() -> Path | None:
 
 
 def key_of(files: Sequence[tuple[Path, str]], options: Sequence[object] = ()) -> str | None:
-    """The name of the entry for these files and their shown names; None for files that are not cached.
+    """Return the name of the entry for these files and their shown names; None for files that are not cached.
 
     Raises:
         OSError: a file cannot be read.
@@ -82,14 +82,14 @@ def _is_filled(path: Path) -> bool:
 
 
 def _sources() -> list[list[object]]:
-    """A digest of the readers' source code, since other code could read other tables."""
+    """Return a digest of the readers' source code, since other code could read other tables."""
     here = Path(__file__).parent
     paths = sorted([*here.glob("*.py"), *here.parent.glob("formats/*.py")])
     return [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
 
 
 def _sample(path: Path, size: int) -> str:
-    """A digest of the file's content: the whole of it up to 2 MB, else both ends and blocks between them."""
+    """Return a digest of the file's content: the whole of it up to 2 MB, else both ends and blocks between them."""
     places: Sequence[int] = range(0, size, _BLOCK)
     if len(places) > _PLACES:
         places = [round(i * (size - _BLOCK) / (_PLACES - 1)) for i in range(_PLACES)]
@@ -102,7 +102,7 @@ def _sample(path: Path, size: int) -> str:
 
 
 def recall(key: str) -> Capture | None:
-    """The capture that `keep` stored under the key, or None."""
+    """Return the capture that `keep` stored under the key, or None."""
     where = folder()
     if where is None:
         return None
@@ -162,7 +162,7 @@ def _tidy(where: Path) -> None:
 
 
 def _tables(capture: Capture) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
-    """The tables of a capture (a table in a dictionary as `field/key`), and the rest in a form for JSON."""
+    """Return the tables of a capture (a table in a dictionary as `field/key`), and the rest in a form for JSON."""
     tables: dict[str, pd.DataFrame] = {}
     rest: dict[str, Any] = {}
     for field in dataclasses.fields(capture):
@@ -241,7 +241,7 @@ def _read(path: Path) -> Capture:
 
 
 def _checksum(mapped: mmap.mmap, length: int) -> bytes:
-    """A digest of the sums of all words, block by block. It finds damage, and runs at the speed of memory."""
+    """Return a digest of the sums of all words, block by block. It finds damage, and runs at the speed of memory."""
     words = np.frombuffer(mapped, dtype="<u8", count=length // 8)
     whole = len(words) // _SUM_WORDS * _SUM_WORDS
     sums = words[:whole].reshape(-1, _SUM_WORDS).sum(axis=1, dtype=np.uint64)

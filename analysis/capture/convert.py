@@ -26,7 +26,7 @@ _STEPS: dict[str, tuple[str, tuple[str, ...], str]] = {
 
 
 def find_program(name: str, root: Path = Path("/")) -> Path | None:
-    """The path of a program of NVIDIA: from PATH, else the newest one in the folders of NVIDIA's installers."""
+    """Return the path of a program of NVIDIA: from PATH, else the newest one in the folders of NVIDIA's installers."""
     found = shutil.which(name)
     if found:
         return Path(found)

@@ -91,7 +91,7 @@ class _Found:
 
 
 def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
-    """(file, name to show, whether it was named by the user), each file once, every name different."""
+    """Return (file, name to show, whether it was named by the user), each file once, every name different."""
     listed: dict[Path, tuple[Path, str, bool]] = {}
     for path in paths:
         if path.is_file():
@@ -376,7 +376,7 @@ READERS: dict[str, Callable[[_Found, Source], None]] = {
 
 
 def _gpu_ops(found: _Found) -> pd.DataFrame:
-    """Kernels, copies and sets with their launches, from one of the two traces or from both."""
+    """Return kernels, copies and sets with their launches, from one of the two traces or from both."""
     trace = found.tables.get("cuda_gpu_trace")
     launches = found.tables.get("cuda_kern_exec_trace")
     calls = found.tables.get("cuda_api_trace")
@@ -431,7 +431,7 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
 
 
 def _with_recordings(found: _Found, timeline: Timeline) -> Timeline:
-    """A timeline of CSV with what graph_kernels.csv says: the call that recorded each operation of a CUDA graph.
+    """Return a timeline of CSV with what graph_kernels.csv says: the call that recorded each operation of a CUDA graph.
 
     Raises:
         InputError: the file is of another capture.
@@ -552,7 +552,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
 
 
 def _kernel_sums(found: _Found) -> pd.DataFrame:
-    """Kernel totals from the report with the most exact ones (KERNEL_SUMS_COLUMNS)."""
+    """Return kernel totals from the report with the most exact ones (KERNEL_SUMS_COLUMNS)."""
     for report in ("cuda_gpu_kern_gb_sum", "cuda_gpu_kern_sum"):
         if report in found.tables:
             return found.tables[report][1]
@@ -570,7 +570,7 @@ def _kernel_sums(found: _Found) -> pd.DataFrame:
 
 
 def _summaries(found: _Found, timeline: Timeline) -> dict[str, pd.DataFrame]:
-    """Summaries by report: those that nsys exported, else those computed from the timeline."""
+    """Return summaries by report: those that nsys exported, else those computed from the timeline."""
     traced = {} if found.calls is None else {"cuda_api_sum": found.calls}
     exported = {report: found.tables[report][1] for report in SUMMARIES if report in found.tables}
     listed = traced | timeline.summaries | exported
@@ -578,14 +578,14 @@ def _summaries(found: _Found, timeline: Timeline) -> dict[str, pd.DataFrame]:
 
 
 def _is_of_nvidia(found: _Found, timeline: Timeline) -> bool:
-    """Whether a tool of NVIDIA saw its GPU: nsys an operation, ncu a launch."""
+    """Return whether a tool of NVIDIA saw its GPU: nsys an operation, ncu a launch."""
     return bool(found.ncu.counters or found.ncu.rounded or found.tables) or (
         timeline.clock == "nsys" and not timeline.gpu_ops.empty
     )
 
 
 def _of_ncu(found: _Found) -> dict[str, pd.DataFrame]:
-    """The tables of ncu, as fields of Capture."""
+    """Return the tables of ncu, as fields of Capture."""
     rounded = ncu.merge_rounded(found.ncu.counters, found.ncu.rounded)
     return {
         "counters": _together([*found.ncu.counters, *rounded], COUNTERS_COLUMNS),
@@ -597,7 +597,7 @@ def _of_ncu(found: _Found) -> dict[str, pd.DataFrame]:
 
 
 def _timeline(found: _Found) -> Timeline:
-    """The timeline of a SQLite export or trace, else of nsys' CSV exports, else the ranges of cpu_ranges.csv."""
+    """Return the timeline of a SQLite export or trace, else of nsys' CSV exports, else the ranges of cpu_ranges.csv."""
     pushpop = found.tables.get("nvtx_pushpop_trace")
     if found.timeline:
         timeline = found.timeline[1]

@@ -53,7 +53,7 @@ class Field:
 
 
 def dtypes(fields: tuple[Field, ...]) -> Mapping[str, str]:
-    """Column names and types of a schema, as `empty_table` and `as_table` take them."""
+    """Return column names and types of a schema, as `empty_table` and `as_table` take them."""
     return {column.name: column.dtype for column in fields}
 
 
@@ -246,7 +246,7 @@ FROM_ORDER = "order of processes"
 
 
 def empty_table(columns: Mapping[str, str]) -> pd.DataFrame:
-    """A table with the given columns and types and no row."""
+    """Return a table with the given columns and types and no row."""
     return _empty(tuple(columns.items())).copy()
 
 
@@ -256,7 +256,7 @@ def _empty(columns: tuple[tuple[str, str], ...]) -> pd.DataFrame:
 
 
 def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFrame:
-    """A table with the columns of `schema` in their order and types. A column absent from `columns` is NA.
+    """Return a table with the columns of `schema` in their order and types. A column absent from `columns` is NA.
 
     Text that comes as categories stays so.
     """
@@ -275,7 +275,7 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
 
 
 def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
-    """The row that encloses each interval (-1 for none), and its depth: how many intervals enclose it.
+    """Return the row that encloses each interval (-1 for none), and its depth: how many intervals enclose it.
 
     Shape: n rows each, sorted by thread, start, then longest first; rows of equal times in the order of their opening.
     The enclosing row is the nearest earlier row of the same thread that ends no earlier. Intervals may overlap without
@@ -303,7 +303,7 @@ def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, In
 
 
 def nest_ranges(table: pd.DataFrame) -> pd.DataFrame:
-    """Ranges (RANGES_COLUMNS) with parent, level and path, from range_id, start_ns, end_ns, pid, tid and name.
+    """Return ranges (RANGES_COLUMNS) with parent, level and path, from range_id, start_ns, end_ns, pid, tid and name.
 
     Equal intervals nest in the order of their ids.
     """
@@ -327,7 +327,7 @@ def nest_ranges(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArray) -> npt.NDArray[np.object_]:
-    """The names from the outermost range down, joined with `/`. Each distinct path is built once."""
+    """Return the names from the outermost range down, joined with `/`. Each distinct path is built once."""
     codes, plain = pd.factorize(names)
     path = np.zeros(len(names), dtype=np.int64)
     texts: list[str] = []
@@ -448,6 +448,6 @@ class Capture:
     files: list[SourceFile] = field(default_factory=list)
 
     def of(self, kind: str) -> Any:
-        """The content of the file of this kind (a name of analysis/formats); None if there was no such file."""
+        """Return the content of the file of this kind (a name of analysis/formats); None if there was no such file."""
         name = kind.replace("-", "_")
         return self.ours[name] if name in self.ours else getattr(self, name, None)

@@ -120,7 +120,7 @@ _PAGES = {"raw": _take_raw, "details": _take_details, "source": _take_source, "s
 
 
 def _refuse_summary(parts: Parts, where: str, *, alone: bool) -> None:
-    """A gap for a summary page, or an error if the file holds nothing else."""
+    """Record a gap for a summary page, or raise an error if the file holds nothing else."""
     why = f"{where} holds a summary over launches (--print-summary), whose rows belong to no single launch"
     fix = "export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`"
     if alone:
@@ -129,7 +129,7 @@ def _refuse_summary(parts: Parts, where: str, *, alone: bool) -> None:
 
 
 def _damage(text: str, where: str, known: list[Gap]) -> list[Gap]:
-    """Gaps for pages that stand in the file but were not read; `known` are the gaps of the others."""
+    """Return gaps for pages that stand in the file but were not read; `known` are the gaps of the others."""
     gaps = []
     lost = ncu_csv.lost_headers(text)
     if lost:

@@ -79,7 +79,7 @@ class _Launch:
 
 
 def holds(raw: bytes | mmap.mmap) -> bool:
-    """Whether a file has a launch's block with a section."""
+    """Return whether a file has a launch's block with a section."""
     at = raw.find(b"Section: ")
     while at >= 0:
         begin = max(0, at - 65536)  # a template's name may be long, and NVTX ranges may stand below it
@@ -91,7 +91,7 @@ def holds(raw: bytes | mmap.mmap) -> bool:
 
 
 def _launch(line: str) -> re.Match[str] | None:
-    """The launch whose block this line begins, or None."""
+    """Return the launch whose block this line begins, or None."""
     if ", CC " not in line and ", Stream " not in line:
         return None
     match = _LAUNCH.fullmatch(line.rstrip())
@@ -101,7 +101,7 @@ def _launch(line: str) -> re.Match[str] | None:
 def read(
     text: str, where: str, found: list[tuple[str, str]], style: NumberStyle | None = None
 ) -> ncu_details.DetailsPage:
-    """Metrics and rules of the launches on a console. `found`: ncu's messages; `style`: the number style.
+    """Return metrics and rules of the launches on a console. `found`: ncu's messages; `style`: the number style.
 
     Raises:
         InputError: a table holds a line that is no row, a unit is unknown, or the locale is ambiguous.
@@ -149,7 +149,7 @@ def _averages(launches: Sequence[_Launch], where: str) -> Gap:
 
 
 def _stack(launch: _Launch) -> str:
-    """The push/pop ranges in the form of the NVTX column of the CSV pages."""
+    """Return the push/pop ranges in the form of the NVTX column of the CSV pages."""
     entries = [f'"{name}:none:none:none:none:none:none"' for name in launch.ranges]
     return "  ".join(["0", *entries]) if entries else ""
 
@@ -280,7 +280,10 @@ def _damaged(where: str, at: int, what: str) -> InputError:
 
 
 def _cells(line: str, spans: Sequence[tuple[int, int]]) -> list[str] | None:
-    """Name, unit and values of a row; None where text stands between the columns and the row has no long name."""
+    """Return name, unit and values of a row.
+
+    None where text stands between the columns and the row has no long name.
+    """
     between = [line[end:start] for (_, end), (start, _) in pairwise(spans)]
     cells = [line[start:end].strip() for start, end in spans]
     outside = line[: spans[0][0]] + "".join(between) + line[spans[-1][1] :]

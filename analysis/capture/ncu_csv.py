@@ -40,7 +40,7 @@ _ROW_BEGINS = re.compile(r'"[0-9.,]*","[0-9.,]+","')
 
 
 def _cells(line: str) -> list[str] | None:
-    """The cells of a line, or None if it is no row of a CSV file."""
+    """Return the cells of a line, or None if it is no row of a CSV file."""
     try:
         return next(csv.reader([line], skipinitialspace=True), None)
     except csv.Error:
@@ -48,7 +48,7 @@ def _cells(line: str) -> list[str] | None:
 
 
 def is_header(line: str) -> bool:
-    """Whether a line is the header of any ncu CSV page with one row a launch, metric or rule."""
+    """Return whether a line is the header of any ncu CSV page with one row a launch, metric or rule."""
     return line.startswith(_HEADER_STARTS) or (line.startswith(_SUMMARY_START) and '"Invocations"' in line)
 
 
@@ -98,7 +98,7 @@ class Page:
     columns: dict[str, int] = field(default_factory=dict)
 
     def column(self, name: str | None) -> list[str]:
-        """The cells of a column; '' in every row if the page lacks the column."""
+        """Return the cells of a column; '' in every row if the page lacks the column."""
         if name not in self.columns:
             return [""] * len(self.rows)
         at = self.columns[name]
@@ -106,7 +106,7 @@ class Page:
 
 
 def sections(text: str, where: str) -> list[Section]:
-    """The tables of a file in their order, without the lines that belong to no table.
+    """Return the tables of a file in their order, without the lines that belong to no table.
 
     Raises:
         InputError: the file holds no table of ncu.
@@ -130,7 +130,7 @@ def sections(text: str, where: str) -> list[Section]:
 
 
 def lost_headers(text: str) -> list[int]:
-    """Line numbers (from 1) of damaged page headers; the readers skipped the rows below them."""
+    """Return line numbers (from 1) of damaged page headers; the readers skipped the rows below them."""
     return [
         number
         for number, line in enumerate(text.split("\n"), start=1)
@@ -140,7 +140,7 @@ def lost_headers(text: str) -> list[int]:
 
 
 def header_of(section: Section) -> list[str]:
-    """The column names of a section of the raw or details page.
+    """Return the column names of a section of the raw or details page.
 
     Raises:
         InputError: a quote is missing, or there is one too many.
@@ -156,12 +156,12 @@ def header_of(section: Section) -> list[str]:
 
 
 def split_row(line: str) -> list[str] | None:
-    """The cells of a line with every field in quotes; None if a quote is missing or there is one too many."""
+    """Return the cells of a line with every field in quotes; None if a quote is missing or there is one too many."""
     return _cells(line) if _QUOTED_ROW.fullmatch(line) else None
 
 
 def _row_of(line: str, quoted: bool) -> str | None:
-    """The row in a line, without output of the program in front of it; None if there is no row."""
+    """Return the row in a line, without output of the program in front of it; None if there is no row."""
     if quoted:
         if line.startswith('"'):
             return line
@@ -171,7 +171,7 @@ def _row_of(line: str, quoted: bool) -> str | None:
 
 
 def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
-    """The rows of a section of the raw or details page; `lengths`: row lengths beside that of the header.
+    """Return the rows of a section of the raw or details page; `lengths`: row lengths beside that of the header.
 
     A comma at the end of a row adds no cell.
 
@@ -220,7 +220,7 @@ def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
 
 
 def missing_gap(page: Page, ids: Iterable[int]) -> list[Gap]:
-    """A gap if IDs are missing between others. ncu numbers the launches that it profiles without gaps."""
+    """Return a gap if IDs are missing between others. ncu numbers the launches that it profiles without gaps."""
     known = sorted(set(ids))
     missing = known[-1] - known[0] + 1 - len(known) if known else 0
     if not missing:
@@ -235,7 +235,7 @@ def missing_gap(page: Page, ids: Iterable[int]) -> list[Gap]:
 
 
 def cut_gap(page: Page, kind: str) -> Gap:
-    """The gap of a page that ends in the middle of a row."""
+    """Return the gap of a page that ends in the middle of a row."""
     return Gap(
         f"{page.name} ends in the middle of a row: cut off after {len(page.rows)} complete rows",
         "the export or the copy of the file was interrupted, so what came after that is missing",
@@ -244,7 +244,7 @@ def cut_gap(page: Page, kind: str) -> Gap:
 
 
 def integers(page: Page, name: str) -> list[int | None]:
-    """The cells of an integer column; None for a cell without a value.
+    """Return the cells of an integer column; None for a cell without a value.
 
     Raises:
         InputError: a cell holds text.
@@ -258,7 +258,7 @@ def integers(page: Page, name: str) -> list[int | None]:
 
 
 def launch_ids(page: Page) -> list[int]:
-    """The IDs of a page with one row a launch.
+    """Return the IDs of a page with one row a launch.
 
     Raises:
         InputError: an ID is missing or repeated.
@@ -282,7 +282,7 @@ def launch_ids(page: Page) -> list[int]:
 
 
 def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFrame:
-    """COUNTERS_COLUMNS of a page's rows. `device`: the names or numbers of their GPUs."""
+    """Return COUNTERS_COLUMNS of a page's rows. `device`: the names or numbers of their GPUs."""
     return as_table(
         {
             "ncu_id": list(ids),
@@ -300,7 +300,7 @@ def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFr
 
 
 def range_paths(page: Page) -> list[str]:
-    """The push/pop stack of each row, joined with '/'; '' without a range.
+    """Return the push/pop stack of each row, joined with '/'; '' without a range.
 
     Old pages name the innermost range only, and its domain in a separate column.
     """
@@ -314,13 +314,13 @@ def range_paths(page: Page) -> list[str]:
 
 
 def push_pop_column(header: Iterable[str]) -> str | None:
-    """The column with the push/pop ranges; None for a capture without --nvtx."""
+    """Return the column with the push/pop ranges; None for a capture without --nvtx."""
     named = [name for name in header if "PL_Type" in name and "Start/Stop_Range" not in name]
     return next((name for name in named if "Push/Pop_Range" in name), named[0] if named else None)
 
 
 def is_nvtx_column(name: str) -> bool:
-    """Whether a column holds NVTX ranges instead of a metric."""
+    """Return whether a column holds NVTX ranges instead of a metric."""
     return "Push/Pop_Range" in name or "Start/Stop_Range" in name or "PL_Type" in name
 
 
@@ -339,12 +339,12 @@ PERMISSION_FIX = (
 
 
 def messages(lines: Iterable[str]) -> list[tuple[str, str]]:
-    """(kind, text) of the `==KIND== text` lines."""
+    """Return (kind, text) of the `==KIND== text` lines."""
     return [(match[1], match[2].strip()) for line in lines if (match := _MESSAGE.match(line))]
 
 
 def _without_values(found: list[tuple[str, str]], profiled: int) -> tuple[str, str]:
-    """Why a log that names launches has no counters: ncu wrote them to another file, or the log was cut off."""
+    """Return why a log that names launches has no counters: ncu wrote them to another file, or the log was cut off."""
     report = next((text.removeprefix("Report: ") for kind, text in found if text.startswith("Report: ")), "")
     name = re.split(r"[/\\]", report.strip())[-1]
     return (
@@ -357,7 +357,7 @@ def _without_values(found: list[tuple[str, str]], profiled: int) -> tuple[str, s
 
 
 def explain(found: list[tuple[str, str]]) -> tuple[str, str]:
-    """Why ncu wrote no counters (with its first error, shortened), and what to do about it."""
+    """Return why ncu wrote no counters (with its first error, shortened), and what to do about it."""
     errors = [text for kind, text in found if kind == "ERROR"]
     denied = next((text for text in errors if "ERR_NVGPUCTRPERM" in text), None)
     if denied:
@@ -391,7 +391,9 @@ _ENTRY_END = re.compile(r'"(?=\s+"|\s+[0-9]+\s+"|\s*$)')
 
 
 def _range_name(entry: str) -> str | None:
-    """Name in `domain:name:payload type:payload:colour type:colour:message type:message`; None without such a tail.
+    """Return the name in `domain:name:payload type:payload:colour type:colour:message type:message`.
+
+    None without such a tail.
 
     The name may hold colons, so it is everything before the payload fields. A message that repeats the name settles
     where it ends. A range of another domain than the default one and ours keeps its domain, `domain:name`, as in nsys.
@@ -415,7 +417,7 @@ def _range_name(entry: str) -> str | None:
 
 
 def push_pop_path(cell: str) -> str:
-    """The push/pop stack of a cell, outermost range first, joined with '/'; '' without a range.
+    """Return the push/pop stack of a cell, outermost range first, joined with '/'; '' without a range.
 
     Form: `<thread id>  "<entry>"  "<entry>" …`. Entries of a second thread in the cell are ignored.
     """

@@ -164,12 +164,14 @@ class DetailsPage:
 
 
 def is_metric_name(text: str) -> bool:
-    """Whether a text is the name of a metric rather than a label."""
+    """Return whether a text is the name of a metric rather than a label."""
     return _RAW_NAME.fullmatch(text) is not None
 
 
 def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]:
-    """(raw name or '', label) of a metric row; `unit` is its base unit and must equal the known unit of the label.
+    """Return (raw name or '', label) of a metric row.
+
+    `unit` is its base unit and must equal the known unit of the label.
 
     `section` is the display name. A row of a body item (`--print-details all`) has a raw name only if it prints one or
     is the achieved value of a chart, because its label may mean another metric elsewhere.
@@ -186,7 +188,7 @@ def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]
 
 
 def _labelled(section: str, label: str) -> tuple[str, str]:
-    """The metric of a label and its base unit, or '' if they are unknown."""
+    """Return the metric of a label and its base unit, or '' if they are unknown."""
     return LABELS.get((SECTIONS.get(section, section), label), ("", ""))
 
 
@@ -237,7 +239,7 @@ class _Metrics:
 def read_details(
     section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None
 ) -> DetailsPage:
-    """Metrics and rules of one details page. `found`: ncu's messages in the file; `style`: the number style.
+    """Return metrics and rules of one details page. `found`: ncu's messages in the file; `style`: the number style.
 
     Raises:
         InputError: damage inside, an unknown unit, an ambiguous locale, or two values of one metric for one launch.
@@ -253,7 +255,10 @@ def read_details(
 def read_rows(
     page: ncu_csv.Page, found: list[tuple[str, str]], style: NumberStyle | None, gaps: list[Gap]
 ) -> DetailsPage:
-    """Metrics and rules of the rows of a page (see read_details). `gaps` come from splitting the page into rows."""
+    """Return metrics and rules of the rows of a page (see read_details).
+
+    `gaps` come from splitting the page into rows.
+    """
     is_metric = np.array([bool(name.strip()) for name in page.column("Metric Name")], dtype=bool)
     labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
     style = locale_of(
@@ -278,13 +283,13 @@ def read_rows(
 
 
 def _without_values(details: pd.DataFrame, counters: pd.DataFrame) -> np.ndarray:
-    """The launches whose metric rows hold neither a value nor a text."""
+    """Return the launches whose metric rows hold neither a value nor a text."""
     has = (details["value"].notna() | (details["text"] != "")).groupby(details["ncu_id"]).any()
     return counters["ncu_id"].isin(has.index[~has]).to_numpy(bool)
 
 
 def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle) -> _Metrics:
-    """The metric rows of a page.
+    """Return the metric rows of a page.
 
     Raises:
         InputError: a row has no ID, a row is neither a metric nor a rule, two kernels share an ID, a unit is unknown,
@@ -323,14 +328,14 @@ def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle)
 
 
 def _agree(one: float, other: float) -> bool:
-    """Whether two numbers, rounded to two decimals of their units, can be the same value."""
+    """Return whether two numbers, rounded to two decimals of their units, can be the same value."""
     return abs(one - other) <= max(0.01, 0.01 * max(abs(one), abs(other)))
 
 
 def _counters(
     page: ncu_csv.Page, launches: dict[int, int], metrics: dict[str, dict[int, float]], texts: dict[str, dict[int, str]]
 ) -> pd.DataFrame:
-    """One row a launch: its identity, and the metrics with a raw name."""
+    """Return one row a launch: its identity, and the metrics with a raw name."""
     rows = list(launches.values())
     picked = ncu_csv.Page(
         page.name,
@@ -366,7 +371,7 @@ def _check_row(page: ncu_csv.Page, row: int, *, is_metric: bool) -> None:
 
 
 def _speedup(cell: str, style: NumberStyle, where: str) -> float | None:
-    """An estimated speed-up in percent. Rules print a point (`3.779`) whatever the locale of the metrics."""
+    """Return an estimated speed-up in percent. Rules print a point (`3.779`) whatever the locale of the metrics."""
     if is_missing(cell):
         return None
     try:
@@ -376,7 +381,7 @@ def _speedup(cell: str, style: NumberStyle, where: str) -> float | None:
 
 
 def _rules(page: ncu_csv.Page, is_rule: np.ndarray, style: NumberStyle) -> pd.DataFrame:
-    """The rule rows of a page."""
+    """Return the rule rows of a page."""
     rows = np.flatnonzero(is_rule & np.array([bool(name.strip()) for name in page.column("Rule Name")], dtype=bool))
     ids = ncu_csv.integers(page, "ID")
 

@@ -49,7 +49,7 @@ class RawPage:
 
 
 def crashed(metrics: dict[str, np.ndarray], length: int) -> np.ndarray:
-    """The rows of launches that crashed: only constants of the launch and the device have values."""
+    """Return the rows of launches that crashed: only constants of the launch and the device have values."""
     if not metrics:
         return np.zeros(length, dtype=bool)
     measured = [values for name, values in metrics.items() if not name.startswith(_CONSTANT)]
@@ -57,7 +57,7 @@ def crashed(metrics: dict[str, np.ndarray], length: int) -> np.ndarray:
 
 
 def crash_gap(counters: pd.DataFrame, gone: np.ndarray, where: str, found: list[tuple[str, str]]) -> Gap:
-    """The gap of the launches `gone` that crashed; `found` are the messages of ncu in the same file."""
+    """Return the gap of the launches `gone` that crashed; `found` are the messages of ncu in the same file."""
     failed = counters["grid"][gone].isin(["", "0x0x0"]).any()
     if any(kind == "ERROR" for kind, _ in found):
         why = ncu_csv.explain(found)[0]
@@ -97,7 +97,7 @@ def column_values(cells: list[str], style: NumberStyle, scale: float) -> np.ndar
 
 
 def _as_plain(cells: list[str], style: NumberStyle, exponent: int) -> np.ndarray | None:
-    """The values of a column of plain numbers without thousands separators; None for any other column."""
+    """Return the values of a column of plain numbers without thousands separators; None for any other column."""
     together = " ".join(cells)
     if style.decimal != "." or any(sign in together for sign in ",_()eE") or not together.isascii():
         return None
@@ -108,7 +108,7 @@ def _as_plain(cells: list[str], style: NumberStyle, exponent: int) -> np.ndarray
 
 
 def _scaled(cell: str, style: NumberStyle, exponent: int) -> float:
-    """A cell times ten to the power of `exponent`, rounded once; NaN for instances without a value, `(0; 3)`."""
+    """Return a cell times ten to the power of `exponent`, rounded once; NaN for instances without a value, `(0; 3)`."""
     if cell.startswith("(") and cell.endswith(")"):
         return math.nan
     if (style.group and style.group in cell) or not cell.isascii() or cell.endswith(")") or "_" in cell:
@@ -124,7 +124,7 @@ def _scaled(cell: str, style: NumberStyle, exponent: int) -> float:
 
 
 def locale_of(cells: Iterable[tuple[str, str, str]], where: str, given: NumberStyle | None) -> NumberStyle:
-    """The number style of (metric, unit, cell)s of a page.
+    """Return the number style of (metric, unit, cell)s of a page.
 
     A comma in a count separates thousands, which proves the style. A point proves nothing: it may end an average.
 
@@ -144,7 +144,9 @@ def _without_instances(cell: str) -> str:
 
 
 def instances_of(cell: str, style: NumberStyle) -> Iterator[tuple[str, float]]:
-    """(label, value) of the instances behind a value: `7 (IMAD: 4; DFMA: 3)`; labels are '0', '1', … without names.
+    """Yield (label, value) of the instances behind a value: `7 (IMAD: 4; DFMA: 3)`.
+
+    Labels are '0', '1', … without names.
 
     Instances without numbers (device names) are left out.
 
@@ -181,7 +183,7 @@ def _instances(cell: str, style: NumberStyle, where: str) -> list[tuple[str, flo
 
 
 def read_raw(text: str, where: str, style: NumberStyle | None = None) -> RawPage:
-    """Kernels and metrics of the first raw page in a text; metrics in base units, missing ones NaN.
+    """Return kernels and metrics of the first raw page in a text; metrics in base units, missing ones NaN.
 
     Raises:
         InputError: no header, damage inside, an unknown unit, an ambiguous locale, or a repeated ID.
@@ -193,7 +195,7 @@ def read_raw(text: str, where: str, style: NumberStyle | None = None) -> RawPage
 
 
 def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None) -> RawPage:
-    """Kernels and metrics of one raw page. `found`: ncu's messages in the file; `style`: the number style."""
+    """Return kernels and metrics of one raw page. `found`: ncu's messages in the file; `style`: the number style."""
     page = ncu_csv.read_page(section)
     where = page.name
     page, unit_row = _take_units(page)
@@ -252,7 +254,7 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
 
 
 def _take_units(page: ncu_csv.Page) -> tuple[ncu_csv.Page, list[str]]:
-    """The page without its row of units, and that row."""
+    """Return the page without its row of units, and that row."""
     if not page.rows:
         return page, [""] * len(page.header)
     first = page.rows[0]
@@ -265,7 +267,7 @@ def _take_units(page: ncu_csv.Page) -> tuple[ncu_csv.Page, list[str]]:
 
 
 def _refuse_text(page: ncu_csv.Page, name: str, style: NumberStyle) -> None:
-    """A counter is a number: any other text in its column is damage."""
+    """Refuse a text in a counter's column that is not a number: it is damage."""
     for number, cell in zip(page.numbers, page.column(name), strict=True):
         try:
             parse_number(cell, style)

@@ -66,12 +66,12 @@ class Report:
 
 
 def installed() -> bool:
-    """Whether NVIDIA's module is installed. This does not load it."""
+    """Return whether NVIDIA's module is installed. This does not load it."""
     return importlib.util.find_spec("ncu_report") is not None
 
 
 def package() -> Any:
-    """NVIDIA's module, or None if it is not installed or does not load."""
+    """Return NVIDIA's module, or None if it is not installed or does not load."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of SWIG, on Python 3.12 and later
@@ -82,12 +82,12 @@ def package() -> Any:
 
 
 def _text(value: Any) -> str:
-    """A text of the package, which turns bytes outside UTF-8 into lone surrogates."""
+    """Return a text of the package, which turns bytes outside UTF-8 into lone surrogates."""
     return str(value or "").encode("utf-8", errors="replace").decode()
 
 
 def read_report(path: Path, where: str) -> Report:
-    """Launches, rules, source lines and instances of a report. Values are in base units, whatever `unit()` says.
+    """Return launches, rules, source lines and instances of a report. Values are in base units, whatever `unit()` says.
 
     Raises:
         InputError: the package is missing or cannot read the file.
@@ -154,7 +154,7 @@ def _append(table: dict[str, list[object]], row: tuple[object, ...]) -> None:
 
 
 def _number(metric: Any) -> float | None:
-    """The value of a metric: NaN if it has none, None if it is a text."""
+    """Return the value of a metric: NaN if it has none, None if it is a text."""
     if hasattr(metric, "has_value") and not metric.has_value():
         return math.nan  # instances alone, such as samples over time
     value = metric.value()
@@ -166,7 +166,7 @@ def _number(metric: Any) -> float | None:
 
 
 def _unit(metric: Any) -> str:
-    """The base unit of a metric. Values are already in it, so no scale in the unit's name (`second`) applies."""
+    """Return the base unit of a metric. Values are already in it, so no scale in the unit's name (`second`) applies."""
     unit = str(metric.unit() if hasattr(metric, "unit") else "").replace("_per_", "/")
     try:
         return base_unit(unit, "")[1]
@@ -177,7 +177,7 @@ def _unit(metric: Any) -> str:
 def _identity(
     ncu_id: int, where: str, kernel: str, path: str, metrics: dict[str, Any], numbers: dict[str, float | None]
 ) -> tuple[object, ...]:
-    """COUNTERS_COLUMNS of one launch."""
+    """Return COUNTERS_COLUMNS of one launch."""
 
     def whole(name: str) -> str:
         value = numbers.get(name)
@@ -196,7 +196,7 @@ def _identity(
 
 
 def _nvtx_path(action: Any) -> str:
-    """The push/pop stack around a launch, as the CSV reader builds it from its cell."""
+    """Return the push/pop stack around a launch, as the CSV reader builds it from its cell."""
     state = action.nvtx_state()
     if state is None:
         return ""
@@ -209,13 +209,13 @@ def _nvtx_path(action: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The text of a rule as on the details page: links as text, without paths."""
+    """Return the text of a rule as on the details page: links as text, without paths."""
     text = _URL.sub(lambda match: f"{match['text']} ({match['address']})", text)
     return without_paths(_LINK.sub(lambda match: match["text"], text)).strip()
 
 
 def _rules(action: Any) -> Iterator[tuple[object, ...]]:
-    """(section, its title, rule, type, text, speed-up type, speed-up) of a launch's rules with a text."""
+    """Yield (section, its title, rule, type, text, speed-up type, speed-up) of a launch's rules with a text."""
     if not hasattr(action, "rule_results"):
         return
     for result in action.rule_results():
@@ -232,7 +232,10 @@ def _rules(action: Any) -> Iterator[tuple[object, ...]]:
 
 
 def _named_instances(metric: Any) -> Iterator[tuple[str, float]]:
-    """(name, value) of instances with names, such as opcodes. Instances by address become source lines instead."""
+    """Yield (name, value) of instances with names, such as opcodes.
+
+    Instances by address become source lines instead.
+    """
     if not metric.num_instances() or not metric.has_correlation_ids():
         return
     ids = metric.correlation_ids()
@@ -245,7 +248,7 @@ def _named_instances(metric: Any) -> Iterator[tuple[str, float]]:
 
 
 def _by_address(metric: Any) -> dict[int, float]:
-    """Program counter -> value; empty if the metric has no such values."""
+    """Return program counter -> value; empty if the metric has no such values."""
     if metric is None or not metric.num_instances() or not metric.has_correlation_ids():
         return {}
     ids = metric.correlation_ids()
@@ -253,7 +256,7 @@ def _by_address(metric: Any) -> dict[int, float]:
 
 
 def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object, ...]]:
-    """One row an instruction, with the columns of SOURCE_LINES from source_file on."""
+    """Yield one row an instruction, with the columns of SOURCE_LINES from source_file on."""
     samples = _by_address(metrics.get(_SAMPLES))
     counts = {column: _by_address(metrics.get(name)) for column, name in _BY_ADDRESS.items()}
     stalls: dict[str, dict[int, float]] = {}
@@ -287,7 +290,7 @@ def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object
 
 
 def _source_text(action: Any, places: list[tuple[str, int]]) -> Iterator[tuple[object, ...]]:
-    """One row for each source line whose text the report holds."""
+    """Yield one row for each source line whose text the report holds."""
     files = dict(action.source_files()) if hasattr(action, "source_files") else {}
     texts = {name: content.splitlines() for name, content in files.items() if content}
     for name, line in places:

@@ -71,12 +71,12 @@ class _Block:
 
 
 def base_name(path: str) -> str:
-    """The name of a file without its folder, on either system."""
+    """Return the name of a file without its folder, on either system."""
     return re.split(r"[\\/]", path.rstrip("\\/"))[-1]
 
 
 def hottest_stall(samples: dict[str, float]) -> tuple[str, float]:
-    """(reason, samples) of the stall reason with most samples (among equals the first by name), or ("", NaN).
+    """Return (reason, samples) of the stall reason with most samples (among equals the first by name), or ("", NaN).
 
     `selected` is left out: a selected warp issues and does not stall.
     """
@@ -88,7 +88,7 @@ def hottest_stall(samples: dict[str, float]) -> tuple[str, float]:
 
 
 def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> tuple[pd.DataFrame, list[Gap]]:
-    """(SOURCE_LINES_COLUMNS rows, gaps) of a source page, without blocks that have neither samples nor counts.
+    """Return (SOURCE_LINES_COLUMNS rows, gaps) of a source page, without blocks that have neither samples nor counts.
 
     Raises:
         InputError: damage inside, or an ambiguous locale.
@@ -153,7 +153,7 @@ def _is_number(name: str) -> bool:
 
 
 def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
-    """The blocks of a page, and whether its last row was cut off."""
+    """Return the blocks of a page, and whether its last row was cut off."""
     blocks: list[_Block] = []
     block = _Block()
     last = len(section.lines) - 1
@@ -200,7 +200,7 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
 
 
 def _row(line: str, header: list[str]) -> list[str] | None:
-    """The cells of a row; None if their number differs from the header's.
+    """Return the cells of a row; None if their number differs from the header's.
 
     ncu doubles quotes in kernel names but not in source text. Behind such a text, cells are counted from the right.
     """
@@ -222,7 +222,7 @@ def _row(line: str, header: list[str]) -> list[str] | None:
 
 
 def _whole(number: float, where: str) -> int | None:
-    """A line number, or None for a cell without one."""
+    """Return a line number, or None for a cell without one."""
     if math.isnan(number):
         return None
     if not 0 <= number < 1 << 31:

@@ -81,7 +81,7 @@ _UNREAD = {
 
 
 def read_all(raw: bytes | mmap.mmap, where: str, style: NumberStyle | None = None) -> list[Table]:
-    """Every table of a file with the columns that the model needs (see nsys_numbers.read_file)."""
+    """Return every table of a file with the columns that the model needs (see nsys_numbers.read_file)."""
     return read_file(
         raw,
         where,
@@ -91,7 +91,7 @@ def read_all(raw: bytes | mmap.mmap, where: str, style: NumberStyle | None = Non
 
 
 def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) -> list[Gap]:
-    """A gap for each table whose header matches no known report, and one for a file that ends within a line."""
+    """Return a gap for each table whose header matches no known report, and one for a file that ends within a line."""
     cut = Gap(
         f"{where} ends in the middle of a line",
         "the export or the copy of the file was interrupted, so what came after that is missing",
@@ -108,7 +108,7 @@ def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) 
 
 
 def gaps_of(table: Table) -> list[Gap]:
-    """The gaps of a table: missing columns, rows that were cut off, rounded numbers."""
+    """Return the gaps of a table: missing columns, rows that were cut off, rounded numbers."""
     looks = (_no_rows, shares, _unknown_columns, _orphans, _disorder, _cut_names, rounding, _sizes_without_unit)
     return [gap for look in looks if (gap := look(table)) is not None]
 
@@ -135,7 +135,7 @@ def _unknown_columns(table: Table) -> Gap | None:
 
 
 def _orphans(table: Table) -> Gap | None:
-    """A gap for ranges whose parent is missing from the table."""
+    """Return a gap for ranges whose parent is missing from the table."""
     if table.report != "nvtx_pushpop_trace" or not table.has("RangeId", "ParentId"):
         return None
     ids, parents = table.integers("RangeId"), table.integers("ParentId")
@@ -181,7 +181,7 @@ def _sizes_without_unit(table: Table) -> Gap | None:
 
 
 def unplaced(table: Table) -> Gap | None:
-    """The gap of a trace of 2021. It prints starts in seconds with six digits, too few to order the rows."""
+    """Return the gap of a trace of 2021. It prints starts in seconds with six digits, too few to order the rows."""
     if table.report != "cuda_gpu_trace" or table.raw.unit("Start") not in ("s", "sec") or not table.raw.console:
         return None
     return Gap(
@@ -192,7 +192,7 @@ def unplaced(table: Table) -> Gap | None:
 
 
 def rounding(table: Table) -> Gap | None:
-    """A gap if sizes printed in MB leave an error of more than 1 % in the bytes of copies."""
+    """Return a gap if sizes printed in MB leave an error of more than 1 % in the bytes of copies."""
     if table.report != "cuda_gpu_trace" or not table.has("Bytes") or table.raw.unit("Bytes") == "B":
         return None
     sizes = table.integers("Bytes")
@@ -218,7 +218,7 @@ def _required(table: Table, columns: dict[str, Any], needed: tuple[str, ...]) ->
 
 
 def _map(column: pd.Categorical, change: Callable[[str], str]) -> pd.Categorical:
-    """A column of text with `change` applied once to each distinct cell."""
+    """Return a column of text with `change` applied once to each distinct cell."""
     codes, texts = pd.factorize(np.array([change(text) for text in column.categories], dtype=object))
     if not len(texts):
         return pd.Categorical([], categories=[])
@@ -247,7 +247,7 @@ def _xyz(column: pd.Categorical) -> pd.Categorical:
 
 
 def operation(name: str) -> str:
-    """The name of a copy or set as of 2023 and later: `[CUDA memcpy HtoD]` is `[CUDA memcpy Host-to-Device]`."""
+    """Return the name of a copy or set as of 2023 and later: `[CUDA memcpy HtoD]` is `[CUDA memcpy Host-to-Device]`."""
     match = re.fullmatch(r"\[CUDA (?P<unified>Unified (?:Memory )?)?memcpy (?P<way>\wto\w)\]", name)
     if not match or match["way"] not in _MEMORY:
         return name
@@ -255,7 +255,7 @@ def operation(name: str) -> str:
 
 
 def without_range(name: str) -> str:
-    """A kernel name without the range that `:nvtx-name` puts before it (`attn/void gemm<float>(int)`).
+    """Return a kernel name without the range that `:nvtx-name` puts before it (`attn/void gemm<float>(int)`).
 
     The separator is the last `/` outside all brackets; in a kernel name, only `operator/` holds one.
     """
@@ -269,12 +269,12 @@ def without_range(name: str) -> str:
 
 
 def kernel_names(column: pd.Categorical) -> pd.Categorical:
-    """Names of GPU operations, the same for every year and without the ranges of `:nvtx-name`."""
+    """Return names of GPU operations, the same for every year and without the ranges of `:nvtx-name`."""
     return _map(column, lambda name: operation(name) if name.startswith("[CUDA ") else without_range(name))
 
 
 def strip_domain(name: str) -> str:
-    """A range name without the colon of the default domain (2023 and later) and without folders of a user."""
+    """Return a range name without the colon of the default domain (2023 and later) and without folders of a user."""
     return range_name(name[1:] if name.startswith(":") else name)
 
 
@@ -282,7 +282,7 @@ def strip_domain(name: str) -> str:
 
 
 def _memory(source: pd.Categorical, target: pd.Categorical) -> pd.Categorical:
-    """`Pageable -> Device` of copies; '' if a side is unknown."""
+    """Return `Pageable -> Device` of copies; '' if a side is unknown."""
     sources, targets = ([text.strip() for text in side.categories] for side in (source, target))
     width = max(len(targets), 1)
     codes, pairs = pd.factorize(source.codes.astype(np.int64) * width + target.codes)
@@ -302,7 +302,7 @@ def _kind(name: str) -> str:
 
 
 def gpu_trace(table: Table) -> pd.DataFrame:
-    """GPU operations (GPU_OPS_COLUMNS, the API side NA) from cuda_gpu_trace."""
+    """Return GPU operations (GPU_OPS_COLUMNS, the API side NA) from cuda_gpu_trace."""
     if not len(table):
         return empty_table(GPU_OPS_COLUMNS)
     name = kernel_names(table.categories("Name"))
@@ -331,7 +331,7 @@ def gpu_trace(table: Table) -> pd.DataFrame:
 
 
 def kern_exec(table: Table) -> pd.DataFrame:
-    """Kernels with their launch (GPU_OPS_COLUMNS; registers, stream and bytes NA) from cuda_kern_exec_trace."""
+    """Return kernels with their launch (GPU_OPS_COLUMNS; registers, stream and bytes NA) from cuda_kern_exec_trace."""
     if not len(table):
         return empty_table(GPU_OPS_COLUMNS)
     api_start = table.integers("API Start")
@@ -369,7 +369,7 @@ def _paths_from_stacks(range_ids: list[int], names: list[str], stacks: list[str]
 
 
 def pushpop_trace(table: Table) -> pd.DataFrame:
-    """Range instances (RANGES_COLUMNS) from nvtx_pushpop_trace."""
+    """Return range instances (RANGES_COLUMNS) from nvtx_pushpop_trace."""
     if not len(table):
         return empty_table(RANGES_COLUMNS)
     columns: dict[str, Any] = {
@@ -403,7 +403,7 @@ def pushpop_trace(table: Table) -> pd.DataFrame:
 
 
 def nvtx_kern_sum(table: Table) -> pd.DataFrame:
-    """Kernel time by range and kernel (RANGE_SUMS_COLUMNS) from nvtx_kern_sum."""
+    """Return kernel time by range and kernel (RANGE_SUMS_COLUMNS) from nvtx_kern_sum."""
     if not len(table):
         return empty_table(RANGE_SUMS_COLUMNS)
     columns = {
@@ -419,7 +419,7 @@ def nvtx_kern_sum(table: Table) -> pd.DataFrame:
 
 
 def kern_sum(table: Table) -> pd.DataFrame:
-    """Kernel totals (KERNEL_SUMS_COLUMNS) from cuda_gpu_kern_sum or cuda_gpu_kern_gb_sum."""
+    """Return kernel totals (KERNEL_SUMS_COLUMNS) from cuda_gpu_kern_sum or cuda_gpu_kern_gb_sum."""
     if not len(table):
         return empty_table(KERNEL_SUMS_COLUMNS)
     columns = {
@@ -433,7 +433,7 @@ def kern_sum(table: Table) -> pd.DataFrame:
 
 
 def sums_of_executions(kern_exec_sum: pd.DataFrame) -> pd.DataFrame:
-    """Kernel totals (KERNEL_SUMS_COLUMNS) from the launches and mean times of cuda_kern_exec_sum."""
+    """Return kernel totals (KERNEL_SUMS_COLUMNS) from the launches and mean times of cuda_kern_exec_sum."""
     total = kern_exec_sum["count"] * kern_exec_sum["kernel_mean_ns"]
     columns = {"kernel": kern_exec_sum["name"], "instances": kern_exec_sum["count"], "total_ns": total.round()}
     sums = pd.DataFrame(columns).groupby("kernel", sort=False).sum().reset_index()
@@ -441,7 +441,7 @@ def sums_of_executions(kern_exec_sum: pd.DataFrame) -> pd.DataFrame:
 
 
 def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataFrame, Gap]:
-    """Kernel totals (KERNEL_SUMS_COLUMNS) of the range with the most kernel time, and the gap that this leaves.
+    """Return kernel totals (KERNEL_SUMS_COLUMNS) of the range with the most kernel time, and the gap that this leaves.
 
     Shape: `kern_sums` as RANGE_SUMS_COLUMNS. They list a kernel in each range around it and do not tell how ranges
     nest, so totals over several ranges would count kernels twice.
@@ -458,7 +458,7 @@ def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataF
 
 
 def summary_of(table: Table) -> pd.DataFrame:
-    """One of nsys' own summaries in tidy columns (summaries.SUMMARIES)."""
+    """Return one of nsys' own summaries in tidy columns (summaries.SUMMARIES)."""
     column = table.categories(summaries.name_column(table))
     if table.report.startswith("nvtx_"):
         names = _map(column, strip_domain)
@@ -470,12 +470,12 @@ def summary_of(table: Table) -> pd.DataFrame:
 
 
 def api_names(table: Table) -> list[str]:
-    """Names of the calls listed in cuda_api_sum (or osrt_sum, which has the same header)."""
+    """Return names of the calls listed in cuda_api_sum (or osrt_sum, which has the same header)."""
     return [name for name in table.categories("Name").categories if not is_missing(name)]
 
 
 def api_trace(table: Table) -> pd.DataFrame:
-    """API calls (API_CALLS_COLUMNS) from cuda_api_trace."""
+    """Return API calls (API_CALLS_COLUMNS) from cuda_api_trace."""
     if not len(table):
         return empty_table(API_CALLS_COLUMNS)
     start = table.integers("Start")
@@ -506,7 +506,7 @@ def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
 
 def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
-    """GPU operations with missing API sides (copies and sets) filled in by correlation id.
+    """Return GPU operations with missing API sides (copies and sets) filled in by correlation id.
 
     A correlation id is unique within one process, and the trace of the GPU names no process. That of a GPU is known
     where all its kernels are of one process; elsewhere an id that several calls share fills nothing.
@@ -528,7 +528,7 @@ def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:
 
 
 def _process_of_gpu(ops: pd.DataFrame) -> pd.Series:
-    """The process of each operation whose GPU is used by only one of several processes; NA for any other."""
+    """Return the process of each operation whose GPU is used by only one of several processes; NA for any other."""
     launched = ops.dropna(subset=["pid"])
     users = launched.groupby("device", observed=True)["pid"].agg(["nunique", "first"])
     alone = users.loc[users["nunique"] == 1, "first"]
@@ -538,7 +538,7 @@ def _process_of_gpu(ops: pd.DataFrame) -> pd.Series:
 
 
 def differs_from_sums(ops: pd.DataFrame, sums: pd.DataFrame, files: tuple[str, str]) -> Gap | None:
-    """A gap if a trace has other kernels than nsys' own sum, as in a file that was cut at the end of a line."""
+    """Return a gap if a trace has other kernels than nsys' own sum, as in a file that was cut at the end of a line."""
     durations = ops.loc[ops["kind"] == "kernel", "duration_ns"]
     listed, summed = (len(durations), int(durations.sum())), (int(sums["instances"].sum()), int(sums["total_ns"].sum()))
     if listed == summed:
@@ -555,7 +555,7 @@ _TEXTS = tuple(name for name, dtype in GPU_OPS_COLUMNS.items() if dtype == "str"
 
 
 def _with_common_texts(*parts: pd.DataFrame) -> list[pd.DataFrame]:
-    """The same GPU operations, with texts as categories that all parts share."""
+    """Return the same GPU operations, with texts as categories that all parts share."""
     shared = [{name: part[name].astype("category") for name in _TEXTS} for part in parts]
     for name in _TEXTS:
         union = list(dict.fromkeys(text for part in shared for text in part[name].cat.categories))

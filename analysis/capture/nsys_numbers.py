@@ -48,7 +48,7 @@ class Table:
         return self.raw.rows
 
     def has(self, *names: str) -> bool:
-        """Whether the file has all of these columns."""
+        """Return whether the file has all of these columns."""
         return all(name in self.raw.columns.column_names for name in names)
 
     def _bad(self, name: str, row: int, found: str) -> InputError:
@@ -60,7 +60,7 @@ class Table:
     def numbers(
         self, name: str, *, whole: bool, scale: float = 1.0
     ) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.bool_]]:
-        """(values times `scale`, missing cells), int64 if `whole`, else float64. An absent column is missing."""
+        """Return (values times `scale`, missing cells), int64 if `whole`, else float64. An absent column is missing."""
         dtype = np.int64 if whole else np.float64
         if not self.has(name):
             return np.zeros(len(self), dtype), np.ones(len(self), bool)
@@ -108,7 +108,7 @@ class Table:
         return found[codes], ~known[codes]
 
     def least(self, name: str) -> float:
-        """The smallest number of a column; 0 for an empty one."""
+        """Return the smallest number of a column; 0 for an empty one."""
         column = self.raw.columns[name]
         if pa.types.is_string(column.type):
             values, missing = self.numbers(name, whole=False)
@@ -123,14 +123,14 @@ class Table:
         return pd.arrays.IntegerArray(values, missing)
 
     def floats(self, name: str) -> pd.arrays.FloatingArray:
-        """A column as Float64 in base units (ns, byte, percent), missing cells NA."""
+        """Return a column as Float64 in base units (ns, byte, percent), missing cells NA."""
         unit = self.raw.unit(name) if self.has(name) else ""
         scale = 1.0 if unit in ("", "ns", "B", "%") else base_unit(unit, f"{self.where}, column {name}")[0]
         values, missing = self.numbers(name, whole=False, scale=scale)
         return pd.arrays.FloatingArray(values, missing)
 
     def categories(self, name: str) -> pd.Categorical:
-        """A column of text with each name stored once; '' where the column is absent."""
+        """Return a column of text with each name stored once; '' where the column is absent."""
         if not self.has(name):
             return pd.Categorical.from_codes(np.zeros(len(self), np.int8), categories=[""])
         column = self.raw.columns[name]
@@ -146,7 +146,7 @@ class Table:
         return pd.Categorical.from_codes(codes, categories=list(kept))
 
     def texts(self, name: str) -> pd.Series:
-        """A column of text as str; '' for absent or empty cells."""
+        """Return a column of text as str; '' for absent or empty cells."""
         return pd.Series(self.categories(name)).astype("str")
 
 
@@ -180,7 +180,10 @@ def read_file(
 
 
 def _report_of(raw: RawTable) -> str:
-    """The report of a header. cuda_api_sum and osrt_sum share one, and only the latter lists calls outside CUDA."""
+    """Return the report of a header.
+
+    The reports cuda_api_sum and osrt_sum share one; only osrt_sum lists calls outside CUDA.
+    """
     if raw.report != "cuda_api_sum" or "Name" not in raw.columns.column_names or not raw.rows:
         return raw.report
     cuda = pc.match_substring_regex(raw.columns["Name"].cast(pa.string()), "^cu(da)?[A-Z]")
@@ -337,12 +340,12 @@ def _check(table: Table) -> None:
 
 
 def _falls(values: npt.NDArray[Any]) -> bool:
-    """Whether any value is smaller than its predecessor."""
+    """Return whether any value is smaller than its predecessor."""
     return bool((values[1:] < values[:-1]).any())
 
 
 def in_order(table: Table) -> bool:
-    """Whether the rows of a trace are sorted by start, as nsys prints them.
+    """Return whether the rows of a trace are sorted by start, as nsys prints them.
 
     Raises:
         InputError: the rows are sorted by duration instead, so the two columns were exchanged.
@@ -400,7 +403,7 @@ def _check_decimals(table: Table) -> None:
 
 
 def shares(table: Table) -> Gap | None:
-    """A gap if the shares of a summary add up to less than 100 %, because rows are missing.
+    """Return a gap if the shares of a summary add up to less than 100 %, because rows are missing.
 
     Raises:
         InputError: the shares exceed 100 % or contradict the times, so one header covers rows of several runs.

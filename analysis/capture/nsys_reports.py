@@ -139,25 +139,25 @@ class Header:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """Columns that no known version of nsys prints in this report."""
+        """Return columns that no known version of nsys prints in this report."""
         return tuple(name for name in self.names if name not in self.report.columns)
 
     @property
     def in_order(self) -> bool:
-        """Whether each known column stands once, and in nsys' order."""
+        """Return whether each known column stands once, and in nsys' order."""
         places = [self.report.columns.index(name) for name in self.names if name in self.report.columns]
         return places == sorted(set(places)) and len(set(self.names)) == len(self.names)
 
 
 def normalise(cell: str) -> tuple[str, str]:
-    """Name and unit of one header cell, the same for every year: `Average (ns)` gives ('Avg', 'ns')."""
+    """Return the name and unit of one header cell, the same for every year: `Average (ns)` gives ('Avg', 'ns')."""
     match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)", cell)
     name, unit = (match[1], match[2].strip()) if match else (cell, "")
     return _ALIASES.get(name, name), unit
 
 
 def match_columns(cells: list[str], delimiter: str) -> Header | None:
-    """The header with these cells, or None. A wrong order still gives a header (see `Header.in_order`)."""
+    """Return the header with these cells, or None. A wrong order still gives a header (see `Header.in_order`)."""
     names, units = zip(*(normalise(cell) for cell in cells), strict=True)
     have = set(names)
     fitting = [report for report in REPORTS if report.required <= have]
@@ -174,7 +174,7 @@ def match_columns(cells: list[str], delimiter: str) -> Header | None:
 
 @lru_cache(maxsize=256)
 def parse_header(line: str) -> Header | None:
-    """The header in a CSV line (with commas, semicolons or tabs), or None."""
+    """Return the header in a CSV line (with commas, semicolons or tabs), or None."""
     if len(line) > _LONGEST_HEADER:
         return None
     line = line.removeprefix("\ufeff").strip("\r\n ")
@@ -188,6 +188,6 @@ def parse_header(line: str) -> Header | None:
 
 
 def report_of_header(line: str) -> str | None:
-    """Name of the nsys report (as of 2023 and later) whose CSV header this line is, or None."""
+    """Return the name of the nsys report (as of 2023 and later) whose CSV header this line is, or None."""
     header = parse_header(line)
     return header.report.name if header else None

@@ -97,7 +97,7 @@ class Column(NamedTuple):
 
 
 def is_export(tables: Mapping[str, Sequence[str]]) -> bool:
-    """Whether these are the tables of an nsys export."""
+    """Return whether these are the tables of an nsys export."""
     own = {"StringIds", NVTX, OSRT, "ThreadNames", *_VERSION_TABLES, "META_DATA_CAPTURE"}
     return any(
         name in own or name.startswith(("CUPTI_ACTIVITY_KIND_", "TARGET_INFO_", "ENUM_NSYS_")) for name in tables
@@ -155,7 +155,7 @@ def read(path: Path, where: str) -> Timeline:
 
 
 def read_nccl_calls(path: Path, where: str) -> pd.DataFrame:
-    """The calls of NCCL (NCCL_CALLS_COLUMNS) of an export, and nothing else of it.
+    """Return the calls of NCCL (NCCL_CALLS_COLUMNS) of an export, and nothing else of it.
 
     Raises:
         InputError: the file is damaged.
@@ -170,7 +170,7 @@ def _nccl_calls(file: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _no_gpu_operations(export: _Export, calls: int) -> Gap:
-    """The gap of an export without kernels, with the message of nsys about it."""
+    """Return the gap of an export without kernels, with the message of nsys about it."""
     if not calls:
         return Gap(
             "GPU operations",
@@ -224,7 +224,7 @@ class _Export:
         self._processes: dict[int, int] | None = None
 
     def read(self, table: str, needed: Sequence[str], wanted: Sequence[str] = ()) -> dict[str, Column]:
-        """The columns of a table: all of `needed`, and those of `wanted` that exist. Empty without the table."""
+        """Return the columns of a table: all of `needed`, and those of `wanted` that exist. Empty without the table."""
         if table not in self.tables:
             return {}
         have = {*self.tables[table], "rowid"}
@@ -250,7 +250,7 @@ class _Export:
         )
 
     def names(self, ids: npt.NDArray[Any]) -> list[str]:
-        """The texts of these ids of StringIds; an unknown id gives a name that says so."""
+        """Return the texts of these ids of StringIds; an unknown id gives a name that says so."""
         if self._strings is None:
             table = self.read("StringIds", ("id", "value"))
             columns = table or {"id": _no_column(), "value": _no_column()}
@@ -272,7 +272,7 @@ class _Export:
         ]
 
     def ids_of(self, prefixes: tuple[str, ...]) -> IntArray:
-        """The ids of StringIds whose text begins with one of `prefixes`."""
+        """Return the ids of StringIds whose text begins with one of `prefixes`."""
         self.names(np.array([], dtype=np.int64))
         assert self._strings is not None
         chosen = [number for number, text in self._strings.items() if str(text).startswith(prefixes)]
@@ -308,7 +308,7 @@ def _process(global_id: IntArray) -> IntArray:
 
 
 def _masked(column: Column | None, length: int) -> Any:
-    """An Int64 column for the model, NA if the file has no cell, no column or no value."""
+    """Return an Int64 column for the model, NA if the file has no cell, no column or no value."""
     if column is None:
         return pd.array([pd.NA] * length, dtype="Int64") if length == 0 else _all_missing(length)
     return pd.arrays.IntegerArray(column.values, column.missing.copy())
@@ -374,7 +374,10 @@ def _impossible(start: IntArray, end: IntArray) -> npt.NDArray[np.bool_]:
 
 
 def _times(export: _Export, table: str, columns: dict[str, Column]) -> tuple[dict[str, Column], IntArray, IntArray]:
-    """The rows that have a start and an end, and these times. CUPTI writes 0 and 0 for rows it could not time."""
+    """Return the rows that have a start and an end, and these times.
+
+    CUPTI writes 0 and 0 for rows it could not time.
+    """
     start, end = columns["start"], columns["end"]
     timed = ~(start.missing | end.missing | ((start.values == 0) & (end.values == 0)))
     lost = int((~timed).sum())
@@ -455,7 +458,7 @@ def _sets(export: _Export) -> _Part | None:
 def _unshaped(
     kind: str, start: IntArray, end: IntArray, names: list[str], codes: IntArray, columns: dict[str, Column]
 ) -> _Part:
-    """A part without grid and block. Names that become equal are merged."""
+    """Return a part without grid and block. Names that become equal are merged."""
     unique = list(dict.fromkeys(names))
     again = np.array([unique.index(name) for name in names], dtype=np.int64)
     none = _shape([None] * 3, len(start))
@@ -498,7 +501,7 @@ def _merged(codes: IntArray, labels: list[str]) -> pd.Categorical:
 
 
 def _launched(export: _Export, part: _Part, calls: dict[str, Column]) -> dict[str, Any]:
-    """The columns of GPU_OPS for one part, with the call that launched each operation."""
+    """Return the columns of GPU_OPS for one part, with the call that launched each operation."""
     count = len(part.start)
     found = _call_rows(part.columns, calls)
     known = found >= 0
@@ -558,7 +561,7 @@ def _node_ids(column: Column | None, length: int) -> Any:
 
 
 def _memory(columns: dict[str, Column], length: int) -> pd.Categorical:
-    """`Pageable -> Device` for each copy; '' if a side is not known."""
+    """Return `Pageable -> Device` for each copy; '' if a side is not known."""
     sides = [columns.get(name) for name in ("srcKind", "dstKind")]
     codes, labels = np.zeros(length, dtype=np.int64), [""]
     if sides[0] is not None and sides[1] is not None:
@@ -572,7 +575,7 @@ def _memory(columns: dict[str, Column], length: int) -> pd.Categorical:
 
 
 def _gpu_names(export: _Export) -> dict[int, str]:
-    """The names of the GPUs by their number, whose column is called deviceId in 2021 and 2022."""
+    """Return the names of the GPUs by their number, whose column is called deviceId in 2021 and 2022."""
     have = export.tables.get("TARGET_INFO_GPU", ())
     number = next((name for name in ("id", "deviceId") if name in have), "")
     names: dict[int, str] = {}
@@ -584,7 +587,7 @@ def _gpu_names(export: _Export) -> dict[int, str]:
 
 
 def _devices(export: _Export, device: IntArray) -> pd.Categorical:
-    """`NVIDIA H200 (0)` as nsys prints it, or `0` if the file does not name its GPUs.
+    """Return `NVIDIA H200 (0)` as nsys prints it, or `0` if the file does not name its GPUs.
 
     It matches by id, never by order.
     """
@@ -595,7 +598,7 @@ def _devices(export: _Export, device: IntArray) -> pd.Categorical:
 
 
 def _call_rows(ops: dict[str, Column], calls: dict[str, Column]) -> IntArray:
-    """The row of the API call of each operation, -1 for none: the same process and correlation id.
+    """Return the row of the API call of each operation, -1 for none: the same process and correlation id.
 
     If two calls share both (a runtime call and the driver call inside it), it takes the call that started first.
     """
@@ -732,7 +735,7 @@ def _has_nodes(graphs: dict[str, Any], parts: list[dict[str, Any]]) -> BoolArray
 
 
 def _graph_nodes(export: _Export, gpu_ops: pd.DataFrame) -> pd.DataFrame:
-    """The call that recorded each graph node that ran, found through its chain of clones to the original node.
+    """Return the call that recorded each graph node that ran, found through its chain of clones to the original node.
 
     Until 2023 the table of nodes is CUDA_GRAPH_EVENTS, later CUDA_GRAPH_NODE_EVENTS. The old name then holds whole
     graphs, so the columns tell which table has the nodes.
@@ -873,7 +876,7 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def _range_names(export: _Export, columns: dict[str, Column], chosen: BoolArray) -> npt.NDArray[np.object_]:
-    """The names of the chosen events: `name`, or `domain:name` outside the default domain."""
+    """Return the names of the chosen events: `name`, or `domain:name` outside the default domain."""
     count = len(chosen)
     names = np.full(count, "", dtype=object)
     text = columns.get("text")
@@ -930,7 +933,7 @@ def _overhead(export: _Export) -> pd.DataFrame:
 
 
 def _warnings(export: _Export) -> list[str]:
-    """The texts of warnings and errors that nsys stored."""
+    """Return the texts of warnings and errors that nsys stored."""
     if not {"severity", "text"} <= set(export.tables.get("DIAGNOSTIC_EVENT", ())):
         return []
     columns = export.read("DIAGNOSTIC_EVENT", ("severity", "text"))
@@ -961,7 +964,7 @@ def _diagnostics(export: _Export) -> None:
 
 
 def _version(export: _Export) -> str:
-    """Version of the export's schema, '' if the file names none (2021)."""
+    """Return the version of the export's schema, '' if the file names none (2021)."""
     for table in _VERSION_TABLES:
         if {"name", "value"} <= set(export.tables.get(table, ())):
             columns = export.read(table, ("name", "value"))

@@ -113,7 +113,7 @@ class RawTable:
         return int(self.columns.num_rows)
 
     def unit(self, name: str) -> str:
-        """The unit of a column, '' if it has none.
+        """Return the unit of a column, '' if it has none.
 
         nsys 2020 prints the unit of times once, and that of sizes in the title.
         """
@@ -163,7 +163,10 @@ def lines_with(raw: Raw, marks: Sequence[bytes], start: int = 0) -> Iterator[tup
 
 
 def find_header(raw: Raw, start: int = 0) -> tuple[int, Header] | None:
-    """The offset and the content of the next header of an nsys report, from `start` on; None if there is none."""
+    """Return the offset and the content of the next header of an nsys report, from `start` on.
+
+    None if there is none.
+    """
     for at, line in lines_with(raw, nsys_reports.ANCHORS, start):
         header = header_at(raw, at, line)
         if header:
@@ -177,7 +180,7 @@ def header_at(raw: Raw, at: int, line: str) -> Header | None:
 
 
 def _line_at(raw: Raw, at: int) -> tuple[str, int]:
-    """The line that begins at an offset, and the offset of the next line."""
+    """Return the line that begins at an offset, and the offset of the next line."""
     end = raw.find(b"\n", at)
     end = len(raw) if end < 0 else end
     return raw[at:end].decode("utf-8", errors="replace").rstrip("\r"), min(end + 1, len(raw))
@@ -188,7 +191,7 @@ def _spans(ruler: str) -> list[tuple[int, int]]:
 
 
 def _console_header(raw: Raw, at: int, line: str) -> Header | None:
-    """The header of a console table: a line above a ruler of dashes."""
+    """Return the header of a console table: a line above a ruler of dashes."""
     if "  " not in line.strip() and not line.startswith("|"):
         return None
     ruler, _ = _line_at(raw, _line_at(raw, at)[1])
@@ -208,7 +211,7 @@ def _count_lines(raw: Raw, end: int) -> int:
 
 
 def split_row(line: str, header: Header) -> list[str] | None:
-    """The unquoted cells of a CSV row; None if the line is no row of this table or splits in several ways."""
+    """Return the unquoted cells of a CSV row; None if the line is no row of this table or splits in several ways."""
     names, sign = header.names, header.delimiter
     pieces = line.split(sign)
     if len(pieces) < len(names):
@@ -219,7 +222,7 @@ def split_row(line: str, header: Header) -> list[str] | None:
 
 
 def _split_quoted(pieces: list[str], header: Header) -> list[str] | None:
-    """The cells of a row with quotes, from the pieces between its delimiters; None as in `split_row`."""
+    """Return the cells of a row with quotes, from the pieces between its delimiters; None as in `split_row`."""
     names = header.names
     found: list[list[str]] = []
     budget = [10_000]
@@ -247,7 +250,7 @@ def _holds_a_row(line: str, header: Header) -> bool:
 
 
 def _consistent(cells: list[str], names: tuple[str, ...]) -> bool:
-    """Whether the tree of a range repeats its name; False without a tree."""
+    """Return whether the tree of a range repeats its name; False without a tree."""
     if "NameTree" not in names or "Name" not in names:
         return False
     return cells[names.index("NameTree")].lstrip("-") == cells[names.index("Name")].lstrip("-")
@@ -312,7 +315,9 @@ class _Rows:
 
 
 def _read_lines(raw: Raw, begin: int, end: int, header: Header, where: str) -> _Rows:
-    """The rows between two offsets. The table ends at framing, at another header, or at free text after a blank line.
+    """Return the rows between two offsets.
+
+    The table ends at framing, at another header, or at free text after a blank line.
 
     Raises:
         InputError: a line that is no row, a second header of the same report, or rows after the end.
@@ -397,7 +402,7 @@ def _read_piece(
 
 
 def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence[str], typed: bool) -> pa.Table | None:
-    """The same with Arrow; None if its result for these bytes may be wrong."""
+    """Return the same with Arrow; None if its result for these bytes may be wrong."""
     piece = np.frombuffer(raw, dtype=np.uint8, count=end - begin, offset=begin)
     # Text columns are read even if not wanted, because their quotes have to be accounted for.
     kinds = {name: kind_of(name, unit) for name, unit in zip(header.names, header.units, strict=True)}
@@ -451,7 +456,7 @@ def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence
 
 
 def _quotes_are_clean(piece: npt.NDArray[np.uint8], delimiter: int) -> bool:
-    """Whether quotes open and close whole fields in turn, with each pair in one line."""
+    """Return whether quotes open and close whole fields in turn, with each pair in one line."""
     quotes = np.flatnonzero(piece == 34)
     if len(quotes) % 2:
         return False
@@ -599,7 +604,7 @@ def _check_header(header: Header, where: str, line: int, *, titled: bool = False
 
 
 def _check_titles(raw: Raw, start: int, begin: int, header: Header, where: str) -> str:
-    """The unit of size that the title names, or `nanoseconds`, or ''.
+    """Return the unit of size that the title names, or `nanoseconds`, or ''.
 
     Raises:
         InputError: two titles follow each other, or the title belongs to another report: tables of several processes.
@@ -662,7 +667,10 @@ def _read_csv(
 
 
 def _sizes_look_whole(parts: list[pa.Table], header: Header) -> bool:
-    """Whether a column of MB holds only whole numbers, as one of bytes would; its cells then need a closer look."""
+    """Return whether a column of MB holds only whole numbers, as one of bytes would.
+
+    Its cells then need a closer look.
+    """
     for name in parts[0].column_names if parts else ():
         if kind_of(name, header.units[header.names.index(name)]) == "size":
             values = np.concatenate([part[name].drop_null().to_numpy() for part in parts])
@@ -779,7 +787,7 @@ def _read_console(
 
 
 def _console_cells(line: str, spans: list[tuple[int, int]], header: Header) -> list[str] | None:
-    """The cells of a console row; None if text stands between the columns or a number cell holds no number."""
+    """Return the cells of a console row; None if text stands between the columns or a number cell holds no number."""
     cells = []
     boxed = line.startswith("|")
     for place, (start, end) in enumerate(spans):

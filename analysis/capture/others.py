@@ -22,7 +22,7 @@ Named = tuple[str, str]  # what was found, and what to do
 
 
 def of_binary(head: bytes, name: str) -> Named | None:
-    """The kind of a binary file that begins with `head`, and the advice for it; `name` fills in the commands."""
+    """Return the kind of a binary file that begins with `head`, and the advice for it; `name` fills in the commands."""
     file = shlex.quote(name)
     stem = shlex.quote(name.rpartition(".")[0] or name)
     if head[257:262] == _TAR:
@@ -46,7 +46,7 @@ def of_binary(head: bytes, name: str) -> Named | None:
 
 
 def of_text(raw: bytes | mmap.mmap) -> Named | None:
-    """The kind of a text that no reader knows, and the advice for it, from its first megabyte."""
+    """Return the kind of a text that no reader knows, and the advice for it, from its first megabyte."""
     head = bytes(raw[:_LOOKED_AT])
     if _NVPROF.search(head):
         return "output of nvprof, the tool before nsys and ncu", (
@@ -61,7 +61,7 @@ def of_text(raw: bytes | mmap.mmap) -> Named | None:
 
 
 def is_markdown(raw: bytes | mmap.mmap) -> bool:
-    """Whether a text is Markdown: it begins with a heading, and has further headings or fenced blocks."""
+    """Return whether a text is Markdown: it begins with a heading, and has further headings or fenced blocks."""
     head = bytes(raw[:_LOOKED_AT])
     headings = len(_HEADING.findall(head))
     return _HEADING.match(head.lstrip()) is not None and (headings > 1 or len(_FENCE.findall(head)) > 1)

@@ -100,7 +100,7 @@ def read_table(file: CsvFile, raw: bytes, where: str) -> tuple[pd.DataFrame, boo
 
 
 def cpu_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The rows of cpu_ranges.csv as ranges (RANGES_COLUMNS, pid 0).
+    """Return the rows of cpu_ranges.csv as ranges (RANGES_COLUMNS, pid 0).
 
     Raises:
         InputError: some threads are numbers and others are not.
@@ -135,7 +135,7 @@ def cpu_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """The rows of bare_ranges.csv with the path of each range. The path of a start/end range is its name.
+    """Return the rows of bare_ranges.csv with the path of each range. The path of a start/end range is its name.
 
     Raises:
         InputError: a range ends before it starts.
@@ -154,7 +154,9 @@ def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 
 
 def as_ranges(frame: pd.DataFrame) -> pd.DataFrame:
-    """The push/pop ranges of bare_ranges.csv as ranges (RANGES_COLUMNS); the process is the pid, the row the range_id.
+    """Return the push/pop ranges of bare_ranges.csv as ranges (RANGES_COLUMNS).
+
+    The process is the pid, the row the range_id.
 
     A range that never closed ends at the last event of its process, as in nsys.
     """

@@ -61,7 +61,7 @@ class Sniffed:
     timeline: Callable[[str], Timeline] | None = None
 
     def text(self) -> str:
-        """The whole text, for readers of small files."""
+        """Return the whole text, for readers of small files."""
         return bytes(self.raw)[text_start(self.raw) :].decode("utf-8", errors="replace")
 
 
@@ -126,7 +126,7 @@ def _sniff_sqlite(path: Path) -> Sniffed:
 
 
 def _refused(error: InputError, path: Path) -> Sniffed:
-    """The result for a file whose reader refused it; the reader's message is the advice."""
+    """Return the result for a file whose reader refused it; the reader's message is the advice."""
     found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
     return Sniffed("binary", found=found, advice=advice)
 
@@ -160,7 +160,7 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
 
 
 def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
-    """The kind of the first table or log of a tool in a text; None if there is none."""
+    """Return the kind of the first table or log of a tool in a text; None if there is none."""
     log = False
     for at, text in nsys_table.lines_with(raw, (*_NCU_MARKS, *_LOG_MARKS, *nsys_reports.ANCHORS), start):
         page = ncu_csv.page_of_line(text)
@@ -178,7 +178,7 @@ def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
 
 
 def _unknown(line: str) -> Sniffed:
-    """The result for a text of no known kind; it shows the first columns or characters of this line."""
+    """Return the result for a text of no known kind; it shows the first columns or characters of this line."""
     try:
         columns = next(csv.reader([line]))
     except (csv.Error, StopIteration):
@@ -203,7 +203,7 @@ def _sniff_ncu_page(page: str, raw: bytes | mmap.mmap) -> Sniffed:
 
 
 def _flaw(raw: bytes | mmap.mmap) -> str:
-    """Why a text is not valid JSON; '' if it is valid."""
+    """Return why a text is not valid JSON; '' if it is valid."""
     try:
         json.loads(bytes(raw)[text_start(raw) :])
     except (ValueError, RecursionError) as error:
@@ -212,7 +212,7 @@ def _flaw(raw: bytes | mmap.mmap) -> str:
 
 
 def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed | None:
-    """The kind of a JSON file; None if it is not JSON, since a log may begin with a bracket, too."""
+    """Return the kind of a JSON file; None if it is not JSON, since a log may begin with a bracket, too."""
     if raw.find(torch_trace.MARK) >= 0:
         return Sniffed("torch trace", raw, timeline=partial(torch_trace.read, raw))
     try:

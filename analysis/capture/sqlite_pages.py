@@ -65,7 +65,7 @@ class Pages:
     count: int
 
     def read(self, numbers: Integers) -> Bytes:
-        """The pages with the given numbers (from 1), one after another, and a few bytes more."""
+        """Return the pages with the given numbers (from 1), one after another, and a few bytes more."""
         block = np.empty(len(numbers) * self.size + _SPARE, dtype=np.uint8)
         view = memoryview(block.data)
         starts = np.flatnonzero(np.diff(numbers, prepend=-1) != 1)
@@ -79,7 +79,7 @@ class Pages:
 
 
 def open_pages(path: Path) -> Pages:
-    """The pages of the database at `path`, as its first 100 bytes describe them.
+    """Return the pages of the database at `path`, as its first 100 bytes describe them.
 
     Raises:
         OSError: the file cannot be read.
@@ -102,7 +102,7 @@ def open_pages(path: Path) -> Pages:
 
 
 def _leaves(pages: Pages, root: int) -> Integers:
-    """The page numbers of a table's leaf pages, in the order of the rows."""
+    """Return the page numbers of a table's leaf pages, in the order of the rows."""
     level = np.array([root], dtype=np.int64)
     seen = 0
     for _ in range(_MAX_DEPTH):
@@ -138,7 +138,7 @@ def _children(page: Bytes) -> Integers:
 
 
 def _cells(block: Bytes, size: int) -> tuple[Integers, Integers]:
-    """The offset of each row in a block of leaf pages, and the end of its page."""
+    """Return the offset of each row in a block of leaf pages, and the end of its page."""
     base = np.arange(0, len(block) - _SPARE, size)
     counts = block.take(base + 3).astype(np.int64) << 8 | block.take(base + 4)
     if (block.take(base) != _LEAF).any() or (8 + 2 * counts > size).any():
@@ -155,7 +155,10 @@ def _cells(block: Bytes, size: int) -> tuple[Integers, Integers]:
 
 
 def _varints(block: Bytes, at: Integers) -> tuple[Integers, Integers]:
-    """The variable-length numbers at `at`, and the end of each. A byte holds seven bits, the ninth byte eight."""
+    """Return the variable-length numbers at `at`, and the end of each.
+
+    A byte holds seven bits, the ninth byte eight.
+    """
     byte = block.take(at)
     at = at + 1
     value = (byte & 127).astype(np.int64)
@@ -182,7 +185,7 @@ def _end_of_varints(block: Bytes, at: Integers) -> Integers:
 
 
 def _decode(pages: Pages, wanted: Sequence[int], texts: dict[bytes, str], numbers: Integers) -> list[Part]:
-    """The wanted columns (positions in the record, or ROWID) of the rows in the given leaf pages."""
+    """Return the wanted columns (positions in the record, or ROWID) of the rows in the given leaf pages."""
     block = pages.read(numbers)
     at, page_end = _cells(block, pages.size)
     last_start = len(block) - _SPARE
@@ -283,7 +286,7 @@ def _values(block: Bytes, cells: _Cells, texts: dict[bytes, str]) -> Part:
 def _texts(
     block: Bytes, start: Integers, size: Integers, missing: npt.NDArray[np.bool_], texts: dict[bytes, str]
 ) -> npt.NDArray[np.object_]:
-    """Texts as Python objects; equal texts share one object (`texts` remembers them)."""
+    """Return texts as Python objects; equal texts share one object (`texts` remembers them)."""
     raw = block.tobytes()
     values = np.full(len(start), "", dtype=object)
     for i, first, length in zip(*(a[~missing].tolist() for a in (np.arange(len(start)), start, size)), strict=True):

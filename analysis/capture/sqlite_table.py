@@ -104,11 +104,11 @@ class Tables:
             raise InputError(f"{self._where}: is damaged (its schema is not text); {_EXPORT_AGAIN}.") from None
 
     def tables(self) -> dict[str, list[str]]:
-        """The columns of each table, in the order of the file, without the tables of SQLite itself."""
+        """Return the columns of each table, in the order of the file, without the tables of SQLite itself."""
         return {name: list(table.types) for name, table in self._tables.items() if not name.startswith("sqlite_")}
 
     def read_table(self, table: str, columns: Sequence[str]) -> dict[str, Column]:
-        """The columns of a table, with the rows in the order of the rowid. `rowid` is allowed as a column.
+        """Return the columns of a table, with the rows in the order of the rowid. `rowid` is allowed as a column.
 
         Raises:
             InputError: there is no such table or column, a cell is neither number nor text, one column mixes numbers

@@ -122,7 +122,7 @@ _NAMES = ("Kernel Name", "Operation", "NVTX Range", "Range", "Name")
 
 
 def summary(table: Table, names: pd.Series) -> pd.DataFrame:
-    """The summary of an nsys table, with the columns of SUMMARIES[table.report].
+    """Return the summary of an nsys table, with the columns of SUMMARIES[table.report].
 
     Sizes without a unit (nsys 2020 prints none) stay NA: they may be bytes, KiB or MB.
     """
@@ -145,5 +145,5 @@ def summary(table: Table, names: pd.Series) -> pd.DataFrame:
 
 
 def name_column(table: Table) -> str:
-    """The column of a summary that names its rows."""
+    """Return the column of a summary that names its rows."""
     return next(name for name in _NAMES if table.has(name))

@@ -74,7 +74,7 @@ class AmbiguousNumbersError(InputError):
 
 
 def locale_style(name: str) -> NumberStyle:
-    """The number style of a locale by its name: C, POSIX, de, de_DE, fr-FR.UTF-8, en …
+    """Return the number style of a locale by its name: C, POSIX, de, de_DE, fr-FR.UTF-8, en …
 
     Raises:
         UsageError: the locale is not known.
@@ -95,7 +95,7 @@ def locale_style(name: str) -> NumberStyle:
 
 
 def _utf16(head: bytes) -> str:
-    """The UTF-16 encoding of a file that begins with `head`, or ''."""
+    """Return the UTF-16 encoding of a file that begins with `head`, or ''."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     if len(head) > 3 and head[1] == 0 and head[3] == 0 and head[0] and head[2]:
@@ -114,7 +114,7 @@ def decode(raw: bytes) -> str:
 
 
 def open_text(path: Path) -> bytes | mmap.mmap:
-    """The bytes of a text file as UTF-8; a large file in UTF-8 is mapped instead of read.
+    """Return the bytes of a text file as UTF-8; a large file in UTF-8 is mapped instead of read.
 
     A mapped file keeps its byte order mark (`text_start` skips it). UTF-16 is converted, and a packed file is unpacked.
 
@@ -136,7 +136,7 @@ def open_text(path: Path) -> bytes | mmap.mmap:
 
 
 def text_start(raw: bytes | mmap.mmap) -> int:
-    """The offset of the text: 3 after the byte order mark of UTF-8, else 0."""
+    """Return the offset of the text: 3 after the byte order mark of UTF-8, else 0."""
     return 3 if raw[:3] == b"\xef\xbb\xbf" else 0
 
 
@@ -144,7 +144,7 @@ def text_start(raw: bytes | mmap.mmap) -> int:
 
 
 def is_missing(cell: str) -> bool:
-    """Whether a cell stands for a missing value (empty, n/a, nan, no data, None, -, inf)."""
+    """Return whether a cell stands for a missing value (empty, n/a, nan, no data, None, -, inf)."""
     return cell.strip().lower() in _MISSING
 
 
@@ -159,7 +159,7 @@ def _clean(cell: str) -> str:
 
 
 def _shapes(style: NumberStyle) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """The patterns of a number and of a whole number in a style."""
+    """Return the patterns of a number and of a whole number in a style."""
     whole = f"(?:0|[1-9][0-9]*){_GROUPED[style.group]}"  # a number that lost its decimal sign may begin with 0
     decimal = re.escape(style.decimal)
     number = f"[-+]?(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+){_EXPONENT}"
@@ -235,7 +235,7 @@ def decide_locale(
 def _evidence(
     groups: Mapping[str, Iterable[str]], given: NumberStyle | None
 ) -> tuple[dict[NumberStyle, str], str, str]:
-    """(a cell that proves each style, the first cell that both can write, one that `given` cannot write).
+    """Return (a cell that proves each style, the first cell that both can write, one that `given` cannot write).
 
     `groups` holds the cells by the kind of their column: "", "whole" or "decimal".
     """
@@ -256,7 +256,7 @@ def _evidence(
 
 
 def _possible(cell: str, style: NumberStyle, kind: str) -> bool:
-    """Whether this style can write a cell of a column of this kind."""
+    """Return whether this style can write a cell of a column of this kind."""
     if not fits(cell, style, whole=kind == "whole"):
         return False
     return kind != "decimal" or style.decimal in cell

@@ -232,7 +232,7 @@ def _ranks(gpu_ops: pd.DataFrame, trace: _Trace) -> dict[int, int]:
 
 
 def _not_read(others: Counter[str], where: str) -> list[Gap]:
-    """The gaps for events that no table holds."""
+    """Return the gaps for events that no table holds."""
     gaps = []
     if others[_COUNTED]:
         gaps.append(
@@ -255,7 +255,7 @@ def _not_read(others: Counter[str], where: str) -> list[Gap]:
 
 
 def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Gap]:
-    """The gap of a trace without GPU operations: its program ran on a CPU, or its kernels were lost.
+    """Return the gap of a trace without GPU operations: its program ran on a CPU, or its kernels were lost.
 
     No gap for a trace of another accelerator, which `_not_read` reports.
     """
@@ -280,7 +280,7 @@ def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Gap]:
 
 
 def _vendor(names: Sequence[str], calls: Sequence[_Event]) -> str:
-    """The vendor of the GPU, from its name or else from the calls of its runtime; '' if neither tells."""
+    """Return the vendor of the GPU, from its name or else from the calls of its runtime; '' if neither tells."""
     for vendor, in_name, _ in _VENDORS:
         if any(in_name.search(name) for name in names):
             return vendor
@@ -389,7 +389,7 @@ def _shape(parts: list[_Count] | None) -> str:
 
 
 def _device(number: float | None, names: dict[int, str]) -> str:
-    """Name and number of a device.
+    """Return the name and number of a device.
 
     ROCm numbers devices differently in events. A number without a name gets the name that all devices share, if any.
     """
@@ -473,7 +473,7 @@ def _whole(value: object) -> int | None:
 
 
 def _payload(one: _Details) -> int | None:
-    """The bytes that a rank gives NCCL: its own part of a gather or a scatter, as NCCL counts them."""
+    """Return the bytes that a rank gives NCCL: its own part of a gather or a scatter, as NCCL counts them."""
     sent, received, ranks = (_whole(value) for value in (one.sent, one.received, one.group_size))
     size = _ELEMENT_BYTES.get(one.dtype) if isinstance(one.dtype, str) else None
     if sent is None or received is None or size is None:
@@ -507,7 +507,7 @@ def _with_calls(ops: pd.DataFrame, calls: list[_Event], base: int, where: str) -
 
 
 def _ranges(events: list[_Event], base: int, where: str) -> pd.DataFrame:
-    """Ranges of the CPU's threads.
+    """Return ranges of the CPU's threads.
 
     A step of the profiler loses its number, so that all steps are one repeated range.
     """

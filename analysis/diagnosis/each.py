@@ -36,7 +36,7 @@ TIMES_ALONE = "times alone tell no cause; counters would"
 
 @fact("sm_count")
 def _sm_count(capture: Capture, device: Device | None) -> int | None:
-    """The number of SMs of the GPU, None if unknown."""
+    """Return the number of SMs of the GPU, None if unknown."""
     gpu = (capture.manifest or {}).get("gpu") or {}
     return gpu.get("sm_count") or (device.sm_count if device else None)
 
@@ -46,14 +46,14 @@ def _kernel_tables(
     kernels: pd.DataFrame, rules: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, source: pd.DataFrame,
     host: pd.DataFrame, counters: pd.DataFrame,
 ) -> Tables:  # fmt: skip
-    """The tables that may explain the time of a kernel, by name."""
+    """Return the tables that may explain the time of a kernel, by name."""
     return {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
             "counters": counters}  # fmt: skip
 
 
 @fact("gpu_limits")
 def _limits(device: Device | None, sm_count: int | None, allowed_ceilings: roofline.Ceilings) -> Limits | None:
-    """The limits of the GPU; None if it has no declared thresholds."""
+    """Return the limits of the GPU; None if it has no declared thresholds."""
     return find_limits(device, sm_count, allowed_ceilings[0])
 
 
@@ -104,7 +104,7 @@ def _numbered(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _longest(measured: pd.DataFrame, kernels: set[str]) -> pd.DataFrame:
-    """The longest launch of each of these kernels by nsys. Shape: kernel, path, in_path, in_all."""
+    """Return the longest launch of each of these kernels by nsys. Shape: kernel, path, in_path, in_all."""
     functions = {symbols.base(name) for name in kernels}
     known = {name: symbols.base(name) in functions for name in measured["kernel"].unique()}
     rows = _numbered(measured[measured["kernel"].map(known).astype(bool)])
@@ -115,18 +115,18 @@ def _longest(measured: pd.DataFrame, kernels: set[str]) -> pd.DataFrame:
 
 @fact("verdicts")
 def _verdicts(mean_launches: pd.DataFrame, gpu_limits: Limits | None) -> Verdicts | None:
-    """The verdicts of the rules on each kernel and range with counters; None if no rule applies to this GPU."""
+    """Return the verdicts of the rules on each kernel and range with counters; None if no rule applies to this GPU."""
     return judge(mean_launches, gpu_limits) if gpu_limits and len(mean_launches) else None
 
 
 def _times(kernels: pd.DataFrame) -> pd.Series:
-    """The time in ns of each kernel and range in the whole program: from nsys with a timeline, else from ncu."""
+    """Return the time in ns of each kernel and range in the whole program: from nsys with a timeline, else from ncu."""
     times = kernels.assign(time=kernels[time_column(kernels)].astype("Float64"))
     return times.groupby(KEY, sort=False, dropna=False)["time"].sum()
 
 
 def _lines(source: pd.DataFrame) -> dict[str, str]:
-    """The hottest line of each kernel, with the stall reason of its hottest instruction."""
+    """Return the hottest line of each kernel, with the stall reason of its hottest instruction."""
     rows = source.sort_values("share_frac", ascending=False, kind="stable").drop_duplicates("kernel")
     return {
         str(row.kernel): f"{row.place}: {row.text}" + (f" ({row.stall})" if row.stall else "")
@@ -142,7 +142,7 @@ def _sentence(defect: str, gain: float, refuted: str) -> str:
 
 
 def _again(row: Any, filters: dict[str, str], program: Program) -> str:
-    """The command that captures the launch of a row with `kernel`, `path`, `in_path` and `in_all`."""
+    """Return the command that captures the launch of a row with `kernel`, `path`, `in_path` and `in_all`."""
     nvtx = filters.get(row.path, "")
     if 0 < len(nvtx) <= LONGEST_FILTER:
         return recapture(row.kernel, (nvtx,), row.in_path, program)
@@ -150,7 +150,7 @@ def _again(row: Any, filters: dict[str, str], program: Program) -> str:
 
 
 def _unsettled(verdicts: Verdicts, place: int) -> str:
-    """The question that the collected metrics leave open, in words; '' for none."""
+    """Return the question that the collected metrics leave open, in words; '' for none."""
     open_causes, unknown = verdicts.unsettled(place), verdicts.evidence.limits.unknown
     said = f"full sections would settle: {', '.join(open_causes)}" if open_causes else ""
     if not unknown:

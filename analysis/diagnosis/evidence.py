@@ -53,20 +53,20 @@ class Evidence:
         self.rows, self.limits = rows, limits
 
     def __getitem__(self, name: str) -> Floats:
-        """A column of the catalogue, NaN if it was not collected."""
+        """Return a column of the catalogue, NaN if it was not collected."""
         if name not in self.rows:
             return np.full(len(self.rows), np.nan)
         return pd.to_numeric(self.rows[name], errors="coerce").to_numpy(np.float64, na_value=np.nan)
 
     def filled(self, name: str) -> Floats:
-        """A column of the catalogue, 0 if it was not collected."""
+        """Return a column of the catalogue, 0 if it was not collected."""
         return np.nan_to_num(self[name])
 
     # ------------------------------------------------------------------------------------------------ launch and time
 
     @cached_property
     def time(self) -> Floats:
-        """Duration of a launch, ns."""
+        """Return the duration of a launch, ns."""
         return self["duration_ns"]
 
     @cached_property
@@ -76,7 +76,7 @@ class Evidence:
 
     @cached_property
     def cycles(self) -> Floats:
-        """Cycles of an SM."""
+        """Return cycles of an SM."""
         return self.time * self.clock * 1e-9
 
     @cached_property
@@ -85,22 +85,22 @@ class Evidence:
 
     @cached_property
     def threads(self) -> Floats:
-        """Threads of a block."""
+        """Return threads of a block."""
         return product(self.rows["block"])
 
     @cached_property
     def shared(self) -> Floats:
-        """Bytes of shared memory per block that the program requested."""
+        """Return bytes of shared memory per block that the program requested."""
         return np.asarray(self["shared_bytes_per_block"] - self.limits.reserved_shared_bytes)
 
     @cached_property
     def warps(self) -> Floats:
-        """Resident warps on an active SM, mean."""
+        """Return resident warps on an active SM, mean."""
         return np.asarray(self["occupancy_achieved_frac"] * self.limits.max_warps)
 
     @cached_property
     def filling(self) -> Floats:
-        """Resident warps over the number that the grid and the resources allow."""
+        """Return resident warps over the number that the grid and the resources allow."""
         per_wave = self.blocks / self["waves"] / self.limits.sm_count  # blocks that fit on an SM
         most = np.clip(self["waves"], 1 / np.maximum(per_wave, 1), 1)
         return np.asarray(self["occupancy_achieved_frac"] / (self["occupancy_theoretical_frac"] * most))
@@ -109,31 +109,31 @@ class Evidence:
 
     @cached_property
     def warp_time(self) -> Floats:
-        """Cycles between two instructions of a warp: the sum over all its states."""
+        """Return cycles between two instructions of a warp: the sum over all its states."""
         names = [name for name in self.rows if str(name).startswith("stall_") and name != "stall_selected"]
         if not names:
             return np.full(len(self.rows), np.nan)
         return np.asarray(self.rows[names].sum(axis=1, min_count=1).to_numpy(np.float64) + 1.0)
 
     def waits(self, *reasons: str) -> Floats:
-        """Share of the warps' time in these states."""
+        """Return the share of the warps' time in these states."""
         return np.asarray(sum(self[f"stall_{reason}"] for reason in reasons) / self.warp_time)
 
     # ---------------------------------------------------------------------------------------------------------- memory
 
     @cached_property
     def sectors(self) -> Floats:
-        """Sectors per global load request."""
+        """Return sectors per global load request."""
         return self["sectors_per_request_load"]
 
     @cached_property
     def loaded(self) -> Floats:
-        """Bytes of the sectors that global loads touch; a sector counts each time."""
+        """Return bytes of the sectors that global loads touch; a sector counts each time."""
         return self["global_load_bytes"]
 
     @cached_property
     def stored(self) -> Floats:
-        """Bytes of the sectors that global stores touch."""
+        """Return bytes of the sectors that global stores touch."""
         return self["global_store_bytes"]
 
     @cached_property
@@ -143,14 +143,14 @@ class Evidence:
         return np.asarray(self["dram_write_bytes"] + np.nan_to_num(held))
 
     def dram_ns(self, read: Any, write: Any) -> Floats:
-        """Time of DRAM for the read and written bytes: a copy is slower than reads alone."""
+        """Return time of DRAM for the read and written bytes: a copy is slower than reads alone."""
         reads, copy = self.limits.dram_read_bytes_per_s, self.limits.dram_copy_bytes_per_s
         write_s = max(2 / copy - 1 / reads, 1 / reads)
         return np.asarray((read / reads + write * write_s) * 1e9)
 
     @cached_property
     def wait_per_load(self) -> Floats:
-        """Cycles that a warp waits for data, per load that it issued: the latency, if no two loads overlap."""
+        """Return cycles that a warp waits for data, per load that it issued: the latency, if no two loads overlap."""
         requests = self["global_load_requests"] / self.limits.sm_count
         return np.asarray(self.cycles * self.warps * self.waits("long_scoreboard") / np.maximum(requests, 1))
 
@@ -170,7 +170,7 @@ class Evidence:
 
     @cached_property
     def floors(self) -> dict[str, Floats]:
-        """Least time in ns of each unit, NaN if its work was not counted."""
+        """Return the least time in ns of each unit, NaN if its work was not counted."""
         limits, lane = self.limits, self.lanes_ns
         return {
             "dram": self.dram_ns(self["dram_read_bytes"], self.written),
@@ -206,17 +206,20 @@ class Evidence:
 
     @cached_property
     def functions(self) -> Floats:
-        """The number of special functions (per lane) that fit into the time of their unit."""
+        """Return the number of special functions (per lane) that fit into the time of their unit."""
         return np.asarray(self.floors["xu"] * self.limits.xu_lanes / self.lanes_ns)
 
     @cached_property
     def busy(self) -> dict[str, Floats]:
-        """Each floor over the time minus that of an empty kernel; at most half of the kernel's time is subtracted."""
+        """Return each floor over the time minus that of an empty kernel.
+
+        At most half of the kernel's time is subtracted.
+        """
         left = self.time - np.minimum(self.limits.empty_kernel_ns, self.time / 2)
         return {name: np.nan_to_num(floor / left) for name, floor in self.floors.items()}
 
     def after(self, **changed: Any) -> Floats:
-        """The least time of a launch in ns with other values of the named floors, which the cure lowers.
+        """Return the least time of a launch in ns with other values of the named floors, which the cure lowers.
 
         Memory and arithmetic overlap, though not fully, so they combine as the root of the sum of their squares. No
         clean or fixed kernel of the development half beats this by more than 7 %. A grid ends only after its last block
@@ -231,7 +234,7 @@ class Evidence:
         return np.asarray(np.minimum(longest + self.limits.empty_kernel_ns + latency, self.time))
 
     def without(self, share: Any, **changed: Any) -> Floats:
-        """The time of a launch in ns without the share `share` of it, but at least the time of its floors."""
+        """Return the time of a launch in ns without the share `share` of it, but at least the time of its floors."""
         return np.asarray(
             np.minimum(np.maximum(self.time * (1 - np.clip(share, 0, 1)), self.after(**changed)), self.time)
         )
@@ -247,10 +250,10 @@ class Evidence:
 
     @cached_property
     def roof(self) -> Floats:
-        """Share of the nearest roof."""
+        """Return the share of the nearest roof."""
         return np.max(np.stack([self.busy[name] for name in ROOFS]), axis=0)
 
     @cached_property
     def nearest(self) -> npt.NDArray[np.str_]:
-        """The name of the nearest roof."""
+        """Return the name of the nearest roof."""
         return np.asarray(ROOFS)[np.argmax(np.stack([self.busy[name] for name in ROOFS]), axis=0)]

@@ -60,7 +60,7 @@ class Verdicts:
     able: Bools
 
     def unsettled(self, row: int) -> tuple[str, ...]:
-        """Causes that full sections would settle: those that no rule can judge yet, or that a better rule could.
+        """Return causes that full sections would settle: those that no rule can judge yet, or that a better rule could.
 
         If full sections were collected, a metric that they lack does not apply to the kernel, such as conflicts without
         shared loads.
@@ -72,7 +72,7 @@ class Verdicts:
         return tuple(dict.fromkeys(rule.defect for rule in self.rules if rule.defect not in settled - better))
 
     def of(self, row: int) -> list[Verdict]:
-        """The verdicts of one row, the strongest first."""
+        """Return the verdicts of one row, the strongest first."""
         first, last = np.searchsorted(self.rows, (row, row + 1))
         return [self._verdict(place) for place in range(first, last)]
 
@@ -92,7 +92,7 @@ class Verdicts:
 
 
 def unfit(e: Evidence) -> npt.NDArray[np.object_]:
-    """The reason that no rule may judge a kernel, '' if rules may."""
+    """Return the reason that no rule may judge a kernel, '' if rules may."""
     why = np.full(len(e.rows), "", dtype=object)
     missing = np.stack([np.isnan(e[name]) for name in NEEDED])
     for place in np.flatnonzero(missing.any(axis=0)):
@@ -153,7 +153,10 @@ def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
 
 
 def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools, able: Bools) -> tuple[Bools, Floats]:
-    """The rules that fire for each kernel, and the largest share of time that the cure saves. Shape: (rules, rows)."""
+    """Return the rules that fire for each kernel, and the largest share of time that the cure saves.
+
+    Shape: (rules, rows).
+    """
     settled: dict[str, Bools] = {}
     for rule, known in zip(rules, able, strict=True):
         if rule.better:

@@ -129,7 +129,7 @@ def build_program(
 
 
 def _around(root: _Node, path: str) -> list[_Node]:
-    """The nodes from the root to `path`; creates missing ones."""
+    """Return the nodes from the root to `path`; creates missing ones."""
     found = [root]
     for end in [*(at for at, letter in enumerate(path) if letter == "/"), len(path)] if path else []:
         part = path[:end]
@@ -165,7 +165,7 @@ def _rows(node: _Node, order: dict[str, int], total: float) -> Iterator[dict[str
 
 
 def _steps(gaps: pd.DataFrame, layers: pd.DataFrame) -> dict[str, _Step]:
-    """The known values of each step, by its folded path; '' is the whole capture."""
+    """Return the known values of each step, by its folded path; '' is the whole capture."""
     paths = gaps["step"].astype(str).str.replace(r"#\d+$", "", regex=True)
     known = set(layers["range"])
     folded = fold_paths(pd.concat([layers["range"], paths], ignore_index=True)).to_numpy()[len(layers) :]

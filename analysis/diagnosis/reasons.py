@@ -84,14 +84,14 @@ class Kernel:
 
 
 def rows_of(table: pd.DataFrame) -> list[Row]:
-    """The rows of a table as plain values: for the few rows of a kernel, pandas is slower than Python."""
+    """Return the rows of a table as plain values: for the few rows of a kernel, pandas is slower than Python."""
     names = list(table.columns)
     columns = [_plain(table[name]) for name in names] if len(table) else []
     return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _plain(column: pd.Series) -> list[Any]:
-    """The values of a column, None where it has none."""
+    """Return the values of a column, None where it has none."""
     return [None if missing else value for value, missing in zip(column.tolist(), column.isna(), strict=True)]
 
 
@@ -101,7 +101,7 @@ def _digits(value: float) -> float:
 
 
 def cell(table: str, row: str, column: str, value: object) -> dict[str, object]:
-    """A piece of evidence: the place of a number."""
+    """Return a piece of evidence: the place of a number."""
     return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
 
 
@@ -150,7 +150,7 @@ _BOTTLENECKS = (
 
 
 def _rule(kernel: Kernel) -> Reason | None:
-    """The rule of ncu with the largest estimate."""
+    """Return the rule of ncu with the largest estimate."""
     rules = [row for row in kernel.rows["rules"] if row["type"] in ("OPT", "WRN") and row["speedup_frac"] is not None]
     row = max(rules, key=lambda row: float(row["speedup_frac"]), default=None)
     if row is None or row["speedup_frac"] < LEAST_SPEEDUP:
@@ -166,7 +166,7 @@ def _rule(kernel: Kernel) -> Reason | None:
 
 
 def _bottleneck(kernel: Kernel) -> Reason | None:
-    """The busiest part of the GPU, from the rule of ncu that gives no estimate."""
+    """Return the busiest part of the GPU, from the rule of ncu that gives no estimate."""
     for row in kernel.rows["rules"]:
         if row["rule"] != "SOLBottleneck":
             continue
@@ -178,7 +178,7 @@ def _bottleneck(kernel: Kernel) -> Reason | None:
 
 
 def _roof(kernel: Kernel) -> Reason | None:
-    """The kernel's share of the nearest measured roof."""
+    """Return the kernel's share of the nearest measured roof."""
     roofline = [row for row in kernel.rows["roofline"] if row["roof_frac"] is not None]
     if not roofline:
         return None
@@ -196,13 +196,13 @@ def _roof(kernel: Kernel) -> Reason | None:
 
 
 def nearest_roof(row: Row | pd.Series) -> str:
-    """The roof of a roofline row in words."""
+    """Return the roof of a roofline row in words."""
     roof = "compute" if row["bound"] == "compute" else f"{str(row['level']).upper()} bandwidth"
     return f"{roof} by the datasheet" if row.get("roof_from") == "datasheet" else roof
 
 
 def _shape(kernel: Kernel) -> Reason | None:
-    """A grid with fewer blocks than the GPU has SMs, or a block with less than a warp, in most of its time."""
+    """Return a grid with fewer blocks than the GPU has SMs, or a block with less than a warp, in most of its time."""
     known = (row for row in kernel.rows["kernels"] if "x" in str(row["grid"]) and "x" in str(row["block"]))
     row = next(known, None)
     if row is None:
@@ -231,7 +231,7 @@ def _shape(kernel: Kernel) -> Reason | None:
 
 
 def _throughput(kernel: Kernel) -> Reason | None:
-    """The throughput of memory and arithmetic, relative to their peaks."""
+    """Return the throughput of memory and arithmetic, relative to their peaks."""
     row = next((row for row in kernel.rows["counters"] if row["sm_throughput_frac"] is not None), None)
     memory = next((name for name in _MEMORY if row and row[name] is not None), None)
     if row is None or memory is None:
@@ -278,7 +278,7 @@ def _access(kernel: Kernel) -> Reason | None:
 
 
 def _stall(kernel: Kernel) -> Reason | None:
-    """The stall reason of most of its warps."""
+    """Return the stall reason of most of its warps."""
     # the longest range comes first, and in it the largest share
     row = next((row for row in kernel.rows["stalls"] if row["reason"] not in NOT_WAITING), None)
     if row is None:
@@ -294,7 +294,7 @@ def _stall(kernel: Kernel) -> Reason | None:
 
 
 def _line(kernel: Kernel) -> Reason | None:
-    """The kernel's hottest source line."""
+    """Return the kernel's hottest source line."""
     row = max(kernel.rows["source"], key=lambda row: float(row["share_frac"]), default=None)
     if row is None:
         return None
@@ -364,12 +364,12 @@ _NAMES: tuple[tuple[str, str, str], ...] = (
 
 
 def _named(kernel: Kernel) -> Reason | None:
-    """The meaning of a library kernel's name."""
+    """Return the meaning of a library kernel's name."""
     return next((Reason(headline, said) for name, headline, said in _NAMES if re.search(name, kernel.name)), None)
 
 
 def _short(kernel: Kernel) -> Reason | None:
-    """Kernels that take no longer than their launch."""
+    """Return kernels that take no longer than their launch."""
     if kernel.mean_ns >= SHORT_NS:
         return None
     cells, own = [], ""

@@ -100,7 +100,7 @@ class Window:
         return (own + follow * (own > 0)) / self.wall
 
     def _away(self, begin: Ints, end: Ints) -> Bools:
-        """Whether the host makes no CUDA call during most of each gap. Shape: (gaps,)."""
+        """Return whether the host makes no CUDA call during most of each gap. Shape: (gaps,)."""
         calls = pd.concat(
             [
                 self.waits[["start_ns", "end_ns"]],
@@ -119,13 +119,13 @@ class Window:
         return (longest > AWAY_NS) & (longest > (end - begin) / 2)
 
     def _after_copy(self, before: Ints) -> Bools:
-        """Whether the operation before each gap is a small copy. Shape: (gaps,)."""
+        """Return whether the operation before each gap is a small copy. Shape: (gaps,)."""
         small = (self.ops["kind"] == "memcpy") & (self.ops["bytes"].astype("Float64").fillna(np.inf) <= SMALL_BYTES)
         return np.r_[small.to_numpy(bool), False][before]
 
 
 def holds(calls: pd.DataFrame, name: re.Pattern[str], begin: Ints, end: Ints) -> Bools:
-    """Whether each stretch overlaps a call whose name matches. Shape: `begin` and `end` (stretches,)."""
+    """Return whether each stretch overlaps a call whose name matches. Shape: `begin` and `end` (stretches,)."""
     rows = calls[calls["name"].map({one: bool(name.match(str(one))) for one in calls["name"].unique()}).astype(bool)]
     starts = np.sort(rows["start_ns"].to_numpy(np.int64))
     stops = np.sort(rows["end_ns"].to_numpy(np.int64))
@@ -133,7 +133,7 @@ def holds(calls: pd.DataFrame, name: re.Pattern[str], begin: Ints, end: Ints) ->
 
 
 def ends_in(calls: pd.DataFrame, begin: Ints, end: Ints) -> Bools:
-    """Whether some call returns within each stretch. Shape: `begin` and `end` (stretches,)."""
+    """Return whether some call returns within each stretch. Shape: `begin` and `end` (stretches,)."""
     stops = np.sort(calls["end_ns"].to_numpy(np.int64))
     return np.asarray(np.searchsorted(stops, end) > np.searchsorted(stops, begin))
 

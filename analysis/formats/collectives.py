@@ -40,12 +40,12 @@ _BY_NAME = re.compile(
 
 
 def communicates(kernel: str) -> bool:
-    """Whether a kernel of this name moves data between GPUs: a collective of NCCL or of another library."""
+    """Return whether a kernel of this name moves data between GPUs: a collective of NCCL or of another library."""
     return bool(_BY_LIBRARY.search(kernel) or _BY_NAME.search(kernel))
 
 
 def kind_of(name: str) -> str:
-    """The kind of a collective from the name of its kernel or call; `unknown` if the name does not tell.
+    """Return the kind of a collective from the name of its kernel or call; `unknown` if the name does not tell.
 
     `ncclDevKernel_Generic` runs any collective that its call requests.
     """
@@ -53,7 +53,7 @@ def kind_of(name: str) -> str:
 
 
 def bus_factor(kind: str, ranks: int) -> float | None:
-    """The factor that turns bytes over time of a collective into the rate of a rank's link (bus bandwidth).
+    """Return the factor that turns bytes over time of a collective into the rate of a rank's link (bus bandwidth).
 
     In an all-reduce, each byte leaves each rank 2(n-1)/n times, in the others (n-1)/n times. A broadcast and a message
     leave once. None for a kind without such a factor.
@@ -74,10 +74,10 @@ def size_of(kind: str, payload_bytes: int, ranks: int) -> int:
 
 
 def skew(apart: Sequence[float], offset: float) -> float:
-    """The 95th percentile (ns) of what remains of the differences of ends after the offset of two clocks."""
+    """Return the 95th percentile (ns) of what remains of the differences of ends after the offset of two clocks."""
     return quantile([abs(one - offset) for one in apart], 0.95)
 
 
 def most_skew(lengths: Sequence[float]) -> float:
-    """The largest skew (ns) at which clocks count as aligned, from the lengths of the collectives in ns."""
+    """Return the largest skew (ns) at which clocks count as aligned, from the lengths of the collectives in ns."""
     return max(_NOISE_NS, _OF_MEDIAN * quantile(lengths, 0.5)) if lengths else _NOISE_NS

@@ -22,7 +22,7 @@ _TARGETS = {
 
 
 def run_program(main: Callable[[], int]) -> int:
-    """The exit code of `main`; 0 if the reader of our output closed the pipe, as `| head` does."""
+    """Return the exit code of `main`; 0 if the reader of our output closed the pipe, as `| head` does."""
     try:
         code = main()
         sys.stdout.flush()
@@ -33,7 +33,7 @@ def run_program(main: Callable[[], int]) -> int:
 
 
 def guarded(program: Callable[[], int], lighter: str = "a smaller model") -> int:
-    """The exit code of a program that measures; `lighter` is the advice if the GPU's memory does not suffice."""
+    """Return the exit code of a program that measures; `lighter` is the advice if the GPU's memory does not suffice."""
     try:
         return run_program(program)
     except LedgerError as error:

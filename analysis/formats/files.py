@@ -72,7 +72,7 @@ class Misfit(NamedTuple):
 
 
 def shown(value: Any) -> str:
-    """The value as JSON, cut after 40 characters."""
+    """Return the value as JSON, cut after 40 characters."""
     if value is _ABSENT:
         return "nothing"
     text = json.dumps(value, ensure_ascii=False)
@@ -90,7 +90,7 @@ class _Type:
 
     @property
     def words(self) -> str:
-        """A description of the valid values."""
+        """Return a description of the valid values."""
         if self.meta.description:
             return self.meta.description
         name = _NAMES.get(self.plain) or ("a list" if get_origin(self.plain) is list else "an object")
@@ -99,7 +99,7 @@ class _Type:
         return name if self.meta.ge is None else f"{name} of {self.meta.ge:g} or more"
 
     def fits(self, value: Any) -> bool:
-        """Whether a scalar value is of this type."""
+        """Return whether a scalar value is of this type."""
         if self.plain is Any:
             return True
         if self.plain in (str, bool):
@@ -236,7 +236,7 @@ class JsonFile(OurFile):
         return data
 
     def document(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The content of the file: `values`, with the kind and the version in front.
+        """Return the content of the file: `values`, with the kind and the version in front.
 
         Raises:
             InputError: no reader would accept the values.
@@ -278,21 +278,21 @@ class CsvFile(OurFile):
 
     @cached_property
     def columns(self) -> tuple[Column, ...]:
-        """The columns in the order of the file."""
+        """Return the columns in the order of the file."""
         return tuple(_column(one.name, _type(one.type)) for one in fields(self.content))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """Return the names of the columns."""
         return tuple(column.name for column in self.columns)
 
     @property
     def header(self) -> str:
-        """The first line of the file."""
+        """Return the first line of the file."""
         return ",".join(self.names)
 
     def has_header(self, line: str) -> bool:
-        """Whether a line is the header of this file, or of an older one."""
+        """Return whether a line is the header of this file, or of an older one."""
         today = dict(self.renamed)
         found = [today.get(name, name) for name in line.split(",")]
         rest = iter(found)
@@ -314,7 +314,7 @@ class CsvFile(OurFile):
         return list(row)
 
     def text(self, rows: Iterable[Mapping[str, object] | Sequence[object]]) -> str:
-        """The text of the file."""
+        """Return the text of the file."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(self.names)
@@ -330,7 +330,7 @@ def _column(name: str, kind: _Type) -> Column:
 
 @cache
 def every() -> Mapping[str, JsonFile | CsvFile]:
-    """Every kind of file that a module of this folder declares, by its name."""
+    """Return every kind of file that a module of this folder declares, by its name."""
     package = __name__.rpartition(".")[0]
     modules = [import_module(f"{package}.{found.name}") for found in iter_modules(import_module(package).__path__)]
     declared = [value for module in modules for value in vars(module).values() if isinstance(value, JsonFile | CsvFile)]
@@ -339,5 +339,5 @@ def every() -> Mapping[str, JsonFile | CsvFile]:
 
 @cache
 def captured() -> Mapping[str, JsonFile | CsvFile]:
-    """The kinds of file that belong to a capture."""
+    """Return the kinds of file that belong to a capture."""
     return {kind: one for kind, one in every().items() if one.captured}

@@ -36,7 +36,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @functools.cache
 def limits(path: Path = PATH) -> Limits:
-    """The limits in a file. Raises InputError, one sentence, if the file does not match the declaration."""
+    """Return the limits in a file. Raises InputError, one sentence, if the file does not match the declaration."""
     try:
         return msgspec.convert(tomllib.loads(path.read_text("utf-8"))["limits"], Limits)
     except (OSError, ValueError, KeyError) as error:

@@ -18,7 +18,7 @@ _AGAIN = "unpack it with `xz -d` and give what is in it, or copy it again"
 
 
 def is_packed(head: bytes) -> bool:
-    """Whether a file that begins with `head` is packed."""
+    """Return whether a file that begins with `head` is packed."""
     return head.startswith(XZ)
 
 
@@ -47,7 +47,7 @@ def unpack(packed: bytes, where: str, most: int = MOST_BYTES) -> bytes:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a file, unpacked if it is packed.
+    """Return the content of a file, unpacked if it is packed.
 
     Raises:
         OSError: the file cannot be read.
@@ -58,6 +58,6 @@ def read_bytes(path: Path) -> bytes:
 
 
 def find(path: Path) -> Path:
-    """`path`, or the packed file beside it (`ops.csv.xz` of `ops.csv`) if only that exists."""
+    """Return `path`, or the packed file beside it (`ops.csv.xz` of `ops.csv`) if only that exists."""
     packed = path.with_name(f"{path.name}.xz")
     return packed if packed.is_file() and not path.exists() else path

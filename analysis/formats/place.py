@@ -12,10 +12,10 @@ IN_CHECKOUT = (ROOT / "Makefile").is_file()  # the installed package has no Make
 
 
 def runs(here: Path) -> Path:
-    """The folder of runs: in the checkout, else in the current folder."""
+    """Return the folder of runs: in the checkout, else in the current folder."""
     return (ROOT if IN_CHECKOUT else here) / "runs"
 
 
 def program(in_checkout: str, command: str) -> str:
-    """The command of a program: the one for a checkout, or the command of the package."""
+    """Return the command of a program: the one for a checkout, or the command of the package."""
     return in_checkout if IN_CHECKOUT else f"kernel-ledger {command}"

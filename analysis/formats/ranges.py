@@ -19,17 +19,17 @@ LIBRARIES = ("CCCL", "NCCL", "cuBLAS", "cublas", "cuDNN", "cudnn", "cuFFT", "cuS
 
 
 def is_step(name: str) -> bool:
-    """Whether a range of this name is a step of its program."""
+    """Return whether a range of this name is a step of its program."""
     return name in STEP_NAMES or name.startswith(STEP)
 
 
 def without_domain(name: str) -> str:
-    """The name without our domain. Ranges with and without it are the same ranges."""
+    """Return the name without our domain. Ranges with and without it are the same ranges."""
     return name.removeprefix(PREFIX)
 
 
 def is_own(name: str) -> bool:
-    """Whether the program opened this range itself; `name` as `domain:name`, plain in the default domain."""
+    """Return whether the program opened this range itself; `name` as `domain:name`, plain in the default domain."""
     return not name.startswith((PREFIX, *(f"{library}:" for library in LIBRARIES)))
 
 
@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def kind_of(*names: str) -> str:
-    """The kind of a component by its class and its name; the first of them that matches a kind counts."""
+    """Return the kind of a component by its class and its name; the first of them that matches a kind counts."""
     for text in names:
         for kind, (_, words) in KINDS.items():
             if any(word in text.lower() for word in words):
@@ -67,12 +67,15 @@ PARAMETERS = "parameter_bytes"  # of the module of an automatic range
 
 
 def work_text(work: Mapping[str, Mapping[str, int]]) -> str:
-    """The text of a file with the least work of ranges: path -> name of a number -> the number. Unknown is absent."""
+    """Return the text of a file with the least work of ranges: path -> name of a number -> the number.
+
+    Unknown is absent.
+    """
     return json.dumps(work, indent=0) + "\n"
 
 
 def read_work(path: str | None) -> dict[str, dict[str, int]]:
-    """The least work of ranges from such a file; nothing without one, or where it is damaged."""
+    """Return the least work of ranges from such a file; nothing without one, or where it is damaged."""
     try:
         with open(path or "", encoding="utf-8") as file:
             found = json.load(file)

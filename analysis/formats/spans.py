@@ -21,7 +21,7 @@ class Span(NamedTuple):
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
-    """The value below which this fraction (0 to 1) of the values lies."""
+    """Return the value below which this fraction (0 to 1) of the values lies."""
     ordered = sorted(values)
     place = (len(ordered) - 1) * fraction
     low = int(place)

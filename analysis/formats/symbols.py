@@ -28,7 +28,7 @@ _OPEN, _CLOSE = "<([{", ">)]}"
 
 
 def _without_parameters(name: str) -> str:
-    """`name` without the parameter list at its end, which is the last balanced pair of parentheses."""
+    """Return `name` without the parameter list at its end, which is the last balanced pair of parentheses."""
     text = re.sub(r"\s*(?:const|volatile|&|noexcept|\[clone [^\]]*\])\s*$", "", name)
     if not text.endswith(")"):
         return text
@@ -42,7 +42,7 @@ def _without_parameters(name: str) -> str:
 
 
 def _without_return_type(name: str) -> str:
-    """`name` after the last blank that stands outside all brackets."""
+    """Return `name` after the last blank that stands outside all brackets."""
     depth = 0
     start = 0
     for i, char in enumerate(name):
@@ -61,7 +61,7 @@ def _without_return_type(name: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def key(name: str) -> str:
-    """The same text for the names that nsys and ncu print for one kernel.
+    """Return the same text for the names that nsys and ncu print for one kernel.
 
     It removes the return type, the parameters, anonymous, `internal`, `detail` and `at::native` namespaces, casts of
     template values such as `(int)4`, literal suffixes and blanks. It keeps template arguments.
@@ -89,7 +89,7 @@ _QUALIFIER = re.compile(r"(?<![A-Za-z0-9_])(?:[A-Za-z_][A-Za-z0-9_]*::)+(?=[A-Za
 
 @lru_cache(maxsize=1 << 16)
 def match_key(name: str) -> str:
-    """`key` without any namespace, which finds a kernel of one tool among those of the other.
+    """Return `key` without any namespace, which finds a kernel of one tool among those of the other.
 
     ncu 2025 leaves out some inner namespaces (it prints `internal::gemvx::kernel` as `internal::kernel`).
     """
@@ -97,7 +97,7 @@ def match_key(name: str) -> str:
 
 
 def _split_template(text: str) -> tuple[str, str]:
-    """(function with its namespaces, its template arguments) of a key."""
+    """Return (function with its namespaces, its template arguments) of a key."""
     depth = 0
     for i in range(len(text) - 1, -1, -1):
         depth += (text[i] in ">)]}") - (text[i] in "<([{")
@@ -110,7 +110,7 @@ def _split_template(text: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=1 << 16)
 def base(name: str) -> str:
-    """The function name alone, without namespaces and template arguments (`ncu --kernel-name-base function`)."""
+    """Return the function name alone, without namespaces and template arguments (`ncu --kernel-name-base function`)."""
     head = _split_template(key(name))[0]
     depth = 0
     for i in range(len(head) - 1, 0, -1):
@@ -129,7 +129,7 @@ _WRAPPERS = frozenset({"Kernel", "Kernel2", "kernel", "device_kernel", "_kernel_
 
 @lru_cache(maxsize=1 << 16)
 def short(name: str, width: int = 48) -> str:
-    """A display name, at most `width` characters, ending with … if it was cut.
+    """Return a display name, at most `width` characters, ending with … if it was cut.
 
     It is the function. If a template only wraps the work (elementwise kernels, cutlass), it also has the wrapped
     function.
@@ -150,5 +150,5 @@ def short(name: str, width: int = 48) -> str:
 
 
 def short_all(names: Iterable[str], width: int = 48) -> dict[str, str]:
-    """`short` of each name; equal short names show the part in which they differ."""
+    """Return `short` of each name; equal short names show the part in which they differ."""
     return tell_apart(names, lambda name: short(name, width), width, key)

@@ -9,13 +9,13 @@ Names = Callable[[str], str]
 
 
 def count_of(number: float, one: str, many: str = "") -> str:
-    """`1 kernel`, `2 launches`: a whole number and its noun; `many` if the plural is not `one` with (e)s."""
+    """Return `1 kernel`, `2 launches`: a whole number and its noun; `many` if the plural is not `one` with (e)s."""
     more = many or one + ("es" if one.endswith("ch") else "s")
     return f"{number:.0f} {one if round(number) == 1 else more}"
 
 
 def duration(ns: float) -> str:
-    """`0.3 µs`, `1,711 µs`, `918.8 ms`: a time with the unit that leaves few digits."""
+    """Return `0.3 µs`, `1,711 µs`, `918.8 ms`: a time with the unit that leaves few digits."""
     for most, scale, unit in ((1e7, 1e3, "µs"), (1e10, 1e6, "ms")):
         if abs(ns) < most:
             value = ns / scale
@@ -24,7 +24,10 @@ def duration(ns: float) -> str:
 
 
 def share(frac: float) -> str:
-    """`62%`, `1.4%`, `99.8%`: 0-1 as per cent. Never 0% for a positive share, and never 100% for less than all."""
+    """Return `62%`, `1.4%`, `99.8%`: 0-1 as per cent.
+
+    Never 0% for a positive share, and never 100% for less than all.
+    """
     shown = frac * 100
     if 0 < shown < 0.1:
         return "less than 0.1%"
@@ -35,7 +38,7 @@ def share(frac: float) -> str:
 
 
 def tell_apart(names: Iterable[str], cut: Callable[[str], str], width: int, whole: Names = str) -> dict[str, str]:
-    """`cut(name)` for each of the names; equal results also show a part of `whole(name)` that differs.
+    """Return `cut(name)` for each of the names; equal results also show a part of `whole(name)` that differs.
 
     Each has at most `width` characters. Results that are still equal get a number.
     """
@@ -53,7 +56,7 @@ def tell_apart(names: Iterable[str], cut: Callable[[str], str], width: int, whol
 
 
 def _alike(shown: dict[str, str]) -> dict[str, list[str]]:
-    """Label -> its names, for labels that several names share."""
+    """Return the label -> its names, for labels that several names share."""
     found: dict[str, list[str]] = {}
     for name, label in shown.items():
         found.setdefault(label, []).append(name)

@@ -172,7 +172,7 @@ _LONGEST = 8  # launches of one operation
 
 @lru_cache(maxsize=1 << 14)
 def kind_of_kernel(name: str) -> str:
-    """The kind of a kernel in one word; its short name if no pattern matches."""
+    """Return the kind of a kernel in one word; its short name if no pattern matches."""
     key = symbols.key(name)
     for kind, pattern in _KINDS:
         if pattern.search(key):
@@ -182,13 +182,13 @@ def kind_of_kernel(name: str) -> str:
 
 
 def base_name(op: str) -> str:
-    """`mul` for aten.mul.Tensor. Operations outside ATen keep their namespace, in-place forms keep their `_`."""
+    """Return `mul` for aten.mul.Tensor. Operations outside ATen keep their namespace, in-place forms keep their `_`."""
     space, _, rest = op.partition(".")
     return rest.partition(".")[0] if space == "aten" else f"{space}::{rest.partition('.')[0]}"
 
 
 def plain_name(base: str) -> str:
-    """A base name without the `_` of an in-place form."""
+    """Return a base name without the `_` of an in-place form."""
     return base.removesuffix("_")
 
 
@@ -205,7 +205,7 @@ _compiled = lru_cache(maxsize=1 << 10)(_pattern)
 
 
 def assign(ops: Sequence[str], kinds: Sequence[str]) -> list[range] | None:
-    """The places in `kinds` of each operation's launches; None if there is no assignment or more than one.
+    """Return the places in `kinds` of each operation's launches; None if there is no assignment or more than one.
 
     Shape: `ops` names such as aten.mul.Tensor, `kinds` words of kind_of_kernel, memcpy or memset; both in order.
     """
@@ -248,19 +248,21 @@ ELEMENTS_A_THREAD = (4, 8, 16)  # of vectorized_elementwise_kernel, by version o
 
 
 def item_bytes(kernel: str) -> int | None:
-    """Bytes of an element, if the kernel's template names exactly one floating type; else None."""
+    """Return bytes of an element, if the kernel's template names exactly one floating type; else None."""
     found = {name.removeprefix("c10::") for name in _SCALARS.findall(kernel)}
     return _ITEM_BYTES.get(found.pop(), 2) if len(found) == 1 else None
 
 
 def pointers(kernel: str) -> int | None:
-    """Number of tensors that an elementwise kernel of PyTorch accesses, output included; None if unknown."""
+    """Return the number of tensors that an elementwise kernel of PyTorch accesses, output included; None if unknown."""
     found = _POINTERS.search(kernel)
     return int(found[1]) if found else None
 
 
 def element_count(kernel: str, grid: str, block: str, a_thread: int | None) -> tuple[int, int] | None:
-    """(least, most) elements of a PyTorch elementwise kernel, from its name and its launch; None if they do not tell.
+    """Return (least, most) elements of a PyTorch elementwise kernel, from its name and its launch.
+
+    None if they do not tell.
 
     Shape: `kernel` from symbols.key; `a_thread` is the number of elements a thread of this
     vectorized_elementwise_kernel, None if unknown, since the name does not hold it.

@@ -128,7 +128,7 @@ class Machine:
     at_mix: dict[float, float] = field(default_factory=dict)  # cache: share of reads -> DRAM rate
 
     def rate(self, read: float, write: float) -> tuple[float, str]:
-        """(byte/s, name of the roof) for this traffic: the measured roof, else the datasheet's DRAM rate."""
+        """Return (byte/s, name of the roof) for this traffic: the measured roof, else the datasheet's DRAM rate."""
         if read + write <= self.l2_bytes and np.isfinite(self.l2_rate):
             return self.l2_rate, "L2, where it all fits"
         share = round(read / (read + write), 4) if read + write else 0.5
@@ -163,7 +163,7 @@ class Work:
         return len(self.path)
 
     def rows_of(self, keys: Sequence[object]) -> dict[object, list[int]]:
-        """Key -> its rows in launch order; `keys` has one key a row."""
+        """Return the key -> its rows in launch order; `keys` has one key a row."""
         found: dict[object, list[int]] = defaultdict(list)
         for row, key in enumerate(keys):
             found[key].append(row)
@@ -171,7 +171,7 @@ class Work:
 
 
 def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataFrame) -> Work:
-    """Every GPU operation in launch order, with the instance of its range, its kind of work and its counters.
+    """Return every GPU operation in launch order, with the instance of its range, its kind of work and its counters.
 
     Shape: `gpu_ops` as in `Capture`, in launch order, with `owner` (index of `ranges`) and `path`; `measured` from
     kernels.measured_launches, whose rows are its kernels.
@@ -206,7 +206,7 @@ def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataF
 
 
 def measure_machine(gpu_ops: pd.DataFrame, roofs: pd.DataFrame, l2_bytes: float | None) -> Machine:
-    """The roofs, with the shortest kernel of this timeline and the gap between its kernels."""
+    """Return the roofs, with the shortest kernel of this timeline and the gap between its kernels."""
     kernels = gpu_ops[gpu_ops["kind"] == "kernel"]
     shortest = float(kernels["duration_ns"].min()) if len(kernels) else np.nan
     ran = gpu_ops.sort_values("start_ns", kind="stable")
@@ -227,7 +227,7 @@ def _bytes(value: float) -> str:
 
 
 def step_of(path: str) -> str:
-    """The path up to its step (a range with the name of a step); '' outside of steps."""
+    """Return the path up to its step (a range with the name of a step); '' outside of steps."""
     parts = path.split("/")
     place = next((place for place, part in enumerate(parts) if is_step(part)), None)
     return "" if place is None else "/".join(parts[: place + 1])
@@ -237,7 +237,7 @@ def step_of(path: str) -> str:
 
 
 def read_nodes(dataflow: pd.DataFrame) -> list[Node]:
-    """The operations of dataflow.csv in the order of the program."""
+    """Return the operations of dataflow.csv in the order of the program."""
     nodes: list[Node] = []
     columns = [
         "range",
@@ -292,7 +292,7 @@ def repeat_nodes(nodes: Sequence[Node], ranges: pd.DataFrame) -> list[Node]:
 
 
 def _repeated(node: Node, number: int, again: int, calls: int, storages: int) -> Node:
-    """The operation in a later instance of its step, with separate memory and shifted operation numbers."""
+    """Return the operation in a later instance of its step, with separate memory and shifted operation numbers."""
 
     def moved(operand: Operand) -> Operand:
         return replace(operand, storage=operand.storage + again * storages, freed=operand.freed + number - node.number)
@@ -347,20 +347,20 @@ class _Readers:
 
 
 def _read_bytes(node: Node, place: int) -> int:
-    """Bytes of the input that the operation needs; for a gather, the rows that it takes."""
+    """Return bytes of the input that the operation needs; for a gather, the rows that it takes."""
     if node.name in opmap.GATHERS and place == 0 and node.writes:
         return min(node.reads[0].bytes, node.writes[0].bytes)
     return node.reads[place].bytes
 
 
 def bytes_now(node: Node) -> int:
-    """Bytes that the operation moves, from its shapes; `masked_fill` first copies its input."""
+    """Return bytes that the operation moves, from its shapes; `masked_fill` first copies its input."""
     moved = sum(_read_bytes(node, place) for place in range(len(node.reads))) + sum(w.bytes for w in node.writes)
     return moved + (2 * node.writes[0].bytes if opmap.base_name(node.op) == "masked_fill" and node.writes else 0)
 
 
 def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float, list[str]]:
-    """(bytes read, bytes written, notes) of the chain as one kernel."""
+    """Return (bytes read, bytes written, notes) of the chain as one kernel."""
     first, last = chain[0].number, chain[-1].number
     made: set[int] = set()
     reads: dict[Key, float] = {}
@@ -390,7 +390,7 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
 
 
 def _masked_out(chain: Sequence[Node], reads: Mapping[Key, float]) -> tuple[dict[Key, float], list[str]]:
-    """Bytes of each input that a mask discards before any operation other than an elementwise one reads them."""
+    """Return bytes of each input that a mask discards before any operation other than an elementwise one reads them."""
     for place, node in enumerate(chain):
         if node.name not in opmap.ELEMENTWISE:
             break
@@ -454,7 +454,7 @@ _LAYER_NORM = ("native_layer_norm", "layer_norm")
 
 
 def name_pattern(names: Sequence[str]) -> str:
-    """The known name of a chain of operations (or kinds of kernels), else the list of its parts."""
+    """Return the known name of a chain of operations (or kinds of kernels), else the list of its parts."""
     words = [word for word in names if word not in ("memcpy", "memset")]
     if words and words[-1] in _SOFTMAX:
         before = set(words[:-1])
@@ -505,7 +505,7 @@ def _with_known_parts(words: Sequence[str]) -> list[str]:
 
 
 def ready_made(pattern: str, path: str) -> str:
-    """A ready-made fusion of a chain; '' if none is known. `pattern` comes from name_pattern.
+    """Return a ready-made fusion of a chain; '' if none is known. `pattern` comes from name_pattern.
 
     Only programs with automatic ranges get one. An author who named ranges by hand also chose the operations.
     """
@@ -524,7 +524,7 @@ def _plain(word: str) -> str:
 
 
 def scope_of(paths: Sequence[str]) -> str:
-    """The relation between the ranges of a chain."""
+    """Return the relation between the ranges of a chain."""
     unique = list(dict.fromkeys(paths))
     if len(unique) == 1:
         return "one range"
@@ -538,7 +538,7 @@ def scope_of(paths: Sequence[str]) -> str:
 
 
 def chain_candidate(chain: Sequence[Node], readers: _Readers, work: Work) -> Candidate:
-    """What fusing the chain into one kernel changes."""
+    """Return what fusing the chain into one kernel changes."""
     read, write, notes = bytes_after(chain, readers)
     certain = all(node.rows is not None for node in chain)
     rows = tuple(row for node in chain for row in node.rows or ()) if certain else None
@@ -574,7 +574,7 @@ _EPILOGUES = {
 
 
 def epilogue_candidate(product: Node, node: Node, readers: _Readers, work: Work) -> Candidate | None:
-    """The operation as the epilogue of the preceding matrix product; None if that is impossible."""
+    """Return the operation as the epilogue of the preceding matrix product; None if that is impossible."""
     if node.name not in _EPILOGUES or not product.writes:
         return None
     result = product.writes[0]
@@ -606,7 +606,7 @@ def epilogue_candidate(product: Node, node: Node, readers: _Readers, work: Work)
 
 
 def from_dataflow(nodes: Sequence[Node], work: Work) -> list[Candidate]:
-    """Every chain of two or more operations, and single operations that can be an epilogue."""
+    """Return every chain of two or more operations, and single operations that can be an epilogue."""
     readers = _Readers.among(nodes)
     found = []
     for chain in find_chains(nodes, work):
@@ -674,7 +674,7 @@ class Size:
 
 
 def size_of(work: Work, row: int, a_thread: Mapping[str, int]) -> Size | None:
-    """The bytes of one launch, from counters, the copy's size, or grid, block and name; None if unknown."""
+    """Return the bytes of one launch, from counters, the copy's size, or grid, block and name; None if unknown."""
     read, write, kernel = work.l2_read_bytes[row], work.l2_write_bytes[row], work.kernel[row]
     if np.isfinite(read) and np.isfinite(write):
         return Size((read, read), (write, write), "copies" if work.label[row] == "memcpy" else "L2 (ncu)")
@@ -689,7 +689,7 @@ def size_of(work: Work, row: int, a_thread: Mapping[str, int]) -> Size | None:
 
 
 def elements_a_thread(work: Work) -> dict[str, int]:
-    """Vectorized kernel -> elements a thread, for kernels with a measured launch.
+    """Return vectorized kernel -> elements a thread, for kernels with a measured launch.
 
     It is a constant of the compiled kernel, so one measured launch is enough for all.
     """
@@ -759,7 +759,7 @@ def _argmax_of_product(row: int, work: Work) -> Candidate:
 
 
 def _split_run(run: list[int], work: Work, a_thread: Mapping[str, int]) -> list[Candidate]:
-    """The known patterns of a run, and the rest between them."""
+    """Return the known patterns of a run, and the rest between them."""
     if len(run) < 2:
         return []
     words = [f"{work.label[row]} " for row in run]
@@ -1108,7 +1108,7 @@ def build_check(
 
 
 def _differ_in(op: str, one: pd.DataFrame, other: pd.DataFrame) -> bool:
-    """Whether two steps differ only in the variants of that op."""
+    """Return whether two steps differ only in the variants of that op."""
     rest = [
         sorted(map(tuple, step.loc[step["op"] != op, [*_SIZE, "variant"]].astype(str).to_numpy()))
         for step in (one, other)
@@ -1124,7 +1124,7 @@ def _check(
     machine: Machine,
     gained_ns: float,
 ) -> dict[str, object]:
-    """One row: the numbers of one launch, as the mean over all launches."""
+    """Return one row: the numbers of one launch, as the mean over all launches."""
     op, shape, dtype, variant, folded = key
     chain = same[0]
     plans = [evaluate(candidate, work, machine) for candidate in same]
@@ -1166,7 +1166,10 @@ def _check(
 def _reasons(
     chain: Candidate, read: float, write: float, asked: float, time_error: float, machine: Machine, *, far: bool
 ) -> Iterator[str]:
-    """The causes of the difference between the plan and the built kernel; `asked`: bytes that it reads from L2."""
+    """Yield the causes of the difference between the plan and the built kernel.
+
+    `asked`: bytes that it reads from L2.
+    """
     if not far:
         yield f"the working set is only {chain.after / machine.l2_bytes:.2g} times L2, so it is not judged"
     if np.isnan(read + write):

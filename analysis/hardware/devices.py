@@ -36,19 +36,19 @@ class Device:
 
 
 def _plain(name: str) -> str:
-    """A name in lower case without the device number that nsys appends (`NVIDIA H200 (0)`)."""
+    """Return a name in lower case without the device number that nsys appends (`NVIDIA H200 (0)`)."""
     return " ".join(re.sub(r"\s*\([0-9]+\)$", "", name.strip()).lower().split())
 
 
 @cache
 def devices() -> tuple[Device, ...]:
-    """All GPUs of the table."""
+    """Return all GPUs of the table."""
     rows = tomllib.loads(_TABLE.read_text(encoding="utf-8"))["device"]
     return tuple(Device(**{**row, "aliases": tuple(row["aliases"])}) for row in rows)
 
 
 def find_device(gpu_name: str, cc: str | None = None) -> Device | None:
-    """The GPU of that name or alias; None if the table lacks it.
+    """Return the GPU of that name or alias; None if the table lacks it.
 
     If the compute capability contradicts the name, the GPU is another one with the same name, so the result is None.
     """
@@ -60,7 +60,9 @@ def find_device(gpu_name: str, cc: str | None = None) -> Device | None:
 
 
 def find_by_capability(cc: str, sm_count: int) -> Device | None:
-    """The common figures of all GPUs in the table with that compute capability and number of SMs; None without one.
+    """Return the common figures of all GPUs in the table with that compute capability and number of SMs.
+
+    None without one.
 
     Figures in which these GPUs differ are unknown (NaN for the DRAM rate).
     """

@@ -38,15 +38,15 @@ class Way:
     capture: bool | str = False
 
     def needed(self) -> list[str]:
-        """The ncu metrics of this way."""
+        """Return the ncu metrics of this way."""
         return [*self.terms, *self.over]
 
     def holds_on(self, arch: int) -> bool:
-        """Whether architecture `arch` (compute capability * 10) has these metrics."""
+        """Return whether architecture `arch` (compute capability * 10) has these metrics."""
         return self.min_cc <= arch <= self.max_cc and arch not in self.not_cc
 
     def formula(self) -> str:
-        """The way as text."""
+        """Return the way as text."""
         text = " + ".join(name if weight == 1 else f"{weight:g} * {name}" for name, weight in self.terms.items())
         return f"({text}) / ({' + '.join(self.over)})" if self.over else text
 
@@ -76,17 +76,17 @@ class Stalls:
     count: str = ""
 
     def all_reasons(self) -> list[str]:
-        """Every reason of any architecture, sorted."""
+        """Return every reason of any architecture, sorted."""
         return sorted({*self.reasons, *self.reasons_from_90})
 
     def name(self, reason: str) -> str:
-        """The ncu metric of a reason."""
+        """Return the ncu metric of a reason."""
         return self.metric.format(reason=reason)
 
 
 @cache
 def catalogue() -> tuple[tuple[Column, ...], Stalls]:
-    """The columns in their order, and the stall reasons."""
+    """Return the columns in their order, and the stall reasons."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
     columns = tuple(Column(ways=tuple(map(_way, row.pop("from"))), **row) for row in data["column"])
     return columns, _stalls(data["stall"])
@@ -104,13 +104,13 @@ def _stalls(table: dict[str, Any]) -> Stalls:
 
 @cache
 def samples() -> Stalls:
-    """The stall reasons of the sampled family."""
+    """Return the stall reasons of the sampled family."""
     return _stalls(tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))["samples"])
 
 
 @cache
 def questions() -> dict[str, str]:
-    """The questions in their order: name -> question."""
+    """Return the questions in their order: name -> question."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
     return {row["name"]: row["asks"] for row in data["question"]}
 
@@ -123,7 +123,7 @@ def verified() -> dict[str, Any]:
 
 
 def capture_metrics(cc: str, deep: bool = False) -> list[str]:
-    """The raw metrics that `derive` needs for all its columns on compute capability `cc` ('9.0').
+    """Return the raw metrics that `derive` needs for all its columns on compute capability `cc` ('9.0').
 
     Raises:
         UsageError: `cc` is no compute capability of 7.0 or later.
@@ -173,7 +173,7 @@ def check_names(asked: Sequence[str], columns: Sequence[str]) -> None:
 
 
 def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
-    """The raw metrics of the best way to answer the questions `names` on compute capability `cc`.
+    """Return the raw metrics of the best way to answer the questions `names` on compute capability `cc`.
 
     It leaves out samples: ncu takes them with its section SourceCounters instead of `--metrics`.
 
@@ -193,7 +193,9 @@ def question_metrics(cc: str, names: Sequence[str]) -> list[str]:
 
 
 def column_metrics(cc: str, names: Sequence[str]) -> list[str]:
-    """The raw metrics of the best way to compute the columns `names` on compute capability `cc`; `stalls`: all reasons.
+    """Return the raw metrics of the best way to compute the columns `names` on compute capability `cc`.
+
+    `stalls`: all reasons.
 
     Raises:
         UsageError: an unknown architecture or column.
@@ -229,7 +231,7 @@ _PIPES = {
 
 
 def _compute(way: Way, counters: pd.DataFrame) -> Any:
-    """The values of one way; NaN if one of its metrics has no value."""
+    """Return the values of one way; NaN if one of its metrics has no value."""
     total: Any = 0.0
     for name, weight in way.terms.items():
         total = total + counters[name] * weight
@@ -242,7 +244,7 @@ def _compute(way: Way, counters: pd.DataFrame) -> Any:
 
 
 def with_equivalents(counters: pd.DataFrame) -> pd.DataFrame:
-    """The counters, with missing sums of the catalogue computed from other forms of the same metric.
+    """Return the counters, with missing sums of the catalogue computed from other forms of the same metric.
 
     A sum over the SMs equals the sum over their partitions (`sm__sass_…` for `smsp__sass_…`). A rate times the
     duration, or a number per cycle times the cycles, is also a sum. No collected value is replaced.
@@ -258,7 +260,7 @@ def with_equivalents(counters: pd.DataFrame) -> pd.DataFrame:
 
 
 def _seconds(counters: pd.DataFrame) -> Any:
-    """Duration of each launch in seconds; None if the capture has no durations."""
+    """Return the duration of each launch in seconds; None if the capture has no durations."""
     seconds: Any = None
     for way in next(column.ways for column in catalogue()[0] if column.name == "duration_ns"):
         if all(name in counters for name in way.needed()):
@@ -268,7 +270,7 @@ def _seconds(counters: pd.DataFrame) -> Any:
 
 
 def _forms(name: str, counters: pd.DataFrame, seconds: Any) -> Iterator[tuple[str, Any]]:
-    """The metrics of the file that give the sum `name`, each with its factor."""
+    """Yield the metrics of the file that give the sum `name`, each with its factor."""
     for other in dict.fromkeys((name, name.replace("smsp__sass_", "sm__sass_", 1))):
         cycles = f"{other.partition('__')[0]}__cycles_elapsed.avg"
         if other != name and other in counters:
@@ -304,7 +306,7 @@ def _tensor_children(counters: pd.DataFrame) -> dict[str, Any]:
 
 
 def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
-    """The catalogue's columns for each profiled kernel; NaN if a needed metric was not collected.
+    """Return the catalogue's columns for each profiled kernel; NaN if a needed metric was not collected.
 
     Shape: same index as `counters` (raw ncu metrics in base units). Further columns:
     l2_bytes           bytes through L2
@@ -386,7 +388,10 @@ def _without_branches(counters: pd.DataFrame, efficiency: Any) -> Any:
 
 
 def _limiter(frame: pd.DataFrame) -> Any:
-    """The limiter of each kernel's occupancy: the smallest limits, joined with '+'; None if a limit is unknown."""
+    """Return the limiter of each kernel's occupancy: the smallest limits, joined with '+'.
+
+    None if a limit is unknown.
+    """
     import pandas as pd
 
     names = [name for name in frame if name.startswith("occupancy_limit_")]
@@ -463,7 +468,7 @@ class Answer:
 
 
 def answers(counters: pd.DataFrame, units: dict[str, str], cc: str = "") -> list[Answer]:
-    """An answer for each question: how many columns the counters give, and the metrics that the others lack.
+    """Return an answer for each question: how many columns the counters give, and the metrics that the others lack.
 
     `counters` as in Capture. If they hold the compute capability, it replaces `cc`.
     """

@@ -90,7 +90,7 @@ def to_png(figure: Figure) -> bytes:
 
 
 def to_svg(figure: Figure) -> bytes:
-    """The SVG alone. Its ids start with the figure's label, so that one page can hold several figures inline."""
+    """Return the SVG alone. Its ids start with the figure's label, so that one page can hold several figures inline."""
     name = str(figure.get_label()) or "figure"
     with style_context(**{"svg.hashsalt": name}):
         svg = io.BytesIO()
@@ -105,7 +105,7 @@ def to_svg(figure: Figure) -> bytes:
 
 
 def compact(svg: bytes) -> bytes:
-    """The same picture in fewer bytes, for figures with many texts and patches.
+    """Return the same picture in fewer bytes, for figures with many texts and patches.
 
     Repeated styles appear once, and no group is empty or holds only one element.
     """
@@ -134,7 +134,7 @@ def _share_styles(svg: bytes) -> bytes:
 
 
 def drawable(value: Any, width: int, head: float = 0.6) -> str:
-    """The shortened name, with `?` for characters that the figure's font lacks (they would become boxes)."""
+    """Return the shortened name, with `?` for characters that the figure's font lacks (they would become boxes)."""
     known = _glyphs()
     return "".join(c if ord(c) in known else "?" for c in text.shorten(value, width, head))
 
@@ -147,7 +147,7 @@ def _glyphs() -> Mapping[int, int]:
 def new_canvas(
     label: str, body: float, caption: str, notes: Sequence[str] = (), title: str = ""
 ) -> tuple[Figure, float]:
-    """A figure with `body` inches above a foot of notes and caption, and the height of the foot."""
+    """Return a figure with `body` inches above a foot of notes and caption, and the height of the foot."""
     columns = int(WIDTH * 16.5)  # number of characters of the caption's size that fit
     lines = [line for note in notes for line in textwrap.wrap(note, columns)]
     lines += textwrap.wrap(drawable(caption, 600), columns)

@@ -52,7 +52,7 @@ class Data:
         self.short: dict[tuple[str, str], dict[str, str]] = {}  # by table and column: long texts -> their short forms
 
     def place(self, value: str) -> int:
-        """The position of a text in `strings`, which gets it if it is new."""
+        """Return the position of a text in `strings`, which gets it if it is new."""
         return self._strings.setdefault(value, len(self._strings))
 
     def add(self, entry: Mapping[str, Any], table: pd.DataFrame) -> None:
@@ -89,14 +89,14 @@ class Data:
         return column | {"texts": places[0] if places and len(set(places)) == 1 else places}
 
     def dump(self, **more: Any) -> str:
-        """The block as JSON that cannot close its HTML element."""
+        """Return the block as JSON that cannot close its HTML element."""
         content = {"strings": list(self._strings), "tables": self._tables, **more}
         written = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_plain)
         return written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
 def _numbers(cells: pd.Series) -> list[float | int | None]:
-    """The numbers of a column, None if missing."""
+    """Return the numbers of a column, None if missing."""
     if pd.api.types.is_integer_dtype(cells):
         whole = cells.tolist()
         return [None if value is pd.NA else value for value in whole] if cells.hasnans else whole
@@ -104,7 +104,7 @@ def _numbers(cells: pd.Series) -> list[float | int | None]:
 
 
 def _plain(value: Any) -> Any:
-    """A number for JSON, with the digits of the CSV files."""
+    """Return a number for JSON, with the digits of the CSV files."""
     number = rounded(value)
     return math.copysign(1e308, number) if math.isinf(number) else number  # JSON has no infinity
 
@@ -141,7 +141,7 @@ def columns_of(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, 
 
 
 def shortened(texts: Iterable[str], name: str, table: pd.DataFrame, described: Mapping[str, Any]) -> dict[str, str]:
-    """Short forms of texts that are too long for their column; none for prose, which wraps."""
+    """Return short forms of texts that are too long for their column; none for prose, which wraps."""
     if described["style"] == "prose":
         return {}
     beside = "kernel" in table.columns
@@ -162,6 +162,6 @@ def why(gaps: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def bases(kernels: Sequence[str]) -> dict[str, str]:
-    """The function of each kernel, for ncu's `-k`, if it differs from the whole name."""
+    """Return the function of each kernel, for ncu's `-k`, if it differs from the whole name."""
     found = {text.clean(name): text.clean(symbols.base(name)) for name in kernels}
     return {name: base for name, base in found.items() if base != name}

@@ -58,7 +58,7 @@ def is_untrusted(report: Mapping[str, Any]) -> bool:
 
 
 def from_counters(table: pd.DataFrame | None) -> bool:
-    """Whether any row of the table rests on counters."""
+    """Return whether any row of the table rests on counters."""
     return table is not None and "tier" in table.columns and bool((table["tier"] == "counters").any())
 
 
@@ -80,7 +80,7 @@ def _cell(value: Any, column: str, untrusted: bool, short: Mapping[str, str]) ->
 
 
 def _shortened(rows: pd.DataFrame, column: str) -> dict[str, str]:
-    """Short forms of the texts of a column; different texts have different forms."""
+    """Return short forms of the texts of a column; different texts have different forms."""
     texts = [
         text.cell(value, column) for value in rows[column] if not text.is_missing(value) and not text.is_number(value)
     ]
@@ -122,29 +122,29 @@ _CONDITIONS = (
 
 
 def conditions_line(report: Mapping[str, Any]) -> str:
-    """The conditions that matter most for the numbers, in one line; the table of conditions has all."""
+    """Return the conditions that matter most for the numbers, in one line; the table of conditions has all."""
     known = {str(c.get("name")): c.get("value") for c in report.get("conditions") or []}
     return " · ".join(f"{name} {text.shorten(known[name], 90)}" for name in _CONDITIONS if name in known)
 
 
 def cited_table(item: Mapping[str, Any]) -> str:
-    """The name of the table that a piece of evidence cites, as `gaps` or as `gaps.csv`."""
+    """Return the name of the table that a piece of evidence cites, as `gaps` or as `gaps.csv`."""
     return text.clean(item.get("table", "")).removesuffix(".csv")
 
 
 def described(report: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
-    """Name of a column -> its description in the report, for one table."""
+    """Return the name of a column -> its description in the report, for one table."""
     listed = (entry for entry in report.get("tables") or [] if entry["name"] == name)
     return {str(column.get("name")): column for entry in listed for column in entry.get("columns") or []}
 
 
 def is_from_counters(column: Mapping[str, Any] | None) -> bool:
-    """Whether a column rests on counters in a row of that tier; `column` is its description in the report."""
+    """Return whether a column rests on counters in a row of that tier; `column` is its description in the report."""
     return column is not None and column["evidence"] in _FROM_COUNTERS
 
 
 def rests_on_counters(item: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
-    """Whether the cited row is of tier counters; for a sum of several rows, whether any row of the table is."""
+    """Return whether the cited row is of tier counters; for a sum of several rows, whether any row of the table is."""
     name = cited_table(item)
     column = described(report, name).get(str(item.get("column", "")).split(" ")[0])  # `roof_frac (dram)`
     table = tables.get(name)
@@ -156,13 +156,13 @@ def rests_on_counters(item: Mapping[str, Any], report: Mapping[str, Any], tables
 
 
 def win(finding: Mapping[str, Any]) -> str:
-    """The possible gain, such as '2.5 ms'; '' if it is unknown."""
+    """Return the possible gain, such as '2.5 ms'; '' if it is unknown."""
     value = finding.get("time_to_win_ns")
     return "" if text.is_missing(value) else text.number(value, "ns")
 
 
 def evidence_line(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    """(table.column, row, value) of one piece of evidence, for people."""
+    """Return (table.column, row, value) of one piece of evidence, for people."""
     column = str(item.get("column", ""))
     row = "" if text.is_missing(item.get("row")) else text.shorten(item["row"], 90)
     return (
@@ -201,7 +201,7 @@ def where_to_look(finding: Mapping[str, Any]) -> str:
 
 
 def figures_of_finding(report: Mapping[str, Any], finding: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The pictures of the stretch of the timeline that shows a finding."""
+    """Return the pictures of the stretch of the timeline that shows a finding."""
     return [one for one in report.get("figures") or [] if one.get("name") == f"finding_{finding.get('rank')}"]
 
 
@@ -212,7 +212,7 @@ def _code(value: str) -> str:
 def _section(
     entry: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], own: Sequence[str] | None, untrusted: bool
 ) -> list[str]:
-    """The blocks of a table: its `own`, else the most important rows and columns."""
+    """Return the blocks of a table: its `own`, else the most important rows and columns."""
     name = str(entry["name"])
     table = tables.get(name)
     if table is None or table.empty or not entry.get("title"):
@@ -235,7 +235,7 @@ def _section(
 
 
 def has_below_minimum(table: pd.DataFrame) -> bool:
-    """Whether a row of the table has the mark that text.BELOW_MINIMUM explains."""
+    """Return whether a row of the table has the mark that text.BELOW_MINIMUM explains."""
     return "measured_over_minimum" in table and bool(table["measured_over_minimum"].map(text.is_below_minimum).any())
 
 
@@ -299,7 +299,7 @@ def _files(report: Mapping[str, Any]) -> list[str]:
 
 
 def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
-    """The tables of a report for a terminal, with their most important columns, as `make fusion` prints them."""
+    """Return the tables of a report for a terminal, with their most important columns, as `make fusion` prints them."""
     lines = []
     for entry in report["tables"]:
         table = tables[entry["name"]].head(3 * TOP)
@@ -316,7 +316,7 @@ def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame],
 
 
 def with_run(fix: Any, run: str) -> str:
-    """`fix` with this run's folder in place of `RUN=…` or `RUN`."""
+    """Return `fix` with this run's folder in place of `RUN=…` or `RUN`."""
     said = text.clean(fix)
     return (
         re.sub("(?<=RUN=)…| RUN(?=[/ ])", lambda at: at[0].replace("…", run).replace("RUN", run), said) if run else said

@@ -147,7 +147,7 @@ def _steps_table(gaps: pd.DataFrame) -> str:
 
 
 def _fusion_parts(tables: dict[str, pd.DataFrame], folder: str) -> list[str]:
-    """The fusion plan, most gain first, and the results of the built kernels; empty if the run has no plan."""
+    """Return the fusion plan, most gain first, and the results of the built kernels; empty if the run has no plan."""
     plan, check = tables["fusion"].dropna(subset=["gain_ns"]), tables["fusion_check"]
     if plan.empty:
         return []
@@ -217,7 +217,7 @@ def _declared(check: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bound(row: pd.Series) -> str:
-    """The least time of a fused kernel. Work that moves into a matrix product has no kernel of its own."""
+    """Return the least time of a fused kernel. Work that moves into a matrix product has no kernel of its own."""
     inside = row["scope"] == "epilogue" and row["bound_time_ns"] == 0
     return f"{MISSING} (inside the product)" if inside else number(row["bound_time_ns"], "ns")
 
@@ -227,7 +227,7 @@ def _error(value: Any) -> str:
 
 
 def _fusion_goals(check: pd.DataFrame) -> list[list[str]]:
-    """One row for the bytes and one for the time of the fusions with a result."""
+    """Return one row for the bytes and one for the time of the fusions with a result."""
     judged, goals = _declared(check).dropna(subset=["within"]), []
     for what, limit in (("bytes", limits().fusion_bytes_frac), ("time", limits().fusion_time_frac)):
         errors = judged[f"{what}_error_frac"].astype(float)
@@ -241,7 +241,7 @@ def _fusion_goals(check: pd.DataFrame) -> list[list[str]]:
 
 
 def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
-    """One row for each goal of the ladder.
+    """Return one row for each goal of the ladder.
 
     It has the lowest speed-up with its p5 to p95, and the share of shapes that reach the goal.
     """
@@ -263,7 +263,7 @@ def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
 
 
 def _behind(results: Results) -> list[str]:
-    """Every dtype and shape at which a rung misses the library of its goal, with the explanation."""
+    """Return every dtype and shape at which a rung misses the library of its goal, with the explanation."""
     goals = results.ladder_goals
     missed = goals[(goals["share"] < 1.0) & ~goals["met"].astype(bool)] if len(goals) else goals
     if missed.empty:
@@ -295,7 +295,7 @@ def _behind(results: Results) -> list[str]:
 
 
 def _waits(row: pd.Series) -> str:
-    """The counters that show what a rung waits for."""
+    """Return the counters that show what a rung waits for."""
     if is_missing(row["top_stall"]):
         return MISSING
     shares = [("DRAM", row["dram_throughput_frac"]), ("arithmetic", row["compute_throughput_frac"])]
@@ -304,7 +304,7 @@ def _waits(row: pd.Series) -> str:
 
 
 def _softmax_goals(results: Results) -> list[list[str]]:
-    """The goals of the fused softmax: its reads, its distance from the floor, and its time against Triton."""
+    """Return the goals of the fused softmax: its reads, its distance from the floor, and its time against Triton."""
     bench, traffic, bounds = results.bench, results.tables["traffic"], limits()
     rows: list[list[str]] = []
     ours = traffic[traffic["range"] == f"bench/softmax/{VARIANT}"]
@@ -339,7 +339,7 @@ def _softmax_goals(results: Results) -> list[list[str]]:
 
 
 def _goals(results: Results) -> list[list[str]]:
-    """One row per goal: subject, goal, result, whether it is met."""
+    """Return one row per goal: subject, goal, result, whether it is met."""
     report, tables, seconds, bounds = results.report, results.tables, results.seconds, limits()
     coverage, equality = report["coverage"], report["nsys_equality"]
     rows = [
@@ -375,7 +375,7 @@ def _goals(results: Results) -> list[list[str]]:
 
 
 def all_ops(measured: dict[str, Any], folder: str) -> list[str]:
-    """The speed-up of GPT-2 with every applicable op, as paragraphs; empty if it was not measured.
+    """Return the speed-up of GPT-2 with every applicable op, as paragraphs; empty if it was not measured.
 
     Shape: `folder` of that run, relative to the README.
     """
@@ -399,7 +399,7 @@ def all_ops(measured: dict[str, Any], folder: str) -> list[str]:
 
 
 def _rates(results: Results) -> list[list[str]]:
-    """Rows of the table of goals without a goal: the rates of generation with GPT-2."""
+    """Return rows of the table of goals without a goal: the rates of generation with GPT-2."""
     rows = []
     for dtype, measured in results.gpt2.items():
         before, after = (measured["tokens_per_s"][root] for root in ("gpt2", "gpt2_fused"))
@@ -411,7 +411,7 @@ def _rates(results: Results) -> list[list[str]]:
 
 
 def _goal(what: str, goal: str, reached: str, met: bool, *, near: bool = False) -> list[str]:
-    """A row of the table of goals; `near`: the limit lies between p5 and p95 of the result."""
+    """Return a row of the table of goals; `near`: the limit lies between p5 and p95 of the result."""
     return [what, goal, reached, ("yes" if met else NOT_MET) + (NEAR if near else "")]
 
 

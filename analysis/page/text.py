@@ -63,20 +63,20 @@ _ALIASES = {
 
 
 def unit_of(column: str) -> str:
-    """The unit at the end of a column's name, '' if there is none."""
+    """Return the unit at the end of a column's name, '' if there is none."""
     if column in _WHOLE_NAMES:
         return _WHOLE_NAMES[column]
     return next((unit for suffix, unit in _SUFFIX_UNITS if column.endswith(suffix)), "")
 
 
 def unit_for(column: str, unit: str) -> str:
-    """The unit for `cell`: that of the column's name, else the given one, under its name in `number`."""
+    """Return the unit for `cell`: that of the column's name, else the given one, under its name in `number`."""
     said = unit_of(column.split(" ")[0]) or unit
     return _ALIASES.get(said.lower(), said.lower())
 
 
 def label_of(column: str) -> str:
-    """A column's name for a heading, without its unit, since every cell shows the unit."""
+    """Return a column's name for a heading, without its unit, since every cell shows the unit."""
     for suffix, _ in _SUFFIX_UNITS:
         if column.endswith(suffix) and suffix != "_over_minimum":
             return column.removesuffix(suffix).replace("_", " ")
@@ -140,7 +140,7 @@ def percent(frac: float) -> str:
 
 
 def is_below_minimum(over_minimum: Any) -> bool:
-    """Whether the ratio of measured to minimum bytes displays as less than 1."""
+    """Return whether the ratio of measured to minimum bytes displays as less than 1."""
     return is_number(over_minimum) and round(float(over_minimum), 2) < 1
 
 
@@ -159,7 +159,7 @@ def cell(value: Any, column: str, unit: str = "") -> str:
 
 
 def clean(value: Any) -> str:
-    """The text on one line without control, bidirectional-override or unpaired surrogate characters."""
+    """Return the text on one line without control, bidirectional-override or unpaired surrogate characters."""
     spaced = re.sub(r"\s+", " ", str(value)).strip()
     if spaced.isprintable():
         return spaced
@@ -177,7 +177,7 @@ def shorten(value: Any, width: int, head: float = 0.6) -> str:
 
 
 def shorten_all(values: Iterable[Any], width: int, head: float = 0.6) -> dict[str, str]:
-    """`shorten` of each cleaned text; equal short forms show the part in which they differ."""
+    """Return `shorten` of each cleaned text; equal short forms show the part in which they differ."""
     return tell_apart(map(clean, values), lambda text: shorten(text, width, head), width)
 
 

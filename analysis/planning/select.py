@@ -54,7 +54,7 @@ class Choice:
 
     @property
     def invocations(self) -> str:
-        """The regular expression of the numbers; '' for all."""
+        """Return the regular expression of the numbers; '' for all."""
         return f"^({'|'.join(map(str, self.numbers))})$" if self.numbers else ""
 
 
@@ -71,7 +71,7 @@ class Wanted:
     passing_s: float = 0.0
 
     def of(self, parts: Ints, have: Ints) -> Floats:
-        """The worth of `have` launches of these parts."""
+        """Return the value of `have` launches of these parts."""
         return self.worth[parts, np.minimum(have, EACH)]
 
 
@@ -99,7 +99,7 @@ def choose(
     launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float, steps: Sequence[str] = (),
     among: Ints | None = None,
 ) -> Choice:  # fmt: skip
-    """The choice that covers most GPU time within the budget; among nearly equal ones, the cheapest.
+    """Return the choice that covers most GPU time within the budget; among nearly equal ones, the cheapest.
 
     Shape: `launches` of join.prepare_launches with `folded` and `place`; `ranges` as in `Capture`; `among` the rows
     that may be replayed (None: all).
@@ -123,7 +123,7 @@ def choose(
 
 
 def _by_number(launches: pd.DataFrame, want: Wanted, inside: Ints, include: tuple[str, ...], limit: float) -> Choice:
-    """The best invocation numbers among the launches `inside` the filters; all of them if they fit the limit."""
+    """Return the best invocation numbers among the launches `inside` the filters; all of them if they fit the limit."""
     if include and want.seconds[inside].sum() <= limit:
         return _choice(want, inside, include, ())
     number = launches.iloc[inside].groupby(["pid", "name"], sort=False, dropna=False).cumcount().to_numpy(np.int64) + 1
@@ -132,7 +132,7 @@ def _by_number(launches: pd.DataFrame, want: Wanted, inside: Ints, include: tupl
 
 
 def _up_to(most: int, want: Wanted, inside: Ints, number: Ints, include: tuple[str, ...], limit: float) -> Choice:
-    """The best invocation numbers up to `most`, and the cost of the launches that ncu passes by."""
+    """Return the best invocation numbers up to `most`, and the cost of the launches that ncu passes by."""
     code = np.full(len(want.part), -1, np.int64)
     code[inside] = number
     among = inside[number <= most]
@@ -158,7 +158,7 @@ def _choice(
 
 
 def _tried(part: Ints, inside: Ints) -> Ints:
-    """A few launches of each part: the first ones, and some spread over the others."""
+    """Return a few launches of each part: the first ones, and some spread over the others."""
     of = pd.Series(part[inside]).groupby(part[inside], sort=False)
     nth, size = of.cumcount().to_numpy(), of.transform("size").to_numpy()
     step = np.maximum(size // (_TRIED // 2), 1)
@@ -205,7 +205,7 @@ def _cover(want: Wanted, code: Ints, rows: Ints, limit: float) -> Ints:
 
 
 def exact_filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str]:
-    """Path -> ncu's NVTX filter for exactly this path, for paths that ncu can filter.
+    """Return the path -> ncu's NVTX filter for exactly this path, for paths that ncu can filter.
 
     Left out are the empty path, and paths with a name that holds `/` (our paths join names with it) or `:` (it may be a
     domain). `[a/b]` selects the stack of exactly these two. ncu 2025.3 matches `[a]` with nothing, and `a/` with `a`
@@ -229,7 +229,7 @@ def exact_filters(launches: pd.DataFrame, ranges: pd.DataFrame) -> dict[str, str
 
 
 def planned_groups(launches: pd.DataFrame, choice: Choice, cost: Cost) -> list[dict[str, Any]]:
-    """Rows of count_plan.csv: every group, sorted by GPU time."""
+    """Return rows of count_plan.csv: every group, sorted by GPU time."""
     seconds = np.zeros(len(launches))
     seconds[choice.rows] = cost.of_launches(launches["duration_ns"].to_numpy()[choice.rows])
     numbers = pd.Series("", index=launches.index, dtype=object)

@@ -259,7 +259,7 @@ def _without_running_labels(parts: set[str]) -> dict[str, str]:
 
 
 def _is_index(seen: set[int], before: str, after: str) -> bool:
-    """Whether the numbers between two texts are indices of layers, steps or calls, and not sizes or two names.
+    """Return whether the numbers between two texts are indices of layers, steps or calls, and not sizes or two names.
 
     Two numbers close together are indices between dots or in brackets (h.7, layers[7]). Elsewhere they must also count
     from 0, or be several: `ln_1` and `ln_2` are two different layers, LayerNorm_1, _3 and _5 are indices. Several names

@@ -51,7 +51,10 @@ def _bare(capture: Capture, folded: dict[str, str]) -> pd.DataFrame:
 
 
 def first_occurrences(times: np.ndarray) -> int:
-    """The number of leading occurrences before the steady state, at most half of them. Shape: `times` in order."""
+    """Return the number of leading occurrences before the steady state, at most half of them.
+
+    Shape: `times` in order.
+    """
     later = times[len(times) // 2 :]
     if len(times) < 2:
         return 0
@@ -130,7 +133,7 @@ def build_bare_times(
 
 
 def whole_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
-    """The rows with these columns as whole numbers, blank if unknown."""
+    """Return the rows with these columns as whole numbers, blank if unknown."""
     return rows.assign(**{name: rows[name].astype("Float64").round().astype("Int64") for name in names})
 
 
@@ -152,7 +155,7 @@ def _never_closed(bare: pd.DataFrame) -> Gap | None:
 def find_repeated(
     ranges: pd.DataFrame, launched: Iterable[str], folded: Mapping[str, str], calls: Mapping[str, int]
 ) -> pd.DataFrame:
-    """The outermost ranges that occur several times in the bare run and launch anything. They are the steps.
+    """Return the outermost ranges that occur several times in the bare run and launch anything. They are the steps.
 
     Shape: `launched` paths of ranges that launch something; `calls` instances in the bare run by folded path.
     """
@@ -166,7 +169,7 @@ def find_repeated(
 
 @fact("gpu_until_ns")
 def _gpu_until(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> np.ndarray:
-    """The end of the last GPU operation of each step, 0 without any."""
+    """Return the end of the last GPU operation of each step, 0 without any."""
     last = (gpu_ops["start_ns"] + gpu_ops["duration_ns"]).groupby(step_of_op).max()
     return last.reindex(step_ranges.index).fillna(0).to_numpy(np.int64)
 
@@ -220,7 +223,7 @@ def _by_thread(steps: pd.DataFrame, calls: pd.DataFrame) -> Iterator[tuple[np.nd
 def _blocked(
     step_ranges: pd.DataFrame, gpu_until_ns: np.ndarray, waiting_calls: pd.DataFrame | None
 ) -> np.ndarray | None:
-    """The time that the thread of each step waits for the GPU; None if no file lists the calls.
+    """Return the time that the thread of each step waits for the GPU; None if no file lists the calls.
 
     A step lasts from its start until its range and its GPU operations have ended, or until the next one of its thread
     starts.
@@ -238,7 +241,7 @@ def _blocked(
 
 
 def _covered(start: np.ndarray, end: np.ndarray, until: np.ndarray) -> np.ndarray:
-    """The part of the time before each `until` that lies in the intervals.
+    """Return the part of the time before each `until` that lies in the intervals.
 
     These are sorted by start and may overlap.
     """
@@ -252,7 +255,7 @@ def _covered(start: np.ndarray, end: np.ndarray, until: np.ndarray) -> np.ndarra
 
 
 def walls_of_steps(bare: pd.DataFrame, ends_in_wait: Mapping[str, bool]) -> pd.DataFrame:
-    """The bare ranges that are steps, in order, with `wall_ns` and its method, `bare_from`.
+    """Return the bare ranges that are steps, in order, with `wall_ns` and its method, `bare_from`.
 
     If a step ends in a synchronisation, `wall_ns` is its duration. Otherwise it is the time from its start to that of
     the next step on its thread. If any two neighbours are of its kind, only such a next step counts. Shape:
@@ -275,7 +278,7 @@ def walls_of_steps(bare: pd.DataFrame, ends_in_wait: Mapping[str, bool]) -> pd.D
 def _bare_steps(
     capture: Capture, bare: pd.DataFrame, step_ranges: pd.DataFrame, ends_in_wait: np.ndarray, folded: dict[str, str]
 ) -> pd.DataFrame:
-    """The time of each kind of step without a profiler, as the harness timed it, else from the bare ranges.
+    """Return the time of each kind of step without a profiler, as the harness timed it, else from the bare ranges.
 
     Shape: one row per folded path: range, bare_from and the entries of `steady_state`.
     """
@@ -301,7 +304,7 @@ def _bare_steps(
 
 @fact("bare_wall_ns")
 def _bare_wall_ns(bare_steps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str]) -> dict[str, float]:
-    """The median bare time of each step by its path in the timeline."""
+    """Return the median bare time of each step by its path in the timeline."""
     if bare_steps.empty or step_ranges.empty:
         return {}
     known = bare_steps.set_index("range")["bare_p50_ns"].to_dict()

@@ -44,7 +44,7 @@ class _Graph:
 
 
 def is_fused(kernel: str) -> bool:
-    """Whether Inductor generated the kernel of this name."""
+    """Return whether Inductor generated the kernel of this name."""
     return bool(_FUSED.match(kernel))
 
 

@@ -28,18 +28,18 @@ def _impossible_roofs(allowed_ceilings: Ceilings) -> list[Gap]:
 
 
 def _said(capture: Capture, tool: str) -> bool:
-    """Whether a status file already reports the failure of this tool."""
+    """Return whether a status file already reports the failure of this tool."""
     return any(status.get("tool") == tool and status.get("status") != "ok" for status in capture.tools)
 
 
 def has_own_times(capture: Capture) -> bool:
-    """Whether one of our studies timed the program itself, and has its own tables."""
+    """Return whether one of our studies timed the program itself, and has its own tables."""
     return any((capture.layer_profile, capture.kernels_of_layers, capture.baseline))
 
 
 @part("gap", 10)
 def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
-    """The gaps of a run without any timeline, or without any counters."""
+    """Return the gaps of a run without any timeline, or without any counters."""
     has_timeline, on_cpu = len(capture.gpu_ops) > 0, where_it_ran(capture) == CPU
     if not is_program:
         return []
@@ -85,7 +85,7 @@ def _no_datasheet(capture: Capture, gpu: str) -> Gap:
 def name_missing_files(
     capture: Capture, roofs: pd.DataFrame, gpu: str | None, device: Device | None, is_program: bool
 ) -> list[Gap]:
-    """The gaps of a run that lacks the files with the values to compare its numbers with."""
+    """Return the gaps of a run that lacks the files with the values to compare its numbers with."""
     has_timeline = len(capture.gpu_ops) > 0
     if not is_program:
         return []

@@ -102,7 +102,7 @@ def _ncu(capture: Capture) -> Ncu:
 
 @part("conditions", 10)
 def conditions_of_program(capture: Capture, gpu: str | None, ncu: Ncu) -> list[dict[str, str]]:
-    """The conditions of a run of one program."""
+    """Return the conditions of a run of one program."""
     roofs = capture.ceilings or {}
     when = f"measured {roofs['measured']}, driver {roofs.get('driver')}" if roofs.get("measured") else ""
     return list_conditions(capture, gpu, ncu, more=[("roofs", when)])
@@ -138,7 +138,7 @@ def list_conditions(
 
 
 def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Name and span of each sampled clock, and of the power; `clocks` as in a manifest."""
+    """Return the name and span of each sampled clock, and of the power; `clocks` as in a manifest."""
     return [
         (label, f"{seen['min']:g}–{seen['max']:g} {unit}, median {seen['median']:g}")
         for label, key, unit in _CLOCKS
@@ -150,7 +150,7 @@ def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _coverage(
     capture: Capture, joined: Joined, launches: pd.DataFrame, has_counters: bool, has_ncu: bool, is_program: bool
 ) -> dict[str, Any]:
-    """The part of the timeline with counters, as in report.json."""
+    """Return the part of the timeline with counters, as in report.json."""
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
     swept = capture.sweep_rows
     has_times = is_program or swept is None or bool(swept["verdict"].eq("timed").any())

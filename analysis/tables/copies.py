@@ -26,14 +26,14 @@ _SIDES = {"h": "Host", "d": "Device", "a": "Array", "p": "Peer"}
 
 
 def direction_of(name: str) -> str:
-    """The direction in a copy's name in any spelling, such as `Host-to-Device`; "" if there is none."""
+    """Return the direction in a copy's name in any spelling, such as `Host-to-Device`; "" if there is none."""
     found = _DIRECTION.search(name)
     sides = [side for side in found.groups() if side] if found else []
     return "-to-".join(_SIDES.get(side.lower(), side.capitalize()) for side in sides)
 
 
 def link_rate(device: Device | None, direction: str) -> float | None:
-    """The highest rate of a copy in that direction, byte/s: the datasheet's link, one way; None if unknown.
+    """Return the highest rate of a copy in that direction, byte/s: the datasheet's link, one way; None if unknown.
 
     A copy within the device reads and writes each byte.
     """
@@ -109,7 +109,7 @@ def build_copies(gpu_ops: pd.DataFrame, device: Device | None, capture: Capture 
 
 
 def _from_sums(capture: Capture, device: Device | None) -> pd.DataFrame | None:
-    """The rows from nsys' own totals, the only source without a trace."""
+    """Return the rows from nsys' own totals, the only source without a trace."""
     times, sizes = (capture.summaries.get(f"cuda_gpu_mem_{what}_sum") for what in ("time", "size"))
     if times is None or times.empty:
         return None
@@ -139,7 +139,7 @@ def _finish(found: pd.DataFrame, device: Device | None) -> pd.DataFrame:
 
 
 def _overlapped(gpu_ops: pd.DataFrame, moved: pd.DataFrame) -> pd.Series:
-    """The time during each of the rows `moved` in which a kernel of the same GPU ran, ns."""
+    """Return the time during each of the rows `moved` in which a kernel of the same GPU ran, ns."""
     found = pd.Series(0, index=moved.index, dtype=np.int64)
     kernels = gpu_ops[gpu_ops["kind"].isin(WORK)]
     of_device = dict(iter(kernels.groupby("device", observed=True, dropna=False)))

@@ -40,7 +40,7 @@ _OF_SUM = {"ncu_time_ns": "duration_ns"}  # column of the table -> column of the
 
 
 def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
-    """The columns that have any value."""
+    """Return the columns that have any value."""
     return counters.loc[:, counters.replace("", np.nan).notna().any()]
 
 

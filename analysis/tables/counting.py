@@ -21,13 +21,13 @@ def _count_plan(ours: dict[str, object]) -> object:
 
 
 def replayed(count_plan: pd.DataFrame) -> npt.NDArray[np.int64]:
-    """The rows of the launches that the plan selected, in launch order."""
+    """Return the rows of the launches that the plan selected, in launch order."""
     texts = " ".join(count_plan["replayed"].astype(str)).split()
     return np.sort(np.array([int(text) for text in texts if text.isdigit()], dtype=np.int64))
 
 
 def is_of(count_plan: pd.DataFrame, launches: pd.DataFrame) -> bool:
-    """Whether the plan was made from this timeline: same number of launches, same time, same kernels."""
+    """Return whether the plan was made from this timeline: same number of launches, same time, same kernels."""
     return (
         int(count_plan["launches"].sum()) == len(launches)
         and int(count_plan["nsys_time_ns"].sum()) == int(launches["duration_ns"].sum())
@@ -61,7 +61,7 @@ def _spread_groups(counting: pd.DataFrame) -> Gap | None:
 
 @part("note", 5)
 def _said(counting: pd.DataFrame) -> str | None:
-    """`Counted 96 of 1,100 launches, 99.2% of the GPU time.`"""
+    """Return `Counted 96 of 1,100 launches, 99.2% of the GPU time.`"""
     if counting.empty:
         return None
     launches, counted, extrapolated = (int(counting[name].sum()) for name in ("launches", "counted", "extrapolated"))

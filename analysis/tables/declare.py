@@ -306,7 +306,7 @@ class World:
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
-        """Whether the given values suffice to build `name`."""
+        """Return whether the given values suffice to build `name`."""
         if name in self._known:
             return True
         if name in self._builders:
@@ -326,7 +326,7 @@ class World:
             self._waiting.pop()
 
     def has_inputs(self, declaration: Declaration) -> bool:
-        """Whether all required inputs of the declaration can be built."""
+        """Return whether all required inputs of the declaration can be built."""
         return all(name in self for name, needed in declaration.needs.items() if needed)
 
     def build(self, declaration: Declaration, **more: Any) -> Any:

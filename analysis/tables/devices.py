@@ -26,7 +26,7 @@ class Activity:
 
 @fact("gpu_places")
 def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
-    """The `device` of each GPU operation, and its `process` (from 1, in the order of their ids).
+    """Return the `device` of each GPU operation, and its `process` (from 1, in the order of their ids).
 
     Shape: the rows of `gpu_ops`. `process` is 0 if there is only one process.
     """
@@ -41,7 +41,7 @@ def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 
 @fact("activities")
 def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity]:
-    """The activity of each process on each GPU, in the order of their names."""
+    """Return the activity of each process on each GPU, in the order of their names."""
     start, duration = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
     works = gpu_ops["kind"].isin(WORK).to_numpy()
     found = []

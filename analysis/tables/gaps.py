@@ -324,7 +324,7 @@ def judge(
 
 
 def takes_turns(bare: float, blocked: float) -> bool:
-    """Whether host and GPU take turns: the host waits for more than 20 % of the bare time. Units: ns."""
+    """Return whether host and GPU take turns: the host waits for more than 20 % of the bare time. Units: ns."""
     return blocked > (1 - BUSY_FRAC_LIMIT) * bare
 
 

@@ -47,7 +47,7 @@ def uneven_groups(time_ns: pd.Series, group: npt.ArrayLike) -> tuple[npt.NDArray
 
 
 def apart(launches: pd.DataFrame, values: pd.DataFrame) -> pd.DataFrame:
-    """The difference between the measured launches of each group: one row per group, index GROUP.
+    """Return the difference between the measured launches of each group: one row per group, index GROUP.
 
     Columns: `counted`, launches with their own counters; `differ_frac`, the largest difference in time or in DRAM
     bytes, over the larger value, NaN with fewer than two; `alike`, whether they represent their group. Shape:

@@ -13,12 +13,12 @@ HOLD = "hold"  # the range of the kernel that occupies the GPU during the launch
 
 
 def is_held(capture: Capture) -> bool:
-    """Whether this capture holds the GPU, as the layer profiler does."""
+    """Return whether this capture holds the GPU, as the layer profiler does."""
     return capture.layer_events is not None and bool((capture.ranges["name"] == HOLD).any())
 
 
 def without_holds(capture: Capture) -> Capture:
-    """The capture without the kernels that hold the GPU, their ranges and nsys' sums of them.
+    """Return the capture without the kernels that hold the GPU, their ranges and nsys' sums of them.
 
     A capture without ranges of this name stays unchanged.
     """

@@ -54,7 +54,7 @@ def build_host(capture: Capture) -> pd.DataFrame | None:
 
 
 def _rows(sums: pd.DataFrame) -> pd.DataFrame:
-    """One row per call, longest first. Shape: `sums` as in analysis/capture/summaries.py."""
+    """Return one row per call, longest first. Shape: `sums` as in analysis/capture/summaries.py."""
     groups = sums.groupby("name", sort=False)
     rows = groups.agg(
         calls=("count", lambda values: values.sum(min_count=1)),

@@ -12,7 +12,7 @@ Union = tuple[IntArray, IntArray]  # starts and ends of intervals that neither t
 
 
 def union(start: IntArray, duration: IntArray) -> Union:
-    """The union of [start, start + duration)."""
+    """Return the union of [start, start + duration)."""
     filled = duration > 0
     order = np.argsort(start[filled], kind="stable")
     begin, end = start[filled][order], (start[filled] + duration[filled])[order]
@@ -22,17 +22,20 @@ def union(start: IntArray, duration: IntArray) -> Union:
 
 
 def length(merged: Union) -> int:
-    """The length of a union."""
+    """Return the length of a union."""
     return int((merged[1] - merged[0]).sum())
 
 
 def covered(start: IntArray, end: IntArray, merged: Union) -> IntArray:
-    """The length of the part of each [start, end) that lies in the union."""
+    """Return the length of the part of each [start, end) that lies in the union."""
     return before(end, merged) - before(start, merged)
 
 
 def outside(start: IntArray, end: IntArray, which: IntArray, unions: Sequence[Union]) -> IntArray:
-    """The length of the part of each [start, end) outside of its union, number `which`; all of it without a union."""
+    """Return the length of the part of each [start, end) outside of its union, number `which`.
+
+    All of it without a union.
+    """
     found = end - start
     for number, merged in enumerate(unions):
         own = np.flatnonzero(which == number)
@@ -41,7 +44,7 @@ def outside(start: IntArray, end: IntArray, which: IntArray, unions: Sequence[Un
 
 
 def before(moment: IntArray, merged: Union) -> IntArray:
-    """The length of the union before each moment."""
+    """Return the length of the union before each moment."""
     begins, ends = merged
     if not len(begins):
         return np.zeros(len(moment), dtype=np.int64)
@@ -52,6 +55,6 @@ def before(moment: IntArray, merged: Union) -> IntArray:
 
 
 def joined(one: Union, other: Union) -> Union:
-    """The union of two unions."""
+    """Return the union of two unions."""
     start, end = (np.concatenate([one[side], other[side]]) for side in (0, 1))
     return union(start, end - start)

@@ -93,7 +93,7 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_one_launch(rows: pd.DataFrame, launch: list[str], identity: list[str]) -> bool:
-    """Whether all rows with equal `launch` belong to one kernel in one place."""
+    """Return whether all rows with equal `launch` belong to one kernel in one place."""
     return not (rows.groupby(launch)[identity].nunique() > 1).any(axis=None)
 
 
@@ -217,7 +217,7 @@ def _join_by_path(
 
 
 def _launch_places(launches: pd.DataFrame) -> pd.Series:
-    """A number for each thread, process and device that launches."""
+    """Return a number for each thread, process and device that launches."""
     columns = [name for name in ("pid", "tid", "device") if name in launches]
     return launches.groupby(columns, dropna=False).ngroup() if columns else pd.Series(0, index=launches.index)
 

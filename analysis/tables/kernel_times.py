@@ -59,7 +59,7 @@ class KernelTimes:
         return kernel[place]
 
     def _idle_before(self, lane: int, start_ns: Integers, end_ns: Integers) -> Integers:
-        """The idle time of a lane right before each launch; 0 before the first."""
+        """Return the idle time of a lane right before each launch; 0 before the first."""
         last_start, busy = self._lanes.get(lane, (int(start_ns[0]), int(start_ns[0])))
         if start_ns[0] < last_start or (start_ns[1:] < start_ns[:-1]).any():
             self.in_order = False
@@ -68,7 +68,7 @@ class KernelTimes:
         return np.maximum(start_ns - busy_until[:-1], 0)
 
     def table(self, text_of: Mapping[int, str]) -> pd.DataFrame:
-        """One row per kernel (`text_of`: number of the name -> name), longest total first.
+        """Return one row per kernel (`text_of`: number of the name -> name), longest total first.
 
         Columns: kernel; launches; total_ns; p50_ns and p99_ns (linear between neighbours); idle_before_ns, the time
         without any kernel on the lane right before the launches of this one.
@@ -99,7 +99,7 @@ def _split(keys: Integers) -> Iterator[tuple[int, Integers]]:
 
 
 def _quantiles(values: Integers) -> list[float]:
-    """The quantiles of `values`; reorders `values`."""
+    """Return the quantiles of `values`; reorders `values`."""
     places = [(len(values) - 1) * quantile for quantile in QUANTILES]
     neighbours = [(int(place), min(int(place) + 1, len(values) - 1)) for place in places]
     values.partition(sorted({at for pair in neighbours for at in pair}))

@@ -20,7 +20,10 @@ def _all_measured(joined: Joined, ncu_launches: pd.DataFrame, counter_values: pd
 
 @fact("measured")
 def _measured(all_measured: pd.DataFrame, *, is_program: bool) -> pd.DataFrame:
-    """The launches of a program. A capture of a sweep alone has none: its single combinations have their own tables."""
+    """Return the launches of a program.
+
+    A capture of a sweep alone has none: its single combinations have their own tables.
+    """
     return all_measured if is_program else all_measured.head(0)
 
 
@@ -55,7 +58,7 @@ def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, der
 
 
 def _picked(rows: pd.DataFrame, places: np.ndarray) -> pd.DataFrame:
-    """The rows at `places`, missing values at -1; columns without any value take no memory and come last.
+    """Return the rows at `places`, missing values at -1; columns without any value take no memory and come last.
 
     For a million launches without counters, a hundred real columns would take 0.8 GB.
     """
@@ -81,7 +84,7 @@ def _by_share_told_apart(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
-    """The rows from nsys' own totals (cuda_gpu_kern_sum), the only source without a trace."""
+    """Return the rows from nsys' own totals (cuda_gpu_kern_sum), the only source without a trace."""
     table = nsys_kernel_sums.assign(
         kernel=nsys_kernel_sums["kernel"].map({name: symbols.key(name) for name in nsys_kernel_sums["kernel"].unique()})
     )

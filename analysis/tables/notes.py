@@ -15,7 +15,7 @@ from analysis.tables.join import Joined
 
 @fact("nsys_equality")
 def _nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[int, int]:
-    """(number of ranges with the same kernel time as in nsys' own report, number of ranges)."""
+    """Return (number of ranges with the same kernel time as in nsys' own report, number of ranges)."""
     if not len(capture.nsys_range_sums) or not len(ranges):
         return 0, 0
     sums = nsys_sums.range_sums(gpu_ops, ranges, capture.start_end_ranges)

@@ -74,7 +74,7 @@ def build_operations(
 
 
 def _of_most(values: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """The position of the largest value of each stretch that begins at `first`, the earliest of equal ones."""
+    """Return the position of the largest value of each stretch that begins at `first`, the earliest of equal ones."""
     is_most = values == np.repeat(np.maximum.reduceat(values, first), np.diff(first, append=len(values)))
     places = np.flatnonzero(is_most)
     return places[np.searchsorted(places, first)]

@@ -29,7 +29,7 @@ class Period(NamedTuple):
 
 
 def find_period(launched: Ints) -> Period | None:
-    """The shortest period of those that cover most launches; None if none covers half of them.
+    """Return the shortest period of those that cover most launches; None if none covers half of them.
 
     Shape: (n,) a number for each different launch, in launch order. A period has two launches or more. Autocorrelation
     of random codes proposes lengths, which are then compared launch by launch.
@@ -53,7 +53,7 @@ def _lengths(launched: Ints) -> list[int]:
 
 
 def _repeated(launched: Ints, length: int) -> Period:
-    """The longest stretch in which each launch equals the one a period later."""
+    """Return the longest stretch in which each launch equals the one a period later."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], launched[length:] == launched[:-length], [0]])))
     starts, ends = edges[::2], edges[1::2]
     if not len(starts):
@@ -64,13 +64,13 @@ def _repeated(launched: Ints, length: int) -> Period:
 
 
 def _opens_ranges(capture: Capture) -> bool:
-    """Whether the program opened any of the ranges itself; a million ranges have few distinct names."""
+    """Return whether the program opened any of the ranges itself; a million ranges have few distinct names."""
     return any(map(is_own, capture.ranges["name"].unique()))
 
 
 @fact("iterations")
 def find_iterations(capture: Capture) -> pd.DataFrame:
-    """The iterations of a program without its own ranges, as ranges (RANGES_COLUMNS); empty if nothing repeats.
+    """Return the iterations of a program without its own ranges, as ranges (RANGES_COLUMNS); empty if nothing repeats.
 
     They belong to the process with most launches. Each lasts from its first launch to the first launch of the next one.
     """

@@ -19,7 +19,7 @@ _OCCUPANCY = ("shared_bytes_per_block", "waves", "occupancy_limiter")  # columns
 
 
 def rows_of(tables: Tables, name: str) -> pd.DataFrame:
-    """A table of the report; without rows and columns if the report has none of this name."""
+    """Return a table of the report; without rows and columns if the report has none of this name."""
     return tables.get(name, pd.DataFrame())
 
 
@@ -73,7 +73,7 @@ def find_kernel(tables: Tables, wanted: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name for a sentence: short, on one line, without any control sequence for a terminal."""
+    """Return a name for a sentence: short, on one line, without any control sequence for a terminal."""
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name[:60])
 
 
@@ -129,7 +129,7 @@ def why_without_range(gaps: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _of_gap(gaps: Sequence[Mapping[str, Any]], names: tuple[str, ...], otherwise: str) -> str:
-    """The text of the first gap whose name begins with one of `names`, the most specific name first."""
+    """Return the text of the first gap whose name begins with one of `names`, the most specific name first."""
     found = (gap for name in names for gap in gaps if str(gap["what"]).startswith(name))
     gap = next(found, None)
     return _sentence(gap["why"], gap["fix"]) if gap else otherwise

@@ -217,7 +217,7 @@ def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame 
 
 
 def _sums(known: pd.DataFrame) -> pd.DataFrame:
-    """FLOPs, bytes and time by kernel, range and level, without rows that lack both FLOPs and bytes."""
+    """Return FLOPs, bytes and time by kernel, range and level, without rows that lack both FLOPs and bytes."""
     # bulk copies bypass the counters of L1: bytes at L2 without any at L1 mean "not counted", not zero
     known = known.assign(l1_bytes=known["l1_bytes"].where((known["l1_bytes"] > 0) | ~(known["l2_bytes"] > 0)))
     parts = []

@@ -21,7 +21,7 @@ Check = dict[str, Any]
 
 @fact("kept_selftest")
 def kept_selftest_of(capture: Capture, gpu: str | None, ncu: Ncu) -> dict[str, Any] | None:
-    """The self-test that an earlier run on this GPU stored; None if it belongs to another GPU or another ncu."""
+    """Return the self-test that an earlier run on this GPU stored; None if it belongs to another GPU or another ncu."""
     kept = capture.ours.get(SELFTEST.kind)
     if not kept or (gpu and kept["gpu"] != gpu) or kept["ncu"] != (ncu or {}).get("version"):
         return None
@@ -84,7 +84,7 @@ def _expected(measured: pd.DataFrame, ops: pd.DataFrame | None) -> Iterator[tupl
 
 
 def _verdict(checks: Sequence[Check], without_value: Sequence[str]) -> tuple[str, str]:
-    """The status and the sentence for all checks; `without_value` are the counts that ncu did not give."""
+    """Return the status and the sentence for all checks; `without_value` are the counts that ncu did not give."""
     units = {check["unit"] for check in checks}
     if failed := [check for check in checks if not check["passed"]]:
         worst = max(failed, key=lambda check: abs(check["error_frac"]))

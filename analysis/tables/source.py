@@ -97,7 +97,7 @@ def _one_file(sass: pd.DataFrame) -> pd.DataFrame:
 
 
 def _source_text(lines: pd.DataFrame) -> pd.DataFrame:
-    """(place, text) of the source lines with a known text."""
+    """Return (place, text) of the source lines with a known text."""
     known = lines[lines["instruction"].isna() & lines["line"].notna() & (lines["text"] != "")]
     place = known["source_file"] + ":" + known["line"].astype(str)
     return pd.DataFrame({"place": place, "text": known["text"]}).drop_duplicates("place")

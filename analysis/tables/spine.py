@@ -36,7 +36,10 @@ def _has_timeline(capture: Capture) -> bool:
 
 @fact("is_program")
 def is_program(capture: Capture) -> bool:
-    """Whether this is the capture of a program. One of a sweep or of studies alone holds launches that they chose."""
+    """Return whether this is the capture of a program.
+
+    One of a sweep or of studies alone holds launches that they chose.
+    """
     studies = (LECTURES, ACCOUNTING, MULTI_GPU)
     chosen = capture.sweep_rows is not None or any(capture.of(file.kind) for file in studies)
     return not chosen or len(capture.gpu_ops) > 0 or len(capture.ranges) > 0
@@ -88,19 +91,19 @@ def _has_counters(ncu_launches: pd.DataFrame) -> bool:
 
 @fact("has_ncu")
 def _has_ncu(capture: Capture) -> bool:
-    """Whether any file comes from ncu: counters, rules, source lines or labelled metrics."""
+    """Return whether any file comes from ncu: counters, rules, source lines or labelled metrics."""
     return any(map(len, (capture.counters, capture.rules, capture.source_lines, capture.details)))
 
 
 @fact("counter_values")
 def _counter_values(ncu_launches: pd.DataFrame, counter_units: dict[str, str]) -> pd.DataFrame:
-    """The values of the catalogue's columns for each row of counters."""
+    """Return the values of the catalogue's columns for each row of counters."""
     return metrics.derive(ncu_launches, counter_units)
 
 
 @fact("planned_rows")
 def _planned_rows(count_plan: pd.DataFrame | None, launches: pd.DataFrame, ncu: conditions.Ncu) -> join.Rows | None:
-    """The rows of the launches that ncu had to count by a plan of this timeline; None without such a plan."""
+    """Return the rows of the launches that ncu had to count by a plan of this timeline; None without such a plan."""
     if count_plan is None or not (ncu and ncu.get("planned")) or not counting.is_of(count_plan, launches):
         return None
     return counting.replayed(count_plan)
@@ -154,7 +157,7 @@ def _l2_bytes(capture: Capture, device: Device | None) -> float | None:
 def _step_ranges(
     ranges: pd.DataFrame, owner: pd.Series, bare: pd.DataFrame, folded: dict[str, str], iterations: pd.DataFrame
 ) -> pd.DataFrame:  # fmt: skip
-    """The ranges that are steps. If none is named as a step and bare times exist: the repeated outermost ranges.
+    """Return the ranges that are steps. If none is named as a step and bare times exist: the repeated outermost ranges.
 
     For a program without its own ranges: its iterations, which are not rows of `ranges`.
     """
@@ -172,7 +175,7 @@ def _step_ranges(
 def _step_of_op(
     gpu_ops: pd.DataFrame, ranges: pd.DataFrame, owner: pd.Series, step_ranges: pd.DataFrame, iterations: pd.DataFrame
 ) -> np.ndarray:  # fmt: skip
-    """The row of each GPU operation's step, -1 for none."""
+    """Return the row of each GPU operation's step, -1 for none."""
     rows = owner.to_numpy(np.int64)
     inside = rows
     if step_ranges is iterations:

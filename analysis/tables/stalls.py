@@ -18,7 +18,7 @@ NOT_WAITING = ("selected", "not_selected")
 
 
 def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
-    """The largest stall reason of each kernel and range, in the order of the table."""
+    """Return the largest stall reason of each kernel and range, in the order of the table."""
     best = by_share(stalls).drop_duplicates(["kernel", "range"])
     return stalls[stalls.index.isin(best.index)]
 
@@ -70,7 +70,7 @@ def build_stalls(measured: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:
-    """The shares by kernel, range and reason of one family."""
+    """Return the shares by kernel, range and reason of one family."""
     prefix, weight = FAMILIES[family]
     empty = pd.DataFrame(columns=["kernel", "range", "reason", "share_frac", "family", "tier"])
     reasons = [name for name in measured if name.startswith(prefix) and name != f"{prefix}selected"]
@@ -92,7 +92,7 @@ def _shares(measured: pd.DataFrame, family: str) -> pd.DataFrame:
 
 
 def _weighted(rows: pd.DataFrame, weight: str | None) -> tuple[pd.DataFrame, pd.Series]:
-    """The rows that count, and their weights: 1 if no launch of a kernel in a range has a weight."""
+    """Return the rows that count, and their weights: 1 if no launch of a kernel in a range has a weight."""
     ones = pd.Series(1.0, index=rows.index)
     weights = rows[weight].astype("float64") if weight in rows else (ones * np.nan if weight else ones)
     some = weights.notna().groupby([rows["kernel"], rows["range"]], dropna=False).transform("any").astype(bool)

@@ -20,7 +20,7 @@ WAIT = "wait"  # prefix of the phases in which a block waits for another one
 
 @fact("token_floors")
 def _token_floors(capture: Capture, ops: pd.DataFrame | None, roofs: pd.DataFrame) -> dict[str, float]:
-    """The least time in ns of a step to move its bytes at the speed of a copy, by range path.
+    """Return the least time in ns of a step to move its bytes at the speed of a copy, by range path.
 
     From decode.json, else from the bytes of the operations under the range in ops.csv.
     """
@@ -46,7 +46,7 @@ def _copy_roof(roofs: pd.DataFrame) -> float:
 
 @fact("idle_inside")
 def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> dict[str, float]:
-    """The idle time between the first and the last GPU operation of a decode step, median, by path."""
+    """Return the idle time between the first and the last GPU operation of a decode step, median, by path."""
     decoding = step_ranges[step_ranges["path"].str.rpartition("/")[2] == DECODE] if len(step_ranges) else step_ranges
     if decoding.empty or gpu_ops.empty:
         return {}

@@ -41,7 +41,7 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
-    """One row per (op, variant, size), so that twelve equal layers show once.
+    """Return one row per (op, variant, size), so that twelve equal layers show once.
 
     Without declared ops, it returns all rows, most bytes read first.
     """

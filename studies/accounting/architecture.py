@@ -38,12 +38,12 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """FLOPs: a multiplication and an addition for each m, n and k."""
+        """Return FLOPs: a multiplication and an addition for each m, n and k."""
         return 2 * self.batch * self.m * self.n * self.k * self.count
 
     @property
     def outputs(self) -> int:
-        """Number of elements in the result."""
+        """Return the number of elements in the result."""
         return self.batch * self.m * self.n * self.count
 
 
@@ -89,12 +89,12 @@ class Architecture(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     @property
     def attended(self) -> int:
-        """Number of channels of the queries."""
+        """Return the number of channels of the queries."""
         return self.heads * self.head_size
 
     @property
     def kept(self) -> int:
-        """Number of channels of the keys, equal to that of the values."""
+        """Return the number of channels of the keys, equal to that of the values."""
         return self.kv_heads * self.head_size
 
 
@@ -144,7 +144,7 @@ def _of_config(values: Mapping[str, Any], name: str) -> Architecture:
 
 
 def parameters(of: Architecture) -> dict[str, int]:
-    """Part -> number of parameters in all layers together."""
+    """Return part -> number of parameters in all layers together."""
     c, layers = of.channels, of.layers
     attention = c * (of.attended + 2 * of.kept) + of.attended * c
     if of.family == "gpt2":
@@ -219,7 +219,7 @@ def backward_products(products: list[Product]) -> list[Product]:
 
 
 def flops(products: list[Product]) -> int:
-    """FLOPs of all products."""
+    """Return FLOPs of all products."""
     return sum(one.flops for one in products)
 
 

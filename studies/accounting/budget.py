@@ -93,14 +93,14 @@ class Memory:
 def training_memory(
     of: Architecture, shape: Shape, *, checkpointed: bool = False, fused_attention: bool = False
 ) -> Memory:
-    """Memory of a training step at the end of its forward pass; AdamW keeps two moments in the weights' type."""
+    """Return memory of a training step at the end of its forward pass; AdamW keeps two moments in the weights' type."""
     weights = parameter_count(of) * shape.e
     kept = activations(of, shape, checkpointed=checkpointed, fused_attention=fused_attention)
     return Memory(weights, weights, 2 * weights, 2 * shape.rows * ID_BYTES, kept)
 
 
 def forward_bytes(of: Architecture, shape: Shape) -> int:
-    """Least bytes of a pass.
+    """Return the least bytes of a pass.
 
     It reads each weight once (of an untied embedding only the tokens' rows) and the KV cache, and writes the new keys
     and values and the logits."""
@@ -112,7 +112,7 @@ def forward_bytes(of: Architecture, shape: Shape) -> int:
 
 
 def training_bytes(of: Architecture, shape: Shape, *, checkpointed: bool = False) -> int:
-    """Least bytes of a training step.
+    """Return the least bytes of a training step.
 
     It reads the weights for both passes, writes and reads gradients and activations, and reads and writes the weights
     and AdamW's two moments."""
@@ -122,7 +122,7 @@ def training_bytes(of: Architecture, shape: Shape, *, checkpointed: bool = False
 
 
 def training_flops(of: Architecture, shape: Shape, *, checkpointed: bool = False) -> int:
-    """FLOPs of the products of both passes; checkpoints add a second forward pass of the blocks."""
+    """Return FLOPs of the products of both passes; checkpoints add a second forward pass of the blocks."""
     forward = forward_products(of, shape)
     again = flops(forward[:-1]) if checkpointed else 0
     return flops(forward) + flops(backward_products(forward)) + again
@@ -134,7 +134,7 @@ def mfu(model_flops: float, seconds: float, gpu: Device, dtype: str) -> float:
 
 
 def training_days(parameters: float, tokens: float, gpu: Device, gpus: int, mfu_frac: float, dtype: str) -> float:
-    """Days of a training run, at 6 FLOPs for each parameter and token."""
+    """Return days of a training run, at 6 FLOPs for each parameter and token."""
     return 6 * parameters * tokens / (gpus * peak(gpu, dtype) * mfu_frac) / DAY_S
 
 

@@ -12,7 +12,7 @@ from analysis.tables.declare import picture
 
 @picture("accounting_errors", of="accounting")
 def plot_errors(accounting: pd.DataFrame, caption: str) -> Figure | None:
-    """One line a prediction: its limits as a bar, its error as a point."""
+    """Draw one line a prediction: its limits as a bar, its error as a point."""
     rows = accounting[pd.to_numeric(accounting["error_frac"], errors="coerce").notna()].reset_index(drop=True)
     if rows.empty:
         return None

@@ -123,7 +123,7 @@ def _read(name: str, mutable: bool, inputs: Sequence[Any], outputs_: Sequence[An
 
 
 def _bytes(tensor: Any) -> int:
-    """Distinct bytes of a tensor: axes of stride 0 count once."""
+    """Return distinct bytes of a tensor: axes of stride 0 count once."""
     count = 1
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         count *= size if stride else 1
@@ -151,7 +151,7 @@ def trace(step: Callable[[Accountant], object]) -> Traced:
 
 
 def trace_module(spec: str) -> tuple[str, int, Traced, Traced]:
-    """(class, parameters, forward pass, training step) of package.module:build, which returns (module, inputs).
+    """Return (class, parameters, forward pass, training step) of package.module:build, which returns (module, inputs).
 
     Raises: UsageError, InputError if it cannot be imported, built or traced.
     """
@@ -256,7 +256,7 @@ def measure_memory(step: TrainingStep) -> dict[str, Any]:
 
 
 def _time(step: Step | TrainingStep, samples: int) -> dict[str, Any]:
-    """Wall and GPU time of a step; no GPU time on a CPU."""
+    """Return wall and GPU time of a step; no GPU time on a CPU."""
     if not torch.cuda.is_available():
         wall = measure_wall(step.run, samples=samples, warmup=1, before=step.reset)
         return {"wall_ns": wall.as_json(), "gpu_ns": None}
@@ -266,7 +266,7 @@ def _time(step: Step | TrainingStep, samples: int) -> dict[str, Any]:
 
 
 def measure_case(case: Case, model: GPT2, samples: int) -> dict[str, Any]:
-    """One entry of accounting.json."""
+    """Return one entry of accounting.json."""
     workload = find_workload(case.workload, model.config)
     if workload.step == TRAIN:
         step: Step | TrainingStep = TrainingStep(model, workload, 0, case.checkpointed)

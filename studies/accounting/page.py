@@ -13,7 +13,7 @@ from analysis.tables.declare import part, section
 
 @part("findings", 2)
 def _findings(accounting: pd.DataFrame, accounting_use: pd.DataFrame) -> list[dict[str, Any]] | None:
-    """Findings: the predictions that hold, and the best use of the GPU."""
+    """Return findings: the predictions that hold, and the best use of the GPU."""
     judged = accounting[accounting["verdict"].isin(["holds", "misses"])]
     if judged.empty:
         return None
@@ -96,7 +96,7 @@ def show_accounting(accounting: pd.DataFrame) -> str:
 
 @section("accounting_use")
 def show_use(accounting_use: pd.DataFrame) -> str:
-    """Time, MFU and bandwidth of each step."""
+    """Return time, MFU and bandwidth of each step."""
     body = [
         [
             markdown.escape(row.model),

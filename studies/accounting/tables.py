@@ -90,7 +90,7 @@ def _tier(quantity: str) -> str:
 
 
 def _measured(quantity: str, step: dict[str, Any], measured: pd.DataFrame | None) -> Iterator[tuple[str, float | None]]:
-    """("", the measured value), and (name, value) of each part that is subtracted."""
+    """Yield ("", the measured value), and (name, value) of each part that is subtracted."""
     memory = step.get("memory") or {}
     if quantity == "parameters":
         yield "", step["parameters"]
@@ -122,7 +122,7 @@ def launches_of(step: dict[str, Any], measured: pd.DataFrame | None) -> pd.DataF
 
 
 def count(launches: pd.DataFrame, products: list[tuple[int, ...]]) -> tuple[float, float] | None:
-    """(counted FLOPs of the products, the part of them that is padding or sums); None if launches are missing.
+    """Return (counted FLOPs of the products, the part of them that is padding or sums); None if launches are missing.
 
     The n-th kernel that multiplies is the n-th product. If it uses tensor cores, only their FLOPs count, else FP32's.
     """
@@ -193,7 +193,7 @@ def build_use(accounting_steps: list[dict[str, Any]], accounting_gpu: str) -> pd
 
 
 def _needs(of: Any, shape: Shape, case: Case) -> tuple[int, int]:
-    """FLOPs and least bytes of a step, without the second forward pass of checkpoints."""
+    """Return FLOPs and least bytes of a step, without the second forward pass of checkpoints."""
     if case.workload.startswith(TRAIN):
         return training_flops(of, shape), training_bytes(of, shape, checkpointed=case.checkpointed)
     return flops(forward_products(of, shape)), forward_bytes(of, shape)

@@ -48,7 +48,7 @@ def tile_of(kernel: str) -> Tile | None:
 
 
 def padded(kernel: str, grid: tuple[int, ...], product: tuple[int, int, int, int]) -> int:
-    """FLOPs of whole tiles for a product (batch, m, n, k), without the epilogue.
+    """Return FLOPs of whole tiles for a product (batch, m, n, k), without the epilogue.
 
     If only one orientation of the tile fits the grid, the grid decides.
     """
@@ -67,7 +67,7 @@ def _up(size: int, to: int) -> int:
 
 
 def beside(kernel: str, grid: tuple[int, ...], block: tuple[int, ...], product: tuple[int, int, int, int]) -> int:
-    """FLOPs in FP32 beside the product: the epilogue of whole tiles, or without tiles the sums across threads."""
+    """Return FP32 FLOPs beside the product: the epilogue of whole tiles, or without tiles the sums across threads."""
     batch, m, n, k = product
     if tile_of(kernel) is not None:
         return EPILOGUE * padded(kernel, grid, product) // (2 * _up(k, tile_of(kernel).k))  # type: ignore[union-attr]

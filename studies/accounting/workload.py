@@ -11,7 +11,7 @@ _NAME = re.compile(r"(?:prefill|train)_b(\d+)_t(\d+)|decode_b(\d+)_ctx(\d+)")
 
 
 def shape_of(workload: str, e: int) -> Shape:
-    """`train_b4_t1024` is 4 sequences of 1024 tokens, `decode_b1_ctx1023` one token behind 1023.
+    """Parse a workload: `train_b4_t1024` is 4 sequences of 1024 tokens, `decode_b1_ctx1023` one token after 1023.
 
     Raises: UsageError for another name.
     """

@@ -327,7 +327,7 @@ def operators(profiler: Any, on_gpu: bool) -> list[dict[str, Any]]:
 
 
 def _others(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One row for each kind with the sums of the unlisted rows, so that column sums stay right.
+    """Return one row for each kind with the sums of the unlisted rows, so that column sums stay right.
 
     The row has no inclusive times, which would count twice.
     """

@@ -86,7 +86,7 @@ def _planned(fusion: pd.DataFrame | None, name: str) -> float | None:
 
 
 def _measured(tables: pipeline.Tables, name: str) -> tuple[float | None, float | None]:
-    """(ns by nsys, DRAM bytes by ncu) of the kernel with most time in a range, of one launch."""
+    """Return (ns by nsys, DRAM bytes by ncu) of the kernel with most time in a range, of one launch."""
     kernels = tables["kernels"]
     rows = kernels[_inside(kernels["range"], name) & kernels["nsys_time_ns"].notna()] if len(kernels) else kernels
     if rows.empty:

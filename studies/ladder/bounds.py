@@ -311,7 +311,7 @@ def history() -> list[Row]:
 
 
 def with_today(rows: list[Row]) -> list[Row]:
-    """`rows`, and a row without a commit for each bound that differs in the working tree."""
+    """Return `rows`, and a row without a commit for each bound that differs in the working tree."""
     today = Commit("", datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"), ())
     return [*rows, *_events(today, stated(), [current(rows)])]
 

@@ -80,7 +80,7 @@ def _counted(ladder_read: Ladder) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 @fact("rungs")
 def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
-    """One row for each point with its times and counters, without verdicts."""
+    """Return one row for each point with its times and counters, without verdicts."""
     points = ladder_read.points
     counters = ladder.choose(points, counted[0])
     columns = [*KEY, "shape", "fingerprint", "passed", "note"]
@@ -258,7 +258,7 @@ def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def lines_today(table: pd.DataFrame, sources: Path) -> pd.Series:
-    """`hot_line` of ladder.csv with today's line numbers.
+    """Return `hot_line` of ladder.csv with today's line numbers.
 
     A capture counts as long as the machine code is the same, and a line may have moved since. The result names the
     nearest line with the same text, or the file alone if no line has it.

@@ -47,7 +47,7 @@ def tables(folder: Path, commit: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 def ratios(times: pd.DataFrame, ladder: pd.DataFrame) -> pd.DataFrame:
-    """One row for each op, dtype and shape: rung, library, time_kind and every ratio in RATIOS."""
+    """Return one row for each op, dtype and shape: rung, library, time_kind and every ratio in RATIOS."""
     known = ladder.drop_duplicates(["op", "variant", "dtype"])[["op", "variant", "dtype", "kind", "precision"]]
     timed = times.merge(known, on=["op", "variant", "dtype"])
     timed = timed[timed["bench_time_p50_ns"].notna()]
@@ -80,7 +80,7 @@ def both(before: pd.DataFrame, now: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """A Markdown table by op and dtype: least, median and greatest speed-up over the best library, then and now."""
+    """Return a Markdown table by op and dtype: least, median, greatest speed-up over the best library, then and now."""
     table = []
     for (op, dtype), same in rows.groupby(["op", "dtype"], sort=True):
         cells = []

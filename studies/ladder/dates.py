@@ -52,12 +52,15 @@ class Dated(NamedTuple):
 
     @property
     def afterwards(self) -> bool:
-        """Whether the bound was written after the first measurement of its metric."""
+        """Return whether the bound was written after the first measurement of its metric."""
         return bool(self.measured) and self.measured <= self.written
 
 
 def dated(rows: Iterable[Row]) -> list[Dated]:
-    """Every bound in force at the end of the table, with its dates. After a withdrawal, the last declaration counts."""
+    """Return every bound in force at the end of the table, with its dates.
+
+    After a withdrawal, the last declaration counts.
+    """
     rows = sorted(rows, key=lambda row: row["date"])
     events: dict[Key, list[Row]] = {}
     for row in rows:

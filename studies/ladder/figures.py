@@ -62,7 +62,7 @@ def draw_ladders(tables: Tables, benches: Mapping[str, Bench]) -> dict[str, str]
 
 
 def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
-    """One bar for each rung and dtype: its share of the measured roof, labelled with its largest stall reason.
+    """Draw one bar for each rung and dtype: its share of the measured roof, labelled with its largest stall reason.
 
     Shape: `rungs` as studies.ladder.page.rungs_of returns them. A rung without a time has no bar and says so.
     """
@@ -116,7 +116,7 @@ def plot_rungs(rungs: pd.DataFrame, caption: str) -> Figure:
 
 
 def plot_shapes(op: str, rungs: pd.DataFrame, bench: Bench, caption: str) -> Figure:
-    """TFLOP/s at every timed shape, one panel for each dtype: our fastest rung at each shape, the library, the rungs.
+    """Draw TFLOP/s at every timed shape, one panel a dtype: our fastest rung at each shape, the library, the rungs.
 
     Rungs of another precision than the panel's would flatten it, so only the table has them.
 

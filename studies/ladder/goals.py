@@ -57,7 +57,7 @@ def build_goals(set_goals: Sequence[Goal], points: pd.DataFrame, every_time: pd.
 
 
 def fastest_rungs(timed: pd.DataFrame) -> pd.DataFrame:
-    """Our fastest rung of each dtype and shape of one op, in the order of `timed`."""
+    """Return our fastest rung of each dtype and shape of one op, in the order of `timed`."""
     own = timed[timed["kind"] == "cuda"]
     return own.loc[own.groupby(["dtype", "shape_name"])[_TIME["p50"]].idxmin().sort_values()]
 

@@ -35,7 +35,7 @@ POINT = ["op", "variant", "dtype", "shape"]
 
 
 def read_in_model(folder: Path) -> pd.DataFrame:
-    """POINT and COLUMNS, one row for each operation, variant, dtype and sizes, from the last run that has it.
+    """Return POINT and COLUMNS, one row for each operation, variant, dtype and sizes, from the last run that has it.
 
     Shape: `folder` is that of a ladder; the reports lie beside it.
     """
@@ -55,7 +55,7 @@ def read_in_model(folder: Path) -> pd.DataFrame:
 
 
 def _times(declared: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """POINT with the times of one run. Shape: `declared` as ops.csv, `layers` as layers.csv."""
+    """Return POINT with the times of one run. Shape: `declared` as ops.csv, `layers` as layers.csv."""
     whole = declared[(declared["note"] == "") & declared["range"].str.startswith("gpt2")]
     placed = whole.merge(layers[["range", "calls", "gpu_time_ns"]], on="range").apply(_as_registered, axis="columns")
     rows = []

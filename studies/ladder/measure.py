@@ -72,7 +72,7 @@ class Point:
 
     @cached_property
     def key(self) -> Key:
-        """(op, variant, dtype, shape name), as in the tables."""
+        """Return (op, variant, dtype, shape name), as in the tables."""
         return self.op.name, self.variant, short_dtype(self.dtype), self.op.shape_name(self.shape)
 
     @property
@@ -81,7 +81,7 @@ class Point:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names of the ranges around its launch."""
+        """Return the names of the ranges around its launch."""
         return ROOT_RANGE, *self.key
 
     @cached_property
@@ -90,12 +90,12 @@ class Point:
 
     @property
     def measured(self) -> Measured:
-        """The key, sizes and fingerprint that a measurement of this point in its present state has."""
+        """Return the key, sizes and fingerprint that a measurement of this point in its present state has."""
         return self.key, self.sizes, self.fingerprint
 
     @property
     def of_torch(self) -> bool:
-        """Whether the variant is a library's, whose source lines a capture need not have."""
+        """Return whether the variant is a library's, whose source lines a capture need not have."""
         return self.op.variant(self.variant).kind in registry.LIBRARY_KINDS
 
     def able(self) -> bool:
@@ -110,7 +110,7 @@ def read_claims() -> list[dict[str, Any]]:
 
 
 def points() -> list[Point]:
-    """Every point, in the order of the registry: bench shapes, then the other points for hypotheses and claims."""
+    """Return all points, in the order of the registry: bench shapes, then other points for hypotheses and claims."""
     known = registry.ops()
     found = [
         Point(op, variant, dtype, op.bench_shape)
@@ -140,7 +140,7 @@ def points() -> list[Point]:
 
 
 def rung_below(point: Point) -> str:
-    """The rung that a variant is compared with: the nearest one of ours before it that takes its dtype and shape."""
+    """Return the rung that a variant is compared with: our nearest one before it that takes its dtype and shape."""
     below = ""
     for name, variant in point.op.variants.items():
         if name == point.variant:
@@ -228,7 +228,7 @@ def declared(point: Point) -> dict[str, Any]:
 
 
 def _open_ends(value: Any) -> Any:
-    """`value` with null for infinity, which JSON does not have."""
+    """Return `value` with null for infinity, which JSON does not have."""
     if isinstance(value, dict):
         return {name: _open_ends(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -248,7 +248,7 @@ def shapes() -> dict[str, dict[str, list[str]]]:
 
 
 def declaration(folder: Path) -> str:
-    """The text of ladder.json for a folder: a line for each point, claim and goal, and for the shapes of each op.
+    """Return the text of ladder.json for a folder: one line a point, claim and goal, and one for each op's shapes.
 
     A published ladder is declared for its own GPU, any other for the GPU of this machine.
     """
@@ -304,7 +304,7 @@ def _launches(page: Path) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def captured(folder: Path) -> dict[Measured, bool]:
-    """Every point that a run in `folder` has checked and captured, as (key, sizes, fingerprint), -> is it complete.
+    """Return (key, sizes, fingerprint) of every point that a run in `folder` checked and captured -> is it complete.
 
     A capture is complete if it has the hottest source lines of one of the launches. A run of slow points may lack them.
     """
@@ -326,7 +326,7 @@ def captured(folder: Path) -> dict[Measured, bool]:
 
 
 def timed(folder: Path) -> dict[Measured, float]:
-    """The median time in ns, with data in DRAM, of every point that a run in `folder` or a benchmark beside it timed.
+    """Return the median time, ns, data in DRAM, of every point that a run in `folder` or a benchmark beside it timed.
 
     The keys are (key, sizes, fingerprint).
     """
@@ -470,7 +470,10 @@ def _check_all(wanted: Sequence[Point], there: Mapping[Measured, float]) -> list
 
 
 def _time_all(untimed: Sequence[Point], rounds: int) -> tuple[list[Any], dict[str, Any]]:
-    """The rows of bench.csv for these points, by op, dtype and shape; and the copy speed and roofs of the run."""
+    """Return the rows of bench.csv for these points, by op, dtype and shape.
+
+    It also returns the copy speed and the roofs of the run.
+    """
     from tqdm import tqdm
 
     from harness import bench

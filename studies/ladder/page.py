@@ -140,14 +140,14 @@ def sizes_of(row: pd.Series) -> str:
 
 
 def name_of(row: pd.Series) -> str:
-    """The rung's name: bold if it is our fastest, marked if its numbers come from an older build or another run."""
+    """Return the rung's name: bold if it is our fastest, marked if its numbers are of an older build or another run."""
     name = f"**`{row['variant']}`**" if row["fastest"] else f"`{row['variant']}`"
     marks = [STALE_MARK] * (not is_missing(row["stale"])) + [ELSEWHERE_MARK] * bool(row["elsewhere"])
     return " ".join([name, *marks])
 
 
 def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
-    """The fastest library variant of equal precision, the speed-up of `row` over it, whether another run timed it.
+    """Return the fastest library variant of equal precision, `row`'s speed-up over it, whether another run timed it.
 
     Shape: `rows` of one op, dtype and shape. The variant is "" if there is none.
     """
@@ -325,7 +325,10 @@ def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:
 
 
 def _share_somewhere(row: pd.Series, column: str, ladder: pd.DataFrame) -> str:
-    """A share that instrumented code counts; if the kernel is too slow for that here, its share at another shape."""
+    """Return a share that instrumented code counts.
+
+    If the kernel is too slow for that here, its share at another shape.
+    """
     if is_missing(row[column]):
         others = _rows_like(row, ["op", "variant", "dtype"], ladder)
         older = others["stale"].map(lambda stale: "counters" in str(stale).split())
@@ -451,7 +454,7 @@ def timed(op: str, rungs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
 
 
 def has_curves(op: str, tables: Tables, bench: Bench | None) -> bool:
-    """Whether there is a figure over the shapes: the op is bound by arithmetic and timed at three or more shapes."""
+    """Return whether there is a figure over the shapes: the op is compute-bound and timed at three or more shapes."""
     rungs = rungs_of(op, tables)
     return bench is not None and bool(rungs["compute_bound"].iloc[0]) and bench.rows["shape_name"].nunique() >= 3
 
@@ -598,7 +601,7 @@ def _share(value: Any) -> str:
 
 
 def _two(first: Any, second: Any) -> str:
-    """Two shares, such as `75 / 71 %`. ncu may count a hit rate some thousandths above 1."""
+    """Return two shares, such as `75 / 71 %`. ncu may count a hit rate some thousandths above 1."""
     shown = [MISSING if is_missing(value) else f"{min(100 * float(value), 100):.3g}" for value in (first, second)]
     return f"{shown[0]} / {shown[1]} %"
 

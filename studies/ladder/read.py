@@ -125,7 +125,7 @@ def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
 
 
 def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFrame:
-    """One of our CSV files, with text columns as text, or an empty table if there is no file.
+    """Return one of our CSV files, with text columns as text, or an empty table if there is no file.
 
     Without `needed`, every column but the later ones is needed.
 
@@ -153,7 +153,7 @@ def read_bench(file: Path) -> pd.DataFrame:
 
 
 def judged(times: pd.DataFrame) -> pd.DataFrame:
-    """`times` with `bench_time_…_ns`, the time that verdicts use, and `time_kind`, its kind.
+    """Return `times` with `bench_time_…_ns`, the time that verdicts use, and `time_kind`, its kind.
 
     The kind is isolated if every row of the op, dtype and shape has an isolated time, else chained. Different kinds are
     thus never compared.

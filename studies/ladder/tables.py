@@ -137,7 +137,7 @@ def _is_count(metric: str) -> bool:
 
 
 def by_point(counters: pd.DataFrame, units: Mapping[str, str]) -> pd.DataFrame:
-    """One row for each range, with the counters of all its launches as if they were one launch.
+    """Return one row for each range, with the counters of all its launches as if they were one launch.
 
     The columns are raw metrics, `launches`, and `kernel`, `grid` and `block` of the longest launch.
 
@@ -171,7 +171,7 @@ def _weighted(values: pd.Series, weights: pd.Series) -> float:
 
 
 def measured(counters: pd.DataFrame, units: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(counter columns of ladder.csv with KEY, stall shares with KEY) of one run.
+    """Return (counter columns of ladder.csv with KEY, stall shares with KEY) of one run.
 
     Raises:
         InputError: a metric is not in base units.
@@ -204,7 +204,7 @@ def _stall_shares(frame: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
 
 
 def hottest(lines: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """The hottest source line of each point of one run: KEY, hot_line, hot_line_frac, hot_line_stall, hot_line_text.
+    """Return each point's hottest source line in one run: KEY, hot_line, hot_line_frac, hot_line_stall, hot_line_text.
 
     Shape: `lines` as ncu_lines.csv. The match_key of the kernel and the ordinal among its launches identify a launch.
     """
@@ -293,7 +293,10 @@ def build_ladder(
 
 
 def _library(table: pd.DataFrame) -> pd.Series:
-    """The fastest library variant for each op, dtype and shape, in the precision of the dtype; '' if none is timed."""
+    """Return the fastest library variant for each op, dtype and shape, in the precision of the dtype.
+
+    '' if none is timed.
+    """
     group = ["op", "dtype", "shape_name"]
     known = table[table["is_library"].astype(bool) & table["bench_time_p50_ns"].notna()]
     fastest = known.sort_values("bench_time_p50_ns", kind="stable").drop_duplicates(group).set_index(group)["variant"]
@@ -404,7 +407,10 @@ def _verdict_of(found: float, expected: Sequence[float | None], refuting: Sequen
 
 
 def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> dict[str, Any]:
-    """A row of hypotheses.csv without its key. `apart`: a ratio of times of two runs, not judged near its bounds."""
+    """Return a row of hypotheses.csv without its key.
+
+    `apart`: a ratio of times of two runs, not judged near its bounds.
+    """
     metric, versus, equals = said["metric"], said["versus"], said["equals"]
     low, high = _end(said["low"]), _end(said["high"])
     low = low if low else None  # no measurement is below 0

@@ -33,7 +33,7 @@ _LEVEL_COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE, YELLOW, BLACK)
 
 @picture("levels", of="layer_profile")
 def plot_levels(layer_profile: pd.DataFrame, caption: str) -> Figure | None:
-    """One stacked bar for each level of a layer profile: its components as shares of the level's base."""
+    """Draw one stacked bar for each level of a layer profile: its components as shares of the level's base."""
     if layer_profile is None or layer_profile.empty:
         return None
     with style_context():

@@ -77,7 +77,7 @@ class Level:
 
     @property
     def root(self) -> str:
-        """The name of the NVTX range around a step of this level, without `/`, which ncu reads as syntax."""
+        """Return the name of the NVTX range around a step of this level, without `/`, which ncu reads as syntax."""
         return re.sub(r"[^\w*.]+", ".", self.name)
 
     def label(self, path: str, *, with_base: bool = False) -> str | None:
@@ -522,7 +522,10 @@ def _base_times(level: Level, taken: Rounds, own_ns: float) -> dict[str, Any]:
 
 
 def _level_json(level: Level, times: dict[str, Any]) -> dict[str, Any]:
-    """The entry of a level: the base, then the parts. `times` is by folded path in ns, one value for each instance."""
+    """Return the entry of a level: the base, then the parts.
+
+    `times` is by folded path in ns, one value for each instance.
+    """
     parts = {path: label for path, label in level.parts.items() if path in times}  # a fused model has no Mask_Apply
     base = times.get(level.base)
     if base is None:  # an unmarked layer of a list: its time is the parent's, divided by the number of layers

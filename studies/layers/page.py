@@ -15,7 +15,7 @@ BY_NSYS = "% by nsys"  # header of the share by nsys, beside the share by events
 
 @section("layer_profile")
 def levels(layer_profile: pd.DataFrame) -> list[str]:
-    """One table for each level and profile: Avg (ms), Total (ms), Count, per cent of the base."""
+    """Return one table for each level and profile: Avg (ms), Total (ms), Count, per cent of the base."""
     blocks = []
     for (setting, _), rows in layer_profile.groupby(["profile", "level"], sort=False):
         base = markdown.escape(rows["base"].iloc[0])
@@ -37,7 +37,7 @@ def levels(layer_profile: pd.DataFrame) -> list[str]:
 
 
 def levels_side_by_side(profile: pd.DataFrame, names: Mapping[str, str]) -> list[str]:
-    """One table for each level, with the profiles side by side; `names` maps a profile to its heading."""
+    """Return one table for each level, with the profiles side by side; `names` maps a profile to its heading."""
     blocks = []
     settings = [name for name in names if name in set(profile["profile"])]
     for _, rows in profile.groupby("level", sort=False):

@@ -52,7 +52,7 @@ def _numbers(rows: pd.DataFrame) -> pd.DataFrame:
 
 @picture("lecture_matmul", of="lecture_matmul")
 def plot_matmul(lecture_matmul: pd.DataFrame, caption: str) -> Figure | None:
-    """FLOP/s over size: predictions as lines, measurements as points, the lecture's A100 in grey."""
+    """Draw FLOP/s over size: predictions as lines, measurements as points, the lecture's A100 in grey."""
     rows = _numbers(lecture_matmul)
     if rows.empty:
         return None
@@ -79,7 +79,7 @@ def plot_matmul(lecture_matmul: pd.DataFrame, caption: str) -> Figure | None:
 
 @picture("lecture_mlp", of="lecture_mlp")
 def plot_mlp(lecture_mlp: pd.DataFrame, caption: str) -> Figure | None:
-    """Factor of the time over the factor of one axis."""
+    """Draw the factor of the time over the factor of one axis."""
     rows = _numbers(lecture_mlp)
     rows = rows[rows["quantity"] == "factor"].copy()
     if rows.empty:
@@ -107,7 +107,7 @@ def plot_mlp(lecture_mlp: pd.DataFrame, caption: str) -> Figure | None:
 
 @picture("lecture_waves", of="lecture_waves")
 def plot_waves(lecture_waves: pd.DataFrame, caption: str, lecture_tiles: pd.DataFrame | None = None) -> Figure | None:
-    """Time over size, coloured by its largest divisor; the prediction for multiples of 8 as a line."""
+    """Draw time over size, coloured by its largest divisor; the prediction for multiples of 8 as a line."""
     rows = _numbers(lecture_waves)
     rows = rows[rows["case"].str.fullmatch(r"\d+")].copy()
     if rows.empty:
@@ -171,7 +171,7 @@ def plot_tricks(lecture_tricks: pd.DataFrame, caption: str) -> Figure | None:
 
 @picture("lecture_latencies", of="lecture_latencies")
 def plot_latencies(lecture_latencies: pd.DataFrame, caption: str) -> Figure | None:
-    """Cycles of a load by memory: range of the prediction, measurement, the lecture's number."""
+    """Draw cycles of a load by memory: range of the prediction, measurement, the lecture's number."""
     rows = _numbers(lecture_latencies).reset_index(drop=True)
     if rows.empty:
         return None
@@ -241,7 +241,7 @@ def plot_flame(lecture_cases: list[dict[str, object]], caption: str) -> Figure |
 
 
 def flame(stacks: dict[str, float]) -> list[tuple[int, float, float, str]]:
-    """(level, left, width, frame) of each box, callers at level 0, widths as shares of all time."""
+    """Return (level, left, width, frame) of each box, callers at level 0, widths as shares of all time."""
     total = sum(stacks.values()) or 1.0
     boxes: list[tuple[int, float, float, str]] = []
 

@@ -113,7 +113,7 @@ def manual_gelu(x: Any) -> Any:
 
 
 def operators() -> dict[str, Callable[[], object]]:
-    """Case -> the call to profile."""
+    """Return case -> the call to profile."""
     n = 2048
     a, b = (torch.randn(n, n, device=device()) for _ in range(2))
     small = [torch.randn(128, 128, device=device()) for _ in range(2)]
@@ -239,7 +239,7 @@ def _mlp_run(steps: int, layers: int, batch: int, dim: int) -> Callable[[], None
 
 
 def tricks() -> dict[str, Callable[[], object]]:
-    """Case -> slow and fast version; a probe needs a GPU."""
+    """Return case -> slow and fast version; a probe needs a GPU."""
     count = predict.ELEMENTS
     x = torch.randn(count, device="cuda")
     half = x.bfloat16()
@@ -437,7 +437,7 @@ def study_latencies(_profiles: list[dict[str, Any]]) -> Points:
 
 
 def _chain(words: int, stride: int) -> Any:
-    """A chain of addresses: each 8-byte word points `stride` words ahead, and the last ones back to the start."""
+    """Return a chain of addresses: each 8-byte word points `stride` words ahead, the last ones back to the start."""
     chain = (torch.arange(words, dtype=torch.int64, device="cuda") + stride) % words
     return chain.mul_(8).add_(chain.data_ptr())
 

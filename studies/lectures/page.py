@@ -123,7 +123,7 @@ def _findings(
 
 
 def find(studies: Mapping[str, pd.DataFrame]) -> list[dict[str, Any]]:
-    """One finding a study: how many predictions hold, its paragraph, and its largest error as evidence."""
+    """Return one finding a study: how many predictions hold, its paragraph, and its largest error as evidence."""
     found: list[dict[str, Any]] = []
     for name, rows in studies.items():
         judged = rows[rows["verdict"].isin([HOLDS, MISSES])] if len(rows) else rows
@@ -177,7 +177,7 @@ def show_tiles(lecture_tiles: pd.DataFrame) -> str:
 
 
 def render_pages(tables: Mapping[str, pd.DataFrame], folder: str) -> dict[str, str]:
-    """Study -> its page: paragraph, verdict, table and figure. `folder` is the run's path from the page."""
+    """Return study -> its page: paragraph, verdict, table and figure. `folder` is the run's path from the page."""
     pages = {}
     for name in WORDS:
         rows = tables.get(f"lecture_{name}", pd.DataFrame())
@@ -194,7 +194,10 @@ def render_pages(tables: Mapping[str, pd.DataFrame], folder: str) -> dict[str, s
 
 
 def render_summary(tables: Mapping[str, pd.DataFrame], folder: str) -> str:
-    """One line a study: the number of predictions that hold, and the largest error. `folder` is the run's path."""
+    """Return one line a study: the number of predictions that hold, and the largest error.
+
+    `folder` is the run's path.
+    """
     body = []
     for name in WORDS:
         rows = tables.get(f"lecture_{name}", pd.DataFrame())

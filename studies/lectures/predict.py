@@ -70,7 +70,7 @@ def tiles_of(n: int, tile: tuple[int, int]) -> int:
 
 
 def matmul_ns(n: int, dtype: str) -> float:
-    """Time of an n³ product in ns: the waves at a tile's time each, or the memory time if longer, plus one launch."""
+    """Return the time of an n³ product, ns: waves at a tile's time, or memory time if longer, plus one launch."""
     rows, columns = TILES[dtype]
     tile_ns = 2.0 * rows * columns * n / (SUSTAINED[dtype] / SMS) * 1e9
     memory_ns = 3.0 * n * n * ITEM[dtype] / DRAM * 1e9
@@ -131,7 +131,7 @@ LARGER = {"batch": (8, 16, 32, 64), "dim": (8, 16)}
 
 
 def mlp_parts(steps: int, layers: int, batch: int, dim: int) -> tuple[float, float]:
-    """(CPU, GPU) time in ns of forward and backward passes; the longer one hides the other."""
+    """Return (CPU, GPU) time in ns of forward and backward passes; the longer one hides the other."""
     cpu = steps * (STEP_NS + layers * LAYER_NS)
     products = 3 * max(2.0 * batch * dim * dim / MLP_RATE * 1e9, 2 * SMALL_KERNEL_NS)
     moved = 10.0 * batch * dim * 4 / L2 * 1e9 + 5 * SMALL_KERNEL_NS + 4.0 * dim * dim * 4 / L2 * 1e9
@@ -139,7 +139,7 @@ def mlp_parts(steps: int, layers: int, batch: int, dim: int) -> tuple[float, flo
 
 
 def mlp_ns(steps: int = MLP_STEPS, layers: int = MLP_LAYERS, batch: int = MLP_BATCH, dim: int = MLP_DIM) -> float:
-    """Wall time of a call in ns: the longer of launching and working."""
+    """Return the wall time of a call in ns: the longer of launching and working."""
     return CALL_NS + max(mlp_parts(steps, layers, batch, dim))
 
 
@@ -148,7 +148,7 @@ def mlp_sizes() -> dict[str, int]:
 
 
 def mlp_scaled(axis: str, times: int) -> float:
-    """Wall time in ns with one axis enlarged by a factor."""
+    """Return the wall time in ns with one axis enlarged by a factor."""
     return mlp_ns(**(mlp_sizes() | {axis: mlp_sizes()[axis] * times}))
 
 
@@ -184,7 +184,7 @@ TILED_N = 2048
 
 
 def passes_ns(passes: float, item: int = 4) -> float:
-    """Time in ns of `passes` reads or writes of all elements."""
+    """Return time in ns of `passes` reads or writes of all elements."""
     return passes * ELEMENTS * item / DRAM * 1e9 + LAUNCH_NS
 
 
@@ -265,7 +265,10 @@ UNALIGNED = 2.0  # slow-down of kernels that cannot use TMA or wgmma
 
 
 def wave_ns(n: int, tile: tuple[int, int] = WAVE_TILE) -> float:
-    """Time of a bf16 product in ns from whole waves. Rows without 16-byte alignment need the kernels of older GPUs."""
+    """Return time of a bf16 product in ns from whole waves.
+
+    Rows without 16-byte alignment need the kernels of older GPUs.
+    """
     tile_ns = 2.0 * tile[0] * tile[1] * n / (SUSTAINED["bf16"] / SMS) * 1e9
     return waves(tiles_of(n, tile)) * tile_ns * (1 if n % ALIGNED == 0 else UNALIGNED) + LAUNCH_NS
 

@@ -66,7 +66,10 @@ Points = dict[tuple[str, str, str], dict[str, Any]]
 
 @cache
 def reasons() -> list[dict[str, str]]:
-    """Reasons for misses: study, regular expression of cases, sentence. They were written after the measurement."""
+    """Return reasons for misses: study, regular expression of cases, sentence.
+
+    They were written after the measurement.
+    """
     if not REASONS.is_file():
         return []
     return list(tomllib.loads(REASONS.read_text(encoding="utf-8"))["reason"])
@@ -82,7 +85,7 @@ def reason_of(one: Expected) -> str:
 
 
 def judged(study: str, points: Points, measured: pd.DataFrame | None) -> pd.DataFrame | None:
-    """One row a prediction of the study; None if nothing of the study was measured."""
+    """Return one row a prediction of the study; None if nothing of the study was measured."""
     if not any(name == study for name, _, _ in points):
         return None
     rows = []

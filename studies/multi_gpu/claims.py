@@ -41,7 +41,7 @@ class Claim:
 
     @property
     def speedup(self) -> float:
-        """The claimed speed-up of slicing; 1 if the project claims no gain."""
+        """Return the claimed speed-up of slicing; 1 if the project claims no gain."""
         return self.one_ns / self.sliced_ns if self.one_ns and self.sliced_ns else 1.0
 
 

@@ -36,7 +36,7 @@ def list_calls(capture: Capture) -> list[tuple[str, str]]:
 
 
 def list_shared(capture: Capture) -> dict[str, str]:
-    """Versions that all rows share, by their names in a manifest; none if a row's call is unknown."""
+    """Return versions that all rows share, by their names in a manifest; none if a row's call is unknown."""
     calls = [] if number_rows(capture).eq(NOT_RECORDED).any() else _calls(capture)
     first = calls[0] if calls else {}
     return {
@@ -73,7 +73,7 @@ def _title(capture: Capture, gpu: str | None) -> str | None:
 
 @part("conditions")
 def _conditions_of_sweep(capture: Capture, gpu: str | None, ncu: Ncu) -> list[dict[str, str]] | None:
-    """Conditions of a sweep, from all its calls; the manifest describes only the last one."""
+    """Return conditions of a sweep, from all its calls; the manifest describes only the last one."""
     if capture.sweep_rows is None:
         return None
     manifest = {name: (capture.manifest or {}).get(name) for name in ("nsys", "ncu")}

@@ -77,14 +77,14 @@ def join(rows: pd.DataFrame, measured: pd.DataFrame, tools: Sequence[dict[str, A
 
 
 def _of_other_builds(rows: pd.DataFrame, tools: Sequence[dict[str, Any]]) -> list[str]:
-    """The NVTX paths whose counters come from another build than the timed one, so they cannot explain its time."""
+    """Return the NVTX paths with counters of another build than the timed one, which cannot explain its time."""
     counted = {path: build for tool in tools for path, build in (tool.get("counted") or {}).items()}
     timed = zip(rows["range"], rows["fingerprint"], strict=True)
     return [path for path, build in timed if counted.get(path, build) != build]
 
 
 def _counters(measured: pd.DataFrame) -> pd.DataFrame:
-    """NVTX path -> counters of all its kernels: sums, means weighted by time, and cycles weighted by instructions."""
+    """Return NVTX path -> counters of its kernels: sums, means weighted by time, cycles weighted by instructions."""
     columns = [
         "instructions", "warp_cycles", "occupancy_achieved_frac", "sm_clock_hz", "dram_bytes", "dram_byte_per_s",
         "l1_hit_frac", "l2_hit_frac", "sectors_per_request_load", "stall", "stall_frac", "stalls", "ncu_time_ns",
@@ -141,7 +141,7 @@ def cycles_over(row: pd.Series, other: pd.Series) -> float:
 
 
 def factors(row: pd.Series, other: pd.Series) -> dict[str, str]:
-    """Factor of the cycles -> its ratio to `other`'s, for factors with at least a tenth of the difference."""
+    """Return factor of the cycles -> its ratio to `other`'s, for factors with at least a tenth of the difference."""
     names = list(FACTORS)
     if not (row[names].gt(0) & other[names].gt(0)).all():
         return {}
@@ -175,5 +175,5 @@ def _stalls_between(row: pd.Series, other: pd.Series) -> str:
 
 
 def _cycles(stalls: str) -> dict[str, float]:
-    """Stall reason -> cycles, from a cell of the column `stalls`."""
+    """Return stall reason -> cycles, from a cell of the column `stalls`."""
     return {name: float(cycles) for name, cycles in (part.split(" ") for part in stalls.split(", ") if part)}

@@ -54,7 +54,7 @@ def _timed_in(panels: Sequence[Mapping[str, Any]], call_clocks: Mapping[str, str
 
 
 def plot_sweep(op: str, panels: Sequence[Mapping[str, Any]], caption: str) -> Figure | None:
-    """One heat map a panel of studies.sweep.tables.heat_maps: time over the default's, two panels abreast."""
+    """Draw one heat map a panel of studies.sweep.tables.heat_maps: time over the default's, two panels abreast."""
     note = f"{_CELL} Dashed: the default; {_SIGNS}; grey: left out, and why, or without a row in sweep.csv."
     return _plot(f"sweep_{op}", panels, caption, note, f"{op}: time by compile-time choice")
 
@@ -94,7 +94,10 @@ def _plot(name: str, panels: Sequence[Mapping[str, Any]], caption: str, note: st
 
 
 def _level(times: float) -> float:
-    """The position (0 to 1) of a multiple of the default's time on the colour scale; equal steps are equal factors."""
+    """Return the position (0 to 1) of a multiple of the default's time on the colour scale.
+
+    Equal steps are equal factors.
+    """
     return 0.5 + max(-1.0, min(1.0, math.log(times, _FULL))) / 2
 
 

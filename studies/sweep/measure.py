@@ -95,7 +95,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """A title such as `gelu v02_vector bf16 large`."""
+        """Return a title such as `gelu v02_vector bf16 large`."""
         return f"{self.op.name} {self.variant} {_short(self.dtype)} {self.op.shape_name(self.shape)}"
 
 
@@ -362,7 +362,7 @@ class _Progress:
 
 
 def static_fields(arch: int, built: Any) -> Row:
-    """Fields from nvcc: the kernel with the lowest occupancy at its launch bound; blank if it cannot launch."""
+    """Return fields from nvcc: the kernel with the lowest occupancy at its launch bound; blank if it cannot launch."""
     from kernels import census, combinations
 
     bounds = combinations.max_threads(built)
@@ -382,7 +382,9 @@ def static_fields(arch: int, built: Any) -> Row:
 
 
 def cannot_launch(arch: int, threads: int, shared_bytes: int) -> str:
-    """Why no GPU of that architecture can start a block of this size; "" if it can, or if the limits are unknown.
+    """Return why no GPU of that architecture can start a block of this size.
+
+    "" if it can, or if the limits are unknown.
 
     The limits are those of sm_limits.toml. Dynamic shared memory is unknown before a launch.
     """
@@ -401,7 +403,10 @@ def cannot_launch(arch: int, threads: int, shared_bytes: int) -> str:
 
 
 def occupancy_fields(arch: int, threads: int, registers: int, shared_bytes: int) -> Row:
-    """Block size, theoretical occupancy, its limiter, and blocks an SM; block size alone if the limits are unknown."""
+    """Return block size, theoretical occupancy, its limiter, and blocks an SM.
+
+    Block size alone if the limits are unknown.
+    """
     from kernels import census
 
     fields: Row = {"block_threads": threads or ""}
@@ -553,7 +558,7 @@ def wave_fields(row: Row, sm_count: int) -> Row:
 
 
 def telling(rows: Sequence[Row], gpu: str) -> set[str]:
-    """The ranges of the combinations to count: default, recommended, fastest and slowest of each first-stage cell.
+    """Return the ranges of combinations to count: default, recommended, fastest and slowest of each first-stage cell.
 
     The differences between their counters explain why one is faster.
     """

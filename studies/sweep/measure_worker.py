@@ -46,7 +46,7 @@ def batches(jobs: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def combined(op: Op, variant: str, libraries: dict[str, str]) -> tuple[Any, dict[str, str]]:
-    """(the op with one variant for each library, by the library's key; reasons of those that do not load)."""
+    """Return (the op with one variant for each library, by the library's key; reasons of those that do not load)."""
     from kernels.combinations import load
     from kernels.variants import calling
 
@@ -71,7 +71,7 @@ def combined(op: Op, variant: str, libraries: dict[str, str]) -> tuple[Any, dict
 
 
 def check(op: Op, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: Say) -> dict[str, float]:
-    """(keys that pass, with the share of the tolerance that their worst error uses; rows of the keys that fail).
+    """Return (keys that pass, with the share of the tolerance that their worst error uses; rows of the keys that fail).
 
     The check runs the op's check shapes and `shape`.
     """
@@ -100,7 +100,7 @@ def check(op: Op, keys: Sequence[str], dtype: str, shape: tuple[int, ...], say: 
 
 
 def geometry(op: Op, keys: Sequence[str], inputs: tuple[Any, ...]) -> dict[str, dict[str, Any]]:
-    """Grid, block, registers and shared memory of each variant's longest kernel, by CUPTI."""
+    """Return grid, block, registers and shared memory of each variant's longest kernel, by CUPTI."""
     import torch
 
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
@@ -224,7 +224,7 @@ def run_job(job: dict[str, Any], say: Say) -> None:
 
 
 def launch(jobs: Sequence[dict[str, Any]]) -> None:
-    """One launch of each combination in its NVTX range."""
+    """Launch each combination once in its NVTX range."""
     import torch
 
     from kernels.registry import ops

@@ -70,7 +70,7 @@ def _measured(rows: Sequence[Row]) -> dict[Source, list[Row]]:
 
 
 def choose(rows: Sequence[Row]) -> list[Row]:
-    """The recommended combination by source and GPU: {gpu, source, macros, default, gain, clear, why, measured}."""
+    """Return recommended combination by source and GPU: gpu, source, macros, default, gain, clear, why and measured."""
     return [
         _choice(gpu, source, members)
         for (gpu, source, _), members in sorted(_measured(rows).items())
@@ -79,7 +79,7 @@ def choose(rows: Sequence[Row]) -> list[Row]:
 
 
 def finalists(rows: Sequence[Row]) -> dict[Source, list[str]]:
-    """At most FINALISTS combinations to time at every shape, best first.
+    """Return at most FINALISTS combinations to time at every shape, best first.
 
     A finalist is clearly faster in the first stage, and no row shows that it is slower elsewhere.
     """
@@ -128,7 +128,7 @@ def _of_default(members: Sequence[Row]) -> list[Cell]:
 
 
 def _gains(members: Sequence[Row]) -> dict[str, dict[Cell, tuple[float, float, float]]]:
-    """Combination -> cell -> the default's time over the combination's: p5, p50, p95 of the rounds."""
+    """Return combination -> cell -> the default's time over the combination's: p5, p50, p95 of the rounds."""
     gains: dict[str, dict[Cell, tuple[float, float, float]]] = {}
     for row in members:
         if row["verdict"] == "timed" and row["versus_default_p50"]:
@@ -138,7 +138,7 @@ def _gains(members: Sequence[Row]) -> dict[str, dict[Cell, tuple[float, float, f
 
 
 def _clear(members: Sequence[Row], cells: Sequence[Cell]) -> dict[str, float]:
-    """Combination -> its gain, best first, for the clearly faster ones.
+    """Return combination -> its gain, best first, for the clearly faster ones.
 
     Such a combination is timed in all of `cells`, faster in 95 % of the rounds in one, and slower in none (is_slower).
     """
@@ -205,7 +205,7 @@ def _choice(gpu: str, source: str, members: Sequence[Row]) -> Row:
 
 
 def cell_of(row: Row) -> Cell:
-    """(op, variant, dtype, shape) of a row."""
+    """Return (op, variant, dtype, shape) of a row."""
     return tuple(row[name] for name in ("op", "variant", "dtype", "shape_name"))
 
 

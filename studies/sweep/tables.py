@@ -270,7 +270,7 @@ def _by_size(cell: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def short_name(macros: str) -> str:
-    """`THREADS=256 AHEAD_MB=3` of `GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
+    """Return `THREADS=256 AHEAD_MB=3` of `GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
     return " ".join(re.sub(r"^[A-Z0-9_]*?V\d+_(?=[A-Z])", "", part) for part in macros.split())
 
 
@@ -351,7 +351,7 @@ def _findings(sweep_best: pd.DataFrame) -> list[dict[str, Any]] | None:
 
 
 def find(best: pd.DataFrame) -> list[dict[str, Any]]:
-    """Findings of a sweep: the kernels with a clearly faster combination, the largest gain first."""
+    """Return findings of a sweep: the kernels with a clearly faster combination, the largest gain first."""
     clear = best[best["clear"] == "yes"].sort_values("versus_default", ascending=False, kind="stable")
     found = []
     for _, row in clear.head(_FINDINGS).iterrows():
@@ -380,7 +380,7 @@ def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
 
 
 def _slowest(timed: pd.DataFrame, default: pd.Series | None) -> pd.Series:
-    """One of the rows that tie with the slowest: preferably one with counters, then the one closest to the default."""
+    """Return a row that ties with the slowest: preferably one with counters, then the one closest to the default."""
     column, way = ("versus_default", -1) if pd.notna(timed["versus_default"].iloc[-1]) else ("bench_time_p50_ns", 1)
     cost = timed[column].astype("float64") ** way
     ties = timed[cost * _TIE >= cost.iloc[-1]]
@@ -497,7 +497,7 @@ def _kernel(row: pd.Series) -> str:
 def _one_way(
     figures: tuple[Any, ...], row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool
 ) -> dict[str, str]:
-    """Figure -> "a vs b", for figures that differ in the explaining direction and that `opposite` does not share."""
+    """Return figure -> "a vs b", for figures that differ in the explaining way and that `opposite` does not share."""
     shared = _differences(figures, opposite, other)
     return {
         name: words
@@ -509,7 +509,7 @@ def _one_way(
 def _differences(
     figures: tuple[Any, ...], row: pd.Series, other: pd.Series
 ) -> dict[str, tuple[bool, int, str]]:  # fmt: skip
-    """Figure -> (whether `row` has more of it than `other`, which direction is slower, "a vs b")."""
+    """Return figure -> (whether `row` has more of it than `other`, which direction is slower, "a vs b")."""
     found: dict[str, tuple[bool, int, str]] = {}
 
     def known(name: str) -> bool:
@@ -548,7 +548,7 @@ def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
 
 
 def _idle(row: pd.Series) -> float:
-    """Share of the block places in all waves that stay empty."""
+    """Return the share of the block places in all waves that stay empty."""
     waves: Any = row["waves"]
     whole = waves + row["tail_frac"]
     return float(row["tail_frac"] / whole) if whole else 0.0
@@ -571,7 +571,7 @@ def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
 
 
 def shape_maps(sweep: pd.DataFrame, shapes: pd.DataFrame) -> list[dict[str, Any]]:
-    """Panels like those of heat_maps, for rungs whose best choice depends on the shape.
+    """Return panels like those of heat_maps, for rungs whose best choice depends on the shape.
 
     Shape: one column a combination of the second stage, one row a dtype and shape; `sweep` and `shapes` come from
     build_sweep.
@@ -659,7 +659,7 @@ def _without_choices(capture: Capture) -> str | None:
 
 @part("gap", 12)
 def name_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
-    """Gaps: rungs and combinations that were not tried, and kernels without counters."""
+    """Return gaps: rungs and combinations that were not tried, and kernels without counters."""
     if capture.sweep_rows is None:
         return []
     timed = sweep[sweep["verdict"] == "timed"]
