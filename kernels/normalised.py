@@ -11,10 +11,11 @@ EPS = 1e-5
 UNIT = 2.0**-24
 
 TOLERANCE_WHY = (
-    "u = 2^-24: a sum of n terms in succession carries n u max |x|, and n is C for one thread a row, C / 32 + 8 where "
-    "32 lanes or more share it, so the mean is off by d = 2 (n + 5) u max |x|; a centred value by as much, the scale "
-    "1/sqrt(var + eps) by d scale + 8 u relative: |w| (d scale (1 + |z| (1 + d scale)) + 16 u |z|) + 2 u |result| in "
-    "all, z the normalised value; bf16 adds half an ulp of the output, 2^-8"
+    "With u = 2^-24, a sum of n terms one after the other is off by n u max |x|: n is C for one thread per row, and "
+    "C / 32 + 8 if 32 lanes or more share a row. So the mean is off by d = 2 (n + 5) u max |x|, a centred value by as "
+    "much, and the scale 1/sqrt(var + eps) relatively by d scale + 8 u. Together that is |w| (d scale "
+    "(1 + |z| (1 + d scale)) + 16 u |z|) + 2 u |result|, with z the normalised value. bf16 adds half an ulp of the "
+    "output, 2^-8"
 )
 
 

@@ -142,13 +142,14 @@ def reference(q: Any, k: Any, v: Any) -> Any:
 
 
 TOLERANCE_WHY = (
-    "u = 2^-24 (2^-22 where tensor cores truncate), L = |q| max |k| / 8, the largest score of a row: a dot product of "
-    "64 terms is off by 72 u L with its scaling, so that each weight is by a factor e^(2 * 72 u L) (numerator and "
-    "denominator), and sums over T terms by 2 n u, n = 8 sqrt(T) (so far T independent errors add up with a "
-    "probability of 2.5e-14), at least T / 16 where they truncate, at most T; 16 * 2^-24 for exp2 and division: all of "
-    "that relative to sum of weight |v|. bf16 rounds the weights and the output, 2^-8 each: the weights independently, "
-    "8 * 2^-8 of the root of sum weight^2 v^2, at most 2^-8 of sum weight |v|; a chain that stores its scores in bf16 "
-    "puts 2^-7 L more into every exponent and rounds weights and partial sums: 2^-6"
+    "u is the error of one addition relative to its result: 2^-24, or 2^-22 where tensor cores truncate. L = |q| max "
+    "|k| / 8 bounds the scores of a row. A score, a dot product of 64 terms, is off by 72 u L, so each weight by a "
+    "factor e^(2 * 72 u L), counting numerator and denominator. Sums over T terms add 2 n u with n = 8 sqrt(T): T "
+    "independent errors exceed that with a probability of 2.5e-14. Where tensor cores truncate, n is at least T / 16; "
+    "it is at most T. exp2 and the division add 16 * 2^-24. All of that is relative to the sum of weight |v|. bf16 "
+    "rounds weights and output by 2^-8 each: independent roundings of weights add 8 * 2^-8 times the root of the sum "
+    "of weight^2 v^2, at most 2^-8 of the sum of weight |v|. A library in bf16 may also store scores, which adds 2^-7 "
+    "L to every exponent, and round weights and partial sums, which adds 5 * 2^-8"
 )
 
 

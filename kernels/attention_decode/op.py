@@ -85,13 +85,13 @@ def reference(q: Any, k: Any, v: Any, scale: float) -> Any:
 
 
 TOLERANCE_WHY = (
-    "float32 inside (u = 2^-24): with L = max_j scale * sum |q| |k_j| a score is off by at most 80 u L (64 products, "
-    "their sum, scale and maximum), its weight by the factor e^d, d = 80 u L, and sums over Tk keys by 8 sqrt(Tk) u "
-    "(rounding errors as independent numbers, Higham and Mary 2019, 8 standard deviations) and 32 u for exp2, merges "
-    "and the division; once in the numerator and once in the denominator: 2 (e^d - 1 + 8 sqrt(Tk) u + 32 u) of "
-    "sum w |v|, at most 2 max |v|, since an output is a mean; plus half a unit of the output's last place. PyTorch's "
-    "operations may keep scores and weights in bf16: 2^-7 L in d and 2^-6 more; in fp32 their tensor cores "
-    "take a number as three of TF32: 2^-20 L in d and 2^-20 more"
+    "Arithmetic is in float32, u = 2^-24. L = max_j scale * sum |q| |k_j| bounds the scores. A score is off by at "
+    "most d = 80 u L (64 products, their sum, scale and maximum), its weight by a factor e^d. Sums over Tk keys add 8 "
+    "sqrt(Tk) u (independent rounding errors, Higham and Mary 2019, 8 standard deviations). exp2, merges and the "
+    "division add 32 u. All of that counts in the numerator and in the denominator: 2 (e^d - 1 + 8 sqrt(Tk) u + 32 u) "
+    "of the sum of w |v|, at most 2 max |v|, because an output is a mean. Half a unit of the output's last place "
+    "comes on top. PyTorch's operations may keep scores and weights in bf16, which adds 2^-7 L to d and 2^-6. In fp32 "
+    "their tensor cores may split a number into three of TF32, which adds 2^-20 L to d and 2^-20"
 )
 
 

@@ -152,13 +152,14 @@ def reference(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
 
 
 TOLERANCE_WHY = (
-    "u = 2^-24 (2^-22 where tensor cores truncate), L = scale * |q| max |k|, the largest score of a row: a score is "
-    "off by (hs + 16) u L, each weight by a factor of that exponent, numerator and denominator; sums over Tk terms by "
-    "8 sqrt(Tk) u (rounding errors as independent numbers, Higham and Mary 2019, 8 standard deviations), at least "
-    "Tk u / 16 where they truncate, and 32 * 2^-24 for exp2, merges and the division: all of that twice, relative to "
-    "sum of weight |v|. bf16 rounds the weights and the output, 2^-8 each: the weights independently, 8 * 2^-8 of the "
-    "root of sum weight^2 v^2, at most 2^-8 of sum weight |v|. PyTorch's operations may store scores and weights in "
-    "bf16: 2^-7 L and 2^-6 more; in fp32 their tensor cores take a number as three of TF32: 2^-20 L and 2^-20 more"
+    "u = 2^-24, or 2^-22 where tensor cores truncate. L = scale * |q| max |k| bounds the scores of a row. A score is "
+    "off by (hs + 16) u L, each weight by the exponential of that. Sums over Tk terms add 8 sqrt(Tk) u (independent "
+    "rounding errors, Higham and Mary 2019, 8 standard deviations), and at least Tk u / 16 where tensor cores "
+    "truncate. exp2, merges and the division add 32 * 2^-24. All of that counts twice, for numerator and denominator, "
+    "relative to the sum of weight |v|. bf16 rounds weights and output by 2^-8 each: independent roundings of weights "
+    "add 8 * 2^-8 times the root of the sum of weight^2 v^2, at most 2^-8 of the sum of weight |v|. PyTorch's "
+    "operations may store scores and weights in bf16, which adds 2^-7 L to the exponent and 2^-6. In fp32 their "
+    "tensor cores may split a number into three of TF32, which adds 2^-20 L and 2^-20"
 )
 
 

@@ -48,7 +48,7 @@ def reference(ids: Any, tokens: Any, positions: Any) -> Any:
     return tokens[ids].double() + positions.double()
 
 
-TOLERANCE_WHY = "one rounding of the sum: 2^-24 relative in float32; in bf16 half an ulp, 2^-8, of a float32 sum"
+TOLERANCE_WHY = "the sum is rounded once: 2^-24 relative in float32; a float32 sum in bf16, half an ulp, 2^-8"
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], _: Variant) -> tuple[Any, ...]:

@@ -89,11 +89,11 @@ def bias_reference(x: Any, bias: Any) -> Any:
 
 
 TOLERANCE_WHY = (
-    "u = 2^-24, s = 2 sqrt(2/pi) (y + 0.044715 y^3): s carries 5 u relative, the sum with the bias 1 u and that "
-    "3 u |s| in the result, each weighted by |s| sigmoid(-s); exp2, 1 +, reciprocal and product 12 u more: "
-    "rtol = (8 |s| sigmoid(-s) + 16) u, results under 2^-125 |y| may be 0. The form 0.5 y (1 + tanh u) (PyTorch, its "
-    "compiler, v01) cancels: 6 u |y| absolute instead. bf16 adds half an ulp of the output, 2^-8; chains that store "
-    "intermediates in bf16 4 * 2^-8 |y| absolute"
+    "With u = 2^-24 and s = 2 sqrt(2/pi) (y + 0.044715 y^3): s has a relative error of 5 u. The sum with the bias "
+    "adds 1 u, which the cubic makes 3 u |s| in the result; both are weighted by |s| sigmoid(-s). exp2, addition, "
+    "reciprocal and product add 12 u. So rtol = (8 |s| sigmoid(-s) + 16) u, and results below 2^-125 (1 + |y|) may be "
+    "0. The form 0.5 y (1 + tanh u) of PyTorch, its compiler and v01 cancels digits, which adds 6 u |y|. bf16 adds "
+    "half an ulp of the output, 2^-8. Chains that store intermediates in bf16 add 4 * 2^-8 |y|"
 )
 
 

@@ -69,9 +69,9 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 TOLERANCE_WHY = (
-    "n u / (1 - n u) of sum |weight| |x| + |bias|, u = 2^-24, n = 8 sqrt(K + 1), at most K + 1: so far K + 1 "
-    "independent errors in float32 add up with a probability of 2.5e-14, plus half a unit of the output's last "
-    "place; PyTorch may round partial sums to bf16: 2^-7 of it"
+    "n u / (1 - n u) of sum |weight| |x| + |bias|, with u = 2^-24 and n = 8 sqrt(K + 1), at most K + 1. Independent "
+    "errors of K + 1 additions in float32 exceed that with a probability of 2.5e-14. Half a unit of the output's last "
+    "place comes on top. PyTorch may round partial sums to bf16, which adds 2^-7 of the same sum"
 )
 
 

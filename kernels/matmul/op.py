@@ -86,11 +86,11 @@ def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: 
 
 
 TOLERANCE_WHY = (
-    "n u / (1 - n u) of sum |a| |weight| + |bias|, with u the relative error of one addition (2^-24 in float32, 2^-22 "
-    "where tensor cores truncate) and n = 8 sqrt(K + 1): so far K + 1 independent errors add up with a probability of "
-    "2.5e-14; where they truncate, and so err to one side, at least one for every 16 terms; never more than K + 1; "
-    "plus half a unit of the output's last place; TF32 cuts each operand by up to 2^-10; cuBLAS may round partial sums "
-    "to bf16: 2^-7 of the same sum"
+    "n u / (1 - n u) of sum |a| |weight| + |bias|. u is the relative error of one addition: 2^-24 in float32, 2^-22 "
+    "where tensor cores truncate. n = 8 sqrt(K + 1), at most K + 1: independent errors of K + 1 additions exceed that "
+    "with a probability of 2.5e-14. Truncation errs to one side, so there n is at least one for every 16 terms. Half "
+    "a unit of the output's last place comes on top. TF32 cuts each operand by up to 2^-10. cuBLAS may round partial "
+    "sums to bf16, which adds 2^-7 of the same sum"
 )
 
 

@@ -168,7 +168,7 @@ CHECK_SHAPES = (
     (1, 1000, 5, 80),
     (4, 33, 2, 33),
 )
-TOLERANCE_WHY = "elements are moved, not changed: no error at all"
+TOLERANCE_WHY = "the kernel moves elements and does not change them: no error"
 
 SPLIT_PERMUTE = register(
     Op(

@@ -33,7 +33,7 @@ def reference(x: Any, y: Any) -> Any:
     return x.double() + y.double()
 
 
-TOLERANCE_WHY = "one rounding of the sum: 2^-24 relative in float32; in bf16 half an ulp, 2^-8, of a float32 sum"
+TOLERANCE_WHY = "the sum is rounded once: 2^-24 relative in float32; a float32 sum in bf16, half an ulp, 2^-8"
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], _: Variant) -> tuple[Any, ...]:

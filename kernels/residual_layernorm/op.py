@@ -186,7 +186,7 @@ RESIDUAL_LAYERNORM = register(
         reference=reference,
         allowed_error=allowed_error,
         tolerance_why=TOLERANCE_WHY
-        + "; the residual itself half an ulp; a compiled chain may normalise the sum before "
+        + ". The sum itself may be off by half an ulp. A compiled chain may normalise the sum before "
         "it is rounded to bf16",
         minimum_bytes=minimum_bytes,
         unfused_bytes=unfused_bytes,

@@ -118,10 +118,10 @@ def reference(scores: Any, scale: float) -> Any:
 
 
 TOLERANCE_WHY = (
-    "float32 inside (u = 2^-24): an exponent of size L = max |scale * x| carries at most 8 u L, in numerator and "
-    "denominator, and exp2 and sums at most 256 u, so rtol = (16 L + 256) u; bf16 adds half an ulp of the output, "
-    "2^-8, and, where intermediates are stored in bf16 (the PyTorch chain), 2^-7 L in the exponent and four more "
-    "roundings; results under 2^-126 may be flushed to 0; float16 has 2^-11 for 2^-8, and steps of 2^-24 near 0"
+    "Arithmetic is in float32, u = 2^-24. An exponent of size L = max |scale * x| is off by at most 8 u L, in "
+    "numerator and denominator; exp2 and sums add at most 256 u. So rtol = (16 L + 256) u. bf16 adds half an ulp of "
+    "the output, 2^-8. The PyTorch chain and libraries store intermediates in bf16, which adds 2^-7 L in the exponent "
+    "and four roundings. Results below 2^-125 may be 0. float16 has 2^-11 for 2^-8, and steps of 2^-24 near 0"
 )
 
 
