@@ -71,18 +71,18 @@ def read_ptxas(log: str) -> list[Usage]:
 
 
 def sources(op: str) -> list[Path]:
-    """The .cu files of one op folder."""
+    """Return the .cu files of one op folder."""
     return sorted((FOLDER / op).glob("*.cu"))
 
 
 def find_nvcc() -> str | None:
-    """The path of nvcc: on PATH, under CUDA_HOME or in /usr/local/cuda; None if there is none."""
+    """Return the path of nvcc: on PATH, under CUDA_HOME or in /usr/local/cuda; None if there is none."""
     home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
     return shutil.which("nvcc") or shutil.which("nvcc", path=str(Path(home) / "bin"))
 
 
 def find_ninja() -> str | None:
-    """The path of ninja: on PATH, or beside the interpreter; None without ninja."""
+    """Return the path of ninja: on PATH, or beside the interpreter; None without ninja."""
     return shutil.which("ninja") or shutil.which("ninja", path=str(Path(sys.executable).parent))
 
 
@@ -115,7 +115,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _tuned_flags(op: str) -> list[str]:
-    """The -D flags in kernels/tuned.toml for this folder and this machine's GPU."""
+    """Return the -D flags in kernels/tuned.toml for this folder and this machine's GPU."""
     import torch
 
     try:
@@ -125,7 +125,7 @@ def _tuned_flags(op: str) -> list[str]:
 
 
 def _target(op: str) -> str:
-    """`90`, or `90a` for a folder with instructions such as wgmma, which exist on one architecture only."""
+    """Return `90`, or `90a` for a folder with instructions such as wgmma, which exist on one architecture only."""
     import torch
 
     major, minor = torch.cuda.get_device_capability()

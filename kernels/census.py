@@ -74,7 +74,7 @@ Row = dict[str, str]
 
 @functools.cache
 def limits(arch: int) -> Mapping[str, int]:
-    """Limits of a multiprocessor of sm_<arch> by name; sm_limits.toml has them with their sources."""
+    """Return limits of a multiprocessor of sm_<arch> by name; sm_limits.toml has them with their sources."""
     data = tomllib.loads((FOLDER / "sm_limits.toml").read_text("utf-8"))
     return data["common"] | data["sm"][str(arch)]
 
@@ -126,7 +126,7 @@ _INSTRUCTION = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:\{\s*)?(?:(@!?U?P[0-9T
 
 
 def read_sass(text: str) -> dict[str, Code]:
-    """The code of every function in the output of `cuobjdump -sass`, by mangled name.
+    """Return the code of every function in the output of `cuobjdump -sass`, by mangled name.
 
     Instructions without effect (NOP, and those predicated off by @!PT) add bytes and no instructions.
     """
@@ -143,7 +143,7 @@ def read_sass(text: str) -> dict[str, Code]:
 
 
 def machine_code(text: str) -> str:
-    """A digest (12 hex digits) of the instructions in the output of `cuobjdump -sass`.
+    """Return a digest (12 hex digits) of the instructions in the output of `cuobjdump -sass`.
 
     It does not depend on the names and the order of the functions.
     """
@@ -157,7 +157,7 @@ def machine_code(text: str) -> str:
 
 
 def read_max_threads(text: str) -> dict[str, int]:
-    """Mangled name -> threads by __launch_bounds__, from `cuobjdump -elf`; kernels without bounds are absent."""
+    """Return mangled name -> threads by __launch_bounds__, from `cuobjdump -elf`; kernels without bounds are absent."""
     found: dict[str, int] = {}
     symbol, wanted = "", False
     for line in text.splitlines():
@@ -205,7 +205,7 @@ def accesses(opcodes: Mapping[str, int], root: str) -> dict[int, int]:
 
 
 def named(opcodes: Mapping[str, int], roots: Sequence[str]) -> dict[str, int]:
-    """Instructions with these roots, by their first three parts: "HMMA.16816.F32"."""
+    """Return instructions with these roots, by their first three parts: "HMMA.16816.F32"."""
     counts: Counter[str] = Counter()
     for opcode, count in opcodes.items():
         parts = opcode.split(".")
@@ -243,7 +243,7 @@ def demangle(names: Sequence[str]) -> list[str]:
 
 
 def row_of(usage: build.Usage, code: Code, max_threads: int, arch: int) -> Row:
-    """The table's cells of one kernel on one architecture, without op, source, kernel and nvcc."""
+    """Return the table's cells of one kernel on one architecture, without op, source, kernel and nvcc."""
     row: dict[str, Any] = {
         "sm": arch,
         "registers": usage.registers,
@@ -267,7 +267,7 @@ def row_of(usage: build.Usage, code: Code, max_threads: int, arch: int) -> Row:
 
 
 def dump(what: str, path: Path) -> str:
-    """The output of `cuobjdump <what>` for an object, cached until its next compilation. Raises BuildError."""
+    """Return the output of `cuobjdump <what>` for an object, cached until its next compilation. Raises BuildError."""
     kept = path.with_suffix(f"{what.replace('-', '.')}.xz")
     if kept.is_file() and kept.stat().st_mtime_ns >= path.stat().st_mtime_ns:
         return lzma.decompress(kept.read_bytes()).decode("utf-8")
@@ -293,7 +293,7 @@ def _cuobjdump(what: str, path: Path) -> str:
 
 
 def rows_of(compiled: objects.Compiled, nvcc: str) -> list[Row]:
-    """A row for every kernel of one object. Raises BuildError, one sentence, if its source does not compile."""
+    """Return a row for every kernel of one object. Raises BuildError, one sentence, if its source does not compile."""
     if compiled.errors:
         raise build.BuildError(
             f"kernels/{compiled.source.parent.name}/{compiled.source.name} does not compile for sm_{compiled.arch}: "
@@ -318,12 +318,12 @@ def _tool_path() -> str:
 
 
 def tool(name: str) -> str | None:
-    """The path of a tool of the CUDA toolkit or of NVIDIA's packages; None if it is not installed."""
+    """Return the path of a tool of the CUDA toolkit or of NVIDIA's packages; None if it is not installed."""
     return shutil.which(name, path=_tool_path())
 
 
 def take(nvcc: str, progress: bool = True) -> list[Row]:
-    """The census of every source. Raises BuildError, one sentence, if a source does not compile."""
+    """Return the census of every source. Raises BuildError, one sentence, if a source does not compile."""
     version = objects.nvcc_version(nvcc)
     files = objects.sources()
     if progress:
@@ -371,7 +371,7 @@ class Change:
 
 
 def _bits(row: Row) -> float:
-    """Mean width of the global accesses in bits; 0 without any."""
+    """Return mean width of the global accesses in bits; 0 without any."""
     total = count = 0
     for column in ("global_load", "global_store"):
         for entry in row[column].split():
@@ -381,7 +381,7 @@ def _bits(row: Row) -> float:
 
 
 def _judge(old: Row, new: Row) -> tuple[list[str], list[str], list[str]]:
-    """Lists of what is worse, better and otherwise different, each entry as "registers 32, was 30"."""
+    """Return lists of what is worse, better and otherwise different, each entry as "registers 32, was 30"."""
     worse: list[str] = []
     better: list[str] = []
     other: list[str] = []
@@ -406,7 +406,7 @@ def _judge(old: Row, new: Row) -> tuple[list[str], list[str], list[str]]:
 
 
 def compare(table: Iterable[Row], fresh: Iterable[Row]) -> list[Change]:
-    """Every difference between the committed table and the new census, worst first."""
+    """Return every difference between the committed table and the new census, worst first."""
     old = {tuple(row[name] for name in KEY): row for row in table}
     new = {tuple(row[name] for name in KEY): row for row in fresh}
     changes = []
@@ -439,7 +439,7 @@ def csv_text(rows: Iterable[Row]) -> str:
 
 
 def read_table() -> list[Row]:
-    """The committed rows; [] without a table. Raises BuildError if its columns differ."""
+    """Return the committed rows; [] without a table. Raises BuildError if its columns differ."""
     if not TABLE.is_file():
         return []
     with TABLE.open(newline="", encoding="utf-8") as stream:
@@ -482,7 +482,7 @@ def _markdown(table: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
 
 
 def _by_architecture(rows: Sequence[Row], architectures: Sequence[int]) -> str:
-    """Registers of every source, a column an architecture."""
+    """Return registers of every source, a column an architecture."""
     table = []
     for source, members in _groups(rows):
         of_each = [[row for row in members if row["sm"] == str(arch)] for arch in architectures]
@@ -491,7 +491,7 @@ def _by_architecture(rows: Sequence[Row], architectures: Sequence[int]) -> str:
 
 
 def _in_detail(rows: Sequence[Row], newest: str) -> str:
-    """The census of one architecture, one row a source."""
+    """Return the census of one architecture, one row a source."""
 
     def names(here: Iterable[Row], column: str) -> str:
         return ", ".join(sorted({entry.split(":")[0] for row in here for entry in row[column].split()}))
@@ -518,7 +518,7 @@ def _in_detail(rows: Sequence[Row], newest: str) -> str:
 
 
 def _in_local_memory(rows: Sequence[Row]) -> list[list[str]]:
-    """Every kernel that uses local memory, with its stack frame, spills and accesses."""
+    """Return every kernel that uses local memory, with its stack frame, spills and accesses."""
     how = ("stack_bytes", "spill_bytes", "local_load", "local_store")
     return [
         [f"`{row['op']}/{row['source']}`", f"`{row['kernel']}`", f"sm_{row['sm']}", *(row[name] for name in how)]
@@ -528,7 +528,7 @@ def _in_local_memory(rows: Sequence[Row]) -> list[list[str]]:
 
 
 def page_text(rows: Sequence[Row]) -> str:
-    """CENSUS.md: registers by architecture, sm_90 in more detail, and every kernel that uses local memory."""
+    """Return CENSUS.md: registers by architecture, sm_90 in more detail, and every kernel that uses local memory."""
     architectures = sorted({int(row["sm"]) for row in rows})
     newest = str(architectures[-1])
     local = _in_local_memory(rows)

@@ -40,17 +40,17 @@ class Combination:
 
     @property
     def folder(self) -> str:
-        """The folder of the source below kernels/."""
+        """Return the folder of the source below kernels/."""
         return self.source.parent.name
 
     @property
     def is_default(self) -> bool:
-        """Whether every macro has its default value."""
+        """Return whether every macro has its default value."""
         return not self.flags
 
     @property
     def text(self) -> str:
-        """`GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
+        """Return `GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
         return " ".join(f"{name}={value}" for name, value in self.macros)
 
 
@@ -66,7 +66,7 @@ class Built:
 
 
 def combinations(op: Op, variant: Variant) -> list[Combination]:
-    """All combinations of the variant's tunables, the defaults first; none for a variant without tunables."""
+    """Return all combinations of the variant's tunables, the defaults first; none for a variant without tunables."""
     if not variant.tunables:
         return []
     source = objects.FOLDER / op.folder / variant.source
@@ -80,7 +80,7 @@ def combinations(op: Op, variant: Variant) -> list[Combination]:
 
 
 def first_error(log: str) -> str:
-    """The first error in the output of nvcc or ptxas, in one line and without paths of this machine."""
+    """Return the first error in the output of nvcc or ptxas, in one line and without paths of this machine."""
     lines = [line.strip() for line in log.splitlines() if line.strip()] or ["the compiler said nothing"]
     found = next((line for line in lines if re.search(r"\b(error|fatal)\b", line)), lines[0])
     found = re.sub(r"^\S*?kernels/", "kernels/", found)
@@ -133,7 +133,7 @@ def run_ninja(what: str, edges: Mapping[Path, tuple[str, Sequence[Path]]], progr
 
 
 def fingerprints(nvcc: str, wanted: Iterable[Combination], arch: int) -> dict[Combination, str]:
-    """A digest for each object: of the compiler, the source with our headers, and the flags."""
+    """Return a digest for each object: of the compiler, the source with our headers, and the flags."""
     version = objects.nvcc_version(nvcc)
     found = {}
     for one in dict.fromkeys(wanted):
@@ -166,14 +166,14 @@ def compile_all(nvcc: str, wanted: Iterable[Combination], arch: int, progress: P
 
 
 def max_threads(built: Built) -> dict[str, int]:
-    """Mangled name -> threads per block by __launch_bounds__; {} without cuobjdump."""
+    """Return mangled name -> threads per block by __launch_bounds__; {} without cuobjdump."""
     from kernels import census
 
     return census.read_max_threads(census.dump("-elf", built.object)) if census.tool("cuobjdump") else {}
 
 
 def library_of(built: Built) -> Path:
-    """The path of the library that `link_all` makes for a combination."""
+    """Return the path of the library that `link_all` makes for a combination."""
     return LIBRARIES / f"{built.object.stem}.so"
 
 

@@ -20,7 +20,7 @@ DTYPES = ("float32", "bfloat16")  # of dtype.h
 
 
 def folders() -> dict[str, list[tuple[Op, Variant]]]:
-    """Folder of kernels/ -> the CUDA rungs of its ops, in the order of their declaration."""
+    """Return folder of kernels/ -> the CUDA rungs of its ops, in the order of their declaration."""
     found: dict[str, list[tuple[Op, Variant]]] = {}
     for op in ops().values():
         rungs = [(op, variant) for variant in op.variants.values() if variant.launcher]
@@ -30,7 +30,7 @@ def folders() -> dict[str, list[tuple[Op, Variant]]]:
 
 
 def call_type(folder: str) -> str:
-    """The name of the launchers' argument struct: `ResidualLayernormCall`."""
+    """Return the name of the launchers' argument struct: `ResidualLayernormCall`."""
     return "".join(part.capitalize() for part in folder.split("_")) + "Call"
 
 
@@ -45,7 +45,7 @@ def _declarations(folder: str, rungs: Iterable[tuple[Op, Variant]]) -> list[str]
 
 
 def binding_text(folder: str) -> str:
-    """The text of a folder's binding.cpp: the part from its header, and a line for each rung."""
+    """Return the text of a folder's binding.cpp: the part from its header, and a line for each rung."""
     rungs = folders()[folder]
     lines = [
         "// Written by kernels/glue.py.",
@@ -63,12 +63,12 @@ def binding_text(folder: str) -> str:
 
 
 def binding(folder: str) -> Path:
-    """The path of the binding of kernels/<folder>; writes the file if its text is out of date."""
+    """Return the path of the binding of kernels/<folder>; writes the file if its text is out of date."""
     return _written(BUILD / folder / "binding.cpp", binding_text(folder))
 
 
 def bound() -> list[str]:
-    """The folders with an extension."""
+    """Return the folders with an extension."""
     return sorted(folders())
 
 
@@ -80,7 +80,7 @@ def _written(path: Path, text: str) -> Path:
 
 
 def driver_text() -> str:
-    """The text of driver.cu: every CUDA rung on each of its dtypes, at the sizes in its folder's header."""
+    """Return the text of driver.cu: every CUDA rung on each of its dtypes, at the sizes in its folder's header."""
     lines = ["// Written by kernels/glue.py.", "#define KERNEL_LEDGER_DRIVER", '#include "tests/gpu/driver.h"', ""]
     found = folders()
     lines += [f'#include "kernels/{folder}/{folder}.h"' for folder in found]

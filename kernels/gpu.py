@@ -45,13 +45,13 @@ def modelling(name: str) -> Iterator[Gpu]:
 
 
 def modelled() -> Gpu:
-    """The GPU of the byte predictions."""
+    """Return the GPU of the byte predictions."""
     return _modelled[-1] if _modelled else at_hand() or first_published()
 
 
 @cache
 def named(name: str) -> Gpu:
-    """A GPU of devices.toml, by its name or an alias.
+    """Return a GPU of devices.toml, by its name or an alias.
 
     Raises: LookupError if there is none.
     """

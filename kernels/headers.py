@@ -20,7 +20,7 @@ _EXPECT = re.compile(r"^(// |)Expect .*?(?=^\1\w|^(?!//)#|^\"\"\")", re.MULTILIN
 
 
 def sources() -> dict[Path, dict[str, str]]:
-    """Every source of a variant, with its expectations by op."""
+    """Return every source of a variant, with its expectations by op."""
     found: dict[Path, dict[str, str]] = {}
     for op in ops().values():
         for variant in op.variants.values():
@@ -30,7 +30,7 @@ def sources() -> dict[Path, dict[str, str]]:
 
 
 def expect(by_op: dict[str, str], before: str = "// ") -> str:
-    """The header lines with the expectation, for each op if a source serves several with different ones."""
+    """Return the header lines with the expectation, for each op if a source serves several with different ones."""
     said = list(by_op.values())
     same = len(set(said)) == 1
     text = said[0] if same else "; ".join(f"{op}: {expected}" for op, expected in by_op.items())
@@ -39,7 +39,7 @@ def expect(by_op: dict[str, str], before: str = "// ") -> str:
 
 
 def with_expected(source: str, by_op: dict[str, str]) -> str:
-    """The text of a source with these lines in its header. Raises ValueError if the header has no "Expect"."""
+    """Return the text of a source with these lines in its header. Raises ValueError if the header has no "Expect"."""
     if not _EXPECT.search(source):
         raise ValueError('the header has no line "Expect": write one, python -m kernels.headers fills it in')
     return _EXPECT.sub(lambda found: expect(by_op, found[1]), source, count=1)

@@ -77,7 +77,7 @@ class Hypothesis:
             raise ValueError(f"hypothesis about {self.metric}: what refutes it must lie beyond what is expected")
 
     def cannot_fail(self) -> str:
-        """The reason why no measurement can be outside the bound, or "" if one can."""
+        """Return the reason why no measurement can be outside the bound, or "" if one can."""
         if self.equals:
             return ""
         lowest, highest = (0.0, math.inf) if self.than else RANGES.get(_kind(self.metric), (0.0, math.inf))
@@ -89,12 +89,12 @@ class Hypothesis:
 
     @property
     def is_about_bytes(self) -> bool:
-        """Whether the hypothesis replaces the rule about bytes for all variants."""
+        """Return whether the hypothesis replaces the rule about bytes for all variants."""
         return self.metric.startswith("measured_over_")
 
     @property
     def bound(self) -> str:
-        """The bound in words, without dtypes and shapes: `time at most 0.95 times v05_wgmma's`."""
+        """Return the bound in words, without dtypes and shapes: `time at most 0.95 times v05_wgmma's`."""
         return self._said + self._refutation
 
     @property
@@ -122,7 +122,7 @@ class Hypothesis:
 
 
 def _unit(metric: str, value: float) -> tuple[float, str]:
-    """The divisor of a metric's value, and the unit after it."""
+    """Return the divisor of a metric's value, and the unit after it."""
     if metric.endswith("_frac"):
         return 0.01, " %"
     if metric.endswith("_flop_per_s"):
@@ -135,7 +135,7 @@ def _unit(metric: str, value: float) -> tuple[float, str]:
 
 
 def _span(low: float, high: float, unit: float, behind: str) -> str:
-    """The interval with four digits, such as `at most 0.95`, `at least 20` or `0.97 to 1.03`."""
+    """Return the interval with four digits, such as `at most 0.95`, `at least 20` or `0.97 to 1.03`."""
     ends = [f"{end / unit:.4g}" for end in (low, high) if end not in (0.0, math.inf)]
     if len(ends) == 2:
         return f"{ends[0]} to {ends[1]}{behind}"

@@ -36,7 +36,7 @@ def check_shapes(name: str, good: bool, expected: str, *tensors: torch.Tensor) -
 
 
 def contiguous(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs with every tensor contiguous."""
+    """Return the inputs with every tensor contiguous."""
     return tuple(value.contiguous() if isinstance(value, torch.Tensor) else value for value in inputs)
 
 
@@ -102,7 +102,7 @@ def define(
 
 
 def _caller(overload: Any) -> Callable[..., Any]:
-    """A function that calls an op, without its autograd wrapper while gradients are off.
+    """Return a function that calls an op, without its autograd wrapper while gradients are off.
 
     The wrapper is Python, and without gradients it only calls the dispatcher's next function. PyTorch's layers below it
     (the profiler, fake tensors, modes) see the call in both cases.
@@ -118,7 +118,7 @@ def _caller(overload: Any) -> Callable[..., Any]:
 
 
 def _without_elements(inputs: tuple[Any, ...], empty: Callable[..., Any]) -> Any:
-    """The empty outputs of a call that has nothing to compute, else None.
+    """Return the empty outputs of a call that has nothing to compute, else None.
 
     Each axis of an output is an axis of some input. So outputs can be empty only if an input has no elements.
     """

@@ -20,7 +20,7 @@ TOLERANCE_WHY = (
 
 
 def layernorm64(x: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """The layernorm of x (..., C) as stored, with weight and bias (C,), in float64."""
+    """Compute the layernorm of x (..., C) as stored, with weight and bias (C,), in float64."""
     x = x.double()
     centred = x - x.mean(-1, keepdim=True)
     variance = centred.square().mean(-1, keepdim=True)
@@ -28,7 +28,7 @@ def layernorm64(x: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 
 def layernorm_error(x: Any, weight: Any, eps: float, reference: Any, variant: Variant, stored: bool = True) -> Any:
-    """The allowed difference of each element from `reference`, float64, in the shape of x.
+    """Return the allowed difference of each element from `reference`, float64, in the shape of x.
 
     `stored` says that the variant normalises x as stored in its dtype. Otherwise it may normalise an unrounded x.
     """

@@ -36,12 +36,12 @@ class Compiled:
 
 
 def sources() -> list[Path]:
-    """Every .cu file of every op, sorted."""
+    """Return every .cu file of every op, sorted."""
     return sorted(FOLDER.glob("*/*.cu"))
 
 
 def target(source: Path, arch: int) -> str:
-    """`90a` for sm_90 if the source has instructions that only Hopper has, else the architecture unchanged."""
+    """Return `90a` for sm_90 if the source has instructions that only Hopper has, else the architecture unchanged."""
     return "90a" if arch == 90 and HOPPER_ONLY in source.read_text("utf-8") else str(arch)
 
 
@@ -53,7 +53,7 @@ def nvcc_version(nvcc: str) -> str:
 
 
 def with_headers(source: Path) -> dict[str, Path]:
-    """The source and every header of this project that it includes, directly or indirectly, by name."""
+    """Return the source and every header of this project that it includes, directly or indirectly, by name."""
     found: dict[str, Path] = {}
     waiting = [source]
     while waiting:
@@ -87,12 +87,12 @@ def _without_comments(text: str) -> str:
 
 
 def _for_device(text: str) -> str:
-    """A header without its parts for bindings and the driver (kernels/glue.py)."""
+    """Return a header without its parts for bindings and the driver (kernels/glue.py)."""
     return re.sub(r"^#ifdef KERNEL_LEDGER_(?:BINDING|DRIVER)\b.*?^#endif", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def _code(path: Path) -> str:
-    """The code of a file without comments and line breaks; of a Triton file, the code after its docstring."""
+    """Return the code of a file without comments and line breaks; of a Triton file, the code after its docstring."""
     text = path.read_text("utf-8")
     if path.suffix != ".py":
         return " ".join(_without_comments(_for_device(text)).split())
@@ -121,7 +121,7 @@ def object_fingerprint(version: str, source: Path, arch: str, more: Sequence[str
 
 
 def command(nvcc: str, source: Path, arch: str, to: Path, more: Sequence[str] = (), kind: str = "-c") -> list[str]:
-    """The command that compiles a source for a `target`, at low priority since many run at once."""
+    """Return the command that compiles a source for a `target`, at low priority since many run at once."""
     gencode = f"-gencode=arch=compute_{arch},code=sm_{arch}"
     place = [f"-I{FOLDER / 'include'}", gencode, kind, str(source), "-o", str(to)]
     return ["nice", "-n", "5", nvcc, *FLAGS, *more, *place]

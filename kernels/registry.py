@@ -118,16 +118,16 @@ class Variant:
                 raise ValueError(f"variant {self.name}: {macro} needs two or more different values, of a CUDA source")
 
     def takes(self, shape: Shape, dtype: str) -> bool:
-        """Whether the variant supports this dtype and shape."""
+        """Return whether the variant supports this dtype and shape."""
         return dtype in self.dtypes and not self.cannot(shape, dtype)
 
     def bind(self, *inputs: Any) -> Callable[[], Any]:
-        """The op on these inputs as a call without arguments. The benchmark times this call."""
+        """Return a call of the op on these inputs, without arguments. The benchmark times this call."""
         return self.prepared(*inputs) if self.prepared else functools.partial(self.fn, *inputs)
 
     @property
     def lacks(self) -> str:
-        """The required library if it is not installed, else ""."""
+        """Return the required library if it is not installed, else ""."""
         return self.needs if self.needs and importlib.util.find_spec(self.needs) is None else ""
 
 
@@ -184,26 +184,29 @@ class Op:
     reads_only: bool = False
 
     def best_for(self, dtype: Any) -> str:
-        """The name of the best variant that supports `dtype`."""
+        """Return the name of the best variant that supports `dtype`."""
         return self.best_by_dtype.get(dtype_name(dtype), self.best)
 
     def fused_bytes(self, shape: Shape, dtype: str, variant: str = "") -> int:
-        """Predicted DRAM bytes of `variant` (default: the op's best)."""
+        """Return predicted DRAM bytes of `variant` (default: the op's best)."""
         return self.variant(variant or self.best).bytes_model(shape, dtype)
 
     def variant(self, name: str) -> Variant:
-        """The variant of that name. Raises KeyError with the known names."""
+        """Return the variant of that name. Raises KeyError with the known names."""
         if name not in self.variants:
             raise KeyError(f"op {self.name} has no variant {name!r}; known: {', '.join(self.variants)}")
         return self.variants[name]
 
     def expected(self, variant: str) -> str:
-        """The bounds of a variant in words."""
+        """Return the bounds of a variant in words."""
         declared = self.variant(variant)
         return sentence(declared.hypotheses, declared.dtypes, self.shape_name(self.bench_shape))
 
     def hypothesis(self, variant: str) -> str:
-        """The sentence of a variant: its idea, then its bounds; for a variant without counters only its own bounds."""
+        """Return the sentence of a variant: its idea, then its bounds.
+
+        For a variant without counters only its own bounds.
+        """
         declared = self.variant(variant)
         bounded = declared.captured or declared.hypotheses
         return f"{declared.idea}. Expect {self.expected(variant)}" if bounded else declared.idea
@@ -217,7 +220,7 @@ class Op:
         return lambda *inputs: function(*inputs, variant)
 
     def shape_name(self, shape: Shape) -> str:
-        """The shape's registered name, else its axes written out (`B8_nh12_Tq1_Tk1024`)."""
+        """Return the shape's registered name, else its axes written out (`B8_nh12_Tq1_Tk1024`)."""
         for name, known in self.shapes.items():
             if known == tuple(shape):
                 return name
@@ -236,14 +239,14 @@ def register(op: Op) -> Op:
 
 
 def ops() -> dict[str, Op]:
-    """Every op by name, sorted; the first call imports every `kernels/<op>/op.py`."""
+    """Return every op by name, sorted; the first call imports every `kernels/<op>/op.py`."""
     for path in sorted(FOLDER.glob("*/op.py")):
         importlib.import_module(f"kernels.{path.parent.name}.op")
     return dict(sorted(_ops.items()))
 
 
 def dtype_name(dtype: Any) -> str:
-    """`float32` for "fp32", "float32", "torch.float32" or torch.float32. Raises ValueError if unknown."""
+    """Return `float32` for "fp32", "float32", "torch.float32" or torch.float32. Raises ValueError if unknown."""
     name = str(dtype).removeprefix("torch.")
     name = SHORT_DTYPES.get(name, name)
     if name not in ITEM_BYTES:
@@ -257,13 +260,13 @@ def item_bytes(dtype: Any) -> int:
 
 
 def short_dtype(dtype: Any) -> str:
-    """`fp32` for float32 and so on, as ops.csv and bench.csv print it."""
+    """Return `fp32` for float32 and so on, as ops.csv and bench.csv print it."""
     name = dtype_name(dtype)
     return next((short for short, full in SHORT_DTYPES.items() if full == name), name)
 
 
 def sectors_read(starts: Any, lengths: Any, sector_bytes: int = 32) -> int:
-    """Number of distinct DRAM sectors in byte intervals that are sorted by start and do not overlap.
+    """Return the number of distinct DRAM sectors in byte intervals that are sorted by start and do not overlap.
 
     An empty interval touches no sector. A sector that two neighbours share counts once.
     """

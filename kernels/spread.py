@@ -28,7 +28,7 @@ class Spread(NamedTuple):
 
 
 def sum_errors(terms: int, *, truncated: bool) -> float:
-    """The bound on a sum's rounding error, in units of one rounding of the sum of magnitudes.
+    """Return the bound on a sum's rounding error, in units of one rounding of the sum of magnitudes.
 
     A tensor core truncates once every TENSOR_STEP terms, always in the same direction. The result never exceeds the
     worst case, `terms`.
@@ -38,5 +38,5 @@ def sum_errors(terms: int, *, truncated: bool) -> float:
 
 
 def same_sign(terms: int, *, truncated: bool) -> float:
-    """The part of that error that truncation adds with one sign, in the same units."""
+    """Return the part of that error that truncation adds with one sign, in the same units."""
     return terms / TENSOR_STEP if truncated else 0.0

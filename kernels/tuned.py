@@ -31,7 +31,7 @@ _HEAD = """\
 
 
 def read(path: Path = TABLE) -> list[dict[str, Any]]:
-    """The entries; [] without a file. Raises ValueError, one sentence, for a file of another form."""
+    """Return the entries; [] without a file. Raises ValueError, one sentence, for a file of another form."""
     return list(_entries(path.read_text("utf-8"), path.name)) if path.is_file() else []
 
 
@@ -54,7 +54,7 @@ def _entries(text: str, name: str) -> list[dict[str, Any]]:
 
 
 def flags(place: str, gpu: str = "", path: Path = TABLE) -> list[str]:
-    """The -D flags of tuned.toml for kernels/<place>, a folder or a file, on the named GPU (default: any)."""
+    """Return the -D flags of tuned.toml for kernels/<place>, a folder or a file, on the named GPU (default: any)."""
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
         return []
     return [
@@ -84,7 +84,7 @@ def text(entries: Sequence[Mapping[str, Any]]) -> str:
 def replaced(
     entries: Sequence[Mapping[str, Any]], gpu: str, source: str, macros: Sequence[str], now: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """`entries` with what they say of these macros of a source on a GPU replaced by `now`."""
+    """Return `entries` with what they say of these macros of a source on a GPU replaced by `now`."""
 
     def is_of_it(entry: Mapping[str, Any]) -> bool:
         return entry["gpu"] == gpu and entry["source"] == source and set(entry["macros"]) <= set(macros)

@@ -23,7 +23,7 @@ _modules: dict[str, Any] = {}  # folder -> loaded extension
 
 
 def from_extension(folder: str, function: str) -> Callable[..., Any]:
-    """A caller of `function` in the extension of kernels/<folder>."""
+    """Return a caller of `function` in the extension of kernels/<folder>."""
 
     def run(*inputs: Any) -> Any:
         if folder not in _modules:
@@ -49,7 +49,7 @@ def calling(folder: str, module: Any) -> Iterator[None]:
 
 
 def from_module(module: str, function: str) -> Callable[..., Any]:
-    """A caller of `function` in a module that needs Triton. The first call imports the module."""
+    """Return a caller of `function` in a module that needs Triton. The first call imports the module."""
 
     def run(*inputs: Any) -> Any:
         return getattr(importlib.import_module(module), function)(*inputs)
@@ -93,13 +93,16 @@ def torch_variant(
     lay_out: Callable[..., tuple[Any, ...]] | None = None,
     **more: Any,
 ) -> Variant:
-    """A variant of PyTorch's operations in sequence, with the operands of `lay_out`. `more` are fields of Variant."""
+    """Return a variant of PyTorch's operations in sequence, with the operands of `lay_out`.
+
+    `more` are fields of Variant.
+    """
     fields = laid_out(chain, lay_out) if lay_out else {"fn": chain}
     return Variant(name=name, kind="torch", idea=idea, bytes_model=bytes_model, **fields, **more)
 
 
 def compile_variant(idea: str, chain: Callable[..., Any], bytes_model: ByteModel, **more: Any) -> Variant:
-    """A variant with torch.compile of `chain`, see `compiled`."""
+    """Return a variant with torch.compile of `chain`, see `compiled`."""
     return Variant(name="compile", kind="compile", idea=idea, fn=compiled(chain), bytes_model=bytes_model, **more)
 
 
@@ -111,7 +114,7 @@ def tuned_variant(
     lay_out: Callable[..., tuple[Any, ...]] | None = None,
     **more: Any,
 ) -> Variant:
-    """A variant with torch.compile of `chain` and all of its searches, with the operands of `lay_out`."""
+    """Return a variant with torch.compile of `chain` and all of its searches, with the operands of `lay_out`."""
     fn = compiled(chain, max_autotune=True, coordinate_descent_tuning=True, shape_padding=True)
     fields = laid_out(fn, lay_out) if lay_out else {"fn": fn}
     return Variant(
@@ -129,14 +132,14 @@ def tuned_variant(
 def library_variant(
     name: str, needs: str, idea: str, fn: Callable[..., Any], bytes_model: ByteModel, **more: Any
 ) -> Variant:
-    """A variant of a library: `fn` calls the module `needs`, which does not come with PyTorch."""
+    """Return a variant of a library: `fn` calls the module `needs`, which does not come with PyTorch."""
     return Variant(
         name=name, kind="library", idea=idea, fn=fn, bytes_model=bytes_model, needs=needs, captured=False, **more
     )
 
 
 def laid_out(function: Callable[..., Any], lay_out: Callable[..., tuple[Any, ...]]) -> dict[str, Any]:
-    """The fields of a variant that takes its operands in another layout, `lay_out(*inputs)`.
+    """Return the fields of a variant that takes its operands in another layout, `lay_out(*inputs)`.
 
     The timing excludes the change of layout, as a model changes the layout of its weights once, when it is loaded.
     """
@@ -158,7 +161,7 @@ def cuda_variant(
     symbols: tuple[str, ...] = (),
     **more: Any,
 ) -> Variant:
-    """The rung kernels/<folder>/<name>.cu. Defaults are in parentheses.
+    """Return the rung kernels/<folder>/<name>.cu. Defaults are in parentheses.
 
     `function` is its name in the extension (`name`), and `symbols` are the device symbols (`<folder>_<name>`). The
     function's `binding` calls the host function `launcher` (`<folder>_<name>`). A binding that names `{workspace}` gets
@@ -249,7 +252,10 @@ def equivalents() -> dict[str, str]:
 
 
 def random_normal(seed: int, device: str) -> Callable[..., Any]:
-    """A function `normal(*sizes)` of float32 values with mean 0 and variance 1. Its calls share one seeded sequence."""
+    """Return a function `normal(*sizes)` of float32 values with mean 0 and variance 1.
+
+    Its calls share one seeded sequence.
+    """
     import torch
 
     generator = torch.Generator(device).manual_seed(seed)

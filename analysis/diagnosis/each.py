@@ -90,7 +90,7 @@ def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_measured(rows: pd.DataFrame) -> pd.Series:
-    """Whether the counters of each launch are its own."""
+    """Return whether the counters of each launch are its own."""
     return rows["counters_from"] == "measured" if "counters_from" in rows else pd.Series(True, index=rows.index)
 
 

@@ -240,7 +240,7 @@ class Evidence:
         )
 
     def spread(self, share: Any, **changed: Any) -> Floats:
-        """The time in ns without the share `share`, if the same work then keeps its units busier.
+        """Return the time in ns without the share `share`, if the same work then keeps its units busier.
 
         A cure that spreads work over more warps or over idle time removes no work. Requests queue longer at busier
         units, so what is left combines with the floors as memory and arithmetic do in `after`.

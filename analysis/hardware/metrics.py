@@ -328,7 +328,10 @@ def derive(counters: pd.DataFrame, units: dict[str, str]) -> pd.DataFrame:
 
 @cache
 def _of_nothing(columns: tuple[str, ...]) -> pd.DataFrame:
-    """The catalogue's columns for an export without kernels. Most captures have none, and their columns are equal."""
+    """Return the catalogue's columns for an export without kernels.
+
+    Most captures have none, and their columns are equal.
+    """
     import pandas as pd
 
     return _derive(with_equivalents(pd.DataFrame(columns=list(columns))))

@@ -66,5 +66,5 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, variant: str = 
 def attention_windowed(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int, variant: str = ""
 ) -> torch.Tensor:
-    """The same with a window of 1 or more: each query sees its own key and the `window` - 1 keys before it."""
+    """Return the same with a window of 1 or more: each query sees its own key and the `window` - 1 keys before it."""
     return _attention_windowed(q, k, v, window, variant or ATTENTION_WINDOWED.best_for(q.dtype))

@@ -42,7 +42,7 @@ PIECE_SCORES = 1 << 25  # scores of the float64 reference that are computed at a
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def visible_pairs(tokens: int, window: int) -> int:
-    """The number of query and key pairs of one head: query i sees min(i + 1, window) keys."""
+    """Return the number of query and key pairs of one head: query i sees min(i + 1, window) keys."""
     seen = min(tokens, window)
     return seen * (seen + 1) // 2 + (tokens - seen) * seen
 
@@ -88,12 +88,12 @@ def per_query_bytes(shape: Shape, dtype: str) -> int:
 
 
 def mask_bytes(shape: Shape, dtype: str) -> int:
-    """SDPA with a mask: q, k, v, out and a (T, T) bias in the dtype, which all heads but one find in L2."""
+    """Return the bytes of SDPA with a mask: q, k, v, out and a (T, T) bias that all heads but one find in L2."""
     return minimum_bytes(shape, dtype) + shape[2] ** 2 * item_bytes(dtype)
 
 
 def flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     return (4 * shape[3] + SOFTMAX_FLOPS) * _pairs(shape)
 
 
@@ -119,7 +119,10 @@ def _pieces(q: Any, k: Any, window: int) -> Iterator[tuple[int, int, int, Any]]:
 
 
 def windowed_reference(q: Any, k: Any, v: Any, window: int) -> Any:
-    """The op in float64, slow and trusted, for a piece of the queries at a time. Shape (B, nh, T, hs) in and out."""
+    """Compute the op in float64, slow and trusted, for a piece of the queries at a time.
+
+    Shape (B, nh, T, hs) in and out.
+    """
     import torch
 
     wide, finite = v.double(), v.isfinite()
@@ -137,7 +140,7 @@ def windowed_reference(q: Any, k: Any, v: Any, window: int) -> Any:
 
 
 def reference(q: Any, k: Any, v: Any) -> Any:
-    """The op without a window in float64, see windowed_reference."""
+    """Compute the op without a window in float64, see windowed_reference."""
     return windowed_reference(q, k, v, q.shape[2])
 
 
@@ -154,7 +157,7 @@ TOLERANCE_WHY = (
 
 
 def _weighted(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Sums over the keys.
+    """Return sums over the keys.
 
     For every output: the sum of weight |v|, and the root of the sum of weight^2 v^2. For every row: the root of the sum
     of weight^2.
@@ -175,7 +178,7 @@ def _weighted(inputs: tuple[Any, ...]) -> tuple[Any, Any, Any]:
 
 
 def _score_error(inputs: tuple[Any, ...], unit: float) -> tuple[Any, Any]:
-    """The largest score of every row by the Cauchy-Schwarz bound, and the error of a score of that size."""
+    """Return the largest score of every row by the Cauchy-Schwarz bound, and the error of a score of that size."""
     q, k = inputs[:2]
     lengths = k.double().square().sum(-1).sqrt()
     largest = q.double().square().sum(-1, keepdim=True).sqrt() * SCALE
@@ -184,7 +187,7 @@ def _score_error(inputs: tuple[Any, ...], unit: float) -> tuple[Any, Any]:
 
 
 def windowed_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output, see TOLERANCE_WHY."""
+    """Return the allowed error of every output, see TOLERANCE_WHY."""
     terms, dtype = min(inputs[0].shape[2], inputs[3]), dtype_name(inputs[0].dtype)
     in_bf16 = dtype == "bfloat16"
     total, root, _ = _weighted(inputs)
@@ -205,7 +208,7 @@ def windowed_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...],
 
 
 def windowed_error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """The spread of errors for values with random signs.
+    """Return the spread of errors for values with random signs.
 
     A partial sum is then about as large as the root of sum weight^2 v^2, or as the output.
     """
@@ -227,17 +230,17 @@ def _without_window(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error without a window, see windowed_allowed_error."""
+    """Return the allowed error without a window, see windowed_allowed_error."""
     return windowed_allowed_error(_without_window(inputs), references, variant)
 
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """The spread of errors without a window, see windowed_error_spread."""
+    """Return the spread of errors without a window, see windowed_error_spread."""
     return windowed_error_spread(_without_window(inputs), references, variant)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:
-    """Normal q, k and v, and the window if the shape has one."""
+    """Make normal q, k and v, and the window if the shape has one."""
     import torch
 
     normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))
@@ -290,17 +293,17 @@ def _kept_bias(tokens: int, window: int, device: Any, dtype: Any) -> Any:
 
 
 def weights_of(q: Any, k: Any, mask: Any) -> Any:
-    """Product, scale, mask and softmax: four PyTorch operations."""
+    """Run product, scale, mask and softmax: four PyTorch operations."""
     return (q @ k.transpose(-1, -2) * SCALE).masked_fill(mask, -math.inf).softmax(-1)
 
 
 def windowed_chain(q: Any, k: Any, v: Any, window: int) -> Any:
-    """The published GPT-2 code: five PyTorch operations over a (T, T) matrix per head."""
+    """Run the published GPT-2 code: five PyTorch operations over a (T, T) matrix per head."""
     return weights_of(q, k, _kept_mask(q.shape[2], window, q.device)) @ v
 
 
 def attention_chain(q: Any, k: Any, v: Any) -> Any:
-    """The chain without a window, see windowed_chain."""
+    """Run the chain without a window, see windowed_chain."""
     return windowed_chain(q, k, v, q.shape[2])
 
 

@@ -64,7 +64,7 @@ def compiled_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     batch, heads, keys, size = shape
     return batch * heads * (keys * (4 * size + 4) + size)
 
@@ -77,7 +77,7 @@ FLOPS_WHY = (
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def reference(q: Any, k: Any, v: Any, scale: float) -> Any:
-    """The op in float64, by the logarithm of the sum."""
+    """Compute the op in float64, by the logarithm of the sum."""
     import torch
 
     scores = torch.einsum("bhqd,bhkd->bhqk", q.double(), k.double()) * scale
@@ -96,7 +96,7 @@ TOLERANCE_WHY = (
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output, see TOLERANCE_WHY."""
+    """Return the allowed error of every output, see TOLERANCE_WHY."""
     q, k, v, scale = inputs
     q, k, v = q.double(), k.double(), v.double()
     rounding, unit = ROUNDING[dtype_name(inputs[0].dtype)], ROUNDING["float32"]
@@ -120,7 +120,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any, float]:
-    """Normal queries, keys and values, and 1 / sqrt(hs)."""
+    """Make normal queries, keys and values, and 1 / sqrt(hs)."""
     import torch
 
     batch, heads, keys, size = shape
@@ -159,7 +159,7 @@ def hostile(q: Any, k: Any, v: Any, scale: float) -> tuple[Any, Any, Any, float]
 
 # --- variants ------------------------------------------------------------------------------------------------
 def decode_chain(q: Any, k: Any, v: Any, scale: float) -> Any:
-    """Scores, scale, softmax, values: four PyTorch operations."""
+    """Run scores, scale, softmax, values: four PyTorch operations."""
     return ((q @ k.transpose(-2, -1)) * scale).softmax(-1) @ v
 
 

@@ -43,12 +43,12 @@ ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8}
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def _six(shape: Shape) -> Shape:
-    """The shape of either op with its queries: a decode step has one."""
+    """Return the shape of either op with its queries: a decode step has one."""
     return shape if len(shape) == 6 else (*shape[:3], 1, *shape[3:])
 
 
 def _pairs(shape: Shape) -> int:
-    """The number of pairs of a query and a key that it sees, over all heads."""
+    """Return the number of pairs of a query and a key that it sees, over all heads."""
     batch, heads, _, queries, keys, _ = _six(shape)
     return batch * heads * (queries * (keys - queries) + queries * (queries + 1) // 2)
 
@@ -65,13 +65,13 @@ def _scores(shape: Shape) -> int:
 
 
 def _repeated(shape: Shape, dtype: str) -> int:
-    """The bytes of copying keys and values once for each query head: written, and read again."""
+    """Return the bytes of copying keys and values once for each query head: written, and read again."""
     batch, heads, key_heads, _, keys, size = _six(shape)
     return 0 if heads == key_heads else 2 * 2 * batch * heads * keys * size * item_bytes(dtype)
 
 
 def unfused_bytes(shape: Shape, dtype: str) -> int:
-    """The copies of k and v, and 8 passes over the scores: product, scale, mask, softmax, product."""
+    """Return the bytes of copying k and v, and of 8 passes over the scores (product to product)."""
     batch, _, _, queries, keys, _ = _six(shape)
     masks = batch * queries * keys * ITEM_BYTES["bool"]
     return minimum_bytes(shape, dtype) + _repeated(shape, dtype) + 8 * _scores(shape) * item_bytes(dtype) + masks
@@ -83,7 +83,7 @@ def compiled_bytes(shape: Shape, dtype: str) -> int:
 
 
 def parts(shape: Shape) -> int:
-    """The number of parts into which v03 splits the keys: the rule of v03_split.cu, on the modelled GPU."""
+    """Return the number of parts into which v03 splits the keys: the rule of v03_split.cu, on the modelled GPU."""
     batch, heads, key_heads, keys, _ = shape
     sharing = heads // key_heads
     together = {1: 1, 2: 2}.get(sharing, 4)
@@ -101,7 +101,7 @@ def split_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     return (4 * _six(shape)[5] + SOFTMAX_FLOPS) * _pairs(shape)
 
 
@@ -125,20 +125,23 @@ def seen(spans: Any, queries: int, keys: int, device: Any) -> Any:
 
 
 def _weights(q: Any, k: Any, spans: Any, scale: float) -> tuple[Any, Any]:
-    """The softmax weights in the dtype of q (0 for unseen keys), and which keys are seen. k has as many heads as q."""
+    """Return the softmax weights in the dtype of q (0 for unseen keys), and which keys are seen.
+
+    K has as many heads as q.
+    """
     visible = seen(spans, q.shape[2], k.shape[2], q.device)
     weights = ((q @ k.mT) * scale).masked_fill(~visible, -math.inf).softmax(-1)
     return weights.masked_fill(~visible.any(-1, keepdim=True), 0.0), visible
 
 
 def _shared(value: Any, heads: int) -> Any:
-    """`value` with each key head repeated for every query head that shares it."""
+    """Return `value` with each key head repeated for every query head that shares it."""
     groups = heads // value.shape[1]
     return value if groups == 1 else value.repeat_interleave(groups, 1)
 
 
 def reference(q: Any, k: Any, v: Any, spans: Any, scale: float) -> Any:
-    """The op in float64. q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs); the result is (B, Tq, nh, hs)."""
+    """Compute the op in float64. q (B, nh, Tq, hs), k and v (B, nkv, Tk, hs); the result is (B, Tq, nh, hs)."""
     wide_k, wide_v = (_shared(value.double(), q.shape[1]) for value in (k, v))
     weights, visible = _weights(q.double(), wide_k, spans, scale)
     finite = wide_v.isfinite()
@@ -164,7 +167,7 @@ TOLERANCE_WHY = (
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output, see TOLERANCE_WHY."""
+    """Return the allowed error of every output, see TOLERANCE_WHY."""
     q, k, v, spans, scale = inputs
     in_bf16 = dtype_name(q.dtype) == "bfloat16"
     q, k, v = (value.double().nan_to_num(0.0, posinf=0.0, neginf=0.0) for value in (q, k, v))
@@ -189,7 +192,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:
-    """Normal q, k and v, spans that hide nothing, and 1 / sqrt(hs)."""
+    """Make normal q, k and v, spans that hide nothing, and 1 / sqrt(hs)."""
     import torch
 
     batch, heads, key_heads, queries, keys, size = _six(shape)

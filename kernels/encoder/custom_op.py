@@ -46,5 +46,5 @@ _encoder = define(
 def encoder(
     ids: torch.Tensor, tokens: torch.Tensor, positions: torch.Tensor, variant: str = ENCODER.best
 ) -> torch.Tensor:
-    """(B, T, C) of ids (B, T), tokens (V, C), positions (T, C), contiguous. Raises ValueError, TypeError."""
+    """Compute (B, T, C) of ids (B, T), tokens (V, C), positions (T, C), contiguous. Raises ValueError, TypeError."""
     return _encoder(ids, tokens, positions, variant)

@@ -26,7 +26,7 @@ ID_BYTES = 8  # int64
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def minimum_bytes(shape: Shape, dtype: str) -> int:
-    """The ids, positions and token rows read once, the output written once. No id occurs twice in the inputs."""
+    """Return the bytes of ids, positions and token rows read once, the output written once. No id occurs twice."""
     batch, tokens, columns = shape
     rows = batch * tokens
     return rows * ID_BYTES + (2 * rows + tokens) * columns * item_bytes(dtype)
@@ -38,7 +38,7 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """One addition per element."""
+    """Return the FLOPs: one addition per element."""
     return math.prod(shape)
 
 
@@ -52,13 +52,13 @@ TOLERANCE_WHY = "the sum is rounded once: 2^-24 relative in float32; a float32 s
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], _: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output, see TOLERANCE_WHY."""
+    """Return the allowed error of every output, see TOLERANCE_WHY."""
     bf16 = dtype_name(inputs[1].dtype) == "bfloat16"
     return ((2.0**-8 * (1.0 + 2.0**-8) if bf16 else UNIT) * references[0].abs() + 2.0**-149,)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any]:
-    """Distinct ids and normal embeddings. The vocabulary is GPT-2's, or B T if that is larger."""
+    """Make distinct ids and normal embeddings. The vocabulary is GPT-2's, or B T if that is larger."""
     import torch
 
     batch, length, columns = shape
@@ -74,7 +74,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(ids: Any, tokens: Any, positions: Any) -> tuple[Any, Any, Any]:
-    """The first and the last id of the vocabulary; NaN and infinities in the rows that are read."""
+    """Make inputs with the first and the last id of the vocabulary; NaN and infinities in the rows that are read."""
     ids, tokens, positions = ids.clone(), tokens.clone(), positions.clone()
     ids[0, 0], ids[-1, -1] = 0, len(tokens) - 1
     tokens[-1, 0], positions[0, -1], tokens[0, -1] = math.nan, math.inf, 1e-40

@@ -58,10 +58,10 @@ _bias_gelu = define(
 
 
 def gelu(x: torch.Tensor, variant: str = GELU.best) -> torch.Tensor:
-    """GELU of (..., C), same shape and dtype, contiguous. Raises ValueError, TypeError."""
+    """Compute GELU of (..., C), same shape and dtype, contiguous. Raises ValueError, TypeError."""
     return _gelu(x, variant)
 
 
 def bias_gelu(x: torch.Tensor, bias: torch.Tensor, variant: str = BIAS_GELU.best) -> torch.Tensor:
-    """GELU of x + bias, x (..., C), bias (C,), contiguous. Raises ValueError, TypeError."""
+    """Compute GELU of x + bias, x (..., C), bias (C,), contiguous. Raises ValueError, TypeError."""
     return _bias_gelu(x, bias, variant)

@@ -39,12 +39,12 @@ WIDTH = 3072  # of GPT-2's MLP
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def two_passes(shape: Shape, dtype: str) -> int:
-    """Every element read once, every output written once."""
+    """Return the bytes of every element read once, every output written once."""
     return 2 * math.prod(shape) * item_bytes(dtype)
 
 
 def two_passes_and_bias(shape: Shape, dtype: str) -> int:
-    """Every element and the bias read once, every output written once."""
+    """Return the bytes of every element and the bias read once, every output written once."""
     return two_passes(shape, dtype) + shape[1] * item_bytes(dtype)
 
 
@@ -64,12 +64,12 @@ def bias_torch_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     return 9 * math.prod(shape)
 
 
 def bias_flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     return 10 * math.prod(shape)
 
 
@@ -84,7 +84,7 @@ def reference(x: Any) -> Any:
 
 
 def bias_reference(x: Any, bias: Any) -> Any:
-    """The op in float64. Shape (N, C) in and out."""
+    """Compute the op in float64. Shape (N, C) in and out."""
     return reference(x.double() + bias.double())
 
 
@@ -112,7 +112,7 @@ def _allowed(y: Any, reference_: Any, dtype: str, variant: Variant) -> tuple[Any
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output; `inputs` is (x,) or (x, bias)."""
+    """Return the allowed error of every output; `inputs` is (x,) or (x, bias)."""
     y = inputs[0].double()
     if len(inputs) > 1:
         y = y + inputs[1].double()
@@ -120,7 +120,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any]:
-    """Normal values of standard deviation 2: both tails of the function occur."""
+    """Make normal values of standard deviation 2: both tails of the function occur."""
     import torch
 
     x = random_normal(seed, device)(*shape).mul_(2.0)
@@ -128,7 +128,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def bias_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any]:
-    """The inputs of `make_inputs`, and a normal bias."""
+    """Make the inputs of `make_inputs`, and a normal bias."""
     (x,) = make_inputs(shape, dtype, seed, device)
     return x, random_normal(seed + 1, device)(shape[1]).to(x.dtype)
 
@@ -161,12 +161,12 @@ def bias_gelu_chain(x: Any, bias: Any) -> Any:
 
 
 def manual_chain(x: Any) -> Any:
-    """The eight operations of the published GPT-2 code: pow, mul, add, mul, tanh, add, mul, mul."""
+    """Run the eight operations of the published GPT-2 code: pow, mul, add, mul, tanh, add, mul, mul."""
     return 0.5 * x * (1.0 + (SQRT_2_PI * (x + CUBIC * x.pow(3.0))).tanh())
 
 
 def bias_manual_chain(x: Any, bias: Any) -> Any:
-    """The bias, then the eight operations."""
+    """Run the bias, then the eight operations."""
     return manual_chain(x + bias)
 
 

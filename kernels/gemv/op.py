@@ -37,13 +37,13 @@ ROUNDING = {"float32": 2.0**-24, "bfloat16": 2.0**-8, "float64": 2.0**-53}
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def minimum_bytes(shape: Shape, dtype: str) -> int:
-    """The bytes to read every operand once and write every output once."""
+    """Return the bytes to read every operand once and write every output once."""
     n, k = shape
     return (n * k + k + 2 * n) * item_bytes(dtype)
 
 
 def flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     n, k = shape
     return 2 * n * k + n
 
@@ -53,12 +53,12 @@ FLOPS_WHY = "an output costs K fused multiply-adds of 2 operations each, and 1 f
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def reference(weight: Any, x: Any, bias: Any) -> Any:
-    """The op in float64."""
+    """Compute the op in float64."""
     return weight.double() @ x.double() + bias.double()
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output, see TOLERANCE_WHY."""
+    """Return the allowed error of every output, see TOLERANCE_WHY."""
     weight, x, bias = inputs
     rounding = ROUNDING[dtype_name(x.dtype)]
     magnitude = weight.double().abs() @ x.double().abs() + bias.double().abs()
@@ -76,7 +76,7 @@ TOLERANCE_WHY = (
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any]:
-    """Normal x and bias, weights of variance 1 / K."""
+    """Make normal x and bias, weights of variance 1 / K."""
     import torch
 
     n, k = shape
@@ -130,7 +130,7 @@ def columns_chain(columns: Any, x: Any, bias: Any) -> Any:
 
 
 def in_columns(weight: Any, x: Any, bias: Any) -> tuple[Any, Any, Any]:
-    """The operands with the weights as (K, N), as GPT-2's projections are published."""
+    """Return the operands with the weights as (K, N), as GPT-2's projections are published."""
     return weight.t().contiguous(), x, bias
 
 

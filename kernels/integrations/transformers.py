@@ -68,7 +68,7 @@ def forget_warnings() -> None:
 
 # --- masks -------------------------------------------------------------------------------------------------------
 def _window_of(mask_function: Callable[..., Any]) -> int | None:
-    """The window of a causal mask function, NO_WINDOW if it has none; None for any other function."""
+    """Return the window of a causal mask function, NO_WINDOW if it has none; None for any other function."""
     causal = _theirs["causal_mask"]
     if mask_function is causal:
         return NO_WINDOW
@@ -88,12 +88,14 @@ def _closure(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _values_are_unknown(tensor: torch.Tensor) -> bool:
-    """Whether a compiler traces or a CUDA graph records, so that nobody can read the tensor's values."""
+    """Return whether a compiler traces or a CUDA graph records, so that nobody can read the tensor's values."""
     return torch.compiler.is_compiling() or (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
 def _first_keys(attention_mask: torch.Tensor, seen: int) -> tuple[str, list[int]]:
-    """Why spans cannot express a bool padding mask (B, T), "" if they can; and each sequence's first unpadded key.
+    """Return why spans cannot express a bool padding mask (B, T), "" if they can.
+
+    The second result is the first unpadded key of each sequence.
 
     It copies the mask to the host, which takes one wait for the GPU and no launch.
     """
@@ -165,7 +167,7 @@ def mask_of_spans(spans: torch.Tensor, queries: int, keys: int) -> torch.Tensor:
 def _refused(
     module: Any, q: torch.Tensor, k: torch.Tensor, mask: torch.Tensor | None, dropout: float, options: dict[str, Any]
 ) -> str:
-    """Why neither of our two functions supports a call, "" if one may."""
+    """Return why neither of our two functions supports a call, "" if one may."""
     causal = options.get("is_causal")
     if not (getattr(module, "is_causal", True) if causal is None else causal):
         return "the layer is not causal (cross-attention, or an encoder)"
@@ -204,7 +206,7 @@ def _asked(device: torch.device) -> int:
 
 
 def attention_variant(dtype: torch.dtype, capability: int) -> str:
-    """The rung of `attention` (64 channels, as many key heads as query heads) for a GPU; "" if none runs there.
+    """Return the rung of `attention` (64 channels, as many key heads as query heads) for a GPU; "" if none runs there.
 
     It is chosen before anything is compiled: v06 needs compute capability 9.0 exactly, v03 and v04 need 8.0 or later.
     """
@@ -216,14 +218,14 @@ def attention_variant(dtype: torch.dtype, capability: int) -> str:
 
 
 def grouped_variant(dtype: torch.dtype, capability: int, queries: int) -> str:
-    """The rung of `attention_grouped` or of `attention_decode_grouped` for a GPU."""
+    """Return the rung of `attention_grouped` or of `attention_decode_grouped` for a GPU."""
     if queries == 1:
         return "v03_split"
     return "v02_mma" if dtype == torch.bfloat16 and not 0 < capability < 80 else "v01_tiled"
 
 
 def _unfit(q: torch.Tensor, k: torch.Tensor, capability: int) -> str:
-    """Why the fused kernels do not support a call that `_refused` accepts, "" if they do."""
+    """Return why the fused kernels do not support a call that `_refused` accepts, "" if they do."""
     size = q.shape[3]
     if size not in HEAD_SIZES:
         return f"the head size is {size}, not 64 or 128"
@@ -248,7 +250,7 @@ def _to_sdpa(
 
 
 def _of_its_own_keys(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Keys and values without the rows that an empty static cache has after the queries."""
+    """Return keys and values without the rows that an empty static cache has after the queries."""
     queries = q.shape[2]
     return (k[:, :, :queries], v[:, :, :queries]) if 1 < queries < k.shape[2] else (k, v)
 

@@ -26,7 +26,7 @@ WIDTH = 768  # GPT-2's C
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def minimum_bytes(shape: Shape, dtype: str) -> int:
-    """Every element, weight and bias read once, every output written once."""
+    """Return the bytes of every element, weight and bias read once, every output written once."""
     return 2 * (math.prod(shape) + shape[1]) * item_bytes(dtype)
 
 
@@ -36,7 +36,7 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     return 7 * math.prod(shape)
 
 
@@ -45,7 +45,7 @@ FLOPS_WHY = "an element costs 7: sum, centre, square, sum, scale, weight, bias"
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output, see TOLERANCE_WHY."""
+    """Return the allowed error of every output, see TOLERANCE_WHY."""
     x, weight, _, eps = inputs
     return (layernorm_error(x, weight, eps, references[0], variant),)
 

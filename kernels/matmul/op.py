@@ -38,7 +38,7 @@ TF32 = 2.0**-10  # relative error of an operand that is truncated to 10 bits
 
 # --- bytes and operations ------------------------------------------------------------------------------------
 def flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     m, n, k = shape
     return 2 * m * n * k + m * n
 
@@ -48,18 +48,18 @@ FLOPS_WHY = "an output costs K fused multiply-adds of 2 operations each, and 1 f
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def reference(a: Any, weight: Any, bias: Any) -> Any:
-    """The op in float64."""
+    """Compute the op in float64."""
     return a.double() @ weight.double() + bias.double()
 
 
 def _unit(dtype: str, variant: Variant) -> tuple[float, bool]:
-    """The error of one addition, relative to the sum of magnitudes, and whether it is a truncation."""
+    """Return the error of one addition, relative to the sum of magnitudes, and whether it is a truncation."""
     on_tensor_cores = dtype == "bfloat16" or variant.precision == "tf32"
     return (TENSOR_SUM, True) if on_tensor_cores else (ROUNDING[dtype], False)
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output, see TOLERANCE_WHY."""
+    """Return the allowed error of every output, see TOLERANCE_WHY."""
     a, weight, bias = inputs
     dtype = dtype_name(a.dtype)
     magnitude = a.double().abs() @ weight.double().abs() + bias.double().abs()
@@ -73,7 +73,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """The spread of errors for terms with random signs.
+    """Return the spread of errors for terms with random signs.
 
     A partial sum is then about as large as the root of the sum of squares, or as the output.
     """
@@ -95,7 +95,7 @@ TOLERANCE_WHY = (
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any]:
-    """Normal a and bias, weights of variance 1 / K."""
+    """Make normal a and bias, weights of variance 1 / K."""
     import torch
 
     m, n, k = shape
@@ -148,7 +148,7 @@ def rows_chain(a: Any, rows: Any, bias: Any) -> Any:
 
 
 def in_rows(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
-    """The operands with the weights as (N, K)."""
+    """Return the operands with the weights as (N, K)."""
     return a, weight.t().contiguous(), bias
 
 
@@ -158,7 +158,7 @@ def lt_matmul(a: Any, weight: Any, bias: Any) -> Any:
 
 
 def lt_prepared(a: Any, weight: Any, bias: Any) -> Callable[[], Any]:
-    """The same as a function without arguments, which makes the plan once."""
+    """Return the same as a function without arguments, which makes the plan once."""
     from kernels.matmul.cublaslt import prepared
 
     return prepared(a, weight, bias)
@@ -211,7 +211,7 @@ def _cuda(
     workspace: bool = False,
     **tunables: tuple[int, ...],
 ) -> Variant:
-    """A CUDA rung, with `tunables` by the last part of the macro's name."""
+    """Return a CUDA rung, with `tunables` by the last part of the macro's name."""
     prefix = f"MATMUL_{name[:3].upper()}_"
     bound = ["{launcher}", "FP32" if dtype == "float32" else "BF16", *(["{workspace}"] if workspace else [])]
     return cuda_variant(

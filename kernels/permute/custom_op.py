@@ -72,5 +72,5 @@ def split_permute(
 
 
 def merge_heads(by_heads: torch.Tensor, variant: str = MERGE_HEADS.best) -> torch.Tensor:
-    """(B, T, C) of (B, nh, T, hs), contiguous. Raises ValueError, TypeError."""
+    """Compute (B, T, C) of (B, nh, T, hs), contiguous. Raises ValueError, TypeError."""
     return _merge_heads(by_heads, variant)

@@ -29,7 +29,7 @@ def split_bytes(shape: Shape, dtype: str) -> int:
 
 
 def merge_bytes(shape: Shape, dtype: str) -> int:
-    """Every element read once, written once."""
+    """Return the bytes of every element read once, written once."""
     return 2 * math.prod(shape) * item_bytes(dtype)
 
 
@@ -40,19 +40,19 @@ def flops(_: Shape) -> int:
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def split_reference(qkv: Any, heads: int) -> tuple[Any, Any, Any]:
-    """The op by indexing, in float64: (B, T, 3 C) -> three of (B, nh, T, hs)."""
+    """Compute the op by indexing, in float64: (B, T, 3 C) -> three of (B, nh, T, hs)."""
     batch, tokens, triple = qkv.shape
     parts = qkv.double().view(batch, tokens, 3, heads, triple // (3 * heads)).permute(2, 0, 3, 1, 4)
     return parts[0], parts[1], parts[2]
 
 
 def merge_reference(by_heads: Any) -> Any:
-    """The op by indexing, in float64: (B, nh, T, hs) -> (B, T, C)."""
+    """Compute the op by indexing, in float64: (B, nh, T, hs) -> (B, T, C)."""
     return by_heads.double().permute(0, 2, 1, 3).flatten(2)
 
 
 def allowed_error(_: tuple[Any, ...], references: tuple[Any, ...], __: Variant) -> tuple[Any, ...]:
-    """An allowed error of 0."""
+    """Return an allowed error of 0."""
     return tuple(value.new_zeros(()).expand(value.shape) for value in references)
 
 
@@ -63,13 +63,13 @@ def _normal(sizes: tuple[int, ...], dtype: str, seed: int, device: str) -> Any:
 
 
 def split_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, int]:
-    """Normal qkv (B, T, 3 nh hs) and nh; `shape` is (B, T, nh, hs)."""
+    """Make normal qkv (B, T, 3 nh hs) and nh; `shape` is (B, T, nh, hs)."""
     batch, tokens, heads, size = shape
     return _normal((batch, tokens, 3 * heads * size), dtype, seed, device), heads
 
 
 def merge_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any]:
-    """Normal (B, nh, T, hs); `shape` is (B, T, nh, hs)."""
+    """Make normal (B, nh, T, hs); `shape` is (B, T, nh, hs)."""
     batch, tokens, heads, size = shape
     return (_normal((batch, heads, tokens, size), dtype, seed, device),)
 

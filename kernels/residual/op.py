@@ -24,12 +24,12 @@ def minimum_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """One addition per element."""
+    """Return the FLOPs: one addition per element."""
     return math.prod(shape)
 
 
 def reference(x: Any, y: Any) -> Any:
-    """The op in float64. Shape (N, C) in and out."""
+    """Compute the op in float64. Shape (N, C) in and out."""
     return x.double() + y.double()
 
 
@@ -37,13 +37,13 @@ TOLERANCE_WHY = "the sum is rounded once: 2^-24 relative in float32; a float32 s
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], _: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output, see TOLERANCE_WHY."""
+    """Return the allowed error of every output, see TOLERANCE_WHY."""
     bf16 = dtype_name(inputs[0].dtype) == "bfloat16"
     return ((2.0**-8 * (1.0 + 2.0**-8) if bf16 else UNIT) * references[0].abs() + 2.0**-149,)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any]:
-    """Normal x and y."""
+    """Make normal x and y."""
     import torch
 
     normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))

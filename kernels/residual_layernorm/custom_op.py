@@ -56,5 +56,5 @@ def residual_layernorm(
     eps: float = 1e-5,
     variant: str = RESIDUAL_LAYERNORM.best,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(x + y, its normalised rows), x and y (..., C), contiguous. Raises ValueError, TypeError."""
+    """Return (x + y, its normalised rows), x and y (..., C), contiguous. Raises ValueError, TypeError."""
     return _residual_layernorm(x, y, weight, bias, eps, variant)

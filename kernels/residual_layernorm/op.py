@@ -37,7 +37,7 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def flops(shape: Shape) -> int:
-    """The floating-point operations of the op, see FLOPS_WHY."""
+    """Return the floating-point operations of the op, see FLOPS_WHY."""
     return 8 * math.prod(shape)
 
 
@@ -46,12 +46,15 @@ FLOPS_WHY = "an element costs 8: add, sum, centre, square, sum, scale, weight, b
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def reference(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any]:
-    """(x + y in float64, layernorm in float64 of x + y as stored). Shapes (N, C)."""
+    """Return (x + y in float64, layernorm in float64 of x + y as stored). Shapes (N, C)."""
     return x.double() + y.double(), layernorm64((x.float() + y.float()).to(x.dtype), weight, bias, eps)
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """One rounding for the sum; for the layernorm see TOLERANCE_WHY. A compiled chain may normalise the exact sum."""
+    """Return the allowed errors: one rounding for the sum.
+
+    For the layernorm see TOLERANCE_WHY. A compiled chain may normalise the exact sum.
+    """
     x, y, weight, _, eps = inputs
     half_ulp = 2.0**-8 * (1.0 + 2.0**-8) if dtype_name(x.dtype) == "bfloat16" else UNIT
     stored = (x.float() + y.float()).to(x.dtype)
@@ -60,7 +63,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, Any, Any, Any, float]:
-    """Normal x and y, weights around 1, biases around 0, eps."""
+    """Make normal x and y, weights around 1, biases around 0, eps."""
     import torch
 
     normal, kind = random_normal(seed, device), getattr(torch, dtype_name(dtype))

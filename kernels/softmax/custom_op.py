@@ -41,7 +41,7 @@ _causal_softmax = define(
 
 
 def causal_softmax(scores: torch.Tensor, scale: float, variant: str = "") -> torch.Tensor:
-    """Probabilities of (..., Tq, Tk) scores, same shape and dtype, contiguous.
+    """Return probabilities of (..., Tq, Tk) scores, same shape and dtype, contiguous.
 
     Raises: ValueError for an unknown variant or fewer than two axes, TypeError for another dtype.
     """

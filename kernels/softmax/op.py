@@ -55,7 +55,7 @@ SHARED_FLOATS = (227 << 10) // 4 - 256  # shared memory of a block on sm_90, wit
 
 # --- byte and FLOP model -------------------------------------------------------------------------------------
 def visible_columns(tq: int, tk: int) -> Any:
-    """Columns that each of the Tq rows sees, int64 array (Tq,)."""
+    """Return columns that each of the Tq rows sees, int64 array (Tq,)."""
     import numpy as np
 
     return np.clip(np.arange(tq, dtype=np.int64) + 1 + tk - tq, 0, tk)
@@ -67,7 +67,7 @@ def _visible_elements(shape: Shape) -> int:
 
 
 def minimum_bytes(shape: Shape, dtype: str) -> int:
-    """Each visible score read once, each output written once."""
+    """Return the bytes of each visible score read once, each output written once."""
     return (_visible_elements(shape) + math.prod(shape)) * item_bytes(dtype)
 
 
@@ -78,7 +78,7 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def dense_bytes(shape: Shape, dtype: str) -> int:
-    """Every score read once, every output written once."""
+    """Return the bytes of every score read once, every output written once."""
     return 2 * math.prod(shape) * item_bytes(dtype)
 
 
@@ -93,7 +93,7 @@ def separate_bytes(shape: Shape, dtype: str) -> int:
 
 
 def causal_bytes(shape: Shape, dtype: str) -> int:
-    """Every 32-byte sector with a visible score read once, every output written once."""
+    """Return the bytes of every 32-byte sector with a visible score read once, every output written once."""
     import numpy as np
 
     *batch, tq, tk = shape
@@ -113,7 +113,7 @@ FLOPS_WHY = "a visible element costs 5: scale, subtract the maximum, exp, add to
 
 # --- reference, tolerance, inputs ----------------------------------------------------------------------------
 def reference(scores: Any, scale: float) -> Any:
-    """The op in float64, slow and trusted. Shape (..., Tq, Tk) in and out."""
+    """Compute the op in float64, slow and trusted. Shape (..., Tq, Tk) in and out."""
     return causal_chain(scores.double(), scale)
 
 
@@ -126,7 +126,7 @@ TOLERANCE_WHY = (
 
 
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
-    """The allowed error of every output; a row's exponents are at most as large as its largest finite score."""
+    """Return the allowed error of every output; a row's exponents are at most as large as its largest finite score."""
     scores, scale = inputs
     (reference_,) = references
     scaled = (scores.double() * scale).abs()
@@ -163,7 +163,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(scores: Any, scale: float) -> tuple[Any, float]:
-    """Scores with rows, if there are enough, of -inf, with a NaN, a +inf, some -inf, or large magnitudes."""
+    """Make scores with rows, if there are enough, of -inf, with a NaN, a +inf, some -inf, or large magnitudes."""
     scores = scores.clone()
     rows = scores.view(-1, scores.shape[-1])
     count = len(rows)
