@@ -644,6 +644,17 @@ def _at_barriers(e: Evidence) -> Bools:
     return e.waits("barrier") > 0.25
 
 
+def _with_registers(e: Evidence) -> Floats:
+    """Return the time with a tile in registers, which needs fewer instructions of shared memory.
+
+    Shared memory accepts one instruction a cycle, so no more than those can go. Warps no longer wait for it nor for
+    each other. Each instruction that is left waits as long as before for its other reasons.
+    """
+    issue = np.maximum(_tiled(e), e.floors["issue"] - e.time / e.limits.schedulers)
+    others = 1 - e.queue - e.waits("not_selected")
+    return e.spread(1 - others * np.minimum(issue / e.floors["issue"], 1), issue=issue)
+
+
 BARRIER_NEEDS = ("stall_barrier", "stall_long_scoreboard", "inst_issued", "shared_bytes_per_block")
 
 BLOCK = (
@@ -726,7 +737,7 @@ BLOCK = (
             & (e.waits("mio_throttle") > e.waits("short_scoreboard"))
             & (e.busy["issue"] > 0.25)
         ),
-        lambda e: e.after(issue=np.maximum(_tiled(e), e.floors["issue"] - e.time / e.limits.schedulers)),
+        _with_registers,
         0.75,
         "wavefronts",
         "Shared memory accepts one instruction for every four issue slots of an SM. Warps queue for it, and more than "
@@ -1146,7 +1157,7 @@ GUESSES = (
     ),
     _perhaps(
         "divergence",
-        lambda e: (e.busy["issue"] > HALF) & (_useful(e) > 1 / WARP) & (_useful(e) < 0.25),
+        lambda e: (e.busy["issue"] > HALF) & (_useful(e) > 1 / WARP) & (_useful(e) < 0.25) & (e.shared <= 0),
         lambda e: e.after(issue=e.floors["issue"] * _useful(e)),
         ("inst_issued", "flops_fp32"),
         "The issue slots are busy, and fewer than a quarter of the lanes compute.",

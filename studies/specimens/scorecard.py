@@ -44,7 +44,7 @@ def read_blind(path: Path = BLIND) -> Blind:
 
 
 def explained(table: str = "miss") -> Mapping[str, str]:
-    """Return the reason for each miss by the name of the specimen; of `bound`, for each far bound by its defect."""
+    """Return the reason for each miss by the name of the specimen, the defect (`bound`) or the rung (`ladder`)."""
     return dict(tomllib.loads(MISSES.read_text("utf-8"))[table])
 
 
@@ -155,11 +155,12 @@ def _ladder() -> Iterator[str]:
     rungs = [one for one in score.score_ladder() if one.confirmed]
     figure = _of(sum(one.right for one in rungs), len(rungs), GOALS["ladder"])
     yield _LADDER.format(figure=figure, silent=sum(not one.advice for one in rungs))
-    yield "| rung | type | it cures, by its idea | our advice on the rung below |"
-    yield "|---|---|---|---|"
+    why = explained("ladder")
+    yield "| rung | type | it cures, by its idea | our advice on the rung below | why |"
+    yield "|---|---|---|---|---|"
     for one in rungs:
         said = "right" if one.right else f"`{one.advice}`" if one.advice else ABSTAINS
-        yield f"| {one.rung} | {one.dtype} | `{one.cure}` | {said} |"
+        yield f"| {one.rung} | {one.dtype} | `{one.cure}` | {said} | {'' if one.right else why[one.rung]} |"
 
 
 def _said(one: Score) -> str:
@@ -264,9 +265,9 @@ _LADDER = """\
 ## Ladders
 
 `studies/specimens/ladder.toml` says which defect each rung cures of the rung below it, and was committed before any
-rule ran on a rung. The rungs were captured with the default metrics, and no rule was tuned on them. Of the rungs whose
-idea was confirmed, the advice on the rung below names the cure for {figure}; the goal is 60 %. The rules abstain on
-{silent}.
+rule ran on a rung. The rungs were captured with the default metrics. No rule was tuned to name a cure on them; after a
+look at them, the guess of divergence spares kernels with shared memory. Of the rungs whose idea was confirmed, the
+advice on the rung below names the cure for {figure}; the goal is 60 %. The rules abstain on {silent}.
 """
 _NCU = """\
 Rows where we or ncu's own rules are wrong. `analysis/diagnosis/ncu_rules.toml` maps ncu's messages to our words.
