@@ -258,8 +258,9 @@ _BLIND_HOLDOUT = """\
 The third set was written on 2026-11-23 from the vocabulary alone, without a look at any rule: {pairs} pairs of kernels,
 {clean} clean kernels and {programs} pairs of timelines. It was captured at 22:27 UTC on the same day with
 `studies/specimens/session.sh`. `scorecard --record` wrote its first score, `studies/specimens/{record}`, before
-anybody looked at a miss. No rule and no bound was tuned on it: *today* shows what rules changed for the other two
-halves do there.
+anybody looked at a miss. *Today* shows what rules changed for the other two halves do there. Two bounds changed after
+its counters had been read to explain its misses, so that *today* is no blind score: occupancy counts whole waves, and
+`shared_instruction_bound` keeps the waits of the instructions that remain.
 """
 _LADDER = """\
 ## Ladders
