@@ -91,15 +91,18 @@ def _example(folder: Path, name: str, entry: _Entry) -> Example:
 
 
 def compare(example: Example) -> list[Compared]:
-    """Compare each entry of the expert's list with the first findings of the report; [] without a report."""
+    """Compare each entry of the expert's list with the first findings of the report; [] without a report.
+
+    An entry with a reason in `misses` is a miss, even if words of another finding match it by chance.
+    """
     if example.report is None:
         return []
     findings = example.report["findings"][:FIRST]
     rows = []
     for number, (said, words) in enumerate(zip(example.expert, example.entry.agrees, strict=True), start=1):
         agreed = (one["title"] for one in findings if re.search(words, f"{one['title']}. {one['sentence']}"))
-        found = next(agreed, "")
-        rows.append(Compared(said, found, "" if found else example.entry.misses.get(str(number), "")))
+        reason = example.entry.misses.get(str(number), "")
+        rows.append(Compared(said, "" if reason else next(agreed, ""), reason))
     return rows
 
 

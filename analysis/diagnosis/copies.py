@@ -17,11 +17,14 @@ SMALL_BYTES = 65_536  # a smaller copy spends most of its time on starting
 _KEY = ("device", "kind", "direction", "memory")
 
 
-def large_copies(copies: pd.DataFrame, *, most: int = 2) -> list[dict[str, Any]]:
-    """Return findings on the copies, sets and migrations with most time, at most `most`. Shape: `copies` copies.csv."""
+def large_copies(copies: pd.DataFrame, *, most: int = 2, in_steps: float = 1.0) -> list[dict[str, Any]]:
+    """Return findings on the copies, sets and migrations with most time, at most `most`. Shape: `copies` copies.csv.
+
+    `in_steps` is the share of their time after the first step began: copies before it only set the program up.
+    """
     if copies.empty:
         return []
-    rows = copies[copies["share_frac"].astype(float) >= LEAST_SHARE]
+    rows = copies[copies["share_frac"].astype(float) * in_steps >= LEAST_SHARE]
     rows = rows.sort_values("time_ns", ascending=False, kind="stable")
     several = copies["device"].nunique() > 1
     return [_finding(row, several=several) for _, row in rows.head(most).iterrows()]
@@ -33,6 +36,9 @@ def _finding(row: Any, *, several: bool) -> dict[str, Any]:
     where = " ".join(about.copies)
     cells = [cell("copies", where, name, row[name]) for name in ("time_ns", "count") if pd.notna(row[name])]
     why = _reasons(row, where, cells)
+    won = _time_to_win(row, cells)
+    if won:
+        why.append(("", f"at the link's bandwidth they would take {duration(float(row['time_ns']) - won)}"))
     part = share(float(row["share_frac"]))
     on = f" on {row['device']}" if several else ""
     takes = count_of(int(row["count"]), f"{what[1]} takes", f"{what[2]} take")
@@ -41,11 +47,19 @@ def _finding(row: Any, *, several: bool) -> dict[str, Any]:
         "sentence": " ".join(
             [f"{takes} {duration(float(row['time_ns']))}.", *(f"{said[0].upper()}{said[1:]}." for _, said in why)]
         ),
-        "time_to_win_ns": None,
+        "time_to_win_ns": won,
         "about": about,
         "evidence": cells,
         "weight_ns": float(row["time_ns"]),
     }
+
+
+def _time_to_win(row: Any, cells: Cells) -> int | None:
+    """Return the time that pinned memory saves at most: copies at the link's bandwidth take the rest. Units: ns."""
+    known = any(one["column"] == "link_frac" for one in cells)
+    if not known or not _is_pageable(row) or float(row["link_frac"]) >= SLOW_LINK:
+        return None
+    return int(float(row["time_ns"]) * (1 - float(row["link_frac"])))
 
 
 def _name(row: Any) -> tuple[str, str, str]:

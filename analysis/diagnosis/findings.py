@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.graphs import unseen_graphs
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
 from analysis.diagnosis.hot import hot_kernels
+from analysis.diagnosis.loops import elementwise_chains, idle_in_windows, share_in_steps, turns
 from analysis.diagnosis.ranks import rank_findings
 from analysis.diagnosis.reasons import Tables, cell, nearest_roof
 from analysis.diagnosis.spans import About
@@ -25,7 +27,7 @@ from analysis.tables.stalls import NOT_WAITING
 
 COUNT = 3  # at most so many findings with a time to win, without those of ranks
 MOST = 5  # findings in all
-_ORDERING = ("weight_ns", "source")  # fields that only sort findings; report.json omits them
+_ORDERING = ("weight_ns", "source", "chain")  # fields that only sort or choose findings; report.json omits them
 _INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
 
 
@@ -35,28 +37,37 @@ def _findings(
     stalls: pd.DataFrame, fusion: pd.DataFrame, host: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame,
     kernel_tables: Tables, graphs: pd.DataFrame, sm_count: int | None, is_program: bool, ranks: pd.DataFrame,
     collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, rank_costs: pd.DataFrame,
+    gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, steps: pd.DataFrame, filled: dict[str, float],
     diagnosis: pd.DataFrame | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return the findings: first those with a time to win, then what takes most time, with its known reasons.
 
-    A capture that is not of a program has none. Report one hot kernel, or up to three if no finding has a time to win.
+    A capture that is not of a program has none. The findings with a time to win and those on hot kernels are three, or
+    four with a hot kernel behind three others.
     """
     if not is_program:
         return []
-    won = find(gaps, measured, roofline, stalls, fusion, diagnosis)
+    moved = large_copies(copies, in_steps=share_in_steps(gpu_ops, step_ranges))
+    more = [*turns(steps, gaps, filled), *(one for one in moved if one["time_to_win_ns"])]
+    if fusion.empty:
+        more += elementwise_chains(gpu_ops, kernel_tables["kernels"], _waiting(gaps), judged_root(gaps))
+    won = find(gaps, measured, roofline, stalls, fusion, diagnosis, more)
     if of_ranks := rank_findings(ranks, collectives, overlap, stragglers, rank_costs):
         won = sorted([*of_ranks, *won], key=lambda one: -one["time_to_win_ns"])[:MOST]
     gpus = devices["device"].nunique() if len(devices) else 1
+    named = {name for one in won for name in one.pop("chain", (one["about"].kernel,))}
     hot = hot_kernels(
         kernel_tables,
         _clock(capture),
         judged_root(gaps),
         sm_count=sm_count,
         vendor=capture.vendor,
-        most=1 if won else COUNT,
+        most=max(COUNT - len(won), 1),
         unseen=bool((graphs["seen"] == WHOLE).any()),
+        skip=named,
     )
-    rest = [*hot, *large_copies(copies), *unseen_graphs(graphs), *idle_gpu(gaps, host, _clock(capture), gpus=gpus)]
+    idle = idle_gpu(gaps, host, _clock(capture), gpus=gpus, idle_ns=idle_in_windows(gpu_ops, step_ranges, gaps))
+    rest = [*hot, *(one for one in moved if not one["time_to_win_ns"]), *unseen_graphs(graphs), *idle]
     if not rest and not won:
         rest = [*cpu_ranges(layers_folded, capture.ranges, capture.ops, recorded=_INSIDE), *_of_each(host_waits(host))]
     elif not won:
@@ -86,20 +97,23 @@ def find(
     stalls: pd.DataFrame,
     fusion: pd.DataFrame,
     diagnosis: pd.DataFrame | None = None,
+    more: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Return the findings with a time to win, most time first, at most COUNT.
+    """Return the findings with a time to win and `more` of them, most time first, at most COUNT.
 
     Shape: `gaps` gaps.csv, `fusion` fusion.csv, `diagnosis` diagnosis.csv. Units: ns.
     Judge only the program under the outermost range of the first step: other roots are variants of it. If a step waits
     for launches or the host, faster kernels win nothing, so its kernels give no finding.
     """
     root = judged_root(gaps)
-    waiting = tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].isin(WAITING), "step"])
+    waiting = _waiting(gaps)
     judged = _under(measured["range"], root) & ~measured["range"].str.startswith(waiting or ("\0",))
-    candidates = _waiting_steps(gaps, root)
+    candidates = [*_waiting_steps(gaps, root), *more]
     to_fuse = fusion[fusion["gain_ns"].notna() & (fusion["scope"] != "epilogue") & _under(fusion["step"], root)]
     to_fuse = to_fuse[~(to_fuse["step"] + "/").str.startswith(waiting or ("\0",))]
-    candidates += _fusions(to_fuse)
+    candidates += _fusions(
+        to_fuse, gaps["step"].astype(str).str.replace(r"#\d+$", "", regex=True).value_counts().to_dict()
+    )
     fused_ranges = {name for ranges in to_fuse["range"] for name in str(ranges).split(" + ")}
     first = _first_rows(diagnosis, root, waiting)
     chained = first["range"].isin(fused_ranges) & first["defect"].isin(_OF_MEMORY)
@@ -108,7 +122,12 @@ def find(
     commands = {(row.kernel, row.range): str(row.recapture) for row in first.itertuples()}
     candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges, known, commands)
     candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
-    return _ranked(candidates[:COUNT])
+    return [{"rank": rank} | one for rank, one in enumerate(candidates[:COUNT], start=1)]
+
+
+def _waiting(gaps: pd.DataFrame) -> tuple[str, ...]:
+    """Return the beginning of the ranges inside steps that wait for launches or the host."""
+    return tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].isin(WAITING), "step"])
 
 
 def _ranked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -181,10 +200,13 @@ def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:
     return "the host", told, []
 
 
-def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
-    """Turn rows of the fusion plan into findings: neighbouring kernels that one kernel could replace."""
+def _fusions(to_fuse: pd.DataFrame, times: dict[str, int]) -> list[dict[str, Any]]:
+    """Turn rows of the fusion plan into findings: neighbouring kernels that one kernel could replace.
+
+    Shape: `times` step -> its instances. The plan is of one instance; the time to win is of all, as in other findings.
+    """
     found = []
-    for _, row in to_fuse.iterrows():
+    for _, row in _together(to_fuse).iterrows():
         cited = [
             cell("fusion", f"{row['step']} in {row['range']}", name, int(row[name]))
             for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
@@ -199,14 +221,30 @@ def _fusions(to_fuse: pd.DataFrame) -> list[dict[str, Any]]:
                     f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} µs{moved}. "
                     f"With one kernel for each chain, they would move {row['after_bytes'] / 1e6:,.0f} MB and take at "
                     f"least {row['bound_time_ns'] / 1e3:,.0f} µs. The gain includes the idle time before each saved "
-                    "launch."
+                    f"launch.{_of_all(times.get(row['step'], 1))}"
                 ),
-                "time_to_win_ns": int(row["gain_ns"]),
+                "time_to_win_ns": int(row["gain_ns"]) * max(times.get(row["step"], 1), 1),
                 "about": About(ranges=tuple(str(row["range"]).split(" + "))),
                 "evidence": cited,
             }
         )
     return found
+
+
+def _together(to_fuse: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each step and pattern: sums over its ranges, which are joined with ` + `."""
+    summed = ["launches", "now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns"]
+    if not to_fuse.duplicated(["step", "pattern"]).any():
+        return to_fuse
+    groups = to_fuse.groupby(["step", "pattern"], sort=False)
+    joined = groups.agg(
+        {"range": " + ".join, "now_from": "first"} | dict.fromkeys(summed, lambda own: own.sum(skipna=False))
+    )
+    return joined.reset_index()
+
+
+def _of_all(times: int) -> str:
+    return f" These are values of one step of {times:,}." if times > 1 else ""
 
 
 # Fusing a kernel with its neighbours cures these causes too.

@@ -53,19 +53,31 @@ _CALLS: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
-def idle_gpu(gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 1) -> list[dict[str, Any]]:
+def idle_gpu(
+    gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 1, idle_ns: pd.Series | None = None
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return a finding if the GPU is busy for less than half of a step without a bare time, else [].
+
+    Of a step with several instances, judge the one with the median idle share: the first one may set the program up.
+    `idle_ns`: time in each row in which no step uses the GPU; without it, the time in which this one does not.
 
     A capture without steps counts as one step. With several `gpus`, gaps.csv describes the busiest.
     Shape: `gaps` gaps.csv, `host` host.csv; `clock` is the tool that recorded the times.
     """
     seen = gaps[gaps["bare_wall_ns"].isna() & gaps["busy_ns"].notna() & gaps["wall_ns"].notna()]
-    idle = (seen["wall_ns"] - seen["busy_ns"]).astype(float)
-    idle = idle[idle > (1 - BUSY_FROM) * seen["wall_ns"].astype(float)]
-    if idle.empty:
+    known = seen["wall_ns"] - seen["busy_ns"] if idle_ns is None else idle_ns.reindex(seen.index)
+    idle = known.astype(float)
+    share_of = idle / seen["wall_ns"].astype(float).clip(lower=1.0)
+    order = share_of.sort_values(kind="stable").index
+    kinds = seen["step"].astype(str).str.replace(r"#\d+$", "", regex=True)
+    usual = [rows[(len(rows) - 1) // 2] for rows in order.groupby(kinds.reindex(order)).values()]
+    idle = idle[share_of > 1 - BUSY_FROM]
+    usual_idle = idle[idle.index.isin(usual)]
+    if usual_idle.empty:
         return []
-    row = seen.loc[idle.idxmax()]
-    step, wall, busy = str(row["step"]), float(row["wall_ns"]), float(row["busy_ns"])
+    row = seen.loc[usual_idle.idxmax()]
+    step, wall = str(row["step"]), float(row["wall_ns"])
+    busy = wall - float(usual_idle.max())
     within = "the capture" if step == "capture" else step
     which = "GPU" if gpus < 2 else f"busiest of {gpus} GPUs"
     cells = [cell("gaps", step, name, int(row[name])) for name in ("wall_ns", "busy_ns")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any
 
@@ -21,6 +21,7 @@ NAMED = 60  # characters of a kernel's name
 MOST = 3
 MOSTLY = 0.5
 NO_CAUSE = "no table shows why"
+NOT_COUNTED = "ncu did not count it"
 LONG_NAME = 80  # characters of a kernel's name in a command; ncu also accepts a part of a name
 _BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters")
 
@@ -34,11 +35,13 @@ def hot_kernels(
     vendor: str = "",
     most: int = MOST,
     unseen: bool = False,
+    skip: Collection[str] = (),
 ) -> list[dict[str, Any]]:
     """Return findings on the kernels with most time: always on the longest, on others only with a known reason.
 
     `tables`: tables by name; `clock`: the tool that timed them; `root`: only rows under this range count; `vendor`: of
-    the GPU; `most`: number of findings; `unseen`: the capture has CUDA graphs whose kernels were not recorded.
+    the GPU; `most`: number of findings; `unseen`: the capture has CUDA graphs whose kernels were not recorded; `skip`:
+    kernels that have a finding already.
     """
     beside = " outside of CUDA graphs" if unseen else ""
     kernels = tables["kernels"]
@@ -52,6 +55,7 @@ def hot_kernels(
     sums = timed.groupby("kernel", sort=False)[[column, "launches"]].sum()
     sums = sums.sort_values(column, ascending=False, kind="stable")
     labels = symbols.short_all(sums.index, NAMED)
+    sums = sums[~sums.index.isin(list(skip))]
     found: list[dict[str, Any]] = []
     longest = sums.head(2 * most)
     rows = _rows_by_kernel({**tables, "kernels": timed}, longest.index)
@@ -64,7 +68,8 @@ def hot_kernels(
         if found and not known:
             continue
         by = "ncu" if column == "ncu_time_ns" else clock
-        found.append(_finding(kernel, labels[str(name)], part, column, by, known, vendor, root, beside))
+        others = bool(len(tables["counters"])) and not rows[name]["counters"]
+        found.append(_finding(kernel, labels[str(name)], part, column, by, known, vendor, root, beside, others=others))
     return found
 
 
@@ -127,17 +132,18 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
 
 def _finding(
     kernel: Kernel, label: str, part: float, column: str, by: str, known: list[Reason], vendor: str, root: str | None,
-    beside: str,
+    beside: str, *, others: bool = False,
 ) -> dict[str, Any]:  # fmt: skip
     of = f"the kernel time{beside}" if root is None else f"the kernel time of {root}{beside}"
     each = f", {duration(kernel.mean_ns)} each on average" if kernel.launches > 1 else ""
     takes = count_of(kernel.launches, "launch takes", "launches take")
     told = f"{takes} {duration(kernel.time_ns)} by {by}{each}: {share(part)} of {of}{_where(kernel, column)}."
     said = [f"{_begin(reason.said)}." for reason in known]
-    title = f"{label}: {known[0].headline}" if known else f"{label}, {share(part)} of the kernel time: {NO_CAUSE}"
+    why = NOT_COUNTED if others else NO_CAUSE
+    title = f"{label}: {known[0].headline}" if known else f"{label}, {share(part)} of the kernel time: {why}"
     return {
         "title": title,
-        "sentence": " ".join([told, *(said or [_unknown(kernel, by, vendor)])]),
+        "sentence": " ".join([told, *(said or [_unknown(kernel, by, vendor, others=others)])]),
         "time_to_win_ns": None,
         "about": About(kernel=kernel.name, ranges=tuple(_times(kernel.rows["kernels"], column))),
         "evidence": [*_cited(kernel, column, root), *(item for reason in known for item in reason.cells)],
@@ -183,8 +189,11 @@ def _where(kernel: Kernel, column: str) -> str:
     return f", {share(part)} of it in {most}" if part >= MOSTLY else f", over {len(times):,} ranges"
 
 
-def _unknown(kernel: Kernel, by: str, vendor: str) -> str:
-    """Return a sentence on which capture would show why the kernel takes its time."""
+def _unknown(kernel: Kernel, by: str, vendor: str, *, others: bool = False) -> str:
+    """Return a sentence on which capture would show why the kernel takes its time.
+
+    `others`: ncu counted other kernels of this capture, but not this one.
+    """
     if vendor not in ("", "NVIDIA"):
         tool = "`rocprof-compute profile -n kernels -- APP`" if vendor == "AMD" else f"the profiler of {vendor}"
         return f"Times alone do not tell what it waits for. Hardware counters do: {tool}."
@@ -194,6 +203,8 @@ def _unknown(kernel: Kernel, by: str, vendor: str) -> str:
     command = f"`ncu {chosen}-c 3 --set full -o kernels APP`"
     if by == "ncu":
         return f"The metrics of this capture do not tell what it waits for: {command} collects all sections."
+    if others:
+        return f"ncu counted other kernels, but not this one. Its counters tell what it waits for: run {command}."
     return (
         "Times alone do not tell what it waits for. Counters do: on an NVIDIA GPU, run "
         f"{command}, then `ncu -i kernels.ncu-rep --csv --page raw`."

@@ -12,6 +12,7 @@ import pandas as pd
 from analysis.diagnosis.reasons import BUSY, SHORT_NS
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, table
+from analysis.tables.gaps import BUSY_FRAC_LIMIT, WAITING
 
 _VERDICTS = {"launch-bound": "launch", "host-bound": "host", "memory-bound": "memory", "compute-bound": "compute"}
 _OF_COPIES = "copy"
@@ -174,6 +175,8 @@ def _steps(gaps: pd.DataFrame, layers: pd.DataFrame) -> dict[str, _Step]:
         is_bare = not pd.isna(row.bare_wall_ns)
         wall = row.bare_wall_ns if is_bare else row.wall_ns
         idle = 0.0 if pd.isna(wall) or pd.isna(row.busy_ns) else max(float(wall) - float(row.busy_ns), 0.0)
+        if is_bare and row.verdict not in WAITING and idle > (1 - BUSY_FRAC_LIMIT) * float(wall):
+            idle = 0.0  # the GPU works for the steps around it
         bound = _VERDICTS.get(str(row.verdict), "")
         before = found.get(place if path in known else "")
         found[place if path in known else ""] = _Step(

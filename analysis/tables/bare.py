@@ -304,11 +304,42 @@ def _bare_steps(
 
 @fact("bare_wall_ns")
 def _bare_wall_ns(bare_steps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str]) -> dict[str, float]:
-    """Return the median bare time of each step by its path in the timeline."""
+    """Return the median bare time of each step by its path in the timeline.
+
+    Beside steps that were timed several times, a step that ran once has none: it may hold the start of the program.
+    """
     if bare_steps.empty or step_ranges.empty:
         return {}
-    known = bare_steps.set_index("range")["bare_p50_ns"].to_dict()
+    once = (bare_steps["steady"] == 1) & (bare_steps["first_calls"] == 0) & (bare_steps["bare_from"] != HARNESS)
+    kept = bare_steps[~once] if (~once).any() else bare_steps
+    known = kept.set_index("range")["bare_p50_ns"].to_dict()
     return {path: float(known[folded[path]]) for path in step_ranges["path"].unique() if folded[path] in known}
+
+
+@fact("filled")
+def _filled(
+    bare: pd.DataFrame, bare_steps: pd.DataFrame, gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame,
+    step_of_op: np.ndarray, folded: dict[str, str],
+) -> dict[str, float]:  # fmt: skip
+    """Return, by path of a step, the share of the bare time in which the GPU is busy with it and the steps around it.
+
+    Only for kinds of steps that alternate, without a harness: one of them may wait while the GPU works for another.
+    Whole rounds in the later half of the bare run count, on all threads of a process.
+    """
+    if bare_steps.empty or step_ranges.empty or (bare_steps["bare_from"] == HARNESS).any():
+        return {}
+    busy = gpu_ops["duration_ns"].groupby(step_of_op).sum().reindex(step_ranges.index).fillna(0.0)
+    each = busy.groupby(step_ranges["path"].map(folded).to_numpy()).median()
+    steps = bare[bare["range"].isin(each.index) & (bare["style"] == PUSH)]
+    found: dict[str, float] = {}
+    for _, own in steps.groupby("process"):
+        own = own.sort_values("start_ns").iloc[len(own) // 2 :]
+        own = own.iloc[: np.flatnonzero((own["range"] == own["range"].iloc[0]).to_numpy())[-1] + 1]
+        kinds, span = own["range"].iloc[:-1], float(own["start_ns"].iloc[-1] - own["start_ns"].iloc[0])
+        counts = kinds.value_counts()
+        if len(counts) > 1 and counts.min() > 1 and span > 0:
+            found |= dict.fromkeys(map(str, counts.index), float(kinds.map(each).sum()) / span)
+    return {path: found[folded[path]] for path in step_ranges["path"].unique() if folded[path] in found}
 
 
 @fact("bare_gpu_ns")
@@ -349,7 +380,7 @@ def _bare_gpu_ns(capture: Capture) -> dict[str, float]:
 )  # fmt: skip
 def build_steps(
     bare_steps: pd.DataFrame, gaps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str],
-    limits: dict[str, tuple[str, str]],
+    limits: dict[str, tuple[str, str]], filled: dict[str, float],
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return steps.csv: one row per kind of step that was timed without a profiler, in the order of the timeline."""
     if bare_steps.empty or step_ranges.empty or len(gaps) != len(step_ranges):
@@ -363,8 +394,9 @@ def build_steps(
         bare, host = timed.iloc[0], float(timed["bare_p50_ns"].iloc[0])
         busy, blocked, launches = (_median(own[name]) for name in ("busy_ns", "blocked_ns", "launches"))
         verdict, evidence = steps_one_by_one.judge(
-            busy, host, limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=launches
-        )
+            busy, host, limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=launches,
+            filled=filled.get(str(own["path"].iloc[0])),
+        )  # fmt: skip
         if bare["steady"] == 1 and bare["bare_from"] != HARNESS:
             evidence += "; timed only once, so the time may include the costs of a first step"
         wall = host if busy is None else max(host, busy)

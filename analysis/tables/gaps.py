@@ -126,9 +126,10 @@ def _limits(
         Column(
             "verdict",
             "",
-            "If the GPU is busy for less than 80 % of the bare time: host-bound if the host waits for more than 20 % "
-            "of it (they take turns) or needs more than 100 µs for each launch, else launch-bound. If the GPU is "
-            "busier: memory-bound or compute-bound, or GPU-bound if unknown. Blank without a bare time",
+            "If the GPU is busy for less than 80 % of the bare time, even with the steps around this one: host-bound "
+            "if the host waits for more than 20 % of it (they take turns) or needs more than 100 µs for each launch, "
+            "else launch-bound. If the GPU is busier: memory-bound or compute-bound, or GPU-bound if unknown. Blank "
+            "without a bare time",
             "row",
         ),
         Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
@@ -137,18 +138,18 @@ def _limits(
 def build_gaps(
     gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
     limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None, *, bare_gpu_ns: dict[str, float],
-    held_back: bool = False, blocked_ns: np.ndarray | None = None,
+    held_back: bool = False, blocked_ns: np.ndarray | None = None, filled: dict[str, float] | None = None,
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return gaps.csv, one row for each instance of a step, in order of time; None without rows.
 
     Shape: `gpu_ops` every GPU operation; `step_of_op` (operations,) row of its step, -1 for none. Without steps, one
-    row stands for the whole capture. `bare_wall_ns` and `bare_gpu_ns` by range path; `limits` range path ->
-    (memory | compute, evidence sentence); `blocked_ns` (steps,), None if unknown. Units: ns.
+    row stands for the whole capture. `bare_wall_ns`, `bare_gpu_ns` and `filled` (see bare.py) by range path; `limits`
+    range path -> (memory | compute, evidence sentence); `blocked_ns` (steps,), None if unknown. Units: ns.
     `overhead` as in `Capture`: a GPU that waits while the profiler holds the program does not count as idle. If a step
     uses several GPUs, judge the busiest and name the others in the evidence. `held_back`: the capture made the GPU
     wait on purpose, so its gaps say nothing about the program, and there are no rows.
     """
-    if held_back:
+    if held_back or (step_ranges.empty and gpu_ops.empty):
         return None
     steps = step_ranges
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
@@ -167,7 +168,8 @@ def build_gaps(
         launches, end = int(is_kernel[ops].sum()), int((begin[ops] + length[ops]).max(initial=end))
         counts = launches, len(np.unique(call[ops][call[ops] >= 0]))
         ops, others = _busiest(ops, begin, length, device, names)
-        found = _row(label, start, end, begin[ops], length[ops], counts, bare, limits.get(path), held, blocked)
+        context = bare, limits.get(path), held, blocked, filled.get(path) if filled else None
+        found = _row(label, start, end, begin[ops], length[ops], counts, *context)
         found["evidence"] = f"{found['evidence']}{of_process.get(pid, '')}"
         if others:
             found["evidence"] = f"{found['evidence']}; {others}"
@@ -177,8 +179,6 @@ def build_gaps(
 
     rows = []
     if steps.empty:
-        if gpu_ops.empty:
-            return None
         start = int(gpu_ops["start_ns"].min())
         rows.append(row(np.arange(len(gpu_ops)), WHOLE_CAPTURE, WHOLE_CAPTURE, start, 0, overhead))
     order = np.argsort(step_of_op, kind="stable")
@@ -275,6 +275,7 @@ def _with_overhead(
 def _row(
     label: str, start: int, end: int, begin: np.ndarray, length: np.ndarray, counts: tuple[int, int],
     bare: float | None, limit: tuple[str, str] | None, overhead: pd.DataFrame | None, blocked: float | None,
+    filled: float | None = None,
 ) -> dict[str, object]:  # fmt: skip
     busy, idle = busy_and_gaps(begin, length)
     has_gpu = bool(len(begin))
@@ -282,7 +283,7 @@ def _row(
         _, idle = busy_and_gaps(*_with_overhead(begin, length, overhead))
     last = int((begin + length).max()) if has_gpu else end
     launches, calls = counts
-    verdict, evidence = judge(busy if has_gpu else None, bare, limit, blocked=blocked, launches=calls)
+    verdict, evidence = judge(busy if has_gpu else None, bare, limit, blocked=blocked, launches=calls, filled=filled)
     return {
         "step": label,
         "wall_ns": max(last, end) - start,
@@ -300,12 +301,13 @@ def _row(
 
 def judge(
     busy: float | None, bare: float | None, limit: tuple[str, str] | None, *, blocked: float | None,
-    launches: float | None,
+    launches: float | None, filled: float | None = None,
 ) -> tuple[str, str]:  # fmt: skip
     """Return the verdict on a step, and a sentence with the numbers that it rests on.
 
     `busy`: time of its GPU operations; `bare`: wall time without a profiler; `blocked`: time in which the host waited;
-    `launches`: launch calls; `limit`: (memory | compute, evidence sentence). None means unknown. Units: ns.
+    `launches`: launch calls; `limit`: (memory | compute, evidence sentence); `filled`: share of the bare time in which
+    the GPU is busy with this step or those around it. None means unknown. Units: ns.
     """
     if busy is None:
         return "", "no GPU operations in this step"
@@ -315,7 +317,10 @@ def judge(
     if busy > bare:
         told = f"GPU busy for {busy / 1e3:,.1f} µs; the host needs {bare / 1e3:,.1f} µs (bare) and runs ahead of it"
     waited = "" if blocked is None else f"; the host waits for {blocked / 1e3:,.1f} µs, with nsys attached"
-    if busy < BUSY_FRAC_LIMIT * bare:
+    if filled is not None and busy < BUSY_FRAC_LIMIT * bare and filled >= BUSY_FRAC_LIMIT:
+        waited = f"{waited}; meanwhile it works for the steps around this one: over all of them it is busy for "
+        waited = f"{waited}{min(filled, 1.0):.0%} of the bare time"
+    elif busy < BUSY_FRAC_LIMIT * bare:
         verdict, why = _who_is_late(bare, blocked or 0.0, launches or 0)
         return verdict, f"{told}{waited}{why}"
     if limit is None:
