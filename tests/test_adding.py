@@ -6,13 +6,14 @@ What follows from them, generated or not, is shown to be there: nothing else hol
 from __future__ import annotations
 
 import csv
-import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import cache_from_source
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,31 +57,37 @@ class Copy(NamedTuple):
         return done.stdout
 
 
-def digests(root: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(root)): hashlib.sha1(path.read_bytes()).digest()
-        for path in root.rglob("*")
-        if path.is_file()
-    }
+def states(root: Path) -> dict[str, tuple[int, int]]:
+    """Return when each file was last written, and its size: what is written anew counts, whatever its content."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            path = os.path.join(folder, name)
+            seen = os.stat(path)
+            found[os.path.relpath(path, root)] = (seen.st_mtime_ns, seen.st_size)
+    return found
 
 
 def checkout(root: Path) -> None:
-    """The files that belong to the project, tracked or not yet."""
+    """Copy the files that belong to the project, tracked or not yet, with what Python compiled of them."""
     if (names := by_git()) is None:
         pytest.skip("this is no git checkout: nothing says which files belong to the project")
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / name, root / name)
+        shutil.copy2(ROOT / name, root / name)
+        if name.endswith(".py") and (compiled := Path(cache_from_source(ROOT / name))).is_file():
+            (root / name).with_name("__pycache__").mkdir(exist_ok=True)
+            shutil.copyfile(compiled, cache_from_source(root / name))
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     root, written = tmp_path_factory.mktemp("adding") / "checkout", {}
     checkout(root)
-    before = digests(root)
+    before = states(root)
     for what, (add, _) in ADDITIONS.items():
         add(root)
-        after = digests(root)
+        after = states(root)
         written[what] = sorted(name for name in after if after[name] != before.get(name))
         before = after
     made = Copy(root, written, root.parent / "out")
