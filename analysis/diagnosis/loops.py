@@ -69,7 +69,7 @@ def turns(steps: pd.DataFrame, gaps: pd.DataFrame, filled: dict[str, float]) -> 
                 "Wait less often (`.item()`, `.cpu()`, printing a tensor), or launch the next step before waiting for "
                 "this one."
             ),
-            "time_to_win_ns": int(won),
+            "time_to_win_ns": round(won),
             "about": About(step=label),
             "evidence": [cell("steps", row["step"], name, int(row[name])) for name in ("blocked_ns", "bare_wall_ns")],
         }

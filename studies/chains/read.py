@@ -86,19 +86,27 @@ def _planned(fusion: pd.DataFrame | None, name: str) -> float | None:
 
 
 def _measured(tables: pipeline.Tables, name: str) -> tuple[float | None, float | None]:
-    """Return (ns by nsys, DRAM bytes by ncu) of the kernel with most time in a range, of one launch."""
+    """Return (ns by nsys, DRAM bytes by ncu) of the kernel with most time in a range, for one call of the range.
+
+    An optimiser launches its kernel several times in a call.
+    """
     kernels = tables["kernels"]
     rows = kernels[_inside(kernels["range"], name) & kernels["nsys_time_ns"].notna()] if len(kernels) else kernels
     if rows.empty:
         return None, None
-    row = rows.loc[rows["nsys_time_ns"].astype(float).idxmax()]
+    sums = rows.astype({"nsys_time_ns": float, "launches": float}).groupby(["kernel", "range"])
+    totals = sums[["nsys_time_ns", "launches"]].sum()
+    kernel, where = totals["nsys_time_ns"].idxmax()
+    time, launches = totals.loc[(kernel, where)]
+    layers = tables.get("layers")
+    known = [] if layers is None else layers.loc[layers["range"] == where, "calls"].dropna().tolist()
+    calls = float(known[0]) if known else launches
     counters = tables.get("counters")
     moved = None
     if counters is not None and len(counters):
-        own = counters[(counters["kernel"] == row["kernel"]) & (counters["range"] == row["range"])]
-        own = own.dropna(subset=["dram_bytes"])
-        moved = float(own["dram_bytes"].sum()) / float(own["launches"].sum()) if len(own) else None
-    return float(row["nsys_time_ns"]) / float(row["launches"]), moved
+        own = counters[(counters["kernel"] == kernel) & (counters["range"] == where)].dropna(subset=["dram_bytes"])
+        moved = float(own["dram_bytes"].sum()) / float(own["launches"].sum()) * launches / calls if len(own) else None
+    return time / calls, moved
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

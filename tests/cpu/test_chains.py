@@ -8,6 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis import pipeline
+from analysis.capture.load import load
 from studies.chains import read
 from tests.committed import folder, needs_committed
 from tests.declared import TABLES
@@ -37,6 +39,14 @@ def test_predictions_are_bytes_over_the_measured_copy_rate(chain: str, moved: in
     assert one.bytes == moved
     assert one.bytes > 4 * 60e6  # four times L2
     assert one.time_us == pytest.approx(moved / rate * 1e6, rel=1e-3)
+
+
+def test_the_committed_capture_has_the_two_misses_that_the_predictions_name() -> None:
+    captures = Path(read.FILE).parents[2] / "examples/h200/chains/captures"
+    found = read.compare(pipeline.analyse(load([captures])).tables).set_index("chain")
+    assert found["holds"].to_dict() == {"rms_norm": False, "rotary": True, "swiglu": True, "optimiser": False}
+    errors = (found["measured_time_ns"] / found["predicted_time_ns"] - 1).round(3).to_dict()
+    assert errors == {"rms_norm": 0.201, "rotary": 0.0, "swiglu": -0.027, "optimiser": 0.199}
 
 
 def tables(time_ns: float, moved: int | None) -> dict[str, pd.DataFrame]:

@@ -12,6 +12,7 @@ from analysis.capture.summaries import SUMMARIES
 from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.host import cpu_ranges, explain_call, host_waits, idle_gpu
 from analysis.diagnosis.hot import NO_CAUSE, hot_kernels
+from analysis.diagnosis.loops import elementwise_chains, turns
 from analysis.formats import symbols
 from analysis.formats.words import duration, share, tell_apart
 from analysis.page import text
@@ -223,6 +224,53 @@ def test_copies_say_what_holds_them_back():
     assert moved["title"].startswith("Migrations of unified memory host to device")
     assert large_copies(pd.DataFrame([{**COPY, "share_frac": 0.05}])) == []
     assert large_copies(pd.DataFrame([COPY]).head(0)) == []
+
+
+def test_pageable_copies_have_a_time_to_win_unless_they_come_before_the_steps():
+    row = pd.DataFrame([{**COPY, "link_frac": 0.25}])
+    assert only(large_copies(row))["time_to_win_ns"] == 750_000_000
+    assert "at the link's bandwidth they would take 250 ms" in only(large_copies(row))["sentence"].replace("At", "at")
+    assert only(large_copies(row.assign(memory="Pinned -> Device")))["time_to_win_ns"] is None
+    assert large_copies(row, in_steps=0.1) == []
+
+
+def test_a_first_iteration_is_no_idle_gpu():
+    rows = [gaps_row(busy) | {"step": f"iteration#{at}"} for at, busy in enumerate((10_000, 900_000, 900_000), start=1)]
+    host = build_host(Capture())
+    host = pd.DataFrame(columns=["source", "call", "calls", "host_time_ns"]) if host is None else host
+    assert idle_gpu(pd.DataFrame(rows), host, "nsys") == []
+    behind = pd.DataFrame([gaps_row(100_000) | {"step": "iteration"}])  # the GPU works for an earlier one
+    assert idle_gpu(behind, host, "nsys", idle_ns=pd.Series([1_000.0])) == []
+    assert "90%" in only(idle_gpu(behind, host, "nsys", idle_ns=pd.Series([900_000.0])))["title"]
+
+
+def operations(*rows: tuple[str, int, str]) -> pd.DataFrame:
+    """Return kernels on one stream: name, duration in ns, grid."""
+    return pd.DataFrame(
+        [
+            {"kind": "kernel", "name": name, "device": "GPU", "stream": 7, "start_ns": at, "duration_ns": ns,
+             "grid": grid, "block": "128x1x1", "path": ""}
+            for at, (name, ns, grid) in enumerate(rows)
+        ]
+    )  # fmt: skip
+
+
+def test_elementwise_kernels_in_a_row_may_be_one():
+    first, second = (f"vectorized_elementwise_kernel<4, {name}, std::array<char*, 2>>" for name in ("AddF", "MulF"))
+    kernels = pd.DataFrame(columns=TABLES["kernels"].column_names)
+    row = [(first, 10_000, "8x1x1"), (second, 30_000, "8x1x1"), ("other", 5, "8x1x1")]
+    found = only(elementwise_chains(operations(*row, *row), kernels, (), None))
+    assert found["time_to_win_ns"] == 20_000
+    assert found["title"].startswith("unattributed: fuse 2 elementwise kernels in a row")
+    assert elementwise_chains(operations(row[0], (second, 30_000, "4x1x1")), kernels, (), None) == []
+    assert elementwise_chains(operations().head(0).reindex(columns=operations(*row).columns), kernels, (), None) == []
+
+
+def test_a_loop_that_keeps_the_gpu_busy_and_waits_for_it_takes_turns():
+    steps = pd.DataFrame([{"step": "step A", "bare_wall_ns": 100, "blocked_ns": 80}])
+    gaps = pd.DataFrame([{"step": f"step A#{at}", "busy_ns": 900_000} for at in (1, 2)])
+    assert only(turns(steps, gaps, {"step A": 0.9}))["time_to_win_ns"] == 200_000
+    assert turns(steps, gaps, {"step A": 0.995}) == turns(steps.assign(blocked_ns=5), gaps, {"step A": 0.9}) == []
 
 
 # The host -----------------------------------------------------------------------------------------------------------
