@@ -2,7 +2,7 @@
 // Shapes   q, k, v, out (batch_heads, tokens, 64) bf16, sums in fp32; any number of tokens, any window.
 // Needs    sm_90a, 16-byte aligned operands
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 192 queries.
-// Versus   v04: the bulk copy engine loads operands, and the tensor cores read them from shared memory, not from
+// Versus   v04: TMA loads operands, and the tensor cores read them from shared memory, not from
 //          registers. While a quarter of a tile's weights multiplies its values, the exponentials of the next quarter
 //          are computed. A warpgroup skips the half of a tile that none of its queries sees. A block works on several
 //          tiles, longest first.
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       wait_multiply<0>();
       hold(sums);
     };
-    // Writes the output: sums / total as bf16, in shared memory swizzled as the copy engine expects, from there to
+    // Writes the output: sums / total as bf16, in shared memory swizzled as TMA expects, from there to
     // DRAM.
     const auto finish = [&](const Work& work, const float (&totals)[2]) {
       const uint32_t mine = staged + group * PART_BYTES;

@@ -1,4 +1,4 @@
-// What v15 and v16 share: the copy engine does not take rows of every length and address, so a kernel copies these word
+// What v15 and v16 share: TMA does not take rows of every length and address, so a kernel copies these word
 // by word to rows that it takes.
 #pragma once
 
@@ -16,7 +16,7 @@ struct Copy {
   T* to;
   int rows, columns, pitch;
 
-  // Plans no copy of a matrix that the copy engine takes. Otherwise the copy is placed after the first `bytes` of the
+  // Plans no copy of a matrix that TMA takes. Otherwise the copy is placed after the first `bytes` of the
   // workspace, and `bytes` grows by its size. Its pitch is a multiple of `unit` bytes, which is a multiple of 16.
   static Copy plan(const void* from, int rows, int columns, int unit, void* workspace, size_t& bytes) {
     Copy copy = {static_cast<const T*>(from), nullptr, 0, columns, columns};

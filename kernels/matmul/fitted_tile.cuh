@@ -185,7 +185,7 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
         }
       });
 
-      // Writes the output: accumulators as bf16 to shared memory, swizzled as the copy engine expects, from there to
+      // Writes the output: accumulators as bf16 to shared memory, swizzled as TMA expects, from there to
       // `out`.
       asm volatile("cp.async.wait_all;" ::: "memory");  // the bias
 #pragma unroll
@@ -240,7 +240,7 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
 
 #endif
 
-// Operands as the copy engine takes them: rows start at multiples of 16 bytes, `pitch` elements apart.
+// Operands as TMA takes them: rows start at multiples of 16 bytes, `pitch` elements apart.
 struct FittedOperands {
   const void *a, *weight;
   int a_pitch, weight_pitch;

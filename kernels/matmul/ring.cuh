@@ -1,4 +1,4 @@
-// What v12, v13 and v15 share: fp32 products of 128 x 256 tiles, which the bulk copy engine feeds through a ring of
+// What v12, v13 and v15 share: fp32 products of 128 x 256 tiles, which TMA feeds through a ring of
 // stages. If the including file sets RING_ANY_OUT to 1, rows of `out` may start at any element, as they do if N is no
 // multiple of 4.
 #pragma once
@@ -100,7 +100,7 @@ __device__ __forceinline__ void read_shared(float (&to)[4], uint32_t from) {
                : "r"(from));
 }
 
-// The offset in bytes of a row's first 16-byte chunk in the left tile, as the copy engine swizzles rows of BK words.
+// The offset in bytes of a row's first 16-byte chunk in the left tile, as TMA swizzles rows of BK words.
 // The other chunks are at the xor with their own offset.
 __device__ __forceinline__ constexpr uint32_t twist(int row) {
   return (BK == 8 ? row / 4 % 2 : BK == 16 ? row / 2 % 4 : row % 8) * 16;
@@ -381,7 +381,7 @@ struct RingMaps {
   CUtensorMap a, weight;
 };
 
-// Both operands as the copy engine takes them: rows of whole packets at 16-byte aligned addresses, `pitch` words apart.
+// Both operands as TMA takes them: rows of whole packets at 16-byte aligned addresses, `pitch` words apart.
 struct RingOperands {
   const void *a, *weight;
   int a_pitch, weight_pitch;

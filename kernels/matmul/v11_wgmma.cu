@@ -1,4 +1,4 @@
-// matmul v11_wgmma: bf16 on Hopper's warpgroup instructions; the bulk copy engine loads tiles.
+// matmul v11_wgmma: bf16 on Hopper's warpgroup instructions; TMA loads tiles.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
 // Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned operands
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(THREADS, 1)
                          step > 0 || part > 0);
       });
 
-      // Writes the output: accumulators as bf16 to shared memory, swizzled as the copy engine expects, from there to
+      // Writes the output: accumulators as bf16 to shared memory, swizzled as TMA expects, from there to
       // `out`.
 #pragma unroll
       for (int part = 0; part < BN / OUT_COLUMNS; ++part) {

@@ -1,4 +1,4 @@
-// matmul v12_ring: the bulk copy engine loads tiles; the order of FFMAs saves register reads.
+// matmul v12_ring: TMA loads tiles; the order of FFMAs saves register reads.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
 // Needs    sm_90a, N % 4 == 0, K % 4 == 0, 16-byte aligned a and weight; otherwise v09 runs
 // Moves    (M*K * ceil(N / 256) + K*N * ceil(M / 128)) * 4 bytes through L2.

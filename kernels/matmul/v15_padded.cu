@@ -1,4 +1,4 @@
-// matmul v15_padded: v13 for rows of any length and address, first copied to rows that the copy engine takes.
+// matmul v15_padded: v13 for rows of any length and address, first copied to rows that TMA takes.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major fp32.
 // Needs    sm_90a, otherwise v09 runs; a workspace, see matmul_v15_padded_workspace(). v13 runs what it takes.
 // Moves    as v13, and twice more each operand whose rows are no multiple of 16 bytes, or not 16-byte aligned.
@@ -7,7 +7,7 @@
 //          sectors of rows that start at any element.
 // Expect   time at most 0.95 times torch's at lm_head; time at most 1.053 times torch's at square_1793 and square_2049.
 //          Refuted if not.
-// Source   CUDA driver API, "cuTensorMapEncodeTiled", for what the copy engine takes
+// Source   CUDA driver API, "cuTensorMapEncodeTiled", for what TMA takes
 #ifndef MATMUL_V15_DEPTH
 #define MATMUL_V15_DEPTH 32
 #endif

@@ -417,7 +417,7 @@ inline uint64_t l2_policy(bool keep) { return keep; }
 inline void copy_in(void* to, const void* from, uint32_t bytes, uint64_t* barrier, uint64_t) {
   cpu::Copy& copy = copy_of(barrier);
   if (copy.pending.load() || reinterpret_cast<uintptr_t>(to) % 16 || reinterpret_cast<uintptr_t>(from) % 16)
-    std::abort();  // a slot that is asked for twice, or what the copy engine refuses
+    std::abort();  // a slot that is asked for twice, or what TMA refuses
   std::memset(to, 0xff, bytes);
   copy.to = to, copy.from = from, copy.bytes = bytes;
   copy.pending.store(true, std::memory_order_release);
