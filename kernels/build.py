@@ -133,7 +133,7 @@ def _target(op: str) -> str:
 
 
 def extension_folder(op: str) -> Path:
-    """The build folder of the extension of `kernels/<op>`, named by version of torch, architecture and tuned flags."""
+    """Return the extension's build folder of `kernels/<op>`, named by torch, architecture and tuned flags."""
     import torch
 
     # ninja would link object files of another torch without a warning

@@ -84,7 +84,7 @@ def _up(value: int, unit: int) -> int:
 
 
 def occupancy(arch: int, threads: int, registers: int, shared_bytes: int) -> tuple[float, str] | None:
-    """(theoretical occupancy, its limiter) of blocks of `threads`: resident warps over the most that the SM can hold.
+    """Return (theoretical occupancy, its limiter) of blocks of `threads`: resident warps over the SM's maximum.
 
     The limiter is "warps" if the SM is full, else the tightest of blocks, registers and shared, joined by "+"; None if
     no block fits. Dynamic shared memory is unknown before the launch and does not count.

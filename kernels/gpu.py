@@ -75,6 +75,6 @@ def at_hand() -> Gpu | None:
 
 @cache
 def first_published() -> Gpu:
-    """The GPU of the first committed runs in reports/published.toml."""
+    """Return the GPU of the first committed runs in reports/published.toml."""
     tables = tomllib.loads(PUBLISHED.read_text("utf-8"))
     return named(next(iter(tables.values()))["gpu"])

@@ -147,7 +147,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def sentence(hypotheses: Iterable[Hypothesis], dtypes: Sequence[str], bench_shape: str) -> str:
-    """The hypotheses of a variant of these `dtypes` in words: one clause for each bound, with its dtypes and shapes.
+    """Return a variant's hypotheses on these `dtypes` in words: one clause a bound, with its dtypes and shapes.
 
     A bound on the op's bench shape alone names no shape. Without hypotheses, the sentence is the rule for all variants.
     """

@@ -68,7 +68,7 @@ def with_headers(source: Path) -> dict[str, Path]:
 
 
 def with_called(source: Path) -> dict[str, Path]:
-    """The files of `with_headers`, for the source and for every other rung that it calls, directly or indirectly."""
+    """Return the files of `with_headers`, for the source and every other rung that it calls, directly or indirectly."""
     rungs = {f"{path.parent.name}_{path.stem}": path for path in sorted(source.parent.glob("*.cu"))}
     found: dict[str, Path] = {}
     waiting = [source]
@@ -102,7 +102,7 @@ def _code(path: Path) -> str:
 
 
 def fingerprint(source: Path) -> str:
-    """A digest (12 hex digits) of a source's code, of its included headers of this project, and of the rungs it calls.
+    """Return a digest (12 hex digits) of a source's code, the headers of ours that it includes, and the rungs it calls.
 
     Comments, line breaks of CUDA files and the binding part of the op's header do not change it.
     """
@@ -113,7 +113,7 @@ def fingerprint(source: Path) -> str:
 
 
 def object_fingerprint(version: str, source: Path, arch: str, more: Sequence[str] = ()) -> str:
-    """A digest (16 hex digits) of an object's inputs: compiler, flags (and `more`), source, headers of this project."""
+    """Return a digest (16 hex digits) of an object's inputs: compiler, flags (and `more`), source, headers of ours."""
     digest = hashlib.sha256("\0".join([version, *FLAGS, *more, arch]).encode())
     for name, path in sorted(with_headers(source).items()):
         digest.update(f"\0{name}\0".encode() + path.read_bytes())

@@ -198,7 +198,7 @@ def triton_variant(
     symbols: tuple[str, ...] = (),
     **more: Any,
 ) -> Variant:
-    """A Triton variant: `function` of kernels/<folder>/<module>.py, with device symbols (`<folder>_<module>`)."""
+    """Return a Triton variant: `function` of kernels/<folder>/<module>.py, device symbols (`<folder>_<module>`)."""
     return Variant(
         name=name,
         kind="triton",
@@ -226,7 +226,7 @@ def fingerprint(op: Op, variant: str) -> str:
 
 
 def choices(op: Op, variant: Variant) -> list[str]:
-    """The -D flags of the variant's tunables that tuned.toml sets to other values than the default on any GPU."""
+    """Return the -D flags of the variant's tunables that tuned.toml sets to non-default values on any GPU."""
     flags = tuned.flags(f"{op.folder}/{variant.source}")
     return [flag for flag in flags if flag.removeprefix("-D").split("=")[0] in variant.tunables]
 

@@ -185,7 +185,7 @@ def _add(frames: list[pd.DataFrame], frame: pd.DataFrame) -> None:
 
 
 def details_gaps(parts: Parts) -> list[Gap]:
-    """Gaps of a capture with details pages alone: digits, and the names of metrics that they print under a label."""
+    """Return gaps of a capture with details pages alone: digits, and metrics that they print under a label only."""
     exact = {
         (row.ncu_id, row.name) for frame in parts.counters for row in frame[["ncu_id", "name"]].itertuples(index=False)
     }

@@ -155,7 +155,7 @@ def _stack(launch: _Launch) -> str:
 
 
 def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
-    """The launches in the order of the file, and the numbers of lines among their sections that ncu did not print."""
+    """Return the launches in file order, and the numbers of lines among their sections that ncu did not print."""
     launches: list[_Launch] = []
     strange: list[int] = []
     process = {"Process ID": "", "Process Name": ""}

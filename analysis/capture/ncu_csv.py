@@ -61,7 +61,7 @@ def page_of_header(line: str) -> str:
 
 
 def page_of_line(line: str) -> str:
-    """The page whose table a line opens: 'raw', 'details', 'summary', 'source', 'session', or '' for any other line."""
+    """Return the page whose table a line opens: 'raw', 'details', 'summary', 'source', 'session', else ''."""
     if line[:1] not in ('"', "I"):
         return ""
     if is_header(line):

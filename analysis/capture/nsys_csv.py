@@ -491,7 +491,7 @@ def api_trace(table: Table) -> pd.DataFrame:
 
 
 def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """(`cuda_api_sum` as in SUMMARIES, calls in which the host may wait for the GPU, calls that set something up).
+    """Return (`cuda_api_sum` as in SUMMARIES, calls in which the host may wait for the GPU, calls for set-up).
 
     Shape: `table` is cuda_api_trace, `calls` comes from api_trace(table), the two lists of calls have WAITS_COLUMNS.
     """
@@ -565,7 +565,7 @@ def _with_common_texts(*parts: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def join_launches(ops: pd.DataFrame, launches: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
-    """(GPU operations with the API side of the kernels, number of kernels without a launch, number of kernels added).
+    """Return (GPU operations with the API side of kernels, number of kernels without a launch, number added).
 
     Both reports print the same kernel record, so (start, duration, name, grid, block) is an exact key. Equal keys (two
     devices or two streams at the same nanosecond) are paired in file order. If the GPU trace was cut, kernels that only

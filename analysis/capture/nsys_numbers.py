@@ -116,7 +116,7 @@ class Table:
         return pc.min(column).as_py() or 0
 
     def integers(self, name: str) -> pd.arrays.IntegerArray:
-        """A column of whole numbers as Int64, missing cells NA: times in ns, sizes in bytes, whatever the unit."""
+        """Return a column of whole numbers as Int64, missing cells NA: times in ns, sizes in bytes, from any unit."""
         unit = self.raw.unit(name) if self.has(name) else ""
         scale = 1.0 if unit in ("", "ns", "B") else base_unit(unit, f"{self.where}, column {name}")[0]
         values, missing = self.numbers(name, whole=True, scale=scale)

@@ -18,7 +18,7 @@ _BEGINNINGS = (
 
 
 def first_run(raw: bytes | mmap.mmap, where: str) -> tuple[bytes | mmap.mmap, list[Gap]]:
-    """The part of a log from its first run, with its line numbers kept, and the gap that names the other runs."""
+    """Return a log's part from its first run, with its line numbers kept, and the gap that names the other runs."""
     if len(raw) > _MOST_BYTES:
         return raw, []
     for beginning in _BEGINNINGS:

@@ -126,7 +126,7 @@ class RawTable:
 
 
 def kind_of(name: str, unit: str) -> str:
-    """The kind of a column (nsys_reports.KINDS) with this unit: sizes in B are whole, times in other units are not."""
+    """Return the kind of a column (nsys_reports.KINDS) with this unit: sizes in B are whole, other times are not."""
     kind = KINDS.get(name, "word")
     if unit in _BYTE_UNITS and kind in ("time", "mean", "size"):
         return "size" if unit != "B" else "mean" if kind == "mean" else "whole"
@@ -234,7 +234,7 @@ def _split_quoted(pieces: list[str], header: Header) -> list[str] | None:
 
 
 def _holds_a_row(line: str, header: Header) -> bool:
-    """Whether whole rows stand before and after a quote of this line, so that the line end between them was lost."""
+    """Return whether whole rows stand before and after a quote of this line: the line end between them was lost."""
     for tried, match in enumerate(re.finditer(f'(?<=[^{header.delimiter}])"[,;\t| ]?(?=[0-9:])', line)):
         if tried > _MOST_QUOTES:
             return True  # too many to try all of them, and no name has so many
@@ -393,7 +393,7 @@ def _to_arrow(rows: list[list[str]], header: Header, wanted: Sequence[str], type
 def _read_piece(
     raw: Raw, begin: int, end: int, header: Header, wanted: Sequence[str], typed: bool, where: str, fast: bool
 ) -> tuple[pa.Table, int | None]:
-    """The wanted columns of the rows between two line ends, and the offset of the table's end if it lies between."""
+    """Return the wanted columns of rows between two line ends, and the table's end if it lies between them."""
     table = _read_arrow(raw, begin, end, header, wanted, typed) if fast else None
     if table is not None:
         return table, None
@@ -528,7 +528,7 @@ def lost_headers(raw: Raw) -> list[int]:
 
 
 def ends_within(raw: Raw, tables: Sequence[RawTable]) -> bool:
-    """Whether the file was cut: the last line has no line end and is neither a row of the last table nor framing."""
+    """Return whether the file was cut: its last line has no line end, and is no row of the last table nor framing."""
     begin = raw.rfind(b"\n") + 1
     line = _line_at(raw, begin)[0]
     if line.startswith(_BETWEEN[:2]):
@@ -683,7 +683,7 @@ def _sizes_look_whole(parts: list[pa.Table], header: Header) -> bool:
 def _read_pieces(
     raw: Raw, first: int, complete: int, header: Header, wanted: Sequence[str], typed: bool, where: str, fast: bool
 ) -> tuple[list[pa.Table], int | None]:
-    """All rows between two offsets, read in pieces on all cores, and the offset of the table's end if it is there."""
+    """Return all rows between two offsets, read in pieces on all cores, and the table's end if it is there."""
     cuts = [first]
     while cuts[-1] < complete:
         following = raw.find(b"\n", cuts[-1] + _PIECE, complete) + 1

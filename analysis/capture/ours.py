@@ -81,7 +81,7 @@ def _refuse(text: pd.Series, bad: pd.Series, column: Column, where: str, again: 
 
 
 def read_table(file: CsvFile, raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
-    """The columns of a CSV file in their declared types (text is str), and whether its last row was cut off.
+    """Return the columns of a CSV file in their declared types (text is str), and whether its last row was cut off.
 
     Raises:
         InputError: a damaged row, or a cell that does not fit the declaration of its column.

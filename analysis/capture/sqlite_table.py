@@ -270,7 +270,7 @@ def _size(path: Path) -> int:
 
 
 def _told(error: sqlite3.Error) -> str:
-    """The message of SQLite without the content it repeats: this can be any cell, such as one of the environment."""
+    """Return SQLite's message without the content it repeats: this can be any cell, such as an environment one."""
     return re.split(r" [(-]|:", str(error))[0]
 
 

@@ -170,7 +170,7 @@ _STYLES = {style: _shapes(style) for style in (C_LOCALE, _ENGLISH, _GERMAN)}
 
 
 def fits(cell: str, style: NumberStyle, *, whole: bool = False) -> bool:
-    """Whether a cell is a number in this style: digits, correct groups, and a decimal sign only without `whole`."""
+    """Return whether a cell is a number in this style: digits, correct groups, a decimal sign only without `whole`."""
     return _STYLES[style][whole].fullmatch(_clean(cell)) is not None
 
 

@@ -448,7 +448,7 @@ _ELEMENT_BYTES = {
 
 
 def _collectives(launched: pd.DataFrame, details: Sequence[_Details]) -> pd.DataFrame:
-    """What torch says of the kernels of collectives (NCCL_CALLS_COLUMNS): a call each, at the time of its launch.
+    """Return what torch says about collectives' kernels (NCCL_CALLS_COLUMNS): a call each, at its launch's time.
 
     Shape: `launched` (n rows), `details` (n).
     """

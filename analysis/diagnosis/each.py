@@ -59,7 +59,7 @@ def _limits(device: Device | None, sm_count: int | None, allowed_ceilings: roofl
 
 @fact("mean_launches")
 def _mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
-    """The mean launch with counters of each kernel and range, and the launch for a closer look with ncu: the longest.
+    """Return the mean launch with counters of each kernel and range, and the longest one, for a closer look with ncu.
 
     Shape: KEY, grid, block, path, in_path, in_all, launches, the catalogue's columns. `in_path` and `in_all` belong to
     the longest launch. They are the number of earlier launches of its name, as ncu matches it, under its ranges and in
@@ -95,7 +95,7 @@ def _is_measured(rows: pd.DataFrame) -> pd.Series:
 
 
 def _numbered(measured: pd.DataFrame) -> pd.DataFrame:
-    """The launches with their numbers from 0 within their function: `in_path` under their ranges, `in_all` in all."""
+    """Return the launches numbered from 0 within their function: `in_path` under their ranges, `in_all` in all."""
     base = measured["kernel"].map({name: symbols.base(name) for name in measured["kernel"].unique()})
     return measured.assign(
         in_path=measured.groupby([base, measured["path"]], sort=False).cumcount(),

@@ -138,7 +138,7 @@ class Evidence:
 
     @cached_property
     def written(self) -> Floats:
-        """Bytes that the kernel writes to DRAM, including bytes still in L2 at its end, which are written later."""
+        """Return bytes that the kernel writes to DRAM, including bytes still in L2 at its end."""
         held = np.clip(self["l2_write_bytes"] - self["dram_write_bytes"], 0, self.limits.dirty_bytes)
         return np.asarray(self["dram_write_bytes"] + np.nan_to_num(held))
 
@@ -194,7 +194,7 @@ class Evidence:
 
     @cached_property
     def _queued_functions(self) -> Floats:
-        """Time of special functions in ns if they were not counted: all the time, if nothing else explains the queue.
+        """Return the time of uncounted special functions in ns: all the time, if nothing else explains the queue.
 
         An eighth of the issue slots fills the unit. Other explanations of the queue are fewer instructions, shared
         memory, FP64 (conversions run there, too) and many loads.

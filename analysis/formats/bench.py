@@ -100,6 +100,6 @@ GPT2_OPS = JsonFile("gpt2-ops", "gpt2.json", Gpt2Ops, _AGAIN, captured=False)
 
 
 def median_ns(row: Mapping[str, str]) -> float | None:
-    """The median time of a row of bench.csv that is compared: isolated, else chained, in files of any version."""
+    """Return the median time by which a row of bench.csv is compared: isolated, else chained, in any version."""
     names = ("isolated_time_p50_ns", "chained_time_p50_ns", "bench_time_p50_ns")
     return next((float(row[name]) for name in names if row.get(name)), None)

@@ -68,7 +68,7 @@ def bus_factor(kind: str, ranks: int) -> float | None:
 
 
 def size_of(kind: str, payload_bytes: int, ranks: int) -> int:
-    """The size of a collective, from the payload that a rank gives NCCL: for these kinds, that is one rank's part."""
+    """Return a collective's size, from the payload that a rank gives NCCL: for these kinds, one rank's part."""
     parts = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
     return payload_bytes * ranks if kind in parts else payload_bytes
 

@@ -300,7 +300,7 @@ class CsvFile(OurFile):
         return known == list(rest)
 
     def cells(self, row: Mapping[str, object] | Sequence[object]) -> list[object]:
-        """A row in the order of the columns, from a mapping by name (an absent column is blank) or a sequence in order.
+        """Return a row in column order, from a mapping by name (an absent column is blank) or a sequence in order.
 
         Raises:
             ValueError: there is no such column, or a row is too short or too long.

@@ -411,7 +411,7 @@ def _masked_out(chain: Sequence[Node], reads: Mapping[Key, float]) -> tuple[dict
 
 
 def _connected(chain: Sequence[Node], node: Node) -> bool:
-    """Whether the operation reads a result of the chain, or shares an input with its neighbour in the same range."""
+    """Return whether the operation reads a result of the chain, or shares an input with its range's neighbour."""
     written = {operand.storage for member in chain for operand in member.writes}
     if written & {operand.storage for operand in node.reads}:
         return True
@@ -493,7 +493,7 @@ _SOFTMAX_NAMES = ("scale + mask + softmax", "mask + softmax")
 
 
 def _with_known_parts(words: Sequence[str]) -> list[str]:
-    """The words with each known run of operations replaced by its name: add, copy, pow, mean … gives add, RMSNorm."""
+    """Return the words with known runs of operations replaced by a name: add, copy, pow, mean … gives add, RMSNorm."""
     left = [_plain(word) for word in words]
     for pattern, name, _ in _KNOWN_PARTS:
         at = 0
@@ -825,7 +825,7 @@ def _known_run(
 
 
 def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, object]:
-    """One occurrence as numbers: bytes now (modelled and measured) and after, time now, its bound after and the gain.
+    """Return one occurrence as numbers: bytes now (modelled, measured) and after, time now, its bound after, gain.
 
     NaN where unknown. Measured at DRAM where the chain is far larger than L2, else between L2 and the SMs.
     """

@@ -117,7 +117,7 @@ def questions() -> dict[str, str]:
 
 @cache
 def verified() -> dict[str, Any]:
-    """How the metric names were verified: version of the tool, chips by compute capability, and unverified chips."""
+    """Return how the metric names were verified: version of ncu, chips by compute capability, unverified chips."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
     return dict(data["verified_with"])
 

@@ -78,7 +78,7 @@ def to_bytes(figure: Figure) -> dict[str, bytes]:
 
 
 def to_png(figure: Figure) -> bytes:
-    """The PNG alone, with a palette of 256: a third of the bytes, and no colour is off by more than 16 of 255."""
+    """Return the PNG with a palette of 256: a third of the bytes, and no colour is off by more than 16 of 255."""
     pixels, png = io.BytesIO(), io.BytesIO()
     with style_context():
         figure.savefig(pixels, format="rgba")

@@ -127,7 +127,7 @@ def render_results(results: Results) -> str:
 
 
 def _headline(bench: pd.DataFrame, traffic: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The times of every variant at the headline shape, and the bytes of each in the captured run, by variant."""
+    """Return the times of each variant at the headline shape, and its bytes in the captured run, by variant."""
     rows = bench[(bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")]
     return rows, traffic[traffic["range"].str.startswith("bench/softmax/")].set_index("variant")
 

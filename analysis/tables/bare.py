@@ -33,7 +33,7 @@ _COLUMNS = ["process", "process_rank", "thread", "start_ns", "end_ns", "style", 
 
 @fact("folded")
 def _folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
-    """Each path of the timeline and of the bare run -> the path with repeated layers and steps folded into one."""
+    """Return each path of timeline and bare run -> the path with repeated layers and steps folded into one."""
     bare = capture.of(BARE_RANGES.kind)
     paths = [*ranges["path"].unique(), *([] if bare is None else bare["path"].unique())]
     unique = pd.Series(list(dict.fromkeys(paths)), dtype=object)
@@ -42,7 +42,7 @@ def _folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
 
 @fact("bare")
 def _bare(capture: Capture, folded: dict[str, str]) -> pd.DataFrame:
-    """The ranges of bare_ranges.csv with `range`, the folded path, and `duration_ns`, NA if a range never closed."""
+    """Return the ranges of bare_ranges.csv with `range`, the folded path, and `duration_ns`, NA if never closed."""
     found = capture.of(BARE_RANGES.kind)
     if found is None:
         return pd.DataFrame(columns=_COLUMNS)
@@ -193,7 +193,7 @@ def _waiting_calls(capture: Capture, gpu_ops: pd.DataFrame) -> pd.DataFrame | No
 def _ends_in_wait(
     step_ranges: pd.DataFrame, gpu_until_ns: np.ndarray, waiting_calls: pd.DataFrame | None
 ) -> np.ndarray:  # fmt: skip
-    """Whether each step ends in a synchronisation: its thread waits inside it until its last GPU operation is done.
+    """Return whether each step ends in a synchronisation: its thread waits in it for its last GPU operation.
 
     If no file lists the calls: whether that operation ends inside the step.
     """

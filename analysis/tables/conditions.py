@@ -94,7 +94,7 @@ _CONTROLS = ("cache_control", "clock_control", "replay_mode")
 
 @fact("ncu")
 def _ncu(capture: Capture) -> Ncu:
-    """The content of ncu's status files: the first of several captures, with the conditions of all the others."""
+    """Return the content of ncu's status files: the first of several captures, with the conditions of the others."""
     found = [tool for tool in capture.tools if tool.get("tool") == "ncu"]
     together = {key: ", ".join(dict.fromkeys(tool[key] for tool in found if tool.get(key))) for key in _CONTROLS}
     return found[0] | together if found else None

@@ -37,7 +37,7 @@ def with_groups(launches: pd.DataFrame) -> pd.DataFrame:
 
 
 def uneven_groups(time_ns: pd.Series, group: npt.ArrayLike) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
-    """Whether the durations of each launch's group are too unequal for one launch to represent all, and their median.
+    """Return whether the durations of each launch's group are too unequal for one to represent all, and their median.
 
     Shape: n durations and n numbers of groups → n of each.
     """

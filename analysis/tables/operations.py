@@ -86,7 +86,7 @@ def _shown(name: str) -> str:
 
 
 def _lanes(streams_: pd.Series, place_of_op: np.ndarray, rank_places: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """The stream of each operation as a number, and the name of each stream, with its GPU if there are several."""
+    """Return each operation's stream as a number, and the name of each stream, with its GPU if there are several."""
     stream, streams = pd.factorize(streams_)
     codes, pairs = pd.factorize(place_of_op * (len(streams) + 1) + stream + 1)
     labels = rank_places["label"]

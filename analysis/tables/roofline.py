@@ -279,7 +279,7 @@ _TENSOR = "sm__inst_executed_pipe_tensor.sum, without which the FLOPs of the ten
 
 @part("gap", 12)
 def _without_points(joined: Joined, measured: pd.DataFrame) -> list[Gap]:
-    """The gaps of the roofline for a capture without a timeline (otherwise name_partial_counters reports them)."""
+    """Return the roofline's gaps for a capture without a timeline (otherwise name_partial_counters reports them)."""
     if len(joined.launches) or measured.empty:
         return []
     lacking = {column: said for column, said in _NEEDED.items() if measured[column].isna().all()}

@@ -90,7 +90,7 @@ def build_source(capture: Capture) -> pd.DataFrame | None:
 
 
 def _one_file(sass: pd.DataFrame) -> pd.DataFrame:
-    """The instructions of each kernel from the file with most lines, since a folder may hold a report and its pages."""
+    """Return each kernel's instructions from the file with most lines: a folder may hold a report and its pages."""
     lines = sass.groupby(["kernel", "file"])["line"].count().reset_index()
     best = lines.sort_values(["line", "file"], ascending=[False, True]).drop_duplicates("kernel")
     return sass.merge(best[["kernel", "file"]], on=["kernel", "file"])

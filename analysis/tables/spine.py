@@ -60,7 +60,7 @@ def _owner(capture: Capture, ranges: pd.DataFrame) -> pd.Series:
 
 @fact("gpu_ops")
 def _gpu_ops(capture: Capture, ranges: pd.DataFrame, owner: pd.Series) -> pd.DataFrame:
-    """GPU operations with the row and path of the range that launched them, and the row of the range of recording."""
+    """Return GPU operations with row and path of the range that launched them, and the row of the recording range."""
     ops = capture.gpu_ops.reset_index(drop=True)
     recorded = attribution.attribute_recorded(ops, ranges, capture.graph_nodes)
     return ops.assign(owner=owner, recorded=recorded, path=attribution.paths_of(owner, ranges))
@@ -126,7 +126,7 @@ def _joined(
 
 @fact("device")
 def _device(capture: Capture, gpu: str | None) -> Device | None:
-    """The GPU's entry of the device table: by name, else the values common to all GPUs of its capability and size."""
+    """Return the GPU's entry in the device table: by name, else what all GPUs of its capability and size share."""
     cc = conditions.compute_capability(capture)
     if gpu:
         return find_device(gpu, cc)

@@ -65,7 +65,7 @@ def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: n
 
 @fact("exchange_ns")
 def _exchange_ns(capture: Capture) -> dict[str, float]:
-    """The time per token that a block of a persistent kernel waits for other blocks, mean over blocks, by path."""
+    """Return the time per token that a persistent kernel's block waits for others, mean over blocks, by path."""
     stamps, run = capture.of("decode_phases"), capture.of("decode")
     if stamps is None or stamps.empty or not run:
         return {}

@@ -61,7 +61,7 @@ def minimum_bytes(shape: Shape, dtype: str) -> int:
 
 
 def unfused_bytes(shape: Shape, dtype: str) -> int:
-    """Scores written, scaled, masked and normalised (each read and written, the mask read), then read: 8 passes."""
+    """Return the bytes of 8 passes: write, scale, mask and normalise the scores (the mask is read), then read them."""
     batch, heads, tokens = shape[:3]
     scores = batch * heads * tokens**2
     return minimum_bytes(shape, dtype) + 8 * scores * item_bytes(dtype) + tokens**2 * ITEM_BYTES["bool"]

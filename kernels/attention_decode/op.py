@@ -192,7 +192,7 @@ def flex_decode(q: Any, k: Any, v: Any, scale: float) -> Any:
 
 
 def splits(shape: Shape) -> int:
-    """The number of parts into which v03 splits the keys of a head: the rule of splits.cuh, on the modelled GPU."""
+    """Return the number of parts into which v03 splits a head's keys: the rule of splits.cuh, on the modelled GPU."""
     batch, heads, keys, _ = shape
     steps = -(-keys // SPLIT_STEP)
     most = min(max(SPLIT_BLOCKS * modelled().multiprocessors // (batch * heads), 1), steps)

@@ -78,7 +78,7 @@ def unfused_bytes(shape: Shape, dtype: str) -> int:
 
 
 def compiled_bytes(shape: Shape, dtype: str) -> int:
-    """The copies stay, the scores take 4 passes: scale, mask and softmax are one kernel."""
+    """Return the bytes of the copies, and of 4 passes over the scores: scale, mask and softmax are one kernel."""
     return minimum_bytes(shape, dtype) + _repeated(shape, dtype) + 4 * _scores(shape) * item_bytes(dtype)
 
 

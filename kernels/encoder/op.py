@@ -33,7 +33,7 @@ def minimum_bytes(shape: Shape, dtype: str) -> int:
 
 
 def unfused_bytes(shape: Shape, dtype: str) -> int:
-    """The gathered rows are written and read again: 2 passes more."""
+    """Return the bytes with 2 more passes: the gathered rows are written and read again."""
     return minimum_bytes(shape, dtype) + 2 * math.prod(shape) * item_bytes(dtype)
 
 

@@ -116,7 +116,7 @@ def vector_chain(weight: Any, x: Any, bias: Any) -> Any:
 
 
 def split_chain(weight: Any, x: Any, bias: Any) -> Any:
-    """The product, then the bias: the compiler generates its own kernel for a one-row product only without a bias."""
+    """Run the product, then the bias: only without a bias, the compiler generates its own kernel for one row."""
     from torch.nn import functional
 
     return functional.linear(x.unsqueeze(0), weight).squeeze(0) + bias

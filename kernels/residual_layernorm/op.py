@@ -32,7 +32,7 @@ def minimum_bytes(shape: Shape, dtype: str) -> int:
 
 
 def unfused_bytes(shape: Shape, dtype: str) -> int:
-    """The layernorm reads the residual again: 5 passes; it also writes mean and scale of each row in float32."""
+    """Return the bytes of 5 passes: the layernorm reads the residual again, and writes mean and scale in float32."""
     return minimum_bytes(shape, dtype) + math.prod(shape) * item_bytes(dtype) + 8 * shape[0]
 
 

@@ -144,7 +144,7 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """The spread from the row's maximum and sum, which all its outputs share, and from the rounding of each output."""
+    """Return the spread from the row's maximum and sum, which its outputs share, and from each output's rounding."""
     scores, scale = inputs
     (reference_,) = references
     dtype = dtype_name(scores.dtype)
