@@ -942,7 +942,7 @@ def _warnings(export: _Export) -> list[str]:
 
 
 def _diagnostics(export: _Export) -> None:
-    """Record a gap for warnings and errors that nsys stored. Their text may name files and hosts, so the gap omits it."""
+    """Record a gap for warnings and errors that nsys stored. Their text may name files and hosts, so it is left out."""
     texts = _warnings(export)
     lost = sum(1 for text in texts if _LOST.search(text))
     if lost:
