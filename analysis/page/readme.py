@@ -90,7 +90,7 @@ def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
     lines = [
         "**Scale, causal mask and softmax in one kernel**, float32, B 8, 12 heads, T 1024. PyTorch's operations move "
         f"{total['torch']} in {time['torch']}, torch.compile {total['compile']} in {time['compile']}, our Triton "
-        f"kernel {total['triton']} in {time['triton']}, our CUDA kernel `{VARIANT}` {total[VARIANT]} in "
+        f"kernel {total['triton']} in {time['triton']}. Our CUDA kernel `{VARIANT}` moves {total[VARIANT]} in "
         f"{time[VARIANT]}. A copy of the {least} that must move would take {floor[VARIANT]} of that time "
         "([softmax](kernels/softmax/README.md)).",
         f"**Fusion, planned from a capture.** {int((judged['within'] == 'yes').sum())} of {len(judged)} kernels that "
