@@ -60,9 +60,13 @@ def rank_places(
     named = found["process_rank"].notna() & ~found["process_rank"].duplicated(keep=False)
     by_rank = "rank " + found["process_rank"].astype("string").fillna("")
     several = found["process"].gt(0) & found["device"].astype(str).duplicated(keep=False)
-    beside = np.where(several, ", process " + found["process"].astype(str), "")
-    by_device = found["device"].astype(str).map(gpu_label) + beside
-    return found.assign(label=by_rank.where(named, by_device).astype(str)).drop(columns="place")
+    labels = [  # in Python: pyarrow's texts cannot be added where there is no row
+        rank if is_rank else f"{gpu_label(str(device))}{f', process {process}' if beside else ''}"
+        for rank, is_rank, device, process, beside in zip(
+            by_rank, named, found["device"], found["process"], several, strict=True
+        )
+    ]
+    return found.assign(label=pd.Series(labels, index=found.index, dtype=object).astype(str)).drop(columns="place")
 
 
 def _is_collective(gpu_ops: pd.DataFrame) -> npt.NDArray[np.bool_]:
