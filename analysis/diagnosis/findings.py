@@ -55,7 +55,7 @@ def _findings(
     if of_ranks := rank_findings(ranks, collectives, overlap, stragglers, rank_costs):
         won = sorted([*of_ranks, *won], key=lambda one: -one["time_to_win_ns"])[:MOST]
     gpus = devices["device"].nunique() if len(devices) else 1
-    named = {name for one in won for name in one.pop("chain", (one["about"].kernel,))}
+    named = {name for one in won for name in one.pop("chain", (one.get("about", About()).kernel,))}
     hot = hot_kernels(
         kernel_tables,
         _clock(capture),
