@@ -98,7 +98,7 @@ def test_csv_exports_say_which_recordings_of_a_graph_they_lack(recorded: str, tm
 def test_recordings_of_another_capture_are_refused(tmp_path: Path) -> None:
     folder = as_csv(graph_export(2025), tmp_path / "csv")
     (folder / GRAPH_KERNELS.name).write_text(GRAPH_KERNELS.text([(7, 1, 1, 1, 20, 21)]), encoding="utf-8")
-    with pytest.raises(InputError, match="another capture"):
+    with pytest.raises(InputError, match="different captures"):
         load([folder])
 
 
