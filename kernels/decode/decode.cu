@@ -1,5 +1,5 @@
 // decode: GPT-2's decode step for one sequence, in one launch for many tokens, or in a few launches per token.
-// Shapes   hidden values (C,), cache (L, nh, capacity, 64), weights in units of C elements (plan.py), all bf16; sums fp32.
+// Shapes   hidden values (C,), cache (L, nh, capacity, 64), weights in tiles of 8 rows (plan.py), all bf16; sums fp32.
 // Needs    sm_90, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
 // Moves    every weight once per token, and the keys and values of the context.
 // Versus   one launch per operation: here blocks load weights while they wait for activations.
@@ -17,7 +17,7 @@
 namespace {
 using Gpt2 = Shape<768, 12, DECODE_WARPS, 8, 1024>;
 
-int shared_bytes(int slots) { return BEFORE_RINGS<Gpt2> + Gpt2::WARPS * slots * Gpt2::UNIT_BYTES; }
+int shared_bytes(int slots) { return BEFORE_RING<Gpt2> + slots * Gpt2::TILE_BYTES; }
 
 template <typename... Parameters>
 cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool overlaps, cudaStream_t stream,

@@ -9,8 +9,8 @@
 // `words`, the exchange between blocks, has 5 * C + 2 * blocks words of 8 bytes.
 
 struct DecodeCall {
-  const uint16_t* units;    // (sum of units, C) bf16: the weights in the order in which each warp takes them (plan.py)
-  const int32_t* begins;    // (blocks * warps + 1): the first unit of each warp
+  const uint16_t* units;    // (tiles, 8 C) bf16: the weights in the order in which each block takes them (plan.py)
+  const int32_t* begins;    // (blocks + 1): the first tile of each block
   const uint16_t* vectors;  // bf16: of each layer ln_1 w b, qkv b, proj b, ln_2 w b, fc b, mlp b; then ln_f w b
   const uint16_t* wte;      // (vocabulary, C) bf16
   const uint16_t* wpe;      // (positions, C) bf16
@@ -31,7 +31,7 @@ struct DecodeCall {
   int32_t tokens;       // number of tokens to decode
   int32_t stamped;      // the number of these tokens that keep stamps
   int32_t stamps_each;  // stamps per block and token
-  int32_t slots;        // slots of each warp's ring
-  int32_t ahead;        // units of the output embedding that each warp prefetches into L2 in each layer
+  int32_t slots;        // tiles in a block's ring
+  int32_t ahead;        // tiles of the output embedding that each block prefetches into L2 in each layer
   float epsilon;
 };

@@ -2,9 +2,10 @@
 // round, and is written in one access. A reader loads the word again until it has the expected tag.
 //
 // A word orders no other memory access, so a block may take nothing but the word itself from another block. A channel
-// is written again in the next layer or token. Before that, a block needs every block's values of another channel, and
-// these are computed from what was read here. So no block still waits for the value that is overwritten. Tags only
-// grow, so an old word never has the expected tag.
+// is written again in the next layer or token. Before that, every block must have published hidden values, and it does so
+// after it read x, the heads and x after attention. So no block still waits for one of these that is overwritten. Hidden
+// values are read only by blocks that compute x from them, and x is needed before the next hidden values. Tags only grow,
+// so an old word never has the expected tag.
 #pragma once
 
 #include "decode.h"
@@ -58,8 +59,9 @@ DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
   return (two.word[0] & TAGS) == both && (two.word[1] & TAGS) == both;
 }
 
-// The block's threads wait for 2 * COUNT words with `tag`, and pass them to `take`, two at a time. Returns false to a
-// thread that gave up.
+// The block's threads wait for 2 * COUNT words with `tag`, two at a time, and call `take(turn, at, words)` for the words
+// 2 * at and 2 * at + 1. A thread loads all of its words that are not there yet in each look. Returns false to a thread
+// that gave up.
 template <int COUNT, int THREADS, bool HALVES, class Take>
 DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Take take) {
   constexpr int EACH = (COUNT + THREADS - 1) / THREADS;
@@ -71,17 +73,23 @@ DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase ph
   }
   watch.reset();
   bool there = true;
+  ROLLED
+  for (bool all = false; !all && there;) {
+    all = true;
+    UNROLL
+    for (int i = 0; i < EACH; ++i) {
+      const int at = thread_index() + i * THREADS;
+      if (at < COUNT && !(HALVES ? due_halves(two[i], tag) : due(two[i], tag))) {
+        all = false;
+        two[i] = load_words(channel + 2 * at);
+      }
+    }
+    if (!all) there = watch.patient(phase, layer);
+  }
   UNROLL
   for (int i = 0; i < EACH; ++i) {
     const int at = thread_index() + i * THREADS;
-    if (at < COUNT) {
-      ROLLED
-      while (there && !(HALVES ? due_halves(two[i], tag) : due(two[i], tag))) {
-        there = watch.patient(phase, layer);
-        two[i] = load_words(channel + 2 * at);
-      }
-      take(at, two[i]);
-    }
+    if (at < COUNT) take(i, at, two[i]);
   }
   return there;
 }

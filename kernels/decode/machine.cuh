@@ -56,16 +56,6 @@ DEVICE void sync_cluster() {
 #endif
 }
 
-// The address of `here` in the shared memory of another block of the cluster.
-template <typename T>
-DEVICE T* of_peer(T* here, int rank) {
-  uint64_t there = 0;
-#if __CUDA_ARCH__ >= 900
-  asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(reinterpret_cast<uint64_t>(here)), "r"(rank));
-#endif
-  return reinterpret_cast<T*>(there);
-}
-
 // --- sums over lanes ---
 // Adds each value over the lanes whose numbers differ only in the bits HIGH to LOW; every lane gets the sum.
 template <int HIGH, int LOW, int N>
@@ -123,6 +113,23 @@ DEVICE void store_number(int64_t* at, int64_t value) {
 }
 DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
 
+// --- products ---
+// Adds to `sum` the products of 8 rows and 8 columns over 32 elements, by the tensor cores. Lane 4 g + t has elements 8 t to
+// 8 t + 7 of row g in `a` and of column g in `b`, and the sums of row g with columns 2 t and 2 t + 1.
+DEVICE void tensor_product(float (&sum)[2], const Packet& a, const Packet& b) {
+#if __CUDA_ARCH__ >= 800
+  UNROLL
+  for (int half = 0; half < 4; half += 2) {
+    [[maybe_unused]] float none[2];  // rows 8 to 15
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %8, %5, %8}, {%6, %7}, "
+        "{%0, %1, %9, %9};"
+        : "+f"(sum[0]), "+f"(sum[1]), "=f"(none[0]), "=f"(none[1])
+        : "r"(a.pair[half]), "r"(a.pair[half + 1]), "r"(b.pair[half]), "r"(b.pair[half + 1]), "r"(0), "f"(0.0f));
+  }
+#endif
+}
+
 // --- copies to shared memory, which a barrier there counts ---
 DEVICE uint32_t shared_place(const void* pointer) { return static_cast<uint32_t>(__cvta_generic_to_shared(pointer)); }
 DEVICE void init_copy_barrier(uint64_t* barrier) {
@@ -170,6 +177,54 @@ DEVICE void wait_copy(uint64_t* barrier, uint32_t parity) {
       : "memory");
 #endif
 }
+// --- floats that blocks of a cluster send each other, which a barrier of the receiver counts ---
+DEVICE void expect_sent(uint64_t* barrier, uint32_t bytes) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_place(barrier)), "r"(bytes)
+               : "memory");
+#endif
+}
+// Whether all `bytes` have come that the barrier expected, for the first time with parity 0, then with 1, then with 0.
+DEVICE bool all_sent(uint64_t* barrier, uint32_t, uint32_t parity) {
+  uint32_t done = 1;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(shared_place(barrier)), "r"(parity)
+      : "memory");
+#endif
+  return done != 0;
+}
+// The place of block `rank` of the cluster for what this block has at `here` in its shared memory.
+DEVICE uint32_t place_of_peer(const void* here, int rank) {
+  uint32_t there = 0;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_place(here)), "r"(rank));
+#endif
+  return there;
+}
+DEVICE void send(const float* here, float value, const uint64_t* barrier, int rank) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
+                   place_of_peer(here, rank)),
+               "r"(__float_as_uint(value)), "r"(place_of_peer(barrier, rank))
+               : "memory");
+#endif
+}
+DEVICE void send_two(const float* here, float first, float second, const uint64_t* barrier, int rank) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+                   place_of_peer(here, rank)),
+               "r"(__float_as_uint(first)), "r"(__float_as_uint(second)), "r"(place_of_peer(barrier, rank))
+               : "memory");
+#endif
+}
+
 DEVICE void ask_l2(const void* from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
@@ -180,6 +235,13 @@ DEVICE void ask_l2(const void* from, uint32_t bytes) {
 DEVICE float as_float(uint32_t bits) { return __uint_as_float(bits); }
 DEVICE uint32_t as_bits(float value) { return __float_as_uint(value); }
 DEVICE uint32_t to_bf16(float value) { return __bfloat16_as_ushort(__float2bfloat16_rn(value)); }
+DEVICE uint32_t packed(float low, float high) {  // two bf16
+  uint32_t pair = 0;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+#endif
+  return pair;
+}
 DEVICE float divided(float a, float b) { return __fdividef(a, b); }
 DEVICE float power_of_2(float x) {
   float result;

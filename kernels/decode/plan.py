@@ -1,8 +1,8 @@
-"""Plan which rows of the weights each warp of a decode kernel multiplies, and pack the weights in that order.
+"""Plan which rows of the weights each block of a decode kernel multiplies, and pack the weights in that order.
 
-A unit is C elements of one row of a matrix (N, K): a whole row if K is C, a quarter of a row if K is 4 C. A warp reads
-its units one after another, and starts again for each token. So its ring of bulk copies needs no table.
-kernels/decode/step.cuh takes units in this order.
+A unit is C elements of one row of a matrix (N, K): a whole row if K is C, a quarter of a row if K is 4 C. A tile is 8
+units below each other. A block reads its tiles one after another, and starts again for each token. So its ring of bulk
+copies needs no table. kernels/decode/step.cuh takes tiles in this order.
 
 This module needs numpy; only `pack` and `unpack` need torch.
 """
@@ -18,6 +18,8 @@ from kernels.decode.contract import Sizes
 
 Units = np.ndarray[Any, np.dtype[np.int64]]
 SEGMENTS = 4  # units of a row of the MLP's second projection
+TILE_ROWS = 8
+PADDING = -1  # a unit of zeros: rows of the last tile of the output embedding that the vocabulary lacks
 PROJECTIONS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
 # the vectors whose elements VECTORS of ring.cuh counts, in their order
 VECTORS = (
@@ -42,33 +44,37 @@ class Shape(NamedTuple):
 
 
 def part(count: int, index: int, of: int) -> tuple[int, int]:
-    """The rows [begin, end) of `count` that block `index` of `of` has."""
+    """The tiles [begin, end) of `count` that block `index` of `of` has."""
     return count * index // of, count * (index + 1) // of
 
 
-def _units_of_layer(shape: Shape, blocks: int, block: int, warp: int) -> Units:
-    """The numbers of a warp's units in one layer, whose matrices follow each other."""
-    width, warps = shape.width, shape.warps
+def _rows(rows: int, block: int, blocks: int) -> Units:
+    """The rows of a matrix that a block has: whole tiles, so the last may lie outside."""
+    begin, end = part(-(-rows // TILE_ROWS), block, blocks)
+    return np.arange(begin * TILE_ROWS, end * TILE_ROWS)
+
+
+def _units_of_layer(shape: Shape, blocks: int, block: int) -> Units:
+    """The numbers of a block's units in one layer, whose matrices follow each other."""
+    width = shape.width
     head, rank = divmod(block, shape.cluster)
     size = width // shape.heads
     dims = size // shape.cluster
-    row = np.arange(warp, 3 * dims if head < shape.heads else 0, warps)
+    row = np.arange(3 * dims if head < shape.heads else 0)
     found = [row // dims * width + head * size + rank * dims + row % dims]
-    for base, count in ((3 * width, width), (4 * width, 4 * width)):
-        begin, end = part(count, block, blocks)
-        found.append(base + np.arange(begin + warp, end, warps))
-    begin, end = part(width, block, blocks)
-    rows = np.arange(begin + warp // SEGMENTS, end, warps // SEGMENTS)
-    return np.concatenate([*found, 8 * width + SEGMENTS * rows + warp % SEGMENTS])
+    found += [base + _rows(count, block, blocks) for base, count in ((3 * width, width), (4 * width, 4 * width))]
+    wide = _rows(width, block, blocks).reshape(-1, 1, TILE_ROWS)
+    return np.concatenate([*found, (8 * width + SEGMENTS * wide + np.arange(SEGMENTS)[:, None]).ravel()])
 
 
 class Plan(NamedTuple):
-    """`order[i]` is the number of the i-th unit of the packed weights; warp w of block b begins at `begins[b W + w]`.
+    """`order[i]` is the number of the i-th unit of the packed weights, or PADDING; block b begins at tile `begins[b]`.
 
     Units are numbered by layer, in a layer by projection (q k v, attention's, the MLP's two), in a projection by row.
     The units of the output embedding follow.
     """
 
+    shape: Shape
     order: Units
     begins: Units
 
@@ -78,17 +84,22 @@ def plan(shape: Shape, layers: int, vocabulary: int, blocks: int) -> Plan:
     each = 12 * shape.width
     pieces = []
     for block in range(blocks):
-        begin, end = part(vocabulary, block, blocks)
-        for warp in range(shape.warps):
-            own = _units_of_layer(shape, blocks, block, warp)
-            head = layers * each + np.arange(begin + warp, end, shape.warps)
-            pieces.append(np.concatenate([(own + each * np.arange(layers)[:, None]).ravel(), head]))
-    begins = np.cumsum([0, *map(len, pieces)])
-    return Plan(np.concatenate(pieces).astype(np.int64), begins.astype(np.int64))
+        own = _units_of_layer(shape, blocks, block)
+        rows = _rows(vocabulary, block, blocks)
+        head = np.where(rows < vocabulary, layers * each + rows, PADDING)
+        pieces.append(np.concatenate([(own + each * np.arange(layers)[:, None]).ravel(), head]))
+    begins = np.cumsum([0, *map(len, pieces)]) // TILE_ROWS
+    return Plan(shape, np.concatenate(pieces).astype(np.int64), begins.astype(np.int64))
+
+
+def _split(made: Plan) -> tuple[int, ...]:
+    """The axes of packed tiles: tile, warp, step of 32 columns, row, lane's place in it, element."""
+    shape = made.shape
+    return len(made.order) // TILE_ROWS, shape.warps, shape.width // shape.warps // 32, TILE_ROWS, 4, 8
 
 
 def pack(weights: Mapping[str, Any], sizes: Sizes, made: Plan) -> Any:
-    """The weights in the order of the plan: (units, C), on their device."""
+    """The weights in the order of the plan: (tiles, 8 C), on their device, as lanes read them."""
     import torch
 
     parts = [
@@ -97,15 +108,20 @@ def pack(weights: Mapping[str, Any], sizes: Sizes, made: Plan) -> Any:
         for name in PROJECTIONS
     ]
     plain = torch.cat([*parts, weights["wte.weight"]])
-    return plain[torch.from_numpy(made.order).to(plain.device)]
+    order = torch.from_numpy(made.order).to(plain.device)
+    rows = plain[order.clamp(min=0)] * (order >= 0)[:, None]
+    tile, warp, step, row, place, element = _split(made)
+    return rows.view(tile, row, warp, step, place, element).permute(0, 2, 3, 1, 4, 5).reshape(tile, -1)
 
 
 def unpack(packed: Any, sizes: Sizes, made: Plan) -> dict[str, Any]:
     """The inverse of `pack`: the matrices by their names."""
     import torch
 
-    plain = torch.empty_like(packed)
-    plain[torch.from_numpy(made.order).to(plain.device)] = packed
+    units = packed.view(_split(made)).permute(0, 3, 1, 2, 4, 5).reshape(-1, sizes.width)
+    order = torch.from_numpy(made.order).to(packed.device)
+    plain = torch.empty(int(order.max()) + 1, sizes.width, dtype=packed.dtype, device=packed.device)
+    plain[order[order >= 0]] = units[order >= 0]
     columns = {"attn.c_attn": (3, 1), "attn.c_proj": (1, 1), "mlp.c_fc": (4, 1), "mlp.c_proj": (1, 4)}
     found, at = {}, 0
     for layer in range(sizes.layers):

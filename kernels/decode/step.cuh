@@ -1,7 +1,11 @@
 // Decodes a token of GPT-2 with blocks that stay on their SMs: each phase of a layer, as one block runs it.
 //
 // A layer has four exchanges among all blocks: x, the heads' outputs, x after attention, the MLP's hidden values. The
-// blocks of a cluster share a head and exchange q, k, v and their parts of the attention in shared memory.
+// blocks of a cluster share a head, and send each other q, k, v and their parts of the attention.
+//
+// A phase multiplies tiles of 8 rows with tensor products: the rows are the columns of B, and A has the activations twice,
+// as bf16 in its even rows and in its odd rows what bf16 lost of them. Each warp has a share of the columns of every tile;
+// a block adds the warps' sums in shared memory.
 #pragma once
 
 #include "exchange.cuh"
@@ -9,24 +13,29 @@
 
 template <class S>
 struct Shared {
-  alignas(16) float x[S::CHANNELS];       // the residual stream at the start of a layer
-  alignas(16) float heads[S::CHANNELS];   // outputs of all heads
-  alignas(16) float middle[S::CHANNELS];  // the residual stream after attention
-  alignas(16) uint16_t hidden[S::INNER];  // hidden values of the MLP, bf16
-  alignas(16) float query[S::SIZE];       // q of this cluster's head, scaled so that exp is a power of 2
-  alignas(16) uint16_t key[S::SIZE];
-  alignas(16) uint16_t value[S::SIZE];
+  // what is multiplied: as bf16, and what bf16 lost; 64 bytes more, so that both are read without bank conflicts
+  alignas(16) uint16_t input[2][S::CHANNELS + 32];
+  alignas(16) uint16_t hidden[S::INNER];       // hidden values of the MLP, bf16
+  alignas(16) float sums[2][S::WARPS][2][S::GROUP * S::TILE_ROWS];  // of each warp; groups take turns with two places
+  alignas(16) float moments[S::WARPS][2];                           // sums for a norm
+  alignas(16) float query[S::SIZE];  // q of this cluster's head, scaled so that exp is a power of 2
+  alignas(16) float key[S::SIZE];
+  alignas(16) float value[S::SIZE];
   struct Attended {  // the partial result of one warp
     alignas(16) float sum[S::SIZE];
     float most, weight;
   } attended[S::WARPS];
-  float segment[S::SEGMENTS][S::ROWS];   // parts of the rows of the MLP's second projection
-  uint64_t best[2][S::WARPS];            // largest logits: the block's, all blocks'
-  uint64_t full[S::WARPS * MOST_SLOTS];  // barriers of the rings
+  struct Merged {  // DIMS elements of the partial result of one block
+    alignas(8) float sum[S::DIMS];
+    alignas(8) float most_weight[2];
+  } merged[S::CLUSTER];
+  uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
+  uint64_t full[MOST_SLOTS];   // barriers of the ring
+  uint64_t qkv_sent, merged_sent;
 };
 
 template <class S>
-constexpr int BEFORE_RINGS = (sizeof(Shared<S>) + 127) / 128 * 128;  // bytes
+constexpr int BEFORE_RING = (sizeof(Shared<S>) + 127) / 128 * 128;  // bytes
 
 // Packs a logit and its token into one number. It is larger for a larger logit, then for a smaller token, and never 0.
 DEVICE uint64_t ranked(float logit, uint32_t token) {
@@ -47,9 +56,9 @@ class Step {
         block_(block_index()),
         head_(block_ / S::CLUSTER),
         rank_(block_ % S::CLUSTER),
-        wide_(S::CHANNELS, block_, call.blocks),
-        inner_(S::INNER, block_, call.blocks),
-        vocabulary_(call.vocabulary, block_, call.blocks) {
+        wide_(S::CHANNELS / S::TILE_ROWS, block_, call.blocks),
+        inner_(S::INNER / S::TILE_ROWS, block_, call.blocks),
+        vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
     x_words_ = call.words;
     head_words_ = x_words_ + S::CHANNELS;
     middle_words_ = head_words_ + S::CHANNELS;
@@ -57,29 +66,31 @@ class Step {
     best_words_ = hidden_words_ + S::INNER / 2;
   }
 
-  // --- the number of this warp's units in a phase; plan.py has the same order ---
+  // --- the number of this block's tiles in a phase; plan.py has the same order ---
   DEVICE bool attends() const { return head_ < S::HEADS; }
-  DEVICE int qkv_units() const { return attends() ? turns(3 * S::DIMS, warp_, S::WARPS) : 0; }
-  DEVICE int proj_units() const { return turns(wide_.rows(), warp_, S::WARPS); }
-  DEVICE int fc_units() const { return turns(inner_.rows(), warp_, S::WARPS); }
-  DEVICE int mlp_units() const { return turns(wide_.rows(), warp_ / S::SEGMENTS, S::WARPS / S::SEGMENTS); }
-  DEVICE int head_units() const { return turns(vocabulary_.rows(), warp_, S::WARPS); }
-  DEVICE int layer_units() const { return qkv_units() + proj_units() + fc_units() + mlp_units(); }
+  DEVICE int qkv_tiles() const { return attends() ? 3 * S::DIMS / S::TILE_ROWS : 0; }
+  DEVICE int proj_tiles() const { return wide_.tiles(); }
+  DEVICE int fc_tiles() const { return inner_.tiles(); }
+  DEVICE int mlp_tiles() const { return S::SEGMENTS * wide_.tiles(); }
+  DEVICE int head_tiles() const { return vocabulary_.tiles(); }
+  DEVICE int layer_tiles() const { return qkv_tiles() + proj_tiles() + fc_tiles() + mlp_tiles(); }
 
-  // Starts the ring: `wanted` units, from unit `first` of a token on.
+  // Starts the ring: `wanted` tiles, from tile `first` of a token on.
   DEVICE void start_ring(int first, int wanted) {
-    if (thread_index() == 0) {
+    if (thread_index() == S::THREADS - 32) {
       ROLLED
-      for (int i = 0; i < S::WARPS * MOST_SLOTS; ++i) init_copy_barrier(shared_.full + i);
+      for (int i = 0; i < MOST_SLOTS; ++i) init_copy_barrier(shared_.full + i);
+      init_copy_barrier(&shared_.qkv_sent);
+      init_copy_barrier(&shared_.merged_sent);
       publish_copy_barriers();
+      expect_sent(&shared_.qkv_sent, QKV_BYTES);
+      expect_sent(&shared_.merged_sent, MERGED_BYTES);
     }
     sync_block();
-    const int mine = block_ * S::WARPS + warp_;
-    units_ = call_.units + static_cast<int64_t>(call_.begins[mine]) * S::CHANNELS;
-    const int layers = layer_units() * call_.layers, ahead = call_.ahead * call_.layers;
-    unsigned char* place = shared_memory() + BEFORE_RINGS<S> + warp_ * call_.slots * S::UNIT_BYTES;
-    ring_.start(units_, layers + head_units(), layers, ahead, first, wanted, call_.slots, place,
-                shared_.full + warp_ * MOST_SLOTS);
+    tiles_ = call_.units + static_cast<int64_t>(call_.begins[block_]) * (S::TILE_BYTES / 2);
+    const int layers = layer_tiles() * call_.layers, ahead = call_.ahead * call_.layers;
+    ring_.start(tiles_, layers + head_tiles(), layers, ahead, first, wanted, call_.slots,
+                shared_memory() + BEFORE_RING<S>, shared_.full);
   }
   DEVICE void drain() { ring_.drain(); }
 
@@ -94,52 +105,85 @@ class Step {
   }
   DEVICE uint32_t tag_of(int layer) const { return tag_ + 1 + layer; }
 
-  // --- phases ---
-  DEVICE void embed() {
-    constexpr int PACKETS = S::CHANNELS / 8;
-    for (int at = thread_index(); at < PACKETS; at += S::THREADS) {
-      const Packet token = packets(call_.wte)[static_cast<int64_t>(token_) * PACKETS + at];
-      const Packet place = packets(call_.wpe)[static_cast<int64_t>(position_) * PACKETS + at];
-      UNROLL
-      for (int i = 0; i < 4; ++i) {
-        shared_.x[8 * at + 2 * i] = low(token.pair[i]) + low(place.pair[i]);
-        shared_.x[8 * at + 2 * i + 1] = high(token.pair[i]) + high(place.pair[i]);
-      }
-    }
-    sync_block();
-  }
-
-  // Reads the residual stream with which layer `layer` starts.
-  DEVICE void take_x(int layer) { take(x_words_, shared_.x, tag_of(layer - 1), MLP, layer - 1); }
-  DEVICE void take_heads(int layer) { take(head_words_, shared_.heads, tag_of(layer), ATTENTION, layer); }
-  DEVICE void take_middle(int layer) { take(middle_words_, shared_.middle, tag_of(layer), PROJ, layer); }
-  DEVICE void take_hidden(int layer) {
-    if (!alive_) return;
-    const auto put = [&](int at, const TwoWords& two) {
-      UNROLL
-      for (int i = 0; i < 4; ++i) shared_.hidden[4 * at + i] = static_cast<uint16_t>(two.word[i / 2] >> (32 * (i % 2)));
-    };
-    alive_ = !sync_block_or(
-        !gather<S::INNER / 4, S::THREADS, true>(hidden_words_, tag_of(layer) & 0xffff, watch_, FC, layer, put));
-  }
-
   // The weights and biases of a norm do not depend on activations, so a phase loads them before it waits for
-  // activations.
+  // activations. A thread has those of the pairs of channels that it receives.
   struct Norm {
-    Packet weight[S::PACKETS], bias[S::PACKETS];
+    uint32_t weight[S::PAIRS], bias[S::PAIRS];
   };
   DEVICE Norm norm(int64_t at) const {
     Norm found;
     UNROLL
-    for (int i = 0; i < S::PACKETS; ++i) {
-      found.weight[i] = packets(call_.vectors + at)[32 * i + lane_];
-      found.bias[i] = packets(call_.vectors + at + S::CHANNELS)[32 * i + lane_];
+    for (int i = 0; i < S::PAIRS; ++i) {
+      const int pair = pair_of(i);
+      found.weight[i] = pair < S::CHANNELS / 2 ? pairs(call_.vectors + at)[pair] : 0;
+      found.bias[i] = pair < S::CHANNELS / 2 ? pairs(call_.vectors + at + S::CHANNELS)[pair] : 0;
     }
     return found;
   }
   DEVICE Norm norm_1(int layer) const { return norm(vector(layer, 0)); }
   DEVICE Norm norm_2(int layer) const { return norm(vector(layer, 6)); }
   DEVICE Norm norm_last() const { return norm(vector(call_.layers, 0)); }
+
+  // The biases of this lane's rows, for the groups of tiles that its warp finishes; they are loaded early for the same
+  // reason.
+  DEVICE float qkv_bias(int layer) const { return attends() ? qkv_bias(layer, 0) : 0.0f; }
+  DEVICE float proj_bias(int layer) const { return row_bias(wide_, layer, 5); }
+  DEVICE float fc_bias(int layer) const { return row_bias(inner_, layer, 8); }
+  DEVICE float mlp_bias(int layer) const { return row_bias(wide_, layer, 12); }
+
+  // --- what a phase waits for ---
+  // Embeds the token, and normalises x.
+  DEVICE void embed(const Norm& weights) {
+    if (!alive_) return;
+    pivot_ = 0.0f;  // a token does not depend on those before it in the launch
+    float x[S::PAIRS][2] = {};
+    UNROLL
+    for (int i = 0; i < S::PAIRS; ++i) {
+      const int pair = pair_of(i);
+      if (pair < S::CHANNELS / 2) {
+        const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + pair];
+        const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + pair];
+        x[i][0] = low(token) + low(place);
+        x[i][1] = high(token) + high(place);
+      }
+    }
+    normalise(x, true, weights);
+  }
+  // Keeps the embedding of this lane's row of x.
+  DEVICE void keep_embedding() {
+    const int row = row_of_lane(wide_, 0);
+    if (warp_ == 0 && row < wide_.end * S::TILE_ROWS)
+      kept_ = low(call_.wte[static_cast<int64_t>(token_) * S::CHANNELS + row]) +
+              low(call_.wpe[static_cast<int64_t>(position_) * S::CHANNELS + row]);
+  }
+  // Keeps this lane's row of x, or of x after attention, that an earlier launch published.
+  DEVICE void keep_x() { keep(x_words_); }
+  DEVICE void keep_middle() { keep(middle_words_); }
+
+  // Reads the residual stream with which layer `layer` starts, and normalises it.
+  DEVICE void take_x(int layer, const Norm& weights) { take_row(x_words_, tag_of(layer - 1), MLP, layer - 1, weights); }
+  DEVICE void take_middle(int layer, const Norm& weights) {
+    take_row(middle_words_, tag_of(layer), PROJ, layer, weights);
+  }
+  // Only a block that multiplies them reads the heads and the hidden values. It must not read hidden values for nothing:
+  // blocks that wait for none of its values then may publish the next ones.
+  DEVICE void take_heads(int layer) {
+    if (!alive_ || proj_tiles() == 0) return;
+    const auto put = [&](int, int pair, const TwoWords& two) { put_input(pair, value_of(two, 0), value_of(two, 1)); };
+    alive_ = !sync_block_or(!gather<S::CHANNELS / 2, S::THREADS, false>(head_words_, tag_of(layer), watch_, ATTENTION,
+                                                                        layer, put));
+  }
+  DEVICE void take_hidden(int layer) {
+    if (!alive_ || mlp_tiles() == 0) return;
+    const auto put = [&](int, int at, const TwoWords& two) {
+      UNROLL
+      for (int i = 0; i < 2; ++i)
+        pairs(shared_.hidden)[2 * at + i] =
+            (static_cast<uint32_t>(two.word[i]) & 0xffffu) | static_cast<uint32_t>(two.word[i] >> 32) << 16;
+    };
+    alive_ = !sync_block_or(
+        !gather<S::INNER / 4, S::THREADS, true>(hidden_words_, tag_of(layer) & 0xffff, watch_, FC, layer, put));
+  }
 
   // The cached rows that this warp attends to, except this token's row.
   struct Cached {
@@ -160,101 +204,97 @@ class Step {
     return found;
   }
 
-  // Computes q, k and v of this cluster's head, and sends them to every block of the cluster.
-  DEVICE void qkv(int layer, const Norm& weights) {
-    if (alive_) {
-      float x[S::VALUES];
-      normalise(shared_.x, weights, x);
-      const int count = qkv_units();
-      ROLLED
-      for (int done = 0; done < count; done += S::GROUP) {
-        // one lane for each pair of a value and a block that receives it
-        const int turn = lane_ / S::CLUSTER, row = warp_ + (done + turn) * S::WARPS;
-        const bool sends = turn < S::GROUP && done + turn < count;
-        const float bias = sends ? vector_value(layer, 2 * S::CHANNELS + qkv_row(row)) : 0.0f;
-        float sum[S::GROUP];
-        dots(ring_, x, count - done, sum);
-        if (sends) send_qkv(row, chosen(sum, turn) + bias);
+  // --- phases ---
+  // Computes q, k and v of this cluster's head, and sends them to every block of the cluster. Every warp adds the sums,
+  // and sends them to other blocks than the other warps.
+  DEVICE void qkv(int layer, float bias) {
+    if (!alive_) return;
+    products(qkv_tiles(), [&](int group, int count) {
+      const int row = group * GROUP_ROWS + lane_;
+      if (group) bias = qkv_bias(layer, group);
+      if (lane_ < count * S::TILE_ROWS) {
+        const float value = total() + bias;
+        const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS;
+        float* const to = (part == 0 ? shared_.query : part == 1 ? shared_.key : shared_.value) + dim;
+        for (int peer = warp_; peer < S::CLUSTER; peer += S::WARPS)
+          send(to, part == 0 ? value * QUERY_SCALE : value, &shared_.qkv_sent, peer);
       }
-    }
-    sync_cluster();
+    });
   }
 
   // Computes the softmax over this warp's rows and the weighted sum of their values, then merges the cluster's parts.
   DEVICE void attend(int layer, Cached& rows) {
-    if (alive_) attend_warp(layer, rows);
-    sync_cluster();
-    if (alive_ && warp_ == 0) merge_cluster(layer);
+    if (!alive_) return;
+    const bool there = wait_sent(&shared_.qkv_sent, QKV_BYTES, QKV, layer);
+    if (there) attend_warp(layer, rows);
+    alive_ = !sync_block_or(!there);
+    if (alive_ && warp_ == 0) {
+      send_merged();
+      if (wait_sent(&shared_.merged_sent, MERGED_BYTES, QKV, layer)) merge_cluster(layer);
+    }
+    attended_ ^= 1;
   }
 
-  DEVICE void proj(int layer) {
+  DEVICE void proj(int layer, float bias) {
     if (!alive_) return;
-    float x[S::VALUES];
-    from_shared(shared_.heads, x);
-    rows_of_block(x, wide_, vector(layer, 5),
-                  [&](int row, float value) { publish(middle_words_, row, tag_of(layer), value + shared_.x[row]); });
-  }
-
-  DEVICE void fc(int layer, const Norm& weights) {
-    if (!alive_) return;
-    if (lane_ == 0 && call_.ahead > 0) ask_ahead(layer);
-    float x[S::VALUES];
-    normalise(shared_.middle, weights, x);
-    rows_of_block(x, inner_, vector(layer, 8),
-                  [&](int row, float value) { publish_half(hidden_words_, row, tag_of(layer), gelu(value)); });
-  }
-
-  DEVICE void mlp(int layer) {
-    if (!alive_) return;
-    constexpr int STEP = S::WARPS / S::SEGMENTS;
-    const int part = warp_ % S::SEGMENTS, first = warp_ / S::SEGMENTS, count = mlp_units();
-    float x[S::VALUES];
-    UNROLL
-    for (int packet = 0; packet < S::PACKETS; ++packet) {
-      const Packet hidden = packets(shared_.hidden)[(part * S::PACKETS + packet) * 32 + lane_];
-      UNROLL
-      for (int i = 0; i < 4; ++i) {
-        x[8 * packet + 2 * i] = low(hidden.pair[i]);
-        x[8 * packet + 2 * i + 1] = high(hidden.pair[i]);
+    products(proj_tiles(), [&](int, int count) {
+      if (warp_ == 0 && lane_ < count * S::TILE_ROWS) {
+        kept_ += total() + bias;
+        publish(middle_words_, row_of_lane(wide_, 0), tag_of(layer), kept_);
       }
-    }
-    const int mine = wide_.begin + thread_index();
-    const float bias = mine < wide_.end ? vector_value(layer, 12 * S::CHANNELS + mine) : 0.0f;
+    });
+  }
+
+  DEVICE void fc(int layer, float bias) {
+    if (!alive_) return;
+    products(fc_tiles(), [&](int group, int count) {
+      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS)
+        publish_half(hidden_words_, row_of_lane(inner_, group), tag_of(layer), gelu(total() + bias));
+    });
+    if (thread_index() == S::THREADS - 32 && call_.ahead > 0) ask_ahead(layer);
+  }
+
+  DEVICE void mlp(int layer, float bias) {
+    if (!alive_) return;
     ROLLED
-    for (int done = 0; done < count; done += S::GROUP) {
-      float sum[S::GROUP];
-      dots(ring_, x, count - done, sum);
-      if (lane_ < S::GROUP && done + lane_ < count)
-        shared_.segment[part][first + (done + lane_) * STEP] = chosen(sum, lane_);
-    }
-    sync_block();
-    if (mine < wide_.end) {
-      float value = bias + shared_.middle[mine];
+    for (int tile = 0; tile < wide_.tiles(); ++tile) {
+      float sum[S::GROUP][2] = {};
       UNROLL
-      for (int i = 0; i < S::SEGMENTS; ++i) value += shared_.segment[i][thread_index()];
-      publish(x_words_, mine, tag_of(layer), value);
+      for (int i = 0; i < S::SEGMENTS; ++i) {
+        const Packet* const weights = ring_.tile(i);
+        UNROLL
+        for (int step = 0; step < S::STEPS; ++step) {
+          // the odd rows of A stay 0: hidden values have no more digits than bf16
+          const Packet x = lane_ / 4 % 2 ? Packet{} : packets(shared_.hidden)[i * S::CHANNELS / 8 + packet_of(step)];
+          tensor_product(sum[i], x, weights[(warp_ * S::STEPS + step) * 32 + lane_]);
+        }
+      }
+      UNROLL
+      for (int i = 1; i < S::GROUP; ++i) sum[0][0] += sum[i][0], sum[0][1] += sum[i][1];
+      deposit(sum, 1, tile);
+      sync_block();
+      if (warp_ == 0 && lane_ / S::TILE_ROWS == tile) {
+        kept_ += total() + bias;
+        publish(x_words_, row_of_lane(wide_, 0), tag_of(layer), kept_);
+      }
+      ring_.release(S::SEGMENTS);
+      turn_ ^= 1;
     }
   }
 
   // Computes the logits of this block's tokens, and publishes the largest.
-  DEVICE void head(const Norm& weights) {
+  DEVICE void head() {
     if (!alive_) return;
-    float x[S::VALUES];
-    normalise(shared_.x, weights, x);
-    const int count = head_units();
     uint64_t best = 0;
-    ROLLED
-    for (int done = 0; done < count; done += S::GROUP) {
-      float sum[S::GROUP];
-      dots(ring_, x, count - done, sum);
-      if (lane_ < S::GROUP && done + lane_ < count) {
-        const int token = vocabulary_.begin + warp_ + (done + lane_) * S::WARPS;
-        const float logit = chosen(sum, lane_);
+    products(head_tiles(), [&](int group, int count) {
+      const int token = row_of_lane(vocabulary_, group);
+      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS && token < call_.vocabulary) {
+        const float logit = total();
         call_.logits[token] = logit;
         const uint64_t found = ranked(logit, token);
         best = found > best ? found : best;
       }
-    }
+    });
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
     sync_block();
@@ -316,7 +356,18 @@ class Step {
   }
 
  private:
+  static constexpr int GROUP_ROWS = S::GROUP * S::TILE_ROWS;
+  static constexpr float QUERY_SCALE = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), log2(e)
+  static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
+  static constexpr uint32_t QKV_BYTES = 3 * S::SIZE * sizeof(float);
+  static constexpr uint32_t MERGED_BYTES = S::CLUSTER * (S::DIMS + 2) * sizeof(float);
+  static_assert(GROUP_ROWS == 32, "a lane for each row of a group");
+
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
+  static DEVICE const uint32_t* pairs(const uint16_t* at) { return reinterpret_cast<const uint32_t*>(at); }
+  static DEVICE uint32_t* pairs(uint16_t* at) { return reinterpret_cast<uint32_t*>(at); }
+  static DEVICE float value_of(const TwoWords& two, int at) { return as_float(static_cast<uint32_t>(two.word[at])); }
+  static DEVICE int pair_of(int turn) { return thread_index() + turn * S::THREADS; }
   static DEVICE float gelu(float x) {  // the tanh form of GPT-2: x times the logistic function of twice tanh's argument
     constexpr float SLOPE = 2.0f * 0.7978845608028654f * 1.4426950408889634f;
     return divided(x, 1.0f + power_of_2(-SLOPE * (x + 0.044715f * x * x * x)));
@@ -326,82 +377,144 @@ class Step {
   DEVICE int64_t vector(int layer, int part) const {
     return static_cast<int64_t>(layer) * S::VECTORS + part * S::CHANNELS;
   }
-  DEVICE float vector_value(int layer, int at) const { return low(call_.vectors[vector(layer, 0) + at]); }
+  // The row of this lane in a group of the block's tiles.
+  DEVICE int row_of_lane(const Part& part, int group) const {
+    return part.begin * S::TILE_ROWS + group * GROUP_ROWS + lane_;
+  }
+  DEVICE float row_bias(const Part& part, int layer, int at) const {
+    const int row = row_of_lane(part, warp_);
+    return row < part.end * S::TILE_ROWS ? low(call_.vectors[vector(layer, at) + row]) : 0.0f;
+  }
+  // A block has DIMS rows of q, then of k, then of v.
+  DEVICE float qkv_bias(int layer, int group) const {
+    const int row = group * GROUP_ROWS + lane_;
+    if (row >= 3 * S::DIMS) return 0.0f;
+    const int at = row / S::DIMS * S::CHANNELS + head_ * S::SIZE + rank_ * S::DIMS + row % S::DIMS;
+    return low(call_.vectors[vector(layer, 2) + at]);
+  }
 
-  DEVICE void take(const uint64_t* channel, float* to, uint32_t tag, Phase from, int layer) {
+  DEVICE void keep(const uint64_t* channel) {
+    const int row = row_of_lane(wide_, 0);
+    if (warp_ == 0 && row < wide_.end * S::TILE_ROWS)
+      kept_ = as_float(load_flag(reinterpret_cast<const uint32_t*>(channel + row)));
+  }
+
+  // --- activations that all warps multiply ---
+  DEVICE void put_input(int pair, float first, float second) {
+    const uint32_t both = packed(first, second);
+    pairs(shared_.input[0])[pair] = both;
+    pairs(shared_.input[1])[pair] = packed(first - low(both), second - high(both));
+  }
+  DEVICE void take_row(const uint64_t* channel, uint32_t tag, Phase from, int layer, const Norm& weights) {
     if (!alive_) return;
-    const auto put = [&](int at, const TwoWords& two) {
-      to[2 * at] = as_float(static_cast<uint32_t>(two.word[0]));
-      to[2 * at + 1] = as_float(static_cast<uint32_t>(two.word[1]));
+    float x[S::PAIRS][2] = {};
+    const auto put = [&](int turn, int, const TwoWords& two) {
+      x[turn][0] = value_of(two, 0);
+      x[turn][1] = value_of(two, 1);
     };
-    alive_ = !sync_block_or(!gather<S::CHANNELS / 2, S::THREADS, false>(channel, tag, watch_, from, layer, put));
+    const bool there = gather<S::CHANNELS / 2, S::THREADS, false>(channel, tag, watch_, from, layer, put);
+    normalise(x, there, weights);
   }
-
-  DEVICE void from_shared(const float* from, float (&x)[S::VALUES]) const {
-    UNROLL
-    for (int packet = 0; packet < S::PACKETS; ++packet) {
-      UNROLL
-      for (int i = 0; i < 8; ++i) x[8 * packet + i] = from[256 * packet + 8 * lane_ + i];
-    }
-  }
-
-  // Normalises the whole row; every warp does this for itself. It sums differences from the first element, so a row far
-  // from 0 loses no digits, and one pass is enough.
-  DEVICE void normalise(const float* row, const Norm& weights, float (&x)[S::VALUES]) const {
-    from_shared(row, x);
-    const float pivot = row[0];
+  // Normalises the row of which each thread has its pairs. It sums differences from the mean of the last row that it
+  // normalised, so a row far from 0 loses few digits, and one pass is enough.
+  DEVICE void normalise(const float (&x)[S::PAIRS][2], bool there, const Norm& weights) {
     float sum[2] = {};
     UNROLL
-    for (int i = 0; i < S::VALUES; ++i) {
-      const float difference = x[i] - pivot;
-      sum[0] += difference;
-      sum[1] = fmaf(difference, difference, sum[1]);
-    }
+    for (int i = 0; i < S::PAIRS; ++i)
+      if (pair_of(i) < S::CHANNELS / 2) {
+        const float first = x[i][0] - pivot_, second = x[i][1] - pivot_;
+        sum[0] += first + second;
+        sum[1] = fmaf(first, first, fmaf(second, second, sum[1]));
+      }
     add_lanes<16, 1>(sum);
-    constexpr float EACH = 1.0f / S::CHANNELS;
-    const float shift = sum[0] * EACH, mean = pivot + shift;
-    const float scale = rsqrtf(fmaxf(sum[1] * EACH - shift * shift, 0.0f) + call_.epsilon);
+    if (lane_ == 0) shared_.moments[warp_][0] = sum[0], shared_.moments[warp_][1] = sum[1];
+    alive_ = !sync_block_or(!there);
+    sum[0] = sum[1] = 0.0f;
     UNROLL
-    for (int i = 0; i < S::VALUES; ++i) {
-      const uint32_t weight = weights.weight[i / 8].pair[i % 8 / 2], bias = weights.bias[i / 8].pair[i % 8 / 2];
-      x[i] = fmaf((x[i] - mean) * scale, i % 2 ? high(weight) : low(weight), i % 2 ? high(bias) : low(bias));
-    }
+    for (int i = 0; i < S::WARPS; ++i) sum[0] += shared_.moments[i][0], sum[1] += shared_.moments[i][1];
+    constexpr float EACH = 1.0f / S::CHANNELS;
+    const float shift = sum[0] * EACH;
+    const float scale = rsqrtf(fmaxf(sum[1] * EACH - shift * shift, 0.0f) + call_.epsilon);
+    pivot_ += shift;
+    UNROLL
+    for (int i = 0; i < S::PAIRS; ++i)
+      if (pair_of(i) < S::CHANNELS / 2)
+        put_input(pair_of(i), fmaf((x[i][0] - pivot_) * scale, low(weights.weight[i]), low(weights.bias[i])),
+                  fmaf((x[i][1] - pivot_) * scale, high(weights.weight[i]), high(weights.bias[i])));
+    sync_block();
   }
 
-  // Computes rows begin + warp, begin + warp + WARPS, ... of a block's part; a row is one unit. Calls `emit` with each
-  // row and its value.
-  template <class Emit>
-  DEVICE void rows_of_block(const float (&x)[S::VALUES], const Part& part, int64_t biases, Emit emit) {
-    const int count = turns(part.rows(), warp_, S::WARPS);
+  // --- products ---
+  // The packet of C bf16 that this lane multiplies in a step. Four lanes have 32 columns.
+  DEVICE int packet_of(int step) const { return (warp_ * S::STEPS + step) * 4 + lane_ % 4; }
+
+  // Multiplies the block's next `tiles` tiles with the input, GROUP at a time. After each group calls
+  // `finish(group, tiles of the group)`, in which total() is the product of this lane's row.
+  template <class Finish>
+  DEVICE void products(int tiles, Finish finish) {
+    if (tiles == 0) return;
+    Packet x[S::STEPS];
+    UNROLL
+    for (int step = 0; step < S::STEPS; ++step) x[step] = packets(shared_.input[lane_ / 4 % 2])[packet_of(step)];
     ROLLED
-    for (int done = 0; done < count; done += S::GROUP) {
-      const int row = part.begin + warp_ + (done + lane_) * S::WARPS;  // one row per lane
-      const bool emits = lane_ < S::GROUP && done + lane_ < count;
-      const float bias = emits ? low(call_.vectors[biases + row]) : 0.0f;
-      float sum[S::GROUP];
-      dots(ring_, x, count - done, sum);
-      if (emits) emit(row, chosen(sum, lane_) + bias);
+    for (int group = 0; group * S::GROUP < tiles; ++group) {
+      const int left = tiles - group * S::GROUP, count = left < S::GROUP ? left : S::GROUP;
+      float sum[S::GROUP][2] = {};
+      UNROLL
+      for (int i = 0; i < S::GROUP; ++i)
+        if (i < count) {
+          const Packet* const weights = ring_.tile(i);
+          UNROLL
+          for (int step = 0; step < S::STEPS; ++step)
+            tensor_product(sum[i], x[step], weights[(warp_ * S::STEPS + step) * 32 + lane_]);
+        }
+      deposit(sum, S::GROUP, 0);
+      sync_block();
+      finish(group, count);
+      ring_.release(count);
+      turn_ ^= 1;
     }
+  }
+  // Lanes 0 to 3 have the products with bf16, lanes 4 to 7 those with what bf16 lost, of two rows of a tile each.
+  DEVICE void deposit(const float (&sum)[S::GROUP][2], int tiles, int first) {
+    if (lane_ >= 8) return;
+    UNROLL
+    for (int i = 0; i < S::GROUP; ++i)
+      if (i < tiles) {
+        float* const to = shared_.sums[turn_][warp_][lane_ / 4] + (first + i) * S::TILE_ROWS + lane_ % 4 * 2;
+        to[0] = sum[i][0], to[1] = sum[i][1];
+      }
+  }
+  DEVICE float total() const {
+    float found[2] = {};
+    UNROLL
+    for (int i = 0; i < S::WARPS; ++i) {
+      found[0] += shared_.sums[turn_][i][0][lane_];
+      found[1] += shared_.sums[turn_][i][1][lane_];
+    }
+    return found[0] + found[1];
   }
 
   // --- attention ---
-  // The row of the qkv weights for the block's row `row`. A block has DIMS rows of q, then of k, then of v.
-  DEVICE int qkv_row(int row) const {
-    return row / S::DIMS * S::CHANNELS + head_ * S::SIZE + rank_ * S::DIMS + row % S::DIMS;
-  }
-  DEVICE void send_qkv(int row, float value) {
-    constexpr float SCALE = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), log2(e)
-    const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS, peer = lane_ % S::CLUSTER;
-    if (part == 0)
-      of_peer(shared_.query, peer)[dim] = value * SCALE;
-    else
-      of_peer(part == 1 ? shared_.key : shared_.value, peer)[dim] = static_cast<uint16_t>(to_bf16(value));
+  // Waits until the peers have sent all `bytes`, and expects them again.
+  DEVICE bool wait_sent(uint64_t* barrier, uint32_t bytes, Phase from, int layer) {
+    watch_.reset();
+    while (!all_sent(barrier, bytes, attended_))
+      if (!watch_.patient(from, layer)) return false;
+    if (thread_index() == 0) expect_sent(barrier, bytes);
+    return true;
   }
 
   // The blocks of a cluster take cached rows in turn. In each round, eight lanes take one row of their block.
   DEVICE int row_of(int round) const { return ((round * S::WARPS + warp_) * 4 + lane_ / 8) * S::CLUSTER + rank_; }
   DEVICE int64_t place_of(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
     return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * 8 + lane_ % 8;
+  }
+  DEVICE Packet row_packet(const float* row) const {
+    Packet found;
+    UNROLL
+    for (int i = 0; i < 4; ++i) found.pair[i] = packed(row[lane_ % 8 * 8 + 2 * i], row[lane_ % 8 * 8 + 2 * i + 1]);
+    return found;
   }
 
   DEVICE void attend_warp(int layer, Cached& rows) {
@@ -411,8 +524,8 @@ class Step {
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
       if (row_of(round) == position_) {
-        rows.key[round] = packets(shared_.key)[lane_ % 8];
-        rows.value[round] = packets(shared_.value)[lane_ % 8];
+        rows.key[round] = row_packet(shared_.key);
+        rows.value[round] = row_packet(shared_.value);
         reinterpret_cast<Packet*>(call_.keys)[place_of(layer, position_)] = rows.key[round];
         reinterpret_cast<Packet*>(call_.values)[place_of(layer, position_)] = rows.value[round];
       }
@@ -445,43 +558,47 @@ class Step {
     if (lane_ == 0) mine.most = most, mine.weight = sum[8];
   }
 
-  // Merges DIMS elements of the head's output from the parts of all warps of the cluster, and publishes them.
+  // Merges the parts of the block's warps, two elements a lane, and sends each block of the cluster its DIMS of them.
+  DEVICE void send_merged() {
+    float most = NOTHING, sum[2] = {}, weight = 0.0f;
+    UNROLL
+    for (int i = 0; i < S::WARPS; ++i) most = fmaxf(most, shared_.attended[i].most);
+    UNROLL
+    for (int i = 0; i < S::WARPS; ++i) {
+      const float factor = power_of_2(shared_.attended[i].most - most);  // 0 for a warp that had no row
+      sum[0] = fmaf(factor, shared_.attended[i].sum[2 * lane_], sum[0]);
+      sum[1] = fmaf(factor, shared_.attended[i].sum[2 * lane_ + 1], sum[1]);
+      weight = fmaf(factor, shared_.attended[i].weight, weight);
+    }
+    auto& mine = shared_.merged[rank_];
+    send_two(mine.sum + 2 * lane_ % S::DIMS, sum[0], sum[1], &shared_.merged_sent, 2 * lane_ / S::DIMS);
+    if (lane_ < S::CLUSTER) send_two(mine.most_weight, most, weight, &shared_.merged_sent, lane_);
+  }
+
+  // Merges the parts of the cluster's blocks, and publishes DIMS elements of the head's output.
   DEVICE void merge_cluster(int layer) {
-    constexpr int PARTS = S::CLUSTER * S::WARPS, EACH = (PARTS + 31) / 32;
-    const typename Shared<S>::Attended* part[EACH];
-    float most = NOTHING, own[EACH];
-    UNROLL
-    for (int i = 0; i < EACH; ++i) {
-      const int at = lane_ + 32 * i;
-      part[i] = of_peer(shared_.attended, at < PARTS ? at / S::WARPS : rank_) + at % S::WARPS;
-      own[i] = at < PARTS ? part[i]->most : NOTHING;
-      most = fmaxf(most, own[i]);
-    }
-    most = max_lanes(most);
-    float sum[S::DIMS + 1] = {};
-    UNROLL
-    for (int i = 0; i < EACH; ++i) {
-      const float factor = power_of_2(own[i] - most);  // 0 for a warp that had no row
+    constexpr int LANES = 32 / S::CLUSTER;  // that have the part of one block
+    const auto& part = shared_.merged[lane_ / LANES];
+    const float most = max_lanes(part.most_weight[0]);
+    const float factor = power_of_2(part.most_weight[0] - most);  // 0 for a block that had no row
+    float sum[3] = {factor * part.sum[2 * (lane_ % LANES)], factor * part.sum[2 * (lane_ % LANES) + 1],
+                    factor * part.most_weight[1]};
+    add_lanes<16, LANES>(sum);
+    if (lane_ < LANES) {
+      const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * lane_;
       UNROLL
-      for (int dim = 0; dim < S::DIMS; ++dim) sum[dim] = fmaf(factor, part[i]->sum[rank_ * S::DIMS + dim], sum[dim]);
-      sum[S::DIMS] = fmaf(factor, part[i]->weight, sum[S::DIMS]);
-    }
-    add_lanes<16, 1>(sum);
-    if (lane_ < S::DIMS) {
-      const float value = divided(chosen(sum, lane_), sum[S::DIMS]);
-      publish(head_words_, head_ * S::SIZE + rank_ * S::DIMS + lane_, tag_of(layer), value);
+      for (int i = 0; i < 2; ++i) publish(head_words_, at + i, tag_of(layer), divided(sum[i], sum[2]));
     }
   }
 
-  // Prefetches into L2 the units of the output embedding that are assigned to layer `layer`.
+  // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`.
   DEVICE void ask_ahead(int layer) const {
-    const int from = layer * call_.ahead, left = head_units() - from;
+    const int from = layer * call_.ahead, left = head_tiles() - from;
     const int count = left < call_.ahead ? left : call_.ahead;
     if (count > 0)
-      ask_l2(units_ + static_cast<int64_t>(layer_units() * call_.layers + from) * S::CHANNELS, count * S::UNIT_BYTES);
+      ask_l2(tiles_ + static_cast<int64_t>(layer_tiles() * call_.layers + from) * (S::TILE_BYTES / 2),
+             count * S::TILE_BYTES);
   }
-
-  static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
 
   const DecodeCall& call_;
   Shared<S>& shared_;
@@ -490,29 +607,31 @@ class Step {
   const int warp_, lane_, block_, head_, rank_;
   const Part wide_, inner_, vocabulary_;
   uint64_t *x_words_, *head_words_, *middle_words_, *hidden_words_, *best_words_;
-  const uint16_t* units_ = nullptr;
+  const uint16_t* tiles_ = nullptr;
   uint64_t* stamps_ = nullptr;
-  uint32_t tag_ = 0;
-  int position_ = 0, token_ = 0;
+  uint32_t tag_ = 0, attended_ = 0;
+  int position_ = 0, token_ = 0, turn_ = 0;
+  float kept_ = 0.0f;   // the row of the residual stream that this lane of warp 0 computes
+  float pivot_ = 0.0f;  // the mean of the row that was normalised last
   bool alive_ = true;
 };
 
-// The number of this warp's units in a layer before `part`. ATTENTION includes the projections of q, k and v.
+// The number of this block's tiles in a layer before `part`. ATTENTION includes the projections of q, k and v.
 template <class S>
-DEVICE int units_before(const Step<S>& step, Phase part) {
-  int units = 0;
-  if (part > ATTENTION) units += step.qkv_units();
-  if (part > PROJ) units += step.proj_units();
-  if (part > FC) units += step.fc_units();
-  return units;
+DEVICE int tiles_before(const Step<S>& step, Phase part) {
+  int tiles = 0;
+  if (part > ATTENTION) tiles += step.qkv_tiles();
+  if (part > PROJ) tiles += step.proj_tiles();
+  if (part > FC) tiles += step.fc_tiles();
+  return tiles;
 }
 template <class S>
-DEVICE int units_of(const Step<S>& step, Phase part) {
-  return part == ATTENTION ? step.qkv_units()
-         : part == PROJ    ? step.proj_units()
-         : part == FC      ? step.fc_units()
-         : part == MLP     ? step.mlp_units()
-                           : step.head_units();
+DEVICE int tiles_of(const Step<S>& step, Phase part) {
+  return part == ATTENTION ? step.qkv_tiles()
+         : part == PROJ    ? step.proj_tiles()
+         : part == FC      ? step.fc_tiles()
+         : part == MLP     ? step.mlp_tiles()
+                           : step.head_tiles();
 }
 
 // Decodes one part of one token: ATTENTION, PROJ, FC or MLP of a layer, or HEAD after the last layer. It exchanges the
@@ -520,30 +639,37 @@ DEVICE int units_of(const Step<S>& step, Phase part) {
 template <class S, class Begin>
 DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin begin) {
   Step<S> step(call);
-  const int first = layer * step.layer_units() + (part == HEAD ? 0 : units_before(step, part));
-  step.start_ring(first, units_of(step, part));
+  const int first = layer * step.layer_tiles() + (part == HEAD ? 0 : tiles_before(step, part));
+  step.start_ring(first, tiles_of(step, part));
   const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
+  const float bias = part == ATTENTION ? step.qkv_bias(layer)
+                     : part == PROJ    ? step.proj_bias(layer)
+                     : part == FC      ? step.fc_bias(layer)
+                     : part == MLP     ? step.mlp_bias(layer)
+                                       : 0.0f;
   begin();  // before this, nothing reads what the previous launch writes
   step.take_up();
-  if (part == ATTENTION || part == PROJ || part == HEAD) layer ? step.take_x(layer) : step.embed();
   if (part == ATTENTION && step.attends()) {
     auto rows = step.cached(layer);
     sync_cluster();  // the peers run, so their shared memory can be written
-    step.qkv(layer, norm);
+    layer ? step.take_x(layer, norm) : step.embed(norm);
+    step.qkv(layer, bias);
     step.attend(layer, rows);
-    sync_cluster();  // no peer reads this block's shared memory any more
+    sync_cluster();  // no peer sends any more
   } else if (part == PROJ) {
+    layer ? step.keep_x() : step.keep_embedding();
     step.take_heads(layer);
-    step.proj(layer);
+    step.proj(layer, bias);
   } else if (part == FC) {
-    step.take_middle(layer);
-    step.fc(layer, norm);
+    step.take_middle(layer, norm);
+    step.fc(layer, bias);
   } else if (part == MLP) {
-    step.take_middle(layer);
+    step.keep_middle();
     step.take_hidden(layer);
-    step.mlp(layer);
+    step.mlp(layer, bias);
   } else if (part == HEAD) {
-    step.head(norm);
+    step.take_x(layer, norm);
+    step.head();
     if (block_index() == 0) {
       step.choose();
       step.leave();
@@ -556,44 +682,51 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
 template <class S>
 DEVICE void decode_tokens(const DecodeCall& call) {
   Step<S> step(call);
-  const int units = step.layer_units() * call.layers + step.head_units();
-  step.start_ring(0, units * call.tokens);
+  const int tiles = step.layer_tiles() * call.layers + step.head_tiles();
+  step.start_ring(0, tiles * call.tokens);
   step.take_up();
   if (step.attends()) sync_cluster();  // the peers run, so their shared memory can be written
+  ROLLED
   for (int token = 0; token < call.tokens; ++token) {
     step.begin_stamps(token);
+    step.keep_embedding();
+    ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
       const auto norm_1 = step.norm_1(layer);
+      const float qkv_bias = step.qkv_bias(layer);
       auto rows = step.cached(layer);
-      layer ? step.take_x(layer) : step.embed();
+      layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
       step.stamp();
-      if (step.attends()) step.qkv(layer, norm_1);
+      if (step.attends()) step.qkv(layer, qkv_bias);
       step.stamp();
       if (step.attends()) step.attend(layer, rows);
       step.stamp();
+      const float proj_bias = step.proj_bias(layer);
       step.take_heads(layer);
       step.stamp();
-      step.proj(layer);
+      step.proj(layer, proj_bias);
       step.stamp();
       const auto norm_2 = step.norm_2(layer);
-      step.take_middle(layer);
+      const float fc_bias = step.fc_bias(layer);
+      step.take_middle(layer, norm_2);
       step.stamp();
-      step.fc(layer, norm_2);
+      step.fc(layer, fc_bias);
       step.stamp();
+      const float mlp_bias = step.mlp_bias(layer);
       step.take_hidden(layer);
       step.stamp();
-      step.mlp(layer);
+      step.mlp(layer, mlp_bias);
       step.stamp();
     }
     const auto norm_last = step.norm_last();
-    step.take_x(call.layers);
+    step.take_x(call.layers, norm_last);
     step.stamp();
-    step.head(norm_last);
+    step.head();
     step.stamp();
     step.choose();
     step.stamp();
   }
   step.leave();
   step.drain();
-  if (step.attends()) sync_cluster();  // no peer reads this block's shared memory any more
+  if (step.attends()) sync_cluster();  // no peer sends any more
 }

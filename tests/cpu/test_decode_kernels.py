@@ -59,23 +59,25 @@ def plain(ids: Any) -> Any:
 def test_packed_weights_hold_every_unit_once_and_unpack(blocks: int) -> None:
     sizes, weights = sizes_of(on_cpu.rounded_weights(), "bfloat16"), on_cpu.rounded_weights().state
     made = plan(TINY, sizes.layers, sizes.vocabulary, blocks)
-    assert np.array_equal(np.sort(made.order), np.arange(12 * 256 * 2 + 97))
+    assert np.array_equal(np.sort(made.order[made.order >= 0]), np.arange(12 * 256 * 2 + 97))
+    assert (made.order < 0).sum() == 104 - 97  # the vocabulary fills 13 tiles but for 7 rows
     assert made.begins[0] == 0
-    assert made.begins[-1] == len(made.order)
+    assert 8 * made.begins[-1] == len(made.order)
     found = unpack(pack(weights, sizes, made), sizes, made)
     assert len(found) == 4 * sizes.layers + 1
     for name, matrix in found.items():
         assert torch.equal(matrix, weights[name])
 
 
-def test_each_block_of_gpt2_streams_the_same_amount_in_each_phase() -> None:
-    made = plan(device.GPT2, 12, 50257, 128)
-    counts = np.diff(made.begins).reshape(128, 8)
-    # clusters without a head have no rows of q, k and v: 3 units a warp and layer
-    assert set((counts[:96].sum(1) - counts[96:].sum(1)[0]).tolist()) <= {12 * 24 - 1, 12 * 24, 12 * 24 + 1}
-    assert [end - begin for begin, end in (part(768, block, 128) for block in range(128))] == [6] * 128
-    # what a ring of 16 slots holds: more than a third of what a block streams in a layer
-    assert 16 * 8 * 1536 > (24 + 6 + 24 + 24) * 1536
+def test_the_blocks_of_gpt2_stream_what_their_rings_hold() -> None:
+    tiles = np.diff(plan(device.GPT2, 12, 50257, 120).begins)
+    assert tiles.sum() == 12 * 12 * 768 // 8 + 6283
+    head = np.diff([part(6283, block, 120)[0] for block in range(121)])
+    layer = (tiles - head) // 12
+    # 3 of q, k and v, 1 and 4 of the rows of x, 3 or 4 of the MLP; the last 24 blocks have no head, and some no row of x
+    assert set(layer[:96]) <= {6, 7, 11, 12}
+    assert layer.max() == 12 <= device.PERSISTENT_SLOTS
+    assert all(end > begin for begin, end in (part(384, block, 120) for block in range(120)))  # exchange.cuh needs it
 
 
 def test_norms_and_biases_lie_where_the_kernel_looks() -> None:
@@ -114,7 +116,7 @@ def test_many_tokens_of_one_launch_are_those_of_the_model() -> None:
 
 
 @compiles
-@pytest.mark.parametrize(("most", "slots", "seed", "threads"), [(1, 3, 2, 1), (7, 16, 3, 1), (64, 4, 4, 3)])
+@pytest.mark.parametrize(("most", "slots", "seed", "threads"), [(1, 4, 2, 1), (7, 16, 3, 1), (64, 5, 4, 3)])
 def test_launches_rings_and_the_order_of_threads_change_nothing(most: int, slots: int, seed: int, threads: int) -> None:
     expected = on_cpu.engine().generate(prompt(4, 8), 12)
     assert torch.equal(
@@ -152,9 +154,11 @@ def test_the_shape_of_gpt2_is_right_too(monkeypatch: pytest.MonkeyPatch) -> None
 # --- mutants: peaked attention shows each of them ---
 
 MUTANTS = {
-    "a shifted position": ("step.cuh", "int64_t>(position_) * PACKETS", "int64_t>(position_ + 1) * PACKETS"),
+    "a shifted position": (
+        "step.cuh", "int64_t>(position_) * (S::CHANNELS / 2)", "int64_t>(position_ + 1) * (S::CHANNELS / 2)"
+    ),
     "a stale row": ("step.cuh", "place_of(layer, position_)] = rows.key", "place_of(layer, position_ ^ 1)] = rows.key"),
-    "a dropped head": ("step.cuh", "sum[S::DIMS]);\n      publish", "sum[S::DIMS]) * (head_ != 1);\n      publish"),
+    "a dropped head": ("step.cuh", "divided(sum[i], sum[2]));", "divided(sum[i], sum[2]) * (head_ != 1));"),
 }
 
 
@@ -280,8 +284,8 @@ def test_no_compiler_or_gpu_is_one_sentence() -> None:
 def test_an_error_of_cuda_and_a_ring_that_is_too_small_are_refused() -> None:
     with pytest.raises(BuildError, match=r"^kernels/decode cannot run on this GPU: CUDA says 'no CUDA error.*\.$"):
         on_cpu.library().check(1)
-    with pytest.raises(ValueError, match="a ring has 3 to 16 slots, not 2"):
-        on_cpu.engine(slots=2)
+    with pytest.raises(ValueError, match="a ring has 4 to 16 slots, not 3"):
+        on_cpu.engine(slots=3)
 
 
 def test_the_call_has_the_fields_of_the_header() -> None:

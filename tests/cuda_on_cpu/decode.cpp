@@ -9,7 +9,7 @@ using Tiny = Shape<SHAPE>;
 
 namespace {
 int run(const DecodeCall& call, int slots, const std::function<void()>& kernel) {
-  const size_t bytes = BEFORE_RINGS<Tiny> + size_t{Tiny::WARPS} * slots * Tiny::UNIT_BYTES;
+  const size_t bytes = BEFORE_RING<Tiny> + size_t{Tiny::TILE_BYTES} * slots;
   cpu::run({call.blocks, Tiny::THREADS, Tiny::CLUSTER, bytes, kernel});
   return 0;
 }

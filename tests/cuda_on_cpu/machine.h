@@ -60,8 +60,14 @@ struct Copy {
   uint32_t bytes;
 };
 
+// Floats that the blocks of a cluster send each other: how often the receiver expected some, and the bytes that came.
+struct Sent {
+  std::atomic<uint64_t> expected{0}, bytes{0};
+};
+
 struct Warp {
   Gate gate;
+  Packet a[32], b[32];
   float value[32][MOST_VALUES];
   uint64_t word[32];
 };
@@ -84,6 +90,7 @@ struct Fiber {
 
 struct Cluster {
   Gate gate;
+  std::vector<Block*> blocks;
   std::vector<unsigned char*> shared;
 };
 
@@ -101,6 +108,7 @@ struct Block {
   std::vector<Fiber> fibers;
   std::vector<Warp> warps;
   std::vector<Copy> copies;  // by the place of their barrier in shared memory
+  std::vector<Sent> sent;    // likewise
   Gate gate;
   std::atomic<bool> any{false};
   bool all_or = false;
@@ -114,7 +122,7 @@ struct Block {
 
   Block(int number, const Launch& how, Cluster* of, unsigned char* memory)
       : index(number), launch(&how), cluster(of), shared(memory), fibers(how.threads), warps(how.threads / 32),
-        copies(how.shared_bytes / 8) {}
+        copies(how.shared_bytes / 8), sent(how.shared_bytes / 8) {}
 };
 
 // What a test asks for: threads of the operating system, the order in which those of a block take turns, and a block whose
@@ -290,6 +298,7 @@ inline void run(const Launch& launch) {
     Cluster& cluster = clusters[i / launch.cluster];
     cluster.shared.push_back(shared);
     blocks.emplace_back(new Block(i, launch, &cluster, shared));
+    cluster.blocks.push_back(blocks.back().get());
   }
   std::vector<std::thread> threads;
   const size_t step = std::min<size_t>(settings.threads, blocks.size());
@@ -342,11 +351,6 @@ inline bool sync_block_or(bool value) {
 inline void sync_cluster() {
   cpu::Block& block = *cpu::self().block;
   cpu::pass(block.cluster->gate, block.launch->threads * block.launch->cluster, [] {});
-}
-template <typename T>
-inline T* of_peer(T* here, int rank) {
-  cpu::Block& block = *cpu::self().block;
-  return reinterpret_cast<T*>(reinterpret_cast<unsigned char*>(here) - block.shared + block.cluster->shared[rank]);
 }
 
 template <int HIGH, int LOW, int N>
@@ -434,6 +438,27 @@ inline void wait_copy(uint64_t* barrier, uint32_t parity) {
     }
   }
 }
+inline cpu::Sent& sent_of(cpu::Block& block, const void* barrier) {
+  return block.sent[(static_cast<const unsigned char*>(barrier) - cpu::self().block->shared) / 8];
+}
+inline void expect_sent(uint64_t* barrier, uint32_t) {
+  sent_of(*cpu::self().block, barrier).expected.fetch_add(1, std::memory_order_relaxed);
+}
+inline bool all_sent(uint64_t* barrier, uint32_t bytes, uint32_t parity) {
+  cpu::Sent& sent = sent_of(*cpu::self().block, barrier);
+  const uint64_t came = sent.bytes.load(std::memory_order_acquire) / bytes;
+  return (std::min(came, sent.expected.load(std::memory_order_relaxed)) & 1) != parity;
+}
+inline void send(const float* here, float value, const uint64_t* barrier, int rank) {
+  cpu::Block& block = *cpu::self().block;
+  cpu::Block& peer = *block.cluster->blocks[rank];
+  std::memcpy(peer.shared + (reinterpret_cast<const unsigned char*>(here) - block.shared), &value, sizeof value);
+  sent_of(peer, barrier).bytes.fetch_add(sizeof value, std::memory_order_release);
+}
+inline void send_two(const float* here, float first, float second, const uint64_t* barrier, int rank) {
+  send(here, first, barrier, rank);
+  send(here + 1, second, barrier, rank);
+}
 inline void ask_l2(const void*, uint32_t) {}
 
 inline float as_float(uint32_t bits) {
@@ -449,6 +474,25 @@ inline uint32_t as_bits(float value) {
 inline uint32_t to_bf16(float value) {  // to nearest, ties to even
   const uint32_t bits = as_bits(value);
   return value != value ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+}
+inline uint32_t packed(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
+inline void tensor_product(float (&sum)[2], const Packet& a, const Packet& b) {
+  cpu::Warp& warp = cpu::warp();
+  const int lane = thread_index() % 32;
+  warp.a[lane] = a, warp.b[lane] = b;
+  std::copy_n(sum, 2, warp.value[lane]);
+  cpu::pass(warp.gate, 32, [&warp] {
+    for (int one = 0; one < 32; ++one)
+      for (int column = 0; column < 2; ++column)
+        for (int t = 0; t < 4; ++t)
+          for (uint32_t half = 0; half < 8; ++half) {
+            const uint32_t shift = 16 * (half % 2);
+            const uint32_t row = warp.a[one / 4 * 4 + t].pair[half / 2] >> shift << 16;
+            const uint32_t with = warp.b[(one % 4 * 2 + column) * 4 + t].pair[half / 2] >> shift << 16;
+            warp.value[one][column] += as_float(row) * as_float(with);
+          }
+  });
+  std::copy_n(warp.value[lane], 2, sum);
 }
 inline float divided(float a, float b) { return a / b; }
 inline float power_of_2(float x) { return std::exp2(x); }

@@ -2,7 +2,7 @@
 //
 //   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD]]
 //
-// LAUNCHER is persistent or few; AHEAD the units of the output embedding that a warp asks L2 for in each layer (default 2).
+// LAUNCHER is persistent or few; AHEAD the tiles of the output embedding that a block asks L2 for in each layer (default 2).
 // Exit status 1: a run differs, a kernel ended itself, or CUDA reports an error.
 //
 // Compiled by g++ (tests/decode_on_cpu.py): a small model. The first run lets all blocks take turns in one thread of the
@@ -19,7 +19,7 @@
 #ifdef __CUDACC__
 #include "decode.cu"
 using Model = Gpt2;
-constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 128 / Model::WARPS, FEW_SLOTS = SLOTS / 2;
+constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 16, FEW_SLOTS = SLOTS / 2;
 #else
 #include "decode.cpp"
 using Model = Tiny;
@@ -88,20 +88,18 @@ void fill(Buffer<uint16_t>& buffer, float spread) {
 }
 
 int begin_of(int count, int index, int blocks) { return count * index / blocks; }
-int taken(int count, int first, int step) { return first < count ? (count - first + step - 1) / step : 0; }
 
-// The first unit of each warp: the counts of plan.py.
+// The first tile of each block: the counts of plan.py.
 std::vector<int32_t> begins(int blocks) {
   std::vector<int32_t> found{0};
   for (int block = 0; block < blocks; ++block) {
-    const auto rows = [&](int count) { return begin_of(count, block + 1, blocks) - begin_of(count, block, blocks); };
-    for (int warp = 0; warp < Model::WARPS; ++warp) {
-      const auto units = [&](int count) { return taken(count, warp, Model::WARPS); };
-      const int qkv = block / Model::CLUSTER < Model::HEADS ? units(3 * Model::DIMS) : 0;
-      const int mlp = taken(rows(Model::CHANNELS), warp / Model::SEGMENTS, Model::WARPS / Model::SEGMENTS);
-      const int layer = qkv + units(rows(Model::CHANNELS)) + units(rows(Model::INNER)) + mlp;
-      found.push_back(found.back() + LAYERS * layer + units(rows(VOCABULARY)));
-    }
+    const auto tiles = [&](int rows) {
+      const int count = (rows + Model::TILE_ROWS - 1) / Model::TILE_ROWS;
+      return begin_of(count, block + 1, blocks) - begin_of(count, block, blocks);
+    };
+    const int qkv = block / Model::CLUSTER < Model::HEADS ? 3 * Model::DIMS / Model::TILE_ROWS : 0;
+    const int layer = qkv + (1 + Model::SEGMENTS) * tiles(Model::CHANNELS) + tiles(Model::INNER);
+    found.push_back(found.back() + LAYERS * layer + tiles(VOCABULARY));
   }
   return found;
 }
@@ -110,7 +108,7 @@ struct Weights {
   Buffer<int32_t> begins;
   Buffer<uint16_t> units, vectors, wte, wpe;
   explicit Weights(const std::vector<int32_t>& starts)
-      : begins(starts.size()), units(static_cast<size_t>(starts.back()) * Model::CHANNELS),
+      : begins(starts.size()), units(static_cast<size_t>(starts.back()) * Model::TILE_BYTES / 2),
         vectors(LAYERS * Model::VECTORS + 2 * Model::CHANNELS), wte(static_cast<size_t>(VOCABULARY) * Model::CHANNELS),
         wpe(Model::CAPACITY * Model::CHANNELS) {
 #ifdef __CUDACC__
