@@ -114,18 +114,19 @@ DEVICE void store_number(int64_t* at, int64_t value) {
 DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
 
 // --- products ---
-// Adds to `sum` the products of 8 rows and 8 columns over 32 elements, by the tensor cores. Lane 4 g + t has elements 8 t to
-// 8 t + 7 of row g in `a` and of column g in `b`, and the sums of row g with columns 2 t and 2 t + 1.
-DEVICE void tensor_product(float (&sum)[2], const Packet& a, const Packet& b) {
+// Adds to sum[0] and sum[1] the products of one row of bf16 and 2 of 8 columns over 32 elements, by the tensor cores, and to
+// sum[2] and sum[3] those of another row. Lane 4 g + t has elements 8 t to 8 t + 7 of the rows, pair by pair of the first
+// and the second row in turn, and of column g; it has the sums with columns 2 t and 2 t + 1.
+DEVICE void tensor_product(float (&sum)[4], const Packet (&rows)[2], const Packet& column) {
 #if __CUDA_ARCH__ >= 800
   UNROLL
-  for (int half = 0; half < 4; half += 2) {
-    [[maybe_unused]] float none[2];  // rows 8 to 15
+  for (int half = 0; half < 2; ++half) {
+    const uint32_t(&a)[4] = rows[half].pair;
     asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %8, %5, %8}, {%6, %7}, "
-        "{%0, %1, %9, %9};"
-        : "+f"(sum[0]), "+f"(sum[1]), "=f"(none[0]), "=f"(none[1])
-        : "r"(a.pair[half]), "r"(a.pair[half + 1]), "r"(b.pair[half]), "r"(b.pair[half + 1]), "r"(0), "f"(0.0f));
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(column.pair[2 * half]), "r"(column.pair[2 * half + 1]));
   }
 #endif
 }

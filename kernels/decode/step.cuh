@@ -4,8 +4,8 @@
 // blocks of a cluster share a head, and send each other q, k, v and their parts of the attention.
 //
 // A phase multiplies tiles of 8 rows with tensor products: the rows are the columns of B, and A has the activations twice,
-// as bf16 in its even rows and in its odd rows what bf16 lost of them. Each warp has a share of the columns of every tile;
-// a block adds the warps' sums in shared memory.
+// as bf16 and what bf16 lost of them. Each warp has a share of the columns of every tile; a block adds the warps' sums in
+// shared memory.
 #pragma once
 
 #include "exchange.cuh"
@@ -13,11 +13,13 @@
 
 template <class S>
 struct Shared {
-  // what is multiplied: as bf16, and what bf16 lost; 64 bytes more, so that both are read without bank conflicts
-  alignas(16) uint16_t input[2][S::CHANNELS + 32];
-  alignas(16) uint16_t hidden[S::INNER];       // hidden values of the MLP, bf16
-  alignas(16) float sums[2][S::WARPS][2][S::GROUP * S::TILE_ROWS];  // of each warp; groups take turns with two places
-  alignas(16) float moments[S::WARPS][2];                           // sums for a norm
+  struct Pair {  // two values as bf16, and what bf16 lost
+    uint32_t most, rest;
+  };
+  alignas(16) Pair input[S::CHANNELS / 2];  // what is multiplied
+  alignas(16) Pair hidden[S::INNER / 2];    // hidden values of the MLP, which bf16 holds
+  alignas(16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // of each warp; groups take turns with two places
+  alignas(16) float moments[S::WARPS][2];                        // sums for a norm
   alignas(16) float query[S::SIZE];  // q of this cluster's head, scaled so that exp is a power of 2
   alignas(16) float key[S::SIZE];
   alignas(16) float value[S::SIZE];
@@ -178,8 +180,8 @@ class Step {
     const auto put = [&](int, int at, const TwoWords& two) {
       UNROLL
       for (int i = 0; i < 2; ++i)
-        pairs(shared_.hidden)[2 * at + i] =
-            (static_cast<uint32_t>(two.word[i]) & 0xffffu) | static_cast<uint32_t>(two.word[i] >> 32) << 16;
+        shared_.hidden[2 * at + i] = {
+            (static_cast<uint32_t>(two.word[i]) & 0xffffu) | static_cast<uint32_t>(two.word[i] >> 32) << 16, 0};
     };
     alive_ = !sync_block_or(
         !gather<S::INNER / 4, S::THREADS, true>(hidden_words_, tag_of(layer) & 0xffff, watch_, FC, layer, put));
@@ -195,8 +197,8 @@ class Step {
     for (int round = 0; round < S::ROUNDS; ++round) {
       const int row = row_of(round);
       if (attends() && row < position_) {
-        found.key[round] = packets(call_.keys)[place_of(layer, row)];
-        found.value[round] = packets(call_.values)[place_of(layer, row)];
+        found.key[round] = packets(call_.keys)[cache_place(layer, row)];
+        found.value[round] = packets(call_.values)[cache_place(layer, row)];
       } else {
         found.key[round] = found.value[round] = Packet{};
       }
@@ -258,20 +260,18 @@ class Step {
     if (!alive_) return;
     ROLLED
     for (int tile = 0; tile < wide_.tiles(); ++tile) {
-      float sum[S::GROUP][2] = {};
+      float sum[S::GROUP][4] = {};
       UNROLL
       for (int i = 0; i < S::SEGMENTS; ++i) {
         const Packet* const weights = ring_.tile(i);
         UNROLL
-        for (int step = 0; step < S::STEPS; ++step) {
-          // the odd rows of A stay 0: hidden values have no more digits than bf16
-          const Packet x = lane_ / 4 % 2 ? Packet{} : packets(shared_.hidden)[i * S::CHANNELS / 8 + packet_of(step)];
-          tensor_product(sum[i], x, weights[(warp_ * S::STEPS + step) * 32 + lane_]);
-        }
+        for (int step = 0; step < S::STEPS; ++step)
+          tensor_product(sum[i], Rows(shared_.hidden + i * S::CHANNELS / 2 + place_of(step)).packet,
+                         weights[(warp_ * S::STEPS + step) * 32 + lane_]);
       }
       UNROLL
       for (int i = 1; i < S::GROUP; ++i) sum[0][0] += sum[i][0], sum[0][1] += sum[i][1];
-      deposit(sum, 1, tile);
+      if (lane_ < 4) deposit(sum[0], tile);
       sync_block();
       if (warp_ == 0 && lane_ / S::TILE_ROWS == tile) {
         kept_ += total() + bias;
@@ -402,8 +402,7 @@ class Step {
   // --- activations that all warps multiply ---
   DEVICE void put_input(int pair, float first, float second) {
     const uint32_t both = packed(first, second);
-    pairs(shared_.input[0])[pair] = both;
-    pairs(shared_.input[1])[pair] = packed(first - low(both), second - high(both));
+    shared_.input[pair] = {both, packed(first - low(both), second - high(both))};
   }
   DEVICE void take_row(const uint64_t* channel, uint32_t tag, Phase from, int layer, const Norm& weights) {
     if (!alive_) return;
@@ -445,52 +444,56 @@ class Step {
   }
 
   // --- products ---
-  // The packet of C bf16 that this lane multiplies in a step. Four lanes have 32 columns.
-  DEVICE int packet_of(int step) const { return (warp_ * S::STEPS + step) * 4 + lane_ % 4; }
+  // The first of the pairs that this lane multiplies in a step. Four lanes have 32 columns.
+  DEVICE int place_of(int step) const { return ((warp_ * S::STEPS + step) * 4 + lane_ % 4) * 4; }
+  struct Rows {  // the operand of a product: four pairs
+    Packet packet[2];
+    DEVICE Rows() {}
+    DEVICE explicit Rows(const typename Shared<S>::Pair* from)
+        : packet{reinterpret_cast<const Packet*>(from)[0], reinterpret_cast<const Packet*>(from)[1]} {}
+  };
 
   // Multiplies the block's next `tiles` tiles with the input, GROUP at a time. After each group calls
   // `finish(group, tiles of the group)`, in which total() is the product of this lane's row.
   template <class Finish>
   DEVICE void products(int tiles, Finish finish) {
     if (tiles == 0) return;
-    Packet x[S::STEPS];
+    Rows x[S::STEPS];
     UNROLL
-    for (int step = 0; step < S::STEPS; ++step) x[step] = packets(shared_.input[lane_ / 4 % 2])[packet_of(step)];
+    for (int step = 0; step < S::STEPS; ++step) x[step] = Rows(shared_.input + place_of(step));
     ROLLED
     for (int group = 0; group * S::GROUP < tiles; ++group) {
       const int left = tiles - group * S::GROUP, count = left < S::GROUP ? left : S::GROUP;
-      float sum[S::GROUP][2] = {};
+      float sum[S::GROUP][4] = {};
       UNROLL
       for (int i = 0; i < S::GROUP; ++i)
         if (i < count) {
           const Packet* const weights = ring_.tile(i);
           UNROLL
           for (int step = 0; step < S::STEPS; ++step)
-            tensor_product(sum[i], x[step], weights[(warp_ * S::STEPS + step) * 32 + lane_]);
+            tensor_product(sum[i], x[step].packet, weights[(warp_ * S::STEPS + step) * 32 + lane_]);
         }
-      deposit(sum, S::GROUP, 0);
+      if (lane_ < 4) {
+        UNROLL
+        for (int i = 0; i < S::GROUP; ++i) deposit(sum[i], i);
+      }
       sync_block();
       finish(group, count);
       ring_.release(count);
       turn_ ^= 1;
     }
   }
-  // Lanes 0 to 3 have the products with bf16, lanes 4 to 7 those with what bf16 lost, of two rows of a tile each.
-  DEVICE void deposit(const float (&sum)[S::GROUP][2], int tiles, int first) {
-    if (lane_ >= 8) return;
-    UNROLL
-    for (int i = 0; i < S::GROUP; ++i)
-      if (i < tiles) {
-        float* const to = shared_.sums[turn_][warp_][lane_ / 4] + (first + i) * S::TILE_ROWS + lane_ % 4 * 2;
-        to[0] = sum[i][0], to[1] = sum[i][1];
-      }
+  // Lanes 0 to 3 have two rows of a tile each; the other lanes have the same again.
+  DEVICE void deposit(const float (&sum)[4], int tile) {
+    float* const to = shared_.sums[turn_][warp_] + tile * S::TILE_ROWS + lane_ * 2;
+    to[0] = sum[0] + sum[2], to[1] = sum[1] + sum[3];
   }
   DEVICE float total() const {
     float found[2] = {};
     UNROLL
-    for (int i = 0; i < S::WARPS; ++i) {
-      found[0] += shared_.sums[turn_][i][0][lane_];
-      found[1] += shared_.sums[turn_][i][1][lane_];
+    for (int i = 0; i < S::WARPS; i += 2) {
+      found[0] += shared_.sums[turn_][i][lane_];
+      found[1] += shared_.sums[turn_][i + 1][lane_];
     }
     return found[0] + found[1];
   }
@@ -507,7 +510,7 @@ class Step {
 
   // The blocks of a cluster take cached rows in turn. In each round, eight lanes take one row of their block.
   DEVICE int row_of(int round) const { return ((round * S::WARPS + warp_) * 4 + lane_ / 8) * S::CLUSTER + rank_; }
-  DEVICE int64_t place_of(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
+  DEVICE int64_t cache_place(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
     return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * 8 + lane_ % 8;
   }
   DEVICE Packet row_packet(const float* row) const {
@@ -526,8 +529,8 @@ class Step {
       if (row_of(round) == position_) {
         rows.key[round] = row_packet(shared_.key);
         rows.value[round] = row_packet(shared_.value);
-        reinterpret_cast<Packet*>(call_.keys)[place_of(layer, position_)] = rows.key[round];
-        reinterpret_cast<Packet*>(call_.values)[place_of(layer, position_)] = rows.value[round];
+        reinterpret_cast<Packet*>(call_.keys)[cache_place(layer, position_)] = rows.key[round];
+        reinterpret_cast<Packet*>(call_.values)[cache_place(layer, position_)] = rows.value[round];
       }
       score[round] = 0.0f;
       multiply(rows.key[round], query, score[round]);

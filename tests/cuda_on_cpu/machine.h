@@ -67,7 +67,7 @@ struct Sent {
 
 struct Warp {
   Gate gate;
-  Packet a[32], b[32];
+  Packet rows[32][2], column[32];
   float value[32][MOST_VALUES];
   uint64_t word[32];
 };
@@ -476,23 +476,22 @@ inline uint32_t to_bf16(float value) {  // to nearest, ties to even
   return value != value ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
 }
 inline uint32_t packed(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
-inline void tensor_product(float (&sum)[2], const Packet& a, const Packet& b) {
+inline void tensor_product(float (&sum)[4], const Packet (&rows)[2], const Packet& column) {
   cpu::Warp& warp = cpu::warp();
   const int lane = thread_index() % 32;
-  warp.a[lane] = a, warp.b[lane] = b;
-  std::copy_n(sum, 2, warp.value[lane]);
+  std::copy_n(rows, 2, warp.rows[lane]);
+  warp.column[lane] = column;
+  std::copy_n(sum, 4, warp.value[lane]);
   cpu::pass(warp.gate, 32, [&warp] {
+    const auto element = [](uint32_t pair, int at) { return as_float(at % 2 ? pair & 0xffff0000u : pair << 16); };
     for (int one = 0; one < 32; ++one)
-      for (int column = 0; column < 2; ++column)
+      for (int i = 0; i < 4; ++i)
         for (int t = 0; t < 4; ++t)
-          for (uint32_t half = 0; half < 8; ++half) {
-            const uint32_t shift = 16 * (half % 2);
-            const uint32_t row = warp.a[one / 4 * 4 + t].pair[half / 2] >> shift << 16;
-            const uint32_t with = warp.b[(one % 4 * 2 + column) * 4 + t].pair[half / 2] >> shift << 16;
-            warp.value[one][column] += as_float(row) * as_float(with);
-          }
+          for (int at = 0; at < 8; ++at)
+            warp.value[one][i] += element(warp.rows[one / 4 * 4 + t][at / 4].pair[at / 2 % 2 * 2 + i / 2], at) *
+                                  element(warp.column[(one % 4 * 2 + i % 2) * 4 + t].pair[at / 2], at);
   });
-  std::copy_n(warp.value[lane], 2, sum);
+  std::copy_n(warp.value[lane], 4, sum);
 }
 inline float divided(float a, float b) { return a / b; }
 inline float power_of_2(float x) { return std::exp2(x); }
