@@ -60,32 +60,23 @@ DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
 }
 
 // The block's threads wait for 2 * COUNT words with `tag`, two at a time, and call `take(turn, at, words)` for the words
-// 2 * at and 2 * at + 1. A thread loads all of its words that are not there yet in each look. Returns false to a thread
-// that gave up.
+// 2 * at and 2 * at + 1. Each look loads all words of a thread at once. Returns false to a thread that gave up.
 template <int COUNT, int THREADS, bool HALVES, class Take>
 DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Take take) {
   constexpr int EACH = (COUNT + THREADS - 1) / THREADS;
   TwoWords two[EACH];
-  UNROLL
-  for (int i = 0; i < EACH; ++i) {
-    const int at = thread_index() + i * THREADS;
-    if (at < COUNT) two[i] = load_words(channel + 2 * at);
-  }
   watch.reset();
-  bool there = true;
-  ROLLED
-  for (bool all = false; !all && there;) {
-    all = true;
+  bool all, there = true;
+  do {
     UNROLL
     for (int i = 0; i < EACH; ++i) {
       const int at = thread_index() + i * THREADS;
-      if (at < COUNT && !(HALVES ? due_halves(two[i], tag) : due(two[i], tag))) {
-        all = false;
-        two[i] = load_words(channel + 2 * at);
-      }
+      two[i] = load_words(channel + 2 * (at < COUNT ? at : COUNT - 1));
     }
-    if (!all) there = watch.patient(phase, layer);
-  }
+    all = true;
+    UNROLL
+    for (int i = 0; i < EACH; ++i) all &= HALVES ? due_halves(two[i], tag) : due(two[i], tag);
+  } while (!all && (there = watch.patient(phase, layer)));
   UNROLL
   for (int i = 0; i < EACH; ++i) {
     const int at = thread_index() + i * THREADS;

@@ -114,18 +114,19 @@ DEVICE void store_number(int64_t* at, int64_t value) {
 DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
 
 // --- products ---
-// Adds to sum[0] and sum[1] the products of one row of bf16 and 2 of 8 columns over 32 elements, by the tensor cores, and to
-// sum[2] and sum[3] those of another row. Lane 4 g + t has elements 8 t to 8 t + 7 of the rows, pair by pair of the first
-// and the second row in turn, and of column g; it has the sums with columns 2 t and 2 t + 1.
-DEVICE void tensor_product(float (&sum)[4], const Packet (&rows)[2], const Packet& column) {
+// Multiplies two rows of 32 bf16 with 8 columns by the tensor cores, and adds the products of one half to sum[0], of the
+// other to sum[1], so that the two halves do not wait for each other. Lane 4 g + t has elements 8 t to 8 t + 7 of the rows,
+// pair by pair of the first and the second row in turn, and of column g. It gets the sums of columns 2 t and 2 t + 1 with
+// the first row, then with the second.
+DEVICE void tensor_product(float (&sum)[2][4], const Packet (&rows)[2], const Packet& column) {
 #if __CUDA_ARCH__ >= 800
   UNROLL
   for (int half = 0; half < 2; ++half) {
     const uint32_t(&a)[4] = rows[half].pair;
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    float(&to)[4] = sum[half];
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "+f"(to[0]), "+f"(to[1]), "+f"(to[2]), "+f"(to[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(column.pair[2 * half]), "r"(column.pair[2 * half + 1]));
   }
 #endif
@@ -192,7 +193,7 @@ DEVICE bool all_sent(uint64_t* barrier, uint32_t, uint32_t parity) {
   asm volatile(
       "{\n"
       ".reg .pred done;\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%1], %2;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
       "selp.b32 %0, 1, 0, done;\n"
       "}\n"
       : "=r"(done)

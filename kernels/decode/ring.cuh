@@ -48,8 +48,8 @@ class Ring {
     from_ = from, tiles_ = tiles, layer_tiles_ = layer_tiles, kept_ = layer_tiles + kept, next_ = first;
     wanted_ = wanted, slots_ = slots, place_ = place, full_ = full;
     first_out_ = l2_policy(false), last_out_ = l2_policy(true);
-    ROLLED
-    for (int slot = 0; slot < slots_; ++slot) ask(slot);
+    release(slots_);  // as if a whole ring had been read
+    used_ = 0, phase_ = 0;
   }
 
   // Waits for the tile `ahead` places after the next one, and returns it.
@@ -63,12 +63,19 @@ class Ring {
 
   // Call it when all warps have read the next `count` tiles. One thread refills their slots.
   DEVICE void release(int count) {
-    ROLLED
-    for (int i = 0; i < count; ++i) {
-      ask(at_);
-      if (++at_ == slots_) at_ = 0, phase_ ^= 1;
-      ++used_;
+    const int left = wanted_ - asked_, more = count < left ? count : left;
+    if (asks()) {
+      ROLLED
+      for (int i = 0; i < more; ++i) {
+        const int slot = at_ + i, tile = next_ + i;
+        copy_tile(slot >= slots_ ? slot - slots_ : slot, tile >= tiles_ ? tile - tiles_ : tile);
+      }
     }
+    asked_ += more, used_ += count;
+    next_ += more;
+    if (next_ >= tiles_) next_ -= tiles_;
+    at_ += count;
+    if (at_ >= slots_) at_ -= slots_, phase_ ^= 1;
   }
 
   // Waits for all copies in flight, which must not outlive the block.
@@ -81,15 +88,12 @@ class Ring {
   }
 
  private:
-  DEVICE void ask(int slot) {
-    if (asked_ == wanted_) return;
-    if (thread_index() == S::THREADS - 32) {  // of the last warp, which has least to do elsewhere
-      const bool keep = next_ >= layer_tiles_ && next_ < kept_;
-      copy_in(place_ + slot * S::TILE_BYTES, from_ + static_cast<int64_t>(next_) * (S::TILE_BYTES / 2), S::TILE_BYTES,
-              full_ + slot, keep ? last_out_ : first_out_);
-    }
-    if (++next_ == tiles_) next_ = 0;
-    ++asked_;
+  // One thread of the last warp, which has least to do elsewhere.
+  static DEVICE bool asks() { return thread_index() == S::THREADS - 32; }
+  DEVICE void copy_tile(int slot, int tile) {
+    const bool keep = tile >= layer_tiles_ && tile < kept_;
+    copy_in(place_ + slot * S::TILE_BYTES, from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2), S::TILE_BYTES,
+            full_ + slot, keep ? last_out_ : first_out_);
   }
 
   const uint16_t* from_;

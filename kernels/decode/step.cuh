@@ -126,12 +126,30 @@ class Step {
   DEVICE Norm norm_2(int layer) const { return norm(vector(layer, 6)); }
   DEVICE Norm norm_last() const { return norm(vector(call_.layers, 0)); }
 
+  // The first tiles of a phase, as far as this lane multiplies them. They too are read before the phase waits.
+  struct Loaded {
+    Packet packet[S::GROUP][S::STEPS];
+  };
+  // Waits for the next of the ring's tiles, at most GROUP of the `tiles` that a phase has left.
+  DEVICE Loaded load(int tiles) const {
+    Loaded found;
+    if (tiles == 0) return found;
+    UNROLL
+    for (int i = 0; i < S::GROUP; ++i) {
+      const Packet* const tile = ring_.tile(i < tiles ? i : tiles - 1);  // the last again, rather than a branch
+      UNROLL
+      for (int step = 0; step < S::STEPS; ++step)
+        found.packet[i][step] = tile[(warp_ * S::STEPS + step) * 32 + lane_];
+    }
+    return found;
+  }
+
   // The biases of this lane's rows, for the groups of tiles that its warp finishes; they are loaded early for the same
-  // reason.
-  DEVICE float qkv_bias(int layer) const { return attends() ? qkv_bias(layer, 0) : 0.0f; }
-  DEVICE float proj_bias(int layer) const { return row_bias(wide_, layer, 5); }
-  DEVICE float fc_bias(int layer) const { return row_bias(inner_, layer, 8); }
-  DEVICE float mlp_bias(int layer) const { return row_bias(wide_, layer, 12); }
+  // reason, and stay bf16, since a conversion would wait for them.
+  DEVICE uint16_t qkv_bias(int layer) const { return attends() ? qkv_bias(layer, 0) : uint16_t{0}; }
+  DEVICE uint16_t proj_bias(int layer) const { return row_bias(wide_, layer, 5); }
+  DEVICE uint16_t fc_bias(int layer) const { return row_bias(inner_, layer, 8); }
+  DEVICE uint16_t mlp_bias(int layer) const { return row_bias(wide_, layer, 12); }
 
   // --- what a phase waits for ---
   // Embeds the token, and normalises x.
@@ -209,13 +227,13 @@ class Step {
   // --- phases ---
   // Computes q, k and v of this cluster's head, and sends them to every block of the cluster. Every warp adds the sums,
   // and sends them to other blocks than the other warps.
-  DEVICE void qkv(int layer, float bias) {
+  DEVICE void qkv(int layer, uint16_t bias, const Loaded& loaded) {
     if (!alive_) return;
-    products(qkv_tiles(), [&](int group, int count) {
+    products(qkv_tiles(), loaded, [&](int group, int count) {
       const int row = group * GROUP_ROWS + lane_;
       if (group) bias = qkv_bias(layer, group);
       if (lane_ < count * S::TILE_ROWS) {
-        const float value = total() + bias;
+        const float value = total() + low(bias);
         const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS;
         float* const to = (part == 0 ? shared_.query : part == 1 ? shared_.key : shared_.value) + dim;
         for (int peer = warp_; peer < S::CLUSTER; peer += S::WARPS)
@@ -237,44 +255,45 @@ class Step {
     attended_ ^= 1;
   }
 
-  DEVICE void proj(int layer, float bias) {
+  DEVICE void proj(int layer, uint16_t bias, const Loaded& loaded) {
     if (!alive_) return;
-    products(proj_tiles(), [&](int, int count) {
+    products(proj_tiles(), loaded, [&](int, int count) {
       if (warp_ == 0 && lane_ < count * S::TILE_ROWS) {
-        kept_ += total() + bias;
+        kept_ += total() + low(bias);
         publish(middle_words_, row_of_lane(wide_, 0), tag_of(layer), kept_);
       }
     });
   }
 
-  DEVICE void fc(int layer, float bias) {
+  DEVICE void fc(int layer, uint16_t bias, const Loaded& loaded) {
     if (!alive_) return;
-    products(fc_tiles(), [&](int group, int count) {
+    products(fc_tiles(), loaded, [&](int group, int count) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS)
-        publish_half(hidden_words_, row_of_lane(inner_, group), tag_of(layer), gelu(total() + bias));
+        publish_half(hidden_words_, row_of_lane(inner_, group), tag_of(layer), gelu(total() + low(bias)));
     });
     if (thread_index() == S::THREADS - 32 && call_.ahead > 0) ask_ahead(layer);
   }
 
-  DEVICE void mlp(int layer, float bias) {
+  DEVICE void mlp(int layer, uint16_t bias, Loaded loaded) {
     if (!alive_) return;
     ROLLED
     for (int tile = 0; tile < wide_.tiles(); ++tile) {
-      float sum[S::GROUP][4] = {};
+      if (tile) loaded = load(S::SEGMENTS);
+      float sum[S::GROUP][2][4] = {};
       UNROLL
-      for (int i = 0; i < S::SEGMENTS; ++i) {
-        const Packet* const weights = ring_.tile(i);
+      for (int step = 0; step < S::STEPS; ++step) {
         UNROLL
-        for (int step = 0; step < S::STEPS; ++step)
+        for (int i = 0; i < S::SEGMENTS; ++i)
           tensor_product(sum[i], Rows(shared_.hidden + i * S::CHANNELS / 2 + place_of(step)).packet,
-                         weights[(warp_ * S::STEPS + step) * 32 + lane_]);
+                         loaded.packet[i][step]);
       }
+      float two[2] = {};
       UNROLL
-      for (int i = 1; i < S::GROUP; ++i) sum[0][0] += sum[i][0], sum[0][1] += sum[i][1];
-      if (lane_ < 4) deposit(sum[0], tile);
+      for (int i = 0; i < S::GROUP; ++i) two[0] += row_sum(sum[i], 0), two[1] += row_sum(sum[i], 1);
+      if (lane_ < 4) deposit(two, tile);
       sync_block();
       if (warp_ == 0 && lane_ / S::TILE_ROWS == tile) {
-        kept_ += total() + bias;
+        kept_ += total() + low(bias);
         publish(x_words_, row_of_lane(wide_, 0), tag_of(layer), kept_);
       }
       ring_.release(S::SEGMENTS);
@@ -283,10 +302,10 @@ class Step {
   }
 
   // Computes the logits of this block's tokens, and publishes the largest.
-  DEVICE void head() {
+  DEVICE void head(const Loaded& loaded) {
     if (!alive_) return;
     uint64_t best = 0;
-    products(head_tiles(), [&](int group, int count) {
+    products(head_tiles(), loaded, [&](int group, int count) {
       const int token = row_of_lane(vocabulary_, group);
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS && token < call_.vocabulary) {
         const float logit = total();
@@ -381,16 +400,16 @@ class Step {
   DEVICE int row_of_lane(const Part& part, int group) const {
     return part.begin * S::TILE_ROWS + group * GROUP_ROWS + lane_;
   }
-  DEVICE float row_bias(const Part& part, int layer, int at) const {
+  DEVICE uint16_t row_bias(const Part& part, int layer, int at) const {
     const int row = row_of_lane(part, warp_);
-    return row < part.end * S::TILE_ROWS ? low(call_.vectors[vector(layer, at) + row]) : 0.0f;
+    return row < part.end * S::TILE_ROWS ? call_.vectors[vector(layer, at) + row] : uint16_t{0};
   }
   // A block has DIMS rows of q, then of k, then of v.
-  DEVICE float qkv_bias(int layer, int group) const {
+  DEVICE uint16_t qkv_bias(int layer, int group) const {
     const int row = group * GROUP_ROWS + lane_;
-    if (row >= 3 * S::DIMS) return 0.0f;
+    if (row >= 3 * S::DIMS) return 0;
     const int at = row / S::DIMS * S::CHANNELS + head_ * S::SIZE + rank_ * S::DIMS + row % S::DIMS;
-    return low(call_.vectors[vector(layer, 2) + at]);
+    return call_.vectors[vector(layer, 2) + at];
   }
 
   DEVICE void keep(const uint64_t* channel) {
@@ -453,10 +472,10 @@ class Step {
         : packet{reinterpret_cast<const Packet*>(from)[0], reinterpret_cast<const Packet*>(from)[1]} {}
   };
 
-  // Multiplies the block's next `tiles` tiles with the input, GROUP at a time. After each group calls
-  // `finish(group, tiles of the group)`, in which total() is the product of this lane's row.
+  // Multiplies the block's next `tiles` tiles with the input, GROUP at a time, of which the first are loaded. After each
+  // group calls `finish(group, tiles of the group)`, in which total() is the product of this lane's row.
   template <class Finish>
-  DEVICE void products(int tiles, Finish finish) {
+  DEVICE void products(int tiles, Loaded loaded, Finish finish) {
     if (tiles == 0) return;
     Rows x[S::STEPS];
     UNROLL
@@ -464,18 +483,19 @@ class Step {
     ROLLED
     for (int group = 0; group * S::GROUP < tiles; ++group) {
       const int left = tiles - group * S::GROUP, count = left < S::GROUP ? left : S::GROUP;
-      float sum[S::GROUP][4] = {};
+      if (group) loaded = load(left);
+      float sum[S::GROUP][2][4] = {};
       UNROLL
-      for (int i = 0; i < S::GROUP; ++i)
-        if (i < count) {
-          const Packet* const weights = ring_.tile(i);
-          UNROLL
-          for (int step = 0; step < S::STEPS; ++step)
-            tensor_product(sum[i], x[step].packet, weights[(warp_ * S::STEPS + step) * 32 + lane_]);
-        }
+      for (int step = 0; step < S::STEPS; ++step) {
+        UNROLL
+        for (int i = 0; i < S::GROUP; ++i) tensor_product(sum[i], x[step].packet, loaded.packet[i][step]);
+      }
       if (lane_ < 4) {
         UNROLL
-        for (int i = 0; i < S::GROUP; ++i) deposit(sum[i], i);
+        for (int i = 0; i < S::GROUP; ++i) {
+          const float two[2] = {row_sum(sum[i], 0), row_sum(sum[i], 1)};
+          deposit(two, i);
+        }
       }
       sync_block();
       finish(group, count);
@@ -483,10 +503,13 @@ class Step {
       turn_ ^= 1;
     }
   }
+  static DEVICE float row_sum(const float (&sum)[2][4], int row) {
+    return (sum[0][row] + sum[1][row]) + (sum[0][row + 2] + sum[1][row + 2]);
+  }
   // Lanes 0 to 3 have two rows of a tile each; the other lanes have the same again.
-  DEVICE void deposit(const float (&sum)[4], int tile) {
+  DEVICE void deposit(const float (&two)[2], int tile) {
     float* const to = shared_.sums[turn_][warp_] + tile * S::TILE_ROWS + lane_ * 2;
-    to[0] = sum[0] + sum[2], to[1] = sum[1] + sum[3];
+    to[0] = two[0], to[1] = two[1];
   }
   DEVICE float total() const {
     float found[2] = {};
@@ -645,34 +668,35 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   const int first = layer * step.layer_tiles() + (part == HEAD ? 0 : tiles_before(step, part));
   step.start_ring(first, tiles_of(step, part));
   const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
-  const float bias = part == ATTENTION ? step.qkv_bias(layer)
-                     : part == PROJ    ? step.proj_bias(layer)
-                     : part == FC      ? step.fc_bias(layer)
-                     : part == MLP     ? step.mlp_bias(layer)
-                                       : 0.0f;
+  const uint16_t bias = part == ATTENTION ? step.qkv_bias(layer)
+                        : part == PROJ    ? step.proj_bias(layer)
+                        : part == FC      ? step.fc_bias(layer)
+                        : part == MLP     ? step.mlp_bias(layer)
+                                          : uint16_t{0};
+  const auto loaded = step.load(tiles_of(step, part));
   begin();  // before this, nothing reads what the previous launch writes
   step.take_up();
   if (part == ATTENTION && step.attends()) {
     auto rows = step.cached(layer);
     sync_cluster();  // the peers run, so their shared memory can be written
     layer ? step.take_x(layer, norm) : step.embed(norm);
-    step.qkv(layer, bias);
+    step.qkv(layer, bias, loaded);
     step.attend(layer, rows);
     sync_cluster();  // no peer sends any more
   } else if (part == PROJ) {
     layer ? step.keep_x() : step.keep_embedding();
     step.take_heads(layer);
-    step.proj(layer, bias);
+    step.proj(layer, bias, loaded);
   } else if (part == FC) {
     step.take_middle(layer, norm);
-    step.fc(layer, bias);
+    step.fc(layer, bias, loaded);
   } else if (part == MLP) {
     step.keep_middle();
     step.take_hidden(layer);
-    step.mlp(layer, bias);
+    step.mlp(layer, bias, loaded);
   } else if (part == HEAD) {
     step.take_x(layer, norm);
-    step.head();
+    step.head(loaded);
     if (block_index() == 0) {
       step.choose();
       step.leave();
@@ -696,35 +720,40 @@ DEVICE void decode_tokens(const DecodeCall& call) {
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
       const auto norm_1 = step.norm_1(layer);
-      const float qkv_bias = step.qkv_bias(layer);
+      const auto qkv_bias = step.qkv_bias(layer);
       auto rows = step.cached(layer);
+      const auto qkv = step.load(step.qkv_tiles());
       layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
       step.stamp();
-      if (step.attends()) step.qkv(layer, qkv_bias);
+      if (step.attends()) step.qkv(layer, qkv_bias, qkv);
       step.stamp();
       if (step.attends()) step.attend(layer, rows);
       step.stamp();
-      const float proj_bias = step.proj_bias(layer);
+      const auto proj_bias = step.proj_bias(layer);
+      const auto proj = step.load(step.proj_tiles());
       step.take_heads(layer);
       step.stamp();
-      step.proj(layer, proj_bias);
+      step.proj(layer, proj_bias, proj);
       step.stamp();
       const auto norm_2 = step.norm_2(layer);
-      const float fc_bias = step.fc_bias(layer);
+      const auto fc_bias = step.fc_bias(layer);
+      const auto fc = step.load(step.fc_tiles());
       step.take_middle(layer, norm_2);
       step.stamp();
-      step.fc(layer, fc_bias);
+      step.fc(layer, fc_bias, fc);
       step.stamp();
-      const float mlp_bias = step.mlp_bias(layer);
+      const auto mlp_bias = step.mlp_bias(layer);
+      const auto mlp = step.load(step.mlp_tiles());
       step.take_hidden(layer);
       step.stamp();
-      step.mlp(layer, mlp_bias);
+      step.mlp(layer, mlp_bias, mlp);
       step.stamp();
     }
     const auto norm_last = step.norm_last();
+    const auto head = step.load(step.head_tiles());
     step.take_x(call.layers, norm_last);
     step.stamp();
-    step.head();
+    step.head(head);
     step.stamp();
     step.choose();
     step.stamp();

@@ -476,22 +476,22 @@ inline uint32_t to_bf16(float value) {  // to nearest, ties to even
   return value != value ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
 }
 inline uint32_t packed(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
-inline void tensor_product(float (&sum)[4], const Packet (&rows)[2], const Packet& column) {
+inline void tensor_product(float (&sum)[2][4], const Packet (&rows)[2], const Packet& column) {
   cpu::Warp& warp = cpu::warp();
   const int lane = thread_index() % 32;
   std::copy_n(rows, 2, warp.rows[lane]);
   warp.column[lane] = column;
-  std::copy_n(sum, 4, warp.value[lane]);
+  std::copy_n(&sum[0][0], 8, warp.value[lane]);
   cpu::pass(warp.gate, 32, [&warp] {
     const auto element = [](uint32_t pair, int at) { return as_float(at % 2 ? pair & 0xffff0000u : pair << 16); };
     for (int one = 0; one < 32; ++one)
       for (int i = 0; i < 4; ++i)
         for (int t = 0; t < 4; ++t)
           for (int at = 0; at < 8; ++at)
-            warp.value[one][i] += element(warp.rows[one / 4 * 4 + t][at / 4].pair[at / 2 % 2 * 2 + i / 2], at) *
+            warp.value[one][at / 4 * 4 + i] += element(warp.rows[one / 4 * 4 + t][at / 4].pair[at / 2 % 2 * 2 + i / 2], at) *
                                   element(warp.column[(one % 4 * 2 + i % 2) * 4 + t].pair[at / 2], at);
   });
-  std::copy_n(warp.value[lane], 4, sum);
+  std::copy_n(warp.value[lane], 8, &sum[0][0]);
 }
 inline float divided(float a, float b) { return a / b; }
 inline float power_of_2(float x) { return std::exp2(x); }
