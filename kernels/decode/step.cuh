@@ -68,9 +68,16 @@ class Step {
     best_words_ = hidden_words_ + S::INNER / 2;
   }
 
+  // The most tiles of a block in a phase.
+  static constexpr int LEAST_BLOCKS = S::HEADS * S::CLUSTER;
+  static constexpr int MOST_QKV = 3 * S::DIMS / S::TILE_ROWS;
+  static constexpr int MOST_WIDE = (S::CHANNELS / S::TILE_ROWS + LEAST_BLOCKS - 1) / LEAST_BLOCKS;
+  static constexpr int MOST_INNER = (S::INNER / S::TILE_ROWS + LEAST_BLOCKS - 1) / LEAST_BLOCKS;
+  static DEVICE constexpr int in_group(int tiles) { return tiles < S::GROUP ? tiles : S::GROUP; }
+
   // --- the number of this block's tiles in a phase; plan.py has the same order ---
   DEVICE bool attends() const { return head_ < S::HEADS; }
-  DEVICE int qkv_tiles() const { return attends() ? 3 * S::DIMS / S::TILE_ROWS : 0; }
+  DEVICE int qkv_tiles() const { return attends() ? MOST_QKV : 0; }
   DEVICE int proj_tiles() const { return wide_.tiles(); }
   DEVICE int fc_tiles() const { return inner_.tiles(); }
   DEVICE int mlp_tiles() const { return S::SEGMENTS * wide_.tiles(); }
@@ -127,15 +134,17 @@ class Step {
   DEVICE Norm norm_last() const { return norm(vector(call_.layers, 0)); }
 
   // The first tiles of a phase, as far as this lane multiplies them. They too are read before the phase waits.
+  template <int COUNT>
   struct Loaded {
-    Packet packet[S::GROUP][S::STEPS];
+    Packet packet[COUNT][S::STEPS];
   };
-  // Waits for the next of the ring's tiles, at most GROUP of the `tiles` that a phase has left.
-  DEVICE Loaded load(int tiles) const {
-    Loaded found;
+  // Waits for the next of the ring's tiles: as many as fit a group, of the `tiles` that a phase has left, at most MOST.
+  template <int MOST>
+  DEVICE Loaded<in_group(MOST)> load(int tiles) const {
+    Loaded<in_group(MOST)> found = {};
     if (tiles == 0) return found;
     UNROLL
-    for (int i = 0; i < S::GROUP; ++i) {
+    for (int i = 0; i < in_group(MOST); ++i) {
       const Packet* const tile = ring_.tile(i < tiles ? i : tiles - 1);  // the last again, rather than a branch
       UNROLL
       for (int step = 0; step < S::STEPS; ++step)
@@ -143,6 +152,11 @@ class Step {
     }
     return found;
   }
+  DEVICE auto load_qkv() const { return load<MOST_QKV>(qkv_tiles()); }
+  DEVICE auto load_proj() const { return load<MOST_WIDE>(proj_tiles()); }
+  DEVICE auto load_fc() const { return load<MOST_INNER>(fc_tiles()); }
+  DEVICE auto load_mlp() const { return load<S::SEGMENTS>(mlp_tiles()); }
+  DEVICE auto load_head() const { return load<S::GROUP>(head_tiles()); }
 
   // The biases of this lane's rows, for the groups of tiles that its warp finishes; they are loaded early for the same
   // reason, and stay bf16, since a conversion would wait for them.
@@ -227,9 +241,9 @@ class Step {
   // --- phases ---
   // Computes q, k and v of this cluster's head, and sends them to every block of the cluster. Every warp adds the sums,
   // and sends them to other blocks than the other warps.
-  DEVICE void qkv(int layer, uint16_t bias, const Loaded& loaded) {
+  DEVICE void qkv(int layer, uint16_t bias, const Loaded<in_group(MOST_QKV)>& loaded) {
     if (!alive_) return;
-    products(qkv_tiles(), loaded, [&](int group, int count) {
+    products<MOST_QKV>(qkv_tiles(), loaded, [&](int group, int count) {
       const int row = group * GROUP_ROWS + lane_;
       if (group) bias = qkv_bias(layer, group);
       if (lane_ < count * S::TILE_ROWS) {
@@ -255,9 +269,9 @@ class Step {
     attended_ ^= 1;
   }
 
-  DEVICE void proj(int layer, uint16_t bias, const Loaded& loaded) {
+  DEVICE void proj(int layer, uint16_t bias, const Loaded<in_group(MOST_WIDE)>& loaded) {
     if (!alive_) return;
-    products(proj_tiles(), loaded, [&](int, int count) {
+    products<MOST_WIDE>(proj_tiles(), loaded, [&](int, int count) {
       if (warp_ == 0 && lane_ < count * S::TILE_ROWS) {
         kept_ += total() + low(bias);
         publish(middle_words_, row_of_lane(wide_, 0), tag_of(layer), kept_);
@@ -265,20 +279,20 @@ class Step {
     });
   }
 
-  DEVICE void fc(int layer, uint16_t bias, const Loaded& loaded) {
+  DEVICE void fc(int layer, uint16_t bias, const Loaded<in_group(MOST_INNER)>& loaded) {
     if (!alive_) return;
-    products(fc_tiles(), loaded, [&](int group, int count) {
+    products<MOST_INNER>(fc_tiles(), loaded, [&](int group, int count) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS)
         publish_half(hidden_words_, row_of_lane(inner_, group), tag_of(layer), gelu(total() + low(bias)));
     });
     if (thread_index() == S::THREADS - 32 && call_.ahead > 0) ask_ahead(layer);
   }
 
-  DEVICE void mlp(int layer, uint16_t bias, Loaded loaded) {
+  DEVICE void mlp(int layer, uint16_t bias, Loaded<S::SEGMENTS> loaded) {
     if (!alive_) return;
     ROLLED
-    for (int tile = 0; tile < wide_.tiles(); ++tile) {
-      if (tile) loaded = load(S::SEGMENTS);
+    for (int tile = 0; (MOST_WIDE > 1 || tile == 0) && tile < wide_.tiles(); ++tile) {
+      if (tile) loaded = load<S::SEGMENTS>(S::SEGMENTS);
       float sum[S::GROUP][2][4] = {};
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) {
@@ -302,10 +316,10 @@ class Step {
   }
 
   // Computes the logits of this block's tokens, and publishes the largest.
-  DEVICE void head(const Loaded& loaded) {
+  DEVICE void head(const Loaded<S::GROUP>& loaded) {
     if (!alive_) return;
     uint64_t best = 0;
-    products(head_tiles(), loaded, [&](int group, int count) {
+    products<MANY>(head_tiles(), loaded, [&](int group, int count) {
       const int token = row_of_lane(vocabulary_, group);
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS && token < call_.vocabulary) {
         const float logit = total();
@@ -375,6 +389,7 @@ class Step {
   }
 
  private:
+  static constexpr int MANY = 1 << 20;  // tiles, for a phase of many groups
   static constexpr int GROUP_ROWS = S::GROUP * S::TILE_ROWS;
   static constexpr float QUERY_SCALE = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), log2(e)
   static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
@@ -474,25 +489,26 @@ class Step {
 
   // Multiplies the block's next `tiles` tiles with the input, GROUP at a time, of which the first are loaded. After each
   // group calls `finish(group, tiles of the group)`, in which total() is the product of this lane's row.
-  template <class Finish>
-  DEVICE void products(int tiles, Loaded loaded, Finish finish) {
+  template <int MOST, class Finish>
+  DEVICE void products(int tiles, Loaded<in_group(MOST)> loaded, Finish finish) {
     if (tiles == 0) return;
+    constexpr int COUNT = in_group(MOST);
     Rows x[S::STEPS];
     UNROLL
     for (int step = 0; step < S::STEPS; ++step) x[step] = Rows(shared_.input + place_of(step));
     ROLLED
-    for (int group = 0; group * S::GROUP < tiles; ++group) {
-      const int left = tiles - group * S::GROUP, count = left < S::GROUP ? left : S::GROUP;
-      if (group) loaded = load(left);
-      float sum[S::GROUP][2][4] = {};
+    for (int group = 0; group == 0 || (MOST > S::GROUP && group * S::GROUP < tiles); ++group) {
+      const int left = tiles - group * S::GROUP, count = left < COUNT ? left : COUNT;
+      if (group) loaded = load<MOST>(left);
+      float sum[COUNT][2][4] = {};
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) {
         UNROLL
-        for (int i = 0; i < S::GROUP; ++i) tensor_product(sum[i], x[step].packet, loaded.packet[i][step]);
+        for (int i = 0; i < COUNT; ++i) tensor_product(sum[i], x[step].packet, loaded.packet[i][step]);
       }
       if (lane_ < 4) {
         UNROLL
-        for (int i = 0; i < S::GROUP; ++i) {
+        for (int i = 0; i < COUNT; ++i) {
           const float two[2] = {row_sum(sum[i], 0), row_sum(sum[i], 1)};
           deposit(two, i);
         }
@@ -673,10 +689,13 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
                         : part == FC      ? step.fc_bias(layer)
                         : part == MLP     ? step.mlp_bias(layer)
                                           : uint16_t{0};
-  const auto loaded = step.load(tiles_of(step, part));
-  begin();  // before this, nothing reads what the previous launch writes
-  step.take_up();
+  const auto ready = [&] {  // before this, nothing reads what the previous launch writes
+    begin();
+    step.take_up();
+  };
   if (part == ATTENTION && step.attends()) {
+    const auto loaded = step.load_qkv();
+    ready();
     auto rows = step.cached(layer);
     sync_cluster();  // the peers run, so their shared memory can be written
     layer ? step.take_x(layer, norm) : step.embed(norm);
@@ -684,17 +703,25 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.attend(layer, rows);
     sync_cluster();  // no peer sends any more
   } else if (part == PROJ) {
+    const auto loaded = step.load_proj();
+    ready();
     layer ? step.keep_x() : step.keep_embedding();
     step.take_heads(layer);
     step.proj(layer, bias, loaded);
   } else if (part == FC) {
+    const auto loaded = step.load_fc();
+    ready();
     step.take_middle(layer, norm);
     step.fc(layer, bias, loaded);
   } else if (part == MLP) {
+    const auto loaded = step.load_mlp();
+    ready();
     step.keep_middle();
     step.take_hidden(layer);
     step.mlp(layer, bias, loaded);
   } else if (part == HEAD) {
+    const auto loaded = step.load_head();
+    ready();
     step.take_x(layer, norm);
     step.head(loaded);
     if (block_index() == 0) {
@@ -722,7 +749,7 @@ DEVICE void decode_tokens(const DecodeCall& call) {
       const auto norm_1 = step.norm_1(layer);
       const auto qkv_bias = step.qkv_bias(layer);
       auto rows = step.cached(layer);
-      const auto qkv = step.load(step.qkv_tiles());
+      const auto qkv = step.load_qkv();
       layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
       step.stamp();
       if (step.attends()) step.qkv(layer, qkv_bias, qkv);
@@ -730,27 +757,27 @@ DEVICE void decode_tokens(const DecodeCall& call) {
       if (step.attends()) step.attend(layer, rows);
       step.stamp();
       const auto proj_bias = step.proj_bias(layer);
-      const auto proj = step.load(step.proj_tiles());
+      const auto proj = step.load_proj();
       step.take_heads(layer);
       step.stamp();
       step.proj(layer, proj_bias, proj);
       step.stamp();
       const auto norm_2 = step.norm_2(layer);
       const auto fc_bias = step.fc_bias(layer);
-      const auto fc = step.load(step.fc_tiles());
+      const auto fc = step.load_fc();
       step.take_middle(layer, norm_2);
       step.stamp();
       step.fc(layer, fc_bias, fc);
       step.stamp();
       const auto mlp_bias = step.mlp_bias(layer);
-      const auto mlp = step.load(step.mlp_tiles());
+      const auto mlp = step.load_mlp();
       step.take_hidden(layer);
       step.stamp();
       step.mlp(layer, mlp_bias, mlp);
       step.stamp();
     }
     const auto norm_last = step.norm_last();
-    const auto head = step.load(step.head_tiles());
+    const auto head = step.load_head();
     step.take_x(call.layers, norm_last);
     step.stamp();
     step.head(head);
