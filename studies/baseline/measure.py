@@ -127,7 +127,8 @@ class Graph(Setting):
     lists_operators = False
 
     def __init__(self, name: str, model: Any, prompt: Any, tokens: int, compiled: Any = None) -> None:
-        self.name, self._model, self._prompt, self._compiled = name, model, prompt, compiled or model
+        self.name, self._model, self._prompt = name, model, prompt
+        self._compiled = model if compiled is None else compiled  # a compiled module has no truth value
         model.set_attn_implementation("sdpa")
         self._length = prompt.shape[1] + tokens
         self._cache = static_cache(model, self._length)

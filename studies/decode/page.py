@@ -21,15 +21,23 @@ def _time(row: object) -> str:
     return f"{median / 1e3:,.1f}{ends}"
 
 
+def _verdict(bound: object) -> str:
+    """Return the verdict on a bound, or why there is none: no ratio, or a ratio of too few processes."""
+    verdict, ratio = getattr(bound, "verdict", ""), getattr(bound, "ratio", None)
+    if not text.is_missing(verdict):
+        return str(verdict)
+    if text.is_missing(ratio):
+        return "not measured"
+    return f"{ratio:.3g} times, from too few processes for an interval"
+
+
 @section("decode")
 def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
     """Return the table of rungs: a row for each, with its time or why it has none, and the verdict on each bound."""
     body = []
     for row in cells.rows(decode):
         own = decode_bounds[decode_bounds["rung"] == row.rung]
-        expected = [
-            f"{b.bound}: {'not measured' if text.is_missing(b.verdict) else b.verdict}" for b in cells.rows(own)
-        ]
+        expected = [f"{b.bound}: {_verdict(b)}" for b in cells.rows(own)]
         body.append(
             [
                 markdown.escape(row.rung),

@@ -26,6 +26,20 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 # The program ---------------------------------------------------------------------------------------------------
 
 
+class Compiled(torch.nn.Module):
+    """As torch.compile returns a module: asked for its truth value, it raises an error."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model = model
+
+    def __len__(self) -> int:
+        raise TypeError("a module without len()")
+
+    def forward(self, *args: Any, **more: Any) -> Any:
+        return self.model(*args, **more)
+
+
 def test_every_setting_gives_the_same_tokens_as_our_model() -> None:
     weights = load_weights(config=SMALL, seed=3)
     theirs = build_transformers_model(weights)
@@ -42,6 +56,8 @@ def test_every_setting_gives_the_same_tokens_as_our_model() -> None:
         assert torch.equal(step.generate(20), expected)
         assert torch.equal(step.generate(20), expected)  # it starts anew each time
         assert len(step.stamps(20)) == 21
+        compiled = baseline.Graph("compiled", theirs, prompt, 20, Compiled(theirs))
+        assert torch.equal(compiled.generate(20), expected)
 
 
 def test_bytes_per_token_are_those_of_gpt2() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -436,7 +437,7 @@ def test_the_report_of_a_run_has_all_of_it(measured: Path, tmp_path: Path) -> No
     runs = published.Runs("gpu", "GPU", tmp_path.parent, published._Entry(gpu="GPU", decode=tmp_path.name))
     (part,) = readmes._decode(runs)
     assert (part.file, part.name) == ("kernels/decode/README.md", "decode")
-    assert "times eager's: not measured" in part.text
+    assert re.search(r"times eager's: [\d.]+ times, from too few processes for an interval", part.text)
     assert "nan" not in part.text
     assert readmes._lines(runs) == ""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -88,10 +89,24 @@ def test_all_blocks_of_a_launch_are_resident() -> None:
     assert device.GPT2.least_blocks <= blocks <= gpu.multiprocessors
 
 
-def test_a_kernel_that_waits_too_long_ends_and_the_next_prompt_works(weights: Weights) -> None:
+def test_a_kernel_that_waits_too_long_ends_and_the_next_prompt_works(
+    weights: Weights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another kernel keeps three quarters of the GPU for 100 ms, so blocks wait for blocks that have no place."""
+    with monkeypatch.context() as patch:
+        patch.setattr(device.Library, "resident_blocks", lambda library, slots: device.GPT2.least_blocks)
+        other = opened("persistent", weights)
     engine = opened("persistent", weights)
-    engine.program._call.patience_ns = 1  # the first look at the clock is one too many
-    engine.generate(prompt(16), 50)
+    other.prefill(prompt(16))
+    engine.prefill(prompt(16))
+    engine.program._call.patience_ns = 1_000_000
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):
+        other.decode(900)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        engine.decode(50)
+    torch.cuda.synchronize()
+    other.check()
     with pytest.raises(InputError, match=r"^The kernel ended itself: block \d+ waited .* for .*\.$"):
         engine.check()
     engine.program._call.patience_ns = device.PATIENCE_NS
@@ -101,11 +116,11 @@ def test_a_kernel_that_waits_too_long_ends_and_the_next_prompt_works(weights: We
 
 
 def test_stamps_cost_no_more_than_a_hundredth(weights: Weights) -> None:
-    """Whole launches of 200 tokens, with and without stamps in turn; the least of ten each."""
+    """Whole launches of 200 tokens, with and without stamps in turn; the median of 20 ratios of neighbours."""
     engines = [opened("persistent", weights, stamped=stamped) for stamped in (0, 200)]
     times: list[list[float]] = [[], []]
-    for _ in range(10):
-        for engine, own in zip(engines, times, strict=True):
+    for turn in range(20):
+        for engine, own in list(zip(engines, times, strict=True))[:: -1 if turn % 2 else 1]:
             engine.prefill(prompt(256))
             before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             before.record()
@@ -113,7 +128,7 @@ def test_stamps_cost_no_more_than_a_hundredth(weights: Weights) -> None:
             after.record()
             engine.check()
             own.append(before.elapsed_time(after))
-    assert min(times[1]) <= 1.01 * min(times[0])
+    assert np.median(np.divide(times[1], times[0])) <= 1.01
     assert len(engines[1].program.phases()) == 200 * engines[1].program.blocks * 111
 
 
