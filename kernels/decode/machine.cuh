@@ -122,8 +122,8 @@ DEVICE void tensor_product(float (&sum)[2][4], const Packet (&rows)[2], const Pa
 #if __CUDA_ARCH__ >= 800
   UNROLL
   for (int half = 0; half < 2; ++half) {
-    const uint32_t(&a)[4] = rows[half].pair;
-    float(&to)[4] = sum[half];
+    const uint32_t (&a)[4] = rows[half].pair;
+    float (&to)[4] = sum[half];
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(to[0]), "+f"(to[1]), "+f"(to[2]), "+f"(to[3])
@@ -212,10 +212,10 @@ DEVICE uint32_t place_of_peer(const void* here, int rank) {
 }
 DEVICE void send(const float* here, float value, const uint64_t* barrier, int rank) {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(
-                   place_of_peer(here, rank)),
-               "r"(__float_as_uint(value)), "r"(place_of_peer(barrier, rank))
-               : "memory");
+  asm volatile(
+      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(place_of_peer(here, rank)),
+      "r"(__float_as_uint(value)), "r"(place_of_peer(barrier, rank))
+      : "memory");
 #endif
 }
 DEVICE void send_two(const float* here, float first, float second, const uint64_t* barrier, int rank) {

@@ -16,8 +16,8 @@ struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
     uint32_t most, rest;
   };
-  alignas(16) Pair input[S::CHANNELS / 2];  // what is multiplied
-  alignas(16) Pair hidden[S::INNER / 2];    // hidden values of the MLP, which bf16 holds
+  alignas(16) Pair input[S::CHANNELS / 2];                       // what is multiplied
+  alignas(16) Pair hidden[S::INNER / 2];                         // hidden values of the MLP, which bf16 holds
   alignas(16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // of each warp; groups take turns with two places
   alignas(16) float moments[S::WARPS][2];                        // sums for a norm
   alignas(16) float query[S::SIZE];  // q of this cluster's head, scaled so that exp is a power of 2
@@ -147,8 +147,7 @@ class Step {
     for (int i = 0; i < in_group(MOST); ++i) {
       const Packet* const tile = ring_.tile(i < tiles ? i : tiles - 1);  // the last again, rather than a branch
       UNROLL
-      for (int step = 0; step < S::STEPS; ++step)
-        found.packet[i][step] = tile[(warp_ * S::STEPS + step) * 32 + lane_];
+      for (int step = 0; step < S::STEPS; ++step) found.packet[i][step] = tile[(warp_ * S::STEPS + step) * 32 + lane_];
     }
     return found;
   }
@@ -204,8 +203,8 @@ class Step {
   DEVICE void take_heads(int layer) {
     if (!alive_ || proj_tiles() == 0) return;
     const auto put = [&](int, int pair, const TwoWords& two) { put_input(pair, value_of(two, 0), value_of(two, 1)); };
-    alive_ = !sync_block_or(!gather<S::CHANNELS / 2, S::THREADS, false>(head_words_, tag_of(layer), watch_, ATTENTION,
-                                                                        layer, put));
+    alive_ = !sync_block_or(
+        !gather<S::CHANNELS / 2, S::THREADS, false>(head_words_, tag_of(layer), watch_, ATTENTION, layer, put));
   }
   DEVICE void take_hidden(int layer) {
     if (!alive_ || mlp_tiles() == 0) return;

@@ -155,9 +155,15 @@ def test_the_shape_of_gpt2_is_right_too(monkeypatch: pytest.MonkeyPatch) -> None
 
 MUTANTS = {
     "a shifted position": (
-        "step.cuh", "int64_t>(position_) * (S::CHANNELS / 2)", "int64_t>(position_ + 1) * (S::CHANNELS / 2)"
+        "step.cuh",
+        "int64_t>(position_) * (S::CHANNELS / 2)",
+        "int64_t>(position_ + 1) * (S::CHANNELS / 2)",
     ),
-    "a stale row": ("step.cuh", "cache_place(layer, position_)] = rows.key", "cache_place(layer, position_ ^ 1)] = rows.key"),
+    "a stale row": (
+        "step.cuh",
+        "cache_place(layer, position_)] = rows.key",
+        "cache_place(layer, position_ ^ 1)] = rows.key",
+    ),
     "a dropped head": ("step.cuh", "divided(sum[i], sum[2]));", "divided(sum[i], sum[2]) * (head_ != 1));"),
 }
 
