@@ -359,7 +359,7 @@ def write(document: dict[str, Any], captures: Path) -> None:
             times = [value * tokens.get(rung["rung"], 1) for value in own]
             path = f"{rung['rung']}/{'prefill' if rung['prefill'] else 'decode'}"
             steps.append({"range": path, "wall_ns": spread(times, 0), "gpu_ns": None, "samples": len(own)})
-    how = "fresh processes, no tool attached; the host waits for the last token, in generate() for each"
+    how = "fresh processes, no profiler attached; the host waits for the last token, in generate() for each"
     manifest.write_json(captures / TIMING.name, TIMING.document({"how": how, "steps": steps, "tokens_per_s": {}}))
 
 

@@ -6,11 +6,11 @@
 #   -n            print the commands, run nothing
 #   --steps LIST  comma-separated; default: all but full and rungs:
 #                   check      each kernel against its reference: check.txt
-#                   times      without a tool: times.csv
+#                   times      without a profiler: times.csv
 #                   counters   the catalogue's metrics: ncu_raw.csv.xz, ncu_ratios.csv.xz
 #                   full       the sections of ncu's set full but PM sampling and links, and sources:
 #                              full_raw.csv.xz, full_details.csv.xz
-#                   walls      the timelines without a tool: times_timelines.csv
+#                   walls      the timelines without a profiler: times_timelines.csv
 #                   timelines  nsys of the timelines: nsys/*.csv.xz
 #                   rungs      the catalogue's metrics of the rungs whose advice is scored: rungs/captures/ncu_*.csv
 #   --seconds S   `full` starts no launch later than S seconds after its start, and keeps its results

@@ -133,7 +133,7 @@ def _achieved(one: registry.Specimen) -> float | None:
 
 @dataclass(frozen=True)
 class TimelineScore:
-    """The verdicts of the rules on one program. `achieved` is slow over fixed by the wall clock, without a tool."""
+    """The verdicts of the rules on one program. `achieved` is slow over fixed by the wall clock, without a profiler."""
 
     specimen: str
     half: str
