@@ -352,15 +352,28 @@ def write(document: dict[str, Any], captures: Path) -> None:
     """Write decode.json, and timing.json with the wall time of each step that the profiler's window shows."""
     manifest.write_json(captures / DECODE.name, DECODE.document(document))
     tokens = {entry["rung"]: entry["tokens"] for entry in document["captured"]}
-    steps = []
+    steps: list[dict[str, Any]] = []
+    taken_ns = 0.0
+    workload = f"decode_b{document['batch']}_ctx{document['context_tokens']:.0f}"
     for rung in document["rungs"]:
         own = [s["token_time_ns"] for s in document["samples"] if s["rung"] == rung["rung"]]
         if own:
             times = [value * tokens.get(rung["rung"], 1) for value in own]
             path = f"{rung['rung']}/{'prefill' if rung['prefill'] else 'decode'}"
-            steps.append({"range": path, "wall_ns": spread(times, 0), "gpu_ns": None, "samples": len(own)})
+            steps.append(
+                {
+                    "range": path,
+                    "workload": "" if rung["prefill"] else workload,
+                    "wall_ns": spread(times, 0),
+                    "gpu_ns": None,
+                    "samples": len(own),
+                    "warnings": [],
+                }
+            )
+            taken_ns += sum(own) * (1 if rung["prefill"] else document["tokens"])
     how = "fresh processes, no profiler attached; the host waits for the last token, in generate() for each"
-    manifest.write_json(captures / TIMING.name, TIMING.document({"how": how, "steps": steps, "tokens_per_s": {}}))
+    timing = {"how": how, "steps": steps, "tokens_per_s": {}, "seconds": round(taken_ns / 1e9, 3)}
+    manifest.write_json(captures / TIMING.name, TIMING.document(timing))
 
 
 def show(document: Mapping[str, Any]) -> None:
