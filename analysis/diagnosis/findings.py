@@ -20,7 +20,7 @@ from analysis.diagnosis.spans import About
 from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.tables.declare import part
-from analysis.tables.gaps import LAUNCH_BOUND, WAITING, takes_turns
+from analysis.tables.gaps import LAUNCH_BOUND, WAITING, step_paths, takes_turns
 from analysis.tables.graphs import WHOLE
 from analysis.tables.host import CUDA
 from analysis.tables.stalls import NOT_WAITING
@@ -111,9 +111,7 @@ def find(
     candidates = [*_waiting_steps(gaps, root), *more]
     to_fuse = fusion[fusion["gain_ns"].notna() & (fusion["scope"] != "epilogue") & _under(fusion["step"], root)]
     to_fuse = to_fuse[~(to_fuse["step"] + "/").str.startswith(waiting or ("\0",))]
-    candidates += _fusions(
-        to_fuse, gaps["step"].astype(str).str.replace(r"#\d+$", "", regex=True).value_counts().to_dict()
-    )
+    candidates += _fusions(to_fuse, step_paths(gaps["step"]).value_counts().to_dict())
     fused_ranges = {name for ranges in to_fuse["range"] for name in str(ranges).split(" + ")}
     first = _first_rows(diagnosis, root, waiting)
     chained = first["range"].isin(fused_ranges) & first["defect"].isin(_OF_MEMORY)
@@ -127,7 +125,7 @@ def find(
 
 def _waiting(gaps: pd.DataFrame) -> tuple[str, ...]:
     """Return the beginning of the ranges inside steps that wait for launches or the host."""
-    return tuple(str(step).split("#")[0] + "/" for step in gaps.loc[gaps["verdict"].isin(WAITING), "step"])
+    return tuple(path + "/" for path in step_paths(gaps.loc[gaps["verdict"].isin(WAITING), "step"]))
 
 
 def _ranked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -153,7 +151,7 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
     """Find steps in which the GPU waits for the host. Each finding says what delays the host, and what to do."""
     found = []
     bound = gaps[gaps["verdict"].isin(WAITING) & _under(gaps["step"].astype(str), root)]
-    for path, rows in bound.groupby(bound["step"].str.replace(r"#\d+$", "", regex=True), sort=False):
+    for path, rows in bound.groupby(step_paths(bound["step"]), sort=False):
         step = rows.iloc[0]
         # With a filled queue, the GPU still pays for the start and end of every kernel. Only the rest can be won.
         known = pd.notna(step["bare_gpu_ns"])

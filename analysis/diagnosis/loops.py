@@ -15,7 +15,7 @@ from analysis.formats.words import count_of, duration, share
 from analysis.fusion.opmap import kind_of_kernel
 from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.gaps import takes_turns
+from analysis.tables.gaps import step_paths, takes_turns
 
 LEAST_IDLE = 0.01  # of the bare time; less is not worth a finding
 LEAST_CHAIN = 2  # kernels in a row
@@ -57,7 +57,7 @@ def turns(steps: pd.DataFrame, gaps: pd.DataFrame, filled: dict[str, float]) -> 
     idle = 1 - filled[str(row["step"])]
     if not LEAST_IDLE <= idle < 1:
         return []
-    names = gaps["step"].astype(str).str.replace(r"#\d+$", "", regex=True)
+    names = step_paths(gaps["step"])
     won = float(gaps.loc[names.isin(list(filled)), "busy_ns"].astype("Float64").sum()) * idle / (1 - idle)
     label = str(gaps.loc[names == row["step"], "step"].iloc[-1]) if (names == row["step"]).any() else ""
     return [

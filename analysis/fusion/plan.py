@@ -31,7 +31,7 @@ from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
 from analysis.tables.declare import Column, fact, part, table
-from analysis.tables.gaps import LAUNCH_BOUND
+from analysis.tables.gaps import LAUNCH_BOUND, step_paths
 from analysis.tables.roofline import dram_roof
 
 MOST_LAUNCHES = 20_000  # the plan of a longer capture covers its first so many operations
@@ -1236,11 +1236,10 @@ def plan(
     instances = ranges.loc[paths, "path"].value_counts().to_dict() if len(ranges) else {}
     if not len(work):  # a run without a GPU repeats the recorded step
         instances = dict.fromkeys(instances, 1)
+    bound = gaps[gaps["verdict"].eq(LAUNCH_BOUND)]
     waiting = {
-        str(row["step"]).split("#")[0]: (
-            f"the step waits for its {count_of(row['launches'], 'launch')}, so fewer of them win more"
-        )
-        for _, row in gaps[gaps["verdict"].eq(LAUNCH_BOUND)].iterrows()
+        path: f"the step waits for its {count_of(launches, 'launch')}, so fewer of them win more"
+        for path, launches in zip(step_paths(bound["step"]), bound["launches"], strict=True)
     }
     return (
         build_fusion(candidates, work, machine, instances, waiting),

@@ -226,6 +226,11 @@ def step_labels(steps: pd.DataFrame) -> list[str]:
     return [path if of == 1 else f"{path}#{n}" for path, n, of in zip(steps["path"], number, count, strict=True)]
 
 
+def step_paths(labels: pd.Series) -> pd.Series:
+    """Return the path of each of the `step_labels`."""
+    return labels.astype(str).str.replace(r"#\d+$", "", regex=True)
+
+
 def _busiest(
     ops: np.ndarray, begin: np.ndarray, length: np.ndarray, device: np.ndarray, names: pd.Index
 ) -> tuple[np.ndarray, str]:  # fmt: skip
