@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_persistent(const __gr
 #endif
 }
 
-__global__ void __launch_bounds__(Gpt2::THREADS, DECODE_WARPS > 8 ? 1 : 2)
+__global__ void __launch_bounds__(Gpt2::THREADS, 2)
     decode_few(const __grid_constant__ DecodeCall call, const Phase part, const int layer) {
 #if __CUDA_ARCH__ >= 900
   decode_part<Gpt2>(call, part, layer, [] {

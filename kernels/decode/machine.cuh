@@ -43,7 +43,6 @@ DEVICE uint64_t now_ns() {
 }
 
 // --- threads that wait for each other ---
-DEVICE void sync_warp() { __syncwarp(); }
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
 DEVICE void spin() {}

@@ -21,9 +21,8 @@ def _time(row: object) -> str:
     return f"{median / 1e3:,.1f}{ends}"
 
 
-def _verdict(bound: object) -> str:
+def _verdict(verdict: object, ratio: object) -> str:
     """Return the verdict on a bound, or why there is none: no ratio, or a ratio of too few processes."""
-    verdict, ratio = getattr(bound, "verdict", ""), getattr(bound, "ratio", None)
     if not text.is_missing(verdict):
         return str(verdict)
     if text.is_missing(ratio):
@@ -37,7 +36,7 @@ def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
     body = []
     for row in cells.rows(decode):
         own = decode_bounds[decode_bounds["rung"] == row.rung]
-        expected = [f"{b.bound}: {_verdict(b)}" for b in cells.rows(own)]
+        expected = [f"{b.bound}: {_verdict(b.verdict, b.ratio)}" for b in cells.rows(own)]
         body.append(
             [
                 markdown.escape(row.rung),

@@ -346,6 +346,10 @@ def test_the_stress_command_prints_what_it_runs() -> None:
     assert "+ build/decode_stress 5 1000 2\n" in said
     assert said.count("compute-sanitizer") == 6
     assert "compute-sanitizer" not in stress("-n", SANITIZE="no").stdout
-    assert "+ build/decode_stress-16 10 200 0 persistent 4\n" in stress("-n", SWEEP="yes").stdout
+    swept = stress("-n", SWEEP="yes").stdout
+    assert "+ build/decode_stress-4 10 200 0 persistent 4\n" in swept
+    counts = set(map(int, re.findall(r"-DDECODE_WARPS=(\d+)", swept)))
+    assert device.GPT2.warps in counts
+    assert all(device.GPT2.width % (32 * warps) == 0 for warps in counts)  # else ring.cuh does not compile
     wrong = stress("-n", "many")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

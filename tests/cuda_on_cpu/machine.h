@@ -334,9 +334,6 @@ inline uint64_t now_ns() {
 }
 
 inline void spin() { cpu::pause(nullptr, 0); }
-inline void sync_warp() {
-  cpu::pass(cpu::warp().gate, 32, [] {});
-}
 inline void sync_block() {
   cpu::Block& block = *cpu::self().block;
   cpu::pass(block.gate, block.launch->threads, [] {});
