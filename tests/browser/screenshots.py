@@ -21,12 +21,25 @@ FOLDER = Path(__file__).parent / "screenshots"
 DESK, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
+# Sections that were never on the screen have a guessed height. The page has its own once 20 frames change nothing.
+SETTLED = """section => new Promise((resolve) => {
+  let quiet = 0, before = "";
+  const frame = () => {
+    section.scrollIntoView();
+    const now = `${section.getBoundingClientRect().top} ${document.documentElement.scrollHeight}`;
+    quiet = now === before ? quiet + 1 : 0;
+    before = now;
+    if (quiet < 20) requestAnimationFrame(frame); else resolve();
+  };
+  frame();
+})"""
+
+
 def _at(name: str) -> Callable[[Any], None]:
     def scroll(page: Any) -> None:
-        page.locator(f"#{name}").evaluate("section => section.scrollIntoView()")
+        page.locator(f"#{name}").evaluate(SETTLED)
         page.locator(f"[data-live={name}]").locator("canvas, svg, .stall-bar").first.wait_for()
-        page.wait_for_timeout(200)
-        page.locator(f"#{name}").evaluate("section => section.scrollIntoView()")
+        page.locator(f"#{name}").evaluate(SETTLED)
 
     return scroll
 
