@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
-import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,15 +51,17 @@ def compiled(
         sources[name] = sources[name].replace(old, new)
     content = hashlib.sha256("\0".join([*FLAGS, *more, main, *sources, *sources.values()]).encode()).hexdigest()[:16]
     found = PLACE / content / "decode.so"
-    if not found.is_file():
-        found.parent.mkdir(parents=True, exist_ok=True)
-        for name, text in sources.items():
-            (found.parent / name).write_text(text, encoding="utf-8")
-        partial = found.with_suffix(f".{os.getpid()}")
-        command = ["g++", *FLAGS, *more, "-I", str(found.parent), "-o", str(partial), str(found.parent / main)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        partial.replace(found)
+    found.parent.mkdir(parents=True, exist_ok=True)
+    with (found.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another test may need the same library now
+        if not found.is_file():
+            for name, text in sources.items():
+                (found.parent / name).write_text(text, encoding="utf-8")
+            partial = found.with_suffix(".partial")
+            command = ["g++", *FLAGS, *more, "-I", str(found.parent), "-o", str(partial), str(found.parent / main)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            partial.replace(found)
     return found
 
 
