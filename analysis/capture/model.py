@@ -16,6 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+# Most captures have some hundred kernels: Arrow costs a fifth of their analysis, and saves nothing at a million.
+pd.set_option("mode.string_storage", "python")
+
 IntArray = npt.NDArray[np.int64]
 
 

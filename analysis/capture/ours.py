@@ -148,7 +148,7 @@ def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     plain = frame["name"].unique()
     frame = frame.assign(name=frame["name"].map({name: range_name(name) for name in plain}))
     nested = as_ranges(frame)
-    path = frame["name"].to_numpy(object)
+    path = frame["name"].to_numpy(object, copy=True)
     path[nested["range_id"].to_numpy()] = nested["path"].to_numpy(object)
     return frame.assign(path=path)
 
