@@ -294,6 +294,7 @@ class World:
         self._builders = _by_name(self.declarations)
         self._known = dict(given)
         self._waiting: list[str] = []
+        self._suffices: dict[str, bool] = {}  # what __contains__ has said of a builder
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._known:
@@ -310,7 +311,10 @@ class World:
         if name in self._known:
             return True
         if name in self._builders:
-            return self.has_inputs(self._builders[str(name)])
+            builder = self._builders[str(name)]
+            if builder.name not in self._suffices:
+                self._suffices[builder.name] = self.has_inputs(builder)
+            return self._suffices[builder.name]
         if name in FIRST_WINS:
             return True
         fields = Capture.__dataclass_fields__

@@ -5,13 +5,14 @@ import re
 import shlex
 import time
 import tomllib
+import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.diagnosis.again import PROGRAM, Program, captured_program, recapture
-from analysis.diagnosis.each import _unsettled, mean_launches
+from analysis.diagnosis.each import _longest, _unsettled, mean_launches
 from analysis.diagnosis.evidence import Evidence
 from analysis.diagnosis.judge import NEEDED, judge
 from analysis.diagnosis.limits import Limits, capabilities, find_limits, why_none
@@ -431,3 +432,15 @@ def test_a_census_that_shows_nothing_says_what_would_settle_it() -> None:
     assert census.count("FFMA") == 136
     assert census.count("STG") == 1
     assert census.count("ST") == 0
+
+
+def test_the_longest_launch_of_a_kernel_is_found_without_copying_the_counters_of_all() -> None:
+    launches, counters = 20_000, 200  # 32 MB of counters
+    columns = {f"counter_{at}": np.full(launches, np.nan) for at in range(counters)}
+    measured = pd.DataFrame({"kernel": "k", "path": "step", "nsys_time_ns": np.arange(launches) % 7, **columns})
+    tracemalloc.start()
+    found = _longest(measured, {"k"})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.to_dict("records") == [{"kernel": "k", "path": "step", "in_path": 19_998, "in_all": 19_998}]
+    assert peak < 8e6

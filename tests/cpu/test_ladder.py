@@ -602,15 +602,18 @@ def test_times_of_two_runs_are_not_judged_near_a_bound(
     document["points"][2]["hypotheses"] = [said("bench_time_p50_ns", "v01", low=low, high=high)]
     (folder / "ladder.json").write_text(json.dumps(document))
 
-    def judged() -> dict[str, Any]:
-        table = composer.build(folder)["hypotheses"]
-        return dict(table[table["variant"] == "v02"].iloc[0])
+    def judged() -> tuple[dict[str, Any], dict[str, Any]]:
+        built = composer.build(folder)
+        tables = built["hypotheses"], built["ladder"]
+        one, row = (table[table["variant"] == "v02"].iloc[0].to_dict() for table in tables)
+        return one, row
 
+    before, _ = judged()
     together = (low is None or low <= 0.5) and (high is None or high >= 0.5)
-    assert judged()["verdict"] == ("reached" if together else "refuted")
-    assert "runs" not in judged()["found_text"]
+    assert before["verdict"] == ("reached" if together else "refuted")
+    assert "runs" not in before["found_text"]
     write_run(folder / "20260102T000000Z", [checked(key("v02"), "2x3", "f2")], [], [timed(key("v02"), "2x3", 1000)])
-    apart, row = judged(), rows_of(folder)["v02"]
+    apart, row = judged()
     assert (apart["found"], apart["verdict"]) == (0.5, verdict)
     assert "), timed in different runs" in apart["found_text"]
     assert ("too near its bounds to judge" in apart["found_text"]) == (verdict == "not refuted")
