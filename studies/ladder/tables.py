@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.hardware import metrics
 from analysis.tables.declare import Column, table
 from analysis.tables.stalls import NOT_WAITING
+
+FloatArray = npt.NDArray[np.float64]
 
 POINT = (
     Column("op", "", "operation, as kernels.registry names it", "key"),
@@ -144,30 +147,41 @@ def by_point(counters: pd.DataFrame, units: Mapping[str, str]) -> pd.DataFrame:
     Shape: `counters` from join.prepare_counters.
     """
     time, issued = "gpu__time_duration.sum", "smsp__inst_issued.sum"
-    rows: list[dict[str, Any]] = []
-    for path, launches in counters.groupby("path", sort=False):
+    names = list(units)
+    place = {name: at for at, name in enumerate(names)}
+    values = counters[names].to_numpy(float)
+    of_longest = np.array([name.startswith("launch__") and name != "launch__grid_size" for name in names], dtype=bool)
+    counts = np.array([_is_count(name) for name in names], dtype=bool) & ~of_longest
+    weight = np.array(
+        [place[issued if name.endswith(_PER_INSTRUCTION) and issued in units else time] for name in names]
+    )
+    rows, places = [], []
+    for path, launches in counters.groupby("path", sort=False).indices.items():
         if not str(path).startswith(f"{ROOT}/"):
             continue
-        longest = launches.loc[launches[time].idxmax()] if launches[time].notna().any() else launches.iloc[0]
-        row: dict[str, Any] = {"path": path, "launches": len(launches)}
-        row |= {name: longest[name] for name in ("kernel", "grid", "block", "cc")}
-        for metric in units:
-            values = launches[metric]
-            if len(launches) == 1 or (metric.startswith("launch__") and metric != "launch__grid_size"):
-                row[metric] = longest[metric]
-            elif _is_count(metric):
-                row[metric] = values.sum(skipna=False)
-            else:
-                per_instruction = metric.endswith(_PER_INSTRUCTION) and issued in units
-                row[metric] = _weighted(values, launches[issued if per_instruction else time])
+        of_point = values[launches]
+        times = of_point[:, place[time]]
+        longest = int(np.nanargmax(times)) if not np.isnan(times).all() else 0
+        row = of_point[longest].copy()
+        if len(launches) > 1:
+            row[counts] = of_point[:, counts].sum(axis=0)
+            means = ~counts & ~of_longest
+            row[means] = _weighted(of_point[:, means], of_point[:, weight[means]])
         rows.append(row)
-    return pd.DataFrame(rows, columns=["path", "launches", "kernel", "grid", "block", "cc", *units])
+        places.append((path, len(launches), launches[longest]))
+    texts = counters[["kernel", "grid", "block", "cc"]].iloc[[at for _, _, at in places]].reset_index(drop=True)
+    points = pd.DataFrame({"path": [path for path, _, _ in places], "launches": [size for _, size, _ in places]})
+    found = pd.DataFrame(np.array(rows).reshape(-1, len(names)), columns=names)
+    return pd.concat([points, texts, found], axis=1)
 
 
-def _weighted(values: pd.Series, weights: pd.Series) -> float:
-    known = values.notna() & weights.notna()
-    total = float(weights[known].sum())
-    return float((values[known] * weights[known]).sum() / total) if total > 0 else np.nan
+def _weighted(values: FloatArray, weights: FloatArray) -> FloatArray:
+    """Return the mean of each column, weighted; NaN where no row has both a value and a weight."""
+    known = ~np.isnan(values) & ~np.isnan(weights)
+    weights = np.where(known, weights, 0.0)
+    total = weights.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(total > 0, (np.where(known, values, 0.0) * weights).sum(axis=0) / total, np.nan)
 
 
 def measured(counters: pd.DataFrame, units: Mapping[str, str]) -> tuple[pd.DataFrame, pd.DataFrame]:
