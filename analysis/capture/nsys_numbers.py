@@ -49,7 +49,8 @@ class Table:
 
     def has(self, *names: str) -> bool:
         """Return whether the file has all of these columns."""
-        return all(name in self.raw.columns.column_names for name in names)
+        columns = self.raw.columns.column_names  # Arrow makes this list anew at each look
+        return all(name in columns for name in names)
 
     def _bad(self, name: str, row: int, found: str) -> InputError:
         return InputError(
