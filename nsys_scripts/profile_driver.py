@@ -24,7 +24,7 @@ from profile_machine import ROOT, Machine, look, shown
 from profile_program import NOT_FOUND, ProfileError, Program, find, gpt2
 from profile_stages import Runner
 
-BUDGET, BUDGET_OF_GPT2 = 60, 30  # seconds for ncu; for GPT-2, half a minute covers 95 % of the GPU time
+BUDGET_OF_GPT2 = 30  # seconds for ncu: half a minute covers 95 % of the GPU time
 NEEDED = ("msgspec", "numpy", "pandas", "pyarrow")  # every stage after the first needs these packages
 LEAST_FREE_BYTES = 256 << 20
 INTERRUPTED = 130
@@ -89,7 +89,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if asked and not command:
         options = _parser().parse_args(mine, argparse.Namespace(**_restored(asked["options"])))
         options.command, options.folder = asked["command"], Path(asked["folder"])
-    options.budget = options.budget or (BUDGET if options.command else BUDGET_OF_GPT2)
+    if not options.command:
+        options.budget = options.budget or BUDGET_OF_GPT2
     if options.command and options.harness:
         raise ProfileError(2, "--harness is for GPT-2: leave it out, or leave the command out.")
     return options

@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +30,19 @@ GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", 
 LIMITED = 124  # exit code of `timeout`
 RANGES_DOMAIN = "kernel_ledger"  # the NVTX domain of automatic ranges
 BLIND_LAUNCHES = 200  # launches to count if there is no timeline
+# Without --budget, ncu gets what keeps the whole profile within so many runs of the program, and so many seconds.
+RUNS_OF_PROFILE, REST_OF_PROFILE_S = 3, 60
+AFTER_COUNTERS_S = 10  # export and report
+LEAST_BUDGET_S, USUAL_BUDGET_S, MOST_BUDGET_S = 20, 40, 60
 PYTHON = os.environ.get("PYTHON", sys.executable)
 VIEWERS = (("Timeline", "nsys-ui", "timeline.nsys-rep"), ("Counters", "ncu-ui", "counters.ncu-rep"))
+
+
+def budget_after(stages: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the seconds that the finished stages (Folder.records) leave for ncu."""
+    bare, *others = (stages.get(name, {}).get("seconds", 0.0) for name in ("bare", "dataflow", "timeline"))
+    left = RUNS_OF_PROFILE * bare + REST_OF_PROFILE_S - bare - sum(others) - AFTER_COUNTERS_S
+    return round(min(max(left, LEAST_BUDGET_S), MOST_BUDGET_S))
 
 
 @dataclass(kw_only=True)
@@ -168,13 +179,13 @@ class Profile(Measuring):
 
     def _of_counters(self) -> list[Stage]:
         what = [self.program.digest(), *self.machine.identity, self.options.limit, self.options.deep, self._has_ranges]
-        folder, budget = self.folder, self.options.budget
+        folder = self.folder
         plan = Stage(
             name="plan",
             title="plan of what to count",
             work=self._plan,
             seconds=3,
-            key=lambda: [folder.stamp("timeline"), budget, self.options.steps],
+            key=lambda: [folder.stamp("timeline"), self._budget(), self.options.steps],
             outputs=(folder.raw / "count_plan.json",),
             skip=self._no_plan,
         )
@@ -182,7 +193,7 @@ class Profile(Measuring):
             name="counters",
             title="counters under ncu",
             work=self._counters,
-            seconds=budget,  # including start-up
+            seconds=self.options.budget or USUAL_BUDGET_S,  # including start-up
             runs=0,
             key=lambda: [*what, self.machine.ncu, self._window(), read_json(self._plan_file)],
             outputs=(folder.raw / "ncu.log",),
@@ -325,9 +336,15 @@ class Profile(Measuring):
             return "as --deep counts every launch"
         return "" if (self.folder.captures / "nsys").is_dir() else "as there is no timeline"
 
+    def _budget(self) -> int:
+        """Return the seconds for ncu: --budget, or those of this run's plan, or what the finished stages leave."""
+        if known := self.options.budget or read_json(self._plan_file).get("budget_s"):
+            return int(known)
+        return budget_after(self.folder.records())
+
     def _plan(self) -> int:
         steps = ["--steps", self.options.steps] if self.options.steps else []
-        budget = str(self.options.budget)
+        budget = str(self._budget())
         if not self.dry:
             self._plan_file.unlink(missing_ok=True)
         return self.run(PYTHON, "-m", "analysis.counting", self.folder.captures, "--budget", budget, *steps, where=ROOT)

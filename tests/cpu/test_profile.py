@@ -498,6 +498,19 @@ def test_what_an_option_changes_is_done_again(driver: Driver, change: list[str],
     assert driver.calls == [*again, "report"]
 
 
+@pytest.mark.parametrize(
+    ("bare", "others", "budget"), [(5, 20, 40), (0.5, 1, 50), (2, 60, 20), (100, 210, 40), (30, 50, 60)]
+)
+def test_ncu_gets_what_three_runs_of_the_program_and_a_minute_leave(
+    monkeypatch: pytest.MonkeyPatch, bare: float, others: float, budget: int
+) -> None:
+    """3 × 5 s and 60 s, less 25 s of the stages before it and 10 s after it, are 40 s; 20 s at least, 60 s at most."""
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    stages = {"bare": bare, "dataflow": others / 2, "timeline": others / 2}
+    found = importlib.import_module("profile_gpu").budget_after({name: {"seconds": s} for name, s in stages.items()})
+    assert found == budget
+
+
 @pytest.mark.parametrize("what", ["program", "environment", "input", "nsys"])
 def test_what_the_result_depends_on_is_seen(driver: Driver, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("input").write_text("a")
