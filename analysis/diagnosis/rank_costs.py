@@ -77,15 +77,19 @@ def build_rank_costs(
 def _copies(
     gpu_ops: pd.DataFrame, place_of_op: IntArray, computing: list[intervals.Union], step_of_op: np.ndarray
 ) -> pd.DataFrame:
-    """Return the copies of more than SMALL_BYTES: place, direction, memory, bytes, range, step, time_ns, alone_ns.
+    """Return the copies of more than SMALL_BYTES.
 
-    `alone_ns` is the time in which no kernel computed on the same GPU.
+    Columns: place, direction, memory, bytes, range, step, turn, time_ns, alone_ns. `alone_ns` is the time in which no kernel
+    computed on the same GPU. Between copies of one `turn` none started there.
     """
     large = (gpu_ops["kind"] == "memcpy") & (gpu_ops["bytes"].astype("Float64").fillna(0) > SMALL_BYTES)
     at = np.flatnonzero(large.to_numpy(bool))
     ops, place = gpu_ops.iloc[at], place_of_op[at]
     start, length = (ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
     names = {name: direction_of(str(name)) for name in ops["name"].unique()}
+    turn = np.zeros(len(at), np.int64)
+    for one, (begin, _) in enumerate(computing):
+        turn[place == one] = np.searchsorted(begin, start[place == one])
     return pd.DataFrame(
         {
             "place": place,
@@ -94,6 +98,7 @@ def _copies(
             "bytes": ops["bytes"].to_numpy(np.int64, na_value=0),
             "range": fold_paths(ops["path"]).replace("", UNATTRIBUTED).to_numpy(),
             "step": np.asarray(step_of_op)[at],
+            "turn": turn,
             "time_ns": length,
             "alone_ns": intervals.outside(start, start + length, place, computing),
         }
@@ -133,15 +138,17 @@ def _pageable(copies: pd.DataFrame, labels: list[str], links: pd.DataFrame) -> I
 
 
 def _repeated(copies: pd.DataFrame, labels: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each place with copies to a GPU that have the same size and range in several steps."""
+    """Yield a row for each place with copies to a GPU that have the same size and range in several steps.
+
+    Without steps, kernels between the copies show that they are in a loop and do not set the program up.
+    """
     rows = copies[copies["direction"].isin(("Host-to-Device", "Peer-to-Peer"))]
     for place, own in rows.groupby("place"):
-        groups = own.groupby(["direction", "bytes", "range"])
-        steps, times = groups["step"].transform("nunique"), groups["step"].transform("size")
-        in_steps = own["step"].ge(0).any()
-        again = own[(steps >= STEPS) if in_steps else (times >= FEW)]
+        rounds, enough = ("step", STEPS) if own["step"].ge(0).any() else ("turn", FEW)
+        times = own.groupby(["direction", "bytes", "range"])[rounds].transform("nunique")
+        again = own[times >= enough]
         if len(again):
-            win = again["alone_ns"] * (1 - 1 / (steps if in_steps else times)[again.index])
+            win = again["alone_ns"] * (1 - 1 / times[again.index])
             yield _row(labels[int(str(place))], REPEATED, again, float(win.sum()))
 
 

@@ -63,7 +63,7 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
     different kernels.
     Raises: InputError if two files disagree on a metric, or number their launches alike and have kernels in common.
     """
-    rows = _with_names(counters.reset_index(drop=True))
+    rows = _with_names(counters.reset_index(drop=True).copy())  # a copy is in one piece, so that columns are added fast
     if rows["file"].nunique() < 2:
         return rows
     names = " and ".join(dict.fromkeys(rows["file"]))

@@ -384,6 +384,22 @@ def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(("kernels_between", "found"), [(True, 2), (False, 0)])
+def test_without_ranges_only_copies_between_kernels_are_repeated(
+    tmp_path: Path, kernels_between: bool, found: int
+) -> None:
+    """Eight weights of one size that are loaded once, one after the other, are no loop."""
+    export = Export()
+    for number in range(8):
+        for device in (0, 1):
+            at = number * STEP
+            corr = export.call(at, at + 10, name="cudaMemcpyAsync_v3020")
+            export.memcpy(at + 20, at + 100_020, corr, 1_000_000, 1, device=device, memory=(0, 2))
+            if kernels_between or number == 7:
+                export.launch("k", (at + 20, at + 30), (at + 200_000, at + 300_000), device=device)
+    assert world_of(export, tmp_path)["rank_costs"]["cause"].eq("repeated_copies").sum() == found
+
+
 def test_copies_behind_kernels_cost_nothing(tmp_path: Path) -> None:
     export = Export()
     for step in range(5):
