@@ -79,8 +79,8 @@ def _copies(
 ) -> pd.DataFrame:
     """Return the copies of more than SMALL_BYTES.
 
-    Columns: place, direction, memory, bytes, range, step, turn, time_ns, alone_ns. `alone_ns` is the time in which no kernel
-    computed on the same GPU. Between copies of one `turn` none started there.
+    Columns: place, direction, memory, bytes, range, step, turn, time_ns, alone_ns. `alone_ns` is the time in which no
+    kernel computed on the same GPU. Between copies of one `turn` no kernel started there.
     """
     large = (gpu_ops["kind"] == "memcpy") & (gpu_ops["bytes"].astype("Float64").fillna(0) > SMALL_BYTES)
     at = np.flatnonzero(large.to_numpy(bool))

@@ -159,6 +159,7 @@ class Pass:
 
     def __init__(self, shared: Shared, run: Callable[[], object]) -> None:
         self._shared, self.run = shared, run
+        self._launches = run  # keeps the tensors that the graph reads: without it, their memory would be used again
         if shared.device == "cuda":
             self.run = captured(run).replay
 

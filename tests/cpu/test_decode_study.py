@@ -6,9 +6,11 @@ import importlib.util
 import json
 import re
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -454,3 +456,18 @@ def test_the_readme_files_say_what_the_tables_hold() -> None:
     assert "`persistent` takes 94.5 (91.0 – 98.0) µs" in line
     assert "`hf_compile_graph`) 521.5 (518.0 – 525.0) µs" in line
     assert page.render_line({"decode": world(document())["decode"]}) == ""
+
+
+def test_a_captured_pass_keeps_the_tensors_that_its_graph_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CUDA graph reads addresses, and holds no tensor: the prompt must outlive the capture."""
+
+    class Tensor:
+        """What the pass reads."""
+
+    read = Tensor()
+    alive = weakref.ref(read)
+    monkeypatch.setattr(rungs, "captured", lambda run: SimpleNamespace(replay=lambda: None))
+    made = rungs.Pass(cast(Any, SimpleNamespace(device="cuda")), lambda read=read: read)
+    del read
+    assert alive() is not None
+    made.step()
