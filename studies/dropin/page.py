@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.page import cells
+
 OURS = "kernel_ledger"
+ATTENTIONS = {OURS: "ours", "sdpa": "sdpa", "eager": "eager", "kernel_ledger_softmax": "fused softmax"}
+MODES = {"graph": "CUDA graph", "compile+graph": "compiled, CUDA graph", "eager": "kernel by kernel"}
+HEADERS = ("step", "dtype", "batch", "context")
 
 
 def _pair(settings: Sequence[Mapping[str, Any]], mode: str, batch: int) -> tuple[Any, Any] | None:
@@ -24,31 +29,40 @@ def _times(row: Mapping[str, Any]) -> str:
 
 
 def render_dropin(settings: Sequence[Mapping[str, Any]], place: str) -> str:
-    """Return a line for each batch size: a decode step in a CUDA graph, and the same step launched kernel by kernel."""
-    lines = []
-    for mode, what in (
-        ("graph", "One decode step of GPT-2 124M in a CUDA graph, bfloat16, T 1024, p50 (p5 – p95)"),
-        ("eager", "The same step launched kernel by kernel, which the host limits"),
-    ):
-        said = [
-            f"- batch {batch}: {_times(pair[0])}, {pair[0]['tokens_per_s']:.0f} tokens/s; with sdpa {_times(pair[1])}, "
-            f"{pair[1]['tokens_per_s']:.0f} tokens/s"
-            for batch in (1, 8)
-            if (pair := _pair(settings, mode, batch))
-        ]
-        if said:
-            lines.append(f"{what}:\n\n" + "\n".join(said))
-    return "\n\n".join([*lines, f"The weights are random. [Every setting, and what did not run]({place})."])
+    """Return a table of a decode step with each attention: a row for each mode, dtype, batch and context."""
+    cases: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for row in settings:
+        case = tuple(row[name] for name in ("mode", "dtype", "batch", "context_tokens"))
+        cases.setdefault(case, {})[row["attention"]] = row
+    body = []
+    for (mode, dtype, batch, context), found in sorted(cases.items(), key=lambda case: _order(*case[0])):
+        times = [_times(found[name]) if name in found else "" for name in ATTENTIONS]
+        both = {OURS, "sdpa"} <= found.keys()
+        ratio = f"{found['sdpa']['token_time_p50_ns'] / found[OURS]['token_time_p50_ns']:.2f}×" if both else ""
+        same = found[OURS]["same_text"] if OURS in found else None
+        said = "" if same is None else "yes" if same else "no"
+        body.append([MODES[mode], dtype, str(batch), str(context), *times, ratio, said])
+    return (
+        f"{cells.table([*HEADERS, *ATTENTIONS.values(), 'sdpa / ours', 'text as eager'], body, left=2)}\n\n"
+        "Time of one decode step of GPT-2 124M: median (5th – 95th percentile). Kernel by kernel, the host limits "
+        "every step. Blank: that attention does not run there. In bfloat16, texts may differ where two logits are "
+        f"nearly equal. The weights are random. [Every setting, its tokens/s, and what did not run]({place})."
+    )
+
+
+def _order(mode: str, dtype: str, batch: int, context: int) -> tuple[int, str, int, int]:
+    return list(MODES).index(mode), dtype, batch, context
 
 
 def render_line(settings: Sequence[Mapping[str, Any]]) -> str:
     """Return the line of README.md on a decode step of batch 1; "" if that was not measured in a CUDA graph."""
-    pair, eager = _pair(settings, "graph", 1), _pair(settings, "eager", 1)
+    pair, compiled, eager = (_pair(settings, mode, 1) for mode in ("graph", "compile+graph", "eager"))
     if pair is None:
         return ""
+    faster = f" Compiled, it takes {_times(compiled[0])}, with sdpa {_times(compiled[1])}." if compiled else ""
     launched = f" Launched kernel by kernel it takes {_times(eager[0])}, with sdpa {_times(eager[1])}." if eager else ""
     return (
         "**Our attention inside Hugging Face's GPT-2**, bfloat16, batch 1, T 1024. A decode step in a CUDA graph "
-        f"takes {_times(pair[0])}, with PyTorch's sdpa {_times(pair[1])}.{launched} "
+        f"takes {_times(pair[0])}, with PyTorch's sdpa {_times(pair[1])}.{faster}{launched} "
         "([All settings](reports/README.md#our-attention-in-transformers).)"
     )

@@ -81,13 +81,16 @@ def test_the_readme_says_both_modes_beside_sdpa():
     def row(attention, mode, batch, token):
         times = {f"token_time_p{q}_ns": token * f for q, f in ((5, 0.9), (50, 1.0), (95, 1.1))}
         return {"attention": attention, "mode": mode, "dtype": "bfloat16", "batch": batch, "context_tokens": 1024,
-                "tokens_per_s": batch * 1e9 / token, **times}  # fmt: skip
+                "tokens_per_s": batch * 1e9 / token, "same_text": False, **times}  # fmt: skip
 
     settings = [row(name, "graph", 1, token) for name, token in (("kernel_ledger", 800e3), ("sdpa", 1000e3))]
-    text = render_dropin([*settings, row("sdpa", "eager", 1, 5e6)], "reports/x/dropin.json")
-    assert "batch 1: 800 µs (720 – 880), 1250 tokens/s; with sdpa 1000 µs (900 – 1100), 1000 tokens/s" in text
-    assert "kernel by kernel" not in text
-    assert text.endswith("[Every setting, and what did not run](reports/x/dropin.json).")
+    text = render_dropin([row("sdpa", "eager", 1, 5e6), *settings], "reports/x/dropin.json")
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
+    assert lines[0][4:] == ["ours", "sdpa", "eager", "fused softmax", "sdpa / ours", "text as eager"]
+    assert lines[2][:6] == ["CUDA graph", "bfloat16", "1", "1024", "800 µs (720 – 880)", "1000 µs (900 – 1100)"]
+    assert lines[2][6:] == ["", "", "1.25×", "no"]
+    assert lines[3][0] == "kernel by kernel"
+    assert text.endswith("[Every setting, its tokens/s, and what did not run](reports/x/dropin.json).")
     assert "A decode step in a CUDA graph takes 800 µs (720 – 880), with PyTorch's sdpa 1000 µs" in render_line(
         settings
     )
@@ -95,4 +98,6 @@ def test_the_readme_says_both_modes_beside_sdpa():
     launched = [row(name, "eager", 1, token) for name, token in (("kernel_ledger", 5e6), ("sdpa", 4e6))]
     slower = "Launched kernel by kernel it takes 5000 µs (4500 – 5500), with sdpa 4000 µs (3600 – 4400)."
     assert slower in render_line([*settings, *launched])
+    both = [row(name, "compile+graph", 1, token) for name, token in (("kernel_ledger", 5e5), ("sdpa", 6e5))]
+    assert "Compiled, it takes 500 µs (450 – 550), with sdpa 600 µs (540 – 660)." in render_line([*settings, *both])
     assert render_line([row("sdpa", "eager", 1, 5e6)]) == ""
