@@ -151,7 +151,10 @@ def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: 
     scaled = (scores.double() * scale).abs()
     largest = scaled.where(scaled.isfinite(), 0.0).amax(-1, keepdim=True)
     shared = (16 * largest + 256) * 2.0**-24 * reference_
-    return (Spread(UNIFORM * (2.0**-8 if dtype == "bfloat16" else 2.0**-24) * reference_, shared),)
+    rounding = {"bfloat16": 2.0**-8, "float16": 2.0**-11}.get(dtype, 2.0**-24) * reference_
+    if dtype == "float16":
+        rounding = rounding + 2.0**-25  # half a step near 0
+    return (Spread(UNIFORM * rounding, shared),)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, float]:

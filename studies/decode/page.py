@@ -12,9 +12,9 @@ from analysis.tables.declare import section
 HEADERS = ["rung", "µs a token (95 % interval)", "of the floor", "launches", "GPU busy (µs)", "what was expected"]
 
 
-def _time(row: object) -> str:
+def _time(row: object, of: str = "token_") -> str:
     """Return the time and its interval in µs, such as `94.5 (91.0 – 98.0)`; a dash without a time."""
-    median, low, high = (getattr(row, f"token_{end}ns") for end in ("", "low_", "high_"))
+    median, low, high = (getattr(row, f"{of}{end}ns") for end in ("", "low_", "high_"))
     if text.is_missing(median):
         return text.MISSING
     ends = "" if text.is_missing(low) else f" ({low / 1e3:,.1f} – {high / 1e3:,.1f})"
@@ -22,11 +22,11 @@ def _time(row: object) -> str:
 
 
 def _verdict(verdict: object, ratio: object) -> str:
-    """Return the verdict on a bound, or why there is none: no ratio, or a ratio of too few processes."""
-    if not text.is_missing(verdict):
-        return str(verdict)
+    """Return the verdict on a bound and the ratio, or why there is none: not measured, or in too few processes."""
     if text.is_missing(ratio):
-        return "not measured"
+        return "not measured" if text.is_missing(verdict) else str(verdict)
+    if not text.is_missing(verdict):
+        return f"{verdict} ({ratio:.3g})"
     return f"{ratio:.3g} times, from too few processes for an interval"
 
 
@@ -50,9 +50,24 @@ def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
     return cells.table(HEADERS, body)
 
 
+def _prefill(prefill: pd.DataFrame, bounds: pd.DataFrame) -> str:
+    """Return the sentences on a pass over the whole prompt by each rung that has a time."""
+    said = [
+        f"`{row.rung}` takes {_time(row, 'time_')} µs, at an MFU of {text.number(row.mfu_frac, 'frac')}"
+        for row in cells.rows(prefill.dropna(subset=["time_ns"]))
+    ]
+    own = bounds[bounds["rung"].isin(prefill["rung"])]
+    judged = [f"{b.bound}: {_verdict(b.verdict, b.ratio)}" for b in cells.rows(own)]
+    return (
+        f"A pass over {int(prefill['tokens'].iloc[0]):,} tokens: {'; '.join(said)}. Expected: {'; '.join(judged)}."
+    )
+
+
 def render_decode(tables: Mapping[str, pd.DataFrame], run: str) -> str:
     """Return the generated part of kernels/decode/README.md. `run` leads to the committed run from there."""
     parts = [write_decode(tables["decode"], tables["decode_bounds"])]
+    if len(tables.get("decode_prefill", ())):
+        parts.append(_prefill(tables["decode_prefill"], tables["decode_bounds"]))
     if len(tables.get("decode_checks", ())):
         checks = tables["decode_checks"]
         good = int((checks["verdict"] == "good").sum())

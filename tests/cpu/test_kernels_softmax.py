@@ -14,8 +14,8 @@ from harness import bench, outputs
 from kernels import registry
 from kernels.registry import ops
 from kernels.softmax.custom_op import causal_softmax
-from kernels.softmax.op import causal_mask
-from tests import committed
+from kernels.softmax.op import causal_mask, reference
+from tests import committed, gradients
 
 SOFTMAX = ops()["softmax"]
 VARIANTS = list(SOFTMAX.variants)
@@ -92,6 +92,30 @@ def test_gradient():
     (causal_softmax(scores, 0.3) * weights).sum().backward()
     (chain(same, 0.3) * weights).sum().backward()
     torch.testing.assert_close(scores.grad, same.grad)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_gradient_against_float64(dtype):
+    scores = torch.randn(1, 2, 5, 7, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
+    (causal_softmax(scores, 0.3) ** 2).sum().backward()
+    expected, allowed = gradients.of_squares(scores, 0.3)
+    error = (scores.grad.double() - expected).abs()
+    assert (error <= allowed).all()
+    assert (error.max() > allowed.max() / 1000) or dtype == torch.float32  # the bound is no larger than it has to be
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("shape", [(1, 2, 3, 5), (1, 2, 130, 69), (1, 2, 130, 1024), (1, 2, 3, 4096)])
+def test_a_result_that_is_only_rounded_passes_and_one_with_a_larger_error_fails(dtype, shape):
+    inputs = SOFTMAX.make_inputs(shape, dtype, seed=shape[-1])
+    variant = {"float32": "v03_causal", "bfloat16": "v03_causal", "float16": "v08_half"}[dtype]
+
+    def rounded(scores, scale, factor=1.0):
+        return (reference(scores, scale) * factor).to(scores.dtype)
+
+    assert bench.compare(SOFTMAX, variant, inputs, "random", rounded).passed
+    wrong = bench.compare(SOFTMAX, variant, inputs, "random", lambda *given: rounded(*given, 1 + 2.0**-7))
+    assert not wrong.passed
 
 
 def test_wrong_arguments():
