@@ -51,7 +51,8 @@ def prepare_launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     """
     launches = gpu_ops[gpu_ops["kind"] == "kernel"]
     order = launches["api_start_ns"].fillna(launches["start_ns"])
-    launches = launches.assign(order=order).sort_values("order", kind="stable").drop(columns="order")
+    if not order.is_monotonic_increasing:
+        launches = launches.iloc[np.argsort(order.to_numpy(np.int64), kind="stable")]
     return _with_names(launches.reset_index(drop=True))
 
 

@@ -58,9 +58,7 @@ def _prefill(prefill: pd.DataFrame, bounds: pd.DataFrame) -> str:
     ]
     own = bounds[bounds["rung"].isin(prefill["rung"])]
     judged = [f"{b.bound}: {_verdict(b.verdict, b.ratio)}" for b in cells.rows(own)]
-    return (
-        f"A pass over {int(prefill['tokens'].iloc[0]):,} tokens: {'; '.join(said)}. Expected: {'; '.join(judged)}."
-    )
+    return f"A pass over {int(prefill['tokens'].iloc[0]):,} tokens: {'; '.join(said)}. Expected: {'; '.join(judged)}."
 
 
 def render_decode(tables: Mapping[str, pd.DataFrame], run: str) -> str:

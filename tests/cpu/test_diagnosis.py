@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.diagnosis import each
 from analysis.diagnosis.again import PROGRAM, Program, captured_program, recapture
 from analysis.diagnosis.each import _longest, _unsettled, mean_launches
 from analysis.diagnosis.evidence import Evidence
@@ -444,3 +445,21 @@ def test_the_longest_launch_of_a_kernel_is_found_without_copying_the_counters_of
     tracemalloc.stop()
     assert found.to_dict("records") == [{"kernel": "k", "path": "step", "in_path": 19_998, "in_all": 19_998}]
     assert peak < 8e6
+
+
+def test_the_longest_launch_of_a_kernel_has_the_numbers_of_all_launches() -> None:
+    random = np.random.default_rng(3)
+    names = [f"k<{number}>" for number in range(4)] + ["other"]
+    rows = pd.DataFrame(
+        {
+            "kernel": random.choice(names, 400),
+            "path": random.choice(["", "step", "step/a"], 400),
+            "nsys_time_ns": pd.array(random.integers(1, 50, 400), dtype="Int64"),
+        }
+    )
+    numbered = each._numbered(rows)
+    wanted = {"k<1>", "k<3>", "other", "absent"}
+    expected = numbered.sort_values("nsys_time_ns", kind="stable").drop_duplicates("kernel", keep="last")
+    expected = expected[expected["kernel"].isin(wanted)].set_index("kernel").sort_index()
+    found = each._longest(rows, wanted).set_index("kernel").sort_index()
+    assert found.to_dict() == expected[["path", "in_path", "in_all"]].to_dict()
