@@ -20,6 +20,7 @@ from analysis.diagnosis.spans import About
 from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.tables.declare import part
+from analysis.tables.distinct import holds
 from analysis.tables.gaps import LAUNCH_BOUND, WAITING, step_paths, takes_turns
 from analysis.tables.graphs import WHOLE
 from analysis.tables.host import CUDA
@@ -107,10 +108,10 @@ def find(
     """
     root = judged_root(gaps)
     waiting = _waiting(gaps)
-    judged = _under(measured["range"], root) & ~measured["range"].str.startswith(waiting or ("\0",))
+    judged = _under(measured["range"], root) & ~_begins(measured["range"], waiting)
     candidates = [*_waiting_steps(gaps, root), *more]
     to_fuse = fusion[fusion["gain_ns"].notna() & (fusion["scope"] != "epilogue") & _under(fusion["step"], root)]
-    to_fuse = to_fuse[~(to_fuse["step"] + "/").str.startswith(waiting or ("\0",))]
+    to_fuse = to_fuse[~_begins(to_fuse["step"] + "/", waiting)]
     candidates += _fusions(to_fuse, step_paths(gaps["step"]).value_counts().to_dict())
     fused_ranges = {name for ranges in to_fuse["range"] for name in str(ranges).split(" + ")}
     first = _first_rows(diagnosis, root, waiting)
@@ -144,7 +145,13 @@ def judged_root(gaps: pd.DataFrame) -> str | None:
 
 
 def _under(paths: pd.Series, root: str | None) -> pd.Series:
-    return paths.str.startswith(root + "/") | (paths == root) if root else pd.Series(True, index=paths.index)
+    if not root:
+        return pd.Series(True, index=paths.index)
+    return holds(paths, lambda path: path == root or path.startswith(root + "/"))
+
+
+def _begins(paths: pd.Series, with_one_of: tuple[str, ...]) -> pd.Series:
+    return holds(paths, lambda path: path.startswith(with_one_of))
 
 
 def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
@@ -256,7 +263,7 @@ def _first_rows(diagnosis: pd.DataFrame | None, root: str | None, waiting: tuple
     if diagnosis is None or "defect" not in diagnosis:
         return pd.DataFrame(columns=[*columns, "reason", "evidence"])
     rows = diagnosis[diagnosis["range"].notna() & diagnosis["rank"].fillna(1).eq(1)]
-    rows = rows[_under(rows["range"].astype(str), root) & ~rows["range"].astype(str).str.startswith(waiting or ("\0",))]
+    rows = rows[_under(rows["range"].astype(str), root) & ~_begins(rows["range"].astype(str), waiting)]
     unsure = rows["sure_frac"].fillna(0) < _LIKELY
     return rows.assign(defect=rows["defect"].mask(unsure), time_to_win_ns=rows["time_to_win_ns"].mask(unsure))
 

@@ -22,6 +22,7 @@ from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.copies import direction_of
 from analysis.tables.declare import Column, fact, table
+from analysis.tables.distinct import repeats
 from analysis.tables.gaps import WHOLE_CAPTURE, gpu_label, step_labels
 
 BESIDE_NS = 5_000  # least time on either side, so that the neighbours of a launch are visible
@@ -117,9 +118,7 @@ class _Timeline:
         """Return the calls that launched operations, each once: pid, tid, start_ns, end_ns."""
         names = {"pid": "pid", "tid": "tid", "api_start_ns": "start_ns", "api_end_ns": "end_ns"}
         calls = self.gpu_ops[list(names)].dropna().astype(np.int64)
-        if calls["api_start_ns"].duplicated().any():  # much faster than a comparison of whole rows
-            calls = calls.drop_duplicates()
-        return calls.rename(columns=names)
+        return calls[~repeats(calls, "api_start_ns")].rename(columns=names)
 
     def rows_of(self, about: About) -> np.ndarray:
         """Return which operations a finding is about, as a mask over `gpu_ops`; all False if it is about none."""

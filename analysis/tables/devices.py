@@ -12,6 +12,7 @@ from analysis.formats.words import count_of
 from analysis.tables import intervals
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.distinct import repeats
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def build_devices(
                 "idle_ns": wall - intervals.length(busy),
                 "busy_frac": intervals.length(busy) / wall if wall else np.nan,
                 "kernels": int((ops["kind"] == "kernel").sum()),
-                "launches": pd.NA if calls.isna().any(axis=None) else len(calls.drop_duplicates()),
+                "launches": pd.NA if calls.isna().any(axis=None) else int((~repeats(calls, "api_start_ns")).sum()),
                 "copies": int((~works[at]).sum()),
                 "largest_gap_ns": int(gaps.max()) if len(gaps) else pd.NA,
                 "tier": "timing",
