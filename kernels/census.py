@@ -172,7 +172,7 @@ def read_max_threads(text: str) -> dict[str, int]:
 
 
 def access_bits(opcode: str) -> int:
-    """Bits that a thread moves in one load or store: 8 to 128 (256 from sm_100 on); 32 if the opcode names none."""
+    """Return the bits that a thread moves in a load or store: 8 to 128 (256 on sm_100); 32 if the opcode has none."""
     parts = opcode.split(".")
     for part in parts:
         if part in ("U8", "S8"):
@@ -183,7 +183,7 @@ def access_bits(opcode: str) -> int:
 
 
 def _matrix_bits(opcode: str) -> int:
-    """Bits per thread of LDSM and STSM: 32 for each 8x8 matrix of 16-bit elements."""
+    """Return the bits per thread of LDSM and STSM: 32 for each 8x8 matrix of 16-bit elements."""
     last = opcode.split(".")[-1]
     return 32 * (int(last) if last in ("2", "4") else 1)
 
@@ -193,7 +193,7 @@ def _cell(counts: Mapping[Any, int]) -> str:
 
 
 def accesses(opcodes: Mapping[str, int], root: str) -> dict[int, int]:
-    """Bits -> number of instructions, of the loads or stores with that opcode; LDSM counts as LDS."""
+    """Return a map of bits -> number of instructions, of the loads or stores with that opcode; LDSM counts as LDS."""
     counts: Counter[int] = Counter()
     for opcode, count in opcodes.items():
         first = opcode.split(".")[0]

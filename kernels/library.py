@@ -150,7 +150,7 @@ def _launch(function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
 def layernorm_backward(
     gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float
 ) -> tuple[Any, ...]:
-    """Gradients of x, weight and bias of a layernorm over the last axis. It recomputes mean and scale."""
+    """Return the gradients of x, weight and bias of a layernorm over the last axis. It recomputes mean and scale."""
     shape = list(x.shape[-1:])
     _, mean, scale = torch.ops.aten.native_layer_norm(x, shape, weight, bias, eps)
     return torch.ops.aten.native_layer_norm_backward(

@@ -353,7 +353,7 @@ def kern_exec(table: Table) -> pd.DataFrame:
 
 
 def _paths_from_stacks(range_ids: list[int], names: list[str], stacks: list[str]) -> list[str] | None:
-    """Paths from the ids of RangeStack (`:3:4:5`, outermost first), or None if a stack is missing."""
+    """Return the paths from the ids of RangeStack (`:3:4:5`, outermost first), or None if a stack is missing."""
     by_id = dict(zip(range_ids, names, strict=True))
     known: dict[str, str] = {}
     paths = []

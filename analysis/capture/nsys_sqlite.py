@@ -429,7 +429,7 @@ def _kernels(export: _Export) -> _Part | None:
 
 
 def _copies(export: _Export) -> list[_Part]:
-    """Copies that the program called for, and migrations of unified memory, as separate parts."""
+    """Return the copies that the program called for, and migrations of unified memory, as separate parts."""
     columns = export.read(MEMCPY, ("start", "end"), ("bytes", "copyKind", "srcKind", "dstKind", "graphNodeId", *_PLACE))
     if not columns:
         return []
@@ -553,7 +553,7 @@ def _categories(codes: IntArray, labels: list[str]) -> pd.Categorical:
 
 
 def _node_ids(column: Column | None, length: int) -> Any:
-    """Ids of graph nodes, NA for 0."""
+    """Return the ids of graph nodes, NA for 0."""
     if column is None:
         return _all_missing(length)
     values = column.values

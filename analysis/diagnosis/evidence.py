@@ -34,7 +34,7 @@ ROOFS = (
 
 
 def product(shapes: pd.Series) -> Floats:
-    """Blocks of a grid, or threads of a block, from `XxYxZ`; NaN if the text is not a shape."""
+    """Return the blocks of a grid, or the threads of a block, from `XxYxZ`; NaN if the text is not a shape."""
     known: dict[Any, float] = {}
     for shape in shapes.unique():
         parts = str(shape).split("x")

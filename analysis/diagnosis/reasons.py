@@ -257,7 +257,7 @@ _MEMORY = ("dram_throughput_frac", "memory_throughput_frac")
 
 
 def _access(kernel: Kernel) -> Reason | None:
-    """Loads whose threads read scattered addresses, or warps with few active threads."""
+    """Return the reason: loads of scattered addresses, or warps with few active threads; None for neither."""
     if not kernel.rows["counters"]:
         return None
     row = kernel.rows["counters"][0]

@@ -69,7 +69,7 @@ CONTENTION = ("not_selected", "math_pipe_throttle", "dispatch_stall", "mio_throt
 
 
 def _idle(e: Evidence, most: float = BUSY) -> Bools:
-    """Whether every unit is busy for less than `most` of the time, so that the kernel waits."""
+    """Return whether every unit is busy for less than `most` of the time, so that the kernel waits."""
     return np.asarray(np.max(np.stack(list(e.busy.values())), axis=0) < most)
 
 
@@ -104,12 +104,12 @@ def _whole_sectors(e: Evidence) -> Floats:
 
 
 def _from_l1(e: Evidence) -> Bools:
-    """Whether L1 serves at least three quarters of the loaded bytes."""
+    """Return whether L1 serves at least three quarters of the loaded bytes."""
     return (e.loaded > 4 * e["l2_read_bytes"]) | (np.isnan(e["l2_read_bytes"]) & (e["l1_hit_frac"] > 0.75))
 
 
 def _in_order(e: Evidence) -> Bools:
-    """Whether DRAM reads about twice what SMs read from L2, or less: DRAM delivers sectors in pairs."""
+    """Return whether DRAM reads about twice what SMs read from L2, or less: DRAM delivers sectors in pairs."""
     return e["dram_read_bytes"] <= 2.2 * np.maximum(e["l2_read_bytes"], 1)
 
 
@@ -382,7 +382,7 @@ def _without_local(e: Evidence, sectors: int) -> Floats:
 
 
 def _capped(e: Evidence) -> Bools:
-    """Whether the kernel may use all registers of a cap: caps are multiples of eight, and spilling kernels use all."""
+    """Return whether the kernel may use all registers of a cap, a multiple of eight; kernels that spill use all."""
     return np.asarray((e["registers"] % 8 == 0) & (e["registers"] > LEAST_REGISTERS))
 
 
@@ -481,7 +481,7 @@ def _without_tail(e: Evidence) -> Floats:
 
 
 def _uneven(e: Evidence) -> Bools:
-    """Whether less than half of the possible warps are resident although the grid has a block for every SM."""
+    """Return whether less than half of the possible warps are resident although the grid has a block for every SM."""
     return (e.blocks >= e.limits.sm_count) & (e.filling < HALF) & (e.busy["blocks"] < HALF)
 
 
@@ -512,7 +512,7 @@ def _more_warps(*left: str) -> Callable[[Evidence], Floats]:
 
 
 def _limits_are(e: Evidence, name: str) -> Bools:
-    """Whether the resource `name` limits the blocks on an SM, and more strictly than the limit of their number."""
+    """Return whether the resource `name` limits the blocks on an SM more strictly than their number does."""
     limits = {one: e[f"occupancy_limit_{one}"] for one in RESOURCES}
     least = np.min(np.stack(list(limits.values())), axis=0)
     return np.asarray((limits[name] == least) & (limits[name] < limits["blocks"]))

@@ -422,7 +422,7 @@ def _connected(chain: Sequence[Node], node: Node) -> bool:
 
 
 def find_chains(nodes: Sequence[Node], work: Work) -> Iterator[list[Node]]:
-    """Runs of neighbouring memory-bound operations that share tensors; a single operation is a run of one.
+    """Return runs of neighbouring memory-bound operations that share tensors; a single operation is a run of one.
 
     Shape: `nodes` in the order of the program.
     """
@@ -705,7 +705,7 @@ def elements_a_thread(work: Work) -> dict[str, int]:
 
 
 def from_kernels(work: Work, covered: set[tuple[str, int]]) -> list[Candidate]:
-    """Runs of neighbouring memory-bound kernels in ranges without a recorded dataflow.
+    """Return runs of neighbouring memory-bound kernels in ranges without a recorded dataflow.
 
     A known pattern fixes the dataflow; any other run is listed without a gain. A copy ends a run, because no kernel can
     take over a copy from or to the host.

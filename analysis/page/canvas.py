@@ -162,7 +162,7 @@ def new_canvas(
 
 
 def place_axes(figure: Figure, left: float, right: float, top: float, bottom: float) -> Axes:
-    """Axes with margins in inches: longer labels move nothing, so the output stays deterministic."""
+    """Return axes with margins in inches: longer labels move nothing, so the output stays deterministic."""
     width, height = figure.get_size_inches()
     return figure.add_axes(
         (left / width, bottom / height, (width - left - right) / width, (height - top - bottom) / height)

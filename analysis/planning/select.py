@@ -166,7 +166,7 @@ def _tried(part: Ints, inside: Ints) -> Ints:
 
 
 def _cover(want: Wanted, code: Ints, rows: Ints, limit: float) -> Ints:
-    """Codes whose launches cover most worth a second, greedily, until `limit` seconds are spent.
+    """Return the codes whose launches cover most worth a second, greedily, until `limit` seconds are spent.
 
     Shape: `code` (n,) says to which candidate a launch belongs; only candidates of `rows` are looked at.
     """

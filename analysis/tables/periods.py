@@ -43,7 +43,7 @@ def find_period(launched: Ints) -> Period | None:
 
 
 def _lengths(launched: Ints) -> list[int]:
-    """Lengths at which many launches equal the launch one period later."""
+    """Return the lengths at which many launches equal the launch one period later."""
     n = len(launched)
     codes = np.random.default_rng(0).choice([-1.0, 1.0], size=(_CODES, int(launched.max()) + 1))
     spectrum = np.fft.rfft(codes[:, launched], 2 * n)

@@ -106,7 +106,7 @@ class Engine:
 
     @property
     def tokens(self) -> Any:
-        """All tokens so far, from the prompt's first to the newest: (B, length), on the device."""
+        """Return all tokens so far, from the prompt's first to the newest: (B, length), on the device."""
         return self.state.ids[:, : self.length]
 
     def prefill(self, ids: Any) -> None:

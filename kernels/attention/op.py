@@ -248,7 +248,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(q: Any, k: Any, v: Any, *window: int) -> tuple[Any, ...]:
-    """Inputs with a fault in each head: a NaN query, a NaN key, an infinite key, large scores, tiny scores, large v.
+    """Return inputs with a fault in each head: a NaN query, a NaN key, an infinite key, large or tiny scores, large v.
 
     With fewer heads than faults, a head has several. Without a window, the first value also has a NaN, which every row
     sees. Otherwise v stays finite, because the libraries multiply the values that a row does not see by 0.

@@ -130,7 +130,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(q: Any, k: Any, v: Any, scale: float) -> tuple[Any, Any, Any, float]:
-    """Heads with a NaN, a score of +inf or -inf, only -inf, an infinite value, large or tiny numbers."""
+    """Return heads with a NaN, a score of +inf or -inf, only -inf, an infinite value, large or tiny numbers."""
     import torch
 
     k, v = k.clone(), v.clone()

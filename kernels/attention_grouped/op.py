@@ -204,7 +204,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(q: Any, k: Any, v: Any, spans: Any, scale: float) -> tuple[Any, ...]:
-    """Inputs with padding and windows over NaN; heads with a NaN key, a score of +inf, large or tiny scores, large v.
+    """Return inputs with padding and windows over NaN; heads with a NaN key, a score of +inf, large or tiny values.
 
     The last sequence hides its first third and the keys further back than half of its keys. Hidden keys are NaN.
     """

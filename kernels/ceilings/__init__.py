@@ -25,7 +25,7 @@ COPY_SYMBOL = "known_bytes_copy"
 
 
 def known_bytes_copy(count: int) -> Callable[[], None]:
-    """A call that launches a kernel which reads `count` bytes of DRAM and writes as many.
+    """Return a call that launches a kernel which reads `count` bytes of DRAM and writes as many.
 
     Raises: ValueError if `count` is no multiple of 4096; kernels.build.BuildError without a GPU or a compiler.
     """
@@ -36,7 +36,7 @@ def known_bytes_copy(count: int) -> Callable[[], None]:
 
 
 def copy_of(source: Any, target: Any) -> Callable[[], None]:
-    """A call that copies the bytes of one CUDA tensor to another of the same size, a multiple of 4096.
+    """Return a call that copies the bytes of one CUDA tensor to another of the same size, a multiple of 4096.
 
     Raises: ValueError for another size; kernels.build.BuildError without a GPU or a compiler.
     """
@@ -49,7 +49,7 @@ def copy_of(source: Any, target: Any) -> Callable[[], None]:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """The launchers of ceilings.h. nvcc alone compiles them in a few seconds, without torch's headers."""
+    """Return the launchers of ceilings.h. nvcc alone compiles them in a few seconds, without torch's headers."""
     from kernels.build import shared_library
 
     library = ctypes.CDLL(str(shared_library("ceilings")))
@@ -81,7 +81,7 @@ def _launch(name: str, *arguments: Any) -> None:
 
 
 def measure_ceilings(samples: int = SAMPLES, progress: bool = True) -> dict[str, Any]:
-    """Every roof of this machine's GPU: `value` is the median of `samples` timed launches, with p5 and p95.
+    """Return every roof of this machine's GPU: `value` is the median of `samples` timed launches, with p5 and p95.
 
     Units: byte/s and flop/s. Raises kernels.build.BuildError without a GPU or a compiler.
     """

@@ -50,22 +50,22 @@ class Sizes:
 
     @property
     def layer_parameters(self) -> int:
-        """The number of parameters of one layer: four projections with bias, two layernorms."""
+        """Return the number of parameters of one layer: four projections with bias, two layernorms."""
         c, inner = self.width, self.inner
         return 4 * c * (c + 1) + inner * (c + 1) + c * (inner + 1) + 4 * c
 
     @property
     def weight_bytes(self) -> int:
-        """The weight bytes of one step: all layers, the last layernorm, the output embedding, one row of positions."""
+        """Return the weight bytes of a step: all layers, the last norm, the output embedding, one row of positions."""
         parameters = self.layers * self.layer_parameters + 2 * self.width + (self.vocabulary + 1) * self.width
         return parameters * self.item_bytes
 
     def cache_bytes(self, context: int) -> int:
-        """The bytes of the keys and values of `context` tokens, of all sequences."""
+        """Return the bytes of the keys and values of `context` tokens, of all sequences."""
         return 2 * self.layers * self.width * self.batch * context * self.item_bytes
 
     def step_bytes(self, context: int) -> int:
-        """The bytes that one step must read: the weights once, the keys and values of `context` tokens."""
+        """Return the bytes that one step must read: the weights once, the keys and values of `context` tokens."""
         return self.weight_bytes + self.cache_bytes(context)
 
 
@@ -139,10 +139,10 @@ class Program(Protocol):
         """Enqueue `tokens` steps on the current stream, without synchronisation or allocation."""
 
     def trouble(self) -> str:
-        """What went wrong on the GPU, in one sentence; "" if nothing did. Synchronise before this call."""
+        """Return what went wrong on the GPU, in one sentence; "" if nothing did. Synchronise before this call."""
 
     def phases(self) -> Sequence[Phase]:
-        """The phases of the last launch, if the program keeps stamps; otherwise none."""
+        """Return the phases of the last launch, if the program keeps stamps; otherwise none."""
 
 
 class Maker(Protocol):

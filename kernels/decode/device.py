@@ -59,7 +59,7 @@ class Library(NamedTuple):
 
     @classmethod
     def load(cls, path: Path, shape: Shape) -> Library:
-        """The launchers of a compiled library."""
+        """Return the launchers of a compiled library."""
         launchers = ctypes.CDLL(str(path))
         for name in ("decode_run_persistent", "decode_run_few"):
             getattr(launchers, name).argtypes = [ctypes.POINTER(Call), ctypes.c_void_p]
@@ -74,7 +74,7 @@ class Library(NamedTuple):
             raise BuildError(f"kernels/decode cannot run on this GPU: CUDA says {said!r}; use engine graph.")
 
     def resident_blocks(self, slots: int) -> int:
-        """How many blocks fit on the GPU at once. Raises: BuildError."""
+        """Return how many blocks fit on the GPU at once. Raises: BuildError."""
         found = ctypes.c_int()
         self.check(self.launchers.decode_resident_blocks(slots, ctypes.byref(found)))
         return found.value
@@ -82,7 +82,7 @@ class Library(NamedTuple):
 
 @functools.cache
 def gpu_library() -> Library:
-    """The kernels for GPT-2 124M, compiled at the first use. Raises: BuildError if that fails."""
+    """Return the kernels for GPT-2 124M, compiled at the first use. Raises: BuildError if that fails."""
     from kernels.build import shared_library
 
     return Library.load(shared_library("decode"), GPT2)
@@ -214,7 +214,7 @@ class DeviceProgram:
             self._library.check(self._run(ctypes.byref(self._call), stream))
 
     def trouble(self) -> str:
-        """The fault that a kernel found, in one sentence; "" if none."""
+        """Return the fault that a kernel found, in one sentence; "" if none."""
         _, fault, block, _ = self.buffers.control.tolist()
         if not fault:
             return ""
@@ -229,7 +229,7 @@ class DeviceProgram:
         )
 
     def phases(self) -> list[Phase]:
-        """The phases of every block, for the tokens of the last launch that kept stamps."""
+        """Return the phases of every block, for the tokens of the last launch that kept stamps."""
         names = LAYER_PHASES * self.sizes.layers + LAST_PHASES
         found = []
         for token, blocks in enumerate(self.buffers.stamps[: self._launched].tolist()):

@@ -39,23 +39,23 @@ class Shape(NamedTuple):
 
     @property
     def least_blocks(self) -> int:
-        """The fewest blocks of a launch: a cluster for every head."""
+        """Return the fewest blocks of a launch: a cluster for every head."""
         return self.heads * self.cluster
 
 
 def part(count: int, index: int, of: int) -> tuple[int, int]:
-    """The tiles [begin, end) of `count` that block `index` of `of` has."""
+    """Return the tiles [begin, end) of `count` that block `index` of `of` has."""
     return count * index // of, count * (index + 1) // of
 
 
 def _rows(rows: int, block: int, blocks: int) -> Units:
-    """The rows of a matrix that a block has: whole tiles, so the last may lie outside."""
+    """Return the rows of a matrix that a block has: whole tiles, so the last may lie outside."""
     begin, end = part(-(-rows // TILE_ROWS), block, blocks)
     return np.arange(begin * TILE_ROWS, end * TILE_ROWS)
 
 
 def _units_of_layer(shape: Shape, blocks: int, block: int) -> Units:
-    """The numbers of a block's units in one layer, whose matrices follow each other."""
+    """Return the numbers of a block's units in one layer, whose matrices follow each other."""
     width = shape.width
     head, rank = divmod(block, shape.cluster)
     size = width // shape.heads
@@ -80,7 +80,7 @@ class Plan(NamedTuple):
 
 
 def plan(shape: Shape, layers: int, vocabulary: int, blocks: int) -> Plan:
-    """The order of all units for `blocks` blocks."""
+    """Return the order of all units for `blocks` blocks."""
     each = 12 * shape.width
     pieces = []
     for block in range(blocks):
@@ -93,13 +93,13 @@ def plan(shape: Shape, layers: int, vocabulary: int, blocks: int) -> Plan:
 
 
 def _split(made: Plan) -> tuple[int, ...]:
-    """The axes of packed tiles: tile, warp, step of 32 columns, row, lane's place in it, element."""
+    """Return the axes of packed tiles: tile, warp, step of 32 columns, row, lane's place in it, element."""
     shape = made.shape
     return len(made.order) // TILE_ROWS, shape.warps, shape.width // shape.warps // 32, TILE_ROWS, 4, 8
 
 
 def pack(weights: Mapping[str, Any], sizes: Sizes, made: Plan) -> Any:
-    """The weights in the order of the plan: (tiles, 8 C), on their device, as lanes read them."""
+    """Return the weights in the order of the plan: (tiles, 8 C), on their device, as lanes read them."""
     import torch
 
     parts = [
@@ -115,7 +115,7 @@ def pack(weights: Mapping[str, Any], sizes: Sizes, made: Plan) -> Any:
 
 
 def unpack(packed: Any, sizes: Sizes, made: Plan) -> dict[str, Any]:
-    """The inverse of `pack`: the matrices by their names."""
+    """Return the inverse of `pack`: the matrices by their names."""
     import torch
 
     units = packed.view(_split(made)).permute(0, 3, 1, 2, 4, 5).reshape(-1, sizes.width)
@@ -134,7 +134,7 @@ def unpack(packed: Any, sizes: Sizes, made: Plan) -> dict[str, Any]:
 
 
 def pack_vectors(weights: Mapping[str, Any], sizes: Sizes) -> Any:
-    """Norms and biases of all layers, then the last norm: (13 C layers + 2 C,)."""
+    """Return norms and biases of all layers, then the last norm: (13 C layers + 2 C,)."""
     import torch
 
     names = [f"h.{layer}.{name}" for layer in range(sizes.layers) for name in VECTORS]

@@ -29,7 +29,7 @@ class Rung:
 
     @property
     def expected(self) -> str:
-        """The bounds in words, "" without any."""
+        """Return the bounds in words, "" without any."""
         return sentence(self.hypotheses, BFLOAT16, "") if self.hypotheses else ""
 
 
@@ -102,7 +102,7 @@ def rung_of(name: str) -> Rung:
 
 
 def table() -> str:
-    """The table of README.md."""
+    """Return the table of README.md."""
     head = ["| rung | what it is | expected before it was measured |", "|---|---|---|"]
     return "\n".join([*head, *(f"| `{rung.name}` | {rung.idea} | {rung.expected or '–'} |" for rung in RUNGS)])
 

@@ -137,7 +137,7 @@ EXTREMES = (math.nan, math.inf, -math.inf, 3e38, -3e38, 0.0, -0.0, 1e-40, -1e-40
 
 
 def hostile(x: Any, *bias: Any) -> tuple[Any, ...]:
-    """Inputs that start with the values of EXTREMES, as many as there are elements."""
+    """Return inputs that start with the values of EXTREMES, as many as there are elements."""
     import torch
 
     x = x.clone()

@@ -85,7 +85,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(weight: Any, x: Any, bias: Any) -> tuple[Any, Any, Any]:
-    """Inputs with rows of large weights, of tiny weights, of zeros, with a NaN and with an infinity."""
+    """Return inputs with rows of large weights, of tiny weights, of zeros, with a NaN and with an infinity."""
     weight = weight.clone()
     k = len(x)
     for row in range(min(len(weight), 5)):

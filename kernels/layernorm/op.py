@@ -60,7 +60,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, float]:
-    """Inputs with awkward rows and a weight of 0."""
+    """Return inputs with awkward rows and a weight of 0."""
     weight = weight.clone()
     weight[-1] = 0.0
     return awkward_rows(x), weight, bias, eps

@@ -40,7 +40,7 @@ def prepared(a: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Calla
 
 
 def _least_ms(product: Any, algorithm: Any) -> float:
-    """The least time in ms of a launch that follows a kernel which empties the caches."""
+    """Return the least time in ms of a launch that follows a kernel which empties the caches."""
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     stream, pairs = torch.cuda.current_stream(), []
     torch.cuda._sleep(QUEUE_CYCLES)

@@ -104,7 +104,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(a: Any, weight: Any, bias: Any) -> tuple[Any, Any, Any]:
-    """Inputs with rows of large numbers, of tiny numbers, with a NaN and an infinity, and with a column of zeros."""
+    """Return inputs with rows of large and of tiny numbers, with a NaN and an infinity, and with a column of zeros."""
     a, weight = a.clone(), weight.clone()
     k = a.shape[1]
     weight[:, -1] = 0.0

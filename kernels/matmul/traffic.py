@@ -14,7 +14,7 @@ from kernels.registry import Shape, item_bytes
 
 
 def minimum_bytes(shape: Shape, dtype: str) -> int:
-    """Every operand read once, every output written once."""
+    """Return the bytes of reading every operand and writing every output once."""
     m, n, k = shape
     return (m * k + k * n + n + m * n) * item_bytes(dtype)
 
@@ -58,7 +58,7 @@ class Tiling:
         return words * item_bytes(dtype)
 
     def _strips(self, first: int, end: int, down: int, across: int) -> tuple[int, int]:
-        """The numbers of tile rows and of tile columns that the tiles [first, end) are in."""
+        """Return the numbers of tile rows and of tile columns that the tiles [first, end) are in."""
         group = self.group or down
         rows, columns = 0, set[int]()
         while first < end:

@@ -25,12 +25,12 @@ SAMPLES = 30
 
 
 def tiles(n: int, tile: int = TILE) -> int:
-    """The number of tiles of an (n, n) output, with those at the edge."""
+    """Return the number of tiles of an (n, n) output, with those at the edge."""
     return (-(-n // tile)) ** 2
 
 
 def waves(n: int, multiprocessors: int, tile: int = TILE) -> int:
-    """The number of waves of an (n, n) output."""
+    """Return the number of waves of an (n, n) output."""
     return -(-tiles(n, tile) // (BLOCKS * multiprocessors))
 
 
@@ -43,7 +43,7 @@ def steps(multiprocessors: int, up_to: int, tile: int = TILE) -> Iterator[tuple[
 
 
 def measure(n: int) -> list[float]:
-    """The seconds of each of SAMPLES launches of v08 at (n, n, n)."""
+    """Return the seconds of each of SAMPLES launches of v08 at (n, n, n)."""
     import torch
 
     from kernels.build import extension

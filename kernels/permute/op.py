@@ -75,7 +75,7 @@ def merge_make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cp
 
 
 def hostile(values: Any, *numbers: int) -> tuple[Any, ...]:
-    """Inputs that start with NaN, infinities and the largest values."""
+    """Return inputs that start with NaN, infinities and the largest values."""
     values = values.clone()
     flat = values.view(-1)
     for place, extreme in enumerate((math.nan, math.inf, -math.inf, 3e38, -0.0)):

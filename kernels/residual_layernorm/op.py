@@ -72,7 +72,7 @@ def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") ->
 
 
 def hostile(x: Any, y: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any, Any, float]:
-    """Inputs with awkward rows in x, and a row of y that cancels x."""
+    """Return inputs with awkward rows in x, and a row of y that cancels x."""
     x = awkward_rows(x)
     y = y.clone()
     y[0] = -x[0]

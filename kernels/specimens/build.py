@@ -33,12 +33,12 @@ Row = dict[str, str]
 
 
 def sources() -> list[Path]:
-    """The driver, then the .cu files of both halves and the holdout."""
+    """Return the driver, then the .cu files of both halves and the holdout."""
     return [path for part in ("driver", *SETS) for path in sorted((FOLDER / part).glob("*.cu"))]
 
 
 def compile_source(nvcc: str, version: str, source: Path) -> Path:
-    """The object of a source, compiled unless that was done before; its log stands beside it. Raises BuildError."""
+    """Return the object of a source, compiled if it is not there; its log stands beside it. Raises BuildError."""
     mark = objects.object_fingerprint(version, source, ARCH, MORE)
     found = OUT / f"{source.parent.name}-{source.stem}-{mark}.o"
     if found.is_file():
@@ -56,7 +56,7 @@ def compile_source(nvcc: str, version: str, source: Path) -> Path:
 
 
 def link(nvcc: str) -> Path:
-    """The driver. Raises BuildError."""
+    """Return the driver. Raises BuildError."""
     version = objects.nvcc_version(nvcc)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         files = [str(path) for path in pool.map(partial(compile_source, nvcc, version), sources())]
@@ -70,7 +70,7 @@ def link(nvcc: str) -> Path:
 
 
 def static_rows(nvcc: str) -> list[Row]:
-    """A row of static.csv for each kernel of ours, in the order of the names of the specimens. Raises BuildError."""
+    """Return a row of static.csv for each kernel of ours, in the order of the specimens' names. Raises BuildError."""
     version = objects.nvcc_version(nvcc)
     known: dict[str, Row] = {}
     for source in sources()[1:]:
@@ -96,13 +96,13 @@ def static_rows(nvcc: str) -> list[Row]:
 
 
 def read_table() -> list[Row]:
-    """The committed static.csv."""
+    """Return the committed static.csv."""
     with TABLE.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 
 
 def opcodes(row: Row) -> Counter[str]:
-    """Instructions by whole opcode ("LDG.E.128") and by its first part ("LDG")."""
+    """Return the instructions by whole opcode ("LDG.E.128") and by its first part ("LDG")."""
     counts: Counter[str] = Counter()
     for entry in row["opcodes"].split():
         opcode, _, count = entry.rpartition(":")
@@ -112,7 +112,7 @@ def opcodes(row: Row) -> Counter[str]:
 
 
 def refuted(pair: Pair, rows: dict[str, Row]) -> list[str]:
-    """The parts of a pair's evidence that static.csv does not show; `rows` by the names of specimens."""
+    """Return the parts of a pair's evidence that static.csv does not show; `rows` by the names of specimens."""
     found = []
     for text in pair.evidence:
         match = BOUND.fullmatch(text)

@@ -51,7 +51,7 @@ class Pair:
     evidence: tuple[str, ...] = ()
 
     def specimens(self) -> list[Specimen]:
-        """The slow one, then the fixed one."""
+        """Return the slow one, then the fixed one."""
         stem, file = f"{self.half}/{self.defect}", FOLDER / self.half / f"{self.source}.cu"
         return [
             Specimen(f"{stem}/{version}", self.half, self.defect, version, f"{self.kernel}_{version}", file)
@@ -71,7 +71,7 @@ class Clean:
     answer: str = "none_at_roof"
 
     def specimens(self) -> list[Specimen]:
-        """The one that it is."""
+        """Return the one that it is."""
         name = f"{self.half}/clean/{self.name}"
         return [Specimen(name, self.half, self.answer, "clean", self.kernel, FOLDER / self.half / "clean.cu")]
 
@@ -355,7 +355,7 @@ CLEANS = (
 
 
 def specimens() -> list[Specimen]:
-    """Every launch of the driver, sorted by name as `driver --list` prints them."""
+    """Return every launch of the driver, sorted by name as `driver --list` prints them."""
     found = [one for pair in PAIRS for one in pair.specimens()] + [one for clean in CLEANS for one in clean.specimens()]
     return sorted(found, key=lambda one: one.name)
 

@@ -520,7 +520,7 @@ class Recorded:
         return self._seen[name] < TIMES if name in self._seen else len(self._seen) < MOST_STEPS
 
     def _is_innermost(self):
-        """Whether our dispatch mode is the innermost: else leaving ours would end a mode of the program instead."""
+        """Return whether our dispatch mode is the innermost; else leaving ours would end a mode of the program."""
         modes = sys.modules["torch.utils._python_dispatch"]
         return modes._get_current_dispatch_mode() is self._recorder
 

@@ -63,7 +63,7 @@ class Score:
 
     @property
     def first(self) -> str:
-        """The first cause, '' where the rules abstain."""
+        """Return the first cause, '' where the rules abstain."""
         return self.verdicts[0].defect if self.verdicts else ""
 
     @property
@@ -72,7 +72,7 @@ class Score:
 
     @property
     def predicted(self) -> float | None:
-        """The largest speed-up by the bound of the right cause, converted to times of CUDA events."""
+        """Return the largest speed-up by the bound of the right cause, converted to times of CUDA events."""
         mine = [one for one in self.verdicts if one.defect == self.answer]
         if self.achieved is None or not mine:
             return None
@@ -143,7 +143,7 @@ class TimelineScore:
 
     @property
     def first(self) -> str:
-        """The first cause, '' where the rules abstain."""
+        """Return the first cause, '' where the rules abstain."""
         return self.verdicts[0].rule.defect if self.verdicts else ""
 
     @property
@@ -244,7 +244,7 @@ def in_our_words(rule: str, text: str) -> tuple[str, ...]:
 
 @cache
 def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
-    """The identifiers that ncu's message with the largest estimate may stand for, by specimen with a details page."""
+    """Return what ncu's message with the largest estimate may stand for, by specimen with a details page."""
     files = sorted((CAPTURES / half).glob("full_details*.csv.xz"))
     if not files:
         return {}

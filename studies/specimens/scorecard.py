@@ -38,7 +38,7 @@ Blind = list[dict[str, str]]
 
 
 def read_blind(path: Path = BLIND) -> Blind:
-    """The first score of a set (default: the validation half): a row by specimen and kind (full, default, timeline)."""
+    """Return a set's first score (default: the validation half), by specimen and kind (full, default, timeline)."""
     with path.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
 

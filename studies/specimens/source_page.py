@@ -54,7 +54,7 @@ def source_text(file: str) -> list[str]:
 
 
 def block(rows: pd.DataFrame, texts: list[str]) -> str:
-    """The text for one file of one launch: titles, a header, and a row for each line, followed by its instructions."""
+    """Return the text for a file of one launch: titles, a header, and each line, followed by its instructions."""
     stalls = sorted(set(rows["stall"]) - {""})
     columns = [*NUMBERS, *(f"stall_{one}" for one in stalls)]
     table = rows.assign(**{f"stall_{one}": rows["stall_samples"].where(rows["stall"] == one) for one in stalls})
