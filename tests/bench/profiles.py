@@ -21,7 +21,7 @@ from typing import Any
 OUT = Path("reports/h200-profile")
 README = Path("reports/README.md")
 PART = "profiles"
-STAGES = ("roofs", "bare", "timeline", "plan", "counters", "report")
+STAGES = ("roofs", "bare", "dataflow", "timeline", "plan", "counters", "report")
 RUN = ("run", "what", "all_s", "goal_s", "own_s", "budget_s", "launches", "counted", "time_share", "note")
 Row = dict[str, Any]
 
