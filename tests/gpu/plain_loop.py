@@ -147,19 +147,21 @@ def main() -> int:
     timing = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     timing.add_argument("--time", metavar="OP")
     timing.add_argument("--out", type=Path)
-    options, more = timing.parse_known_args()  # without positional arguments, which would take the values of others
     parser = argparse.ArgumentParser(
         prog="python -m tests.gpu.plain_loop",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[timing],
     )
+    parser.add_argument("files", nargs="*", type=Path, metavar="BENCH.csv")
+    options, more = parser.parse_known_args()
     if options.time:
         if not options.out:
             parser.error("--time needs --out, the folder for what is measured")
+        _, more = timing.parse_known_args()  # in their order: `files` would take the values of the benchmark's options
         return time_and_loop(options.time, options.out, more)
-    parser.add_argument("files", nargs="+", type=Path, metavar="BENCH.csv")
-    options = parser.parse_args()
+    if more or not options.files:
+        parser.error("give files of harness.bench, or --time OP --out DIR")
     rows: list[Mapping[str, str]] = []
     for file in options.files:
         with file.open(newline="", encoding="utf-8") as stream:
