@@ -90,3 +90,12 @@ def test_the_plain_loop_runs_behind_the_benchmark_of_the_same_process(tmp_path, 
     assert plain_loop.time_and_loop("gelu", tmp_path, ["--dtype", "fp32"]) == 1  # 5 % apart
     assert called == [["gelu", "--out", str(tmp_path), "--no-gpt2", "--dtype", "fp32"]]
     assert (tmp_path / "plain_loop.csv").read_text().splitlines()[1] == "gelu,fp32,b8,v02,torch,2.0000,2.1000,0.0500"
+
+
+def test_the_program_of_an_op_gives_the_benchmark_its_arguments_in_order(tmp_path, monkeypatch):
+    job = together.Job("softmax", "softmax", ("--without", "triton_tuned"), 1)
+    given = []
+    monkeypatch.setattr(plain_loop, "time_and_loop", lambda op, out, more: given.append((op, out, more)) or 0)
+    monkeypatch.setattr(sys, "argv", job.command(tmp_path, 190.0)[2:])
+    assert plain_loop.main() == 0
+    assert given == [("softmax", tmp_path / "softmax", ["--pause", "--seconds", "190", "--without", "triton_tuned"])]
