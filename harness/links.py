@@ -197,7 +197,8 @@ def _process(rank: int, ranks: int, backend: str, most: int, folder: str, copies
         store = dist.FileStore(f"{folder}/store", ranks)
         # while rank 0 copies, the others wait for it at a barrier: give that 60 s more
         wait = timedelta(seconds=WAIT_SECONDS + 60)
-        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=wait)
+        own: dict[str, Any] = {"device_id": place.device} if place.device.type == "cuda" else {}
+        dist.init_process_group(backend, store=store, rank=rank, world_size=ranks, timeout=wait, **own)
     try:
         found = measure_rank(place, most, copies=copies)
     finally:

@@ -181,6 +181,10 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+# Seconds that torchrun's launcher leaves the other ranks after one has failed; torch 2.11 has no such field.
+PATIENCE: dict[str, Any] = {"shutdown_timeout": 5} if hasattr(LaunchConfig, "shutdown_timeout") else {}
+
+
 def launch(processes: int, module: str, arguments: Sequence[str]) -> None:
     """Run `python -m module arguments…` as so many ranks, and wait for all of them.
 
@@ -191,7 +195,7 @@ def launch(processes: int, module: str, arguments: Sequence[str]) -> None:
     place = f"{HOST}:{free_port()}"
     config = LaunchConfig(
         1, 1, processes, run_id=f"multi-gpu-{os.getpid()}", rdzv_backend="static", rdzv_endpoint=place,
-        rdzv_configs={"rank": 0}, max_restarts=0, local_addr=HOST, shutdown_timeout=5,
+        rdzv_configs={"rank": 0}, max_restarts=0, local_addr=HOST, **PATIENCE,
     )  # fmt: skip
     try:
         elastic_launch(config, sys.executable)("-m", module, *arguments)
