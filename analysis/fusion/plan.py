@@ -205,6 +205,22 @@ def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataF
     )
 
 
+def by_process(gpu_ops: pd.DataFrame, measured: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the GPU operations of one process after another, each in launch order, and their counters likewise.
+
+    Two ranks launch at the same time, so neighbours in time may belong to different programs. Shape: both in launch
+    order; `measured` has a row for each kernel, or none.
+    """
+    if gpu_ops["pid"].nunique() < 2:
+        return gpu_ops, measured
+    order = gpu_ops["pid"].argsort(kind="stable").to_numpy()
+    is_kernel = gpu_ops["kind"].eq("kernel").to_numpy()
+    if len(measured) == int(is_kernel.sum()):
+        number = np.cumsum(is_kernel) - 1
+        measured = measured.iloc[number[order][is_kernel[order]]].reset_index(drop=True)
+    return gpu_ops.iloc[order].reset_index(drop=True), measured
+
+
 def measure_machine(gpu_ops: pd.DataFrame, roofs: pd.DataFrame, l2_bytes: float | None) -> Machine:
     """Return the roofs, with the shortest kernel of this timeline and the gap between its kernels."""
     kernels = gpu_ops[gpu_ops["kind"] == "kernel"]
@@ -1221,7 +1237,7 @@ def plan(
     gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
     if len(gpu_ops):  # the plan of a longer capture covers its first part
         ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
-    measured = measured.head(int((gpu_ops["kind"] == "kernel").sum()))
+    gpu_ops, measured = by_process(gpu_ops, measured.head(int((gpu_ops["kind"] == "kernel").sum())))
     work = prepare_work(gpu_ops, ranges, measured)
     machine = measure_machine(gpu_ops, roofs, l2_bytes)
     nodes = repeat_nodes(read_nodes(dataflow), ranges) if dataflow is not None else []

@@ -22,6 +22,7 @@ from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
 
+LEAST_LEAD_NS = 1_000_000  # ranks begin so far apart by themselves; a profiler takes longer to open its window
 WAITING_KINDS = (*TOGETHER, "broadcast", "reduce", "barrier")  # collectives in which a rank waits for another
 
 
@@ -30,8 +31,9 @@ class Matched:
     """The collectives of a program.
 
     rows     `communication` with `collective` (number of the kernel's collective, -1 for none) and the columns that
-             `_with_waiting` adds, NA where unknown; start_ns and end_ns stay as recorded
-    clocks   one row for each place: offset_ns, skew_ns, pairs (collectives that both come from), aligned
+             `_with_waiting` adds, NA where unknown; start_ns and end_ns stay as recorded, but for `_without_lead`
+    clocks   one row for each place: offset_ns, skew_ns, pairs (collectives that both come from), aligned, lead_ns (by
+             which its process is recorded before that of the last place)
     gaps     which collectives or clocks do not match
     """
 
@@ -41,13 +43,17 @@ class Matched:
 
 
 @fact("matched")
-def matched(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Matched:
-    """Match collectives by their order in each communicator, then align the clocks of the places by them."""
+def matched(communication: pd.DataFrame, rank_places: pd.DataFrame, gpu_ops: pd.DataFrame) -> Matched:
+    """Match collectives by their order in each communicator, then align the clocks of the places by them.
+
+    Shape: `gpu_ops` as in `Capture`.
+    """
     number, gaps = _numbered(communication, rank_places["label"].tolist())
     rows = communication.assign(collective=number)
     clocks = _clocks(rows, len(rank_places))
     gaps += _not_aligned(clocks, rank_places)
-    return Matched(_with_waiting(rows, clocks), clocks, gaps)
+    clocks["lead_ns"] = _leads(gpu_ops, rank_places, clocks["offset_ns"].to_numpy(np.int64))
+    return Matched(_with_waiting(_without_lead(rows, clocks), clocks), clocks, gaps)
 
 
 # Which kernels belong together ------------------------------------------------------------------------------------
@@ -178,6 +184,35 @@ def _not_aligned(clocks: pd.DataFrame, rank_places: pd.DataFrame) -> list[Gap]:
             "capture all ranks of a machine in one `make profile`, so that they have one clock",
         )
     ]
+
+
+def _leads(gpu_ops: pd.DataFrame, rank_places: pd.DataFrame, offset: IntArray) -> IntArray:
+    """Return by how many ns each place's process is recorded before the last one. Shape: (places,).
+
+    0 for one process, for captures that share no time, and below LEAST_LEAD_NS.
+    """
+    own = rank_places["pid"].astype("Int64")
+    begin = gpu_ops[["start_ns", "api_start_ns"]].astype("Int64").min(axis=1).groupby(gpu_ops["pid"]).min()
+    end = (gpu_ops["start_ns"] + gpu_ops["duration_ns"]).groupby(gpu_ops["pid"]).max()
+    if own.isna().any() or own.nunique() < 2:
+        return np.zeros(len(own), dtype=np.int64)
+    begins, ends = (of.reindex(own).to_numpy(np.int64) - offset for of in (begin, end))
+    leads = begins.max() - begins
+    return leads * (leads >= LEAST_LEAD_NS) * bool(begins.max() < ends.min())
+
+
+def _without_lead(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
+    """Let the first matched collective of each place begin later by the place's lead.
+
+    Each process opens its capture window by itself. A rank that is recorded first is ahead by the lead, and waits at
+    its first collective for the profiler of the others. That wait is not the program's.
+    """
+    waits = rows[(rows["collective"] >= 0) & rows["kind"].isin((*WAITING_KINDS, UNKNOWN))]
+    at = waits.index[~waits["place"].duplicated()]
+    lead = clocks["lead_ns"].to_numpy(np.int64)[rows.loc[at, "place"].to_numpy(np.int64)]
+    begin = rows["start_ns"].copy()
+    begin[at] = np.minimum(rows.loc[at, "start_ns"] + lead, rows.loc[at, "end_ns"])
+    return rows.assign(start_ns=begin)
 
 
 def _with_waiting(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:

@@ -78,7 +78,13 @@ def _without(one: intervals.Union, other: intervals.Union) -> int:
         ),
         Column("process", "", "number of the process, by id, from 1; blank if there is only one", "key", shown=False),
         Column("device", "", "name and number of its GPU", "key"),
-        Column("wall_ns", "ns", "from the first GPU operation of the capture to the last one, on any GPU", "timing"),
+        Column(
+            "wall_ns",
+            "ns",
+            "from the first GPU operation of the capture to the last one, on any GPU. Of several processes, from the "
+            "first operation of this one, without the time that it waits until the profiler records the others",
+            "timing",
+        ),
         Column("compute_ns", "ns", "time in which at least one kernel computed (did not communicate)", "timing"),
         Column(
             "communication_ns",
@@ -129,12 +135,18 @@ def build_ranks(
     """
     if len(rank_places) < 2 and matched.rows.empty:
         return None
-    start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
-    wall = int((start + length).max() - start.min())
+    start = gpu_ops["start_ns"].to_numpy(np.int64, copy=True)
+    end = start + gpu_ops["duration_ns"].to_numpy(np.int64)
+    talked = matched.rows["op"].to_numpy(np.int64)
+    begun, start[talked] = start.copy(), matched.rows["start_ns"].to_numpy(np.int64)
+    length = end - start
+    several = rank_places["pid"].nunique() > 1
     kernels = gpu_ops["kind"].eq("kernel").to_numpy()
     rows: list[dict[str, Any]] = []
     for place, one in enumerate(rank_places.itertuples()):
         own = place_of_op == place
+        began = begun[own].min() if several else begun.min()
+        wall = int(end.max() - began - (start - begun)[own].sum())
         busy = intervals.union(start[own], length[own])
         talks, computes = _of_place(matched.rows, place), computing[place]
         worked = intervals.joined(talks, computes)
@@ -179,6 +191,18 @@ def _skew(ranks: pd.DataFrame) -> str | None:
     return (
         f"The ends of collectives align the clocks of the ranks. A skew of at most {skew} remains "
         f"({worst['rank']}, 95th percentile). Waiting times are uncertain by this."
+    )
+
+
+@part("note", 2)
+def _recorded_late(ranks: pd.DataFrame, matched: Matched) -> str | None:
+    """Say by how much the ranks are recorded apart, if that is more than 1 % of the capture."""
+    lead = float(matched.clocks["lead_ns"].max()) if len(ranks) and len(matched.rows) else 0.0
+    if lead <= 0.01 * float(ranks["wall_ns"].max() if len(ranks) else 0):
+        return None
+    return (
+        f"The profiler began to record the ranks up to {duration(lead)} apart. The first collective of a rank waits "
+        "for that: such waiting counts nowhere."
     )
 
 

@@ -40,13 +40,15 @@ STEP = 1_000_000
 class Ranks:
     """An export of two ranks, of which the second computes 100 µs longer in each of `steps` steps.
 
-    `said`: whether NCCL's calls have their payload, `entered`: whether the capture holds ncclCommInitRank.
+    `said`: whether NCCL's calls have their payload, `entered`: whether the capture holds ncclCommInitRank, `lead`: by
+    how many ns the first rank is recorded before the second, for which its first collective waits.
     """
 
     said: bool = True
     entered: bool = True
     steps: int = 4
     late: int = 100_000
+    lead: int = 0
     ranks: tuple[int, ...] = (0, 1)
     kernel: str = ALL_REDUCE
     call: str = "ncclAllReduce"
@@ -66,13 +68,14 @@ class Ranks:
         if self.entered:
             export.nccl("ncclCommInitRank", 1 + shift, 2 + shift, **place, comm=COMM, ranks=world, rank=rank)
         for step in range(self.steps):
-            at = step * STEP + 1000 + shift
+            ahead = self.lead if rank == 0 and step == 0 else 0
+            at = step * STEP + 1000 + shift + self.lead - ahead
             late = self.late * rank
             export.push("step", at, at + 900_000, **place)
             export.launch("gemm", (at + 1000, at + 2000), (at + 10_000, at + 200_000 + late), **place, device=rank)
             fields = {"comm": COMM, "bytes": 1 << 20} if self.said else {}
             export.nccl(self.call, at + 2100, at + 4000, **place, **fields)
-            run = (at + 200_000 + late, at + 400_000)
+            run = (at + 200_000 + late, at + 400_000 + ahead)
             export.launch(self.kernel, (at + 2500, at + 3500), run, **place, device=rank)
 
 
@@ -112,6 +115,18 @@ def test_every_rank_has_its_row_with_compute_exposed_communication_and_idle_time
     assert any("A skew of at most 0 µs remains (rank 1" in note for note in tables.every("note"))
     assert gap_of(tables, "which of") is None
     assert gap_of(tables, "the captures of") is None
+
+
+def test_a_rank_that_the_profiler_records_first_does_not_wait_for_the_others(tmp_path: Path) -> None:
+    """The same program as without a lead: compute, waiting, idle time and the time of each rank stay."""
+    apart, together = (world_of(Ranks(lead=lead).export(), tmp_path) for lead in (5_000_000, 0))
+    names = ["wall_ns", "compute_ns", "communication_ns", "exposed_ns", "waiting_ns", "copies_ns", "idle_ns"]
+    assert apart["ranks"][names].to_numpy().tolist() == together["ranks"][names].to_numpy().tolist()
+    pd.testing.assert_frame_equal(apart["stragglers"], together["stragglers"])
+    pd.testing.assert_frame_equal(apart["overlap"], together["overlap"])
+    said = "The profiler began to record the ranks up to 5,000 µs apart."
+    assert any(note.startswith(said) for note in apart.every("note"))
+    assert not any("began to record" in note for note in together.every("note"))
 
 
 def test_without_names_ranks_follow_the_order_of_processes_and_the_report_says_so(tmp_path: Path) -> None:
