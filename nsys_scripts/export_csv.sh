@@ -95,13 +95,21 @@ graph_recordings() { # export where the kernels of CUDA graphs were recorded: on
   fi
 }
 
-calls_of_nccl() { # SQLITE: export NCCL's calls as captures/nsys/nccl_calls.csv, from the SQLite file of nsys stats
-  local calls=$exports/nccl_calls.csv
+nccl_calls() { # SQLITE: print NCCL's calls of an SQLite file of nsys
+  (file=$(realpath "$1") && cd "$ROOT" && exec "$PYTHON" -m analysis.nccl_calls "$file") 2>"$exports/nccl.log"
+}
+
+calls_of_nccl() { # SQLITE: export NCCL's calls as captures/nsys/nccl_calls.csv; the file of nsys stats lacks their bytes
+  local calls=$exports/nccl_calls.csv payloads=$exports/payloads.sqlite
   [[ -s $1 ]] || return 0
-  if (file=$(realpath "$1") && cd "$ROOT" && exec "$PYTHON" -m analysis.nccl_calls "$file") >"$calls" 2>"$exports/nccl.log"; then
-    if [[ -s $calls ]]; then mv "$calls" "$dir/captures/nsys/nccl_calls.csv"; fi
-  else
+  if ! nccl_calls "$1" >"$calls"; then
     echo "export_csv.sh: the bytes of collectives are not known: $(tail -n 1 "$exports/nccl.log")" >&2
+  elif [[ -s $calls ]]; then
+    local command=("${nsys_command[0]}" export --type sqlite --include-blobs=true --force-overwrite=true --output "$payloads" "$timeline.nsys-rep")
+    show "${command[@]}"
+    if "${command[@]}" >"$exports/payloads.log" 2>&1; then nccl_calls "$payloads" >"$calls" || nccl_calls "$1" >"$calls"; fi
+    rm -f "$payloads"
+    mv "$calls" "$dir/captures/nsys/nccl_calls.csv"
   fi
 }
 

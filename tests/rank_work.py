@@ -29,8 +29,8 @@ def times(world: World, modes: list[str]) -> list[dict[str, Any]]:
     return measure.times(world, measure.parse(["times", *TINY, "--modes", *modes]))
 
 
-def capture(world: World, mode: str) -> list[dict[str, Any]]:
-    return measure.capture(world, measure.parse(["capture", *TINY, "--mode", mode]))
+def capture(world: World, mode: str, out: str) -> list[dict[str, Any]]:
+    return measure.capture(world, measure.parse(["capture", *TINY, "--mode", mode, "--out", out]))
 
 
 def paths(world: World) -> list[str]:

@@ -14,10 +14,11 @@ from analysis.diagnosis.graphs import unseen_graphs
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
 from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.loops import elementwise_chains, idle_in_windows, share_in_steps, turns
-from analysis.diagnosis.ranks import rank_findings
+from analysis.diagnosis.ranks import of_one_rank, rank_findings
 from analysis.diagnosis.reasons import Tables, cell, nearest_roof
 from analysis.diagnosis.spans import About
 from analysis.formats import symbols
+from analysis.formats.collectives import communicates
 from analysis.formats.words import count_of
 from analysis.tables.declare import part
 from analysis.tables.distinct import holds
@@ -52,11 +53,13 @@ def _findings(
     more = [*turns(steps, gaps, filled), *(one for one in moved if one["time_to_win_ns"])]
     if fusion.empty:
         more += elementwise_chains(gpu_ops, kernel_tables["kernels"], _waiting(gaps), judged_root(gaps))
-    won = find(gaps, measured, roofline, stalls, fusion, diagnosis, more)
+    won = of_one_rank(find(gaps, measured, roofline, stalls, fusion, diagnosis, more), ranks)
     if of_ranks := rank_findings(ranks, collectives, overlap, stragglers, rank_costs):
         won = sorted([*of_ranks, *won], key=lambda one: -one["time_to_win_ns"])[:MOST]
     gpus = devices["device"].nunique() if len(devices) else 1
     named = {name for one in won for name in one.pop("chain", (one.get("about", About()).kernel,))}
+    if len(ranks) > 1:  # the findings on ranks judge collectives: as kernels, they mostly wait
+        named |= {name for name in kernel_tables["kernels"]["kernel"] if communicates(str(name))}
     hot = hot_kernels(
         kernel_tables,
         _clock(capture),

@@ -11,6 +11,7 @@ from analysis.diagnosis.reasons import cell
 from analysis.formats.words import count_of, duration, share
 
 LEAST = 0.02  # of the capture: a smaller gain is no finding
+EVEN = 0.02  # difference in computing time below which ranks have the same work
 # Cause -> (title of the finding, cure).
 _COSTS = {
     ALLOCATION: (
@@ -42,23 +43,44 @@ def rank_findings(
     return [one for one in found if one["time_to_win_ns"] >= least]
 
 
+def of_one_rank(found: list[dict[str, Any]], ranks: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return findings on the launches of all ranks with the time that one rank would win: ranks work at the same time.
+
+    Shape: `ranks` as ranks.csv. With one process, nothing changes.
+    """
+    count = ranks["process"].nunique() if len(ranks) else 0
+    if count < 2:
+        return found
+    told = f" The ranks work at the same time: the time to win is the sum over {count} ranks, divided by {count}."
+    return [
+        {**one, "time_to_win_ns": one["time_to_win_ns"] // count, "sentence": one["sentence"] + told} for one in found
+    ]
+
+
 def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return a finding on the rank with most exposed transfer, or most exposed time if waiting is unknown."""
+    """Return a finding on the rank with most exposed transfer; exposed time counts as such if waiting is unknown."""
     if overlap.empty:
         return []
-    known = overlap["exposed_transfer_ns"].notna().all()
-    column = "exposed_transfer_ns" if known else "exposed_ns"
-    sums = overlap.groupby("rank", sort=False)[["time_ns", "exposed_ns", "exposed_transfer_ns"]].sum()
-    name = str(sums[column].astype(float).idxmax())
-    row, win = sums.loc[name], int(sums.loc[name, column])
+    known = overlap["exposed_transfer_ns"].notna()
+    moved = overlap.assign(win=overlap["exposed_transfer_ns"].fillna(overlap["exposed_ns"]))
+    sums = moved.groupby("rank", sort=False)[["time_ns", "exposed_ns", "win"]].sum()
+    name = str(sums["win"].astype(float).idxmax())
+    row, win = sums.loc[name], int(sums.loc[name, "win"])
     if not win:
         return []
     told = (
         f"{duration(float(row['exposed_ns'] - win))} of that is waiting for another rank, {duration(win)} is transfer"
-        if known
+        if known.any()
         else "this capture does not separate waiting from transfer"
     )
+    if known.any() and (unknown := sorted(set(overlap.loc[~known, "kind"]))):
+        told += f" (with all of {' and '.join(unknown)}, whose waiting is not known)"
     wall = float(ranks.loc[ranks["rank"] == name, "wall_ns"].iloc[0])
+    cited = [
+        cell("overlap", f"{name} {one['kind']}", "exposed_transfer_ns" if seen else "exposed_ns", int(one["win"]))
+        for (_, one), seen in zip(moved.iterrows(), known, strict=True)
+        if one["rank"] == name and one["win"]
+    ]
     return [
         {
             "title": f"{name}: {duration(win)} of communication is exposed, {share(win / wall)} of the capture",
@@ -70,7 +92,7 @@ def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFra
             "time_to_win_ns": win,
             "evidence": [
                 cell("ranks", name, "exposed_ns", int(ranks.loc[ranks["rank"] == name, "exposed_ns"].iloc[0])),
-                cell("overlap", name, column, win),
+                *cited,
             ],
         }
     ]
@@ -97,14 +119,20 @@ def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str
     win = int(min(float(stragglers["behind_mean_ns"].sum()), float(waits.max())))
     name = str(first["rank"])
     times = count_of(int(first["collectives"]), "collective")
+    ratio = float(first["compute_over_mean"])
+    cure = (
+        "It computes as long as the others, so its host launches its work late: look for what the host does between "
+        "collectives."
+        if abs(ratio - 1) <= EVEN
+        else f"It computes {ratio:.2f} times as long as the mean of all ranks. Give each rank the same work, or find "
+        "what delays this one between collectives."
+    )
     return [
         {
             "title": f"The other ranks wait for {name}: it is the last to start {int(first['last'])} of {times}",
             "sentence": (
-                f"Kernels of other ranks wait for it for {duration(float(first['caused_waiting_ns']))}. It computes "
-                f"{float(first['compute_over_mean']):.2f} times as long as the mean of all ranks. Give each rank the "
-                "same work, or find what delays this one between collectives. The time to win is its delay against "
-                "the mean start."
+                f"Kernels of other ranks wait for it for {duration(float(first['caused_waiting_ns']))}. {cure} The "
+                "time to win is its delay against the mean start."
             ),
             "time_to_win_ns": win,
             "evidence": [

@@ -27,6 +27,7 @@ import torch.distributed as dist
 from analysis.formats.console import guarded
 from analysis.formats.errors import UsageError
 from analysis.formats.multi_gpu import MULTI_GPU
+from analysis.formats.ranks import PROCESS_RANKS
 from harness import manifest, outputs
 from harness.console import progress
 from harness.gpt2 import GPT2, GPT2Config
@@ -219,7 +220,11 @@ def times(world: World, options: argparse.Namespace) -> Entries:
 
 
 def capture(world: World, options: argparse.Namespace) -> Entries:
-    """Run a prefill job and a decode job with ranges, inside the window that nsys captures. Return no entries."""
+    """Run a prefill job and a decode job with ranges, inside the window that nsys captures. Return no entries.
+
+    Each rank opens its window by itself, so the ranks meet inside it before the first job.
+    """
+    write_ranks(world, options.out)
     models = Models.build(world, weights_of(options), [options.mode])
     with torch.inference_mode():
         jobs = [make_job(models, options.mode, step, options.batches[-1], options.tokens[-1]) for step in STEPS]
@@ -230,10 +235,23 @@ def capture(world: World, options: argparse.Namespace) -> Entries:
         with window(world.device.type) as tracer:
             for job in jobs:
                 attach(job.module, tracer)
+            world.barrier()
+            for job in jobs:
                 job.reset()
                 job.run()
                 world.barrier()
     return []
+
+
+def write_ranks(world: World, out: Path) -> None:
+    """Write the rank of each process to process_ranks.csv in the captures of a run: the timeline names processes."""
+    pids: list[Any] = [None] * world.size
+    dist.all_gather_object(pids, os.getpid())
+    if world.first:
+        rows = [
+            {"pid": pid, "process_rank": rank, "ranks": world.size, "local_rank": rank} for rank, pid in enumerate(pids)
+        ]
+        (outputs.captures_of(out) / PROCESS_RANKS.name).write_text(PROCESS_RANKS.text(rows), encoding="utf-8")
 
 
 @contextmanager
@@ -266,13 +284,12 @@ def trap(options: argparse.Namespace) -> Entries:
         calls = [measure_trap.Slices(op, way, devices) for op in ops for way in measure_trap.WAYS]
         for call in [*calls, *calls]:
             call.call()
+            measure_trap.synchronise(devices)
         with window(options.device) as tracer:
             for call in calls:
                 attach(call, tracer)
                 call.call()
-                if options.device == CUDA:
-                    for device in devices:
-                        torch.cuda.synchronize(device)
+                measure_trap.synchronise(devices)
     return []
 
 

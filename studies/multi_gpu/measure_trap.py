@@ -134,10 +134,11 @@ def time_ways(ops: Iterator[Op], devices: Sequence[Any], samples: int) -> Iterat
 
 def time_call(slices: Slices, devices: Sequence[Any], samples: int) -> Measurement:
     """Measure the wall time of a call, with the synchronisation of all GPUs."""
+    return measure_wall(slices.call, samples, warmup=3, synchronise=functools.partial(synchronise, devices))
 
-    def synchronise() -> None:
-        for device in devices:
-            if torch.device(device).type == "cuda":
-                torch.cuda.synchronize(device)
 
-    return measure_wall(slices.call, samples, warmup=3, synchronise=synchronise)
+def synchronise(devices: Sequence[Any]) -> None:
+    """Wait until every GPU of `devices` has done its work."""
+    for device in devices:
+        if torch.device(device).type == "cuda":
+            torch.cuda.synchronize(device)

@@ -51,7 +51,7 @@ measure() { # TITLE STEP OPTIONS…
 }
 timeline() { # MODE FOLDER OPTIONS…
   try "timeline of $1" "$HERE/nsys_capture.sh" --out "$2" -- "$PYTHON" -m studies.multi_gpu.measure capture --mode "$1" \
-    --processes "$gpus" --batches 8 --tokens 1024 --out "$out"
+    --processes "$gpus" --batches 8 --tokens 1024 --out "$2"
   try "export of $1" "$HERE/export_csv.sh" --only nsys "$2"
 }
 

@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.multi_gpu import MULTI_GPU
+from analysis.formats.ranks import PROCESS_RANKS
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, load_weights
 from studies.multi_gpu import measure, measure_check, measure_ranks, measure_trap
@@ -129,8 +131,11 @@ def test_every_workload_is_timed_on_every_rank_alike(two: Ranks) -> None:
 
 
 @pytest.mark.parametrize("mode", ["dp", "tp"])
-def test_the_captured_program_runs(mode: str, two: Ranks) -> None:
-    assert two.run(rank_work.capture, mode) == [[], []]
+def test_the_captured_program_runs_and_names_its_ranks(mode: str, two: Ranks, tmp_path: Path) -> None:
+    assert two.run(rank_work.capture, mode, str(tmp_path)) == [[], []]
+    written = pd.read_csv(tmp_path / "captures" / PROCESS_RANKS.name)
+    assert written[["process_rank", "ranks", "local_rank"]].to_numpy().tolist() == [[0, 2, 0], [1, 2, 1]]
+    assert written["pid"].nunique() == 2
 
 
 def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:
