@@ -33,10 +33,12 @@ from analysis.formats.run import CEILINGS, COPIES, PEER_COPY
 from analysis.formats.spans import spread
 from harness import manifest
 from harness.console import progress
+from harness.timing import hold_gpu
 
 SMALLEST, LARGEST = 1 << 10, 1 << 30
 SAMPLES = 15
 WARMUP = 3
+LAUNCH_NS = 100_000  # a launch of NCCL takes the host less
 WAIT_SECONDS = 30  # how long a rank waits for another, besides 60 s for the copies of rank 0
 MULTICAST = "NCCL_NVLS_ENABLE"
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter")
@@ -82,8 +84,8 @@ class Place:
 def times_of(run: Run, count: int, place: Place, *, by_host: bool = False) -> list[float]:
     """Return SAMPLES times of one `run` in ns, each the mean of `count` runs in a row.
 
-    CUDA events take the time on a GPU. The host's clock takes it on a CPU, and with `by_host`: for a call that makes
-    the host wait.
+    CUDA events take the time on a GPU, which sleeps until the host has queued the runs: small transfers are shorter
+    than their launches. The host's clock takes it on a CPU, and with `by_host`: for a call that makes the host wait.
     """
     is_gpu = place.device.type == "cuda"
     for _ in range(WARMUP):
@@ -101,6 +103,7 @@ def times_of(run: Run, count: int, place: Place, *, by_host: bool = False) -> li
             found.append((time.perf_counter_ns() - started) / count)
             continue
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        hold_gpu(LAUNCH_NS * (count + 1))
         run()  # a collective synchronises the ranks: all leave it together
         begin.record()
         for _ in range(count):

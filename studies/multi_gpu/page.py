@@ -40,10 +40,37 @@ def show_pays(speedups: pd.DataFrame) -> str:
     """Return the table of the smallest batch from which two GPUs pay: by GPU time / by wall time."""
     body = []
     for (mode, step), of in speedups.groupby(["mode", "step"], sort=False):
-        by_tokens = [of[of["tokens"] == tokens] for tokens in predict.TOKENS]
-        said = [f"{pays_from(rows, 'speedup')} / {pays_from(rows, 'wall_speedup')}" for rows in by_tokens]
-        body.append([f"{figures.MODES[str(mode)]}, {step}", *said])
+        measured = of["measured_speedup"].notna().any()
+        for how, prefix in (("predicted", ""), ("measured", "measured_"))[: 1 + measured]:
+            by_tokens = [of[of["tokens"] == tokens] for tokens in predict.TOKENS]
+            said = [
+                f"{pays_from(rows, f'{prefix}speedup')} / {pays_from(rows, f'{prefix}wall_speedup')}"
+                for rows in by_tokens
+            ]
+            body.append([f"{figures.MODES[str(mode)]}, {step}, {how}", *said])
     return cells.table(["two GPUs pay from batch", *(f"T {tokens}" for tokens in predict.TOKENS)], body)
+
+
+def show_errors(speedups: pd.DataFrame) -> str:
+    """Return the table of prediction errors by mode and step; "" before any measurement."""
+    found = speedups.dropna(subset=["error_frac"])
+    linked = found.assign(error=found["error_frac"].abs(), linked=_linked_errors(found))
+    body = [
+        [
+            f"{figures.MODES[str(mode)]}, {step}",
+            f"{len(of)}",
+            f"{of['error'].median():.1%}",
+            text.MISSING if of["linked"].isna().all() else f"{of['linked'].median():.1%}",
+            f"{of.loc[of['error'].idxmax(), 'error_frac']:+.1%}",
+        ]
+        for (mode, step), of in linked.groupby(["mode", "step"], sort=False)
+    ]
+    return cells.table(["step", "predictions", "median error", "with measured links", "worst"], body) if body else ""
+
+
+def _linked_errors(found: pd.DataFrame) -> pd.Series:
+    """Return the error of each prediction with measured links; NaN without links."""
+    return (found["linked_speedup"].astype(float) / found["measured_speedup"].astype(float) - 1).abs()
 
 
 @section("multi_gpu")
@@ -53,16 +80,15 @@ def show_speedups(multi_gpu: pd.DataFrame) -> str:
     body = [
         [
             f"{row.mode} {row.step}, B {row.batch}, T {row.tokens}",
-            cells.ms(row.one_ns),
-            cells.ms(row.predicted_ns),
-            _ratio(row.speedup),
+            cells.ms(row.measured_one_ns),
+            cells.ms(row.measured_ns),
             _ratio(row.measured_speedup),
+            _ratio(row.speedup),
             text.MISSING if text.is_missing(row.error_frac) else f"{float(row.error_frac):+.1%}",
         ]
         for row in multi_gpu[shown].itertuples(index=False)
     ]
-    headers = ["step", "one GPU (ms)", "two, predicted (ms)", "predicted", "measured", "error"]
-    return cells.table(headers, body)
+    return cells.table(["step", "one GPU (ms)", "two GPUs (ms)", "speed-up", "predicted", "error"], body)
 
 
 @section("multi_gpu_claims")
@@ -123,6 +149,7 @@ def render_multi_gpu(run: Mapping[str, Any], ceilings: Mapping[str, Any], checke
     speedups, judged = tables.compare(run, ceilings), tables.judge(run)
     parts = [
         said_of_errors(speedups),
+        show_errors(speedups),
         show_pays(speedups),
         "The first number is for GPU time, the second for wall time, which includes the CPU's launches. "
         f"Two GPUs pay from a speed-up of {PAYS}: at this batch and at all larger ones up to 64.",
@@ -134,7 +161,7 @@ def render_multi_gpu(run: Mapping[str, Any], ceilings: Mapping[str, Any], checke
         "![the trap and its cure](trap.svg)",
         "\n".join(f"- {line}" for line in map(said_of_checks, (run, checked)) if line),
     ]
-    return "\n\n".join(parts)
+    return "\n\n".join(filter(None, parts))
 
 
 def draw(run: Mapping[str, Any], ceilings: Mapping[str, Any]) -> dict[str, str]:

@@ -155,6 +155,25 @@ def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:
     assert (run / "captures" / "manifest.json").is_file()
 
 
+def test_samples_of_a_gpu_that_began_too_early_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fake GPU whose host needs 150 ns for its launches: only a hold that is longer gives the true time."""
+    holds: list[float] = []
+
+    def once(world: Any, job: Any, hold_ns: float) -> tuple[float, float]:
+        holds.append(hold_ns)
+        late = hold_ns < 150 or len(holds) == 7
+        return (9000.0 if late else 1000.0), float(late)
+
+    monkeypatch.setattr(measure, "once_gpu", once)
+    monkeypatch.setattr(measure, "slowest", lambda world, mine: [list(one) for one in mine])
+    world: Any = None
+    job = measure.Job(None, lambda: None, lambda: None, 1)
+    assert measure.gpu_times(world, job, 5, 100) == ([1000.0] * 5, 6)
+    assert holds == [100] * 5 + [200] * 5 + [400]
+    monkeypatch.setattr(measure, "once_gpu", lambda world, job, hold_ns: (9000.0, 1.0))
+    assert measure.gpu_times(world, job, 2, 1) == ([9000.0] * 8, 8)
+
+
 # --- the trap ---
 
 
