@@ -17,7 +17,8 @@ CUDA events measure the times, behind a queue that is filled first. The variants
             overlap the one before: with programmatic dependent launch a kernel starts while the one before drains.
             This time shows what a sequence of the same kernel can gain.
 Fewer than 40 samples give the median alone. If launches are long, there are fewer samples, and a chained sample holds
-fewer launches, so that a group of variants takes seconds. A chain of one launch is replaced by the isolated time.
+fewer launches, so that a group of variants takes seconds. Launches of less than 30 µs get 300 isolated samples. A
+chain of one launch is replaced by the isolated time.
 
 Three rules hold for an op bound by arithmetic. Variants that take over 1 ms and over four times the baseline's time are
 timed apart, beside the baseline only. A variant whose launch would take over a second at a shape is neither checked nor
@@ -63,6 +64,8 @@ CHAIN, CHAIN_ROUNDS = 10, 8  # launches in a chained sample of long launches; ch
 FLUSH_BYTES = 256 << 20
 ROUNDS = 40
 LEAST_SAMPLES = 40  # fewer give the median alone, without p5 and p95
+# A short launch varies by 10 % and more, so that two medians of 40 samples may differ by 3 %; of 300, by 1 %.
+SHORT_SECONDS, SHORT_SAMPLES = 30e-6, 300
 LONGEST_ISOLATED = 4.0  # seconds for the isolated samples of a group; a slow group has SLOW_ISOLATED
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
@@ -455,7 +458,8 @@ def _alone(
 def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
     """Time one launch a sample, behind a kernel that overwrites 256 MB and overlaps nothing.
 
-    Each variant gets at least LEAST_SAMPLES samples, unless those of the group would take longer than `group.seconds`.
+    Each variant gets at least LEAST_SAMPLES samples, or SHORT_SAMPLES if the fastest is short, unless those of the
+    group would take longer than `group.seconds`.
     """
     import torch
 
@@ -465,7 +469,8 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
     _alone(steps, group.warmup, flush)
     once = _alone(steps, 1, flush)
     together = sum(values[0] for values in once.values())
-    rounds = max(1, min(max(group.rounds, LEAST_SAMPLES), int(group.seconds / together)))
+    least = SHORT_SAMPLES if min(values[0] for values in once.values()) < SHORT_SECONDS else LEAST_SAMPLES
+    rounds = max(1, min(max(group.rounds, least), int(group.seconds / together)))
     return Timed(dtype, shape, "isolated", 1, _alone(steps, rounds, flush, once) if rounds > 1 else once)
 
 
