@@ -75,7 +75,7 @@ def publish_another(root: Path) -> None:
 def double_times(file: Path) -> None:
     with file.open(encoding="utf-8", newline="") as stream:
         header, *rows = list(csv.reader(stream))
-    places = [place for place, name in enumerate(header) if re.fullmatch(r"bench_time_p\d+_ns", name)]
+    places = [place for place, name in enumerate(header) if re.fullmatch(r"(bench|isolated|chained)_time_p\d+_ns", name)]
     for row in rows:
         for place in places:
             row[place] = f"{2 * float(row[place]):.6g}" if row[place] else ""
