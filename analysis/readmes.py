@@ -47,6 +47,7 @@ from studies.ladder.read import read_bench
 from studies.layers.page import render_layers
 from studies.lectures import page as lectures
 from studies.multi_gpu import page as multi_gpu
+from studies.multi_gpu import tables as multi_gpu_tables
 from studies.specimens import score, scorecard
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -253,10 +254,14 @@ def _dropin(runs: Runs) -> Iterator[Part]:
 
 
 def _lines(runs: Runs) -> str:
-    """Return README.md's lines on GPT-2 on one GPU: our attention in transformers, and one token by our engines."""
-    folder = runs.folder("decode")
+    """Return README.md's lines on GPT-2: our attention in transformers, one token by our engines, several GPUs."""
+    folder, several = runs.folder("decode"), runs.folder("multi_gpu")
     token = "" if folder is None else decode.render_line(_read_report(folder)[1])
-    return "\n- ".join(filter(None, [render_line(_settings(runs)), token]))
+    ranks = ""
+    if several is not None:
+        run, ceilings = (_read_json(several / "captures" / file.name) for file in (MULTI_GPU, CEILINGS))
+        ranks = multi_gpu.render_line(multi_gpu_tables.compare(run, ceilings), multi_gpu_tables.judge(run))
+    return "\n- ".join(filter(None, [render_line(_settings(runs)), token, ranks]))
 
 
 def _decode(runs: Runs) -> Iterator[Part]:

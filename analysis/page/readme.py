@@ -74,7 +74,7 @@ class Results:
 
 
 def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
-    """Return the results of README.md: the conditions, and five lines, each with its link.
+    """Return the results of README.md: the conditions, and a line for each study, with its link.
 
     Shape: `advice` and `dropin` are lines of other studies, "" if they have none on this GPU.
     """

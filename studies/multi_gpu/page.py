@@ -144,6 +144,27 @@ def said_of_errors(speedups: pd.DataFrame) -> str:
     )
 
 
+def render_line(speedups: pd.DataFrame, judged: pd.DataFrame) -> str:
+    """Return the line of README.md on two GPUs: predictions, largest speed-up, trap; "" if not measured.
+
+    Shape: `speedups` as `tables.compare` returns them, `judged` as `tables.judge`.
+    """
+    found = speedups.dropna(subset=["error_frac"])
+    trap = judged[judged["way"] == "trap"]["found_speedup"].dropna()
+    if found.empty or trap.empty:
+        return ""
+    best = found.loc[found["measured_speedup"].idxmax()]
+    errors = found["error_frac"].abs()
+    by_step = ", ".join(f"{step} {of.median():.1%}" for step, of in errors.groupby(found["step"], sort=False))
+    return (
+        f"**GPT-2 on two GPUs, predicted first** (float32). {len(found)} predicted speed-ups are off by "
+        f"{errors.median():.1%} in the median ({by_step}). The best is {best['measured_speedup']:.2f} times: "
+        f"{figures.MODES[str(best['mode'])]}, {best['step']}, {best['batch']} x {best['tokens']} tokens. Slices that each "
+        f"call allocates and copies run at {trap.min():.2g} to {trap.max():.2g} times the speed of one GPU "
+        f"([study]({FOLDER}/README.md))."
+    )
+
+
 def render_multi_gpu(run: Mapping[str, Any], ceilings: Mapping[str, Any], checked: Mapping[str, Any]) -> str:
     """Return the generated part of the study's README. `checked` is the committed run of CPU ranks."""
     speedups, judged = tables.compare(run, ceilings), tables.judge(run)
