@@ -20,6 +20,7 @@ Bools = npt.NDArray[np.bool_]
 
 WARP = 32
 SECTOR = 32
+SIXTEEN_BITS = r"\b(?:__nv_bfloat16|__half|half|BFloat16|Half|bfloat16_t|half_t)\b"  # by CUDA, ATen and CUTLASS
 # A resident warp waits in every state except these two, in which it could issue.
 NOT_WAITING = ("selected", "not_selected")
 MEMORY, COMPUTE = ("dram", "l2", "l1", "requests"), ("issue", "fp32", "fp64", "tensor", "xu")
@@ -104,6 +105,14 @@ class Evidence:
         per_wave = self.blocks / self["waves"] / self.limits.sm_count  # blocks that fit on an SM
         most = np.clip(self["waves"], 1 / np.maximum(per_wave, 1), 1)
         return np.asarray(self["occupancy_achieved_frac"] / (self["occupancy_theoretical_frac"] * most))
+
+    @cached_property
+    def of_16_bits(self) -> Bools:
+        """Return whether the kernel's name has a 16-bit floating-point type, as argument of a template or function."""
+        if "kernel" not in self.rows:
+            return np.zeros(len(self.rows), bool)
+        names = self.rows["kernel"].astype("string").fillna("")
+        return np.asarray(names.str.contains(SIXTEEN_BITS), bool)
 
     # ------------------------------------------------------------------------------------------------ where warps wait
 

@@ -65,6 +65,7 @@ WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width
 RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
+STREAMS = 2.2  # loads of each byte of DRAM: one broadcast operand for each streamed one gives 2
 CONTENTION = ("not_selected", "math_pipe_throttle", "dispatch_stall", "mio_throttle", "lg_throttle")  # not latency
 
 
@@ -133,6 +134,30 @@ def _when_aligned(e: Evidence) -> Floats:
     crossings = np.clip(aligned / np.maximum(e.sectors - aligned, 1e-9), 0, LINE) / LINE
     by_dram = e.after(l2=e.floors["l2"] * aligned / e.sectors, dram=e.floors["dram"] * aligned / e.sectors)
     return np.asarray(np.where(e.busy["l2"] > e.busy["dram"], np.maximum(e.time / (1 + crossings), by_dram), by_dram))
+
+
+def _of_global(e: Evidence) -> Floats:
+    """Return the share of global memory among the load requests of global and local memory.
+
+    A local access of one register of all 32 lanes takes four sectors.
+    """
+    local = e.filled("local_bytes") / (LINE * SECTOR)
+    return np.asarray(e["global_load_requests"] / np.maximum(e["global_load_requests"] + local, 1))
+
+
+def _without_repeats(e: Evidence) -> Floats:
+    """Return the time if each byte of global memory were loaded once, so that warps wait once for it.
+
+    Loads touch each byte a whole number of times; the least that explains the bytes from DRAM is that ratio, rounded
+    up. DRAM may deliver local memory too, which is no part of them.
+    """
+    times = np.ceil(np.round(_reuse(e), 2))
+    distinct = np.minimum(e.loaded / times, np.maximum(e["dram_read_bytes"] - e.filled("local_bytes"), 0))
+    once = distinct / np.maximum(e.loaded, 1)
+    waits = e.waits("long_scoreboard", "lg_throttle") * _of_global(e)
+    read = np.where(e.filled("local_bytes") > 0, e["dram_read_bytes"], distinct)
+    dram = e.dram_ns(read, e.written)
+    return e.without(waits * (1 - once), dram=dram, l1=e.floors["l1"] * once, requests=0, l2=e.floors["l2"] * once)
 
 
 MEMORY = (
@@ -266,6 +291,29 @@ MEMORY = (
         ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
     ),
     Rule(
+        "no_tile",
+        (*LOADS, *TRAFFIC, "stall_long_scoreboard", "stall_lg_throttle", "shared_bytes_per_block", *SHAPE),
+        lambda e: (
+            (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (_reuse(e) > STREAMS)
+            & (e.loaded > 1.5 * e["l2_read_bytes"])
+            & (np.max(np.stack([e.busy[one] for one in ("l2", "l1", "requests")]), axis=0) < BUSY)
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & (e.sectors <= WIDEST)
+            & (e.shared <= 0)
+            & ~(e.tensor_flops > 0)
+        ),
+        _without_repeats,
+        0.75,
+        "latency x parallelism",
+        "Warps wait for loads most of the time, and loads touch each byte of DRAM more than 2.2 times. A broadcast "
+        "operand beside a streamed one, such as a bias, explains only 2. A third of the loaded bytes or more comes "
+        "from L1, so warps wait again for data that they had. No unit is full, and enough warps fit.",
+        "global_load_bytes is about dram_read_bytes, so nothing is read again.",
+        ("global_load_bytes", "dram_read_bytes", "stall_long_scoreboard"),
+        ("dram",),
+    ),
+    Rule(
         "pointer_chasing",
         (*LOADS, "stall_long_scoreboard", *SHAPE),
         lambda e: (
@@ -368,7 +416,8 @@ def _without_array(e: Evidence) -> Floats:
         l1=0,
         requests=(np.nan_to_num(e["global_load_requests"]) + accesses) * e.lanes_ns / e.limits.lsu_requests,
     )
-    return np.maximum(_without_local(e, WARP), shared)
+    kept = e.time * e.waits("long_scoreboard", "lg_throttle") * _of_global(e)
+    return np.maximum(np.maximum(_without_local(e, WARP), shared), np.minimum(np.nan_to_num(kept), e.time))
 
 
 def _without_local(e: Evidence, sectors: int) -> Floats:
@@ -480,6 +529,16 @@ def _without_tail(e: Evidence) -> Floats:
     return e.without(1 - e["waves"] / (whole + last))
 
 
+def _filled_grid(e: Evidence) -> Floats:
+    """Return which share of the time is left if the same work fills all SMs, and as many warps on each as fit.
+
+    As far as warps queue for a unit of their SM (CONTENTION), more warps on the SM win nothing.
+    """
+    queued = np.nan_to_num(e.waits(*CONTENTION))
+    latency = np.minimum(1, e["waves"])
+    return np.asarray(queued * np.minimum(1, e.blocks / e.limits.sm_count) + (1 - queued) * latency)
+
+
 def _uneven(e: Evidence) -> Bools:
     """Return whether less than half of the possible warps are resident although the grid has a block for every SM."""
     return (e.blocks >= e.limits.sm_count) & (e.filling < HALF) & (e.busy["blocks"] < HALF)
@@ -536,10 +595,11 @@ LAUNCH = (
         "grid_too_small",
         SHAPE,
         lambda e: (e.blocks <= 0.75 * e.limits.sm_count) & (e.time > 4 * e.limits.empty_kernel_ns),
-        lambda e: e.spread(1 - np.minimum(1, e["waves"])),
+        lambda e: e.spread(1 - _filled_grid(e)),
         0.95,
         "waves",
-        "At most three quarters of the SMs have a block, so a quarter of the GPU idles all the time.",
+        "At most three quarters of the SMs have a block, so a quarter of the GPU idles all the time. As far as warps "
+        "wait for each other, only more SMs help; as far as they wait for latency, more warps on each SM help too.",
         "The grid has as many blocks as the GPU has SMs.",
         ("waves", "occupancy_achieved_frac"),
         ("fp32", "fp64", "tensor", "xu"),
@@ -669,6 +729,26 @@ BLOCK = (
         "only order accesses to shared memory.",
         "Warps read what other warps of the block wrote.",
         ("stall_barrier", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "needless_barriers",
+        (*BARRIER_NEEDS, "stall_short_scoreboard", "flops_fp32"),
+        lambda e: (
+            (e.waits("barrier") > 0.1)
+            & (e.waits("short_scoreboard") > 0.1)
+            & (e.busy["issue"] > BUSY)
+            & (e.shared >= 4 * e.threads)
+            & (e.busy["fp32"] < 0.25)
+        ),
+        lambda e: e.after(issue=_slots(e, _flops(e) / WARP)),
+        0.6,
+        "issue slots",
+        "Warps spend a tenth of their time at barriers, and another tenth waiting for shared memory, while the issue "
+        "slots are busy. So all warps work between barriers, and none is waited for: they exchange partial results in "
+        "many steps, such as a tree. A warp that does this work alone needs neither. The bound keeps an instruction "
+        "for each floating-point operation.",
+        "The data that warps exchange does not fit into the registers of one warp.",
+        ("stall_barrier", "stall_short_scoreboard", "inst_issued"),
     ),
     Rule(
         "one_warp_reduction",
@@ -918,15 +998,15 @@ INSTRUCTIONS = (
             (e.busy["fp32"] > 0.25)
             & ~(e.tensor_flops > 0)
             & (e.shared > 4 * e.threads)
-            & ((_operand_bits(e) < 24) | (e["flops_fp16"] > 0))
+            & ((_operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits)
             & (e["flops_fp32"] > 50 * (e["dram_read_bytes"] + e.written))
         ),
         lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9),
         0.75,
         "roof",
-        "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. If it is a product of "
-        "square matrices, its operands have less than 24 bits. So they have 16 bits, and tensor cores can multiply "
-        "them.",
+        "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. The kernel's name has a "
+        "16-bit type, or its operands have less than 24 bits if it is a product of square matrices. So they have 16 "
+        "bits, and tensor cores can multiply them.",
         "The operands have 32 bits, or the kernel is not a matrix product.",
         ("flops_fp32", "dram_read_bytes"),
         ("fp32",),
@@ -948,6 +1028,27 @@ INSTRUCTIONS = (
         "holds tiles.",
         "Loads are hidden behind other warps.",
         ("stall_long_scoreboard", "global_load_bytes"),
+    ),
+    Rule(
+        "tensor_starved",
+        ("stall_gmma", "stall_math_pipe_throttle", "stall_wait", "shared_bytes_per_block"),
+        lambda e: (
+            (e.tensor_flops > 0)
+            & (e.limits.cc == "9.0")
+            & (e["stall_gmma"] == 0)
+            & (e.waits("math_pipe_throttle", "wait") > HALF)
+            & (e.waits("math_pipe_throttle") > 0.25)
+            & (e.busy["tensor"] > e.busy["fp32"])
+            & (e.shared > 0)
+        ),
+        lambda e: e.after(l1=0, requests=0, issue=0),
+        0.75,
+        "roof",
+        "Warps queue for the tensor cores below their roof, and none waits for an instruction of a warpgroup. So the "
+        "kernel multiplies by mma.sync, for which each warp loads its operands into registers. On capability 9.0, "
+        "mma.sync reaches 63 % of the peak on average (arXiv 2402.13499); wgmma reads shared memory itself.",
+        "The machine code has HGMMA instructions, or the operands have a type that wgmma lacks.",
+        ("stall_math_pipe_throttle", "stall_wait", "stall_gmma"),
     ),
 )
 
@@ -1119,6 +1220,16 @@ def _perhaps(
     )
 
 
+def _few_flops(e: Evidence) -> Bools:
+    """Return whether issue slots are busy, and less than a quarter of what they could compute is floating point."""
+    return (e.busy["issue"] > HALF) & (_useful(e) < 0.25)
+
+
+def _streams(e: Evidence) -> Bools:
+    """Return whether DRAM is busy for over a quarter of the time. A divergent branch would leave it idle."""
+    return np.asarray(e.busy["dram"] > 0.25)
+
+
 GUESSES = (
     _perhaps(
         "uncoalesced_loads",
@@ -1157,17 +1268,17 @@ GUESSES = (
     ),
     _perhaps(
         "divergence",
-        lambda e: (e.busy["issue"] > HALF) & (_useful(e) > 1 / WARP) & (_useful(e) < 0.25) & (e.shared <= 0),
+        lambda e: _few_flops(e) & (_useful(e) > 1 / WARP) & ~_streams(e) & (e.shared <= 0),
         lambda e: e.after(issue=e.floors["issue"] * _useful(e)),
         ("inst_issued", "flops_fp32"),
         "The issue slots are busy, and fewer than a quarter of the lanes compute.",
     ),
     _perhaps(
         "integer_division",
-        lambda e: (e.busy["issue"] > HALF) & (_useful(e) < 1 / WARP) & ~(e.tensor_flops > 0),
+        lambda e: _few_flops(e) & ((_useful(e) < 1 / WARP) | (_streams(e) & (e.shared <= 0))) & ~(e.tensor_flops > 0),
         lambda e: e.after(issue=0),
         ("inst_issued", "flops_fp32"),
-        "The issue slots are busy, but hardly with floating point.",
+        "The issue slots are busy, but hardly with floating point, or while DRAM streams data past them.",
     ),
     _perhaps(
         "dependent_chain",

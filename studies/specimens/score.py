@@ -91,8 +91,13 @@ def read_half(half: str, tier: str = FULL) -> pd.DataFrame:
 def _read(files: Sequence[Path]) -> pd.DataFrame:
     capture = load(files)
     counters = prepare_counters(capture.counters)
-    values = derive(counters, capture.counter_units).assign(grid=counters["grid"], block=counters["block"])
+    values = derive(counters, capture.counter_units).assign(**_texts(counters))
     return values.set_axis(counters["path"].str.removeprefix("specimens/"), axis=0)
+
+
+def _texts(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return what the rules read beside the metrics: the kernel's name and the shape of its launch."""
+    return {name: rows[name] for name in ("kernel", "grid", "block")}
 
 
 @cache
@@ -223,7 +228,7 @@ def _advice(captures: Path) -> Mapping[str, str]:
         return {}
     capture = load(sorted(captures.glob("ncu_r*.csv*")))
     points = by_point(prepare_counters(capture.counters), capture.counter_units)
-    verdicts = judge(derive(points, capture.counter_units).assign(grid=points["grid"], block=points["block"]), limits())
+    verdicts = judge(derive(points, capture.counter_units).assign(**_texts(points)), limits())
     firsts = [verdicts.of(place) for place in range(len(points))]
     return {str(path): one[0].defect if one else "" for path, one in zip(points["path"], firsts, strict=True)}
 
