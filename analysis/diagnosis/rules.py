@@ -166,7 +166,7 @@ MEMORY = (
         (*LOADS, "dram_read_bytes"),
         lambda e: _apart(e) & (_reuse(e) >= 3),
         lambda e: e.after(l2=0, l1=0, blocks=0),
-        0.9,
+        0.65,
         "bytes",
         "A request with 128 bits for each lane needs 16 sectors. With more, the lanes read addresses far apart. Loads "
         "touch every sector at least 3 times, so later loads use the rest of it. Vectors of 64 bytes a lane explain "
@@ -797,6 +797,28 @@ BLOCK = (
         ("dram_read_bytes", "inst_issued", "stall_long_scoreboard"),
     ),
     Rule(
+        "no_overlap",
+        (*BARRIER_NEEDS, *SHAPE),
+        lambda e: (
+            (e.shared > 0)
+            & (e.blocks >= 0.75 * e.limits.sm_count)
+            & (e.blocks <= e.limits.sm_count)
+            & (e.waits("barrier") > 0)
+            & (e.waits("long_scoreboard", "barrier") > HALF)
+            & (e.waits("long_scoreboard") > e.waits("barrier"))
+            & (e.busy["issue"] > 0.25)
+            & _idle(e)
+        ),
+        lambda e: e.without(e.waits("long_scoreboard")),
+        0.6,
+        "latency x parallelism",
+        "Each SM has one block, so nothing else runs there while the block waits for data and then at its barrier. "
+        "Warps wait for both more than half of the time, no unit is busy, and yet over a quarter of the issue slots "
+        "is used. So loading and computing run one after the other.",
+        "The kernel loads the next tile while it uses this one.",
+        ("waves", "stall_long_scoreboard", "stall_barrier"),
+    ),
+    Rule(
         "shared_atomics_one_address",
         ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle"),
         lambda e: (e.shared > 0) & (e.shared <= 4 * e.threads) & (e.queue > HALF),
@@ -835,7 +857,7 @@ BLOCK = (
             & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
         ),
         lambda e: e.without(e.queue + e.waits("barrier")),
-        0.7,
+        0.6,
         "wavefronts",
         "Warps wait for shared memory a quarter of their time, although they issue few instructions. So each "
         "instruction takes many passes.",
@@ -1041,7 +1063,7 @@ INSTRUCTIONS = (
             & (e.busy["tensor"] > e.busy["fp32"])
             & (e.shared > 0)
         ),
-        lambda e: e.after(l1=0, requests=0, issue=0),
+        lambda e: e.after(l1=0, requests=0, issue=0, l2=e.floors["l2"] / 4),
         0.75,
         "roof",
         "Warps queue for the tensor cores below their roof, and none waits for an instruction of a warpgroup. So the "
@@ -1119,7 +1141,7 @@ MORE = (
         ("shared_ways_load", "bank_conflicts", "shared_wavefront_frac", "stall_short_scoreboard", "stall_mio_throttle"),
         lambda e: (e["shared_ways_load"] >= 5) & (e["shared_wavefront_frac"] > 0.3) & (e.queue > 0.25),
         lambda e: e.without(e.queue + e.waits("barrier")),
-        0.9,
+        0.65,
         "wavefronts",
         "A load from shared memory takes five passes or more, and shared memory is busy. Vectors of 128 bits need only "
         "four passes.",
@@ -1276,7 +1298,7 @@ GUESSES = (
     _perhaps(
         "integer_division",
         lambda e: _few_flops(e) & ((_useful(e) < 1 / WARP) | (_streams(e) & (e.shared <= 0))) & ~(e.tensor_flops > 0),
-        lambda e: e.after(issue=0),
+        lambda e: e.after(issue=0, blocks=0),
         ("inst_issued", "flops_fp32"),
         "The issue slots are busy, but hardly with floating point, or while DRAM streams data past them.",
     ),
