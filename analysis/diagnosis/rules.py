@@ -96,12 +96,25 @@ def _tiled(e: Evidence) -> Floats:
     return _slots(e, 1.25 * e["flops_fp32"] / 2 / WARP)
 
 
+def _without_loads(e: Evidence) -> Floats:
+    """Return the time in ns to issue what a tile in registers leaves.
+
+    No counter counts products of integers: without any floating point, all instructions but the loads remain.
+    """
+    return np.where(_flops(e) > 0, _tiled(e), _slots(e, e["inst_issued"] - e["global_load_requests"]))
+
+
 def _whole_sectors(e: Evidence) -> Floats:
     """Return the time if each sector were written once, in full. Then L2 need not fetch sectors to complete them."""
     return e.after(
         dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e["l2_read_bytes"]), e.written),
         l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes,
     )
+
+
+def _store_share(e: Evidence) -> Floats:
+    """Return which share of the stored sectors the program fills; if it was not counted, that of stores of 32 bits."""
+    return np.where(np.isnan(e["coalescing_store_frac"]), 4 / SECTOR, e["coalescing_store_frac"])
 
 
 def _from_l1(e: Evidence) -> Bools:
@@ -218,14 +231,14 @@ MEMORY = (
             & (e.filled("local_bytes") < HALF * e.stored)
         ),
         lambda e: e.after(
-            dram=e.dram_ns(e["l2_read_bytes"], e.written / (SECTOR / 4)),
+            dram=e.dram_ns(e["l2_read_bytes"], e.written * _store_share(e)),
             l2=e["l2_read_bytes"] * e.lanes_ns / e.limits.l2_bytes,
         ),
         0.9,
         "bytes",
         "DRAM reads bytes that no SM asked for, about as many as the kernel writes. L2 fetches each sector of which "
         "stores write only a part, to complete it. Random reads can at most double what SMs read. The bound assumes "
-        "stores of 32 bits.",
+        "stores of 32 bits, unless full sections tell their width.",
         "dram_read_bytes is no more than l2_read_bytes.",
         ("dram_read_bytes", "l2_read_bytes", "global_store_bytes"),
         ("dram", "l2"),
@@ -281,12 +294,13 @@ MEMORY = (
             & _from_l1(e)
             & ~(e.tensor_flops > 0)
         ),
-        lambda e: e.after(requests=0, l1=0, l2=0, issue=_tiled(e)),
+        lambda e: e.after(requests=0, l1=0, l2=0, issue=_without_loads(e)),
         0.85,
         "issue slots",
         "Loads that hit in L1 keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) busy at 40 % or "
         "more. That leaves less than one multiplication for each load, and no shared memory holds a tile. The bound "
-        "assumes a tile in registers: 1.25 instructions for each multiply-add.",
+        "assumes a tile in registers: 1.25 instructions for each multiply-add, or all instructions but the loads if none "
+        "is floating point.",
         "l2_read_bytes is about what the loads touch, so nothing is read again.",
         ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
     ),
@@ -956,7 +970,7 @@ INSTRUCTIONS = (
         "fp64_by_accident",
         ("flops_fp64", "stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block"),
         lambda e: (e["flops_fp64"] > 0) & (e.shared <= 0) & (e.queue > 0.4),
-        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["inst_issued"] - _conversions(e))),
+        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["inst_issued"] - _conversions(e)), dependent=0),
         0.8,
         "issue slots",
         "The kernel computes in FP64, and its warps queue for the unit that converts. So its inputs or outputs have "
@@ -973,7 +987,7 @@ INSTRUCTIONS = (
             & (e["flops_fp32"] + e["flops_fp16"] > 0.1 * e["flops_fp64"])
             & (np.maximum(e.busy["fp64"], e.busy["xu"]) > 0.25)
         ),
-        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["flops_fp64"] / 2 / WARP)),
+        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["flops_fp64"] / 2 / WARP), dependent=0),
         0.75,
         "issue slots",
         "The FP64 unit is busy for a quarter of the time or more, and at least a tenth as much work is in FP32 or "
@@ -1006,7 +1020,7 @@ INSTRUCTIONS = (
         "instruction_cache",
         ("stall_no_instruction", "inst_issued"),
         lambda e: (e.waits("no_instruction") > 0.2) & (e.time > 10 * e.limits.empty_kernel_ns),
-        lambda e: e.spread(e.waits("no_instruction")),
+        lambda e: e.without(e.waits("no_instruction")),
         0.9,
         "issue slots",
         "Warps wait for instructions a fifth of their time. Loops that fit into the caches wait only at their start.",
