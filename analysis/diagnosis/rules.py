@@ -299,8 +299,8 @@ MEMORY = (
         "issue slots",
         "Loads that hit in L1 keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) busy at 40 % or "
         "more. That leaves less than one multiplication for each load, and no shared memory holds a tile. The bound "
-        "assumes a tile in registers: 1.25 instructions for each multiply-add, or all instructions but the loads if none "
-        "is floating point.",
+        "assumes a tile in registers: 1.25 instructions for each multiply-add. Without floating point, it keeps all "
+        "instructions but the loads.",
         "l2_read_bytes is about what the loads touch, so nothing is read again.",
         ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
     ),
