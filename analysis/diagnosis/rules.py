@@ -177,7 +177,7 @@ MEMORY = (
     Rule(
         "uncoalesced_loads",
         (*LOADS, "dram_read_bytes"),
-        lambda e: _apart(e) & (_reuse(e) >= 3),
+        lambda e: _apart(e) & (_reuse(e) >= 3) & ~(e["coalescing_load_frac"] >= HALF),
         lambda e: e.after(l2=0, l1=0, blocks=0),
         0.65,
         "bytes",
@@ -818,17 +818,14 @@ BLOCK = (
             & (e.blocks >= 0.75 * e.limits.sm_count)
             & (e.blocks <= e.limits.sm_count)
             & (e.waits("barrier") > 0)
-            & (e.waits("long_scoreboard", "barrier") > HALF)
             & (e.waits("long_scoreboard") > e.waits("barrier"))
-            & (e.busy["issue"] > 0.25)
             & _idle(e)
         ),
         lambda e: e.without(e.waits("long_scoreboard")),
         0.6,
         "latency x parallelism",
-        "Each SM has one block, so nothing else runs there while the block waits for data and then at its barrier. "
-        "Warps wait for both more than half of the time, no unit is busy, and yet over a quarter of the issue slots "
-        "is used. So loading and computing run one after the other.",
+        "Each SM has one block, so nothing else runs there while the block waits for data and then at its barrier. No "
+        "unit is busy. So loading and computing run one after the other.",
         "The kernel loads the next tile while it uses this one.",
         ("waves", "stall_long_scoreboard", "stall_barrier"),
     ),
@@ -1114,6 +1111,29 @@ MORE = (
         "Loads use at most half of the bytes in the sectors that they touch, and DRAM delivers each sector about once.",
         "Later loads use the rest of the sectors.",
         ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
+        ("dram", "l2"),
+        FULL,
+    ),
+    Rule(
+        "misaligned_base",
+        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        lambda e: (
+            (e["coalescing_load_frac"] >= HALF)
+            & (e["coalescing_load_frac"] < 0.95)
+            & (e.sectors > LINE)
+            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
+            & (e.loaded < 1.5 * e["l2_read_bytes"])
+            & (e.shared <= 0)
+        ),
+        _when_aligned,
+        0.6,
+        "bytes",
+        "Loads use half of the sectors that they touch or more, but not all. Lanes that are far apart use less: a "
+        "piece of n sectors that begins inside a sector touches n + 1. L2 or DRAM is busy with these, and L1 holds few "
+        "of them.",
+        "The pieces begin at multiples of 32 bytes.",
+        ("coalescing_load_frac", "sectors_per_request_load", "l2_read_bytes"),
         ("dram", "l2"),
         FULL,
     ),

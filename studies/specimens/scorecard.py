@@ -288,8 +288,9 @@ The third set was written on 2026-11-23 from the vocabulary alone, without a loo
 {clean} clean kernels and {programs} pairs of timelines. It was captured at 22:27 UTC on the same day with
 `studies/specimens/session.sh`. `scorecard --record` wrote its first score, `studies/specimens/{record}`, before
 anybody looked at a miss. Rules and bounds have changed since its misses were read, so that *today* is no blind score.
-`no_overlap` now has a rule for SMs with one block each, and a pause that occurs once in a loop is no data loader.
-Bounds keep the arithmetic pipes, the latency of each instruction that remains, and whole waves of blocks.
+`no_overlap` now has a rule for SMs with one block each, `misaligned_base` one for full sections, and a pause that
+occurs once in a loop is no data loader. Bounds keep the arithmetic pipes, the latency of each instruction that remains,
+and whole waves of blocks.
 """
 _LADDER = """\
 ## Ladders
