@@ -20,6 +20,7 @@ Bools = npt.NDArray[np.bool_]
 
 WARP = 32
 SECTOR = 32
+SIXTEEN_BITS = r"\b(?:__nv_bfloat16|__half|half|BFloat16|Half|bfloat16_t|half_t)\b"  # by CUDA, ATen and CUTLASS
 # A resident warp waits in every state except these two, in which it could issue.
 NOT_WAITING = ("selected", "not_selected")
 MEMORY, COMPUTE = ("dram", "l2", "l1", "requests"), ("issue", "fp32", "fp64", "tensor", "xu")
@@ -104,6 +105,14 @@ class Evidence:
         per_wave = self.blocks / self["waves"] / self.limits.sm_count  # blocks that fit on an SM
         most = np.clip(self["waves"], 1 / np.maximum(per_wave, 1), 1)
         return np.asarray(self["occupancy_achieved_frac"] / (self["occupancy_theoretical_frac"] * most))
+
+    @cached_property
+    def of_16_bits(self) -> Bools:
+        """Return whether the kernel's name has a 16-bit floating-point type, as argument of a template or function."""
+        if "kernel" not in self.rows:
+            return np.zeros(len(self.rows), bool)
+        names = self.rows["kernel"].astype("string").fillna("")
+        return np.asarray(names.str.contains(SIXTEEN_BITS), bool)
 
     # ------------------------------------------------------------------------------------------------ where warps wait
 
@@ -218,17 +227,38 @@ class Evidence:
         left = self.time - np.minimum(self.limits.empty_kernel_ns, self.time / 2)
         return {name: np.nan_to_num(floor / left) for name, floor in self.floors.items()}
 
+    @cached_property
+    def arithmetic(self) -> Floats:
+        """Return the time in ns that the pipes for integers and multiply-adds work; 0 if it was not counted."""
+        shares = np.fmax(self["alu_active_frac"], self["fma_active_frac"])
+        return np.nan_to_num(shares) * self.time
+
+    @cached_property
+    def dependent(self) -> Floats:
+        """Return the time in ns that each warp takes to issue its instructions one after another.
+
+        An instruction takes its own issue cycle and its fixed latency, whatever the other warps do.
+        """
+        return np.nan_to_num((self.waits("wait") + 1 / self.warp_time) * self.time)
+
     def after(self, **changed: Any) -> Floats:
         """Return the least time of a launch in ns with other values of the named floors, which the cure lowers.
 
         Memory and arithmetic overlap, though not fully, so they combine as the root of the sum of their squares. No
         clean or fixed kernel of the development half beats this by more than 7 %. A grid ends only after its last block
-        has started. A kernel that reads DRAM takes at least one latency of DRAM.
+        has started. A kernel that reads DRAM takes at least one latency of DRAM. If the cure removes instructions
+        (`issue`), those that remain use the arithmetic pipes as before. Each still takes its own latency, unless the
+        cure replaces slow instructions by fast ones (`dependent` = 0).
         """
+        own = np.nan_to_num(np.asarray(changed.pop("dependent", self.dependent), float))
         floors = {name: np.nan_to_num(floor) for name, floor in self.floors.items()}
         for name, value in changed.items():  # an unknown floor is no bound
             floors[name] = np.broadcast_to(np.nan_to_num(np.asarray(value, float)), self.time.shape)
-        sides = [np.max(np.stack([floors[name] for name in names]), axis=0) for names in (MEMORY, COMPUTE)]
+        kept = np.clip(floors["issue"] / np.maximum(np.nan_to_num(self.floors["issue"]), 1e-9), 0, 1)
+        floors["pipe"] = self.arithmetic * kept
+        if "issue" in changed:
+            floors["issue"] = np.hypot(floors["issue"], own * kept)
+        sides = [np.max(np.stack([floors[name] for name in names]), axis=0) for names in (MEMORY, (*COMPUTE, "pipe"))]
         longest = np.maximum(np.hypot(*sides), floors["blocks"])
         latency = np.nan_to_num(self.limits.dram_latency_cycles / self.clock * 1e9) * (self["dram_read_bytes"] > 0)
         return np.asarray(np.minimum(longest + self.limits.empty_kernel_ns + latency, self.time))

@@ -65,6 +65,7 @@ WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width
 RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
+STREAMS = 2.2  # loads of each byte of DRAM: one broadcast operand for each streamed one gives 2
 CONTENTION = ("not_selected", "math_pipe_throttle", "dispatch_stall", "mio_throttle", "lg_throttle")  # not latency
 
 
@@ -95,12 +96,25 @@ def _tiled(e: Evidence) -> Floats:
     return _slots(e, 1.25 * e["flops_fp32"] / 2 / WARP)
 
 
+def _without_loads(e: Evidence) -> Floats:
+    """Return the time in ns to issue what a tile in registers leaves.
+
+    No counter counts products of integers: without any floating point, all instructions but the loads remain.
+    """
+    return np.where(_flops(e) > 0, _tiled(e), _slots(e, e["inst_issued"] - e["global_load_requests"]))
+
+
 def _whole_sectors(e: Evidence) -> Floats:
     """Return the time if each sector were written once, in full. Then L2 need not fetch sectors to complete them."""
     return e.after(
         dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e["l2_read_bytes"]), e.written),
         l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes,
     )
+
+
+def _store_share(e: Evidence) -> Floats:
+    """Return which share of the stored sectors the program fills; if it was not counted, that of stores of 32 bits."""
+    return np.where(np.isnan(e["coalescing_store_frac"]), 4 / SECTOR, e["coalescing_store_frac"])
 
 
 def _from_l1(e: Evidence) -> Bools:
@@ -135,13 +149,37 @@ def _when_aligned(e: Evidence) -> Floats:
     return np.asarray(np.where(e.busy["l2"] > e.busy["dram"], np.maximum(e.time / (1 + crossings), by_dram), by_dram))
 
 
+def _of_global(e: Evidence) -> Floats:
+    """Return the share of global memory among the load requests of global and local memory.
+
+    A local access of one register of all 32 lanes takes four sectors.
+    """
+    local = e.filled("local_bytes") / (LINE * SECTOR)
+    return np.asarray(e["global_load_requests"] / np.maximum(e["global_load_requests"] + local, 1))
+
+
+def _without_repeats(e: Evidence) -> Floats:
+    """Return the time if each byte of global memory were loaded once, so that warps wait once for it.
+
+    Loads touch each byte a whole number of times; the least that explains the bytes from DRAM is that ratio, rounded
+    up. DRAM may deliver local memory too, which is no part of them.
+    """
+    times = np.ceil(np.round(_reuse(e), 2))
+    distinct = np.minimum(e.loaded / times, np.maximum(e["dram_read_bytes"] - e.filled("local_bytes"), 0))
+    once = distinct / np.maximum(e.loaded, 1)
+    waits = e.waits("long_scoreboard", "lg_throttle") * _of_global(e)
+    read = np.where(e.filled("local_bytes") > 0, e["dram_read_bytes"], distinct)
+    dram = e.dram_ns(read, e.written)
+    return e.without(waits * (1 - once), dram=dram, l1=e.floors["l1"] * once, requests=0, l2=e.floors["l2"] * once)
+
+
 MEMORY = (
     Rule(
         "uncoalesced_loads",
         (*LOADS, "dram_read_bytes"),
-        lambda e: _apart(e) & (_reuse(e) >= 3),
+        lambda e: _apart(e) & (_reuse(e) >= 3) & ~(e["coalescing_load_frac"] >= HALF),
         lambda e: e.after(l2=0, l1=0, blocks=0),
-        0.9,
+        0.65,
         "bytes",
         "A request with 128 bits for each lane needs 16 sectors. With more, the lanes read addresses far apart. Loads "
         "touch every sector at least 3 times, so later loads use the rest of it. Vectors of 64 bytes a lane explain "
@@ -193,14 +231,14 @@ MEMORY = (
             & (e.filled("local_bytes") < HALF * e.stored)
         ),
         lambda e: e.after(
-            dram=e.dram_ns(e["l2_read_bytes"], e.written / (SECTOR / 4)),
+            dram=e.dram_ns(e["l2_read_bytes"], e.written * _store_share(e)),
             l2=e["l2_read_bytes"] * e.lanes_ns / e.limits.l2_bytes,
         ),
         0.9,
         "bytes",
         "DRAM reads bytes that no SM asked for, about as many as the kernel writes. L2 fetches each sector of which "
         "stores write only a part, to complete it. Random reads can at most double what SMs read. The bound assumes "
-        "stores of 32 bits.",
+        "stores of 32 bits, unless full sections tell their width.",
         "dram_read_bytes is no more than l2_read_bytes.",
         ("dram_read_bytes", "l2_read_bytes", "global_store_bytes"),
         ("dram", "l2"),
@@ -256,14 +294,38 @@ MEMORY = (
             & _from_l1(e)
             & ~(e.tensor_flops > 0)
         ),
-        lambda e: e.after(requests=0, l1=0, l2=0, issue=_tiled(e)),
+        lambda e: e.after(requests=0, l1=0, l2=0, issue=_without_loads(e)),
         0.85,
         "issue slots",
         "Loads that hit in L1 keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) busy at 40 % or "
         "more. That leaves less than one multiplication for each load, and no shared memory holds a tile. The bound "
-        "assumes a tile in registers: 1.25 instructions for each multiply-add.",
+        "assumes a tile in registers: 1.25 instructions for each multiply-add. Without floating point, it keeps all "
+        "instructions but the loads.",
         "l2_read_bytes is about what the loads touch, so nothing is read again.",
         ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
+    ),
+    Rule(
+        "no_tile",
+        (*LOADS, *TRAFFIC, "stall_long_scoreboard", "stall_lg_throttle", "shared_bytes_per_block", *SHAPE),
+        lambda e: (
+            (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (_reuse(e) > STREAMS)
+            & (e.loaded > 1.5 * e["l2_read_bytes"])
+            & (np.max(np.stack([e.busy[one] for one in ("l2", "l1", "requests")]), axis=0) < BUSY)
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & (e.sectors <= WIDEST)
+            & (e.shared <= 0)
+            & ~(e.tensor_flops > 0)
+        ),
+        _without_repeats,
+        0.75,
+        "latency x parallelism",
+        "Warps wait for loads most of the time, and loads touch each byte of DRAM more than 2.2 times. A broadcast "
+        "operand beside a streamed one, such as a bias, explains only 2. A third of the loaded bytes or more comes "
+        "from L1, so warps wait again for data that they had. No unit is full, and enough warps fit.",
+        "global_load_bytes is about dram_read_bytes, so nothing is read again.",
+        ("global_load_bytes", "dram_read_bytes", "stall_long_scoreboard"),
+        ("dram",),
     ),
     Rule(
         "pointer_chasing",
@@ -368,7 +430,8 @@ def _without_array(e: Evidence) -> Floats:
         l1=0,
         requests=(np.nan_to_num(e["global_load_requests"]) + accesses) * e.lanes_ns / e.limits.lsu_requests,
     )
-    return np.maximum(_without_local(e, WARP), shared)
+    kept = e.time * e.waits("long_scoreboard", "lg_throttle") * _of_global(e)
+    return np.maximum(np.maximum(_without_local(e, WARP), shared), np.minimum(np.nan_to_num(kept), e.time))
 
 
 def _without_local(e: Evidence, sectors: int) -> Floats:
@@ -480,6 +543,16 @@ def _without_tail(e: Evidence) -> Floats:
     return e.without(1 - e["waves"] / (whole + last))
 
 
+def _filled_grid(e: Evidence) -> Floats:
+    """Return which share of the time is left if the same work fills all SMs, and as many warps on each as fit.
+
+    As far as warps queue for a unit of their SM (CONTENTION), more warps on the SM win nothing.
+    """
+    queued = np.nan_to_num(e.waits(*CONTENTION))
+    latency = np.minimum(1, e["waves"])
+    return np.asarray(queued * np.minimum(1, e.blocks / e.limits.sm_count) + (1 - queued) * latency)
+
+
 def _uneven(e: Evidence) -> Bools:
     """Return whether less than half of the possible warps are resident although the grid has a block for every SM."""
     return (e.blocks >= e.limits.sm_count) & (e.filling < HALF) & (e.busy["blocks"] < HALF)
@@ -536,10 +609,11 @@ LAUNCH = (
         "grid_too_small",
         SHAPE,
         lambda e: (e.blocks <= 0.75 * e.limits.sm_count) & (e.time > 4 * e.limits.empty_kernel_ns),
-        lambda e: e.spread(1 - np.minimum(1, e["waves"])),
+        lambda e: e.spread(1 - _filled_grid(e)),
         0.95,
         "waves",
-        "At most three quarters of the SMs have a block, so a quarter of the GPU idles all the time.",
+        "At most three quarters of the SMs have a block, so a quarter of the GPU idles all the time. As far as warps "
+        "wait for each other, only more SMs help; as far as they wait for latency, more warps on each SM help too.",
         "The grid has as many blocks as the GPU has SMs.",
         ("waves", "occupancy_achieved_frac"),
         ("fp32", "fp64", "tensor", "xu"),
@@ -671,6 +745,26 @@ BLOCK = (
         ("stall_barrier", "stall_long_scoreboard"),
     ),
     Rule(
+        "needless_barriers",
+        (*BARRIER_NEEDS, "stall_short_scoreboard", "flops_fp32"),
+        lambda e: (
+            (e.waits("barrier") > 0.1)
+            & (e.waits("short_scoreboard") > 0.1)
+            & (e.busy["issue"] > BUSY)
+            & (e.shared >= 4 * e.threads)
+            & (e.busy["fp32"] < 0.25)
+        ),
+        lambda e: e.after(issue=_slots(e, _flops(e) / WARP)),
+        0.6,
+        "issue slots",
+        "Warps spend a tenth of their time at barriers, and another tenth waiting for shared memory, while the issue "
+        "slots are busy. So all warps work between barriers, and none is waited for: they exchange partial results in "
+        "many steps, such as a tree. A warp that does this work alone needs neither. The bound keeps an instruction "
+        "for each floating-point operation.",
+        "The data that warps exchange does not fit into the registers of one warp.",
+        ("stall_barrier", "stall_short_scoreboard", "inst_issued"),
+    ),
+    Rule(
         "one_warp_reduction",
         BARRIER_NEEDS,
         lambda e: _at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared >= 4 * e.threads),
@@ -717,6 +811,25 @@ BLOCK = (
         ("dram_read_bytes", "inst_issued", "stall_long_scoreboard"),
     ),
     Rule(
+        "no_overlap",
+        (*BARRIER_NEEDS, *SHAPE),
+        lambda e: (
+            (e.shared > 0)
+            & (e.blocks >= 0.75 * e.limits.sm_count)
+            & (e.blocks <= e.limits.sm_count)
+            & (e.waits("barrier") > 0)
+            & (e.waits("long_scoreboard") > e.waits("barrier"))
+            & _idle(e)
+        ),
+        lambda e: e.without(e.waits("long_scoreboard")),
+        0.6,
+        "latency x parallelism",
+        "Each SM has one block, so nothing else runs there while the block waits for data and then at its barrier. No "
+        "unit is busy. So loading and computing run one after the other.",
+        "The kernel loads the next tile while it uses this one.",
+        ("waves", "stall_long_scoreboard", "stall_barrier"),
+    ),
+    Rule(
         "shared_atomics_one_address",
         ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle"),
         lambda e: (e.shared > 0) & (e.shared <= 4 * e.threads) & (e.queue > HALF),
@@ -755,7 +868,7 @@ BLOCK = (
             & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
         ),
         lambda e: e.without(e.queue + e.waits("barrier")),
-        0.7,
+        0.6,
         "wavefronts",
         "Warps wait for shared memory a quarter of their time, although they issue few instructions. So each "
         "instruction takes many passes.",
@@ -854,7 +967,7 @@ INSTRUCTIONS = (
         "fp64_by_accident",
         ("flops_fp64", "stall_mio_throttle", "stall_short_scoreboard", "shared_bytes_per_block"),
         lambda e: (e["flops_fp64"] > 0) & (e.shared <= 0) & (e.queue > 0.4),
-        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["inst_issued"] - _conversions(e))),
+        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["inst_issued"] - _conversions(e)), dependent=0),
         0.8,
         "issue slots",
         "The kernel computes in FP64, and its warps queue for the unit that converts. So its inputs or outputs have "
@@ -871,7 +984,7 @@ INSTRUCTIONS = (
             & (e["flops_fp32"] + e["flops_fp16"] > 0.1 * e["flops_fp64"])
             & (np.maximum(e.busy["fp64"], e.busy["xu"]) > 0.25)
         ),
-        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["flops_fp64"] / 2 / WARP)),
+        lambda e: e.after(fp64=0, xu=0, issue=_slots(e, e["flops_fp64"] / 2 / WARP), dependent=0),
         0.75,
         "issue slots",
         "The FP64 unit is busy for a quarter of the time or more, and at least a tenth as much work is in FP32 or "
@@ -904,7 +1017,7 @@ INSTRUCTIONS = (
         "instruction_cache",
         ("stall_no_instruction", "inst_issued"),
         lambda e: (e.waits("no_instruction") > 0.2) & (e.time > 10 * e.limits.empty_kernel_ns),
-        lambda e: e.spread(e.waits("no_instruction")),
+        lambda e: e.without(e.waits("no_instruction")),
         0.9,
         "issue slots",
         "Warps wait for instructions a fifth of their time. Loops that fit into the caches wait only at their start.",
@@ -918,15 +1031,15 @@ INSTRUCTIONS = (
             (e.busy["fp32"] > 0.25)
             & ~(e.tensor_flops > 0)
             & (e.shared > 4 * e.threads)
-            & ((_operand_bits(e) < 24) | (e["flops_fp16"] > 0))
+            & ((_operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits)
             & (e["flops_fp32"] > 50 * (e["dram_read_bytes"] + e.written))
         ),
         lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9),
         0.75,
         "roof",
-        "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. If it is a product of "
-        "square matrices, its operands have less than 24 bits. So they have 16 bits, and tensor cores can multiply "
-        "them.",
+        "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. The kernel's name has a "
+        "16-bit type, or its operands have less than 24 bits if it is a product of square matrices. So they have 16 "
+        "bits, and tensor cores can multiply them.",
         "The operands have 32 bits, or the kernel is not a matrix product.",
         ("flops_fp32", "dram_read_bytes"),
         ("fp32",),
@@ -948,6 +1061,27 @@ INSTRUCTIONS = (
         "holds tiles.",
         "Loads are hidden behind other warps.",
         ("stall_long_scoreboard", "global_load_bytes"),
+    ),
+    Rule(
+        "tensor_starved",
+        ("stall_gmma", "stall_math_pipe_throttle", "stall_wait", "shared_bytes_per_block"),
+        lambda e: (
+            (e.tensor_flops > 0)
+            & (e.limits.cc == "9.0")
+            & (e["stall_gmma"] == 0)
+            & (e.waits("math_pipe_throttle", "wait") > HALF)
+            & (e.waits("math_pipe_throttle") > 0.25)
+            & (e.busy["tensor"] > e.busy["fp32"])
+            & (e.shared > 0)
+        ),
+        lambda e: e.after(l1=0, requests=0, issue=0, l2=e.floors["l2"] / 4),
+        0.75,
+        "roof",
+        "Warps queue for the tensor cores below their roof, and none waits for an instruction of a warpgroup. So the "
+        "kernel multiplies by mma.sync, for which each warp loads its operands into registers. On capability 9.0, "
+        "mma.sync reaches 63 % of the peak on average (arXiv 2402.13499); wgmma reads shared memory itself.",
+        "The machine code has HGMMA instructions, or the operands have a type that wgmma lacks.",
+        ("stall_math_pipe_throttle", "stall_wait", "stall_gmma"),
     ),
 )
 
@@ -977,6 +1111,29 @@ MORE = (
         "Loads use at most half of the bytes in the sectors that they touch, and DRAM delivers each sector about once.",
         "Later loads use the rest of the sectors.",
         ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
+        ("dram", "l2"),
+        FULL,
+    ),
+    Rule(
+        "misaligned_base",
+        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        lambda e: (
+            (e["coalescing_load_frac"] >= HALF)
+            & (e["coalescing_load_frac"] < 0.95)
+            & (e.sectors > LINE)
+            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
+            & (e.loaded < 1.5 * e["l2_read_bytes"])
+            & (e.shared <= 0)
+        ),
+        _when_aligned,
+        0.6,
+        "bytes",
+        "Loads use half of the sectors that they touch or more, but not all. Lanes that are far apart use less: a "
+        "piece of n sectors that begins inside a sector touches n + 1. L2 or DRAM is busy with these, and L1 holds few "
+        "of them.",
+        "The pieces begin at multiples of 32 bytes.",
+        ("coalescing_load_frac", "sectors_per_request_load", "l2_read_bytes"),
         ("dram", "l2"),
         FULL,
     ),
@@ -1018,7 +1175,7 @@ MORE = (
         ("shared_ways_load", "bank_conflicts", "shared_wavefront_frac", "stall_short_scoreboard", "stall_mio_throttle"),
         lambda e: (e["shared_ways_load"] >= 5) & (e["shared_wavefront_frac"] > 0.3) & (e.queue > 0.25),
         lambda e: e.without(e.queue + e.waits("barrier")),
-        0.9,
+        0.65,
         "wavefronts",
         "A load from shared memory takes five passes or more, and shared memory is busy. Vectors of 128 bits need only "
         "four passes.",
@@ -1119,6 +1276,16 @@ def _perhaps(
     )
 
 
+def _few_flops(e: Evidence) -> Bools:
+    """Return whether issue slots are busy, and less than a quarter of what they could compute is floating point."""
+    return (e.busy["issue"] > HALF) & (_useful(e) < 0.25)
+
+
+def _streams(e: Evidence) -> Bools:
+    """Return whether DRAM is busy for over a quarter of the time. A divergent branch would leave it idle."""
+    return np.asarray(e.busy["dram"] > 0.25)
+
+
 GUESSES = (
     _perhaps(
         "uncoalesced_loads",
@@ -1157,17 +1324,17 @@ GUESSES = (
     ),
     _perhaps(
         "divergence",
-        lambda e: (e.busy["issue"] > HALF) & (_useful(e) > 1 / WARP) & (_useful(e) < 0.25) & (e.shared <= 0),
+        lambda e: _few_flops(e) & (_useful(e) > 1 / WARP) & ~_streams(e) & (e.shared <= 0),
         lambda e: e.after(issue=e.floors["issue"] * _useful(e)),
         ("inst_issued", "flops_fp32"),
         "The issue slots are busy, and fewer than a quarter of the lanes compute.",
     ),
     _perhaps(
         "integer_division",
-        lambda e: (e.busy["issue"] > HALF) & (_useful(e) < 1 / WARP) & ~(e.tensor_flops > 0),
-        lambda e: e.after(issue=0),
+        lambda e: _few_flops(e) & ((_useful(e) < 1 / WARP) | (_streams(e) & (e.shared <= 0))) & ~(e.tensor_flops > 0),
+        lambda e: e.after(issue=0, blocks=0),
         ("inst_issued", "flops_fp32"),
-        "The issue slots are busy, but hardly with floating point.",
+        "The issue slots are busy, but hardly with floating point, or while DRAM streams data past them.",
     ),
     _perhaps(
         "dependent_chain",

@@ -83,7 +83,7 @@ class Window:
             (holds(self.setups, _LOADS, begin, end) & (end - begin > LOADING_NS), "compile_in_window"),
             (holds(self.setups, _INSTANTIATES, begin, end), "graph_each_step"),
             (holds(self.setups, ALLOCATES, begin, end), "allocation_in_loop"),
-            (self._away(begin, end), "data_loader"),
+            (self.away, "data_loader"),
             (self._after_copy(before), "small_copies" if len(self.copies()) > len(self.kernels) else "item_in_loop"),
             (ends_in(self.waits, begin, end), "synchronise_each_op"),
         ]
@@ -99,8 +99,27 @@ class Window:
         follow = self.fault.get("launch_bound", 0.0) if times >= FEW and len(self.kernels) <= OFTEN * times else 0.0
         return (own + follow * (own > 0)) / self.wall
 
-    def _away(self, begin: Ints, end: Ints) -> Bools:
+    @cached_property
+    def once(self) -> float:
+        """Return the idle time in ns of host pauses that belong to no loop, though the window has one.
+
+        A data loader delays each batch. In a window that copies FEW batches or more, fewer pauses are something else,
+        such as the profiler that writes its buffers.
+        """
+        if self.batches < FEW or np.count_nonzero(self.away) >= FEW:
+            return 0.0
+        return self.fault.get("data_loader", 0.0)
+
+    @property
+    def batches(self) -> int:
+        """Return how often large copies begin after other work: the tensors of one batch follow each other."""
+        large = (self.ops["kind"] == "memcpy") & (self.ops["bytes"].astype("Float64").fillna(0) > SMALL_BYTES)
+        return int(np.count_nonzero(np.diff(np.r_[False, large.to_numpy(bool)].astype(np.int8)) == 1))
+
+    @cached_property
+    def away(self) -> Bools:
         """Return whether the host makes no CUDA call during most of each gap. Shape: (gaps,)."""
+        begin, end, _ = self.gaps
         calls = pd.concat(
             [
                 self.waits[["start_ns", "end_ns"]],
@@ -235,7 +254,7 @@ def _loading(window: Window) -> float:
 
     While the busiest process works on its host, the others wait for it. Even work would shorten just this idle time.
     """
-    return max(_idle("data_loader")(window) - _ranks(window), 0.0)
+    return max(_idle("data_loader")(window) - window.once / window.wall - _ranks(window), 0.0)
 
 
 def _syncs(window: Window) -> int:
@@ -269,7 +288,8 @@ TIMELINE_RULES: tuple[TimelineRule, ...] = (
     TimelineRule(
         "data_loader", _loading, lambda w: {"idle_ns": w.fault.get("data_loader", 0.0)}, 0.85,
         "The GPU idles while the host makes no CUDA call for 0.2 ms or longer. So the host does something else. "
-        "Idle time that even work of all processes would save counts as rank_waits.",
+        "Idle time that even work of all processes would save counts as rank_waits. Fewer than five pauses do not "
+        "count in a window with five batches of large copies or more: a loader delays each batch.",
         "The host spends the time between calls in the framework itself.",
     ),
     TimelineRule(
@@ -335,11 +355,12 @@ class TimelineVerdict:
 
 
 def judge_window(window: Window) -> list[TimelineVerdict]:
-    """Return the causes of a window that explain at least LEAST of it, sorted by share times `sure`."""
+    """Return the causes that explain at least LEAST of a window without its stray pauses, sorted by share x `sure`."""
     if window.wall <= 0 or window.ops.empty:
         return []
     found = [(min(rule.share(window), 0.999), rule) for rule in TIMELINE_RULES]
-    found = sorted((one for one in found if one[0] >= LEAST), key=lambda one: -one[0] * one[1].sure)
+    least = LEAST * (1 - window.once / window.wall)
+    found = sorted((one for one in found if one[0] >= least), key=lambda one: -one[0] * one[1].sure)
     return [
         TimelineVerdict(rank, rule, share, tuple(rule.counts(window).items()))
         for rank, (share, rule) in enumerate(found, start=1)

@@ -75,6 +75,7 @@ def _blind_figures(rows: Blind) -> dict[str, str]:
         "timelines": _of(right(programs), len(programs), GOALS["timelines"]),
         "clean": f"{sum(row['first'] != row['answer'] and bool(row['first']) for row in clean)} of {len(clean)}",
         "sure": _of(right(sure), len(sure), GOALS["sure"]),
+        "left_out": "",
         "bound": _of(sum(got <= SLACK * most for most, got in bounds), len(slow), GOALS["bound"]),
         "near": _of(sum(abs(most / got - 1) <= NEAR for most, got in bounds), len(slow), GOALS["near"]),
         "default": _of(right(default), len(default), GOALS["default"]),
@@ -98,6 +99,7 @@ def _figures(half: str) -> dict[str, str]:
         "timelines": _of(sum(one.right for one in programs), len(programs), GOALS["timelines"]),
         "clean": "{} of {}".format(*found["clean kernels with advice"]),
         "sure": _of(*found["sure and right"], GOALS["sure"]),
+        "left_out": _of(*score.sure_left_out(half), GOALS["sure"]),
         "bound": _of(*found["achieved within the bound"], GOALS["bound"]),
         "near": f"{_of(*found['bound near'], GOALS['near'])}, mean error {error:.0%}",
         "default": _of(*default["first cause right"], GOALS["default"]),
@@ -124,6 +126,7 @@ _ROWS = (
     ("timelines", "timelines, first cause right", "≥ 90 %"),
     ("clean", "clean kernels that get advice", "0"),
     ("sure", f"verdicts that claim {SURE:.0%} or more are right", "≥ 95 %"),
+    ("left_out", "the same, if only misses of the other two sets lower a claim", "≥ 95 %"),
     ("bound", f"achieved speed-up ≤ bound × {SLACK}", "≥ 95 %"),
     ("near", f"bound within {NEAR:.0%} of the achieved speed-up", "≥ 70 %"),
     ("ncu", "ncu's rules: first cause right, by the largest estimate", "–"),
@@ -154,7 +157,11 @@ def _ladder() -> Iterator[str]:
     """Yield the declared cure of each confirmed rung beside the advice on the rung below it."""
     rungs = [one for one in score.score_ladder() if one.confirmed]
     figure = _of(sum(one.right for one in rungs), len(rungs), GOALS["ladder"])
-    yield _LADDER.format(figure=figure, silent=sum(not one.advice for one in rungs))
+    others = [one for one in score.score_ladder() if not one.confirmed]
+    yield _LADDER.format(
+        figure=figure, silent=sum(not one.advice for one in rungs), others=len(others),
+        named=sum(one.right for one in others),
+    )  # fmt: skip
     why = explained("ladder")
     yield "| rung | type | it cures, by its idea | our advice on the rung below | why |"
     yield "|---|---|---|---|---|"
@@ -200,6 +207,20 @@ def far_bounds() -> Iterator[tuple[str, Score, float]]:
         for one in score.score_kernels(half, FULL):
             if one.achieved and one.predicted and abs(one.predicted / one.achieved - 1) > NEAR:
                 yield half, one, one.predicted
+
+
+def _unnamed() -> str:
+    """Return how many pairs of each set have no bound because the rules do not name their defect."""
+    found = {half: [one for one in score.score_kernels(half, FULL) if one.version == "slow"] for half in registry.SETS}
+    return ", ".join(f"{sum(not one.predicted for one in slow)} in {half}" for half, slow in found.items())
+
+
+def _outside() -> str:
+    """Return the pairs whose fixed twin wins more than their bound allows."""
+    scores = [one for half in registry.SETS for one in score.score_kernels(half, FULL)]
+    found = [one for one in scores if one.predicted and one.achieved and one.achieved > SLACK * one.predicted]
+    said = (f"{one.specimen.removesuffix('/slow')} wins {one.achieved:.3g}x of {one.predicted:.3g}x" for one in found)
+    return ", ".join(said) or "none"
 
 
 def _far() -> Iterator[str]:
@@ -248,7 +269,15 @@ _BLIND = """\
 later, for the first time (`studies/specimens/blind.csv`). Then we looked at each miss and changed the rules whose
 reasoning was wrong, so that *today* is no blind score. The author of the rules had seen the sources of the
 validation timelines, which stand in one file with the others, and one line about each validation kernel. Since the
-first look at the holdout, the bounds are tuned on both halves.
+first look at the holdout, the bounds are tuned on all three sets.
+
+**Certainty.** Scattered loads, bank conflicts and the verdict at the DRAM roof claimed 90 % at the first looks. Each
+was wrong at least once, so that they now claim 65 %, by the rule of succession. The row with "the same" shows what this
+kind of calibration achieves on a set that it has not seen.
+
+**Bounds.** A bound says what the best fix may win, and most twins are simple fixes. So many bounds lie far above what a
+twin wins; a table below gives each reason. A pair counts as outside its bound if the rules do not name its defect:
+{unnamed}. The rest: {outside}.
 
 The bound is compared with the speed-up by CUDA events, which add 1.3 µs to a kernel's time by ncu.
 """
@@ -258,17 +287,22 @@ _BLIND_HOLDOUT = """\
 The third set was written on 2026-11-23 from the vocabulary alone, without a look at any rule: {pairs} pairs of kernels,
 {clean} clean kernels and {programs} pairs of timelines. It was captured at 22:27 UTC on the same day with
 `studies/specimens/session.sh`. `scorecard --record` wrote its first score, `studies/specimens/{record}`, before
-anybody looked at a miss. *Today* shows what rules changed for the other two halves do there. Two bounds changed after
-its counters had been read to explain its misses, so that *today* is no blind score: occupancy counts whole waves, and
-`shared_instruction_bound` keeps the waits of the instructions that remain.
+anybody looked at a miss. Rules and bounds have changed since its misses were read, so that *today* is no blind score.
+`no_overlap` now has a rule for SMs with one block each, `misaligned_base` one for full sections, and a pause that
+occurs once in a loop is no data loader. Bounds keep the arithmetic pipes, the latency of each instruction that remains,
+and whole waves of blocks.
 """
 _LADDER = """\
 ## Ladders
 
 `studies/specimens/ladder.toml` says which defect each rung cures of the rung below it, and was committed before any
-rule ran on a rung. The rungs were captured with the default metrics. No rule was tuned to name a cure on them; after a
-look at them, the guess of divergence spares kernels with shared memory. Of the rungs whose idea was confirmed, the
-advice on the rung below names the cure for {figure}; the goal is 60 %. The rules abstain on {silent}.
+rule ran on a rung. The rungs were captured with the default metrics. Of the rungs whose idea was confirmed, the advice
+on the rung below named the cure for 1 of 18 (6%) at the first look, **missed**. Today it names {figure}; the goal is
+60 %. The rules abstain on {silent}. Today's figure is not blind: after a look at these rungs, rules were added for
+loads that read again what they had, exchanges of many steps in shared memory, mma.sync on capability 9.0, 16-bit types
+in a kernel's name, and address arithmetic beside busy DRAM. Of the {others} rungs whose idea was not confirmed, the
+advice names {named}. Their older captures lack the bytes of L2 and the FLOPs of the tensor cores, so that many rules
+abstain.
 """
 _NCU = """\
 Rows where we or ncu's own rules are wrong. `analysis/diagnosis/ncu_rules.toml` maps ncu's messages to our words.
@@ -304,7 +338,7 @@ def render() -> str:
         "## Figures\n",
         *_table(),
         "",
-        _BLIND,
+        _BLIND.format(unnamed=_unnamed(), outside=_outside()),
         "![Predicted against achieved speed-up](speedups.svg)\n",
         _BLIND_HOLDOUT.format(**holdout),
         *_holdout(),

@@ -109,6 +109,35 @@ def test_idle_time_that_even_ranks_would_save_is_no_data_loader() -> None:
         assert shares["rank_waits"] + shares["data_loader"] <= 1
 
 
+def loop_with_a_pause(steps: int, pauses: int, copies: int = 1) -> Window:
+    """Steps of 1 ms, each with `copies` large copies and a kernel; the host pauses 10 ms before the first `pauses`."""
+    ops, now = [], 0
+    for step in range(steps):
+        now += 10_000_000 if step < pauses else 0
+        for what in (*["memcpy"] * copies, "kernel"):
+            ops.append(
+                {"start_ns": now, "duration_ns": 400_000, "kind": what, "name": what, "memory": "Pinned-Device",
+                 "bytes": 1 << 20 if what == "memcpy" else None, "pid": 1, "stream": 7, "grid": "132x1x1",
+                 "block": "1024x1x1", "registers": 64, "api_start_ns": now - 5000, "api_end_ns": now - 1000}
+            )  # fmt: skip
+            now += 500_000
+    calls = pd.DataFrame({"start_ns": [], "end_ns": [], "name": []})
+    return Window("loop", 0, now, pd.DataFrame(ops), calls, calls, 132)
+
+
+@pytest.mark.parametrize(("steps", "pauses", "loader"), [(10, 1, False), (10, 10, True), (1, 1, True)])
+def test_a_pause_that_no_batch_waits_for_is_no_data_loader(steps: int, pauses: int, loader: bool) -> None:
+    found = [one.rule.defect for one in judge_window(loop_with_a_pause(steps, pauses))]
+    assert ("data_loader" in found) is loader
+    assert "copies_not_overlapped" in found or steps == 1 or pauses == steps
+
+
+def test_the_tensors_of_one_batch_are_no_loop() -> None:
+    window = loop_with_a_pause(1, 1, copies=6)
+    assert window.batches == 1
+    assert judge_window(window)[0].rule.defect == "data_loader"
+
+
 def test_an_empty_window_has_no_cause() -> None:
     ops = pd.DataFrame({name: [] for name in ("start_ns", "duration_ns", "kind", "name", "memory", "bytes", "pid")})
     calls = pd.DataFrame({"start_ns": [], "end_ns": [], "name": []})
@@ -250,6 +279,55 @@ def test_contradictory_counters_are_said(
     found = judge(rows.assign(**{column: rows[column] * factor}), limits)
     assert found.of(0) == []
     assert said in found.why[0]
+
+
+def test_a_cause_that_was_named_wrongly_claims_no_more_than_its_record() -> None:
+    """A family of verdicts with a miss claims less than 80 %, or no more than the rule of succession gives it."""
+    record = score.record_of(registry.SETS)
+    assert {one for one, (right, named) in record.items() if right < named}
+    for half in registry.SETS:
+        for one in score.score_kernels(half, score.FULL):
+            for first in one.verdicts[:1]:
+                right, named = record[score.family(first)]
+                sure = first.sure < score.SURE or right == named or first.sure <= score.succession(right, named)
+                assert sure, (score.family(first), first.sure, right, named)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "bits"),
+    [
+        ("attention_v03_tiled<__nv_bfloat16>", True),
+        ("void gemm<c10::Half, 8>(c10::Half const*)", True),
+        ("cutlass::Kernel<cutlass::bfloat16_t>", True),
+        ("tile(const __half *, int)", True),
+        ("halfway<float>", False),
+        ("split_half_kernel<float>", False),
+        (None, False),
+    ],
+)
+def test_a_name_tells_types_of_16_bits(half: pd.DataFrame, limits: Limits, kernel: str | None, bits: bool) -> None:
+    rows = half.head(1).assign(kernel=pd.Series([kernel], index=half.index[:1], dtype="object"))
+    assert Evidence(rows, limits).of_16_bits.tolist() == [bits]
+    assert Evidence(rows.drop(columns="kernel"), limits).of_16_bits.tolist() == [False]
+
+
+def test_a_cure_that_removes_instructions_keeps_the_latency_of_the_rest(half: pd.DataFrame, limits: Limits) -> None:
+    e = Evidence(half, limits)
+    with np.errstate(all="ignore"):
+        freed = e.after(issue=0.5 * e.floors["issue"], dependent=0)
+        kept = e.after(issue=0.5 * e.floors["issue"])
+    assert (kept >= freed).all()
+    assert (kept <= e.time).all()
+    assert (kept > freed).any()
+
+
+def test_busy_arithmetic_pipes_bound_what_fewer_lanes_win(limits: Limits) -> None:
+    """A kernel that keeps the pipe of integers full cannot win more than the instructions that go."""
+    name = "holdout/divergence/slow"
+    rows = score.read_half(registry.HOLDOUT).loc[[name]]
+    with_pipe, without = (judge(one, limits).of(0)[0] for one in (rows, rows.drop(columns="alu_active_frac")))
+    assert with_pipe.defect == without.defect == "divergence"
+    assert with_pipe.gain < without.gain
 
 
 # --- bad input ---
