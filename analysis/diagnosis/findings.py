@@ -19,6 +19,7 @@ from analysis.diagnosis.reasons import Tables, cell, nearest_roof
 from analysis.diagnosis.spans import About
 from analysis.formats import symbols
 from analysis.formats.words import count_of
+from analysis.fusion.opmap import kind_of_kernel
 from analysis.tables.declare import part
 from analysis.tables.distinct import holds
 from analysis.tables.gaps import LAUNCH_BOUND, WAITING, step_paths, takes_turns
@@ -116,6 +117,7 @@ def find(
     fused_ranges = {name for ranges in to_fuse["range"] for name in str(ranges).split(" + ")}
     first = _first_rows(diagnosis, root, waiting)
     chained = first["range"].isin(fused_ranges) & first["defect"].isin(_OF_MEMORY)
+    chained |= _replaced(first, to_fuse)
     candidates += [_cause(row) for _, row in first[~chained & (first["time_to_win_ns"] > 0)].iterrows()]
     known = set(first.dropna(subset=["defect"])[["kernel", "range"]].itertuples(index=False, name=None))
     commands = {(row.kernel, row.range): str(row.recapture) for row in first.itertuples()}
@@ -266,6 +268,18 @@ def _first_rows(diagnosis: pd.DataFrame | None, root: str | None, waiting: tuple
     rows = rows[_under(rows["range"].astype(str), root) & ~_begins(rows["range"].astype(str), waiting)]
     unsure = rows["sure_frac"].fillna(0) < _LIKELY
     return rows.assign(defect=rows["defect"].mask(unsure), time_to_win_ns=rows["time_to_win_ns"].mask(unsure))
+
+
+def _replaced(first: pd.DataFrame, to_fuse: pd.DataFrame) -> pd.Series:
+    """Return which kernels a fusion replaces: no second finding can win the time that the fusion already wins."""
+    gone = {
+        (path, kind)
+        for row in to_fuse[to_fuse["gain_ns"] > 0].itertuples()
+        for path in str(row.range).split(" + ")
+        for kind in str(row.kernels).split(" > ")
+    }
+    own = zip(first["range"], first["kernel"], strict=True)
+    return pd.Series([(path, kind_of_kernel(str(name))) in gone for path, name in own], index=first.index, dtype=bool)
 
 
 def _cause(row: pd.Series) -> dict[str, Any]:
