@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ Call = tuple[str, float]  # name, start in ms
 Step = tuple[str, float, float, str]  # path, start and end in ms, the kernel that works for 0.1 ms at its end, if any
 
 
-def steps_of(steps: list[Step]) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+def steps_of(steps: Sequence[Step]) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
     """Return step_ranges, gpu_ops and the step of each operation."""
     ranges = pd.DataFrame(
         [
@@ -46,10 +47,11 @@ def steps_of(steps: list[Step]) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]
     return ranges, ops, np.array([row for row, *_ in kernels], dtype=np.int64)
 
 
-def found(steps: list[Step], calls: list[Call], timing: dict[str, Any] | None = None) -> dict[int, str]:
+def found(steps: Sequence[Step], calls: Sequence[Call], timing: dict[str, Any] | None = None) -> dict[int, str]:
     ranges, ops, owner = steps_of(steps)
-    rows = {"start_ns": [int(start * MS) for _, start in calls], "name": [name for name, _ in calls]}
-    rows |= {"end_ns": [one + 1000 for one in rows["start_ns"]], "pid": [1] * len(calls), "tid": [1] * len(calls)}
+    begins = [int(start * MS) for _, start in calls]
+    rows: dict[str, Any] = {"start_ns": begins, "name": [name for name, _ in calls]}
+    rows |= {"end_ns": [one + 1000 for one in begins], "pid": [1] * len(calls), "tid": [1] * len(calls)}
     capture: Any = SimpleNamespace(setups=as_table(rows, WAITS_COLUMNS), timing=timing)
     return set_up._set_up(capture, ops, ranges, owner, {path: path for path in ranges["path"]})
 
@@ -97,7 +99,7 @@ def test_a_step_that_records_a_graph_and_the_call_that_warms_up_for_it_are_no_id
     ],
 )  # fmt: skip
 def test_a_step_sets_up_only_where_no_later_call_of_it_does_its_work(
-    steps: list[Step], calls: list[Call], what: str
+    steps: Sequence[Step], calls: Sequence[Call], what: str
 ) -> None:
     assert found(steps, calls).get(0, "") == what
 
@@ -125,9 +127,9 @@ def test_calls_of_a_recording_are_read_from_a_timeline() -> None:
 
 def test_the_example_that_records_a_graph_has_no_idle_step() -> None:
     report = pipeline.analyse(load([ROOT / "examples/h200/cuda_graph/captures"]))
-    assert not [one["title"] for one in report.findings if "idles" in one["title"]]
+    assert not [one["title"] for one in report.content["findings"] if "idles" in one["title"]]
     rows = report.tables["gaps"].set_index("step")["verdict"]
     assert rows["step Sequential(1 x 2048)#1"] == rows["step Sequential(1 x 2048)#2"] == "set-up"
-    note = next(one for one in report.notes if "not judged" in one)
+    note = next(one for one in report.content["notes"] if "not judged" in one)
     assert "step Sequential(1 x 2048)#1 loads 16 modules of kernels (157 ms)" in note
     assert "step Sequential(1 x 2048)#2 records a CUDA graph" in note
