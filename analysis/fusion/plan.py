@@ -32,6 +32,7 @@ from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
 from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.gaps import LAUNCH_BOUND, step_paths
+from analysis.tables.layers import GRAPH_MARK, place_recorded
 from analysis.tables.roofline import dram_roof
 
 MOST_LAUNCHES = 20_000  # the plan of a longer capture covers its first so many operations
@@ -209,7 +210,7 @@ def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataF
     return Work(
         path=gpu_ops["path"].to_numpy(object),
         call=calls.reindex(owner).fillna(0).to_numpy(np.int64),
-        folded=fold_paths(gpu_ops["path"]).to_numpy(object),
+        folded=fold_paths(gpu_ops["launched"] if "launched" in gpu_ops else gpu_ops["path"]).to_numpy(object),
         place=places.to_numpy(np.int64),
         label=np.where(is_kernel, gpu_ops["name"].map({name: kind for name, (_, kind) in names.items()}), kind),
         kernel=gpu_ops["name"].map({name: key for name, (key, _) in names.items()}).to_numpy(object),
@@ -348,6 +349,39 @@ def assign_launches(nodes: Sequence[Node], work: Work, bound_of: Mapping[tuple[s
             node.rows = [rows[place] for place in taken]
             bounds = {bound_of.get((work.kernel[row], work.folded[row]), "") for row in node.rows}
             node.bound = "compute" if bounds == {"compute"} else ""
+
+
+def place_graphs(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Put the kernels of CUDA graphs into the ranges in which their graph was recorded, below each launch of it.
+
+    The column `launched` keeps the path of the launch. Shape: as in `plan`; `owner` is a position in `ranges`.
+    """
+    if "recorded" not in gpu_ops or not (gpu_ops["recorded"] >= 0).any():
+        return gpu_ops, ranges
+    placed, ops = place_recorded(ranges, gpu_ops)
+    paths, owner = placed["path"].to_numpy(object), ops["owner"].to_numpy(np.int64)
+    return ops.assign(launched=gpu_ops["path"], path=np.where(owner >= 0, paths[owner], "")), placed
+
+
+def nodes_of_graphs(nodes: Sequence[Node], paths: Iterable[str]) -> list[Node]:
+    """Return the operations once more for each graph that was recorded among them, with memory of their own.
+
+    Shape: `paths` of the timeline; those of a graph hold GRAPH_MARK behind the path of its launch.
+    """
+    storages = 1 + max((one.storage for node in nodes for one in (*node.reads, *node.writes)), default=0)
+    graphs = dict.fromkeys(
+        (before + mark, after.split("/")[0])
+        for before, mark, after in (path.partition(GRAPH_MARK) for path in paths)
+        if before and mark
+    )
+    found: list[Node] = []
+    for place, (prefix, root) in enumerate(graphs, start=1):
+        for node in nodes:
+            if f"{node.path}/".startswith(f"{root}/"):
+                again = _repeated(node, len(nodes) + len(found), place, 0, storages)
+                again.path = f"{prefix}{node.path}"
+                found.append(again)
+    return found
 
 
 def _absent(members: Sequence[Node]) -> list[frozenset[int]]:
@@ -1298,12 +1332,14 @@ def plan(
     order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
     first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
     gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
+    gpu_ops, ranges = place_graphs(gpu_ops, ranges)
     if len(gpu_ops):  # the plan of a longer capture covers its first part
         ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
     measured = measured.head(int((gpu_ops["kind"] == "kernel").sum()))
     work = prepare_work(gpu_ops, ranges, measured)
     machine = measure_machine(gpu_ops, roofs, l2_bytes)
-    nodes = repeat_nodes(read_nodes(dataflow), ranges) if dataflow is not None else []
+    nodes = [] if dataflow is None else read_nodes(dataflow)
+    nodes = repeat_nodes([*nodes, *nodes_of_graphs(nodes, ranges["path"].unique())], ranges) if nodes else []
     at_dram = roofline[roofline["level"] == "dram"].dropna(subset=["bound"])
     bound_of = dict(zip(zip(at_dram["kernel"], at_dram["range"], strict=True), at_dram["bound"], strict=True))
     assign_launches(nodes, work, bound_of)

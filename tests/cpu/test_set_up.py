@@ -133,3 +133,15 @@ def test_the_example_that_records_a_graph_has_no_idle_step() -> None:
     note = next(one for one in report.content["notes"] if "not judged" in one)
     assert "step Sequential(1 x 2048)#1 loads 16 modules of kernels (157 ms)" in note
     assert "step Sequential(1 x 2048)#2 records a CUDA graph" in note
+
+
+def test_the_chains_of_a_graph_are_found_where_it_is_launched() -> None:
+    """The call that records a graph, and the one that warms up for it, have no chains to fuse: each launch has."""
+    report = pipeline.analyse(load([ROOT / "examples/h200/cuda_graph/captures"]))
+    first, *others = report.content["findings"]
+    assert first["title"] == "step CUDAGraph: fuse residual + LayerNorm"
+    assert "These are values of one step of 16." in first["sentence"]
+    assert not [one["title"] for one in others if "step Sequential" in one["title"]]
+    shown = report.tables["spans"].set_index("title").loc[first["title"]]
+    assert "a typical one of" in shown["said"]
+    assert shown["end_ns"] - shown["start_ns"] < 100_000
