@@ -15,7 +15,6 @@ from analysis.tables import set_up as set_up_steps
 from analysis.tables.attribution import innermost
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, fact, table
-from analysis.tables.set_up import SET_UP
 
 WHOLE_CAPTURE = "capture"
 LAUNCH_BOUND, HOST_BOUND = "launch-bound", "host-bound"
@@ -151,8 +150,7 @@ def build_gaps(
     range path -> (memory | compute, evidence sentence); `blocked_ns` (steps,), None if unknown. Units: ns.
     `overhead` as in `Capture`: a GPU that waits while the profiler holds the program does not count as idle. If a step
     uses several GPUs, judge the busiest and name the others in the evidence. `held_back`: the capture made the GPU
-    wait on purpose, so its gaps say nothing about the program, and there are no rows. `set_up` row of a step -> what it
-    does instead of its work: it has no bare time of its own, and no other verdict.
+    wait on purpose, so its gaps say nothing about the program: no rows. `set_up` as set_up.py says of steps, by row.
     """
     if held_back or (step_ranges.empty and gpu_ops.empty):
         return None
@@ -160,8 +158,7 @@ def build_gaps(
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
     device, names = pd.factorize(gpu_ops["device"])
-    names = names.astype(str)
-    call = _calls(gpu_ops)
+    names, call = names.astype(str), _calls(gpu_ops)
     of_process = _processes(gpu_ops)
     is_lost = bool((is_kernel & gpu_ops["api_start_ns"].isna().to_numpy()).any())
 
@@ -195,10 +192,7 @@ def build_gaps(
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
         start, end = int(step["start_ns"]), int(step["end_ns"])
         found = row(inside, label, step["path"], start, end, held, blocked, step.get("pid"))
-        if set_up and index in set_up:
-            told = set_up_steps.explain(set_up[index], float(str(found["wall_ns"])))
-            found |= {"bare_wall_ns": pd.NA, "verdict": SET_UP, "evidence": told, "tier": "timing"}
-        rows.append(found)
+        rows.append(found | set_up_steps.verdict((set_up or {}).get(int(index)), float(str(found["wall_ns"]))))
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches", "launch_calls"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
