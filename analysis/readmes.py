@@ -35,6 +35,8 @@ from analysis.report import declared
 from analysis.tables.declare import Table
 from studies.accounting.page import render_accounting
 from studies.baseline.page import render_baseline
+from studies.chains.page import render_chains
+from studies.chains.read import compare
 from studies.decode import page as decode
 from studies.dropin.page import render_dropin, render_line
 from studies.ladder import figures as ladder_figures
@@ -132,6 +134,9 @@ def render(root: Path = ROOT) -> dict[str, str]:
     }
     if programs := examples.read(root / "examples"):
         texts["examples/README.md", "examples"] = {"": examples.render(programs)}
+    if (chains := root / "examples/h200/chains/captures").is_dir():
+        compared = compare(pipeline.analyse(load([chains])).tables)
+        texts["examples/README.md", "chains"] = {"": render_chains(compared)}
     texts |= {("docs/tour.md", name): {"": text} for name, text in _tour(gpus).items()}
     parts, files = _multi_gpu(gpus, root / "reports")
     texts |= {(part.file, part.name): {"": part.text} for part in parts}

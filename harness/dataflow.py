@@ -21,6 +21,7 @@ dataflow.csv has one row an operand, in the order of the program. Cells that do 
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from typing import Any, Protocol
 
@@ -64,8 +65,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         self._ordinals: Counter[tuple[str, int]] = Counter()
         # The weak reference keeps PyTorch from reusing the address of a freed storage, so each address has one number.
         self._storages: dict[int, tuple[StorageWeakRef, int]] = {}
-        self._alive: dict[int, int] = {}  # storages that operations wrote: number -> weak reference
+        self._alive: dict[int, Any] = {}  # storages that operations wrote: number -> weak reference
         self._freed: dict[int, int] = {}
+        self._dead: list[int] = []  # storages that were freed since the last operation
+        self._tells = _storages_tell()
 
     def push(self, name: str) -> None:
         path = f"{self._stack[-1][0]}/{name}".lstrip("/")
@@ -83,7 +86,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         self._note_freed()
-        if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"):
+        if _is_composite(func.name(), args):
             # Under inference mode, a composite operation arrives whole; decompose it into the operations that run.
             with self:
                 parts = func.decompose(*args, **kwargs)
@@ -99,7 +102,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if made or written:
             outputs = [*written, *made]
             operands += [(f"out{place}", tensor, "") for place, tensor in enumerate(outputs)]
-            self._alive |= {self._storage(tensor): self._reference(tensor) for tensor in outputs}
+            for tensor in outputs:
+                self._watch(tensor)
             if self._listener:
                 told = [(operand, self._storage(tensor), tensor) for operand, tensor, _ in operands]
                 self._listener.ran((func, args, kwargs, result), told, {self._storage(tensor) for tensor in made})
@@ -126,13 +130,27 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
             self._storages[address] = StorageWeakRef(storage), number
         return self._storages[address][1]
 
-    def _reference(self, tensor: Any) -> int:
-        """Return the weak reference to the storage of a tensor, as torch numbers it."""
-        return int(self._storages[tensor.untyped_storage()._cdata][0].cdata)
+    def _watch(self, tensor: Any) -> None:
+        """Notice when the storage of a tensor is freed."""
+        number = self._storage(tensor)
+        if number in self._alive:
+            return
+        if self._tells:
+            storage, dead = tensor.untyped_storage(), self._dead
+            self._alive[number] = weakref.ref(storage, lambda _: dead.append(number))
+        else:
+            self._alive[number] = int(self._storages[tensor.untyped_storage()._cdata][0].cdata)
 
     def _note_freed(self) -> None:
-        expired = torch.UntypedStorage._expired  # called directly: a step may hold thousands of storages
-        for number in [number for number, reference in self._alive.items() if expired(reference)]:
+        """Note the storages that were freed since the last operation.
+
+        A training step holds thousands of storages. If they do not tell their end, each one is asked here.
+        """
+        if not self._tells:
+            expired = torch.UntypedStorage._expired
+            self._dead += [number for number, reference in self._alive.items() if expired(reference)]
+        while self._dead:
+            number = self._dead.pop()
             del self._alive[number]
             self._freed[number] = self._operations
             if self._listener:
@@ -183,6 +201,34 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         )  # a program with automatic ranges has torch, and may lack our packages
 
         return DATAFLOW.text(self.rows())
+
+
+def _is_composite(name: str, args: Any) -> bool:
+    """Return whether other operations run in place of this one: it is composite, and its device has no kernel for it.
+
+    `_fused_rms_norm` is one kernel on a GPU, and seven operations elsewhere.
+    """
+    has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+    if not has_kernel(name, "CompositeImplicitAutograd"):
+        return False
+    devices = {leaf.device.type.upper() for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor)}
+    return not any(has_kernel(name, device) for device in devices if device in ("CPU", "CUDA"))
+
+
+def _storages_tell() -> bool:
+    """Return whether a weak reference to a storage calls back exactly when the last tensor on it is gone.
+
+    It does since PyTorch keeps the Python object of a storage as long as the storage. Else it calls back too early.
+    """
+    called: list[bool] = []
+    tensor = torch.empty(1)
+    held = StorageWeakRef(tensor.untyped_storage())  # as the recorder holds one
+    watched = weakref.ref(tensor.untyped_storage(), lambda _: called.append(True))
+    view = tensor.view(1)
+    del tensor
+    early = bool(called) or watched() is None
+    del view
+    return not early and bool(called) and held.expired()
 
 
 def _without_repeats(tensor: Any) -> Any:

@@ -19,7 +19,7 @@ _WAITING = re.compile(
 # A program should make these calls once, before the timed part.
 _SETTING_UP = re.compile(
     r"cu(da)?((Mem)?(Malloc|Alloc|Free|Create|Release|Map|Unmap)(?!.*Async)\w*|HostAlloc|HostRegister|GraphInstantiate\w*|"
-    r"GraphExecUpdate\w*|Module(Load|GetLoading)\w*|Library(Load|Get)\w*|Link\w*|KernelGetFunction|StreamCreate\w*)"
+    r"GraphExecUpdate\w*|Stream(Begin|End)Capture\w*|Module(Load|GetLoading)\w*|Library(Load|Get)\w*|Link\w*|KernelGetFunction|StreamCreate\w*)"
 )
 
 

@@ -20,11 +20,13 @@ from analysis.diagnosis.spans import About
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.words import count_of
+from analysis.fusion.opmap import kind_of_kernel
 from analysis.tables.declare import part
 from analysis.tables.distinct import holds
 from analysis.tables.gaps import LAUNCH_BOUND, WAITING, step_paths, takes_turns
 from analysis.tables.graphs import WHOLE
 from analysis.tables.host import CUDA
+from analysis.tables.set_up import SET_UP
 from analysis.tables.stalls import NOT_WAITING
 
 COUNT = 3  # at most so many findings with a time to win, without those of ranks
@@ -114,17 +116,24 @@ def find(
     judged = _under(measured["range"], root) & ~_begins(measured["range"], waiting)
     candidates = [*_waiting_steps(gaps, root), *more]
     to_fuse = fusion[fusion["gain_ns"].notna() & (fusion["scope"] != "epilogue") & _under(fusion["step"], root)]
-    to_fuse = to_fuse[~_begins(to_fuse["step"] + "/", waiting)]
+    to_fuse = to_fuse[~_begins(to_fuse["step"] + "/", waiting) & ~to_fuse["step"].isin(_only_recorded(gaps))]
     candidates += _fusions(to_fuse, step_paths(gaps["step"]).value_counts().to_dict())
     fused_ranges = {name for ranges in to_fuse["range"] for name in str(ranges).split(" + ")}
     first = _first_rows(diagnosis, root, waiting)
     chained = first["range"].isin(fused_ranges) & first["defect"].isin(_OF_MEMORY)
+    chained |= _replaced(first, to_fuse)
     candidates += [_cause(row) for _, row in first[~chained & (first["time_to_win_ns"] > 0)].iterrows()]
     known = set(first.dropna(subset=["defect"])[["kernel", "range"]].itertuples(index=False, name=None))
     commands = {(row.kernel, row.range): str(row.recapture) for row in first.itertuples()}
     candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges, known, commands)
     candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
     return [{"rank": rank} | one for rank, one in enumerate(candidates[:COUNT], start=1)]
+
+
+def _only_recorded(gaps: pd.DataFrame) -> set[str]:
+    """Return the steps that only record a CUDA graph, or warm up for it: the launches of the graph stand for them."""
+    rows = gaps[["verdict", "launches"]].groupby(step_paths(gaps["step"]))
+    return {str(path) for path, own in rows if own["verdict"].eq(SET_UP).all() and own["launches"].isna().any()}
 
 
 def _waiting(gaps: pd.DataFrame) -> tuple[str, ...]:
@@ -220,14 +229,14 @@ def _fusions(to_fuse: pd.DataFrame, times: dict[str, int]) -> list[dict[str, Any
             for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
             if pd.notna(row[name])
         ]
-        moved = "" if pd.isna(row["now_bytes"]) else f" and move {row['now_bytes'] / 1e6:,.0f} MB by {row['now_from']}"
+        moved = "" if pd.isna(row["now_bytes"]) else f" and move {_megabytes(row['now_bytes'])} by {row['now_from']}"
         found.append(
             {
                 "title": f"{row['step']}: fuse {row['pattern']}",
                 "sentence": (
                     f"{count_of(row['launches'], 'launch')} in {row['step']} "
                     f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} µs{moved}. "
-                    f"With one kernel for each chain, they would move {row['after_bytes'] / 1e6:,.0f} MB and take at "
+                    f"With one kernel for each chain, they would move {_megabytes(row['after_bytes'])} and take at "
                     f"least {row['bound_time_ns'] / 1e3:,.0f} µs. The gain includes the idle time before each saved "
                     f"launch.{_of_all(times.get(row['step'], 1))}"
                 ),
@@ -237,6 +246,10 @@ def _fusions(to_fuse: pd.DataFrame, times: dict[str, int]) -> list[dict[str, Any
             }
         )
     return found
+
+
+def _megabytes(size: float) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:.2g} MB"
 
 
 def _together(to_fuse: pd.DataFrame) -> pd.DataFrame:
@@ -269,6 +282,18 @@ def _first_rows(diagnosis: pd.DataFrame | None, root: str | None, waiting: tuple
     rows = rows[_under(rows["range"].astype(str), root) & ~_begins(rows["range"].astype(str), waiting)]
     unsure = rows["sure_frac"].fillna(0) < _LIKELY
     return rows.assign(defect=rows["defect"].mask(unsure), time_to_win_ns=rows["time_to_win_ns"].mask(unsure))
+
+
+def _replaced(first: pd.DataFrame, to_fuse: pd.DataFrame) -> pd.Series:
+    """Return which kernels a fusion replaces: no second finding can win the time that the fusion already wins."""
+    gone = {
+        (path, kind)
+        for row in to_fuse[to_fuse["gain_ns"] > 0].itertuples()
+        for path in str(row.range).split(" + ")
+        for kind in str(row.kernels).split(" > ")
+    }
+    own = zip(first["range"], first["kernel"], strict=True)
+    return pd.Series([(path, kind_of_kernel(str(name))) in gone for path, name in own], index=first.index, dtype=bool)
 
 
 def _cause(row: pd.Series) -> dict[str, Any]:

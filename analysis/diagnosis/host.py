@@ -12,6 +12,7 @@ from analysis.diagnosis.spans import About
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.attribution import fold_paths
 from analysis.tables.host import CUDA, SYSTEM
+from analysis.tables.set_up import SET_UP
 
 BUSY_FROM = 0.5  # of a step's time: a GPU that is busy for less idles too much
 FIRST_CALLS = 3.0  # times the median: a longer first call pays for a start
@@ -61,10 +62,12 @@ def idle_gpu(
     Of a step with several instances, judge the one with the median idle share: the first one may set the program up.
     `idle_ns`: time in each row in which no step uses the GPU; without it, the time in which this one does not.
 
-    A capture without steps counts as one step. With several `gpus`, gaps.csv describes the busiest.
+    A capture without steps counts as one step, and steps that only set the program up do not count. With several
+    `gpus`, gaps.csv describes the busiest.
     Shape: `gaps` gaps.csv, `host` host.csv; `clock` is the tool that recorded the times.
     """
-    seen = gaps[gaps["bare_wall_ns"].isna() & gaps["busy_ns"].notna() & gaps["wall_ns"].notna()]
+    judged = gaps[~gaps["verdict"].eq(SET_UP)]
+    seen = judged[judged["bare_wall_ns"].isna() & judged["busy_ns"].notna() & judged["wall_ns"].notna()]
     known = seen["wall_ns"] - seen["busy_ns"] if idle_ns is None else idle_ns.reindex(seen.index)
     idle = known.astype(float)
     share_of = idle / seen["wall_ns"].astype(float).clip(lower=1.0)

@@ -13,6 +13,7 @@ from analysis.diagnosis.reasons import BUSY, SHORT_NS
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, table
 from analysis.tables.gaps import BUSY_FRAC_LIMIT, WAITING
+from analysis.tables.set_up import SET_UP
 
 _VERDICTS = {"launch-bound": "launch", "host-bound": "host", "memory-bound": "memory", "compute-bound": "compute"}
 _OF_COPIES = "copy"
@@ -177,6 +178,8 @@ def _steps(gaps: pd.DataFrame, layers: pd.DataFrame) -> dict[str, _Step]:
         idle = 0.0 if pd.isna(wall) or pd.isna(row.busy_ns) else max(float(wall) - float(row.busy_ns), 0.0)
         if is_bare and row.verdict not in WAITING and idle > (1 - BUSY_FRAC_LIMIT) * float(wall):
             idle = 0.0  # the GPU works for the steps around it
+        if row.verdict == SET_UP:
+            idle = 0.0  # the host sets the program up, once
         bound = _VERDICTS.get(str(row.verdict), "")
         before = found.get(place if path in known else "")
         found[place if path in known else ""] = _Step(

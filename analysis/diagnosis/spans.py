@@ -24,6 +24,7 @@ from analysis.tables.copies import direction_of
 from analysis.tables.declare import Column, fact, table
 from analysis.tables.distinct import repeats
 from analysis.tables.gaps import WHOLE_CAPTURE, gpu_label, step_labels
+from analysis.tables.layers import GRAPH_MARK
 
 BESIDE_NS = 5_000  # least time on either side, so that the neighbours of a launch are visible
 MOST_LEVELS, MOST_THREADS, MOST_STREAMS = 5, 2, 8  # rows of a picture
@@ -131,7 +132,7 @@ class _Timeline:
         if ranges := about.ranges or ((about.graphs,) if about.graphs else ()):
             paths = [path for path, folded in self.folded.items() if folded in ranges]
             paths += [""] * (UNATTRIBUTED in ranges)
-            chosen &= self.gpu_ops["path"].isin(paths).to_numpy(bool)
+            chosen &= self.gpu_ops["path"].isin(paths).to_numpy(bool) | self._recorded_in(ranges)
         if about.graphs:
             chosen &= (self.gpu_ops["kind"] == "graph").to_numpy(bool)
         if about.copies:
@@ -142,6 +143,20 @@ class _Timeline:
             names = self.gpu_ops["name"].astype(str)
             chosen &= names.isin([one for one in names.unique() if direction_of(one) == direction]).to_numpy(bool)
         return chosen
+
+    def _recorded_in(self, ranges: tuple[str, ...]) -> np.ndarray:
+        """Return which operations were recorded in ranges such as `step CUDAGraph/[graph] step Net/norm`."""
+        found = np.zeros(len(self.gpu_ops), dtype=bool)
+        parts = (one.partition(GRAPH_MARK) for one in ranges)
+        wanted = [(before.rstrip("/"), after) for before, mark, after in parts if mark]
+        if not wanted:
+            return found
+        paths = self.ranges["path"].map(self.folded).reset_index(drop=True)
+        inside = paths.reindex(self.gpu_ops["recorded"].to_numpy(np.int64)).to_numpy(object)  # -1: of no graph
+        launched = self.gpu_ops["path"].map(self.folded).to_numpy(object)
+        for before, after in wanted:
+            found |= (launched == before) & (inside == after)
+        return found
 
 
 # Which stretch ----------------------------------------------------------------------------------------------------
@@ -179,10 +194,11 @@ def find_span(about: About, timeline: _Timeline) -> Span | None:
 
 
 def _run(rows: np.ndarray, timeline: _Timeline) -> Span:
-    """Return the span of a typical run: operations of `rows` that follow each other without another between them."""
+    """Return the span of a typical run: operations of `rows` in one step, without another operation between them."""
     order = np.argsort(timeline.start, kind="stable")
     place = np.sort(np.argsort(order, kind="stable")[rows])
-    first = np.flatnonzero(np.diff(place, prepend=-2) > 1)
+    step = timeline.step_of_op[order][place]
+    first = np.flatnonzero((np.diff(place, prepend=-2) > 1) | (np.diff(step, prepend=step[:1]) != 0))
     start = timeline.start[order][place][first]
     end = np.maximum.reduceat(timeline.end[order][place], first)
     at = _typical(end - start)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import combinations
 
 from analysis.formats import symbols
 
@@ -38,7 +39,9 @@ _KINDS = tuple(
         ("arange", r"arange"),
     )
 )
-_NAMED = re.compile(r"(?<![A-Za-z0-9_])(?!gpu_|elementwise|vectorized|unrolled)([a-z][a-z0-9]*)_(?:scalar_)?kernel")
+_NAMED = re.compile(
+    r"(?<![A-Za-z0-9_])(?!gpu_|elementwise|vectorized|unrolled)([a-z][a-z0-9]*)_(?:scalar_|cuda_)?kernel"
+)
 
 ELEMENTWISE = frozenset(
     [
@@ -83,8 +86,13 @@ ELEMENTWISE = frozenset(
         "ge",
         "cos",
         "sin",
+        "lerp",
+        "addcmul",
+        "addcdiv",
     ]
 )
+# An optimiser makes its state with these in its first step, and in no later one.
+FILLS = frozenset(["zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "zero", "fill"])
 MOVES = frozenset(["copy", "clone", "_to_copy", "cat", "stack", "embedding", "index_select", "index", "gather"])
 REDUCTIONS = frozenset(
     [
@@ -164,7 +172,8 @@ _LAUNCHES = {
     "max": r"(?:reduce |argmax ){1,2}",
     "cat": r"(?:cat |copy |memcpy )+",
     "stack": r"(?:cat |copy |memcpy )+",
-    **dict.fromkeys(("fill", "zero"), r"(?:fill|memset) "),
+    **dict.fromkeys(FILLS, r"(?:fill|memset) "),
+    "_fused_rms_norm": r"layer_norm ",
 }
 _UNKNOWN = r"(?:\S+ ){1,6}"
 _LONGEST = 8  # launches of one operation
@@ -209,11 +218,34 @@ def assign(ops: Sequence[str], kinds: Sequence[str]) -> list[range] | None:
 
     Shape: `ops` names such as aten.mul.Tensor, `kinds` words of kind_of_kernel, memcpy or memset; both in order.
     """
-    return _assign(tuple(ops), tuple(kinds))
+    ways, found = _assign(tuple(ops), tuple(kinds))
+    return found if ways == 1 else None
+
+
+def assign_some(ops: Sequence[str], kinds: Sequence[str], absent: Sequence[frozenset[int]]) -> list[range] | None:
+    """Return what `assign` returns, where some operations may launch nothing: their ranges are then empty.
+
+    `absent` has sets of places in `ops`. Any union of them may be absent. An assignment counts only if it is the only
+    one over all these unions.
+    """
+    ways, best = 0, None
+    for gone in dict.fromkeys(frozenset().union(*some) for some in _subsets(absent)):
+        kept = [place for place in range(len(ops)) if place not in gone]
+        more, found = _assign(tuple(ops[place] for place in kept), tuple(kinds))
+        ways += more
+        if more == 1:
+            places = dict(zip(kept, found, strict=True))
+            best = [places.get(place, range(0)) for place in range(len(ops))]
+    return best if ways == 1 else None
+
+
+def _subsets(sets: Sequence[frozenset[int]]) -> list[tuple[frozenset[int], ...]]:
+    return [some for size in range(len(sets) + 1) for some in combinations(sets, size)]
 
 
 @lru_cache(maxsize=1 << 10)
-def _assign(ops: tuple[str, ...], kinds: tuple[str, ...]) -> list[range] | None:
+def _assign(ops: tuple[str, ...], kinds: tuple[str, ...]) -> tuple[int, list[range]]:
+    """Return the number of assignments, 2 for several, and the only one."""
     # ways[j]: number of ways (2 means several) to assign the first j launches to the operations so far, and last cut
     ways: list[dict[int, tuple[int, int]]] = [{0: (1, 0)}]
     for op in ops:
@@ -227,14 +259,15 @@ def _assign(ops: tuple[str, ...], kinds: tuple[str, ...]) -> list[range] | None:
                     before = reached.get(end, (0, 0))[0]
                     reached[end] = (min(before + count, 2), start)
         ways.append(reached)
-    if ways[-1].get(len(kinds), (0, 0))[0] != 1:
-        return None
+    count = ways[-1].get(len(kinds), (0, 0))[0]
+    if count != 1:
+        return count, []
     found, end = [], len(kinds)
     for reached in reversed(ways[1:]):
         start = reached[end][1]
         found.append(range(start, end))
         end = start
-    return found[::-1]
+    return 1, found[::-1]
 
 
 _SCALARS = re.compile(

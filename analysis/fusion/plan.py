@@ -32,6 +32,7 @@ from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
 from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.gaps import LAUNCH_BOUND, step_paths
+from analysis.tables.layers import GRAPH_MARK, place_recorded
 from analysis.tables.roofline import dram_roof
 
 MOST_LAUNCHES = 20_000  # the plan of a longer capture covers its first so many operations
@@ -44,7 +45,10 @@ Key = tuple[int, int, int]  # storage, offset, bytes
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor that an operation reads or writes. Its memory was freed before operation `freed`."""
+    """A tensor that an operation reads or writes. Its memory was freed before operation `freed`.
+
+    `begin` and `end`: the stretch of its storage from its first element to its last, in bytes.
+    """
 
     storage: int
     offset: int
@@ -52,6 +56,8 @@ class Operand:
     elements: int
     masked_frac: float
     freed: float
+    begin: int
+    end: int
 
     @property
     def key(self) -> Key:
@@ -76,13 +82,23 @@ class Node:
         return opmap.plain_name(opmap.base_name(self.op))
 
     @property
+    def is_scalar(self) -> bool:
+        """Whether each of its tensors has one element: these may be on the host."""
+        return all(operand.elements == 1 for operand in (*self.reads, *self.writes))
+
+    @property
+    def makes_state(self) -> bool:
+        """Whether it makes the state of an optimiser, as only the first step does."""
+        return self.name in opmap.FILLS and _OPTIMISER.fullmatch(self.path) is not None
+
+    @property
     def is_product(self) -> bool:
         return self.name in opmap.PRODUCTS
 
     @property
     def is_memory_bound(self) -> bool:
         known = self.name in opmap.ELEMENTWISE or self.name in opmap.MOVES or self.name in opmap.REDUCTIONS
-        return known and self.bound != "compute"
+        return known and self.bound != "compute" and not self.makes_state
 
 
 @dataclass(frozen=True)
@@ -194,7 +210,7 @@ def prepare_work(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, measured: pd.DataF
     return Work(
         path=gpu_ops["path"].to_numpy(object),
         call=calls.reindex(owner).fillna(0).to_numpy(np.int64),
-        folded=fold_paths(gpu_ops["path"]).to_numpy(object),
+        folded=fold_paths(gpu_ops["launched"] if "launched" in gpu_ops else gpu_ops["path"]).to_numpy(object),
         place=places.to_numpy(np.int64),
         label=np.where(is_kernel, gpu_ops["name"].map({name: kind for name, (_, kind) in names.items()}), kind),
         kernel=gpu_ops["name"].map({name: key for name, (key, _) in names.items()}).to_numpy(object),
@@ -265,23 +281,36 @@ def read_nodes(dataflow: pd.DataFrame) -> list[Node]:
         "offset",
         "bytes",
         "shape",
+        "strides",
         "masked_frac",
         "freed",
     ]
     frame = dataflow[columns].astype({"masked_frac": float, "freed": "Float64"})
     last: object = None
-    for path, call, ordinal, op, operand, storage, offset, size, shape, masked, freed in frame.itertuples(
+    for path, call, ordinal, op, operand, storage, offset, size, shape, strides, masked, freed in frame.itertuples(
         index=False, name=None
     ):
         if (path, call, ordinal) != last:
             last = (path, call, ordinal)
             nodes.append(Node(len(nodes), path, int(call), op))
-        elements = int(np.prod([int(axis) for axis in shape.split("x") if axis], dtype=np.int64))
-        tensor = Operand(
-            int(storage), int(offset), int(size), elements, float(masked), np.nan if pd.isna(freed) else float(freed)
-        )
+        elements, begin, end = _extent(int(offset), shape, strides, int(size))
+        dies = np.nan if pd.isna(freed) else float(freed)
+        tensor = Operand(int(storage), int(offset), int(size), elements, float(masked), dies, begin, end)
         (nodes[-1].reads if operand.startswith("in") else nodes[-1].writes).append(tensor)
     return nodes
+
+
+def _extent(offset: int, shape: str, strides: str, size: int) -> tuple[int, int, int]:
+    """Return the number of elements, and where the first one begins and the last one ends in the storage, in bytes.
+
+    Shape: `offset`, `shape` and `strides` as in dataflow.csv, in elements; `size` is the bytes of distinct elements.
+    """
+    sizes, steps = ([int(axis) for axis in str(text).split("x") if axis] for text in (shape, strides))
+    axes = list(zip(sizes, steps, strict=False))
+    distinct = int(np.prod([axis for axis, step in axes if step], dtype=np.int64))
+    item = size // distinct if distinct else 0
+    last = sum((axis - 1) * step for axis, step in axes)
+    return int(np.prod(sizes, dtype=np.int64)), offset * item, (offset + last + 1) * item
 
 
 def repeat_nodes(nodes: Sequence[Node], ranges: pd.DataFrame) -> list[Node]:
@@ -330,11 +359,57 @@ def assign_launches(nodes: Sequence[Node], work: Work, bound_of: Mapping[tuple[s
         rows = places.get(key)
         if rows is None:
             continue
-        assigned = opmap.assign([node.op for node in members], [str(work.label[row]) for row in rows])
+        kinds = [str(work.label[row]) for row in rows]
+        assigned = opmap.assign_some([node.op for node in members], kinds, _absent(members))
         for node, taken in zip(members, assigned or [], strict=bool(assigned)):
             node.rows = [rows[place] for place in taken]
             bounds = {bound_of.get((work.kernel[row], work.folded[row]), "") for row in node.rows}
             node.bound = "compute" if bounds == {"compute"} else ""
+
+
+def place_graphs(gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Put the kernels of CUDA graphs into the ranges in which their graph was recorded, below each launch of it.
+
+    The column `launched` keeps the path of the launch. Shape: as in `plan`; `owner` is a position in `ranges`.
+    """
+    if "recorded" not in gpu_ops or not (gpu_ops["recorded"] >= 0).any():
+        return gpu_ops, ranges
+    placed, ops = place_recorded(ranges, gpu_ops)
+    paths, owner = placed["path"].to_numpy(object), ops["owner"].to_numpy(np.int64)
+    return ops.assign(launched=gpu_ops["path"], path=np.where(owner >= 0, paths[owner], "")), placed
+
+
+def nodes_of_graphs(nodes: Sequence[Node], paths: Iterable[str]) -> list[Node]:
+    """Return the operations once more for each graph that was recorded among them, with memory of their own.
+
+    Shape: `paths` of the timeline; those of a graph hold GRAPH_MARK behind the path of its launch.
+    """
+    storages = 1 + max((one.storage for node in nodes for one in (*node.reads, *node.writes)), default=0)
+    graphs = dict.fromkeys(
+        (before + mark, after.split("/")[0])
+        for before, mark, after in (path.partition(GRAPH_MARK) for path in paths)
+        if before and mark
+    )
+    found: list[Node] = []
+    for place, (prefix, root) in enumerate(graphs, start=1):
+        for node in nodes:
+            if f"{node.path}/".startswith(f"{root}/"):
+                again = _repeated(node, len(nodes) + len(found), place, 0, storages)
+                again.path = f"{prefix}{node.path}"
+                found.append(again)
+    return found
+
+
+def _absent(members: Sequence[Node]) -> list[frozenset[int]]:
+    """Return sets of places of operations that may have launched nothing in this instance of a range.
+
+    An optimiser counts its steps on the host, and makes its state in its first step alone.
+    """
+    if not members or not _OPTIMISER.fullmatch(members[0].path):
+        return []
+    small = {place for place, node in enumerate(members) if node.is_scalar}
+    fills = {place for place, node in enumerate(members) if node.makes_state} - small
+    return [frozenset(places) for places in (small, fills) if places]
 
 
 def _streams(nodes: Iterable[Node], work: Work) -> set[int]:
@@ -380,8 +455,10 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
     first, last = chain[0].number, chain[-1].number
     made: set[int] = set()
     reads: dict[Key, float] = {}
+    stretch: dict[Key, tuple[int, int]] = {}
     for node in chain:
         for place, operand in enumerate(node.reads):
+            stretch[operand.key] = operand.begin, operand.end
             if operand.storage not in made:
                 reads[operand.key] = max(reads.get(operand.key, 0.0), _read_bytes(node, place))
         made |= {operand.storage for operand in node.writes}
@@ -394,6 +471,7 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
     gone: set[int] = set()
     for node in chain:
         for place, operand in enumerate(node.writes):
+            stretch[operand.key] = operand.begin, operand.end
             outlives = np.isnan(operand.freed) or operand.freed > last + 1
             unread = not readers.inside(operand.storage, node.number, last)
             if readers.outside(operand.storage, first, last) or outlives or (unread and place == 0):
@@ -402,7 +480,27 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
                 gone.add(operand.storage)
     if gone:
         notes.append(f"saves {len(gone)} tensor{'s' * (len(gone) > 1)} that nothing else reads")
-    return float(sum(reads.values())), float(sum(writes.values())), notes
+    return _once(reads, stretch), _once(writes, stretch), notes
+
+
+def _once(sizes: Mapping[Key, float], stretch: Mapping[Key, tuple[int, int]]) -> float:
+    """Return the bytes of some views, counting once what several views of one storage share.
+
+    The views of a storage have no more distinct bytes than the stretches that they cover. So a tensor and its two
+    halves are one tensor. Shape: `sizes` needed bytes of each view; `stretch` its first and last byte.
+    """
+    storages: dict[int, list[Key]] = defaultdict(list)
+    for key in sizes:
+        storages[key[0]].append(key)
+    total = 0.0
+    for views in storages.values():
+        covered = until = 0
+        for begin, end in sorted(stretch[key] for key in views):
+            covered += max(end - max(begin, until), 0)
+            until = max(until, end)
+        size = sum(sizes[key] for key in views)
+        total += min(covered, size) if len(views) > 1 else size
+    return total
 
 
 def _masked_out(chain: Sequence[Node], reads: Mapping[Key, float]) -> tuple[dict[Key, float], list[str]]:
@@ -427,14 +525,28 @@ def _masked_out(chain: Sequence[Node], reads: Mapping[Key, float]) -> tuple[dict
 
 
 def _connected(chain: Sequence[Node], node: Node) -> bool:
-    """Return whether the operation reads a result of the chain, or shares an input with its range's neighbour."""
+    """Return whether the operation reads a result of the chain, or shares an input with its range's neighbour.
+
+    Neighbours of an optimiser are connected if they update tensors of one size.
+    """
     written = {operand.storage for member in chain for operand in member.writes}
     if written & {operand.storage for operand in node.reads}:
         return True
     before = chain[-1]
-    return (before.path, before.call) == (node.path, node.call) and bool(
-        {operand.storage for operand in before.reads} & {operand.storage for operand in node.reads}
-    )
+    if (before.path, before.call) != (node.path, node.call):
+        return False
+    shared = {operand.storage for operand in before.reads} & {operand.storage for operand in node.reads}
+    return bool(shared) or _same_update(before, node)
+
+
+def _same_update(before: Node, node: Node) -> bool:
+    """Return whether two operations of an optimiser work element by element on tensors of one size.
+
+    One loop over these elements does both, as the fused optimisers do, even if they share no tensor.
+    """
+    both = before.name in opmap.ELEMENTWISE and node.name in opmap.ELEMENTWISE
+    sizes = {one.elements for one in (*before.writes, *node.writes)}
+    return both and len(sizes) == 1 and _OPTIMISER.fullmatch(node.path) is not None
 
 
 def find_chains(nodes: Sequence[Node], work: Work) -> Iterator[list[Node]]:
@@ -502,6 +614,7 @@ _KNOWN_PARTS = (
         "BatchNorm + ReLU",
         f"ready-made: {_COMPILE}; in inference, the convolution can include the norm",
     ),
+    (re.compile(r"(mul )?lerp mul addcmul sqrt div add addcdiv "), "Adam update", ""),
     (re.compile(r"((to_)?copy ){2,}"), "casts", f"ready-made: keep the tensors in one type, or {_COMPILE}"),
 )
 _OPTIMISER = re.compile(r"step (?!backward)\w+")  # an automatic range
@@ -1235,12 +1348,14 @@ def plan(
     order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
     first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
     gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
+    gpu_ops, ranges = place_graphs(gpu_ops, ranges)
     if len(gpu_ops):  # the plan of a longer capture covers its first part
         ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
     gpu_ops, measured = by_process(gpu_ops, measured.head(int((gpu_ops["kind"] == "kernel").sum())))
     work = prepare_work(gpu_ops, ranges, measured)
     machine = measure_machine(gpu_ops, roofs, l2_bytes)
-    nodes = repeat_nodes(read_nodes(dataflow), ranges) if dataflow is not None else []
+    nodes = [] if dataflow is None else read_nodes(dataflow)
+    nodes = repeat_nodes([*nodes, *nodes_of_graphs(nodes, ranges["path"].unique())], ranges) if nodes else []
     at_dram = roofline[roofline["level"] == "dram"].dropna(subset=["bound"])
     bound_of = dict(zip(zip(at_dram["kernel"], at_dram["range"], strict=True), at_dram["bound"], strict=True))
     assign_launches(nodes, work, bound_of)

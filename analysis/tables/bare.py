@@ -22,6 +22,7 @@ from analysis.formats.spans import quantiles
 from analysis.tables import gaps as steps_one_by_one
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import TOP, Column, fact, part, table
+from analysis.tables.set_up import SET_UP
 
 SLOWER = 1.5  # a leading occurrence above this multiple of the later half's median is a first one
 TO_START, TO_END, HARNESS = "start to start", "start to end", "harness"
@@ -397,7 +398,9 @@ def build_steps(
             busy, host, limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=launches,
             filled=filled.get(str(own["path"].iloc[0])),
         )  # fmt: skip
-        if bare["steady"] == 1 and bare["bare_from"] != HARNESS:
+        if own["verdict"].eq(SET_UP).all():
+            verdict, evidence = SET_UP, "; ".join(dict.fromkeys(own["evidence"]))
+        elif bare["steady"] == 1 and bare["bare_from"] != HARNESS:
             evidence += "; timed only once, so the time may include the costs of a first step"
         wall = host if busy is None else max(host, busy)
         rows.append(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.formats.ranges import is_step
+from analysis.tables import set_up as set_up_steps
 from analysis.tables.attribution import innermost
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, fact, table
@@ -128,8 +129,9 @@ def _limits(
             "",
             "If the GPU is busy for less than 80 % of the bare time, even with the steps around this one: host-bound "
             "if the host waits for more than 20 % of it (they take turns) or needs more than 100 µs for each launch, "
-            "else launch-bound. If the GPU is busier: memory-bound or compute-bound, or GPU-bound if unknown. Blank "
-            "without a bare time",
+            "else launch-bound. If the GPU is busier: memory-bound or compute-bound, or GPU-bound if unknown. "
+            "set-up: the step records a CUDA graph, compiles or loads kernels, and no step like it does not. Else "
+            "blank without a bare time",
             "row",
         ),
         Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
@@ -139,6 +141,7 @@ def build_gaps(
     gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
     limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None, *, bare_gpu_ns: dict[str, float],
     held_back: bool = False, blocked_ns: np.ndarray | None = None, filled: dict[str, float] | None = None,
+    set_up: dict[int, str] | None = None,
 ) -> pd.DataFrame | None:  # fmt: skip
     """Return gaps.csv, one row for each instance of a step, in order of time; None without rows.
 
@@ -147,7 +150,7 @@ def build_gaps(
     range path -> (memory | compute, evidence sentence); `blocked_ns` (steps,), None if unknown. Units: ns.
     `overhead` as in `Capture`: a GPU that waits while the profiler holds the program does not count as idle. If a step
     uses several GPUs, judge the busiest and name the others in the evidence. `held_back`: the capture made the GPU
-    wait on purpose, so its gaps say nothing about the program, and there are no rows.
+    wait on purpose, so its gaps say nothing about the program: no rows. `set_up` as set_up.py says of steps, by row.
     """
     if held_back or (step_ranges.empty and gpu_ops.empty):
         return None
@@ -155,8 +158,7 @@ def build_gaps(
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
     device, names = pd.factorize(gpu_ops["device"])
-    names = names.astype(str)
-    call = _calls(gpu_ops)
+    names, call = names.astype(str), _calls(gpu_ops)
     of_process = _processes(gpu_ops)
     is_lost = bool((is_kernel & gpu_ops["api_start_ns"].isna().to_numpy()).any())
 
@@ -189,7 +191,8 @@ def build_gaps(
         inside = order[slice(*np.searchsorted(sorted_steps, [index, index + 1]))]
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
         start, end = int(step["start_ns"]), int(step["end_ns"])
-        rows.append(row(inside, label, step["path"], start, end, held, blocked, step.get("pid")))
+        found = row(inside, label, step["path"], start, end, held, blocked, step.get("pid"))
+        rows.append(found | set_up_steps.verdict((set_up or {}).get(int(index)), float(str(found["wall_ns"]))))
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches", "launch_calls"):
         table[name] = table[name].astype("Float64").round().astype("Int64")

@@ -83,6 +83,44 @@ def test_memory_that_is_given_out_again_gets_another_number() -> None:
     assert len(set(made)) == 40
 
 
+def test_a_storage_tells_its_end_and_only_an_old_torch_must_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asking every live storage before each operation gives the same rows, and takes time in a large model."""
+    asked: list[Any] = []
+    expired = torch.UntypedStorage._expired
+    monkeypatch.setattr(torch.UntypedStorage, "_expired", lambda one: asked.append(one) or expired(one))
+
+    def program(_: dataflow.Recorder) -> None:
+        with torch.inference_mode(False), torch.enable_grad():
+            net = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(5)), torch.nn.ReLU())
+            y = net(torch.ones(2, 4))
+            y.sum().backward()
+            y.mul(2.0).add_(1.0)
+
+    def rows(tells: bool) -> tuple[list[tuple[Any, ...]], bool]:
+        asked.clear()
+        torch.manual_seed(0)
+        monkeypatch.setattr(dataflow, "_storages_tell", lambda: tells)
+        return [tuple(row.values()) for row in recorded(program)], bool(asked)
+
+    assert dataflow._storages_tell()
+    (told, by_itself), (found, by_asking) = rows(True), rows(False)
+    assert told == found
+    assert len({row[-1] for row in told}) > 5  # numbers of operations before which memory was freed
+    assert (by_itself, by_asking) == (False, True)
+
+
+def test_a_kernel_of_its_device_stays_one_operation() -> None:
+    library = torch.library.Library("kernel_ledger_test", "FRAGMENT")
+    for name in ("whole", "parts"):
+        library.define(f"{name}(Tensor x) -> Tensor")
+        library.impl(name, lambda x: x.mul(2.0).add(1.0), "CompositeImplicitAutograd")
+    library.impl("whole", lambda x: x.clone(), "CPU")
+    x = torch.ones(4)
+    rows = recorded(lambda _: (torch.ops.kernel_ledger_test.whole(x), torch.ops.kernel_ledger_test.parts(x)))
+    ops = [row["op"] for row in rows if row["operand"] == "out0"]
+    assert ops == ["kernel_ledger_test.whole.default", "aten.mul.Tensor", "aten.add.Tensor"]
+
+
 def test_changes_in_place_read_and_write_and_copies_only_write() -> None:
     x, y = torch.ones(4, 6), torch.zeros(6, 4)
 

@@ -181,7 +181,7 @@ def test_the_name_of_a_library_kernel_says_something(name, headline):
 def gaps_row(busy_ns: int, bare_wall_ns: int | None = None) -> dict[str, Any]:
     return {
         "step": "capture", "wall_ns": 1_000_000, "bare_wall_ns": bare_wall_ns, "busy_ns": busy_ns,
-        "largest_gaps_ns": "400000;2000",
+        "largest_gaps_ns": "400000;2000", "verdict": "",
     }  # fmt: skip
 
 

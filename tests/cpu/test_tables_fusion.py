@@ -664,3 +664,27 @@ def test_a_step_whose_ranges_differ_is_not_repeated() -> None:
     assert len(fusion.repeat_nodes(nodes, twice)) == len(nodes)
     once = [(node.number, node.call, node.writes[0].storage) for node in fusion.repeat_nodes(nodes, captured[1])]
     assert once == [(0, 0, 1), (1, 0, 3), (2, 0, 4)]
+
+
+def test_a_chain_in_a_cuda_graph_counts_at_each_launch_of_the_graph() -> None:
+    """The dataflow was recorded with the modules, and the kernels run below the launch of the graph."""
+    inside, step = "step Net", "step CUDAGraph"
+    chain = [ADD, NORM]
+    gpu_ops, ranges, counters = timeline(
+        *((inside, name, 8) for name in chain),
+        *((step, name, 5, {"again": name == ADD}) for _ in range(3) for name in chain),
+    )
+    block = ranges.index[ranges["path"] == inside][0]
+    captured = gpu_ops.assign(recorded=[-1, -1, *[block] * 6]), ranges, counters
+    dataflow = flow(
+        (inside, "aten.add.Tensor", [(0, N), (1, N)], [(2, N, {"kept": True})]),
+        (inside, "aten.native_layer_norm.default", [(2, N)], [(3, N, {"kept": True})]),
+    )
+    table = plan(captured, dataflow)[0].set_index("step")
+    graph = table.loc[step]
+    assert (graph["pattern"], graph["range"]) == ("residual + LayerNorm", f"{step}/[graph] {inside}")
+    assert (graph["occurrences"], graph["launches"], graph["now_time_ns"]) == (1, 2, 10_000)
+    assert graph["after_bytes"] == 4 * 4 * N  # both inputs, the sum and the norm
+    assert table.loc["step Net", "now_time_ns"] == 16_000
+    without = plan((gpu_ops.assign(recorded=-1), ranges, counters), dataflow)[0].set_index("step")
+    assert pd.isna(without.loc[step, "gain_ns"])  # nobody knows where it was recorded

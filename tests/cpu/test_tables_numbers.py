@@ -307,8 +307,34 @@ def test_a_step_that_waits_is_found_and_its_kernels_are_not():
     assert [finding["time_to_win_ns"] for finding in both] == [1100 * 0.5, 60]
 
 
+def test_a_kernel_that_a_fusion_replaces_has_no_finding_of_its_own():
+    """An integer division in one kernel of a chain cannot win again what the fusion of the chain wins."""
+    rows = measured(path=["m/decode/a"], range=["m/decode/a"])
+    gaps = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), {}, {}, bare_gpu_ns={})
+    tables = (gaps, rows, build_roofline(rows, build_roofs(CEILINGS, None)), build_stalls(rows))
+    verdict = {
+        "range": "m/decode/a",
+        "rank": 1,
+        "defect": "integer_division",
+        "sure_frac": 0.9,
+        "reason": "It divides.",
+    }
+    verdict |= {"gain_bound_frac": 0.5, "time_to_win_ns": 40, "recapture": "ncu", "evidence": pd.NA}
+    names = {"mul": "elementwise_kernel<128, 4, MulFunctor<float>>", "other": "sgemm_128x128"}
+    causes = pd.DataFrame([verdict | {"kernel": kernel} for kernel in names.values()])
+    found = find(*tables, plan(), causes)
+    assert [one["title"] for one in found if "integer division" in one["title"]] == [
+        "m/decode/a: sgemm_128x128: integer division"
+    ]
+    alone = find(*tables, plan().head(0), causes)
+    assert sum("integer division" in one["title"] for one in alone) == 2
+    times = [one["time_to_win_ns"] for one in found]
+    assert times == sorted(times, reverse=True)
+
+
 def plan():
     row = {"pattern": "add + mul", "step": "m/decode", "range": "m/decode/a", "scope": "same range", "launches": 2}
+    row["kernels"] = "add > mul"
     numbers = {"now_bytes": 4000, "now_from": "shapes", "after_bytes": 1000, "now_time_ns": 100, "bound_time_ns": 40}
     return pd.DataFrame([{**row, **numbers, "gain_ns": 60}])
 

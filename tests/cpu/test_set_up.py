@@ -1,0 +1,147 @@
+"""Steps that only set a program up: recording a CUDA graph, compiling and loading are no idle steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import pipeline
+from analysis.capture.load import load
+from analysis.capture.model import GPU_OPS_COLUMNS, WAITS_COLUMNS, as_table
+from analysis.capture.nsys_host import waits
+from analysis.diagnosis.host import idle_gpu
+from analysis.tables import set_up
+from analysis.tables.gaps import build_gaps
+from tests.machine import ROOT
+
+MS = 1_000_000
+Call = tuple[str, float]  # name, start in ms
+Step = tuple[str, float, float, str]  # path, start and end in ms, the kernel that works for 0.1 ms at its end, if any
+
+
+def steps_of(steps: Sequence[Step]) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    """Return step_ranges, gpu_ops and the step of each operation."""
+    ranges = pd.DataFrame(
+        [
+            {"path": path, "name": path, "start_ns": int(start * MS), "end_ns": int(end * MS), "pid": 1, "tid": 1}
+            for path, start, end, _ in steps
+        ]
+    )
+    kernels = [(row, int(end * MS) - MS // 10, name) for row, (*_, end, name) in enumerate(steps) if name]
+    ops = as_table(
+        {
+            "start_ns": [start for _, start, _ in kernels],
+            "duration_ns": [MS // 10] * len(kernels),
+            "kind": ["kernel"] * len(kernels),
+            "name": [name for *_, name in kernels],
+            "pid": [1] * len(kernels),
+            "device": ["GPU (0)"] * len(kernels),
+        },
+        GPU_OPS_COLUMNS,
+    )
+    return ranges, ops, np.array([row for row, *_ in kernels], dtype=np.int64)
+
+
+def found(steps: Sequence[Step], calls: Sequence[Call], timing: dict[str, Any] | None = None) -> dict[int, str]:
+    ranges, ops, owner = steps_of(steps)
+    begins = [int(start * MS) for _, start in calls]
+    rows: dict[str, Any] = {"start_ns": begins, "name": [name for name, _ in calls]}
+    rows |= {"end_ns": [one + 1000 for one in begins], "pid": [1] * len(calls), "tid": [1] * len(calls)}
+    capture: Any = SimpleNamespace(setups=as_table(rows, WAITS_COLUMNS), timing=timing)
+    return set_up._set_up(capture, ops, ranges, owner, {path: path for path in ranges["path"]})
+
+
+WARM, RECORDED, REPLAY = ("step M", 0, 100, "gemm"), ("step M", 110, 112, ""), ("step CUDAGraph", 120, 120.2, "gemm")
+BEGIN, END, LOAD = ("cudaStreamBeginCapture", 109), ("cudaStreamEndCapture", 113), ("cuLibraryLoadData", 3)
+
+
+def test_a_step_that_records_a_graph_and_the_call_that_warms_up_for_it_are_no_idle_steps() -> None:
+    calls = [LOAD, ("cuLibraryLoadData", 9), BEGIN, END]
+    seen = found([WARM, RECORDED, REPLAY], calls)
+    assert seen == {
+        0: "loads 2 modules of kernels",
+        1: "records a CUDA graph, whose kernels run when the graph is launched",
+    }
+    ranges, ops, owner = steps_of([WARM, RECORDED, REPLAY])
+    gaps = build_gaps(ops, ranges, owner, {"step M": 100e6}, {}, bare_gpu_ns={}, set_up=seen)
+    assert gaps is not None
+    assert gaps["verdict"].tolist() == ["set-up", "set-up", ""]
+    assert gaps["bare_wall_ns"].isna().all()
+    assert (
+        gaps["evidence"][0] == "it loads 2 modules of kernels; this takes 100 ms with nsys attached and is not judged"
+    )
+    host = pd.DataFrame(columns=["source", "call", "host_time_ns"])
+    assert idle_gpu(gaps, host, "nsys") == []
+    unknown = build_gaps(ops, ranges, owner, {}, {}, bare_gpu_ns={})
+    assert unknown is not None
+    assert "step M#1" in idle_gpu(unknown, host, "nsys")[0]["title"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "calls", "what"),
+    [
+        ([("step M", 0, 100, "triton_poi_fused_0")], [("cuModuleLoadData", 3)], "compiles and loads 1 module of kernels"),
+        (
+            [("step M", 0, 100, "triton_poi_fused_0")],
+            [("cuModuleLoad", 3), ("cudaStreamBeginCapture", 5), ("cudaStreamEndCapture", 7)],
+            "records 1 CUDA graph, compiles and loads 1 module of kernels",
+        ),
+        ([("step M", 0, 0.15, "gemm")], [("cuModuleLoad", 0.01)], ""),  # the GPU works for most of it
+        ([("step M", 0, 100, "gemm")], [], ""),
+        ([("step M", 0, 100, "")], [LOAD], ""),  # without a recording, nobody knows why nothing ran
+        ([("step M", 0, 100, "gemm"), ("step M", 110, 210, "gemm")], [LOAD], ""),  # the second call tells its time
+        ([("step M", 10 * at, 10 * at + 9, "gemm") for at in range(3)], [("cuModuleLoad", at * 10 + 1) for at in range(3)], ""),
+    ],
+)  # fmt: skip
+def test_a_step_sets_up_only_where_no_later_call_of_it_does_its_work(
+    steps: Sequence[Step], calls: Sequence[Call], what: str
+) -> None:
+    assert found(steps, calls).get(0, "") == what
+
+
+def test_a_recording_counts_for_its_process_and_while_it_is_open() -> None:
+    assert found([RECORDED], [BEGIN]) == {}  # the capture ended before the recording did
+    assert found([RECORDED], [("cudaStreamBeginCapture", 100), ("cudaStreamEndCapture", 105)]) == {}
+    assert list(found([RECORDED], [BEGIN, END])) == [0]
+    ranges, ops, owner = steps_of([RECORDED])
+    capture: Any = SimpleNamespace(setups=None, timing=None)
+    assert set_up._set_up(capture, ops, ranges, owner, {}) == {}  # no file lists calls
+
+
+def test_a_harness_that_timed_later_calls_knows_better() -> None:
+    timing = {"steps": [{"range": "step M", "wall_ns": {"p50": 1e6}}]}
+    assert found([WARM], [LOAD], timing) == {}
+
+
+def test_calls_of_a_recording_are_read_from_a_timeline() -> None:
+    names = ["cudaStreamBeginCapture_v10000", "cudaStreamEndCapture_v10000", "cudaStreamIsCapturing_v10000"]
+    at = np.arange(3, dtype=np.int64)
+    read = waits(names, at, at * 10, at * 10 + 5, pd.Series([1] * 3), pd.Series([1] * 3), setting_up=True)
+    assert read["name"].tolist() == ["cudaStreamBeginCapture", "cudaStreamEndCapture"]
+
+
+def test_the_example_that_records_a_graph_has_no_idle_step() -> None:
+    report = pipeline.analyse(load([ROOT / "examples/h200/cuda_graph/captures"]))
+    assert not [one["title"] for one in report.content["findings"] if "idles" in one["title"]]
+    rows = report.tables["gaps"].set_index("step")["verdict"]
+    assert rows["step Sequential(1 x 2048)#1"] == rows["step Sequential(1 x 2048)#2"] == "set-up"
+    note = next(one for one in report.content["notes"] if "not judged" in one)
+    assert "step Sequential(1 x 2048)#1 loads 16 modules of kernels (157 ms)" in note
+    assert "step Sequential(1 x 2048)#2 records a CUDA graph" in note
+
+
+def test_the_chains_of_a_graph_are_found_where_it_is_launched() -> None:
+    """The call that records a graph, and the one that warms up for it, have no chains to fuse: each launch has."""
+    report = pipeline.analyse(load([ROOT / "examples/h200/cuda_graph/captures"]))
+    first, *others = report.content["findings"]
+    assert first["title"] == "step CUDAGraph: fuse residual + LayerNorm"
+    assert "These are values of one step of 16." in first["sentence"]
+    assert not [one["title"] for one in others if "step Sequential" in one["title"]]
+    shown = report.tables["spans"].set_index("title").loc[first["title"]]
+    assert "a typical one of" in shown["said"]
+    assert shown["end_ns"] - shown["start_ns"] < 100_000
