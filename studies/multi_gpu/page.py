@@ -159,8 +159,8 @@ def render_line(speedups: pd.DataFrame, judged: pd.DataFrame) -> str:
     return (
         f"**GPT-2 on two GPUs, predicted first** (float32). {len(found)} predicted speed-ups are off by "
         f"{errors.median():.1%} in the median ({by_step}). The best is {best['measured_speedup']:.2f} times: "
-        f"{figures.MODES[str(best['mode'])]}, {best['step']}, {best['batch']} x {best['tokens']} tokens. Slices that each "
-        f"call allocates and copies run at {trap.min():.2g} to {trap.max():.2g} times the speed of one GPU "
+        f"{figures.MODES[str(best['mode'])]}, {best['step']}, {best['batch']} x {best['tokens']} tokens. Slices that "
+        f"each call allocates and copies run at {trap.min():.2g} to {trap.max():.2g} times the speed of one GPU "
         f"([study]({FOLDER}/README.md))."
     )
 
