@@ -178,7 +178,7 @@ format: $(TESTS)  ## format the sources as lint requires
 readme: $(HARNESS)  ## rebuild the committed reports and the generated parts of the READMEs
 	@folders=$$($(PY) -m analysis.published ladder); for folder in $$folders; do \
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
-	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu; do $(PY) -m analysis.published $$part; done); \
+	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu data_parallel tensor_parallel; do $(PY) -m analysis.published $$part; done); \
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
 	@$(PY) -m studies.ladder.changed >reports/ratios.new && mv reports/ratios.new reports/ratios.csv
 	@$(PY) -m studies.specimens.scorecard

@@ -25,6 +25,7 @@ REPORTS = ROOT / "reports"
 FILE = "published.toml"
 PARTS = (
     "overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies", "accounting", "decode", "multi_gpu",
+    "data_parallel", "tensor_parallel",
 )  # fmt: skip
 
 
@@ -42,6 +43,8 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     accounting: str = ""
     decode: str = ""
     multi_gpu: str = ""
+    data_parallel: str = ""
+    tensor_parallel: str = ""
     benches: str = ""
 
 

@@ -173,11 +173,15 @@ def _read_json(file: Path) -> Any:
 
 
 def _read_report(folder: Path) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """Return the committed report of a run: the content of report.json, and its tables by name."""
+    """Return the committed report of a run: the content of report.json, and its tables by name.
+
+    A checkout lacks the tables that .gitignore names.
+    """
     if not (folder / "report.json").is_file():
         raise InputError(f"{folder.name}/report.json is missing; make it with `make readme`")
     report = _read_json(folder / "report.json")
-    return report, {entry["name"]: pd.read_csv(folder / entry["file"]) for entry in report["tables"]}
+    files = {entry["name"]: folder / entry["file"] for entry in report["tables"]}
+    return report, {name: pd.read_csv(file) for name, file in files.items() if file.is_file()}
 
 
 def _index(reports: Path) -> str:
@@ -264,7 +268,7 @@ def _lines(runs: Runs) -> str:
     token = "" if folder is None else decode.render_line(_read_report(folder)[1])
     ranks = ""
     if several is not None:
-        run, ceilings = (_read_json(several / "captures" / file.name) for file in (MULTI_GPU, CEILINGS))
+        run, ceilings = _run_of_ranks(several)
         ranks = multi_gpu.render_line(multi_gpu_tables.compare(run, ceilings), multi_gpu_tables.judge(run))
     return "\n- ".join(filter(None, [render_line(_settings(runs)), token, ranks]))
 
@@ -290,6 +294,13 @@ def _studies(runs: Runs) -> Iterator[Part]:
         yield Part("studies/accounting/README.md", "accounting", text)
 
 
+def _run_of_ranks(folder: Path) -> tuple[Any, Any]:
+    """Return multi_gpu.json and ceilings.json of a run; {} for one that is not there."""
+    files = [folder / "captures" / file.name for file in (MULTI_GPU, CEILINGS)]
+    run, ceilings = [_read_json(file) if file.is_file() else {} for file in files]
+    return run, ceilings
+
+
 def _multi_gpu(gpus: Sequence[Runs], reports: Path) -> tuple[list[Part], dict[str, str]]:
     """Return the part and the figures of the study of several GPUs, from the first GPU with a run of it.
 
@@ -299,8 +310,7 @@ def _multi_gpu(gpus: Sequence[Runs], reports: Path) -> tuple[list[Part], dict[st
     if not ranks.is_file():
         return [], {}
     folder = next((found for runs in gpus if (found := runs.folder("multi_gpu")) is not None), None)
-    files = [folder / "captures" / file.name for file in (MULTI_GPU, CEILINGS)] if folder else []
-    run, ceilings = [_read_json(file) if file.is_file() else {} for file in files] or ({}, {})
+    run, ceilings = _run_of_ranks(folder) if folder else ({}, {})
     text = multi_gpu.render_multi_gpu(run, ceilings, _read_json(ranks))
     return [Part(f"{multi_gpu.FOLDER}/README.md", "multi-gpu", text)], multi_gpu.draw(run, ceilings)
 

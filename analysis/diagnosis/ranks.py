@@ -120,6 +120,8 @@ def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str
     name = str(first["rank"])
     times = count_of(int(first["collectives"]), "collective")
     ratio = float(first["compute_over_mean"])
+    caused, longest = float(first["caused_waiting_ns"]), float(first["longest_ns"])
+    once = f", {duration(longest)} of it in one collective: look at that first" if longest > caused / 2 else ""
     cure = (
         "It computes as long as the others, so its host launches its work late: look for what the host does between "
         "collectives."
@@ -131,13 +133,13 @@ def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str
         {
             "title": f"The other ranks wait for {name}: it is the last to start {int(first['last'])} of {times}",
             "sentence": (
-                f"Kernels of other ranks wait for it for {duration(float(first['caused_waiting_ns']))}. {cure} The "
+                f"Kernels of other ranks wait for it for {duration(caused)}{once}. {cure} The "
                 "time to win is its delay against the mean start."
             ),
             "time_to_win_ns": win,
             "evidence": [
                 cell("stragglers", name, column, int(first[column]))
-                for column in ("caused_waiting_ns", "behind_mean_ns", "last", "collectives")
+                for column in ("caused_waiting_ns", "longest_ns", "behind_mean_ns", "last", "collectives")
             ],
         }
     ]

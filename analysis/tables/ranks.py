@@ -283,6 +283,7 @@ def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataF
             "time that the kernels of all other ranks waited for it, over the collectives that it started last",
             "timing",
         ),
+        Column("longest_ns", "ns", "most of caused_waiting_ns that one collective took", "timing"),
         Column(
             "behind_mean_ns",
             "ns",
@@ -313,6 +314,7 @@ def build_stragglers(
         {
             "place": rows.loc[last, "place"].to_numpy(),
             "caused_waiting_ns": groups["waiting_ns"].sum().reindex(last.index).to_numpy(np.int64),
+            "longest_ns": groups["waiting_ns"].sum().reindex(last.index).to_numpy(np.int64),
             "behind_mean_ns": start[last].to_numpy() - groups["aligned_start_ns"].mean().reindex(last.index).to_numpy(),
         }
     ).groupby("place")
@@ -321,6 +323,7 @@ def build_stragglers(
     found["last"] = by_last.size()
     for name in ("caused_waiting_ns", "behind_mean_ns"):
         found[name] = by_last[name].sum()
+    found["longest_ns"] = by_last["longest_ns"].max()
     found = found.fillna(0)
     found = found[found["collectives"] > 0]
     found["last_frac"] = found["last"] / found["collectives"]

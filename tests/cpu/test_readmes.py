@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 OPS = ("softmax", "gelu", "bias_gelu")  # of the ladder, in the copies: what takes time is drawing
 NAME, GPU = "i9000", "NVIDIA Imaginary 9000"
 GENERATED = re.compile(r"(<!-- begin: (\S+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
-KEPT = ("*.csv", "*.json", "tables/*.csv", "captures/n*.json")  # of a run, what README files are made of
+KEPT = ("*.csv", "*.json", "tables/*.csv", "captures/n*.json", "captures/multi_gpu.json", "captures/ceilings.json")  # of a run, what README files are made of
 
 
 def documents() -> list[Path]:
