@@ -304,13 +304,13 @@ _LADDER = """\
 ## Ladders
 
 `studies/specimens/ladder.toml` says which defect each rung cures of the rung below it, and was committed before any
-rule ran on a rung. The rungs were captured with the default metrics. Of the rungs whose idea was confirmed, the advice
-on the rung below named the cure for 1 of 18 (6%) at the first look, **missed**. Today it names {figure}; the goal is
-60 %. The rules abstain on {silent}. Today's figure is not blind, because five rules were added after a look at these
-rungs. They name loads that read again what they had, exchanges of many steps in shared memory, mma.sync on capability
-9.0, and 16-bit types in a kernel's name. The fifth guesses address arithmetic beside busy DRAM. Of the {others} rungs
-whose idea was not confirmed, the advice names {named}. Their older captures lack the bytes of L2 and the FLOPs of the
-tensor cores, so that many rules abstain.
+rule ran on a rung. The rungs were captured with the default metrics. At the first look, the advice on the rung below
+named the cure for 1 of the 18 rungs whose idea was confirmed then (6%), **missed**. Today it names {figure} of those
+that are confirmed now; the goal is 60 %. The rules abstain on {silent}. Today's figure is not blind, because five rules
+were added after a look at these rungs. They name loads that read again what they had, exchanges of many steps in shared
+memory, mma.sync on capability 9.0, and 16-bit types in a kernel's name. The fifth guesses address arithmetic beside
+busy DRAM. Of the {others} rungs whose idea is not confirmed, the advice names {named}. Most of their captures are older
+and lack the bytes of L2 and the FLOPs of the tensor cores, so that many rules abstain.
 """
 _NCU = """\
 Rows where we or ncu's own rules are wrong. `analysis/diagnosis/ncu_rules.toml` maps ncu's messages to our words.
