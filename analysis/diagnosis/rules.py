@@ -701,11 +701,12 @@ LAUNCH = (
         lambda e: (
             (e.waits("wait") > HALF) & ~_uneven(e) & (e.busy["issue"] < BUSY) & (e.warps <= 4 * e.limits.schedulers)
         ),
-        lambda e: e.after(),
+        lambda e: e.after(issue=e.floors["issue"] / np.minimum(e.warps / e.limits.schedulers, 1), dependent=0),
         0.9,
         "latency x parallelism",
         "A warp waits more than half of its time for the fixed latency of its own instructions. Meanwhile, a scheduler "
-        "can issue from at most four warps; the latency is about four cycles.",
+        "can issue from at most four warps; the latency is about four cycles. The bound fills the issue slots of those "
+        "schedulers that have a warp.",
         "More warps, or more independent work in each, do not raise the rate of instructions.",
         ("stall_wait", "occupancy_achieved_frac", "inst_issued"),
     ),

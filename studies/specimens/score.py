@@ -77,7 +77,12 @@ class Score:
         mine = [one for one in self.verdicts if one.defect == self.answer]
         if self.achieved is None or not mine:
             return None
-        return self.time_ns / (self.time_ns * (1 - mine[0].gain) + EVENTS_NS * mine[0].gain)
+        return speedup(self.time_ns, mine[0].gain)
+
+
+def speedup(time_ns: float, gain: float) -> float:
+    """Return the speed-up by CUDA events of a kernel of `time_ns` by events that loses the share `gain` by ncu."""
+    return time_ns / (time_ns * (1 - gain) + EVENTS_NS * gain)
 
 
 @cache
@@ -295,9 +300,15 @@ def in_our_words(rule: str, text: str) -> tuple[str, ...]:
     return next((found for name, said, found in _ncu_entries() if name.fullmatch(rule) and said.search(text)), ())
 
 
+Estimates = tuple[tuple[tuple[str, ...], float], ...]
+
+
 @cache
-def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
-    """Return what ncu's message with the largest estimate may stand for, by specimen with a details page."""
+def ncu_estimates(half: str) -> dict[str, Estimates]:
+    """Return ncu's messages that name a cause, by specimen with a details page, the largest estimate first.
+
+    Each is what it may stand for, and the share of the time that ncu estimates it wins, 0 if it gives none.
+    """
     files = sorted((CAPTURES / half).glob("full_details*.csv.xz"))
     if not files:
         return {}
@@ -306,11 +317,32 @@ def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
         specimen=rules["path"].str.removeprefix("specimens/"), speedup=rules["speedup_pct"].fillna(0.0)
     )
     rules = rules[rules["type"].isin(("OPT", "WRN")) | rules["rule"].eq("SOLBottleneck")]
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, Estimates] = {}
     for name, own in rules.sort_values("speedup", ascending=False, kind="stable").groupby("specimen"):
-        said = [in_our_words(str(row.rule), str(row.text)) for row in own.itertuples()]
-        found[str(name)] = next((one for one in said if one), ())
+        said = ((in_our_words(str(row.rule), str(row.text)), float(row.speedup) / 100) for row in own.itertuples())
+        found[str(name)] = tuple(one for one in said if one[0])
     return found
+
+
+@cache
+def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
+    """Return what ncu's message with the largest estimate may stand for, by specimen with a details page."""
+    return {name: said[0][0] if said else () for name, said in ncu_estimates(half).items()}
+
+
+def score_ncu_bounds(half: str) -> tuple[int, int, int]:
+    """Count the pairs whose achieved speed-up is (within ncu's estimate, near it), and all with a details page.
+
+    A pair has the largest estimate of the messages that may mean its defect. Without one, it counts as missed.
+    """
+    pairs = [one for one in score_kernels(half) if one.achieved and one.specimen in ncu_estimates(half)]
+    bounds = []
+    for one in pairs:
+        shares = [share for words, share in ncu_estimates(half)[one.specimen] if one.answer in words and share > 0]
+        if shares:
+            bounds.append((speedup(one.time_ns, shares[0]), one.achieved or 0.0))
+    within = sum(got <= SLACK * most for most, got in bounds)
+    return within, sum(abs(most / got - 1) <= NEAR for most, got in bounds), len(pairs)
 
 
 # -------------------------------------------------------------------------------------------------- the static census

@@ -8,7 +8,7 @@
 #   --out DIR    a folder for each part: DIR/holdout, DIR/rungs, DIR/timelines, DIR/full
 #
 # Compile before, without a GPU: `python -m kernels.specimens.build` for the specimens, `python -m kernels.build` for the
-# rungs. Expected seconds on an H200: holdout 30 (77 launches), rungs 30 (18 points), timelines 45 (12 pairs), full sections
+# rungs. Expected seconds on an H200: holdout 30 (77 launches), rungs 85 (50 points), timelines 45 (12 pairs), full sections
 # 125 (79 launches). The script changes no GPU clock. If a part fails, the script names it and runs the others.
 #
 # Afterwards, without a GPU:

@@ -31,10 +31,10 @@ def without_sections() -> list[str]:
 
 
 def rungs() -> Iterator[dict[str, object]]:
-    """Yield a row of points.csv for each rung whose advice is scored: each one below a confirmed rung with a cure."""
+    """Yield a row of points.csv for each rung whose advice is scored: each one below a rung with a declared cure."""
     table = pd.read_csv(published.folders("ladder")[0] / "tables" / "ladder.csv", dtype={"shape": str})
     table = table[table["at_bench_shape"]].set_index(["op", "variant", "dtype"])
-    below = {(one.op, one.below, one.dtype) for one in score.score_ladder() if one.confirmed}
+    below = {(one.op, one.below, one.dtype) for one in score.score_ladder()}
     for op, variant, dtype in sorted(below):
         row = table.loc[(op, variant, dtype)]
         values = (op, variant, dtype, row["shape_name"], row["shape"], row["fingerprint"], 0, "yes", "")
