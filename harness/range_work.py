@@ -41,6 +41,7 @@ _ALLOCATES = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted"
 _GATHERS = frozenset({"embedding", "index", "index_select", "gather", "take", "_unsafe_index", "masked_select"})
 # In place, these write as many elements as their last operand has, somewhere in their first one.
 _SCATTERS = frozenset({"index_put_", "index_copy_", "index_add_", "scatter_", "scatter_add_", "masked_scatter_"})
+MOST_VIEWS = 32  # of a storage that may hold others: a storage of all parameters has thousands of views
 _TAGS = frozenset({"pointwise", "reduction"})
 
 
@@ -52,11 +53,28 @@ class Work(NamedTuple):
 
 
 class View(NamedTuple):
-    """The part of a storage that an operation touches: `bytes` distinct ones between two places."""
+    """The part of a storage that an operation touches: `bytes` distinct ones between two places.
+
+    `axes`: (stride in bytes, size) of each axis, longest stride first; None if it does not touch all elements there.
+    """
 
     begin: int
     end: int
     bytes: int
+    axes: tuple[tuple[int, int], ...] | None = None
+
+    def holds(self, other: View) -> bool:
+        """Return whether it has all elements of another view of its storage: a part along its own axes."""
+        if self.axes is None or other.axes is None:
+            return False
+        away, lengths = other.begin - self.begin, dict(other.axes)
+        if away < 0 or not lengths.keys() <= {stride for stride, _ in self.axes}:
+            return False
+        for stride, size in self.axes:
+            skipped, away = divmod(away, stride)
+            if skipped + lengths.get(stride, 1) > size:
+                return False
+        return away == 0
 
 
 class Operation(NamedTuple):
@@ -89,14 +107,20 @@ def view_of(tensor: Any) -> View:
     for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
         reach += (size - 1) * stride
         distinct *= size if stride or not size else 1
-    return View(begin, begin + (reach + 1) * item if distinct else begin, distinct)
+    axes = ((stride * item, size) for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
+    whole = tuple(sorted((one for one in axes if one[1] > 1), reverse=True))
+    return View(begin, begin + (reach + 1) * item if distinct else begin, distinct, whole)
 
 
 def bytes_of(views: Iterable[View]) -> int:
     """Return the least distinct bytes of some views of one storage, which may overlap."""
-    views = sorted(set(views))
+    kept: list[View] = []
+    for view in sorted(set(views), key=lambda one: -one.bytes):
+        if not any(other.holds(view) for other in kept[:MOST_VIEWS]):
+            kept.append(view)
+    views = kept
     covered = until = 0
-    for view in views:
+    for view in sorted(kept, key=lambda one: one[:3]):
         covered += max(view.end - max(view.begin, until), 0)
         until = max(until, view.end)
     return min(covered, sum(view.bytes for view in views))
@@ -239,7 +263,7 @@ def _is_all(tensor: Any) -> bool:
 
 def _at_most(one: tuple[int, View], size: int) -> tuple[int, View]:
     storage, view = one
-    return storage, view._replace(bytes=min(view.bytes, size))
+    return storage, view._replace(bytes=min(view.bytes, size), axes=view.axes if view.bytes <= size else None)
 
 
 def _agreed(one: Work, other: Work) -> Work:

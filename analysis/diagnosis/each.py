@@ -23,6 +23,7 @@ from analysis.hardware.devices import Device
 from analysis.planning.select import exact_filters
 from analysis.tables import roofline
 from analysis.tables.declare import Column, fact, table
+from analysis.tables.graphs import of_graphs
 
 MOST_KERNELS = 100  # kernels with most time, which also get reasons from the other tables; the rest take little time
 KEY = ["kernel", "range"]
@@ -44,11 +45,17 @@ def _sm_count(capture: Capture, device: Device | None) -> int | None:
 @fact("kernel_tables")
 def _kernel_tables(
     kernels: pd.DataFrame, rules: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, source: pd.DataFrame,
-    host: pd.DataFrame, counters: pd.DataFrame,
+    host: pd.DataFrame, counters: pd.DataFrame, gpu_ops: pd.DataFrame,
 ) -> Tables:  # fmt: skip
-    """Return the tables that may explain the time of a kernel, by name."""
+    """Return the tables that may explain the time of a kernel, by name.
+
+    `graphed` has the launches of each kernel that CUDA graphs made.
+    """
+    names = gpu_ops.loc[of_graphs(gpu_ops) & gpu_ops["kind"].eq("kernel"), "name"].value_counts()
+    graphed = names.groupby([symbols.key(str(one)) for one in names.index]).sum()
     return {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
-            "counters": counters}  # fmt: skip
+            "counters": counters,
+            "graphed": pd.DataFrame({"kernel": graphed.index, "launches": graphed.to_numpy()})}  # fmt: skip
 
 
 @fact("gpu_limits")

@@ -171,7 +171,7 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
     found = []
     bound = gaps[gaps["verdict"].isin(WAITING) & _under(gaps["step"].astype(str), root)]
     for path, rows in bound.groupby(step_paths(bound["step"]), sort=False):
-        step = rows.iloc[0]
+        step = _usual(rows)
         # With a filled queue, the GPU still pays for the start and end of every kernel. Only the rest can be won.
         known = pd.notna(step["bare_gpu_ns"])
         least = rows["bare_gpu_ns" if known else "busy_ns"].astype(float)
@@ -191,6 +191,12 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
             }
         )
     return found
+
+
+def _usual(rows: pd.DataFrame) -> pd.Series:
+    """Return the first step with the verdict and the launch calls of most: earlier ones may compile or warm up."""
+    kinds = rows[["verdict", "launch_calls"]].astype(object).agg(tuple, axis=1)
+    return rows[kinds == kinds.value_counts().index[0]].iloc[0]
 
 
 def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:

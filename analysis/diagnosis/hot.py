@@ -23,7 +23,7 @@ MOSTLY = 0.5
 NO_CAUSE = "no table shows why"
 NOT_COUNTED = "ncu did not count it"
 LONG_NAME = 80  # characters of a kernel's name in a command; ncu also accepts a part of a name
-_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters")
+_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters", "graphed")
 
 
 def hot_kernels(
@@ -95,7 +95,7 @@ def _rows_by_kernel(tables: Tables, names: pd.Index) -> dict[str, dict[str, list
     host = rows_of(tables["host"])
     found: dict[str, dict[str, list[Row]]] = {name: {key: [] for key in _BY_KERNEL} | {"host": host} for name in names}
     for key in _BY_KERNEL:
-        table = tables[key]
+        table = tables.get(key, pd.DataFrame())
         for row in rows_of(table[table["kernel"].isin(names)] if len(table) else table):
             found[row["kernel"]][key].append(row)
     return found

@@ -375,15 +375,18 @@ def _short(kernel: Kernel) -> Reason | None:
     cells, own = [], ""
     timed = (row for row in kernel.rows["host"] if row["median_ns"] is not None)
     call = next((row for row in timed if re.match(r"(cuda|cu)Launch(Cooperative)?Kernel", str(row["call"]))), None)
-    if call:
+    in_graphs = 2 * sum(row["launches"] for row in kernel.rows.get("graphed", ())) > kernel.launches
+    way_out = "fuse them, or capture them in a CUDA graph"
+    if in_graphs:
+        way_out = "or fuse them: CUDA graphs launch most of them"
+    if call and not in_graphs:
         own = f"; {call['call']} itself takes {duration(float(call['median_ns']))} of the host (median)"
         cells.append(cell("host", f"{call['source']} {call['call']}", "median_ns", int(call["median_ns"])))
     many = kernel.launches > 1
     return Reason(
         f"{count_of(kernel.launches, 'short launch', 'short launches')}, {duration(kernel.mean_ns)}{' each' * many}",
         f"{'a' if many else 'its'} launch runs for {duration(kernel.mean_ns)}{' on average' * many}, no longer than it "
-        f"takes to launch one{own}: "
-        + ("do more in each, fuse them, or capture them in a CUDA graph" if many else "time it on more work"),
+        f"takes to launch one{own}: " + (f"do more in each, {way_out}" if many else "time it on more work"),
         cells,
         of_time=True,
     )

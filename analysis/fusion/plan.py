@@ -47,7 +47,7 @@ Key = tuple[int, int, int]  # storage, offset, bytes
 class Operand:
     """A tensor that an operation reads or writes. Its memory was freed before operation `freed`.
 
-    `begin` and `end`: the stretch of its storage from its first element to its last, in bytes.
+    `begin`: where it begins in its storage; `axes`: (stride, size) of each axis, longest stride first. Units: bytes.
     """
 
     storage: int
@@ -56,12 +56,24 @@ class Operand:
     elements: int
     masked_frac: float
     freed: float
-    begin: int
-    end: int
+    begin: int = 0
+    axes: tuple[tuple[int, int], ...] = ()
 
     @property
     def key(self) -> Key:
         return self.storage, self.offset, self.bytes
+
+    def holds(self, other: Operand) -> bool:
+        """Return whether this view of a storage has all elements of another one: a part along its own axes."""
+        sizes, from_here = dict(self.axes), other.begin - self.begin
+        lengths = dict(other.axes)
+        if from_here < 0 or not lengths.keys() <= sizes.keys():
+            return False
+        for stride, size in self.axes:
+            skipped, from_here = divmod(from_here, stride)
+            if skipped + lengths.get(stride, 1) > size:
+                return False
+        return from_here == 0
 
 
 @dataclass
@@ -293,24 +305,24 @@ def read_nodes(dataflow: pd.DataFrame) -> list[Node]:
         if (path, call, ordinal) != last:
             last = (path, call, ordinal)
             nodes.append(Node(len(nodes), path, int(call), op))
-        elements, begin, end = _extent(int(offset), shape, strides, int(size))
+        elements, begin, axes = _layout(int(offset), shape, strides, int(size))
         dies = np.nan if pd.isna(freed) else float(freed)
-        tensor = Operand(int(storage), int(offset), int(size), elements, float(masked), dies, begin, end)
+        tensor = Operand(int(storage), int(offset), int(size), elements, float(masked), dies, begin, axes)
         (nodes[-1].reads if operand.startswith("in") else nodes[-1].writes).append(tensor)
     return nodes
 
 
-def _extent(offset: int, shape: str, strides: str, size: int) -> tuple[int, int, int]:
-    """Return the number of elements, and where the first one begins and the last one ends in the storage, in bytes.
+def _layout(offset: int, shape: str, strides: str, size: int) -> tuple[int, int, tuple[tuple[int, int], ...]]:
+    """Return the number of elements, and the begin and the axes of an Operand, in bytes.
 
     Shape: `offset`, `shape` and `strides` as in dataflow.csv, in elements; `size` is the bytes of distinct elements.
     """
     sizes, steps = ([int(axis) for axis in str(text).split("x") if axis] for text in (shape, strides))
-    axes = list(zip(sizes, steps, strict=False))
-    distinct = int(np.prod([axis for axis, step in axes if step], dtype=np.int64))
-    item = size // distinct if distinct else 0
-    last = sum((axis - 1) * step for axis, step in axes)
-    return int(np.prod(sizes, dtype=np.int64)), offset * item, (offset + last + 1) * item
+    axes = [(step, axis) for step, axis in zip(steps, sizes, strict=False) if step and axis > 1]
+    distinct = int(np.prod([axis for _, axis in axes], dtype=np.int64))
+    item = size // max(distinct, 1)
+    ordered = sorted(((step * item, axis) for step, axis in axes), reverse=True)
+    return int(np.prod(sizes, dtype=np.int64)), offset * item, tuple(ordered)
 
 
 def repeat_nodes(nodes: Sequence[Node], ranges: pd.DataFrame) -> list[Node]:
@@ -455,10 +467,10 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
     first, last = chain[0].number, chain[-1].number
     made: set[int] = set()
     reads: dict[Key, float] = {}
-    stretch: dict[Key, tuple[int, int]] = {}
+    views: dict[Key, Operand] = {}
     for node in chain:
         for place, operand in enumerate(node.reads):
-            stretch[operand.key] = operand.begin, operand.end
+            views[operand.key] = operand
             if operand.storage not in made:
                 reads[operand.key] = max(reads.get(operand.key, 0.0), _read_bytes(node, place))
         made |= {operand.storage for operand in node.writes}
@@ -471,7 +483,7 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
     gone: set[int] = set()
     for node in chain:
         for place, operand in enumerate(node.writes):
-            stretch[operand.key] = operand.begin, operand.end
+            views[operand.key] = operand
             outlives = np.isnan(operand.freed) or operand.freed > last + 1
             unread = not readers.inside(operand.storage, node.number, last)
             if readers.outside(operand.storage, first, last) or outlives or (unread and place == 0):
@@ -480,26 +492,24 @@ def bytes_after(chain: Sequence[Node], readers: _Readers) -> tuple[float, float,
                 gone.add(operand.storage)
     if gone:
         notes.append(f"saves {len(gone)} tensor{'s' * (len(gone) > 1)} that nothing else reads")
-    return _once(reads, stretch), _once(writes, stretch), notes
+    return _once(reads, views), _once(writes, views), notes
 
 
-def _once(sizes: Mapping[Key, float], stretch: Mapping[Key, tuple[int, int]]) -> float:
-    """Return the bytes of some views, counting once what several views of one storage share.
+def _once(sizes: Mapping[Key, float], views: Mapping[Key, Operand]) -> float:
+    """Return the bytes of some views, without those of a view that another view of its storage holds.
 
-    The views of a storage have no more distinct bytes than the stretches that they cover. So a tensor and its two
-    halves are one tensor. Shape: `sizes` needed bytes of each view; `stretch` its first and last byte.
+    So a tensor and its two halves are one tensor. Shape: `sizes` needed bytes of each of the `views`.
     """
     storages: dict[int, list[Key]] = defaultdict(list)
     for key in sizes:
         storages[key[0]].append(key)
     total = 0.0
-    for views in storages.values():
-        covered = until = 0
-        for begin, end in sorted(stretch[key] for key in views):
-            covered += max(end - max(begin, until), 0)
-            until = max(until, end)
-        size = sum(sizes[key] for key in views)
-        total += min(covered, size) if len(views) > 1 else size
+    for keys in storages.values():
+        kept: list[Key] = []
+        for key in sorted(keys, key=lambda one: -one[2]):
+            if not any(views[other].holds(views[key]) for other in kept):
+                kept.append(key)
+        total += sum(sizes[key] for key in kept)
     return total
 
 

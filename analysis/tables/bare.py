@@ -393,9 +393,10 @@ def build_steps(
         if timed.empty:
             continue
         bare, host = timed.iloc[0], float(timed["bare_p50_ns"].iloc[0])
-        busy, blocked, launches = (_median(own[name]) for name in ("busy_ns", "blocked_ns", "launches"))
+        seen_in = ("busy_ns", "blocked_ns", "launches", "launch_calls")
+        busy, blocked, launches, calls = (_median(own[name]) for name in seen_in)
         verdict, evidence = steps_one_by_one.judge(
-            busy, host, limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=launches,
+            busy, host, limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=calls,
             filled=filled.get(str(own["path"].iloc[0])),
         )  # fmt: skip
         if own["verdict"].eq(SET_UP).all():

@@ -107,7 +107,7 @@ def test_a_tensor_and_its_halves_are_read_once(
     outer.forward = lambda *given: outer.rotary(*given)  # type: ignore[method-assign]
     tables = torch.ones(ROWS, 1, WIDTH), torch.ones(ROWS, 1, WIDTH)
     with torch.no_grad():
-        outer(torch.ones(ROWS, 8, WIDTH), *tables)
+        outer(torch.ones(ROWS, 3, 8, WIDTH)[:, 1], *tables)  # of a product for queries, keys and values
     path = f"step ModuleDict({ROWS} x 8 x {WIDTH})/rotary"
     launched = [(path, name, 5) for name in (MUL, HALF, CAT, MUL, ADD)]
     row = plan(timeline(*launched), rows_of(recorder))[0].set_index("pattern").loc["rotary embedding"]

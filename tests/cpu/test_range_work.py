@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from types import ModuleType
 from typing import Any
 
@@ -98,6 +99,36 @@ def test_views_that_overlap_count_once_and_gathered_tables_as_far_as_they_are_re
     kept = []
     assert step(lambda: kept.append(table[rows])) == Work(2 * 16 + 2 * 8 + 2 * 16, 0)
     assert step(lambda: cache.index_copy_(0, rows, table[:2])).minimum_bytes == 2 * 16 + 2 * 8 + 2 * 16
+
+
+def test_a_view_with_holes_and_its_halves_count_once() -> None:
+    """Rotary embedding of the heads in the result of one product for queries, keys and values."""
+    together = torch.ones(6, 40)
+    y, made = together[:, :16].view(6, 2, 8), []
+
+    def rotary() -> None:
+        made.append(y * 2.0 + torch.cat((-y[..., 4:], y[..., :4]), -1) * 3.0)
+
+    assert step(rotary).minimum_bytes == 2 * y.numel() * 4
+
+
+def test_a_view_holds_another_only_if_it_has_all_of_its_elements() -> None:
+    storage, random = torch.arange(2 * 6 * 8), Random(7)
+    held = 0
+    for _ in range(2000):
+        views = []
+        for _ in range(2):
+            one = storage.view(2, 6, 8)
+            for axis in range(3):
+                first = random.randrange(one.shape[axis])
+                one = one.narrow(axis, first, random.randint(1, one.shape[axis] - first))
+            views.append(one.transpose(0, random.randrange(3)))
+        outer, inner = views
+        contains = set(inner.flatten().tolist()) <= set(outer.flatten().tolist())
+        says = range_work.view_of(outer).holds(range_work.view_of(inner))
+        assert says == contains  # of slices of one tensor
+        held += says
+    assert held > 50
 
 
 @pytest.mark.parametrize(
