@@ -159,8 +159,19 @@ class Projection(nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         rows = x.reshape(-1, x.shape[-1])
         multiply = _matmul(rows.shape, self.weight.shape[1], x.dtype) if self.ops == BEST_OPS else None
-        y = torch.addmm(self.bias, rows, self.weight) if multiply is None else multiply(rows, self.weight, self.bias)
+        y = _addmm(self.bias, rows, self.weight) if multiply is None else multiply(rows, self.weight, self.bias)
         return y.view(*x.shape[:-1], -1)
+
+
+def _addmm(bias: Any, rows: Any, weight: Any) -> Any:
+    """Return rows @ weight + bias. On a CPU, inference multiplies a narrow type in float32 and rounds the result once.
+
+    PyTorch's own bfloat16 product of 700 rows takes 90 times as long on a CPU without AVX-512. It sums in float32 too.
+    """
+    narrow = rows.dtype in (torch.bfloat16, torch.float16)
+    if rows.device.type != "cpu" or not narrow or torch.is_grad_enabled():
+        return torch.addmm(bias, rows, weight)
+    return torch.addmm(bias.float(), rows.float(), weight.float()).to(rows.dtype)
 
 
 @functools.cache

@@ -19,6 +19,7 @@ hypothesis.settings.register_profile("ours", deadline=None)
 hypothesis.settings.load_profile("ours")
 
 GPU_TEST = "GPU test: "
+gc.set_threshold(100_000, 50, 50)  # as analysis/report.py: frequent collections take a tenth of the time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles all modules anew
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker a processor: more threads only wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -32,6 +32,12 @@ def modules(folder: str) -> list[Path]:
     return sorted(path for path in (ROOT / folder).rglob("*.py") if "__pycache__" not in path.parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file. Several rules read the same trees; `parsed.cache_clear` forgets them."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path, *, lazy: bool = True) -> list[tuple[int, str]]:
     """Yield (line, absolute module name) of every import of a file; lazy=False leaves out imports inside functions."""
     return [(line, module) for line, module, inside in _imports(path) if lazy or not inside]
@@ -42,7 +48,7 @@ def _imports(path: Path) -> list[tuple[int, str, bool]]:
     """(line, absolute module name, whether inside a function) of every import of a file."""
     package = path.relative_to(ROOT).with_suffix("").parts[:-1] if path.is_relative_to(ROOT) else ()
     found = []
-    left: deque[tuple[ast.AST, bool]] = deque([(ast.parse(path.read_text(encoding="utf-8")), False)])
+    left: deque[tuple[ast.AST, bool]] = deque([(parsed(path), False)])
     while left:
         node, inside = left.popleft()
         found += [(line, module, inside) for line, module in _names(node, package)]
@@ -69,7 +75,7 @@ def started(path: Path) -> Iterator[tuple[int, str]]:
     These are modules that it gives to importlib or names after `-m`, programs that it names as analysis/x.py, and
     scripts of nsys_scripts; the folder's name stands for all its scripts.
     """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.List | ast.Tuple | ast.Call):
             words = node.args if isinstance(node, ast.Call) else node.elts
             values = [getattr(element, "value", None) for element in words]
@@ -182,7 +188,7 @@ def reached_by(path: Path) -> dict[str, str]:
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """Yield (file:line name, lines from `def` to the end) of every function of a file."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1

@@ -17,13 +17,22 @@ from tests.import_graph import (
     imports,
     module_path,
     modules,
+    parsed,
     reached_by,
     started,
 )
 
+pytestmark = pytest.mark.xdist_group("architecture")  # the rules share the trees that one worker has parsed
 OURS = {"analysis", "harness", "kernels", "nsys_scripts", "studies", "tests"}
 # What analysis/ may import beside the standard library and itself: the base install of pyproject.toml.
 HEAVY = {"torch", "triton", "transformers", "safetensors", "nvtx", "pynvml"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_trees() -> Iterator[None]:
+    """Free the trees of all files after the last rule."""
+    yield
+    parsed.cache_clear()
 
 
 def offenders(folder: str, forbidden: set[str], *, lazy: bool = True) -> list[str]:
@@ -252,7 +261,7 @@ MAY_WRITE_TO_A_STREAM = {"analysis/page/canvas.py"}  # a figure becomes bytes in
 
 def writes(path: Path, name: str) -> Iterator[str]:
     """name:line call of everything in a file that writes, or could write, to the disk."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if not isinstance(node, ast.Call):
             continue
         function = node.func
@@ -312,7 +321,7 @@ def test_no_function_is_longer_than_a_screen(folder: str) -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines"
         for path in modules(folder)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES
     ]

@@ -105,6 +105,8 @@ def build_program(
 
     Without a timeline, the times are ncu's. None if no kernel has a time.
     """
+    if kernels.empty and copies.empty:
+        return None
     steps = _steps(gaps, layers)
     leaves = [*_kernel_leaves(kernels, roofline, counters, steps), *_copy_leaves(copies)]
     if not any(leaf.time_ns for leaf in leaves):

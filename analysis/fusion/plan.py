@@ -1355,6 +1355,8 @@ def plan(
     `roofline` and `gaps` as tables; `dataflow` and `ops` as in `Capture`; `l2_bytes` of the GPU;
     `bare_gpu_ns` a step's GPU time behind a filled queue, as build_check takes it.
     """
+    if gpu_ops.empty and dataflow is None:
+        return _fusion_table.empty(), _check_table.empty()
     order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
     first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
     gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)

@@ -7,13 +7,14 @@ how far the clocks differ.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Gap, IntArray
+from analysis.capture.model import Gap, IntArray, empty_table
 from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, bus_factor, most_skew, size_of, skew
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
@@ -21,6 +22,7 @@ from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, fact, part, table
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
+from analysis.tables.rank_places import COMMUNICATION
 
 LEAST_LEAD_NS = 1_000_000  # ranks begin so far apart by themselves; a profiler takes longer to open its window
 WAITING_KINDS = (*TOGETHER, "broadcast", "reduce", "barrier")  # collectives in which a rank waits for another
@@ -48,12 +50,22 @@ def matched(communication: pd.DataFrame, rank_places: pd.DataFrame, gpu_ops: pd.
 
     Shape: `gpu_ops` as in `Capture`.
     """
+    if communication.empty:
+        return _nothing_matched(len(rank_places))
     number, gaps = _numbered(communication, rank_places["label"].tolist())
     rows = communication.assign(collective=number)
     clocks = _clocks(rows, len(rank_places))
     gaps += _not_aligned(clocks, rank_places)
     clocks["lead_ns"] = _leads(gpu_ops, rank_places, clocks["offset_ns"].to_numpy(np.int64))
     return Matched(_with_waiting(_without_lead(rows, clocks), clocks), clocks, gaps)
+
+
+@functools.cache
+def _nothing_matched(places: int) -> Matched:
+    """Return the collectives of a program whose GPUs send each other nothing: most programs."""
+    rows = empty_table(COMMUNICATION).assign(collective=np.empty(0, dtype=np.int64))
+    clocks = _clocks(rows, places)
+    return Matched(_with_waiting(rows, clocks), clocks)
 
 
 # Which kernels belong together ------------------------------------------------------------------------------------

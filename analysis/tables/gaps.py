@@ -366,6 +366,8 @@ def step_limits(
     Shape: `measured` the kernels with nsys times; `roofline` roofline.csv; `ops` ops.csv; `roofs` the roofs by name.
     """
     limits: dict[str, tuple[str, str]] = {}
+    if not paths:
+        return limits
     at_dram = roofline[(roofline["level"] == "dram") & roofline["bound"].notna()]
     keys = ["kernel", "range"]
     bound_of = at_dram[[*keys, "bound"]].drop_duplicates(keys, keep="last")

@@ -54,8 +54,7 @@ def build_graphs(gpu_ops: pd.DataFrame) -> pd.DataFrame | None:
 
     Shape: `gpu_ops` with `path` and `recorded` (row of the range in which the node was recorded, -1 for none).
     """
-    ops = gpu_ops[of_graphs(gpu_ops)]
-    if ops.empty:
+    if gpu_ops.empty or (ops := gpu_ops[of_graphs(gpu_ops)]).empty:
         return None
     ops = ops.assign(
         range=fold_paths(ops["path"]).replace("", UNATTRIBUTED).to_numpy(object),

@@ -44,7 +44,9 @@ _COLUMNS = (
     order=111,
     columns=_COLUMNS,
 )
-def build_layers(placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, has_timeline: bool) -> pd.DataFrame:
+def build_layers(
+    placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, has_timeline: bool
+) -> pd.DataFrame | None:
     """Return layers.csv: one row for each full range path, in the order of first starts, then `unattributed`.
 
     Shape: `placed_launches` the kernel rows of `Capture.gpu_ops` with `owner` (row of `placed_ranges`, -1 for none).
@@ -52,6 +54,8 @@ def build_layers(placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, 
     If the file lacks the launch of some kernel, a range without a known kernel is blank: the kernel may belong to it.
     """
     ranges, kernels = placed_ranges, placed_launches
+    if ranges.empty and not has_timeline:
+        return None
     own, count = own_time(ranges, kernels)
     duration = kernels["duration_ns"].to_numpy(np.int64)
     owned = kernels["owner"].to_numpy(np.int64) >= 0
@@ -254,8 +258,10 @@ def _largest(layers: pd.DataFrame) -> pd.DataFrame:
     columns=_COLUMNS,
     glance=_largest,
 )
-def fold_layers(layers: pd.DataFrame) -> pd.DataFrame:
+def fold_layers(layers: pd.DataFrame) -> pd.DataFrame | None:
     """Return layers_folded.csv: layers.csv with one row for all repeated layers of a kind."""
+    if layers.empty:
+        return None
     summed = ["calls", "cpu_time_ns", "gpu_time_ns", "gpu_self_time_ns", "launches", "share_frac"]
     table = layers.assign(range=fold_paths(layers["range"]))
     # `min_count` keeps an unknown sum blank; otherwise it would become zero.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture.model import FROM_ORDER, Gap, IntArray
+from analysis.capture.model import FROM_ORDER, Gap, IntArray, empty_table
 from analysis.formats.collectives import UNKNOWN, communicates, kind_of
 from analysis.formats.ranges import NCCL
 from analysis.formats.run import PEER_COPY
@@ -26,6 +26,14 @@ from analysis.tables.gaps import gpu_label
 PEER = "Peer-to-Peer"
 _GROUP_BEGIN, _GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 _MARKERS = ("Group", "Comm", "MemAlloc", "MemFree")  # calls of NCCL that move nothing
+# The columns of `communication`, and their types.
+COMMUNICATION = {
+    "op": "int64", "place": "int64", "start_ns": "int64", "end_ns": "int64", "launched_ns": "int64", "kind": "object",
+    "path": "object", "payload_bytes": "Int64", "ranks": "Int64", "communicator": "object", "call": "object",
+}  # fmt: skip
+_PLACES = {
+    "pid": "Int64", "device": "str", "process": "int64", "process_rank": "Int64", "rank_from": "str", "label": "str",
+}  # fmt: skip
 
 
 @fact("place_of_op")
@@ -46,6 +54,8 @@ def rank_places(
 
     If the files name no ranks and every process has collectives of its own, ranks follow the order of process ids.
     """
+    if gpu_ops.empty:
+        return empty_table(_PLACES).astype({"device": "category"})
     first = pd.DataFrame({"place": place_of_op, "pid": gpu_ops["pid"], **gpu_places}).sort_values("pid", kind="stable")
     found = first.drop_duplicates("place").sort_values("place", ignore_index=True)
     pids = found["pid"].dropna().astype(int)
@@ -85,6 +95,8 @@ def communication(
     Columns: op (row of gpu_ops), place, start_ns, end_ns, launched_ns, kind, payload_bytes (as NCCL counts them),
     ranks (of the communicator), communicator, call, path. Unknown numbers are NA, unknown texts are "".
     """
+    if not any(communicates(str(name)) or direction_of(str(name)) == PEER for name in gpu_ops["name"].unique()):
+        return empty_table(COMMUNICATION)
     talks = _is_collective(gpu_ops)
     copies = {name: direction_of(str(name)) == PEER for name in gpu_ops["name"].unique()}
     peer = (gpu_ops["name"].map(copies).astype(bool) & ~gpu_ops["kind"].isin(WORK)).to_numpy(np.bool_)

@@ -259,7 +259,7 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
 
 @part("findings", 0)
 def _findings(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]] | None:
-    return find(baseline, bottlenecks) or compare(baseline) or None
+    return None if baseline.empty else find(baseline, bottlenecks) or compare(baseline) or None
 
 
 def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[dict[str, Any]]:

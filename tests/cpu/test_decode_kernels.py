@@ -141,7 +141,8 @@ def test_a_second_prompt_sees_nothing_of_the_first() -> None:
 def test_the_shape_of_gpt2_is_right_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """Width 768, 12 heads, clusters of 8 blocks of 8 warps, far behind the prompt; of layers and tokens only a few."""
     config = GPT2Config(vocab_size=1001, n_layer=1)
-    monkeypatch.setattr(on_cpu, "rounded_weights", lambda: on_cpu.rounded(peaked_weights(config)))
+    weights = on_cpu.rounded(peaked_weights(config))
+    monkeypatch.setattr(on_cpu, "rounded_weights", lambda: weights)
     gpt2 = device.Library.load(on_cpu.compiled(more=("-shared", "-fPIC", "-DSHAPE=768,12,8,8,1024")), device.GPT2)
     ids = torch.randint(1001, (1, 701), generator=torch.Generator().manual_seed(3))
     expected = logits_of(build_model(on_cpu.rounded_weights()), ids)

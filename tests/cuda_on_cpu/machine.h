@@ -473,7 +473,9 @@ inline uint32_t to_bf16(float value) {  // to nearest, ties to even
   return value != value ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
 }
 inline uint32_t packed(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
+// Every sum adds its products in one order, whatever the vectors: four columns of the result lie in one.
 inline void tensor_product(float (&sum)[2][4], const Packet (&rows)[2], const Packet& column) {
+  typedef float Four __attribute__((vector_size(16)));
   cpu::Warp& warp = cpu::warp();
   const int lane = thread_index() % 32;
   std::copy_n(rows, 2, warp.rows[lane]);
@@ -481,12 +483,24 @@ inline void tensor_product(float (&sum)[2][4], const Packet (&rows)[2], const Pa
   std::copy_n(&sum[0][0], 8, warp.value[lane]);
   cpu::pass(warp.gate, 32, [&warp] {
     const auto element = [](uint32_t pair, int at) { return as_float(at % 2 ? pair & 0xffff0000u : pair << 16); };
-    for (int one = 0; one < 32; ++one)
-      for (int i = 0; i < 4; ++i)
-        for (int t = 0; t < 4; ++t)
-          for (int at = 0; at < 8; ++at)
-            warp.value[one][at / 4 * 4 + i] += element(warp.rows[one / 4 * 4 + t][at / 4].pair[at / 2 % 2 * 2 + i / 2], at) *
-                                  element(warp.column[(one % 4 * 2 + i % 2) * 4 + t].pair[at / 2], at);
+    Four columns[2][16][2];  // half of the products, which of its 16, columns
+    for (int half = 0; half < 2; ++half)
+      for (int k = 0; k < 16; ++k)
+        for (int n = 0; n < 8; ++n)
+          columns[half][k][n / 4][n % 4] = element(warp.column[n * 4 + k / 4].pair[half * 2 + k % 4 / 2], k);
+    for (int row = 0; row < 16; ++row)
+      for (int half = 0; half < 2; ++half) {
+        const auto value = [&](int n) -> float& {
+          return warp.value[row / 2 * 4 + n / 2][half * 4 + row % 2 * 2 + n % 2];
+        };
+        Four low, high;
+        for (int n = 0; n < 4; ++n) low[n] = value(n), high[n] = value(n + 4);
+        for (int k = 0; k < 16; ++k) {
+          const float one = element(warp.rows[row / 2 * 4 + k / 4][half].pair[k % 4 / 2 * 2 + row % 2], k);
+          low += one * columns[half][k][0], high += one * columns[half][k][1];
+        }
+        for (int n = 0; n < 4; ++n) value(n) = low[n], value(n + 4) = high[n];
+      }
   });
   std::copy_n(warp.value[lane], 8, &sum[0][0]);
 }
