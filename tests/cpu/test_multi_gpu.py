@@ -155,6 +155,18 @@ def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:
     assert (run / "captures" / "manifest.json").is_file()
 
 
+def test_torch_can_record_the_trap_with_its_ranges(tmp_path: Path) -> None:
+    trace = tmp_path / "captures" / "trap.json"
+    arguments = ["capture", *rank_work.TINY, "--mode", "trap", "--processes", "2", "--trace", str(trace)]
+    assert measure.main([*arguments, "--out", str(tmp_path)]) == 0
+    marks = [one for one in json.loads(trace.read_text())["traceEvents"] if one.get("cat") == "user_annotation"]
+    names = [one["name"] for one in sorted(marks, key=lambda one: one["ts"])]
+    for op in (*OPS, FORWARD):
+        first = names.index(f"{op} trap")
+        assert names[first + 1 : first + 4] == ["allocate and copy", "compute", "copy back"]
+    assert names.count("free") == len((*OPS, FORWARD))
+
+
 def test_samples_of_a_gpu_that_began_too_early_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fake GPU whose host needs 150 ns for its launches: only a hold that is longer gives the true time."""
     holds: list[float] = []
