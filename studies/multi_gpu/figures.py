@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -31,6 +32,7 @@ from studies.multi_gpu.predict import GPUS
 
 MODES = {"dp": "data parallel", "tp": "tensor parallel"}
 _COLOURS = dict(zip(predict.TOKENS, (SKY, GREEN, ORANGE, BLUE), strict=True))
+WAYS = ("trap", "resident")
 _PARTS = {"allocate_ns": (VERMILION, "allocate and free"), "copy_ns": (PURPLE, "copy"), "compute_ns": (BLUE, "compute")}
 _KINDS = {"kernel": BLUE, "memcpy": PURPLE, "memset": GREY}
 
@@ -68,8 +70,8 @@ def _speedup_panel(axes: Axes, rows: pd.DataFrame) -> None:
 
 @picture("multi_gpu_claims", of="multi_gpu_claims")
 def plot_trap(multi_gpu_claims: pd.DataFrame, caption: str) -> Figure:
-    """Plot the predicted times of one GPU, of the trap by its parts, and of resident slices; measurements as points."""
-    found = multi_gpu_claims.set_index(["op", "way"])["found_speedup"]
+    """Plot predicted times of one GPU, of the trap by its parts, and of resident slices; measured times as points."""
+    found = multi_gpu_claims.set_index(["op", "way"])[["found_one_ns", "found_ns"]].astype(float)
     expected = {one["op"]: one for one in predict.frozen(predict.TRAP_TABLE) if int(one["gpus"]) == GPUS}
     ops = (*OPS, FORWARD)
     width = (WIDTH - 0.5) / len(ops)
@@ -78,7 +80,7 @@ def plot_trap(multi_gpu_claims: pd.DataFrame, caption: str) -> Figure:
         for place, op in enumerate(ops):
             left = place * width + 0.75
             axes = place_axes(figure, left, WIDTH - left - width + 0.35, 0.9, foot + 0.5)
-            measured = {way: found.get((op, way)) for way in ("trap", "resident")}
+            measured = [found.at[(op, "trap"), "found_one_ns"], *(found.at[(op, way), "found_ns"] for way in WAYS)]
             _trap_panel(axes, {name: float(expected[op][name]) for name in _NUMBERS}, measured, first=place == 0)
             axes.set_title(op, fontsize=8.5)
         handles = [Patch(color=colour, label=label) for colour, label in _PARTS.values()]
@@ -89,8 +91,8 @@ def plot_trap(multi_gpu_claims: pd.DataFrame, caption: str) -> Figure:
 _NUMBERS = ("one_ns", "allocate_ns", "copy_ns", "trap_ns", "resident_speedup")
 
 
-def _trap_panel(axes: Axes, one: dict[str, float], found: dict[str, float | None], *, first: bool) -> None:
-    """Draw the three bars of one op, in ms: one GPU, the trap, resident slices."""
+def _trap_panel(axes: Axes, one: dict[str, float], found: list[float], *, first: bool) -> None:
+    """Draw the three bars of one op, in ms: one GPU, the trap, resident slices; `found` their measured ns, or NaN."""
     compute = one["trap_ns"] - one["allocate_ns"] - one["copy_ns"]
     resident = one["one_ns"] / one["resident_speedup"]
     draw_bar(axes, 0, 0, one["one_ns"] / 1e6, 0.6, color=BLUE)
@@ -100,11 +102,8 @@ def _trap_panel(axes: Axes, one: dict[str, float], found: dict[str, float | None
         draw_bar(axes, 1, start / 1e6, part / 1e6, 0.6, color=colour)
         start += part
     draw_bar(axes, 2, 0, resident / 1e6, 0.6, color=BLUE)
-    for place, way in ((1, "trap"), (2, "resident")):
-        speedup = found[way]
-        if speedup is not None and pd.notna(speedup):
-            axes.plot([one["one_ns"] / speedup / 1e6], [place], "o", color=BLACK, ms=4)
-    axes.set_xlim(0, 1.05 * max(one["trap_ns"], one["one_ns"]) / 1e6)
+    axes.plot([value / 1e6 for value in found], range(3), "o", color=BLACK, ms=4)
+    axes.set_xlim(0, 1.05 * np.nanmax([one["trap_ns"], one["one_ns"], *found]) / 1e6)
     axes.set_ylim(2.6, -0.6)
     axes.set_yticks(range(3), ["one GPU", "trap", "resident"] if first else [""] * 3)
     axes.set_xlabel("ms")

@@ -122,7 +122,7 @@ def judge(run: Run) -> pd.DataFrame:
                     "predicted_4_speedup": float(expected[op, CLAIMED_GPUS][f"{way}_speedup"]),
                     "predicted_speedup": float(expected[op, GPUS][f"{way}_speedup"]),
                     "pays_from_batch": expected[op, GPUS][f"{way}_pays_from_batch"],
-                    "found_speedup": found, "verdict": verdict if claim else "",
+                    "found_one_ns": one, "found_ns": many, "found_speedup": found, "verdict": verdict if claim else "",
                     "why": claim.why if claim else _UNCLAIMED[way], "tier": "timing",
                 }
             )  # fmt: skip
@@ -144,6 +144,8 @@ def judge(run: Run) -> pd.DataFrame:
         Column("claimed_speedup", "1", "claimed_one_ns over claimed_sliced_ns; 1: no gain; blank: no claim", "static"),
         Column("predicted_4_speedup", "1", "predicted speed-up on four GPUs", "static"),
         Column("predicted_speedup", "1", "predicted speed-up on two GPUs", "static"),
+        Column("found_one_ns", "ns", "wall time on one GPU; blank: not measured", "timing", shown=False),
+        Column("found_ns", "ns", "wall time on two GPUs, of one process; blank: not measured", "timing"),
         Column("found_speedup", "1", "wall time on one GPU over wall time on two; blank: not measured", "timing"),
         Column("verdict", "", "confirmed: claim and measurement agree on whether it gains 5 %", "timing"),
         Column("pays_from_batch", "1", "predicted: least batch, up to 4096, from which two GPUs gain 5 %", "static"),
