@@ -48,16 +48,22 @@ class Report:
         return found
 
 
-def analyse(capture: Capture, declared: Iterable[Declaration] | None = None, *, extrapolate: bool = False) -> Report:
+def analyse(
+    capture: Capture, declared: Iterable[Declaration] | None = None, *, extrapolate: bool = False,
+    only: str | None = None,
+) -> Report:  # fmt: skip
     """Build a report from all that is `declared`, by default what every report shares. Touch no file.
 
-    `extrapolate`: give kernels without counters those of a sibling.
+    `extrapolate`: give kernels without counters those of a sibling. `only`: the beginning of the names of the tables to
+    build. Such a report has no findings, gaps and notes, because these need the other tables.
     """
     world = World(declarations() if declared is None else declared, raw=capture, extrapolate=extrapolate)
-    built = {table: world[table.name] for table in world.tables() if table.optional or world["is_program"]}
+    wanted = [table for table in world.tables() if only is None or table.name.startswith(only)]
+    built = {table: world[table.name] for table in wanted if table.optional or world["is_program"]}
     listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}
+    whole = only is None
     gaps = [
-        *world.every("gap"),
+        *(world.every("gap") if whole else ()),
         *(table.gap for table, rows in listed.items() if table.gap and rows.empty and world["has_counters"]),
     ]
     equal, compared = world["nsys_equality"]
@@ -69,12 +75,12 @@ def analyse(capture: Capture, declared: Iterable[Declaration] | None = None, *, 
         "trust": world["trust"],
         "coverage": world["coverage_said"],
         "nsys_equality": {"equal": equal, "compared": compared},
-        "findings": world["shown_findings"],
+        "findings": world["shown_findings"] if whole else [],
         "tables": [table.entry(rows) for table, rows in listed.items()],
         "figures": [],
         "gaps": [{"what": gap.what, "why": gap.why, "fix": gap.fix} for gap in dict.fromkeys(gaps)],
         "files": [{"name": file.name, "kind": file.kind, "rows": file.rows} for file in capture.files],
-        "notes": world.every("note"),
+        "notes": world.every("note") if whole else [],
     }
     return Report(content, {table.name: rows for table, rows in listed.items()}, world)
 

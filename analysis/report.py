@@ -329,7 +329,7 @@ def build(
         with converted(paths) if convert else nullcontext(paths) as readable:
             capture = load(readable, progress=not quiet and sys.stderr.isatty(), style=style)
         stage("building tables")
-        report = pipeline.analyse(capture, declared(), extrapolate=extrapolate)
+        report = pipeline.analyse(capture, declared(), extrapolate=extrapolate, only=only)
         stage("drawing figures")
         images = pipeline.draw(report, only=only)
         if only is not None and not images and (only not in report.tables or report.tables[only].empty):

@@ -7,6 +7,8 @@ GPUs. This module reads both files as data.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +65,8 @@ def named(name: str) -> Gpu:
 
 def at_hand() -> Gpu | None:
     """This machine's GPU, as torch sees it; None without one."""
+    if "torch" not in sys.modules and not _has_driver():  # to import torch takes two seconds
+        return None
     try:
         import torch
     except ImportError:
@@ -71,6 +75,15 @@ def at_hand() -> Gpu | None:
         return None
     seen = torch.cuda.get_device_properties(torch.cuda.current_device())
     return Gpu(seen.name, seen.multi_processor_count, seen.L2_cache_size)
+
+
+def _has_driver() -> bool:
+    """Return whether NVIDIA's driver is installed: without it, torch sees no GPU."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 @cache

@@ -75,9 +75,16 @@ def checkout(root: Path) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, root / name)
-        if name.endswith(".py") and (compiled := Path(cache_from_source(ROOT / name))).is_file():
-            (root / name).with_name("__pycache__").mkdir(exist_ok=True)
-            shutil.copyfile(compiled, cache_from_source(root / name))
+        if name.endswith(".py"):
+            copy_compiled(name, root)
+
+
+def copy_compiled(name: str, root: Path) -> None:
+    """Copy what Python and pytest compiled of a file: both compile it anew if its time or size differs."""
+    compiled = Path(cache_from_source(ROOT / name))
+    for path in compiled.parent.glob(f"{compiled.stem}*.pyc"):
+        (root / name).with_name("__pycache__").mkdir(exist_ok=True)
+        shutil.copyfile(path, (root / name).with_name("__pycache__") / path.name)
 
 
 @pytest.fixture(scope="module")

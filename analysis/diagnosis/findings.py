@@ -124,7 +124,8 @@ def find(
     chained |= _replaced(first, to_fuse)
     candidates += [_cause(row) for _, row in first[~chained & (first["time_to_win_ns"] > 0)].iterrows()]
     known = set(first.dropna(subset=["defect"])[["kernel", "range"]].itertuples(index=False, name=None))
-    commands = {(row.kernel, row.range): str(row.recapture) for row in first.itertuples()}
+    told = first[["kernel", "range", "recapture"]].itertuples(index=False, name=None)
+    commands = {(kernel, inside): str(recapture) for kernel, inside, recapture in told}
     candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges, known, commands)
     candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
     return [{"rank": rank} | one for rank, one in enumerate(candidates[:COUNT], start=1)]

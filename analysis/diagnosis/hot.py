@@ -81,6 +81,8 @@ def time_column(kernels: pd.DataFrame) -> str:
 def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -> Iterator[tuple[str, list[Reason]]]:
     """Yield the `most` kernels with most time, each with all known reasons. Without a timeline, ncu's times serve."""
     kernels = tables["kernels"]
+    if kernels.empty:
+        return
     column = time_column(kernels)
     sums = kernels.assign(time=kernels[column].astype("Float64").fillna(0.0)).groupby("kernel", sort=False)
     totals = sums[["time", "launches"]].sum().sort_values("time", ascending=False, kind="stable").head(most)

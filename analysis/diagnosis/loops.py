@@ -49,7 +49,9 @@ def turns(steps: pd.DataFrame, gaps: pd.DataFrame, filled: dict[str, float]) -> 
 
     Shape: `steps` steps.csv, `gaps` gaps.csv, `filled` as in bare.py.
     """
-    rows = steps[steps["step"].isin(list(filled)) & steps["blocked_ns"].notna()] if len(steps) else steps
+    if steps.empty:
+        return []
+    rows = steps[steps["step"].isin(list(filled)) & steps["blocked_ns"].notna()]
     rows = rows[[takes_turns(float(row.bare_wall_ns), float(row.blocked_ns)) for row in rows.itertuples()]]
     if rows.empty:
         return []

@@ -210,9 +210,11 @@ def _kernel_leaves(
         range=kernels["range"].map(_text),
     )
     sums = rows.groupby(["kernel", "range"], sort=False)[["time_ns", "launches"]].sum().reset_index()
-    judged = roofline.dropna(subset=["roof_frac"]).sort_values("roof_frac", kind="stable")
+    judged = roofline[["kernel", "range", "roof_frac", "bound"]].dropna(subset=["roof_frac"])
+    judged = judged.sort_values("roof_frac", kind="stable")
     roofs = {(row.kernel, _text(row.range)): (float(row.roof_frac), row.bound) for row in judged.itertuples()}
-    counted = {(row.kernel, _text(row.range)): row for row in counters.itertuples()}
+    needed = counters[["kernel", "range", "launches", "dram_bytes"]]
+    counted = {(row.kernel, _text(row.range)): row for row in needed.itertuples()}
     for row in sums.itertuples():
         key, launches = (row.kernel, row.range), int(row.launches)
         measured = counted.get(key)

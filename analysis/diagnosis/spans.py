@@ -320,7 +320,7 @@ def show_findings(findings: list[dict[str, Any]] | None, spans: pd.DataFrame) ->
     """Return the findings as report.json has them: without `about`, but with the span that shows each."""
     shown = {
         int(row.finding): {"start_ns": int(row.start_ns), "end_ns": int(row.end_ns), "said": str(row.said)}
-        for row in spans.itertuples()
+        for row in (spans.itertuples() if len(spans) else ())
     }
     return [
         {key: value for key, value in finding.items() if key != "about"} | ({"span": shown[at]} if at in shown else {})

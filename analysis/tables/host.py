@@ -56,13 +56,11 @@ def build_host(capture: Capture) -> pd.DataFrame | None:
 def _rows(sums: pd.DataFrame) -> pd.DataFrame:
     """Return one row per call, longest first. Shape: `sums` as in analysis/capture/summaries.py."""
     groups = sums.groupby("name", sort=False)
-    rows = groups.agg(
-        calls=("count", lambda values: values.sum(min_count=1)),
-        host_time_ns=("total_ns", lambda values: values.sum(min_count=1)),
-        longest_ns=("max_ns", "max"),
-        median_ns=("median_ns", "first"),
-        files=("file", "size"),
-    ).reset_index(names="call")
+    rows = groups[["count", "total_ns"]].sum(min_count=1).set_axis(["calls", "host_time_ns"], axis=1)
+    rows["longest_ns"] = groups["max_ns"].max().array
+    rows["median_ns"] = groups["median_ns"].first().array
+    rows["files"] = groups.size().array
+    rows = rows.reset_index(names="call")
     # several reports have no common median
     rows["median_ns"] = rows["median_ns"].where(rows["files"] == 1).round().astype("Int64")
     total = rows["host_time_ns"].sum()

@@ -154,14 +154,15 @@ def build_kernels(measured: pd.DataFrame, nsys_kernel_sums: pd.DataFrame | None 
         frame[name + "_time"] = frame[name] * frame["weight"]
         frame[name + "_weight"] = frame["weight"].where(frame[name].notna())
     groups = frame.groupby(KEY, sort=False, dropna=False)
-    table = groups.agg(
-        launches=("kernel", "size"),
-        ncu_time_ns=("duration_ns", "sum"),
-        covered=("covered", "all"),
-        any_covered=("covered", "any"),
-        any_counted=("counted", "any"),
-        registers=("registers", "max"),
-    )
+    table = groups.size().to_frame("launches")  # column by column: `agg` takes three times as long for a few rows
+    for name, values in (
+        ("ncu_time_ns", groups["duration_ns"].sum()),
+        ("covered", groups["covered"].all()),
+        ("any_covered", groups["covered"].any()),
+        ("any_counted", groups["counted"].any()),
+        ("registers", groups["registers"].max()),
+    ):
+        table[name] = values.array
     table["nsys_time_ns"] = groups["nsys_time_ns"].sum(min_count=1)
     table["ncu_time_ns"] = table["ncu_time_ns"].where(table["covered"])
     for name in ("occupancy_theoretical_frac", "occupancy_achieved_frac"):

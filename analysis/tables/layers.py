@@ -71,16 +71,9 @@ def build_layers(
             "order": ranges["start_ns"],
         }
     )
-    table = instances.groupby("range", sort=False).agg(
-        {
-            "calls": "sum",
-            "cpu_time_ns": "sum",
-            "gpu_time_ns": "sum",
-            "gpu_self_time_ns": "sum",
-            "launches": "sum",
-            "order": "min",
-        }
-    )
+    groups = instances.groupby("range", sort=False)
+    table = groups[["calls", "cpu_time_ns", "gpu_time_ns", "gpu_self_time_ns", "launches"]].sum()
+    table["order"] = groups["order"].min().array
     table = table.sort_values("order", kind="stable").drop(columns="order").reset_index()
     if not has_timeline:
         outermost = instances.loc[parent_rows(ranges) < 0, "cpu_time_ns"].sum()

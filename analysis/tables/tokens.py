@@ -99,7 +99,7 @@ def build_token_parts(
     that nsys saw there, limited to all of it: nsys lengthens a step that waits for launches.
     """
     rows = []
-    for step in steps.itertuples(index=False):
+    for step in steps.itertuples(index=False) if len(steps) else ():
         if str(step.step).rpartition("/")[2] != DECODE or pd.isna(step.busy_ns):
             continue
         wall, busy = float(step.bare_wall_ns), float(step.busy_ns)
