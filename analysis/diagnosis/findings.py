@@ -194,9 +194,13 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
 
 
 def _usual(rows: pd.DataFrame) -> pd.Series:
-    """Return the first step with the verdict and the launch calls of most: earlier ones may compile or warm up."""
+    """Return the step of median length among those with the verdict and the launch calls of most.
+
+    Earlier ones may compile or warm up.
+    """
     kinds = rows[["verdict", "launch_calls"]].astype(object).agg(tuple, axis=1)
-    return rows[kinds == kinds.value_counts().index[0]].iloc[0]
+    same = rows[kinds == kinds.value_counts().index[0]].sort_values("wall_ns", kind="stable")
+    return same.iloc[(len(same) - 1) // 2]
 
 
 def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:

@@ -328,8 +328,14 @@ def _occupancy(kernel: Kernel) -> Reason | None:
     return None
 
 
+# Products for Hopper and Blackwell: a few warps start asynchronous copies (TMA), which hide latency in place of warps.
+_ASYNCHRONOUS = re.compile(r"nvjet_sm\d+|wgmma|warpspecialized|sm(90|100|103|120)_xmma_gemm", re.IGNORECASE)
+
+
 def _registers(kernel: Kernel) -> Reason | None:
     """So many registers that few warps fit, known from any trace without counters."""
+    if _ASYNCHRONOUS.search(kernel.name):
+        return None
     traced = (row for row in kernel.rows["kernels"] if row["occupancy_theoretical_frac"] is None)
     row = next((row for row in traced if row["registers"] is not None), None)
     if row is None or int(row["registers"]) < MANY_REGISTERS:
@@ -378,7 +384,7 @@ def _short(kernel: Kernel) -> Reason | None:
     in_graphs = 2 * sum(row["launches"] for row in kernel.rows.get("graphed", ())) > kernel.launches
     way_out = "fuse them, or capture them in a CUDA graph"
     if in_graphs:
-        way_out = "or fuse them: CUDA graphs launch most of them"
+        way_out = "or fuse them (CUDA graphs launch most of them already)"
     if call and not in_graphs:
         own = f"; {call['call']} itself takes {duration(float(call['median_ns']))} of the host (median)"
         cells.append(cell("host", f"{call['source']} {call['call']}", "median_ns", int(call["median_ns"])))

@@ -16,13 +16,15 @@ MOST_WINDOWS = 60  # kinds of steps; a program has a few
 def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
     """Return one window for each name: the one of median length.
 
-    `times` counts the windows of the name, `total_ns` is their time. Most time first, at most MOST_WINDOWS.
+    `times` counts the windows of the name. `total_ns` is their time if all had the median length: a first one may
+    compile for seconds. Most time first, at most MOST_WINDOWS.
     """
     rows = step_ranges if len(step_ranges) else ranges[ranges["level"] == 0]
     rows = rows.assign(wall_ns=rows["end_ns"] - rows["start_ns"]).sort_values("wall_ns", kind="stable")
     groups = rows.groupby("path", sort=False)["wall_ns"]
-    rows = rows.assign(times=groups.transform("size"), total_ns=groups.transform("sum"), place=groups.cumcount())
+    rows = rows.assign(times=groups.transform("size"), place=groups.cumcount())
     middle = rows[rows["place"] == (rows["times"] - 1) // 2]
+    middle = middle.assign(total_ns=middle["wall_ns"] * middle["times"])
     return middle.sort_values("total_ns", ascending=False, kind="stable").head(MOST_WINDOWS)
 
 
@@ -37,7 +39,7 @@ def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
         Column("defect", "", "the cause: an identifier of analysis/diagnosis/defects.toml", "timing"),
         Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md)", "timing"),
         Column("gain_bound_frac", "0-1", "share of the step that the cause explains, with nsys attached", "timing"),
-        Column("time_to_win_ns", "ns", "the same as time, over all steps of this name", "timing"),
+        Column("time_to_win_ns", "ns", "the same as time, for each step of this name", "timing"),
         Column("reason", "", "the cause and its cure", "timing", style="prose"),
         Column("evidence", "", "the counts behind the reason", "timing", style="prose"),
     ),

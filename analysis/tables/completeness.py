@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture, Gap
 from analysis.formats.bare import BARE_RANGES
+from analysis.formats.inductor import INDUCTOR
 from analysis.hardware.devices import Device, find_device
 from analysis.tables.conditions import CPU, compute_capability, where_it_ran
 from analysis.tables.declare import part
@@ -105,14 +106,19 @@ def name_missing_files(
     if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
         gaps.append(Gap("verdicts on steps", "there is no bare time (bare_ranges.csv)", BARE_TIMES))
     if has_timeline and capture.dataflow is None:
-        gaps.append(
-            Gap(
-                "what to fuse, beyond known patterns",
-                "there is no dataflow.csv, which says which tensors each operation reads and writes",
-                "capture with harness.run, or record it with harness/dataflow.py",
-            )
-        )
+        is_compiled = capture.of(INDUCTOR.kind) is not None
+        gaps.append(Gap("what to fuse, beyond known patterns", *(COMPILED if is_compiled else NO_DATAFLOW)))
     return gaps
+
+
+NO_DATAFLOW = (
+    "there is no dataflow.csv, which says which tensors each operation reads and writes",
+    "capture with harness.run, or record it with harness/dataflow.py",
+)
+COMPILED = (
+    "torch.compile compiled the program, so no run of single operations shows which tensors they share",
+    "see in compiled.csv which modules each kernel fuses already, or profile the program without torch.compile",
+)
 
 
 @part("gap", 13)

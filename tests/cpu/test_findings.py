@@ -128,6 +128,30 @@ def test_a_short_launch_is_held_against_the_call_that_launches_it():
     assert "cudaLaunchKernel itself takes 5.5 µs of the host (median)" in found["sentence"]
 
 
+def test_a_kernel_that_graphs_launch_needs_no_graph():
+    call = {"source": "CUDA API", "call": "cudaLaunchKernel", "calls": 10, "host_time_ns": 60_000, "median_ns": 5_500}
+    given = tables({"nsys_time_ns": 40_000}, host=[call])
+    for launches, advised in ((4, True), (6, False)):  # of 10
+        graphed = pd.DataFrame({"kernel": ["k"], "launches": [launches]})
+        said = only(hot_kernels({**given, "graphed": graphed}, "nsys"))["sentence"]
+        assert ("capture them in a CUDA graph" in said, "cudaLaunchKernel" in said) == (advised, advised)
+        assert ("CUDA graphs launch most of them already" in said) != advised
+
+
+@pytest.mark.parametrize(
+    ("name", "named"),
+    [
+        ("k", True),
+        ("sm80_xmma_gemm_f32f32", True),
+        ("nvjet_sm90_tst_64x8_64x16", False),
+        ("sm90_xmma_gemm_bf16", False),
+    ],
+)
+def test_products_with_asynchronous_copies_need_few_warps(name, named):
+    found = only(hot_kernels(tables({"kernel": name, "registers": 168}), "nsys"))
+    assert ("168 registers a thread allow only 12 warps an SM" in found["title"]) == named
+
+
 def test_a_kernel_is_one_over_all_ranges_and_the_longest_is_always_named():
     rows = [{"range": f"step/{at}", "nsys_time_ns": 1_000_000} for at in range(6)]
     found = hot_kernels(tables(*rows, {"kernel": "other", "range": "step/a", "nsys_time_ns": 2_000_000}), "nsys")

@@ -245,7 +245,7 @@ def test_a_graph_node_is_that_of_its_own_process(tmp_path: Path) -> None:
 
 def verdict_row(**values: Any) -> pd.DataFrame:
     row = {"step": "decode", "verdict": "launch-bound", "bare_wall_ns": 80_000, "bare_gpu_ns": pd.NA, "busy_ns": 32_000,
-           "blocked_ns": pd.NA, "launches": 40, "launch_calls": 40}  # fmt: skip
+           "blocked_ns": pd.NA, "launches": 40, "launch_calls": 40, "wall_ns": 90_000}  # fmt: skip
     return pd.DataFrame([row | values])
 
 

@@ -145,3 +145,21 @@ def test_the_chains_of_a_graph_are_found_where_it_is_launched() -> None:
     shown = report.tables["spans"].set_index("title").loc[first["title"]]
     assert "a typical one of" in shown["said"]
     assert shown["end_ns"] - shown["start_ns"] < 100_000
+
+
+def test_the_compiled_example_is_judged_by_a_later_call() -> None:
+    """Its prompt compiles in its only call, and the first of 16 tokens compiles again."""
+    report = pipeline.analyse(load([ROOT / "examples/h200/qwen_like_compiled/captures"]))
+    rows = report.tables["gaps"].set_index("step")
+    assert rows.loc["step Decoder(4 x 1024)", "verdict"] == "set-up"
+    assert "it compiles and loads 33 modules of kernels" in rows.loc["step Decoder(4 x 1024)", "evidence"]
+    first = report.content["findings"][0]
+    assert first["title"] == "step Decoder(4 x 1) waits for launches"
+    shown = report.tables["spans"].set_index("title").loc[first["title"]]
+    assert shown["end_ns"] - shown["start_ns"] < 3 * MS  # the first call takes 1,226 ms
+    causes = report.tables["step_diagnosis"].set_index("range")
+    assert causes.loc["step Decoder(4 x 1)", "time_to_win_ns"] < 16 * 3 * MS
+    (gap,) = [one for one in report.content["gaps"] if one["what"].startswith("what to fuse")]
+    assert "without torch.compile" in gap["fix"]
+    compiled = report.tables["compiled"]
+    assert {"layers.*.up", "layers.*.gate"} <= set(compiled["modules"])
