@@ -180,7 +180,7 @@ def _steps(gaps: pd.DataFrame, layers: pd.DataFrame) -> dict[str, _Step]:
         idle = 0.0 if pd.isna(wall) or pd.isna(row.busy_ns) else max(float(wall) - float(row.busy_ns), 0.0)
         if is_bare and row.verdict not in WAITING and idle > (1 - BUSY_FRAC_LIMIT) * float(wall):
             idle = 0.0  # the GPU works for the steps around it
-        if row.verdict == SET_UP:
+        if str(row.verdict) == SET_UP:
             idle = 0.0  # the host sets the program up, once
         bound = _VERDICTS.get(str(row.verdict), "")
         before = found.get(place if path in known else "")
