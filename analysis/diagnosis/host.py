@@ -66,7 +66,7 @@ def idle_gpu(
     `gpus`, gaps.csv describes the busiest.
     Shape: `gaps` gaps.csv, `host` host.csv; `clock` is the tool that recorded the times.
     """
-    judged = gaps[~gaps["verdict"].eq(SET_UP)]
+    judged = gaps[gaps["verdict"].astype(str).ne(SET_UP)]
     seen = judged[judged["bare_wall_ns"].isna() & judged["busy_ns"].notna() & judged["wall_ns"].notna()]
     known = seen["wall_ns"] - seen["busy_ns"] if idle_ns is None else idle_ns.reindex(seen.index)
     idle = known.astype(float)
