@@ -46,11 +46,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "rebuilt" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("rebuilt"))
+        elif not any(map(item.get_closest_marker, ("gpu", "xdist_group"))) and shares_a_fixture(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if item.get_closest_marker("gpu"):
             item.add_marker(pytest.mark.xdist_group("gpu"))
             if gpu_missing():
                 item.add_marker(pytest.mark.skip(reason=GPU_TEST + gpu_missing()))
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+def shares_a_fixture(item: pytest.Item) -> bool:
+    """Return whether a test uses a fixture of its module, which a second worker would have to make again."""
+    known = item.session._fixturemanager
+    found = (known.getfixturedefs(name, item) for name in getattr(item, "fixturenames", ()))
+    return any(fixtures[-1].scope == "module" for fixtures in found if fixtures)
 
 
 def pytest_collection_finish() -> None:

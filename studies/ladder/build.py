@@ -36,7 +36,12 @@ def build(folder: Path) -> dict[str, pd.DataFrame]:
     Raises:
         InputError: there is no ladder.json, or a file is damaged.
     """
-    world = World(find(studies.ladder), ladder_read=read_ladder(folder), show=cell_of)
+    return tables_of(read_ladder(folder))
+
+
+def tables_of(found: Ladder) -> dict[str, pd.DataFrame]:
+    """Return the tables of a ladder that was read, by name."""
+    world = World(find(studies.ladder), ladder_read=found, show=cell_of)
     return {one.name: world[one.name] for one in world.tables()}
 
 

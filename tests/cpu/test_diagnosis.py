@@ -29,6 +29,9 @@ from studies.specimens import score, scorecard
 H200 = find_device("NVIDIA H200")
 
 
+pytestmark = pytest.mark.xdist_group("specimens")  # studies.specimens.score keeps what it has read
+
+
 @pytest.fixture(scope="module")
 def limits() -> Limits:
     found = find_limits(H200, 132)

@@ -23,13 +23,19 @@ from studies.ladder import measure as ladder
 from studies.ladder import tables as ladder_tables
 from studies.ladder.claims_page import render_claims
 from studies.ladder.page import STALE_MARK
-from studies.ladder.read import read_ladder
+from studies.ladder.read import Ladder, read_ladder
 from tests import committed
 from tests.declared import LADDER_TABLES
 from tests.ladder_export import LINES, Launch, checked, timed, write_csv, write_run
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = committed.folder("ladder")
+
+
+@pytest.fixture(scope="module")
+def committed_ladder() -> Ladder:
+    """Read the captures of the committed ladder once, for the tests of one worker (`xdist_group`)."""
+    return read_ladder(COMMITTED)
 
 
 # What is declared --------------------------------------------------------------------------------------------
@@ -84,8 +90,9 @@ def test_the_committed_declaration_is_that_of_the_registry() -> None:
 
 
 @pytest.mark.slow
-def test_the_committed_tables_are_those_of_the_committed_runs(tmp_path: Path) -> None:
-    built = composer.build(COMMITTED)
+@pytest.mark.xdist_group("ladder")
+def test_the_committed_tables_are_those_of_the_committed_runs(tmp_path: Path, committed_ladder: Ladder) -> None:
+    built = composer.tables_of(committed_ladder)
     (tmp_path / "tables").mkdir()
     composer.write(tmp_path, built)
     for name in LADDER_TABLES:
@@ -182,10 +189,11 @@ def test_source_lines_are_asked_for_point_by_point(tmp_path: Path) -> None:
     assert [point for point in ladder.missing(tmp_path, ["residual"]) if not point.of_torch] == []
 
 
-def test_the_harness_and_the_analysis_find_lines_of_the_same_points() -> None:
+@pytest.mark.xdist_group("ladder")
+def test_the_harness_and_the_analysis_find_lines_of_the_same_points(committed_ladder: Ladder) -> None:
     """Of every committed run: one says what is missing, the other makes the tables."""
     ours = {point.key for point in ladder.points() if not point.of_torch}
-    for run in read_ladder(COMMITTED).runs:
+    for run in committed_ladder.runs:
         if run.capture is None or run.name.endswith("-slow"):
             continue
         hot = ladder_tables.hottest(run.lines, prepare_counters(run.capture.counters))

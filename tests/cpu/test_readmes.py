@@ -88,6 +88,7 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("specimens")  # the README holds a line of the scorecard
 @needs_committed
 def test_the_readmes_say_what_the_committed_run_says() -> None:
     for name, text in readmes.render().items():
