@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,12 @@ ALL_COMMANDS = [
 ]
 
 
+def is_made_again(file: Path) -> bool:
+    """Return whether the file belongs to a committed report, but .gitignore leaves it to `make readme`."""
+    left_out = [line for line in text(ROOT / ".gitignore").splitlines() if line.startswith("/reports/")]
+    return any(fnmatch(f"/{file.relative_to(ROOT)}", pattern) for pattern in left_out)
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_resolve(path: Path) -> None:
     broken = []
@@ -67,7 +74,7 @@ def test_links_resolve(path: Path) -> None:
             continue
         name, _, anchor = target.partition("#")
         file = (path.parent / name).resolve() if name else path
-        if not file.exists():
+        if not file.exists() and not is_made_again(file):
             broken.append(target)
         elif anchor and file.suffix == ".md":
             headings = re.findall(r"^#+ (.+)$", text(file), re.MULTILINE)

@@ -19,7 +19,14 @@ ROOT = Path(__file__).parents[2]
 OPS = ("softmax", "gelu", "bias_gelu")  # of the ladder, in the copies: what takes time is drawing
 NAME, GPU = "i9000", "NVIDIA Imaginary 9000"
 GENERATED = re.compile(r"(<!-- begin: (\S+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
-KEPT = ("*.csv", "*.json", "tables/*.csv", "captures/n*.json", "captures/multi_gpu.json", "captures/ceilings.json")  # of a run, what README files are made of
+KEPT = (
+    "*.csv",
+    "*.json",
+    "tables/*.csv",
+    "captures/n*.json",
+    "captures/multi_gpu.json",
+    "captures/ceilings.json",
+)  # of a run, what README files are made of
 
 
 def documents() -> list[Path]:
@@ -75,7 +82,9 @@ def publish_another(root: Path) -> None:
 def double_times(file: Path) -> None:
     with file.open(encoding="utf-8", newline="") as stream:
         header, *rows = list(csv.reader(stream))
-    places = [place for place, name in enumerate(header) if re.fullmatch(r"(bench|isolated|chained)_time_p\d+_ns", name)]
+    places = [
+        place for place, name in enumerate(header) if re.fullmatch(r"(bench|isolated|chained)_time_p\d+_ns", name)
+    ]
     for row in rows:
         for place in places:
             row[place] = f"{2 * float(row[place]):.6g}" if row[place] else ""
@@ -134,7 +143,7 @@ def test_a_second_gpu_publishes_by_one_file(tree: Path) -> None:
         f"kernels/{name}{suffix}.svg"
         for name in ("softmax/softmax", "gelu/gelu", "gelu/bias_gelu")
         for suffix in ("", f"_{NAME}")
-    }
+    } | {"studies/multi_gpu/speedup.svg", "studies/multi_gpu/trap.svg"}
     for op in ("softmax", "gelu"):  # every figure that a README names is there
         figures = re.findall(r"\]\((\w+\.svg)\)", sections[f"kernels/{op}/README.md", "ladder"])
         assert len(figures) == 2 * len([one for one in OPS if one.endswith(op)])
