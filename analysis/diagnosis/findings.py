@@ -323,7 +323,12 @@ def _cause(row: pd.Series) -> dict[str, Any]:
 
 
 def _look_closer(recapture: object) -> str:
-    """Return a sentence with two commands: one captures exactly that launch, the other opens the result."""
+    """Return a sentence with two commands: one captures exactly that launch, the other opens the result.
+
+    "" if the program's command is not known.
+    """
+    if pd.isna(recapture):
+        return ""
     return f"Look closer: `{recapture}`, then `ncu-ui kernel.ncu-rep`."
 
 

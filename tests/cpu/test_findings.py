@@ -9,6 +9,7 @@ import pytest
 
 from analysis.capture.model import RANGES_COLUMNS, Capture, as_table, empty_table
 from analysis.capture.summaries import SUMMARIES
+from analysis.diagnosis import findings
 from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.host import cpu_ranges, explain_call, host_waits, idle_gpu
 from analysis.diagnosis.hot import NO_CAUSE, hot_kernels
@@ -437,3 +438,18 @@ def test_a_duration_has_a_unit(ns, said):
 )  # fmt: skip
 def test_a_share_is_never_rounded_to_nothing_or_all(frac, said):
     assert share(frac) == said
+
+
+def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() -> None:
+    row = pd.Series(
+        {
+            "kernel": "slow", "range": "step/a", "defect": "uncoalesced_loads", "reason": "Its lanes are far apart.",
+            "evidence": pd.NA, "sure_frac": 0.9, "gain_bound_frac": 0.5, "time_to_win_ns": 2_000,
+            "recapture": "ncu --set full --kernel-id '::regex:^slow$:2' ./app",
+        }
+    )  # fmt: skip
+    said = findings._cause(row)["sentence"]
+    assert said.endswith(
+        "Look closer: `ncu --set full --kernel-id '::regex:^slow$:2' ./app`, then `ncu-ui kernel.ncu-rep`."
+    )
+    assert "Look closer" not in findings._cause(row.copy().replace({row["recapture"]: pd.NA}))["sentence"]
