@@ -16,8 +16,9 @@ import pandas as pd
 
 from analysis.capture.model import COUNTERS_COLUMNS, Gap, as_table
 from analysis.capture.text import parse_integer
+from analysis.formats.collectives import communicates
 from analysis.formats.errors import InputError
-from analysis.formats.ranges import without_domain
+from analysis.formats.ranges import NCCL, without_domain
 from analysis.formats.words import count_of
 
 csv.field_size_limit(1 << 30)  # a cell with the samples of a whole kernel is long; the file bounds it
@@ -293,7 +294,7 @@ def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFr
             "block": [size(cell) for cell in page.column("Block Size")],
             "device": list(device),
             "cc": [cell.strip() for cell in page.column("CC")],
-            "path": range_paths(page),
+            "path": _without_nccl(range_paths(page), page.column("Kernel Name")),
         },
         COUNTERS_COLUMNS,
     )
@@ -311,6 +312,19 @@ def range_paths(page: Page) -> list[str]:
         return [_range_name(entry) or "" for entry in alone]
     paths = {cell: push_pop_path(cell) for cell in set(cells)}
     return [paths[cell] for cell in cells]
+
+
+def _without_nccl(paths: Sequence[str], kernels: Sequence[str]) -> list[str]:
+    """Return the paths without NCCL's ranges, but for kernels of collectives.
+
+    NCCL never closes its range of ncclCommInitRank, so ncu prints that range for every kernel of a rank.
+    """
+    return [
+        path
+        if NCCL not in path or communicates(kernel)
+        else "/".join(one for one in path.split("/") if not one.startswith(NCCL))
+        for path, kernel in zip(paths, kernels, strict=True)
+    ]
 
 
 def push_pop_column(header: Iterable[str]) -> str | None:

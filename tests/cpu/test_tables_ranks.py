@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis import counting, nccl_calls
+from analysis.capture import ncu_csv, ours
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, Gap, as_table
 from analysis.formats.errors import InputError
@@ -676,3 +677,29 @@ def test_counters_of_one_rank_belong_to_its_launches(tmp_path: Path) -> None:
     found = join(launches, counted, [], planned=rows).launches
     assert found.loc[rows, "counters_from"].tolist() == ["measured"] * 4
     assert (found.drop(rows)["counters_from"] == "").all()
+
+
+# What NCCL leaves open ---------------------------------------------------------------------------------------------
+
+
+def test_a_range_that_nccl_leaves_open_encloses_nothing() -> None:
+    rows = [
+        (0, 0, 0, 10, pd.NA, "push", "NCCL:ncclCommInitRankConfig"),
+        (0, 0, 0, 20, 90, "push", "step"),
+        (0, 0, 0, 30, 50, "push", "NCCL:ncclAllReduce"),
+        (0, 0, 0, 60, pd.NA, "push", "open"),
+    ]
+    names = ["process", "process_rank", "thread", "start_ns", "end_ns", "style", "name"]
+    frame = pd.DataFrame(rows, columns=names).astype({"start_ns": "Int64", "end_ns": "Int64"})
+    read = ours.bare_ranges(frame, "bare_ranges.csv")
+    assert read["path"].tolist() == ["step", "step/NCCL:ncclAllReduce", "step/open"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "path"),
+    [("gemm", "step/mlp"), (ALL_REDUCE, "step/mlp/NCCL:ncclCommInitRankConfig")],
+    ids=["a kernel of the program", "a collective"],
+)
+def test_ncu_prints_the_range_that_nccl_leaves_open_for_every_kernel(kernel: str, path: str) -> None:
+    assert ncu_csv._without_nccl(["step/mlp/NCCL:ncclCommInitRankConfig"], [kernel]) == [path]
+    assert ncu_csv._without_nccl(["step/mlp"], [kernel]) == ["step/mlp"]
