@@ -329,7 +329,9 @@ def test_usage(built: Built, tmp_path: Path, arguments: list[str]) -> None:
 def test_the_benchmark_measures_every_way(tmp_path: Path) -> None:
     pytest.importorskip("nvtx")
     for turn in range(4):  # the clock of a shared machine changes by 1.7 times between turns
-        rows = bench.measure(3, 2000, tmp_path / str(turn))
+        folder = tmp_path / str(turn)
+        folder.mkdir()
+        rows = bench.measure(3, 2000, folder)
         assert [row["goal_ns"] for row in rows] == [300, 800, 300, 800, 3000]
         assert all(row["without_ns"] > 0 for row in rows)
         if all(row["without_ns"] < row["with_ns"] for row in rows):
