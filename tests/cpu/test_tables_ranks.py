@@ -35,6 +35,7 @@ ALL_GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096>)"
 GENERIC = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096>)"
 COMM = 0xABCDEF0123456789
 STEP = 1_000_000
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass
@@ -703,3 +704,21 @@ def test_a_range_that_nccl_leaves_open_encloses_nothing() -> None:
 def test_ncu_prints_the_range_that_nccl_leaves_open_for_every_kernel(kernel: str, path: str) -> None:
     assert ncu_csv._without_nccl(["step/mlp/NCCL:ncclCommInitRankConfig"], [kernel]) == [path]
     assert ncu_csv._without_nccl(["step/mlp"], [kernel]) == ["step/mlp"]
+
+
+# A profile of two ranks, made by `make profile CMD='torchrun …'` on two H200s -----------------------------------------
+
+
+def test_a_recorded_profile_of_two_ranks_has_counters_bare_times_and_bytes() -> None:
+    world = World(DECLARED, raw=load([ROOT / "tests/cpu/data/profile/ranks/captures"]), extrapolate=False)
+    joined = world["joined"]
+    assert joined.matched == 28
+    steps = world["gaps"]
+    assert len(steps) == 8
+    assert steps["bare_wall_ns"].notna().all()
+    collectives = world["collectives"]
+    assert set(collectives["kind"]) >= {"all_reduce", "all_gather"}
+    assert collectives["bytes"].notna().all()
+    assert collectives["bytes_from"].eq("NCCL").all()
+    ranks = world["ranks"]
+    assert ranks["wall_ns"].max() / ranks["wall_ns"].min() == pytest.approx(1, abs=1e-3)
