@@ -26,6 +26,8 @@ def bench(op: str) -> Path:
         return published.REPORTS / "none"
 
 
+LEFT_OUT = "operations"  # the table of large reports that .gitignore leaves to `make readme`
+
 needs_committed = pytest.mark.skipif(
     not folder("overview").is_dir(), reason="the committed run is not in this checkout"
 )
