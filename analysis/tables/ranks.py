@@ -197,8 +197,10 @@ def _skew(ranks: pd.DataFrame) -> str | None:
 @part("note", 2)
 def _recorded_late(ranks: pd.DataFrame, matched: Matched) -> str | None:
     """Say by how much the ranks are recorded apart, if that is more than 1 % of the capture."""
-    lead = float(matched.clocks["lead_ns"].max()) if len(ranks) and len(matched.rows) else 0.0
-    if lead <= 0.01 * float(ranks["wall_ns"].max() if len(ranks) else 0):
+    if ranks.empty or matched.rows.empty:
+        return None
+    lead = float(matched.clocks["lead_ns"].max())
+    if lead <= 0.01 * float(ranks["wall_ns"].max()):
         return None
     return (
         f"The profiler began to record the ranks up to {duration(lead)} apart. The first collective of a rank waits "
@@ -308,13 +310,14 @@ def build_stragglers(
     groups = rows.groupby("collective")
     start = rows["aligned_start_ns"]
     last = start.groupby(rows["collective"]).idxmax()
+    caused = groups["waiting_ns"].sum().reindex(last.index).to_numpy(np.int64)
     computed = np.array([intervals.length(one) for one in computing], dtype=np.int64)
     found = pd.DataFrame({"place": np.arange(len(rank_places)), "compute_ns": computed})
     by_last = pd.DataFrame(
         {
             "place": rows.loc[last, "place"].to_numpy(),
-            "caused_waiting_ns": groups["waiting_ns"].sum().reindex(last.index).to_numpy(np.int64),
-            "longest_ns": groups["waiting_ns"].sum().reindex(last.index).to_numpy(np.int64),
+            "caused_waiting_ns": caused,
+            "longest_ns": caused,
             "behind_mean_ns": start[last].to_numpy() - groups["aligned_start_ns"].mean().reindex(last.index).to_numpy(),
         }
     ).groupby("place")

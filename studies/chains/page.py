@@ -1,4 +1,4 @@
-"""Show what the fusion plan said of four chains beside what ready-made kernels took."""
+"""Compare the fusion plan of four chains with the ready-made kernels that fuse them."""
 
 from __future__ import annotations
 

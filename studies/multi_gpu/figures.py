@@ -112,7 +112,7 @@ def _trap_panel(axes: Axes, one: dict[str, float], found: list[float], *, first:
 @picture("multi_gpu_timeline", of="multi_gpu_claims")
 def plot_timeline(gpu_ops: pd.DataFrame, caption: str) -> Figure | None:
     """Plot what each GPU does over time in the forward pass (nsys), as the trap and with resident slices."""
-    ways = {way: gpu_ops[gpu_ops["path"].str.startswith(f"{FORWARD} {way}")] for way in ("trap", "resident")}
+    ways = {way: gpu_ops[gpu_ops["path"].str.startswith(f"{FORWARD} {way}")] for way in WAYS}
     if any(rows.empty for rows in ways.values()):
         return None
     devices = sorted(set(gpu_ops["device"]))
