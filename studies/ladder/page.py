@@ -483,10 +483,16 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
             for name, value in (seen.get("roofs") or {}).items()
         )
         clock = clock_of(seen)
+        empty = (seen.get("empty_kernel_ns") or {}).get("p50")
+        of_empty = (
+            f" An empty kernel takes {empty / 1e3:.1f} µs alone, so that short launches look more alike."
+            if empty
+            else ""
+        )
         parts.append(
             f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}. "
-            f"Copy in the same run: {copy:.3f} TB/s.{f' Roofs: {roofs}.' if roofs else ''} All rungs ran in turn, with "
-            f"cold caches. {f'{clock}. ' if clock else ''}From `reports/{bench.run}/bench.csv`."
+            f"Copy in the same run: {copy:.3f} TB/s.{f' Roofs: {roofs}.' if roofs else ''}{of_empty} All rungs "
+            f"ran in turn, with cold caches. {f'{clock}. ' if clock else ''}From `reports/{bench.run}/bench.csv`."
         )
     runs = tables["ladder_runs"]
     of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]
