@@ -309,8 +309,8 @@ named the cure for 1 of the 18 rungs whose idea was confirmed then (6%), **misse
 that are confirmed now; the goal is 60 %. The rules abstain on {silent}. Today's figure is not blind, because five rules
 were added after a look at these rungs. They name loads that read again what they had, exchanges of many steps in shared
 memory, mma.sync on capability 9.0, and 16-bit types in a kernel's name. The fifth guesses address arithmetic beside
-busy DRAM. Of the {others} rungs whose idea is not confirmed, the advice names {named}. Most of their captures are older
-and lack the bytes of L2 and the FLOPs of the tensor cores, so that many rules abstain.
+busy DRAM. The counters are of 25 November 2026, after the last change of these rules: their author had seen the rungs,
+but not this capture. Of the {others} rungs whose idea is not confirmed, the advice names {named}.
 """
 _NCU = """\
 Rows where we or ncu's own rules are wrong. `analysis/diagnosis/ncu_rules.toml` maps ncu's messages to our words.
