@@ -269,7 +269,7 @@ _HEAD = """\
 How often is `diagnosis.csv` right? Each pair here is one kernel that is slow by one defect, and its fixed twin. There
 are {kernels} defects of kernels and {timelines} of timelines. The rules were tuned on the *development* half. The
 *validation* half has other algorithms, sizes and types, and so has the *holdout*. {clean} clean kernels have nothing to
-win. Abstaining counts as wrong. All captures are of one NVIDIA H200.
+win. Abstaining counts as wrong. All captures are of NVIDIA H200s.
 """
 _BLIND = """\
 **First look.** The rules were committed at 12:58:49 UTC on 2026-11-23 and scored on the validation half ten seconds
@@ -288,6 +288,10 @@ twin wins; a table below gives each reason. A pair counts as outside its bound i
 
 The bound is compared with the speed-up by CUDA events, which add 1.3 µs to a kernel's time by ncu. ncu's estimates are
 read as the share of a kernel's time that goes, and the largest one that may mean the defect counts.
+
+**Commands.** An advice ends with the command that captures its launch again. On an H200, with a program whose nine
+launches of one function differ in size alone, the command captured the largest: with ranges and without
+(`tests/gpu/test_recapture.py`, 25 November 2026).
 """
 _BLIND_HOLDOUT = """\
 ## Holdout
