@@ -27,6 +27,7 @@ _LAUNCHES_RANKS = re.compile(
     r"\b(torchrun|torch\.distributed\.(run|launch)|mpirun|mpiexec|srun|deepspeed|accelerate)\b"
 )
 GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", "kernexectrace.csv")
+PROCESS_RANKS = "process_ranks.csv"
 LIMITED = 124  # exit code of `timeout`
 RANGES_DOMAIN = "kernel_ledger"  # the NVTX domain of automatic ranges
 BLIND_LAUNCHES = 200  # launches to count if there is no timeline
@@ -278,7 +279,16 @@ class Profile(Measuring):
     def _within_size(self) -> list[str]:
         """Return the command that ends the program after twice --limit, or when its timeline reaches --timeline-mb."""
         limits = ["--seconds", str(2 * self.options.limit), "--megabytes", str(self.options.timeline_mb)]
-        return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._words(work=self._range_work)]
+        return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._timeline_words()]
+
+    def _timeline_words(self) -> list[str]:
+        """Return the program's command for the timeline, in which each process notes its rank.
+
+        A program with ranges of its own gets no others, but its processes have other ids than in the bare run.
+        """
+        if self._asks_for_ranges and not self._has_ranges:
+            return with_ranges(self.program.words, "ranks", self.folder.raw / "ranges")
+        return self._words(work=self._range_work)
 
     # --- timeline ---
 
@@ -303,11 +313,13 @@ class Profile(Measuring):
     def _capture_timeline(self, window: str) -> int:
         out = self.folder.path
         script = HERE / "nsys_capture.sh"
-        noted = self._measured_ranges() if self._has_ranges else self.folder.raw / "ranges"
+        noted = self._measured_ranges() if self._asks_for_ranges else None
+        if noted and not self.dry:
+            (self.folder.captures / PROCESS_RANKS).unlink(missing_ok=True)  # of another capture's processes
         code = self.run(script, "--window", window, "--out", out, "--", *self._within_size(), program=True)
         if not self.dry and not any((self.folder.raw / f"timeline.{end}").exists() for end in ("nsys-rep", "qdstrm")):
             return code
-        if any(noted.glob("rank-*.json")):
+        if noted and any(noted.glob("rank-*.json")):
             self.run(PYTHON, "-m", "harness.process_ranks", noted, "--out", self.folder.captures, where=ROOT)
         exported = self.run(HERE / "export_csv.sh", "--only", "nsys", out)
         if code and not exported and "timeline reached" in self._status("nsys").get("reason", ""):

@@ -16,9 +16,8 @@ import pandas as pd
 
 from analysis.capture.model import COUNTERS_COLUMNS, Gap, as_table
 from analysis.capture.text import parse_integer
-from analysis.formats.collectives import communicates
 from analysis.formats.errors import InputError
-from analysis.formats.ranges import NCCL, without_domain
+from analysis.formats.ranges import never_closes, without_domain
 from analysis.formats.words import count_of
 
 csv.field_size_limit(1 << 30)  # a cell with the samples of a whole kernel is long; the file bounds it
@@ -294,7 +293,7 @@ def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFr
             "block": [size(cell) for cell in page.column("Block Size")],
             "device": list(device),
             "cc": [cell.strip() for cell in page.column("CC")],
-            "path": _without_nccl(range_paths(page), page.column("Kernel Name")),
+            "path": range_paths(page),
         },
         COUNTERS_COLUMNS,
     )
@@ -303,28 +302,17 @@ def identity(page: Page, ids: Sequence[int], device: Sequence[str]) -> pd.DataFr
 def range_paths(page: Page) -> list[str]:
     """Return the push/pop stack of each row, joined with '/'; '' without a range.
 
+    A range that NCCL leaves open is left out: ncu prints it for every later kernel of its rank.
     Old pages name the innermost range only, and its domain in a separate column.
     """
     name = push_pop_column(page.columns)
     cells = page.column(name)
     if name and name.startswith("Range:"):
         alone = [f"{domain.strip()}:{cell}" for domain, cell in zip(page.column("Domain"), cells, strict=True)]
-        return [_range_name(entry) or "" for entry in alone]
+        names = [_range_name(entry) or "" for entry in alone]
+        return ["" if never_closes(name) else name for name in names]
     paths = {cell: push_pop_path(cell) for cell in set(cells)}
     return [paths[cell] for cell in cells]
-
-
-def _without_nccl(paths: Sequence[str], kernels: Sequence[str]) -> list[str]:
-    """Return the paths without NCCL's ranges, but for kernels of collectives.
-
-    NCCL never closes its range of ncclCommInitRank, so ncu prints that range for every kernel of a rank.
-    """
-    return [
-        path
-        if NCCL not in path or communicates(kernel)
-        else "/".join(one for one in path.split("/") if not one.startswith(NCCL))
-        for path, kernel in zip(paths, kernels, strict=True)
-    ]
 
 
 def push_pop_column(header: Iterable[str]) -> str | None:
@@ -453,4 +441,4 @@ def push_pop_path(cell: str) -> str:
         if not following.startswith('"'):
             break
         position = len(text) - len(following) + 1
-    return "/".join(names)
+    return "/".join(name for name in names if not never_closes(name))

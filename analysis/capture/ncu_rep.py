@@ -30,7 +30,7 @@ from analysis.capture.ncu_source import base_name, hottest_stall
 from analysis.capture.units import base_unit
 from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
-from analysis.formats.ranges import without_domain
+from analysis.formats.ranges import never_closes, without_domain
 
 INSTALL = (
     "install NVIDIA's reader with `pip install -e '.[ncu-rep]'` (or `pip install ncu-report==2026.3.1`), or "
@@ -205,7 +205,7 @@ def _nvtx_path(action: Any) -> str:
         domain = state.domain_by_id(index)
         prefix = "" if domain.name() in ("", "<default domain>") else f"{domain.name()}:"
         names += [without_domain(_text(prefix + name)) for name in domain.push_pop_ranges()]
-    return "/".join(names)
+    return "/".join(name for name in names if not never_closes(name))
 
 
 def plain_text(text: str) -> str:

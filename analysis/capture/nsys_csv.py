@@ -34,6 +34,7 @@ from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE
 from analysis.capture.nsys_table import RawTable, ends_within, kind_of, lost_headers
 from analysis.capture.text import NumberStyle, is_missing, open_text
 from analysis.formats.errors import InputError
+from analysis.formats.ranges import never_closes
 
 _MEMORY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
 _MEMORY |= {"PtoP": "Peer-to-Peer", "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoA": "Array-to-Array"}
@@ -396,10 +397,17 @@ def pushpop_trace(table: Table) -> pd.DataFrame:
     if paths is not None:
         columns["path"] = paths
         ranges = as_table(columns, RANGES_COLUMNS)
-        return ranges.sort_values(["pid", "tid", "start_ns", "level"], kind="stable", ignore_index=True)
+        return _without_open(ranges.sort_values(["pid", "tid", "start_ns", "level"], kind="stable", ignore_index=True))
     columns["range_id"] = np.arange(1, len(table) + 1)
     order = ("range_id", "start_ns", "end_ns", "pid", "tid", "name")
-    return nest_ranges(pd.DataFrame({name: columns[name] for name in order}).astype({"name": "str"}))
+    return _without_open(nest_ranges(pd.DataFrame({name: columns[name] for name in order}).astype({"name": "str"})))
+
+
+def _without_open(ranges: pd.DataFrame) -> pd.DataFrame:
+    """Return the ranges without those that NCCL leaves open, which nsys lets last to its last NVTX event."""
+    known = {name: never_closes(name) for name in ranges["name"].unique()}
+    left_open = ranges["name"].map(known).astype(bool) & (ranges["end_ns"] == ranges["end_ns"].max())
+    return nest_ranges(ranges[~left_open]) if left_open.any() else ranges
 
 
 def nvtx_kern_sum(table: Table) -> pd.DataFrame:

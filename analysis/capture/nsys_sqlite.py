@@ -36,7 +36,7 @@ from analysis.capture.model import (
 from analysis.capture.names import range_name
 from analysis.capture.sqlite_table import Tables, open_tables
 from analysis.formats.errors import InputError
-from analysis.formats.ranges import DOMAIN, NCCL
+from analysis.formats.ranges import DOMAIN, NCCL, never_closes
 from analysis.formats.words import count_of
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -122,8 +122,8 @@ def read(path: Path, where: str) -> Timeline:
             )
         gpu_ops = _gpu_ops(export)
         summaries, waits, setups = _host(export)
-        ranges, start_end = _nvtx(export)
-        nccl_calls = _nccl_calls(file, ranges)
+        ranges, start_end, left_open = _nvtx(export)
+        nccl_calls = _nccl_calls(file, ranges, left_open)
         nodes = _graph_nodes(export, gpu_ops)
         overhead = _overhead(export)
         _diagnostics(export)
@@ -161,12 +161,14 @@ def read_nccl_calls(path: Path, where: str) -> pd.DataFrame:
         InputError: the file is damaged.
     """
     with open_tables(path, where) as file:
-        ranges, _ = _nvtx(_Export(file, where))
-        return _nccl_calls(file, ranges)
+        ranges, _, left_open = _nvtx(_Export(file, where))
+        return _nccl_calls(file, ranges, left_open)
 
 
-def _nccl_calls(file: Tables, ranges: pd.DataFrame) -> pd.DataFrame:
-    return nccl.calls(ranges, nccl.payloads(file) if ranges["name"].str.startswith(NCCL).any() else {})
+def _nccl_calls(file: Tables, ranges: pd.DataFrame, left_open: pd.DataFrame) -> pd.DataFrame:
+    """Return the calls of NCCL. One that NCCL leaves open ends as it starts, since its end is unknown."""
+    every = pd.concat([left_open.assign(end_ns=left_open["start_ns"]), ranges]) if len(left_open) else ranges
+    return nccl.calls(every, nccl.payloads(file) if every["name"].str.startswith(NCCL).any() else {})
 
 
 def _no_gpu_operations(export: _Export, calls: int) -> Gap:
@@ -820,13 +822,16 @@ def _node_events(export: _Export, table: str) -> pd.DataFrame:
 # ----------------------------------------------------------------------------------------------------------- NVTX
 
 
-def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Push/pop ranges (RANGES_COLUMNS) and start/end ranges (START_END_COLUMNS)."""
+def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return push/pop ranges (RANGES_COLUMNS), start/end ranges (START_END_COLUMNS) and ranges that NCCL leaves open.
+
+    The latter enclose nothing. They have the columns of push/pop ranges, but no parent, level and path.
+    """
     columns = export.read(
         NVTX, ("rowid", "start", "eventType", "globalTid"), ("end", "endGlobalTid", "text", "textId", "domainId")
     )
     if not columns:
-        return empty_table(RANGES_COLUMNS), empty_table(START_END_COLUMNS)
+        return empty_table(RANGES_COLUMNS), empty_table(START_END_COLUMNS), empty_table(RANGES_COLUMNS)
     count = len(columns["start"].values)
     kind = columns["eventType"].values
     start = columns["start"].values
@@ -835,7 +840,10 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
     chosen = np.isin(kind, (*_PUSH_POP, *_START_END)) & ~columns["start"].missing
     last = int(max(start.max(initial=0), end_column.values[closed].max(initial=0)))
     end = np.where(closed, end_column.values, last)
-    unclosed = int((chosen & ~closed).sum())
+    names = _range_names(export, columns, chosen)
+    left_open = chosen & ~closed
+    left_open[left_open] = [never_closes(name) for name in names[left_open]]
+    unclosed = int((chosen & ~closed & ~left_open).sum())
     if unclosed:
         export.gaps.append(
             Gap(
@@ -852,7 +860,6 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
             f"the file is damaged, {_EXPORT_AGAIN}."
         )
     thread = columns["globalTid"].values
-    names = _range_names(export, columns, chosen)
     table = pd.DataFrame(
         {
             "range_id": columns["rowid"].values,
@@ -872,7 +879,7 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame]:
         other = elsewhere[chosen & ~pushed]
         end_tid = pd.arrays.IntegerArray((ended.values[chosen & ~pushed] & 0xFFFFFF).astype(np.int64), ~other)
     spans = as_table({**{name: spans[name] for name in spans}, "end_tid": end_tid}, START_END_COLUMNS)
-    return nest_ranges(table[pushed]), spans
+    return nest_ranges(table[pushed & ~left_open]), spans, table[pushed & left_open]
 
 
 def _range_names(export: _Export, columns: dict[str, Column], chosen: BoolArray) -> npt.NDArray[np.object_]:

@@ -12,7 +12,7 @@ from analysis.capture.names import range_name
 from analysis.formats.bare import BARE_RANGES, PUSH
 from analysis.formats.errors import InputError
 from analysis.formats.files import LARGEST, Column, CsvFile, shown
-from analysis.formats.ranges import NCCL
+from analysis.formats.ranges import never_closes
 from analysis.formats.run import CPU_RANGES
 
 EXACT = 2**53  # a float holds every whole number up to this one
@@ -138,7 +138,7 @@ def cpu_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
 def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     """Return the rows of bare_ranges.csv with the path of each range. The path of a start/end range is its name.
 
-    Ranges of NCCL that never closed are left out: NCCL leaves that of ncclCommInitRank open, and it encloses nothing.
+    Ranges that NCCL leaves open are left out: they enclose nothing.
 
     Raises:
         InputError: a range ends before it starts.
@@ -148,7 +148,7 @@ def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
         raise InputError(
             f"{where}: the range in row {int(wrong.argmax()) + 1} ends before it starts; {BARE_RANGES.again}."
         )
-    left_open = frame["end_ns"].isna() & frame["name"].astype(str).str.startswith(NCCL)
+    left_open = frame["end_ns"].isna() & frame["name"].astype(str).map(never_closes).astype(bool)
     frame = frame[~left_open.to_numpy(bool)].reset_index(drop=True)
     plain = frame["name"].unique()
     frame = frame.assign(name=frame["name"].map({name: range_name(name) for name in plain}))

@@ -15,6 +15,7 @@ STEP = "step "  # automatic ranges: `step Decoder(4 x 1024)`
 STEP_NAMES = ("step", "decode", "prefill")
 # Domains in which libraries open ranges by themselves. They tell nothing about the program's own ranges.
 NCCL = "NCCL:"  # prefix of NCCL's own ranges
+_LEFT_OPEN = f"{NCCL}ncclCommInitRank"
 LIBRARIES = ("CCCL", "NCCL", "cuBLAS", "cublas", "cuDNN", "cudnn", "cuFFT", "cuSOLVER", "cuSPARSE", "TensorRT")
 
 
@@ -26,6 +27,14 @@ def is_step(name: str) -> bool:
 def without_domain(name: str) -> str:
     """Return the name without our domain. Ranges with and without it are the same ranges."""
     return name.removeprefix(PREFIX)
+
+
+def never_closes(name: str) -> bool:
+    """Return whether NCCL opens a range of this name and never closes it: ncclCommInitRank, ncclCommInitRankConfig.
+
+    Such a range encloses nothing, although profilers show it around all that its thread does later.
+    """
+    return name.startswith(_LEFT_OPEN)
 
 
 def is_own(name: str) -> bool:

@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture, Gap
+from analysis.formats.ranges import never_closes
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
 from analysis.tables.compiled import place_compiled
 from analysis.tables.declare import TOP, Column, fact, part, table
+from analysis.tables.distinct import holds
 
 GRAPH_MARK = "[graph] "
 
@@ -293,15 +295,16 @@ def _finish(table: pd.DataFrame) -> pd.DataFrame:
 def check_against_nsys(ours: pd.DataFrame, nsys_range_sums: pd.DataFrame) -> tuple[int, int]:
     """Compare the kernel time of each range name with nsys' own report nvtx_kern_sum.
 
-    Return (ranges that are equal to the nanosecond, ranges compared).
+    Return (ranges that are equal to the nanosecond, ranges compared). Ranges that NCCL leaves open do not count.
     Shape: `ours` from nsys_sums.range_sums; `nsys_range_sums` as in `Capture`.
     """
     keys = ["name", "pid", "tid"]
+    compared = {
+        whose: sums[~holds(sums["name"].fillna(""), lambda name: not name or never_closes(name))]
+        for whose, sums in (("ours", ours), ("theirs", nsys_range_sums))
+    }
     both = pd.concat(
-        [
-            sums[sums["name"].fillna("") != ""].groupby(keys)["total_ns"].sum().rename(whose)
-            for whose, sums in (("ours", ours), ("theirs", nsys_range_sums))
-        ],
+        [sums.groupby(keys)["total_ns"].sum().rename(whose) for whose, sums in compared.items()],
         axis=1,
     )
     return int((both["ours"] == both["theirs"]).sum()), len(both)

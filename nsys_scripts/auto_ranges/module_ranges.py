@@ -4,6 +4,7 @@
     KERNEL_LEDGER_RANGES=measure               open ranges, and measure what a range costs
     KERNEL_LEDGER_RANGES=dataflow              open none; record which tensors operations read and write, the least work
                                                of each range, and which modules each kernel of torch.compile fuses
+    KERNEL_LEDGER_RANGES=ranks                 open none; only write the rank of each process
     KERNEL_LEDGER_RANGES_OUT=FOLDER            where each process writes its cost, its dataflow and its rank
     KERNEL_LEDGER_RANGES_WORK=FILE             least work of each range; the ranges show it in nsys-ui
 
@@ -57,6 +58,8 @@ _INDUCTOR = _beside(os.path.join("nsys_scripts", "auto_ranges", "inductor_kernel
 def wait_for_torch(mode):
     """Install the ranges as soon as the program has imported torch. A program without torch stays as it is."""
     _write_rank()
+    if mode == "ranks":
+        return
     if mode == "dataflow":
         os.environ.update(_INDUCTOR.NO_CACHE)  # torch reads these while the program imports it
     watch("torch", lambda torch: install(torch, mode))

@@ -490,7 +490,7 @@ def test_all_runs_have_ranges_once_the_bare_run_found_them_automatic(gpu_machine
 
 @pytest.mark.parametrize("auto", ["own", ""])
 def test_a_program_with_ranges_of_its_own_or_without_torch_has_no_others(gpu_machine: Machine, auto: str) -> None:
-    assert runs_of(gpu_machine, BARE_AUTO=auto) == ["measure", "none", "none"]
+    assert runs_of(gpu_machine, BARE_AUTO=auto) == ["measure", "ranks", "none"]
 
 
 def test_no_automatic_ranges(gpu_machine: Machine) -> None:
@@ -532,3 +532,13 @@ def test_a_rank_notes_its_rank_and_any_other_process_nothing(tmp_path: Path, mon
         "process_rank": 3, "ranks": 4, "local_rank": None,
     }  # fmt: skip
     assert noted.name == f"rank-{said['pid']}.json"
+
+
+def test_a_program_with_ranges_of_its_own_only_notes_ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNEL_LEDGER_RANGES_OUT", str(tmp_path / "noted"))
+    monkeypatch.setenv("RANK", "1")
+    (tmp_path / "noted").mkdir()
+    (tmp_path / "torch.py").write_text(TORCH)
+    answer = python(tmp_path, "import torch; print(torch.nn.Module())", "ranks")
+    assert (answer.returncode, answer.stderr) == (0, "")  # this torch is too strange for ranges
+    assert [path.name.partition("-")[0] for path in (tmp_path / "noted").iterdir()] == ["rank"]

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
+from analysis.formats.ranks import PROCESS_RANKS
 from analysis.formats.run import CEILINGS, MANIFEST, SELFTEST
-from tests.machine import FAKE_PYTHON, FAKE_SMI, SCRIPTS, Machine
+from tests.machine import FAKE_PYTHON, FAKE_SMI, ROOT, SCRIPTS, Machine
 
 # Stands in for bare.sh: runs the program and says how it ended.
 FAKE_BARE = """#!/usr/bin/env bash
@@ -91,6 +92,29 @@ def test_a_program_goes_through_every_stage(gpu_machine: Machine) -> None:
     for said in ("about", "left", "three findings", "nsys-ui runs/", "ncu-ui runs/"):
         assert said in answer.stdout
     assert (run / "captures/ncu_raw.csv").is_file()
+
+
+# Like two ranks of torchrun with the hook: each run of the program notes other process ids.
+TWO_RANKS = """#!/usr/bin/env bash
+echo "program ${KERNEL_LEDGER_RANGES:-plain} $$" >> "$CALLS"
+[[ -n ${KERNEL_LEDGER_RANGES_OUT:-} ]] || exit 0
+for rank in 0 1; do
+  pid=$(($$ * 10 + rank))
+  echo "{\\"pid\\": $pid, \\"process_rank\\": $rank, \\"ranks\\": 2, \\"local_rank\\": $rank}" > "$KERNEL_LEDGER_RANGES_OUT/rank-$pid.json"
+done
+"""
+
+
+@pytest.mark.parametrize(("auto", "mode"), [("own", "ranks"), ("on", "on")])
+def test_the_ranks_are_those_of_the_processes_in_the_timeline(gpu_machine: Machine, auto: str, mode: str) -> None:
+    gpu_machine.put("checkout/app", TWO_RANKS)
+    answer = profile(gpu_machine, "--", "./app", BARE_AUTO=auto, PYTHONPATH=str(ROOT))
+    assert answer.returncode == 0, answer.stderr
+    ran = re.findall(r"^program (\w+) (\d+)$", gpu_machine.calls.read_text(), re.MULTILINE)
+    assert ran[0][0] == "measure"
+    (pid,) = [int(pid) for said, pid in ran if said == mode][:1]
+    written = (only_run(gpu_machine) / "captures" / PROCESS_RANKS.name).read_text()
+    assert written == f"{PROCESS_RANKS.header}\n{pid}0,0,2,0\n{pid}1,1,2,1\n"
 
 
 def test_what_may_be_shared_holds_nothing_of_the_machine(gpu_machine: Machine) -> None:

@@ -696,14 +696,77 @@ def test_a_range_that_nccl_leaves_open_encloses_nothing() -> None:
     assert read["path"].tolist() == ["step", "step/NCCL:ncclAllReduce", "step/open"]
 
 
-@pytest.mark.parametrize(
-    ("kernel", "path"),
-    [("gemm", "step/mlp"), (ALL_REDUCE, "step/mlp/NCCL:ncclCommInitRankConfig")],
-    ids=["a kernel of the program", "a collective"],
-)
-def test_ncu_prints_the_range_that_nccl_leaves_open_for_every_kernel(kernel: str, path: str) -> None:
-    assert ncu_csv._without_nccl(["step/mlp/NCCL:ncclCommInitRankConfig"], [kernel]) == [path]
-    assert ncu_csv._without_nccl(["step/mlp"], [kernel]) == ["step/mlp"]
+def test_ncu_prints_the_range_that_nccl_leaves_open_for_every_kernel() -> None:
+    entries = [
+        f'"{domain}:{name}:none:none:none:none:none:none"'
+        for domain, name in (
+            ("<default domain>", "step"),
+            ("NCCL", "ncclCommInitRankConfig"),
+            ("NCCL", "ncclAllReduce"),
+        )
+    ]
+    assert ncu_csv.push_pop_path(f"7  {'  '.join(entries)}") == "step/NCCL:ncclAllReduce"
+    assert ncu_csv.push_pop_path(f"7  {'  '.join(entries[:2])}") == "step"
+
+
+def whole_program() -> Export:
+    """Two ranks whose capture begins before NCCL does; NCCL leaves the range of ncclCommInitRankConfig open."""
+    export = Ranks(entered=False).export()
+    for rank in (0, 1):
+        place: dict[str, Any] = {"pid": 10 * (rank + 1), "tid": 10 * (rank + 1)}
+        export.nccl("ncclCommInitRankConfig", 1, 2, **place, comm=COMM, ranks=2, rank=rank)
+        export.rows["NVTX_EVENTS"][-1]["end"] = None
+    return export
+
+
+def test_in_a_timeline_of_the_whole_program_too(tmp_path: Path) -> None:
+    world = world_of(whole_program(), tmp_path)
+    assert set(world["gpu_ops"]["path"]) == {"step", "step/NCCL:ncclAllReduce"}
+    assert world["ranks"][["rank", "rank_from"]].to_numpy().tolist() == [["rank 0", "NCCL"], ["rank 1", "NCCL"]]
+    assert world["collectives"][["range", "ranks", "bytes"]].to_numpy().tolist() == [["step", 2, 1 << 20]]
+    assert gap_of(world, "the end of") is None  # nobody but NCCL can close it
+    pd.testing.assert_frame_equal(world["ranks"], world_of(Ranks().export(), tmp_path)["ranks"])
+
+
+def test_a_range_of_the_program_that_stays_open_encloses_what_follows(tmp_path: Path) -> None:
+    export = Ranks().export()
+    export.push("open", 500, None, pid=10, tid=10)
+    world = world_of(export, tmp_path)
+    assert set(world["gpu_ops"]["path"].str.partition("/")[0]) == {"step", "open"}
+    assert gap_of(world, "the end of 1 NVTX ranges")
+
+
+def test_in_the_csv_reports_of_nsys_such_a_range_lasts_to_the_last_event(tmp_path: Path) -> None:
+    head = (
+        "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,PID,TID,Lvl,NumChild,RangeId,ParentId,"
+    )
+    rows = [
+        (10, 900, 700, "NCCL:ncclCommInitRank", 0, 2, 1, "", ":1"),
+        (20, 320, 90, ":step", 1, 1, 2, 1, ":1:2"),
+        (30, 120, 0, "NCCL:ncclAllReduce", 2, 0, 3, 2, ":1:2:3"),
+        (400, 800, 0, ":step", 1, 0, 4, 1, ":1:4"),
+    ]
+    lines = [
+        f"{start},{end},{end - start},{inside},{end - start - inside},{name},7,7,{level},{children},{number},{parent},"
+        f"{stack},{'--' * level}{name}"
+        for start, end, inside, name, level, children, number, parent, stack in rows
+    ]
+    (tmp_path / "pushpop.csv").write_text("\n".join([f"{head}RangeStack,NameTree", *lines]) + "\n")
+    (tmp_path / "sums.csv").write_text(
+        "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
+        "Kernel Name\n" + "".join(
+            f"{name},PushPop,7,7,1,1,50,50.0,50.0,50,50,0.0,gemm\n" for name in ("NCCL:ncclCommInitRank", ":step")
+        )
+    )  # fmt: skip
+    (tmp_path / "launches.csv").write_text(
+        "API Start (ns),API Dur (ns),Queue Start (ns),Queue Dur (ns),Kernel Start (ns),Kernel Dur (ns),Total Dur (ns),"
+        "PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name\n"
+        "410,5,,,500,50,140,7,7,0,cudaLaunchKernel,1 1 1,32 1 1,gemm\n"
+    )
+    world = World(DECLARED, raw=load([tmp_path]), extrapolate=False)
+    assert world["ranges"]["path"].tolist() == ["step", "step/NCCL:ncclAllReduce", "step"]
+    assert world["ranges"]["level"].tolist() == [0, 1, 0]
+    assert any("to the nanosecond in 1 of 1 ranges" in note for note in world.every("note"))
 
 
 # A profile of two ranks, made by `make profile CMD='torchrun …'` on two H200s -----------------------------------------
