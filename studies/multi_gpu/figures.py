@@ -37,6 +37,7 @@ _COLOURS = dict(zip(predict.TOKENS, (SKY, GREEN, ORANGE, BLUE), strict=True))
 WAYS = ("trap", "resident")
 _PARTS = {"allocate_ns": (VERMILION, "allocate and free"), "copy_ns": (PURPLE, "copy"), "compute_ns": (BLUE, "compute")}
 _KINDS = {"kernel": BLUE, "memcpy": PURPLE, "memset": GREY}
+_UNSEEN_NS = 15_000.0  # of a timeline of 70 ms and a thousand pixels
 # ranges of a call, measure_trap.Slices
 _HOST = {"allocate and copy": VERMILION, "compute": SKY, "copy back": ORANGE, "free": BLACK}
 
@@ -148,13 +149,25 @@ def _parts_of_call(ranges: pd.DataFrame, call: pd.Series) -> pd.DataFrame:
     return ranges[inside & ranges["name"].isin(_HOST) & ranges["path"].str.startswith(f"{call['path']}/")]
 
 
+def _drawn_as_one(rows: pd.DataFrame) -> list[tuple[float, float]]:
+    """Return (start, end) in ns of operations of one kind, as one where less than a fifth of a pixel lies between."""
+    spans: list[tuple[float, float]] = []
+    for begin, duration in rows.sort_values("start_ns")[["start_ns", "duration_ns"]].astype(float).to_numpy():
+        if spans and begin - spans[-1][1] < _UNSEEN_NS:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], begin + duration))
+        else:
+            spans.append((begin, begin + duration))
+    return spans
+
+
 def _timeline_panel(axes: Axes, rows: pd.DataFrame, parts: pd.DataFrame, lanes: list[Any], start: float) -> None:
     """Draw what the host does in its lane, and the GPUs' operations in theirs, in ms since `start`."""
     for part in parts.itertuples(index=False):
         begin, end = (float(part.start_ns) - start) / 1e6, (float(part.end_ns) - start) / 1e6
         draw_bar(axes, 0, begin, end - begin, 0.7, color=_HOST[str(part.name)], lw=0)
-    for row in rows.itertuples(index=False):
-        colour, lane = _KINDS.get(str(row.kind), GREY), lanes.index(row.device)
-        draw_bar(axes, lane, (float(row.start_ns) - start) / 1e6, float(row.duration_ns) / 1e6, 0.7, color=colour, lw=0)
+    for (device, kind), own in rows.groupby(["device", "kind"], sort=False):
+        colour, lane = _KINDS.get(str(kind), GREY), lanes.index(device)
+        for begin, end in _drawn_as_one(own):
+            draw_bar(axes, lane, (begin - start) / 1e6, (end - begin) / 1e6, 0.7, color=colour, lw=0)
     axes.set_ylim(len(lanes) - 0.5, -0.5)
     axes.set_xlabel("ms")
