@@ -13,6 +13,7 @@ from analysis.tables.declare import Column, table
 Goal = dict[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
 LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: the rivals of a rung
+RUNG = ("kind", "dtype", "shape_name", _TIME["p50"])  # the columns that tell which rung is the fastest
 
 
 @table(
@@ -68,14 +69,9 @@ def precision_of(rows: pd.DataFrame) -> pd.Series:
     return rows["precision"].astype("object").fillna("").astype("str")
 
 
-def are_libraries(timed: pd.DataFrame, precision: str = "") -> pd.Series:
-    """Return which rows are variants of libraries in this precision ("": that of the dtype)."""
-    return timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == precision)
-
-
-def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
-    """Return the variants of libraries in this precision ("": that of the dtype)."""
-    return timed[are_libraries(timed, precision)]
+def library_of(timed: pd.DataFrame) -> pd.DataFrame:
+    """Return the variants of libraries in the precision of the dtype."""
+    return timed[timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == "")]
 
 
 def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:

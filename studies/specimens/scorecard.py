@@ -116,10 +116,11 @@ def _figures(half: str) -> dict[str, str]:
 
 def result() -> str:
     """Return the line of README.md: how often the first cause is right in the holdout, at the first, blind look."""
-    blind, today = _blind_figures(read_blind(RECORD)), _figures(registry.HOLDOUT)
+    blind = _blind_figures(read_blind(RECORD))
+    advised, clean = score.figures(score.score_kernels(registry.HOLDOUT, FULL))["clean kernels with advice"]
     return (
         f"**Advice with an answer key.** For {blind['first'].removesuffix(MISSED)} slow kernels that no rule was tuned "
-        f"on, the first cause is right at the first, blind look. {today['clean']} clean kernels get advice "
+        f"on, the first cause is right at the first, blind look. {advised} of {clean} clean kernels get advice "
         "([scorecard](kernels/specimens/README.md))."
     )
 
