@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -63,18 +63,8 @@ class View(NamedTuple):
     bytes: int
     axes: tuple[tuple[int, int], ...] | None = None
 
-    def holds(self, other: View) -> bool:
-        """Return whether it has all elements of another view of its storage: a part along its own axes."""
-        if self.axes is None or other.axes is None:
-            return False
-        away, lengths = other.begin - self.begin, dict(other.axes)
-        if away < 0 or not lengths.keys() <= {stride for stride, _ in self.axes}:
-            return False
-        for stride, size in self.axes:
-            skipped, away = divmod(away, stride)
-            if skipped + lengths.get(stride, 1) > size:
-                return False
-        return away == 0
+
+Holds = Callable[[View, View], bool]  # analysis/formats/views.py has it, which the hook loads by its path
 
 
 class Operation(NamedTuple):
@@ -112,11 +102,14 @@ def view_of(tensor: Any) -> View:
     return View(begin, begin + (reach + 1) * item if distinct else begin, distinct, whole)
 
 
-def bytes_of(views: Iterable[View]) -> int:
-    """Return the least distinct bytes of some views of one storage, which may overlap."""
+def bytes_of(views: Iterable[View], holds: Holds) -> int:
+    """Return the least distinct bytes of some views of one storage, which may overlap.
+
+    `holds`: whether its first view has all elements of its second.
+    """
     kept: list[View] = []
     for view in sorted(set(views), key=lambda one: -one.bytes):
-        if not any(other.holds(view) for other in kept[:MOST_VIEWS]):
+        if not any(holds(other, view) for other in kept[:MOST_VIEWS]):
             kept.append(view)
     views = kept
     covered = until = 0
@@ -136,9 +129,13 @@ def _is_whole(func: Any) -> bool:
 
 
 class WorkOfRanges:
-    """Listens to a recorder, and counts the work of the ranges of each step when the step closes."""
+    """Listens to a recorder, and counts the work of the ranges of each step when the step closes.
 
-    def __init__(self) -> None:
+    `holds`: as in `bytes_of`.
+    """
+
+    def __init__(self, holds: Holds) -> None:
+        self._holds = holds
         self._steps: dict[str, list[dict[str, Work]]] = {}
         self._known: dict[Any, bool] = {}
         self._open: list[tuple[str, int]] = []
@@ -244,7 +241,7 @@ class WorkOfRanges:
             for storage, views in wrote.items()
             if storage not in made or self._deaths.get(storage, len(self._spans)) > span.order
         ]
-        return Work(sum(map(bytes_of, [*read.values(), *stays])), flops)
+        return Work(sum(bytes_of(views, self._holds) for views in [*read.values(), *stays]), flops)
 
     def found(self) -> dict[str, Work]:
         """Return the work of each path: that of the last two of its steps, if they agree."""

@@ -57,7 +57,7 @@ def _finding(row: Any, *, several: bool) -> dict[str, Any]:
 def _time_to_win(row: Any, cells: Cells) -> int | None:
     """Return the time that pinned memory saves at most: copies at the link's bandwidth take the rest. Units: ns."""
     known = any(one["column"] == "link_frac" for one in cells)
-    if not known or not _is_pageable(row) or float(row["link_frac"]) >= SLOW_LINK:
+    if not known or not is_pageable(row["memory"]) or float(row["link_frac"]) >= SLOW_LINK:
         return None
     return int(float(row["time_ns"]) * (1 - float(row["link_frac"])))
 
@@ -89,7 +89,7 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     elif moved and each < SMALL_BYTES:
         said = f"one moves {_bytes(each)} on average, so it spends most of its time on starting: combine them into one"
         found.append((f"small ones, {_bytes(each)} each", said))
-    if _is_pageable(row):
+    if is_pageable(row["memory"]):
         said = f"the memory is {row['memory']}: pinned memory copies faster, and kernels can overlap it"
         found.append(("from or to pageable memory", said))
     found += _rate(row, where, cells)
@@ -102,8 +102,9 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     return found or [("the file states neither bytes nor memory", "the file does not tell how many bytes they move")]
 
 
-def _is_pageable(row: Any) -> bool:
-    return pd.notna(row["memory"]) and "pageable" in str(row["memory"]).lower()
+def is_pageable(memory: object) -> bool:
+    """Return whether the memory at one end of a copy, such as `Pageable -> Device`, is pageable."""
+    return pd.notna(memory) and "pageable" in str(memory).lower()
 
 
 def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
@@ -113,7 +114,9 @@ def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
         cells.append(cell("copies", where, "link_frac", frac))
         told = "larger pieces and pinned memory are faster"
         if frac >= SLOW_LINK:
-            told = "fewer bytes make it faster still" if _is_pageable(row) else "only fewer bytes make it faster"
+            told = (
+                "fewer bytes make it faster still" if is_pageable(row["memory"]) else "only fewer bytes make it faster"
+            )
         return [(f"at {share(frac)} of the link's rate", f"they reach {share(frac)} of the link's bandwidth: {told}")]
     if pd.notna(row["rate_byte_per_s"]):
         rate = float(row["rate_byte_per_s"])

@@ -14,7 +14,7 @@ from analysis.diagnosis.graphs import unseen_graphs
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
 from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.loops import elementwise_chains, idle_in_windows, share_in_steps, turns
-from analysis.diagnosis.ranks import of_one_rank, rank_findings
+from analysis.diagnosis.ranks import of_one_rank, rank_findings, without_told
 from analysis.diagnosis.reasons import Tables, cell, nearest_roof
 from analysis.diagnosis.spans import About
 from analysis.formats import symbols
@@ -51,12 +51,13 @@ def _findings(
     """
     if not is_program:
         return []
-    moved = large_copies(copies, in_steps=share_in_steps(gpu_ops, step_ranges))
+    of_ranks = rank_findings(ranks, collectives, overlap, stragglers, rank_costs)
+    moved = without_told(large_copies(copies, in_steps=share_in_steps(gpu_ops, step_ranges)), of_ranks)
     more = [*turns(steps, gaps, filled), *(one for one in moved if one["time_to_win_ns"])]
     if fusion.empty:
         more += elementwise_chains(gpu_ops, kernel_tables["kernels"], _waiting(gaps), judged_root(gaps))
     won = of_one_rank(find(gaps, measured, roofline, stalls, fusion, diagnosis, more), ranks)
-    if of_ranks := rank_findings(ranks, collectives, overlap, stragglers, rank_costs):
+    if of_ranks:
         won = sorted([*of_ranks, *won], key=lambda one: -one["time_to_win_ns"])[:MOST]
     gpus = devices["device"].nunique() if len(devices) else 1
     named = {name for one in won for name in one.pop("chain", (one.get("about", About()).kernel,))}

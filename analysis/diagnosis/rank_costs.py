@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,46 @@ from analysis.diagnosis.timelines import ALLOCATES, FEW, PINNED_BYTES_PER_NS, SM
 from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.copies import direction_of
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, fact, table
 from analysis.tables.links import roof_at
 
 ALLOCATION, PAGEABLE, REPEATED = "allocation_in_loop", "pageable_copies", "repeated_copies"
 STEPS = 3  # a copy counts as repeated from so many steps on; in two steps it may be a warm-up
 _BETWEEN = {"Host-to-Device": "host_to_device", "Device-to-Host": "device_to_host"}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a rank loses to one cause. `rank` is its label, NA for all GPUs of one process.
+
+    rows    its calls or copies: start_ns, end_ns; of copies also op (row of gpu_ops), bytes and range
+    win_ns  most that the cure can win
+    """
+
+    rank: Any
+    cause: str
+    rows: pd.DataFrame
+    win_ns: float
+
+
+@fact("costs_of_ranks")
+def costs_of_ranks(
+    gpu_ops: pd.DataFrame, place_of_op: IntArray, rank_places: pd.DataFrame, computing: list[intervals.Union],
+    setups: pd.DataFrame | None, step_of_op: np.ndarray, links: pd.DataFrame,
+) -> list[Cost]:  # fmt: skip
+    """Return the costs of each rank; [] for a program on one GPU.
+
+    Shape: `place_of_op` and `step_of_op` (operations,); `setups` calls that allocate or set up, None if unknown.
+    """
+    if len(rank_places) < 2:
+        return []
+    labels = rank_places["label"].tolist()
+    copies = _copies(gpu_ops, place_of_op, computing, step_of_op)
+    return [
+        *_allocations(gpu_ops, rank_places, setups),
+        *_pageable(copies, labels, links),
+        *_repeated(copies, labels),
+    ]
 
 
 @table(
@@ -49,29 +84,28 @@ _BETWEEN = {"Host-to-Device": "host_to_device", "Device-to-Host": "device_to_hos
         ),
     ),
 )
-def build_rank_costs(
-    gpu_ops: pd.DataFrame, place_of_op: IntArray, rank_places: pd.DataFrame, computing: list[intervals.Union],
-    setups: pd.DataFrame | None, step_of_op: np.ndarray, links: pd.DataFrame,
-) -> pd.DataFrame | None:  # fmt: skip
-    """Return rank_costs.csv, the largest gain first; None for a program on one GPU, or without such costs.
-
-    Shape: `place_of_op` and `step_of_op` (operations,); `setups` calls that allocate or set up, None if unknown.
-    """
-    if len(rank_places) < 2:
+def build_rank_costs(costs_of_ranks: list[Cost]) -> pd.DataFrame | None:
+    """Return rank_costs.csv, the largest gain first; None without such costs."""
+    if not costs_of_ranks:
         return None
-    labels = rank_places["label"].tolist()
-    copies = _copies(gpu_ops, place_of_op, computing, step_of_op)
-    found = [
-        *_allocations(gpu_ops, rank_places, setups),
-        *_pageable(copies, labels, links),
-        *_repeated(copies, labels),
-    ]
-    if not found:
-        return None
-    table_ = pd.DataFrame(found).assign(tier="timing")
+    table_ = pd.DataFrame([_row(one) for one in costs_of_ranks]).assign(tier="timing")
     whole = ["count", "bytes", "time_ns", "win_ns"]
     table_[whole] = table_[whole].astype("Float64").round().astype("Int64")
     return table_.sort_values(["win_ns", "rank", "cause"], ascending=[False, True, True])
+
+
+def _row(cost: Cost) -> dict[str, Any]:
+    rows, of_copies = cost.rows, cost.cause != ALLOCATION
+    time = rows["end_ns"] - rows["start_ns"]
+    return {
+        "rank": cost.rank,
+        "cause": cost.cause,
+        "range": time.groupby(rows["range"]).sum().idxmax() if of_copies else pd.NA,
+        "count": len(rows),
+        "bytes": int(rows["bytes"].sum()) if of_copies else pd.NA,
+        "time_ns": int(time.sum()),
+        "win_ns": cost.win_ns,
+    }
 
 
 def _copies(
@@ -79,8 +113,8 @@ def _copies(
 ) -> pd.DataFrame:
     """Return the copies of more than SMALL_BYTES.
 
-    Columns: place, direction, memory, bytes, range, step, turn, time_ns, alone_ns. `alone_ns` is the time in which no
-    kernel computed on the same GPU. Between copies of one `turn` no kernel started there.
+    Columns: op, place, start_ns, end_ns, direction, memory, bytes, range, step, turn, alone_ns. `alone_ns` is the time
+    in which no kernel computed on the same GPU. Between copies of one `turn` no kernel started there.
     """
     large = (gpu_ops["kind"] == "memcpy") & (gpu_ops["bytes"].astype("Float64").fillna(0) > SMALL_BYTES)
     at = np.flatnonzero(large.to_numpy(bool))
@@ -92,34 +126,23 @@ def _copies(
         turn[place == one] = np.searchsorted(begin, start[place == one])
     return pd.DataFrame(
         {
+            "op": at,
             "place": place,
+            "start_ns": start,
+            "end_ns": start + length,
             "direction": ops["name"].map(names).astype(str).to_numpy(),
             "memory": ops["memory"].astype(str).to_numpy(),
             "bytes": ops["bytes"].to_numpy(np.int64, na_value=0),
             "range": fold_paths(ops["path"]).replace("", UNATTRIBUTED).to_numpy(),
             "step": np.asarray(step_of_op)[at],
             "turn": turn,
-            "time_ns": length,
             "alone_ns": intervals.outside(start, start + length, place, computing),
         }
     )
 
 
-def _row(rank: object, cause: str, rows: pd.DataFrame, win: float) -> dict[str, Any]:
-    longest = rows.groupby("range")["time_ns"].sum().idxmax()
-    return {
-        "rank": rank,
-        "cause": cause,
-        "range": longest,
-        "count": len(rows),
-        "bytes": int(rows["bytes"].sum()),
-        "time_ns": int(rows["time_ns"].sum()),
-        "win_ns": win,
-    }
-
-
-def _pageable(copies: pd.DataFrame, labels: list[str], links: pd.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yield a row for each place with pageable copies: what they take longer than pinned memory would.
+def _pageable(copies: pd.DataFrame, labels: list[str], links: pd.DataFrame) -> Iterator[Cost]:
+    """Yield a cost for each place with pageable copies: what they take longer than pinned memory would.
 
     links.csv has the bandwidth of pinned memory; without it, assume PCIe 5.
     """
@@ -133,12 +156,13 @@ def _pageable(copies: pd.DataFrame, labels: list[str], links: pd.DataFrame) -> I
             [rates[key] for key in zip(own["direction"], own["bytes"], strict=True)], index=own.index, dtype=float
         )
         least = own["bytes"] / rate.fillna(PINNED_BYTES_PER_NS)
-        lost = (own["time_ns"] - least).clip(lower=0) * own["alone_ns"] / own["time_ns"].clip(lower=1)
-        yield _row(labels[int(str(place))], PAGEABLE, own, float(lost.sum()))
+        time = own["end_ns"] - own["start_ns"]
+        lost = (time - least).clip(lower=0) * own["alone_ns"] / time.clip(lower=1)
+        yield Cost(labels[int(str(place))], PAGEABLE, own, float(lost.sum()))
 
 
-def _repeated(copies: pd.DataFrame, labels: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each place with copies to a GPU that have the same size and range in several steps.
+def _repeated(copies: pd.DataFrame, labels: list[str]) -> Iterator[Cost]:
+    """Yield a cost for each place with copies to a GPU that have the same size and range in several steps.
 
     Without steps, kernels between the copies show that they are in a loop and do not set the program up.
     """
@@ -149,13 +173,11 @@ def _repeated(copies: pd.DataFrame, labels: list[str]) -> Iterator[dict[str, Any
         again = own[times >= enough]
         if len(again):
             win = again["alone_ns"] * (1 - 1 / times[again.index])
-            yield _row(labels[int(str(place))], REPEATED, again, float(win.sum()))
+            yield Cost(labels[int(str(place))], REPEATED, again, float(win.sum()))
 
 
-def _allocations(
-    gpu_ops: pd.DataFrame, rank_places: pd.DataFrame, setups: pd.DataFrame | None
-) -> Iterator[dict[str, Any]]:
-    """Yield a row for each process that allocates or frees after its first GPU operation, at least FEW times.
+def _allocations(gpu_ops: pd.DataFrame, rank_places: pd.DataFrame, setups: pd.DataFrame | None) -> Iterator[Cost]:
+    """Yield a cost for each process that allocates or frees after its first GPU operation, at least FEW times.
 
     The gain is the time in which its GPUs idle during these calls.
     """
@@ -172,12 +194,4 @@ def _allocations(
         begin, end = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
         held = intervals.union(begin, np.minimum(end, int((start + length).max())) - begin)
         idle = intervals.length(held) - int(intervals.covered(*held, intervals.union(start, length)).sum())
-        yield {
-            "rank": places["label"].iloc[0] if len(places) == 1 else pd.NA,
-            "cause": ALLOCATION,
-            "range": pd.NA,
-            "count": len(own),
-            "bytes": pd.NA,
-            "time_ns": int((end - begin).sum()),
-            "win_ns": idle,
-        }
+        yield Cost(places["label"].iloc[0] if len(places) == 1 else pd.NA, ALLOCATION, own, idle)

@@ -6,8 +6,11 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.diagnosis.copies import is_pageable
 from analysis.diagnosis.rank_costs import ALLOCATION, PAGEABLE, REPEATED
+from analysis.diagnosis.rank_spans import EXPOSED, WAITED_FOR
 from analysis.diagnosis.reasons import cell
+from analysis.diagnosis.spans import About
 from analysis.formats.words import count_of, duration, share
 
 LEAST = 0.02  # of the capture: a smaller gain is no finding
@@ -39,8 +42,15 @@ def rank_findings(
     if len(ranks) < 2:
         return []
     least = LEAST * float(ranks["wall_ns"].max())
-    found = [*_exposed(ranks, collectives, overlap), *_imbalance(overlap, stragglers), *_again(costs)]
+    found = [*_exposed(ranks, collectives, overlap), *_imbalance(overlap, stragglers), *_again(costs, ranks)]
     return [one for one in found if one["time_to_win_ns"] >= least]
+
+
+def without_told(moved: list[dict[str, Any]], of_ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return findings on copies without those on pageable memory, if a finding on ranks names these copies already."""
+    if not any(one["about"].lost == PAGEABLE for one in of_ranks):
+        return moved
+    return [one for one in moved if not is_pageable(one["about"].copies[-1])]
 
 
 def of_one_rank(found: list[dict[str, Any]], ranks: pd.DataFrame) -> list[dict[str, Any]]:
@@ -90,6 +100,7 @@ def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFra
                 f"soon as their data is ready, on a stream of their own.{_rate(collectives)}"
             ),
             "time_to_win_ns": win,
+            "about": About(rank=name, lost=EXPOSED),
             "evidence": [
                 cell("ranks", name, "exposed_ns", int(ranks.loc[ranks["rank"] == name, "exposed_ns"].iloc[0])),
                 *cited,
@@ -137,6 +148,7 @@ def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str
                 "time to win is its delay against the mean start."
             ),
             "time_to_win_ns": win,
+            "about": About(rank=name, lost=WAITED_FOR),
             "evidence": [
                 cell("stragglers", name, column, int(first[column]))
                 for column in ("caused_waiting_ns", "longest_ns", "behind_mean_ns", "last", "collectives")
@@ -145,7 +157,7 @@ def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str
     ]
 
 
-def _again(costs: pd.DataFrame) -> list[dict[str, Any]]:
+def _again(costs: pd.DataFrame, ranks: pd.DataFrame) -> list[dict[str, Any]]:
     """Return one finding for each cause in rank_costs.csv, on the rank with the largest gain.
 
     Ranks work at the same time, so the gains of several ranks do not add up.
@@ -162,8 +174,9 @@ def _again(costs: pd.DataFrame) -> list[dict[str, Any]]:
         found.append(
             {
                 "title": f"{name}: {title}",
-                "sentence": f"{what} {duration(float(row['time_ns']))}{moved}{where}. {cure}",
+                "sentence": f"{what} {duration(float(row['time_ns']))}{moved}{where}. {_holds_for(rows, ranks)}{cure}",
                 "time_to_win_ns": int(row["win_ns"]),
+                "about": About(rank="" if pd.isna(row["rank"]) else name, lost=str(cause)),
                 "evidence": [
                     cell("rank_costs", f"{name} {cause}", column, int(row[column]))
                     for column in ("count", "time_ns", "win_ns")
@@ -171,3 +184,18 @@ def _again(costs: pd.DataFrame) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _holds_for(rows: pd.DataFrame, ranks: pd.DataFrame) -> str:
+    """Return a sentence on how many processes pay a cost; "" if the program has one process.
+
+    Shape: `rows` of rank_costs.csv, the largest gain first; `ranks` as ranks.csv.
+    """
+    every = ranks["process"].nunique()
+    if every < 2:
+        return ""
+    paying = ranks[ranks["rank"].isin(rows["rank"].dropna())]
+    known = int(paying["process"].nunique() + rows["rank"].isna().sum())  # blank: a process with several GPUs
+    if known:
+        return f"This holds for {known} of {count_of(every, 'process', 'processes')}. "
+    return f"The capture does not say which of the {every} processes makes them. "

@@ -1,7 +1,7 @@
 """Find the span of the timeline that shows a finding, for Nsight Systems to zoom to, and what lies in the span.
 
 A finding says what it is about (`About`). Among many launches or ranges, the span shows the one of median length. For
-an idle GPU, it shows the longest pause.
+an idle GPU, it shows the longest pause, and for ranks the longest wait or exposed transfer.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
+from analysis.diagnosis.rank_spans import WAITED_FOR, Losses
 from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.tables import intervals
@@ -23,7 +24,7 @@ from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.copies import direction_of
 from analysis.tables.declare import Column, fact, table
 from analysis.tables.distinct import repeats
-from analysis.tables.gaps import WHOLE_CAPTURE, gpu_label, step_labels
+from analysis.tables.gaps import WHOLE_CAPTURE, step_labels
 from analysis.tables.layers import GRAPH_MARK
 
 BESIDE_NS = 5_000  # least time on either side, so that the neighbours of a launch are visible
@@ -39,7 +40,8 @@ class About:
 
     `step` is a label of gaps.csv. `kernel` and `ranges` are values of kernels.csv. `copies` holds device, kind,
     direction and memory of a row of copies.csv. `graphs` is the range of CUDA graphs that nsys saw as a whole. `call`
-    is a CUDA call.
+    is a CUDA call. `rank` is the label of a rank, and `lost` what it loses: EXPOSED, WAITED_FOR or a cause of
+    rank_costs.csv.
     """
 
     step: str = ""
@@ -48,6 +50,8 @@ class About:
     copies: tuple[str, ...] = ()
     graphs: str = ""
     call: str = ""
+    rank: str = ""
+    lost: str = ""
 
 
 class Span(NamedTuple):
@@ -100,6 +104,7 @@ class _Timeline:
     step_of_op: np.ndarray
     calls: pd.DataFrame
     folded: dict[str, str]
+    losses: Losses
 
     @cached_property
     def start(self) -> IntArray:
@@ -123,6 +128,9 @@ class _Timeline:
 
     def rows_of(self, about: About) -> np.ndarray:
         """Return which operations a finding is about, as a mask over `gpu_ops`; all False if it is about none."""
+        if about.lost:
+            loss = self.losses.find(about.rank, about.lost)
+            return np.isin(np.arange(len(self.gpu_ops)), loss.ops if loss else [])
         some = about.kernel or about.ranges or about.copies or about.graphs
         chosen = np.full(len(self.gpu_ops), bool(some), dtype=bool)
         if about.kernel:
@@ -179,6 +187,8 @@ def _of(count: int, what: str) -> str:
 
 def find_span(about: About, timeline: _Timeline) -> Span | None:
     """Return the span that shows what a finding is about; None if the timeline does not contain it."""
+    if about.lost:
+        return _loss(about, timeline)
     if about.call:
         return _longest_call(about.call, timeline.calls)
     if about.step:
@@ -213,6 +223,17 @@ def _step(label: str, timeline: _Timeline) -> Span | None:
     inside = timeline.step_of_op == row.name
     end = max(int(row["end_ns"]), int(timeline.end[inside].max(initial=0)))
     return Span(int(row["start_ns"]), end, label)
+
+
+def _loss(about: About, timeline: _Timeline) -> Span | None:
+    """Return the stretch that shows what a rank loses. A wait gets a tenth of it on either side, as a pause does."""
+    loss = timeline.losses.find(about.rank, about.lost)
+    if loss is None:
+        return None
+    if about.lost != WAITED_FOR:
+        return _around(*loss[:3])
+    beside = max((loss.end_ns - loss.start_ns) // 10, BESIDE_NS)
+    return Span(loss.start_ns - beside, loss.end_ns + beside, loss.shows)
 
 
 def _pause(timeline: _Timeline) -> Span | None:
@@ -268,12 +289,12 @@ def said(span: Span, clock: str, first_ns: int) -> str:
 @fact("span_timeline")
 def _span_timeline(
     capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray,
-    folded: dict[str, str],
+    folded: dict[str, str], losses_of_ranks: Losses,
 ) -> _Timeline:  # fmt: skip
     known = [one for one in (capture.waits, capture.setups) if one is not None and len(one)]
     empty = pd.DataFrame({name: [] for name in ("start_ns", "end_ns", "pid", "tid", "name")})
     calls = pd.concat(known, ignore_index=True).drop_duplicates(ignore_index=True) if known else empty
-    return _Timeline(gpu_ops, ranges, step_ranges, step_of_op, calls, folded)
+    return _Timeline(gpu_ops, ranges, step_ranges, step_of_op, calls, folded, losses_of_ranks)
 
 
 @table(
@@ -336,7 +357,7 @@ def build_scenes(findings: list[dict[str, Any]] | None, spans: pd.DataFrame, spa
     for row in spans.itertuples():
         span = Span(int(row.start_ns), int(row.end_ns), str(row.said))
         about = said[int(row.finding) - 1]["about"]
-        lanes = (*_host_lanes(span, span_timeline), *_gpu_lanes(span, span_timeline, span_timeline.rows_of(about)))
+        lanes = (*_host_lanes(span, span_timeline, about.rank), *_gpu_lanes(span, span_timeline, about))
         found.append(Scene(int(row.finding), str(row.title), span, lanes))
     return found
 
@@ -369,15 +390,21 @@ def _bars(span: Span, start: IntArray, end: IntArray, name: list[str], kind: lis
     return Bars(joined[0], joined[1], ("",) * len(joined[0]), tuple(one for s, _, one in parts for _ in s))
 
 
-def _host_lanes(span: Span, timeline: _Timeline) -> Iterator[Lane]:
-    """Yield rows of the host: ranges by level, then CUDA calls, for the threads with most of both in the span."""
+def _host_lanes(span: Span, timeline: _Timeline, rank: str) -> Iterator[Lane]:
+    """Yield rows of the host: ranges by level, then CUDA calls, for the threads with most of both in the span.
+
+    If the process of `rank` is known, only its threads count.
+    """
+    process = timeline.losses.process(rank)
     ranges, launches, calls = (
-        _rows_inside(span, rows) for rows in (timeline.ranges, timeline.launches, timeline.calls)
+        _rows_inside(span, rows if process is None else rows[rows["pid"] == process])
+        for rows in (timeline.ranges, timeline.launches, timeline.calls)
     )
     threads = pd.concat([rows[["pid", "tid"]].dropna().astype(np.int64) for rows in (ranges, launches, calls)])
     threads = threads.value_counts()
     for pid, tid in list(threads.index)[:MOST_THREADS]:
-        of = f" of process {pid}, thread {tid}" if len(threads) > 1 else ""
+        whose = f"process {pid}" if process is None else rank
+        of = f" of {whose}, thread {tid}" if len(threads) > 1 else f" of {rank}" if process is not None else ""
         own = ranges[(ranges["pid"] == pid) & (ranges["tid"] == tid)]
         for level in sorted(own["level"].unique())[:MOST_LEVELS]:
             rows = own[own["level"] == level]
@@ -390,26 +417,22 @@ def _host_lanes(span: Span, timeline: _Timeline) -> Iterator[Lane]:
             yield Lane(f"CUDA calls{of}", bars)
 
 
-def _gpu_lanes(span: Span, timeline: _Timeline, about: np.ndarray) -> Iterator[Lane]:
-    """Yield one row for each stream. Operations that the finding is about have the kind `about`."""
+def _gpu_lanes(span: Span, timeline: _Timeline, about: About) -> Iterator[Lane]:
+    """Yield one row for each stream, first those of the rank. Operations that the finding is about are `about`."""
     rows = _inside(span, timeline.start, timeline.end)
-    ops = timeline.gpu_ops.iloc[rows].assign(about=about[rows])
-    several = {name: timeline.gpu_ops[name].nunique() > 1 for name in ("device", "pid")}
-    key = [*(name for name, many in several.items() if many), "stream"]
-    for number, (place, own) in enumerate(ops.groupby(key, sort=True, dropna=False, observed=True)):
+    losses = timeline.losses
+    ops = timeline.gpu_ops.iloc[rows].assign(about=timeline.rows_of(about)[rows], place=losses.place_of_op[rows])
+    first = losses.place(about.rank)
+    groups = ops.groupby([ops["place"] != first, "place", "stream"], sort=True, dropna=False, observed=True)
+    for number, ((_, place, stream), own) in enumerate(groups):
         if number == MOST_STREAMS:
             return
-        values = dict(zip(key, place if isinstance(place, tuple) else (place,), strict=True))
-        words = [
-            gpu_label(str(values["device"])) if "device" in values else "",
-            f"process {values['pid']}" if "pid" in values else "",
-            "GPU" if pd.isna(values["stream"]) else f"stream {values['stream']}",
-        ]
+        words = [*losses.words(place), "GPU" if pd.isna(stream) else f"stream {stream}"]
         start = own["start_ns"].to_numpy(np.int64)
         names = [_shown(name) for name in own["name"].astype(str)]
         kinds = np.where(own["about"], "about", own["kind"].astype(str)).tolist()
         bars = _bars(span, start, start + own["duration_ns"].to_numpy(np.int64), names, kinds)
-        yield Lane(", ".join(filter(None, words)), bars)
+        yield Lane(", ".join(words), bars)
 
 
 def _shown(name: str) -> str:

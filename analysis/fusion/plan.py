@@ -26,6 +26,7 @@ import pandas as pd
 from analysis.formats import symbols
 from analysis.formats.goals import limits
 from analysis.formats.ranges import STEP, is_step
+from analysis.formats.views import holds
 from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
@@ -62,18 +63,6 @@ class Operand:
     @property
     def key(self) -> Key:
         return self.storage, self.offset, self.bytes
-
-    def holds(self, other: Operand) -> bool:
-        """Return whether this view of a storage has all elements of another one: a part along its own axes."""
-        sizes, from_here = dict(self.axes), other.begin - self.begin
-        lengths = dict(other.axes)
-        if from_here < 0 or not lengths.keys() <= sizes.keys():
-            return False
-        for stride, size in self.axes:
-            skipped, from_here = divmod(from_here, stride)
-            if skipped + lengths.get(stride, 1) > size:
-                return False
-        return from_here == 0
 
 
 @dataclass
@@ -507,7 +496,7 @@ def _once(sizes: Mapping[Key, float], views: Mapping[Key, Operand]) -> float:
     for keys in storages.values():
         kept: list[Key] = []
         for key in sorted(keys, key=lambda one: -one[2]):
-            if not any(views[other].holds(views[key]) for other in kept):
+            if not any(holds(views[other], views[key]) for other in kept):
                 kept.append(key)
         total += sum(sizes[key] for key in kept)
     return total

@@ -559,7 +559,8 @@ class Recorded:
 
 def _recorded():
     """Return the harness' recorder, listened to by a counter of work, and the recorder of Inductor's kernels."""
-    work = _beside(os.path.join("harness", "range_work.py")).WorkOfRanges()
+    holds = _beside(os.path.join("analysis", "formats", "views.py")).holds
+    work = _beside(os.path.join("harness", "range_work.py")).WorkOfRanges(holds)
     found = Recorded(_beside(os.path.join("harness", "dataflow.py")).Recorder(work), work, _INDUCTOR.Kernels())
     watch(_INDUCTOR.MODULE, found.kernels.listen)
     atexit.register(found.write)

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from analysis.capture.load import load
 from analysis.formats.ranges import DOMAIN, PARAMETERS, WORK, read_work
+from analysis.formats.views import holds
 from harness import dataflow_file, range_work
 from harness.dataflow import Recorder
 from harness.range_work import Work, WorkOfRanges
@@ -28,7 +29,7 @@ UNKNOWN = Work(None, None)
 
 def work_of(function: Callable[[Recorder, WorkOfRanges], Any], steps: int = 1) -> dict[str, Work]:
     """The work of each range of a step, in which `function` runs."""
-    work = WorkOfRanges()
+    work = WorkOfRanges(holds)
     recorder = Recorder(work)
     for _ in range(steps):
         with recorder, span(recorder, "step"):
@@ -125,7 +126,7 @@ def test_a_view_holds_another_only_if_it_has_all_of_its_elements() -> None:
             views.append(one.transpose(0, random.randrange(3)))
         outer, inner = views
         contains = set(inner.flatten().tolist()) <= set(outer.flatten().tolist())
-        says = range_work.view_of(outer).holds(range_work.view_of(inner))
+        says = holds(range_work.view_of(outer), range_work.view_of(inner))
         assert says == contains  # of slices of one tensor
         held += says
     assert held > 50
@@ -142,7 +143,7 @@ def test_a_view_holds_another_only_if_it_has_all_of_its_elements() -> None:
     ],
 )
 def test_the_least_bytes_of_views(views: list[tuple[int, int, int]], least: int) -> None:
-    assert range_work.bytes_of(range_work.View(*view) for view in views) == least
+    assert range_work.bytes_of((range_work.View(*view) for view in views), holds) == least
 
 
 # --- what is unknown ---
@@ -242,7 +243,7 @@ def test_the_last_two_steps_count_as_the_first_may_do_more() -> None:
 
 def test_memory_that_no_operation_writes_is_not_looked_at_again() -> None:
     """Of 10,000 modules with parameters, each operation would look through 20,000 storages."""
-    work, layers, x = WorkOfRanges(), nn.ModuleList(nn.Linear(2, 2) for _ in range(50)), torch.ones(1, 2)
+    work, layers, x = WorkOfRanges(holds), nn.ModuleList(nn.Linear(2, 2) for _ in range(50)), torch.ones(1, 2)
     recorder = Recorder(work)
     with recorder, span(recorder, "step"):
         for layer in layers:

@@ -368,6 +368,38 @@ def test_exposed_transfer_and_the_straggler_are_findings_with_a_time_to_win(tmp_
     assert "400 µs of that is waiting for another rank, 400 µs is transfer" in found[0]["sentence"]
 
 
+def spans_of(world: World) -> dict[str, tuple[int, int, str]]:
+    """Return, for the title of each finding with a span, its start, its end and what it shows."""
+    shown = {one["title"]: one["span"] for one in world["shown_findings"] if "span" in one}
+    return {title: (at["start_ns"], at["end_ns"], at["said"].partition(": ")[2]) for title, at in shown.items()}
+
+
+def test_findings_on_ranks_say_where_they_show(tmp_path: Path) -> None:
+    """The first collective is as long as the others. Of the exposed one, the span shows the transfer."""
+    world = world_of(Ranks().export(), tmp_path)
+    exposed, waited = list(spans_of(world).values())[:2]
+    assert exposed == (
+        201_000,
+        501_000,
+        "the longest of 4 exposed transfers of rank 0 (process id 10, NVIDIA H200 (0)).",
+    )
+    assert waited == (181_000, 421_000, "the longest of 4 waits for rank 1 (process id 20, NVIDIA H200 (1)).")
+    scene = world["scenes"][1]
+    assert [lane.label for lane in scene.lanes] == ["ranges of rank 1", "rank 1, stream 7", "rank 0, stream 7"]
+    assert [lane.bars.kind for lane in scene.lanes[1:]] == [("kernel", "about"), ("kernel", "about")]
+
+
+def test_the_longest_wait_is_shown_and_not_the_first(tmp_path: Path) -> None:
+    export = Ranks().export()
+    for row in export.rows["CUPTI_ACTIVITY_KIND_KERNEL"]:
+        if row["start"] == 2 * STEP + 1000 + 300_000:  # the third collective, on the second rank
+            row["start"] += 50_000
+    waited = spans_of(world_of(export, tmp_path))[
+        "The other ranks wait for rank 1: it is the last to start 4 of 4 collectives"
+    ]
+    assert waited[0] == 2 * STEP + 201_000 - 20_000
+
+
 def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp_path: Path) -> None:
     export = Export()
     for step in range(5):
@@ -399,6 +431,43 @@ def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp
     assert set(titles(world)[1:3]) == {
         "GPU 0: the same bytes are copied to the GPU in each step", "GPU 0: copies use pageable memory",
     }  # fmt: skip
+
+
+def test_what_ranks_pay_again_says_where_it_shows_and_for_how_many_processes(tmp_path: Path) -> None:
+    """Two processes on one GPU allocate in each step, and copy from pageable memory: one finding for each."""
+    export = Export()
+    export.gpu()
+    for step in range(6):
+        for pid in (1, 2):
+            at = step * STEP + 400_000 * (pid - 1)
+            place: dict[str, Any] = {"pid": pid, "tid": pid}
+            export.push("step", at, at + 390_000, **place)
+            export.call(at + 1000, at + 101_000 + step, name="cudaMalloc_v3020", **place)
+            corr = export.call(at + 102_000, at + 103_000, name="cudaMemcpyAsync_v3020", **place)
+            export.memcpy(at + 110_000, at + 210_000, corr, 1_000_000 + step, pid=pid, memory=(0, 2))
+            export.launch("k", (at + 211_000, at + 212_000), (at + 220_000, at + 230_000), **place)
+    world = world_of(export, tmp_path)
+    found = [one for one in world.first("findings") if "pageable" in one["title"] or "allocated" in one["title"]]
+    assert sorted(one["title"] for one in found) == [
+        "NVIDIA H200 (0), process 1: copies use pageable memory",
+        "NVIDIA H200 (0), process 1: device memory is allocated on each call",
+    ]
+    assert all("This holds for 2 of 2 processes." in one["sentence"] for one in found)
+    spans = spans_of(world)
+    who = "of NVIDIA H200 (0), process 1 (process id 1)."
+    copied = spans["NVIDIA H200 (0), process 1: copies use pageable memory"]
+    assert copied == (2 * STEP + 10_000, 2 * STEP + 310_000, f"a typical one of 6 copies {who}")
+    allocated = spans["NVIDIA H200 (0), process 1: device memory is allocated on each call"]
+    assert allocated == (5 * STEP + 1000 - 100_005, 5 * STEP + 101_005 + 100_005, f"the longest of 5 calls {who}")
+
+
+def test_copies_of_an_unknown_process_are_one_finding_too(tmp_path: Path) -> None:
+    """The CSV reports name no process of a copy if two processes use one GPU."""
+    capture = load([ROOT / "examples/h200/two_processes/captures"])
+    world = World(DECLARED, raw=capture, extrapolate=False)
+    assert sum("pageable" in title for title in titles(world)) == 1
+    sentence = next(one["sentence"] for one in world.first("findings") if "pageable" in one["title"])
+    assert "The capture does not say which of the 2 processes makes them." in sentence
 
 
 @pytest.mark.parametrize(("kernels_between", "found"), [(True, 2), (False, 0)])
