@@ -64,7 +64,7 @@ CHAIN, CHAIN_ROUNDS = 10, 8  # launches in a chained sample of long launches; ch
 FLUSH_BYTES = 256 << 20
 ROUNDS = 40
 LEAST_SAMPLES = 40  # fewer give the median alone, without p5 and p95
-# A short launch varies by 10 % and more, so that two medians of 40 samples may differ by 3 %; of 300, by 1 %.
+# The medians of a short launch differ between runs: of 40 samples more than of 300.
 SHORT_SECONDS, SHORT_SAMPLES = 30e-6, 300
 LONGEST_ISOLATED = 4.0  # seconds for the isolated samples of a group; a slow group has SLOW_ISOLATED
 WARMUP_ROUNDS = 3
