@@ -65,9 +65,11 @@ def test_a_number_that_the_table_does_not_hold_is_found() -> None:
 
 
 def test_a_row_that_no_text_needs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept = [(file, text) for file, text in prose.texts() if file != "studies/multi_gpu/README.md"]
-    monkeypatch.setattr(prose, "texts", lambda: iter(kept))
-    assert prose.faults() == ["studies/multi_gpu/README.md: 25 s: no text has this number"]
+    rows = prose.read()
+    held = next(row for row in rows.values() if (row.file, row.number) == (FILE, "1.92"))
+    left = {prose.Number(FILE, *one): held._replace(number=one[0], unit=one[1]) for one in (("3.5", "µs"), ("777", ""))}
+    monkeypatch.setattr(prose, "read", lambda: rows | left)
+    assert prose.faults() == [f"{FILE}: 3.5 µs: no text has this number", f"{FILE}: 777 : no text has this number"]
 
 
 def test_numbers_are_told_from_sizes_and_names() -> None:
