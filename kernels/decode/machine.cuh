@@ -45,6 +45,7 @@ DEVICE uint64_t now_ns() {
 // --- threads that wait for each other ---
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
+DEVICE void sync_warp() { __syncwarp(); }
 DEVICE void spin() {}
 
 // Waits for every thread of the cluster. What they wrote before, also to each other's shared memory, is visible after

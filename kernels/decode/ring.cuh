@@ -17,7 +17,8 @@ struct Shape {
   static constexpr int TILE_ROWS = 8;
   static constexpr int TILE_BYTES = 2 * TILE_ROWS * CHANNELS;
   static constexpr int STEPS = CHANNELS / WARPS / 32;  // packets of a tile's columns that a lane multiplies
-  static constexpr int PAIRS = (CHANNELS / 2 + THREADS - 1) / THREADS;  // pairs of channels that a thread receives
+  static constexpr int FOURS = CHANNELS / WARPS / 4;   // times four columns of a tile that a warp receives
+  static constexpr int TURNS = (FOURS + 31) / 32;      // of these, what a lane receives
   static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);       // cached rows that 8 lanes have
   static constexpr int GROUP = 4;                                       // tiles that a block multiplies at once
   static constexpr int VECTORS = 13 * CHANNELS;                         // elements of a layer's norms and biases

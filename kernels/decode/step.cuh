@@ -17,9 +17,11 @@ struct Shared {
     uint32_t most, rest;
   };
   alignas(16) Pair input[S::CHANNELS / 2];                       // what is multiplied
-  alignas(16) Pair hidden[S::INNER / 2];                         // hidden values of the MLP, which bf16 holds
-  alignas(16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // of each warp; groups take turns with two places
-  alignas(16) float moments[S::WARPS][2];                        // sums for a norm
+  alignas(16) uint32_t hidden[S::INNER / 2];                     // hidden values of the MLP, which bf16 holds
+  // Of each warp: products of the rows with the input, and with the weights and the biases of a norm. Groups take turns
+  // with two places.
+  alignas(16) float sums[2][S::WARPS][3][S::GROUP * S::TILE_ROWS];
+  alignas(16) float moments[2][S::WARPS][2];  // sums for a norm, likewise
   alignas(16) float query[S::SIZE];  // q of this cluster's head, scaled so that exp is a power of 2
   alignas(16) float key[S::SIZE];
   alignas(16) float value[S::SIZE];
@@ -62,10 +64,11 @@ class Step {
         inner_(S::INNER / S::TILE_ROWS, block_, call.blocks),
         vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
     x_words_ = call.words;
-    head_words_ = x_words_ + S::CHANNELS;
-    middle_words_ = head_words_ + S::CHANNELS;
-    hidden_words_ = middle_words_ + S::CHANNELS;
+    head_words_ = x_words_ + S::CHANNELS / 2;
+    middle_words_ = head_words_ + S::CHANNELS / 2;
+    hidden_words_ = middle_words_ + S::CHANNELS / 2;
     best_words_ = hidden_words_ + S::INNER / 2;
+    residual_ = best_words_ + 2 * call.blocks;
   }
 
   // The most tiles of a block in a phase.
@@ -115,17 +118,27 @@ class Step {
   DEVICE uint32_t tag_of(int layer) const { return tag_ + 1 + layer; }
 
   // The weights and biases of a norm do not depend on activations, so a phase loads them before it waits for
-  // activations. A thread has those of the pairs of channels that it receives.
+  // activations: the weights of the columns that a lane receives, and the rows that its group of four lanes multiplies.
+  // A product with the normalised x is `scale` times (the product with (x - pivot) weights, less `shift` times that with
+  // the weights), and that with the biases. So nothing waits for the mean before the product.
   struct Norm {
-    uint32_t weight[S::PAIRS], bias[S::PAIRS];
+    uint32_t weight[S::TURNS][2];
+    Packet row[S::STEPS];
   };
   DEVICE Norm norm(int64_t at) const {
     Norm found;
     UNROLL
-    for (int i = 0; i < S::PAIRS; ++i) {
-      const int pair = pair_of(i);
-      found.weight[i] = pair < S::CHANNELS / 2 ? pairs(call_.vectors + at)[pair] : 0;
-      found.bias[i] = pair < S::CHANNELS / 2 ? pairs(call_.vectors + at + S::CHANNELS)[pair] : 0;
+    for (int i = 0; i < S::TURNS; ++i) {
+      const int four = lane_ + 32 * i;
+      UNROLL
+      for (int j = 0; j < 2; ++j)
+        found.weight[i][j] = four < S::FOURS ? pairs(call_.vectors + at)[2 * (warp_ * S::FOURS + four) + j] : 0;
+    }
+    UNROLL
+    for (int step = 0; step < S::STEPS; ++step) {
+      found.row[step] = Packet{};
+      if (lane_ / 4 == 1 || lane_ / 4 == 2)
+        found.row[step] = packets(call_.vectors + at + (lane_ / 4 - 1) * S::CHANNELS)[place_of(step) / 4];
     }
     return found;
   }
@@ -157,43 +170,63 @@ class Step {
   DEVICE auto load_mlp() const { return load<S::SEGMENTS>(mlp_tiles()); }
   DEVICE auto load_head() const { return load<S::GROUP>(head_tiles()); }
 
-  // The biases of this lane's rows, for the groups of tiles that its warp finishes; they are loaded early for the same
+  // The biases of this lane's two rows, for the groups of tiles that its warp finishes; they are loaded early for the same
   // reason, and stay bf16, since a conversion would wait for them.
-  DEVICE uint16_t qkv_bias(int layer) const { return attends() ? qkv_bias(layer, 0) : uint16_t{0}; }
-  DEVICE uint16_t proj_bias(int layer) const { return row_bias(wide_, layer, 5); }
-  DEVICE uint16_t fc_bias(int layer) const { return row_bias(inner_, layer, 8); }
-  DEVICE uint16_t mlp_bias(int layer) const { return row_bias(wide_, layer, 12); }
+  DEVICE uint32_t qkv_bias(int layer) const { return attends() ? qkv_bias(layer, 0) : 0; }
+  DEVICE uint32_t proj_bias(int layer) const { return row_bias(wide_, layer, 5); }
+  DEVICE uint32_t fc_bias(int layer) const { return row_bias(inner_, layer, 8); }
+  DEVICE uint32_t mlp_bias(int layer) const { return row_bias(wide_, layer, 12); }
 
   // --- what a phase waits for ---
-  // Embeds the token, and normalises x.
+  // A warp waits for those columns only that it multiplies, so no barrier of the block lies between the two. A thread
+  // that gave up says so at the next barrier.
+
+  // Embeds the token.
   DEVICE void embed(const Norm& weights) {
     if (!alive_) return;
     pivot_ = 0.0f;  // a token does not depend on those before it in the launch
-    float x[S::PAIRS][2] = {};
+    moment_[0] = moment_[1] = 0.0f;
     UNROLL
-    for (int i = 0; i < S::PAIRS; ++i) {
-      const int pair = pair_of(i);
-      if (pair < S::CHANNELS / 2) {
-        const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + pair];
-        const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + pair];
-        x[i][0] = low(token) + low(place);
-        x[i][1] = high(token) + high(place);
+    for (int i = 0; i < S::TURNS; ++i) {
+      const int four = lane_ + 32 * i;
+      if (four < S::FOURS) {
+        const int pair = 2 * (warp_ * S::FOURS + four);
+        float x[4];
+        UNROLL
+        for (int j = 0; j < 2; ++j) {
+          const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + pair + j];
+          const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + pair + j];
+          x[2 * j] = low(token) + low(place);
+          x[2 * j + 1] = high(token) + high(place);
+        }
+        put_scaled(i, four, x, weights);
       }
     }
-    normalise(x, true, weights);
+    sync_warp();
   }
-  // Keeps the embedding of this lane's row of x.
+  // Keeps the embedding of this lane's rows of x.
   DEVICE void keep_embedding() {
+    if (!keeps()) return;
     const int row = row_of_lane(wide_, 0);
-    if (warp_ == 0 && row < wide_.end * S::TILE_ROWS)
-      kept_ = low(call_.wte[static_cast<int64_t>(token_) * S::CHANNELS + row]) +
-              low(call_.wpe[static_cast<int64_t>(position_) * S::CHANNELS + row]);
+    const uint32_t token = pairs(call_.wte)[(static_cast<int64_t>(token_) * S::CHANNELS + row) / 2];
+    const uint32_t place = pairs(call_.wpe)[(static_cast<int64_t>(position_) * S::CHANNELS + row) / 2];
+    kept_[0] = low(token) + low(place);
+    kept_[1] = high(token) + high(place);
   }
-  // Keeps this lane's row of x, or of x after attention, that an earlier launch published.
-  DEVICE void keep_x() { keep(x_words_); }
-  DEVICE void keep_middle() { keep(middle_words_); }
+  // Leaves this lane's rows of the residual stream to a later launch, and takes them up there. Words have fewer digits.
+  DEVICE void leave_rows() {
+    if (alive_ && keeps())
+      store_word(residual_ + row_of_lane(wide_, 0) / 2,
+                 static_cast<uint64_t>(as_bits(kept_[1])) << 32 | as_bits(kept_[0]));
+  }
+  DEVICE void keep_rows() {
+    if (!keeps()) return;
+    const int64_t both = load_number(reinterpret_cast<const int64_t*>(residual_ + row_of_lane(wide_, 0) / 2));
+    kept_[0] = as_float(static_cast<uint32_t>(both));
+    kept_[1] = as_float(static_cast<uint32_t>(static_cast<uint64_t>(both) >> 32));
+  }
 
-  // Reads the residual stream with which layer `layer` starts, and normalises it.
+  // Reads the residual stream with which layer `layer` starts.
   DEVICE void take_x(int layer, const Norm& weights) { take_row(x_words_, tag_of(layer - 1), MLP, layer - 1, weights); }
   DEVICE void take_middle(int layer, const Norm& weights) {
     take_row(middle_words_, tag_of(layer), PROJ, layer, weights);
@@ -202,20 +235,25 @@ class Step {
   // blocks that wait for none of its values then may publish the next ones.
   DEVICE void take_heads(int layer) {
     if (!alive_ || proj_tiles() == 0) return;
-    const auto put = [&](int, int pair, const TwoWords& two) { put_input(pair, value_of(two, 0), value_of(two, 1)); };
-    alive_ = !sync_block_or(
-        !gather<S::CHANNELS / 2, S::THREADS, false>(head_words_, tag_of(layer), watch_, ATTENTION, layer, put));
+    const auto put = [&](int, int four, const TwoWords& two) {
+      float x[4];
+      take_two(two.word[0], x[0], x[1]);
+      take_two(two.word[1], x[2], x[3]);
+      put_input(four, x);
+    };
+    there_ = gather<S::FOURS, false>(head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer,
+                                     [](int at) { return at; }, put);
+    sync_warp();
   }
   DEVICE void take_hidden(int layer) {
     if (!alive_ || mlp_tiles() == 0) return;
+    const auto place = [&](int at) { return at / S::FOURS * (S::CHANNELS / 4) + warp_ * S::FOURS + at % S::FOURS; };
     const auto put = [&](int, int at, const TwoWords& two) {
       UNROLL
-      for (int i = 0; i < 2; ++i)
-        shared_.hidden[2 * at + i] = {
-            (static_cast<uint32_t>(two.word[i]) & 0xffffu) | static_cast<uint32_t>(two.word[i] >> 32) << 16, 0};
+      for (int i = 0; i < 2; ++i) shared_.hidden[2 * place(at) + i] = take_halves(two.word[i]);
     };
-    alive_ = !sync_block_or(
-        !gather<S::INNER / 4, S::THREADS, true>(hidden_words_, tag_of(layer) & 0xffff, watch_, FC, layer, put));
+    there_ = gather<S::SEGMENTS * S::FOURS, true>(hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
+    sync_warp();
   }
 
   // The cached rows that this warp attends to, except this token's row.
@@ -240,17 +278,19 @@ class Step {
   // --- phases ---
   // Computes q, k and v of this cluster's head, and sends them to every block of the cluster. Every warp adds the sums,
   // and sends them to other blocks than the other warps.
-  DEVICE void qkv(int layer, uint16_t bias, const Loaded<in_group(MOST_QKV)>& loaded) {
+  DEVICE void qkv(int layer, uint32_t bias, const Norm& norm, const Loaded<in_group(MOST_QKV)>& loaded) {
     if (!alive_) return;
-    products<MOST_QKV>(qkv_tiles(), loaded, [&](int group, int count) {
-      const int row = group * GROUP_ROWS + lane_;
+    products<MOST_QKV, true>(qkv_tiles(), loaded, norm.row, [&](int group, int count) {
+      const int row = group * GROUP_ROWS + 2 * lane_;
       if (group) bias = qkv_bias(layer, group);
-      if (lane_ < count * S::TILE_ROWS) {
-        const float value = total() + low(bias);
+      if (lane_ < count * S::TILE_ROWS / 2) {
+        float value[2];
+        normalised(value, bias);
         const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS;
+        const float scale = part == 0 ? QUERY_SCALE : 1.0f;
         float* const to = (part == 0 ? shared_.query : part == 1 ? shared_.key : shared_.value) + dim;
         for (int peer = warp_; peer < S::CLUSTER; peer += S::WARPS)
-          send(to, part == 0 ? value * QUERY_SCALE : value, &shared_.qkv_sent, peer);
+          send_two(to, value[0] * scale, value[1] * scale, &shared_.qkv_sent, peer);
       }
     });
   }
@@ -268,26 +308,32 @@ class Step {
     attended_ ^= 1;
   }
 
-  DEVICE void proj(int layer, uint16_t bias, const Loaded<in_group(MOST_WIDE)>& loaded) {
+  DEVICE void proj(int layer, uint32_t bias, const Loaded<in_group(MOST_WIDE)>& loaded) {
     if (!alive_) return;
-    products<MOST_WIDE>(proj_tiles(), loaded, [&](int, int count) {
-      if (warp_ == 0 && lane_ < count * S::TILE_ROWS) {
-        kept_ += total() + low(bias);
-        publish(middle_words_, row_of_lane(wide_, 0), tag_of(layer), kept_);
+    const Packet none[S::STEPS] = {};
+    products<MOST_WIDE, false>(proj_tiles(), loaded, none, [&](int, int count) {
+      if (warp_ == 0 && lane_ < count * S::TILE_ROWS / 2) {
+        float sum[2];
+        total(sum, 0);
+        kept_[0] += sum[0] + low(bias), kept_[1] += sum[1] + high(bias);
+        publish_two(middle_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
       }
     });
   }
 
-  DEVICE void fc(int layer, uint16_t bias, const Loaded<in_group(MOST_INNER)>& loaded) {
+  DEVICE void fc(int layer, uint32_t bias, const Norm& norm, const Loaded<in_group(MOST_INNER)>& loaded) {
     if (!alive_) return;
-    products<MOST_INNER>(fc_tiles(), loaded, [&](int group, int count) {
-      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS)
-        publish_half(hidden_words_, row_of_lane(inner_, group), tag_of(layer), gelu(total() + low(bias)));
+    products<MOST_INNER, true>(fc_tiles(), loaded, norm.row, [&](int group, int count) {
+      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
+        float value[2];
+        normalised(value, bias);
+        publish_halves(hidden_words_, row_of_lane(inner_, group) / 2, tag_of(layer), gelu(value[0]), gelu(value[1]));
+      }
     });
     if (thread_index() == S::THREADS - 32 && call_.ahead > 0) ask_ahead(layer);
   }
 
-  DEVICE void mlp(int layer, uint16_t bias, Loaded<S::SEGMENTS> loaded) {
+  DEVICE void mlp(int layer, uint32_t bias, Loaded<S::SEGMENTS> loaded) {
     if (!alive_) return;
     ROLLED
     for (int tile = 0; (MOST_WIDE > 1 || tile == 0) && tile < wide_.tiles(); ++tile) {
@@ -296,18 +342,21 @@ class Step {
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) {
         UNROLL
-        for (int i = 0; i < S::SEGMENTS; ++i)
-          tensor_product(sum[i], Rows(shared_.hidden + i * S::CHANNELS / 2 + place_of(step)).packet,
-                         loaded.packet[i][step]);
+        for (int i = 0; i < S::SEGMENTS; ++i) {
+          const Packet& x = *reinterpret_cast<const Packet*>(shared_.hidden + i * S::CHANNELS / 2 + place_of(step));
+          tensor_product(sum[i], Rows(x).packet, loaded.packet[i][step]);
+        }
       }
       float two[2] = {};
       UNROLL
       for (int i = 0; i < S::GROUP; ++i) two[0] += row_sum(sum[i], 0), two[1] += row_sum(sum[i], 1);
       if (lane_ < 4) deposit(two, tile);
-      sync_block();
-      if (warp_ == 0 && lane_ / S::TILE_ROWS == tile) {
-        kept_ += total() + low(bias);
-        publish(x_words_, row_of_lane(wide_, 0), tag_of(layer), kept_);
+      if (!agree()) return;
+      if (warp_ == 0 && lane_ / (S::TILE_ROWS / 2) == tile) {
+        float sum_of_row[2];
+        total(sum_of_row, 0);
+        kept_[0] += sum_of_row[0] + low(bias), kept_[1] += sum_of_row[1] + high(bias);
+        publish_two(x_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
       }
       ring_.release(S::SEGMENTS);
       turn_ ^= 1;
@@ -315,18 +364,25 @@ class Step {
   }
 
   // Computes the logits of this block's tokens, and publishes the largest.
-  DEVICE void head(const Loaded<S::GROUP>& loaded) {
+  DEVICE void head(const Norm& norm, const Loaded<S::GROUP>& loaded) {
     if (!alive_) return;
     uint64_t best = 0;
-    products<MANY>(head_tiles(), loaded, [&](int group, int count) {
-      const int token = row_of_lane(vocabulary_, group);
-      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS && token < call_.vocabulary) {
-        const float logit = total();
-        call_.logits[token] = logit;
-        const uint64_t found = ranked(logit, token);
-        best = found > best ? found : best;
+    products<MANY, true>(head_tiles(), loaded, norm.row, [&](int group, int count) {
+      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
+        float logit[2];
+        normalised(logit, 0);
+        UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const int token = row_of_lane(vocabulary_, group) + i;
+          if (token < call_.vocabulary) {
+            call_.logits[token] = logit[i];
+            const uint64_t found = ranked(logit[i], token);
+            best = found > best ? found : best;
+          }
+        }
       }
     });
+    if (!alive_) return;
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
     sync_block();
@@ -399,8 +455,6 @@ class Step {
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
   static DEVICE const uint32_t* pairs(const uint16_t* at) { return reinterpret_cast<const uint32_t*>(at); }
   static DEVICE uint32_t* pairs(uint16_t* at) { return reinterpret_cast<uint32_t*>(at); }
-  static DEVICE float value_of(const TwoWords& two, int at) { return as_float(static_cast<uint32_t>(two.word[at])); }
-  static DEVICE int pair_of(int turn) { return thread_index() + turn * S::THREADS; }
   static DEVICE float gelu(float x) {  // the tanh form of GPT-2: x times the logistic function of twice tanh's argument
     constexpr float SLOPE = 2.0f * 0.7978845608028654f * 1.4426950408889634f;
     return divided(x, 1.0f + power_of_2(-SLOPE * (x + 0.044715f * x * x * x)));
@@ -410,91 +464,95 @@ class Step {
   DEVICE int64_t vector(int layer, int part) const {
     return static_cast<int64_t>(layer) * S::VECTORS + part * S::CHANNELS;
   }
-  // The row of this lane in a group of the block's tiles.
+  // The first of the two rows of this lane in a group of the block's tiles.
   DEVICE int row_of_lane(const Part& part, int group) const {
-    return part.begin * S::TILE_ROWS + group * GROUP_ROWS + lane_;
+    return part.begin * S::TILE_ROWS + group * GROUP_ROWS + 2 * lane_;
   }
-  DEVICE uint16_t row_bias(const Part& part, int layer, int at) const {
+  DEVICE uint32_t row_bias(const Part& part, int layer, int at) const {
     const int row = row_of_lane(part, warp_);
-    return row < part.end * S::TILE_ROWS ? call_.vectors[vector(layer, at) + row] : uint16_t{0};
+    return 2 * lane_ < GROUP_ROWS && row < part.end * S::TILE_ROWS ? pairs(call_.vectors + vector(layer, at) + row)[0] : 0;
   }
   // A block has DIMS rows of q, then of k, then of v.
-  DEVICE uint16_t qkv_bias(int layer, int group) const {
-    const int row = group * GROUP_ROWS + lane_;
-    if (row >= 3 * S::DIMS) return 0;
+  DEVICE uint32_t qkv_bias(int layer, int group) const {
+    const int row = group * GROUP_ROWS + 2 * lane_;
+    if (2 * lane_ >= GROUP_ROWS || row >= 3 * S::DIMS) return 0;
     const int at = row / S::DIMS * S::CHANNELS + head_ * S::SIZE + rank_ * S::DIMS + row % S::DIMS;
-    return call_.vectors[vector(layer, 2) + at];
+    return pairs(call_.vectors + vector(layer, 2) + at)[0];
+  }
+  // Whether this lane has rows of the residual stream.
+  DEVICE bool keeps() const {
+    return warp_ == 0 && 2 * lane_ < GROUP_ROWS && row_of_lane(wide_, 0) < wide_.end * S::TILE_ROWS;
   }
 
-  DEVICE void keep(const uint64_t* channel) {
-    const int row = row_of_lane(wide_, 0);
-    if (warp_ == 0 && row < wide_.end * S::TILE_ROWS)
-      kept_ = as_float(load_flag(reinterpret_cast<const uint32_t*>(channel + row)));
+  // --- activations that this warp multiplies ---
+  // Puts the four columns number `four` of the warp's.
+  DEVICE void put_input(int four, const float (&x)[4]) {
+    typename Shared<S>::Pair two[2];
+    UNROLL
+    for (int i = 0; i < 2; ++i) {
+      two[i].most = packed(x[2 * i], x[2 * i + 1]);
+      two[i].rest = packed(x[2 * i] - low(two[i].most), x[2 * i + 1] - high(two[i].most));
+    }
+    reinterpret_cast<Packet*>(shared_.input)[warp_ * S::FOURS + four] =
+        Packet{{two[0].most, two[0].rest, two[1].most, two[1].rest}};
   }
-
-  // --- activations that all warps multiply ---
-  DEVICE void put_input(int pair, float first, float second) {
-    const uint32_t both = packed(first, second);
-    shared_.input[pair] = {both, packed(first - low(both), second - high(both))};
+  // Puts them scaled by the weights of a norm. It sums differences from the mean of the last row that was normalised,
+  // so a row far from 0 loses few digits, and one pass is enough.
+  DEVICE void put_scaled(int turn, int four, float (&x)[4], const Norm& norm) {
+    UNROLL
+    for (int i = 0; i < 4; ++i) {
+      x[i] -= pivot_;
+      moment_[0] += x[i];
+      moment_[1] = fmaf(x[i], x[i], moment_[1]);
+      const uint32_t weight = norm.weight[turn][i / 2];
+      x[i] *= i % 2 ? high(weight) : low(weight);
+    }
+    put_input(four, x);
   }
-  DEVICE void take_row(const uint64_t* channel, uint32_t tag, Phase from, int layer, const Norm& weights) {
+  DEVICE void take_row(const uint64_t* channel, uint32_t tag, Phase from, int layer, const Norm& norm) {
     if (!alive_) return;
-    float x[S::PAIRS][2] = {};
-    const auto put = [&](int turn, int, const TwoWords& two) {
-      x[turn][0] = value_of(two, 0);
-      x[turn][1] = value_of(two, 1);
+    moment_[0] = moment_[1] = 0.0f;
+    const auto put = [&](int turn, int four, const TwoWords& two) {
+      float x[4];
+      take_two(two.word[0], x[0], x[1]);
+      take_two(two.word[1], x[2], x[3]);
+      put_scaled(turn, four, x, norm);
     };
-    const bool there = gather<S::CHANNELS / 2, S::THREADS, false>(channel, tag, watch_, from, layer, put);
-    normalise(x, there, weights);
+    there_ = gather<S::FOURS, false>(channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer,
+                                     [](int at) { return at; }, put);
+    sync_warp();
   }
-  // Normalises the row of which each thread has its pairs. It sums differences from the mean of the last row that it
-  // normalised, so a row far from 0 loses few digits, and one pass is enough.
-  DEVICE void normalise(const float (&x)[S::PAIRS][2], bool there, const Norm& weights) {
-    float sum[2] = {};
-    UNROLL
-    for (int i = 0; i < S::PAIRS; ++i)
-      if (pair_of(i) < S::CHANNELS / 2) {
-        const float first = x[i][0] - pivot_, second = x[i][1] - pivot_;
-        sum[0] += first + second;
-        sum[1] = fmaf(first, first, fmaf(second, second, sum[1]));
-      }
-    add_lanes<16, 1>(sum);
-    if (lane_ == 0) shared_.moments[warp_][0] = sum[0], shared_.moments[warp_][1] = sum[1];
-    alive_ = !sync_block_or(!there);
-    sum[0] = sum[1] = 0.0f;
-    UNROLL
-    for (int i = 0; i < S::WARPS; ++i) sum[0] += shared_.moments[i][0], sum[1] += shared_.moments[i][1];
-    constexpr float EACH = 1.0f / S::CHANNELS;
-    const float shift = sum[0] * EACH;
-    const float scale = rsqrtf(fmaxf(sum[1] * EACH - shift * shift, 0.0f) + call_.epsilon);
-    pivot_ += shift;
-    UNROLL
-    for (int i = 0; i < S::PAIRS; ++i)
-      if (pair_of(i) < S::CHANNELS / 2)
-        put_input(pair_of(i), fmaf((x[i][0] - pivot_) * scale, low(weights.weight[i]), low(weights.bias[i])),
-                  fmaf((x[i][1] - pivot_) * scale, high(weights.weight[i]), high(weights.bias[i])));
-    sync_block();
+  // Whether all threads of the block have what they waited for. It is the barrier behind a product, too.
+  DEVICE bool agree() {
+    alive_ = !sync_block_or(!there_);
+    return alive_;
   }
 
   // --- products ---
   // The first of the pairs that this lane multiplies in a step. Four lanes have 32 columns.
   DEVICE int place_of(int step) const { return ((warp_ * S::STEPS + step) * 4 + lane_ % 4) * 4; }
-  struct Rows {  // the operand of a product: four pairs
+  struct Rows {  // the operand of a product: four pairs of two rows, or of one row and zeros
     Packet packet[2];
     DEVICE Rows() {}
     DEVICE explicit Rows(const typename Shared<S>::Pair* from)
         : packet{reinterpret_cast<const Packet*>(from)[0], reinterpret_cast<const Packet*>(from)[1]} {}
+    DEVICE explicit Rows(const Packet& row)
+        : packet{Packet{{row.pair[0], 0, row.pair[1], 0}}, Packet{{row.pair[2], 0, row.pair[3], 0}}} {}
   };
 
-  // Multiplies the block's next `tiles` tiles with the input, GROUP at a time, of which the first are loaded. After each
-  // group calls `finish(group, tiles of the group)`, in which total() is the product of this lane's row.
-  template <int MOST, class Finish>
-  DEVICE void products(int tiles, Loaded<in_group(MOST)> loaded, Finish finish) {
+  // Multiplies the block's next `tiles` tiles with the input, GROUP at a time, of which the first are loaded. A product
+  // has 16 rows, and the input takes two: if NORM, lanes 4 to 11 have `rows` of a norm instead. After each group calls
+  // `finish(group, tiles of the group)`, in which total() or normalised() has the products of this lane's two rows.
+  template <int MOST, bool NORM, class Finish>
+  DEVICE void products(int tiles, Loaded<in_group(MOST)> loaded, const Packet (&rows)[S::STEPS], Finish finish) {
     if (tiles == 0) return;
     constexpr int COUNT = in_group(MOST);
     Rows x[S::STEPS];
     UNROLL
-    for (int step = 0; step < S::STEPS; ++step) x[step] = Rows(shared_.input + place_of(step));
+    for (int step = 0; step < S::STEPS; ++step) {
+      if (NORM) x[step] = Rows(rows[step]);
+      if (!NORM || lane_ < 4) x[step] = Rows(shared_.input + place_of(step));
+    }
     ROLLED
     for (int group = 0; group == 0 || (MOST > S::GROUP && group * S::GROUP < tiles); ++group) {
       const int left = tiles - group * S::GROUP, count = left < COUNT ? left : COUNT;
@@ -505,14 +563,19 @@ class Step {
         UNROLL
         for (int i = 0; i < COUNT; ++i) tensor_product(sum[i], x[step].packet, loaded.packet[i][step]);
       }
-      if (lane_ < 4) {
+      if (NORM && group == 0) {
+        add_lanes<16, 1>(moment_);
+        if (lane_ == 0) shared_.moments[turn_][warp_][0] = moment_[0], shared_.moments[turn_][warp_][1] = moment_[1];
+      }
+      if (lane_ < (NORM ? 12 : 4)) {
         UNROLL
         for (int i = 0; i < COUNT; ++i) {
           const float two[2] = {row_sum(sum[i], 0), row_sum(sum[i], 1)};
           deposit(two, i);
         }
       }
-      sync_block();
+      if (!agree()) return;
+      if (NORM && group == 0) find_moments();
       finish(group, count);
       ring_.release(count);
       turn_ ^= 1;
@@ -521,19 +584,40 @@ class Step {
   static DEVICE float row_sum(const float (&sum)[2][4], int row) {
     return (sum[0][row] + sum[1][row]) + (sum[0][row + 2] + sum[1][row + 2]);
   }
-  // Lanes 0 to 3 have two rows of a tile each; the other lanes have the same again.
+  // Lanes 0 to 3 have two rows of a tile each, lanes 4 to 11 those of a norm.
   DEVICE void deposit(const float (&two)[2], int tile) {
-    float* const to = shared_.sums[turn_][warp_] + tile * S::TILE_ROWS + lane_ * 2;
+    float* const to = shared_.sums[turn_][warp_][lane_ / 4] + tile * S::TILE_ROWS + lane_ % 4 * 2;
     to[0] = two[0], to[1] = two[1];
   }
-  DEVICE float total() const {
-    float found[2] = {};
+  // The products of this lane's two rows with the input (kind 0), the weights (1) or the biases (2) of the norm.
+  DEVICE void total(float (&found)[2], int kind) const {
     UNROLL
-    for (int i = 0; i < S::WARPS; i += 2) {
-      found[0] += shared_.sums[turn_][i][lane_];
-      found[1] += shared_.sums[turn_][i + 1][lane_];
+    for (int row = 0; row < 2; ++row) {
+      float part[2] = {};
+      UNROLL
+      for (int i = 0; i < S::WARPS; i += 2) {
+        part[0] += shared_.sums[turn_][i][kind][2 * lane_ + row];
+        part[1] += shared_.sums[turn_][i + 1][kind][2 * lane_ + row];
+      }
+      found[row] = part[0] + part[1];
     }
-    return found[0] + found[1];
+  }
+  // The same with the normalised input, and the rows' biases added.
+  DEVICE void normalised(float (&found)[2], uint32_t bias) const {
+    float product[2], weights[2], biases[2];
+    total(product, 0), total(weights, 1), total(biases, 2);
+    found[0] = fmaf(scale_, fmaf(-shift_, weights[0], product[0]), biases[0] + low(bias));
+    found[1] = fmaf(scale_, fmaf(-shift_, weights[1], product[1]), biases[1] + high(bias));
+  }
+  // Finds the mean and the scale of the row that take_row() took.
+  DEVICE void find_moments() {
+    float sum[2] = {};
+    UNROLL
+    for (int i = 0; i < S::WARPS; ++i) sum[0] += shared_.moments[turn_][i][0], sum[1] += shared_.moments[turn_][i][1];
+    constexpr float EACH = 1.0f / S::CHANNELS;
+    shift_ = sum[0] * EACH;
+    scale_ = rsqrtf(fmaxf(sum[1] * EACH - shift_ * shift_, 0.0f) + call_.epsilon);
+    pivot_ += shift_;
   }
 
   // --- attention ---
@@ -627,8 +711,7 @@ class Step {
     add_lanes<16, LANES>(sum);
     if (lane_ < LANES) {
       const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * lane_;
-      UNROLL
-      for (int i = 0; i < 2; ++i) publish(head_words_, at + i, tag_of(layer), divided(sum[i], sum[2]));
+      publish_two(head_words_, at / 2, tag_of(layer), divided(sum[0], sum[2]), divided(sum[1], sum[2]));
     }
   }
 
@@ -647,14 +730,16 @@ class Step {
   Watch watch_;
   const int warp_, lane_, block_, head_, rank_;
   const Part wide_, inner_, vocabulary_;
-  uint64_t *x_words_, *head_words_, *middle_words_, *hidden_words_, *best_words_;
+  uint64_t *x_words_, *head_words_, *middle_words_, *hidden_words_, *best_words_, *residual_;
   const uint16_t* tiles_ = nullptr;
   uint64_t* stamps_ = nullptr;
   uint32_t tag_ = 0, attended_ = 0;
   int position_ = 0, token_ = 0, turn_ = 0;
-  float kept_ = 0.0f;   // the row of the residual stream that this lane of warp 0 computes
-  float pivot_ = 0.0f;  // the mean of the row that was normalised last
-  bool alive_ = true;
+  float kept_[2] = {};   // the rows of the residual stream that this lane of warp 0 computes
+  float pivot_ = 0.0f;   // the mean of the row that was normalised last
+  float moment_[2] = {};  // sums of this lane's differences from it, and of their squares
+  float shift_ = 0.0f, scale_ = 0.0f;
+  bool alive_ = true, there_ = true;
 };
 
 // The number of this block's tiles in a layer before `part`. ATTENTION includes the projections of q, k and v.
@@ -683,11 +768,11 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   const int first = layer * step.layer_tiles() + (part == HEAD ? 0 : tiles_before(step, part));
   step.start_ring(first, tiles_of(step, part));
   const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
-  const uint16_t bias = part == ATTENTION ? step.qkv_bias(layer)
+  const uint32_t bias = part == ATTENTION ? step.qkv_bias(layer)
                         : part == PROJ    ? step.proj_bias(layer)
                         : part == FC      ? step.fc_bias(layer)
                         : part == MLP     ? step.mlp_bias(layer)
-                                          : uint16_t{0};
+                                          : 0u;
   const auto ready = [&] {  // before this, nothing reads what the previous launch writes
     begin();
     step.take_up();
@@ -698,31 +783,33 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     auto rows = step.cached(layer);
     sync_cluster();  // the peers run, so their shared memory can be written
     layer ? step.take_x(layer, norm) : step.embed(norm);
-    step.qkv(layer, bias, loaded);
+    step.qkv(layer, bias, norm, loaded);
     step.attend(layer, rows);
     sync_cluster();  // no peer sends any more
   } else if (part == PROJ) {
     const auto loaded = step.load_proj();
     ready();
-    layer ? step.keep_x() : step.keep_embedding();
+    layer ? step.keep_rows() : step.keep_embedding();
     step.take_heads(layer);
     step.proj(layer, bias, loaded);
+    step.leave_rows();
   } else if (part == FC) {
     const auto loaded = step.load_fc();
     ready();
     step.take_middle(layer, norm);
-    step.fc(layer, bias, loaded);
+    step.fc(layer, bias, norm, loaded);
   } else if (part == MLP) {
     const auto loaded = step.load_mlp();
     ready();
-    step.keep_middle();
+    step.keep_rows();
     step.take_hidden(layer);
     step.mlp(layer, bias, loaded);
+    step.leave_rows();
   } else if (part == HEAD) {
     const auto loaded = step.load_head();
     ready();
     step.take_x(layer, norm);
-    step.head(loaded);
+    step.head(norm, loaded);
     if (block_index() == 0) {
       step.choose();
       step.leave();
@@ -749,9 +836,9 @@ DEVICE void decode_tokens(const DecodeCall& call) {
       const auto qkv_bias = step.qkv_bias(layer);
       auto rows = step.cached(layer);
       const auto qkv = step.load_qkv();
-      layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
+      if (step.attends()) layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
       step.stamp();
-      if (step.attends()) step.qkv(layer, qkv_bias, qkv);
+      if (step.attends()) step.qkv(layer, qkv_bias, norm_1, qkv);
       step.stamp();
       if (step.attends()) step.attend(layer, rows);
       step.stamp();
@@ -766,7 +853,7 @@ DEVICE void decode_tokens(const DecodeCall& call) {
       const auto fc = step.load_fc();
       step.take_middle(layer, norm_2);
       step.stamp();
-      step.fc(layer, fc_bias, fc);
+      step.fc(layer, fc_bias, norm_2, fc);
       step.stamp();
       const auto mlp_bias = step.mlp_bias(layer);
       const auto mlp = step.load_mlp();
@@ -779,7 +866,7 @@ DEVICE void decode_tokens(const DecodeCall& call) {
     const auto head = step.load_head();
     step.take_x(call.layers, norm_last);
     step.stamp();
-    step.head(head);
+    step.head(norm_last, head);
     step.stamp();
     step.choose();
     step.stamp();

@@ -165,7 +165,11 @@ MUTANTS = {
         "cache_place(layer, position_)] = rows.key",
         "cache_place(layer, position_ ^ 1)] = rows.key",
     ),
-    "a dropped head": ("step.cuh", "divided(sum[i], sum[2]));", "divided(sum[i], sum[2]) * (head_ != 1));"),
+    "a dropped head": (
+        "step.cuh",
+        "divided(sum[0], sum[2]), divided(sum[1], sum[2]));",
+        "divided(sum[0], sum[2]) * (head_ != 1), divided(sum[1], sum[2]) * (head_ != 1));",
+    ),
 }
 
 
@@ -192,7 +196,7 @@ def test_a_mutant_that_changes_nothing_is_refused() -> None:
 @compiles
 @pytest.mark.parametrize(
     ("words", "waited"),
-    [(0, "the heads in layer 0"), (32, "x after attention in layer 0"), (32 + 26 + 103, "x in layer 0")],
+    [(0, "the heads in layer 0"), (16, "x after attention in layer 0"), (16 + 13 + 52, "x in layer 0")],
 )
 def test_a_word_that_never_comes_ends_the_kernel(words: int, waited: str) -> None:
     engine = on_cpu.engine(patience_ns=100_000_000, silent=(3, words))

@@ -345,6 +345,7 @@ inline bool sync_block_or(bool value) {
             [&block] { block.all_or = block.any.exchange(false, std::memory_order_relaxed); });
   return block.all_or;
 }
+inline void sync_warp() { cpu::pass(cpu::warp().gate, 32, [] {}); }
 inline void sync_cluster() {
   cpu::Block& block = *cpu::self().block;
   cpu::pass(block.cluster->gate, block.launch->threads * block.launch->cluster, [] {});
