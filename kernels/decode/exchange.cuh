@@ -75,6 +75,11 @@ DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
   return (((first ^ tag << 16) | (second ^ tag << 16)) >> 16) == 0;
 }
 
+#ifndef DECODE_LOOKS  // 2: a second look is under way while the first one returns
+#define DECODE_LOOKS 1
+#endif
+constexpr int LOOKS = DECODE_LOOKS;
+
 // The lanes of a warp wait for COUNT pairs of words with `tag`; pair `at` lies at channel[2 * place(at)]. Calls
 // `take(turn, at, words)` for each. A look loads all words of a lane at once. Returns false to a lane that gave up.
 template <int COUNT, bool HALVES, class Place, class Take>
@@ -82,18 +87,39 @@ DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase ph
   constexpr int EACH = (COUNT + 31) / 32;
   const int lane = thread_index() % 32;
   TwoWords two[EACH];
-  watch.reset();
-  bool all, there = true;
-  do {
+  const auto look = [&](TwoWords (&found)[EACH]) {
     UNROLL
     for (int i = 0; i < EACH; ++i) {
       const int at = lane + i * 32;
-      two[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
+      found[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
     }
-    all = true;
+  };
+  const auto all = [&](const TwoWords (&found)[EACH]) {
+    bool yes = true;
     UNROLL
-    for (int i = 0; i < EACH; ++i) all &= HALVES ? due_halves(two[i], tag) : due_two(two[i], tag);
-  } while (!all && (there = watch.patient(phase, layer)));
+    for (int i = 0; i < EACH; ++i) yes &= HALVES ? due_halves(found[i], tag) : due_two(found[i], tag);
+    return yes;
+  };
+  watch.reset();
+  bool there = true;
+  if (LOOKS == 1) {
+    do look(two);
+    while (!all(two) && (there = watch.patient(phase, layer)));
+  } else {
+    TwoWords other[EACH];
+    look(two);
+    pause_between_looks();
+    for (;;) {
+      look(other);
+      if (all(two) || !(there = watch.patient(phase, layer))) break;
+      look(two);
+      if (all(other)) {
+        UNROLL
+        for (int i = 0; i < EACH; ++i) two[i] = other[i];
+        break;
+      }
+    }
+  }
   UNROLL
   for (int i = 0; i < EACH; ++i) {
     const int at = lane + i * 32;

@@ -47,6 +47,11 @@ DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
 DEVICE void sync_warp() { __syncwarp(); }
 DEVICE void spin() {}
+// Waits for about half the time that a look takes.
+DEVICE void pause_between_looks() {
+  const uint32_t start = static_cast<uint32_t>(clock());
+  while (static_cast<uint32_t>(clock()) - start < 240u) {}
+}
 
 // Waits for every thread of the cluster. What they wrote before, also to each other's shared memory, is visible after
 // it.
@@ -66,9 +71,11 @@ DEVICE void add_lanes(float (&value)[N]) {
     for (int i = 0; i < N; ++i) value[i] += __shfl_xor_sync(0xffffffffu, value[i], offset);
   }
 }
+// The largest value of the lanes whose numbers differ only in the bits HIGH to LOW.
+template <int HIGH = 16, int LOW = 1>
 DEVICE float max_lanes(float value) {
   UNROLL
-  for (int offset = 16; offset >= 1; offset >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  for (int offset = HIGH; offset >= LOW; offset >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
 DEVICE uint64_t max_lanes(uint64_t value) {

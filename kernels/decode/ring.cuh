@@ -79,6 +79,30 @@ class Ring {
     if (at_ >= slots_) at_ -= slots_, phase_ ^= 1;
   }
 
+  // Where each warp takes whole tiles, and the tile in a slot belongs to the same warp as the tile before it there: waits
+  // for the tile `ahead` places after the next one.
+  DEVICE const Packet* own_tile(int ahead) const {
+    const int turn = (at_ + ahead) / slots_, slot = at_ + ahead - turn * slots_;
+    wait_copy(full_ + slot, phase_ ^ static_cast<uint32_t>(turn & 1));
+    return reinterpret_cast<const Packet*>(place_ + slot * S::TILE_BYTES);
+  }
+  // One lane calls it when its warp has read that tile.
+  DEVICE void refill(int ahead) {
+    if (asked_ + ahead >= wanted_) return;
+    const int tile = next_ + ahead;
+    copy_tile((at_ + ahead) % slots_, tile >= tiles_ ? tile - tiles_ : tile);
+  }
+  // All threads call it when the warps have read and refilled `count` tiles.
+  DEVICE void pass(int count) {
+    const int left = wanted_ - asked_, more = count < left ? count : left;
+    asked_ += more, used_ += count;
+    next_ += more;
+    if (next_ >= tiles_) next_ -= tiles_;
+    const int turns = (at_ + count) / slots_;
+    at_ += count - turns * slots_;
+    phase_ ^= static_cast<uint32_t>(turns & 1);
+  }
+
   // Waits for all copies in flight, which must not outlive the block.
   DEVICE void drain() {
     while (used_ < asked_) {

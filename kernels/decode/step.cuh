@@ -11,6 +11,11 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
+#ifndef DECODE_WHOLE_TILES  // 1: a warp takes whole tiles of the output embedding; 0: its columns of every tile
+#define DECODE_WHOLE_TILES 0
+#endif
+constexpr bool WHOLE_TILES = DECODE_WHOLE_TILES;
+
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
@@ -106,23 +111,34 @@ class Step {
   }
   DEVICE void drain() { ring_.drain(); }
 
-  // Reads where the previous launch stopped.
+  // Reads where the previous launch stopped. After a fault, nothing runs until the host has reset the state: a thread
+  // that sees one says so at the next barrier.
   DEVICE void take_up() {
     tag_ = load_flag(call_.control);
+    fault_ = load_flag(call_.control + 1);
     position_ = static_cast<int>(load_number(call_.position));
     token_ = static_cast<int>(load_number(call_.token));
-    if (position_ < 0 || position_ + call_.tokens > call_.capacity) claim_flag(call_.control + 1, 1u + NO_ROOM);
-    // after a fault, nothing runs until the host has reset the state
-    alive_ = !sync_block_or(load_flag(call_.control + 1) != 0);
+  }
+  // Looks at what take_up() read. `few` calls it after its first look at words, so that it does not wait twice.
+  DEVICE void admit() {
+    const bool room = position_ >= 0 && position_ + call_.tokens <= call_.capacity;
+    if (!room) claim_flag(call_.control + 1, 1u + NO_ROOM), position_ = 0;
+    there_ = there_ && room && fault_ == 0;
   }
   DEVICE uint32_t tag_of(int layer) const { return tag_ + 1 + layer; }
+
+  // Whether all threads of the block have what they waited for. It is the barrier behind a product, too.
+  DEVICE bool agree() {
+    alive_ = !sync_block_or(!there_);
+    return alive_;
+  }
 
   // The weights and biases of a norm do not depend on activations, so a phase loads them before it waits for
   // activations: the weights of the columns that a lane receives, and the rows that its group of four lanes multiplies.
   // A product with the normalised x is `scale` times (the product with (x - pivot) weights, less `shift` times that with
   // the weights), and that with the biases. So nothing waits for the mean before the product.
   struct Norm {
-    uint32_t weight[S::TURNS][2];
+    uint32_t weight[S::TURNS][2], bias[S::TURNS][2];
     Packet row[S::STEPS];
   };
   DEVICE Norm norm(int64_t at) const {
@@ -131,8 +147,11 @@ class Step {
     for (int i = 0; i < S::TURNS; ++i) {
       const int four = lane_ + 32 * i;
       UNROLL
-      for (int j = 0; j < 2; ++j)
-        found.weight[i][j] = four < S::FOURS ? pairs(call_.vectors + at)[2 * (warp_ * S::FOURS + four) + j] : 0;
+      for (int j = 0; j < 2; ++j) {
+        const int pair = 2 * (warp_ * S::FOURS + four) + j;
+        found.weight[i][j] = four < S::FOURS ? pairs(call_.vectors + at)[pair] : 0;
+        found.bias[i][j] = four < S::FOURS ? pairs(call_.vectors + at + S::CHANNELS)[pair] : 0;
+      }
     }
     UNROLL
     for (int step = 0; step < S::STEPS; ++step) {
@@ -168,7 +187,9 @@ class Step {
   DEVICE auto load_proj() const { return load<MOST_WIDE>(proj_tiles()); }
   DEVICE auto load_fc() const { return load<MOST_INNER>(fc_tiles()); }
   DEVICE auto load_mlp() const { return load<S::SEGMENTS>(mlp_tiles()); }
-  DEVICE auto load_head() const { return load<S::GROUP>(head_tiles()); }
+  DEVICE auto load_head() const { return load<S::GROUP>(whole_tiles() ? 0 : head_tiles()); }
+  // Whether each warp takes whole tiles of the output embedding, two at a time.
+  DEVICE bool whole_tiles() const { return WHOLE_TILES && call_.slots == 2 * S::WARPS; }
 
   // The biases of this lane's two rows, for the groups of tiles that its warp finishes; they are loaded early for the same
   // reason, and stay bf16, since a conversion would wait for them.
@@ -241,7 +262,7 @@ class Step {
       take_two(two.word[1], x[2], x[3]);
       put_input(four, x);
     };
-    there_ = gather<S::FOURS, false>(head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer,
+    there_ &= gather<S::FOURS, false>(head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer,
                                      [](int at) { return at; }, put);
     sync_warp();
   }
@@ -252,7 +273,7 @@ class Step {
       UNROLL
       for (int i = 0; i < 2; ++i) shared_.hidden[2 * place(at) + i] = take_halves(two.word[i]);
     };
-    there_ = gather<S::SEGMENTS * S::FOURS, true>(hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
+    there_ &= gather<S::SEGMENTS * S::FOURS, true>(hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
     sync_warp();
   }
 
@@ -367,7 +388,10 @@ class Step {
   DEVICE void head(const Norm& norm, const Loaded<S::GROUP>& loaded) {
     if (!alive_) return;
     uint64_t best = 0;
-    products<MANY, true>(head_tiles(), loaded, norm.row, [&](int group, int count) {
+    if (whole_tiles()) {
+      if (!head_of_warp(norm, best)) return;
+    } else {
+      products<MANY, true>(head_tiles(), loaded, norm.row, [&](int group, int count) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float logit[2];
         normalised(logit, 0);
@@ -381,8 +405,9 @@ class Step {
           }
         }
       }
-    });
-    if (!alive_) return;
+      });
+      if (!alive_) return;
+    }
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
     sync_block();
@@ -391,6 +416,13 @@ class Step {
       const uint32_t tag = tag_of(call_.layers);
       if (lane_ == 0) publish(best_words_, 2 * block_, tag, static_cast<uint32_t>(best >> 32));
       if (lane_ == 1) publish(best_words_, 2 * block_ + 1, tag, static_cast<uint32_t>(best));
+      // the next token is one of these: its embedding need not come from DRAM
+      if (lane_ == 2) {
+        const uint32_t token = 0xffffffffu - static_cast<uint32_t>(best);
+        ask_l2(call_.wte + static_cast<int64_t>(token) * S::CHANNELS, 2 * S::CHANNELS);
+        if (block_ == 0 && position_ + 1 < call_.capacity)
+          ask_l2(call_.wpe + static_cast<int64_t>(position_ + 1) * S::CHANNELS, 2 * S::CHANNELS);
+      }
     }
   }
 
@@ -518,16 +550,10 @@ class Step {
       take_two(two.word[1], x[2], x[3]);
       put_scaled(turn, four, x, norm);
     };
-    there_ = gather<S::FOURS, false>(channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer,
+    there_ &= gather<S::FOURS, false>(channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer,
                                      [](int at) { return at; }, put);
     sync_warp();
   }
-  // Whether all threads of the block have what they waited for. It is the barrier behind a product, too.
-  DEVICE bool agree() {
-    alive_ = !sync_block_or(!there_);
-    return alive_;
-  }
-
   // --- products ---
   // The first of the pairs that this lane multiplies in a step. Four lanes have 32 columns.
   DEVICE int place_of(int step) const { return ((warp_ * S::STEPS + step) * 4 + lane_ % 4) * 4; }
@@ -581,6 +607,46 @@ class Step {
       turn_ ^= 1;
     }
   }
+  // The largest logit of this warp's tokens. The input is normalised first, since a warp multiplies all columns of it.
+  DEVICE bool head_of_warp(const Norm& norm, uint64_t& best) {
+    add_lanes<16, 1>(moment_);
+    if (lane_ == 0) shared_.moments[turn_][warp_][0] = moment_[0], shared_.moments[turn_][warp_][1] = moment_[1];
+    if (!agree()) return false;
+    find_moments();
+    turn_ ^= 1;
+    normalise_input(norm);
+    sync_block();
+    ROLLED
+    for (int first = 2 * warp_; first < head_tiles(); first += 2 * S::WARPS) {
+      const int count = head_tiles() - first < 2 ? 1 : 2;
+      const Packet* const tile[2] = {ring_.own_tile(first), ring_.own_tile(first + count - 1)};
+      float sum[2][2][4] = {};
+      UNROLL
+      for (int step = 0; step < S::CHANNELS / 32; ++step) {
+        Rows x(Packet{});
+        if (lane_ < 4) x = Rows(shared_.input + step * 16 + lane_ * 4);
+        UNROLL
+        for (int i = 0; i < 2; ++i) tensor_product(sum[i], x.packet, tile[i][step * 32 + lane_]);
+      }
+      sync_warp();
+      if (lane_ < count) ring_.refill(first + lane_);
+      if (lane_ < 4) {
+        UNROLL
+        for (int i = 0; i < 2; ++i)
+          for (int row = 0; row < 2; ++row) {
+            const int token = (vocabulary_.begin + first + i) * S::TILE_ROWS + 2 * lane_ + row;
+            if (i < count && token < call_.vocabulary) {
+              const float logit = row_sum(sum[i], row);
+              call_.logits[token] = logit;
+              const uint64_t found = ranked(logit, token);
+              best = found > best ? found : best;
+            }
+          }
+      }
+    }
+    ring_.pass(head_tiles());
+    return true;
+  }
   static DEVICE float row_sum(const float (&sum)[2][4], int row) {
     return (sum[0][row] + sum[1][row]) + (sum[0][row + 2] + sum[1][row + 2]);
   }
@@ -608,6 +674,23 @@ class Step {
     total(product, 0), total(weights, 1), total(biases, 2);
     found[0] = fmaf(scale_, fmaf(-shift_, weights[0], product[0]), biases[0] + low(bias));
     found[1] = fmaf(scale_, fmaf(-shift_, weights[1], product[1]), biases[1] + high(bias));
+  }
+  // Replaces the columns of this warp by the normalised ones.
+  DEVICE void normalise_input(const Norm& norm) {
+    UNROLL
+    for (int i = 0; i < S::TURNS; ++i) {
+      const int four = lane_ + 32 * i;
+      if (four >= S::FOURS) continue;
+      const Packet both = reinterpret_cast<const Packet*>(shared_.input)[warp_ * S::FOURS + four];
+      float x[4];
+      UNROLL
+      for (int j = 0; j < 2; ++j) {
+        const uint32_t most = both.pair[2 * j], rest = both.pair[2 * j + 1], weight = norm.weight[i][j];
+        x[2 * j] = fmaf(scale_, fmaf(-shift_, low(weight), low(most) + low(rest)), low(norm.bias[i][j]));
+        x[2 * j + 1] = fmaf(scale_, fmaf(-shift_, high(weight), high(most) + high(rest)), high(norm.bias[i][j]));
+      }
+      put_input(four, x);
+    }
   }
   // Finds the mean and the scale of the row that take_row() took.
   DEVICE void find_moments() {
@@ -662,7 +745,7 @@ class Step {
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round)
       if (row_of(round) <= position_) most = fmaxf(most, score[round]);
-    most = max_lanes(most);
+    most = max_lanes<16, 8>(most);
     float sum[9] = {};  // 8 elements of the values, and the weights
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
@@ -704,7 +787,7 @@ class Step {
   DEVICE void merge_cluster(int layer) {
     constexpr int LANES = 32 / S::CLUSTER;  // that have the part of one block
     const auto& part = shared_.merged[lane_ / LANES];
-    const float most = max_lanes(part.most_weight[0]);
+    const float most = max_lanes<16, LANES>(part.most_weight[0]);
     const float factor = power_of_2(part.most_weight[0] - most);  // 0 for a block that had no row
     float sum[3] = {factor * part.sum[2 * (lane_ % LANES)], factor * part.sum[2 * (lane_ % LANES) + 1],
                     factor * part.most_weight[1]};
@@ -733,7 +816,7 @@ class Step {
   uint64_t *x_words_, *head_words_, *middle_words_, *hidden_words_, *best_words_, *residual_;
   const uint16_t* tiles_ = nullptr;
   uint64_t* stamps_ = nullptr;
-  uint32_t tag_ = 0, attended_ = 0;
+  uint32_t tag_ = 0, fault_ = 0, attended_ = 0;
   int position_ = 0, token_ = 0, turn_ = 0;
   float kept_[2] = {};   // the rows of the residual stream that this lane of warp 0 computes
   float pivot_ = 0.0f;   // the mean of the row that was normalised last
@@ -779,36 +862,43 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   };
   if (part == ATTENTION && step.attends()) {
     const auto loaded = step.load_qkv();
-    ready();
-    auto rows = step.cached(layer);
     sync_cluster();  // the peers run, so their shared memory can be written
-    layer ? step.take_x(layer, norm) : step.embed(norm);
+    ready();
+    if (layer) step.take_x(layer, norm);
+    step.admit();
+    auto rows = step.cached(layer);
+    if (!layer) step.embed(norm);
     step.qkv(layer, bias, norm, loaded);
     step.attend(layer, rows);
     sync_cluster();  // no peer sends any more
   } else if (part == PROJ) {
     const auto loaded = step.load_proj();
     ready();
-    layer ? step.keep_rows() : step.keep_embedding();
+    if (layer) step.keep_rows();
     step.take_heads(layer);
+    step.admit();
+    if (!layer) step.keep_embedding();
     step.proj(layer, bias, loaded);
     step.leave_rows();
   } else if (part == FC) {
     const auto loaded = step.load_fc();
     ready();
     step.take_middle(layer, norm);
+    step.admit();
     step.fc(layer, bias, norm, loaded);
   } else if (part == MLP) {
     const auto loaded = step.load_mlp();
     ready();
     step.keep_rows();
     step.take_hidden(layer);
+    step.admit();
     step.mlp(layer, bias, loaded);
     step.leave_rows();
   } else if (part == HEAD) {
     const auto loaded = step.load_head();
     ready();
     step.take_x(layer, norm);
+    step.admit();
     step.head(norm, loaded);
     if (block_index() == 0) {
       step.choose();
@@ -825,6 +915,8 @@ DEVICE void decode_tokens(const DecodeCall& call) {
   const int tiles = step.layer_tiles() * call.layers + step.head_tiles();
   step.start_ring(0, tiles * call.tokens);
   step.take_up();
+  step.admit();
+  step.agree();
   if (step.attends()) sync_cluster();  // the peers run, so their shared memory can be written
   ROLLED
   for (int token = 0; token < call.tokens; ++token) {

@@ -333,6 +333,7 @@ inline uint64_t now_ns() {
       .count();
 }
 
+inline void pause_between_looks() {}
 inline void spin() { cpu::pause(nullptr, 0); }
 inline void sync_block() {
   cpu::Block& block = *cpu::self().block;
@@ -368,14 +369,17 @@ inline void add_lanes(float (&value)[N]) {
   });
   std::copy_n(warp.value[lane], N, value);
 }
+template <int HIGH = 16, int LOW = 1>
 inline float max_lanes(float value) {
   cpu::Warp& warp = cpu::warp();
   const int lane = thread_index() % 32;
   warp.value[lane][0] = value;
   cpu::pass(warp.gate, 32, [&warp] {
-    float most = warp.value[0][0];
-    for (auto& one : warp.value) most = std::fmax(most, one[0]);
-    for (auto& one : warp.value) one[0] = most;
+    for (int offset = HIGH; offset >= LOW; offset >>= 1)
+      for (int one = 0; one < 32; ++one)
+        if (!(one & offset))
+          warp.value[one][0] = warp.value[one | offset][0] =
+              std::fmax(warp.value[one][0], warp.value[one | offset][0]);
   });
   return warp.value[lane][0];
 }

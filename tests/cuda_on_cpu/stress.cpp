@@ -1,8 +1,9 @@
 // Decode with random weights again and again: every run has to give the text of the first. Without torch.
 //
-//   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD]]
+//   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD [TEXT [PHASES]]]]
 //
 // LAUNCHER is persistent or few; AHEAD the tiles of the output embedding that a block asks L2 for in each layer (default 2).
+// TEXT is a file for the tokens; PHASES a file for the mean time of each phase, by the stamps of one run more.
 // Exit status 1: a run differs, a kernel ended itself, or CUDA reports an error.
 //
 // Compiled by g++ (tests/decode_on_cpu.py): a small model. The first run lets all blocks take turns in one thread of the
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -145,8 +147,11 @@ struct Watching {
 #endif
 };
 
-// The text of `tokens` tokens; empty where a kernel ended itself.
-std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int ahead, std::vector<float>& us) {
+constexpr int STAMPS_EACH = 5 + 9 * LAYERS;
+
+// The text of `tokens` tokens; empty where a kernel ended itself. The first `stamped` of them keep stamps.
+std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int ahead, std::vector<float>& us,
+                            Buffer<uint64_t>* stamps = nullptr, int stamped = 0) {
   const size_t cache = size_t{LAYERS} * Model::HEADS * Model::CAPACITY * Model::SIZE;
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
@@ -159,6 +164,7 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   call.keys = keys.device(), call.values = values.device(), call.token = token.device();
   call.position = position.device(), call.ids = ids.device(), call.logits = logits.device();
   call.words = words.device(), call.control = control.device();
+  call.stamps = stamps ? stamps->device() : nullptr, call.stamped = stamped, call.stamps_each = STAMPS_EACH;
   call.patience_ns = 100'000'000'000;
   call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Model::CAPACITY, call.blocks = blocks;
   call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = ahead, call.epsilon = 1e-5f;
@@ -173,6 +179,38 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   }
   const int64_t* text = ids.download();
   return {text, text + tokens + 1};
+}
+
+// Writes the mean time of a block and token in each phase, in ns: it works, waits for blocks that work longer (tail), or
+// exchanges values after the last block began to wait.
+void write_phases(const uint64_t* stamps, int tokens, int blocks, const std::string& to) {
+  static const char* const names[] = {"wait for x", "qkv", "attention", "wait for heads", "proj",
+                                      "wait for x after attention", "fc", "wait for hidden", "mlp",
+                                      "lm_head", "wait for token", "embedding"};
+  double work[12] = {}, tail[12] = {}, exchange[12] = {};
+  for (int token = 0; token < tokens; ++token)
+    for (int place = 0; place < STAMPS_EACH - 2; ++place) {
+      const int last = place - 9 * LAYERS;
+      const int phase = place == 0 ? 11 : last == 0 ? 0 : last > 0 ? 8 + last : place % 9;
+      const bool waits = std::string(names[phase]).rfind("wait", 0) == 0;
+      const auto time = [&](int block, int at) {
+        return static_cast<double>(stamps[(static_cast<size_t>(token) * blocks + block) * STAMPS_EACH + 1 + at]);
+      };
+      double latest = 0.0;
+      for (int block = 0; block < blocks; ++block) latest = std::max(latest, time(block, place));
+      for (int block = 0; block < blocks; ++block) {
+        const double from = time(block, place), until = time(block, place + 1);
+        const double waited = waits ? std::min(latest - from, until - from) : 0.0;
+        (waits ? exchange : work)[phase] += until - from - waited;
+        tail[phase] += waited;
+      }
+    }
+  std::ofstream file(to);
+  file << "phase,work_ns,tail_ns,exchange_ns\n";
+  const double each = static_cast<double>(tokens) * blocks;
+  for (int phase = 0; phase < 12; ++phase)
+    file << names[phase] << ',' << static_cast<int>(work[phase] / each) << ',' << static_cast<int>(tail[phase] / each)
+         << ',' << static_cast<int>(exchange[phase] / each) << '\n';
 }
 
 // Copies in other streams, for as long as this lives.
@@ -221,6 +259,17 @@ int main(int count, char** words) {
     }
   }
   if (expected.empty()) return 1;
+  if (count > 6) {
+    std::ofstream text(words[6]);
+    for (const int64_t token : expected) text << token << '\n';
+  }
+  if (count > 7 && !few) {
+    const int stamped = std::min(tokens, 64);
+    Buffer<uint64_t> stamps(static_cast<size_t>(stamped) * blocks * STAMPS_EACH);
+    std::vector<float> unused;
+    if (decode(weights, blocks, tokens, few, ahead, unused, &stamps, stamped) != expected) return 1;
+    write_phases(stamps.download(), stamped, blocks, words[7]);
+  }
   std::nth_element(us.begin(), us.begin() + us.size() / 2, us.end());
   std::printf("%d blocks, %d runs of %d tokens gave one text", blocks, runs + 1, tokens);
   if (us[us.size() / 2] > 0.0f) std::printf(", %.1f us a token in the median", us[us.size() / 2]);

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Time variants of kernels/decode against the version of a commit, which take turns.
+#
+#   tests/gpu/decode_variants.sh build [COMMIT]   compile all into build/decode_variants; needs nvcc and git, and no GPU
+#   tests/gpu/decode_variants.sh run [ROUNDS]     time them on the GPU at hand (default: 5 rounds), persistent, then few
+#
+# COMMIT (default: main) is the version that `today` has. A round starts a process for each variant; every second round takes
+# them in reverse. A process decodes 300 tokens nine times from an empty cache, and gives the median. `run` writes
+# times.csv, texts.csv and the phases of each variant to $OUT (default: build/decode_variants/out). ONLY: names to run.
+source "$(dirname "$0")/../../nsys_scripts/common.sh"
+cd "$ROOT"
+
+place=build/decode_variants
+# name|flags
+VARIANTS=(
+  "fold|"
+  "looks|-DDECODE_LOOKS=2"
+  "tiles|-DDECODE_WHOLE_TILES=1"
+  "looks_tiles|-DDECODE_LOOKS=2 -DDECODE_WHOLE_TILES=1"
+)
+
+compile() { # SOURCES NAME FLAGS…
+  local from=$1 name=$2
+  shift 2
+  nvcc -std=c++17 -O3 -lineinfo -Itests/cuda_on_cpu "-I$from/kernels/decode" "-I$from/kernels/include" "$@" \
+    -gencode arch=compute_90,code=sm_90 -Xptxas -v -x cu tests/cuda_on_cpu/stress.cpp -o "$place/$name" \
+    >"$place/$name.log" 2>&1 || { cat "$place/$name.log" >&2; return 1; }
+}
+
+build() {
+  need nvcc "nvcc was not found: install the CUDA toolkit."
+  mkdir -p "$place/today.src"
+  git archive "${1:-main}" kernels/decode kernels/include | tar x -C "$place/today.src"
+  local jobs=() variant name flags
+  compile "$place/today.src" today &
+  jobs+=($!)
+  for variant in "${VARIANTS[@]}"; do
+    name=${variant%%|*} flags=${variant#*|}
+    # shellcheck disable=SC2086 # several flags
+    compile . "$name" $flags &
+    jobs+=($!)
+    while (($(jobs -rp | wc -l) >= ${JOBS:-2})); do wait -n; done
+  done
+  for job in "${jobs[@]}"; do wait "$job"; done
+  ls "$place"
+}
+
+names() {
+  if [[ -n ${ONLY:-} ]]; then tr ' ' '\n' <<<"$ONLY"; else
+    echo today
+    for variant in "${VARIANTS[@]}"; do echo "${variant%%|*}"; done
+  fi
+}
+
+# One process: a line of times.csv, or an error that goes on to the table.
+measure() { # LAUNCHER ROUND NAME
+  local launcher=$1 round=$2 name=$3 said time=nan text=$out/$launcher.$name.text phases=()
+  if [[ $launcher == persistent && $round == 1 ]]; then phases=("$out/$name.phases.csv"); fi
+  said=$(timeout 20 "$place/$name" 8 300 0 "$launcher" 2 "$text" "${phases[@]}" 2>&1) || echo "$name $launcher: $said" >&2
+  if [[ $said =~ ([0-9.]+)\ us\ a\ token ]]; then time=${BASH_REMATCH[1]}; fi
+  echo "$launcher,$round,$name,$time" >>"$out/times.csv"
+}
+
+run() {
+  local rounds=${1:-5}
+  out=${OUT:-$place/out}
+  mkdir -p "$out"
+  echo "launcher,round,variant,token_us" >"$out/times.csv"
+  for launcher in persistent few; do
+    for ((round = 1; round <= rounds; round++)); do
+      for name in $(if ((round % 2)); then names; else names | tac; fi); do measure "$launcher" "$round" "$name"; done
+    done
+  done
+  "$PYTHON" tests/gpu/decode_variants.py "$out"
+}
+
+case ${1:-} in
+  build) build "${2:-}" ;;
+  run) run "${2:-}" ;;
+  --help | -h) usage ;;
+  *) bad_usage "Say build or run." ;;
+esac
