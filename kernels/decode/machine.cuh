@@ -17,6 +17,9 @@ struct alignas(16) Packet {  // 8 bf16
 struct alignas(16) TwoWords {
   uint64_t word[2];
 };
+struct alignas(8) TwoFloats {
+  float value[2];
+};
 
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
@@ -46,6 +49,7 @@ DEVICE uint64_t now_ns() {
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
 DEVICE void sync_warp() { __syncwarp(); }
+DEVICE bool any_lane(bool value) { return __any_sync(0xffffffffu, value) != 0; }
 DEVICE void spin() {}
 // Waits for about half the time that a look takes.
 DEVICE void pause_between_looks() {

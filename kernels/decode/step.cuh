@@ -11,6 +11,11 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
+#ifndef DECODE_PLAIN_BARRIERS  // 1: a barrier behind a product does not add up who gave up; that is read after it
+#define DECODE_PLAIN_BARRIERS 0
+#endif
+constexpr bool PLAIN_BARRIERS = DECODE_PLAIN_BARRIERS;
+
 #ifndef DECODE_WHOLE_TILES  // 1: a warp takes whole tiles of the output embedding; 0: its columns of every tile
 #define DECODE_WHOLE_TILES 0
 #endif
@@ -38,6 +43,7 @@ struct Shared {
     alignas(8) float sum[S::DIMS];
     alignas(8) float most_weight[2];
   } merged[S::CLUSTER];
+  uint32_t gave_up[2];         // whether a thread did, before a barrier; barriers take turns with two places
   uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
   uint64_t full[MOST_SLOTS];   // barriers of the ring
   uint64_t qkv_sent, merged_sent;
@@ -97,6 +103,7 @@ class Step {
     if (thread_index() == S::THREADS - 32) {
       ROLLED
       for (int i = 0; i < MOST_SLOTS; ++i) init_copy_barrier(shared_.full + i);
+      shared_.gave_up[0] = shared_.gave_up[1] = 0;
       init_copy_barrier(&shared_.qkv_sent);
       init_copy_barrier(&shared_.merged_sent);
       publish_copy_barriers();
@@ -127,9 +134,22 @@ class Step {
   }
   DEVICE uint32_t tag_of(int layer) const { return tag_ + 1 + layer; }
 
-  // Whether all threads of the block have what they waited for. It is the barrier behind a product, too.
+  // Whether all threads of the block have what they waited for.
   DEVICE bool agree() {
     alive_ = !sync_block_or(!there_);
+    return alive_;
+  }
+  // The barrier behind a product. With plain barriers the block goes on to the values that it publishes, right or not, and
+  // asks only then: the loads of the sums do not wait for the answer. Others wait in vain for what it does not publish next.
+  DEVICE bool meet() {
+    if (!PLAIN_BARRIERS) return agree();
+    if (!there_) shared_.gave_up[turn_] = 1;
+    sync_block();
+    return true;
+  }
+  DEVICE bool settle() {
+    if (PLAIN_BARRIERS) alive_ = !any_lane(shared_.gave_up[turn_] != 0);
+    turn_ ^= 1;
     return alive_;
   }
 
@@ -319,13 +339,14 @@ class Step {
   // Computes the softmax over this warp's rows and the weighted sum of their values, then merges the cluster's parts.
   DEVICE void attend(int layer, Cached& rows) {
     if (!alive_) return;
-    const bool there = wait_sent(&shared_.qkv_sent, QKV_BYTES, QKV, layer);
-    if (there) attend_warp(layer, rows);
-    alive_ = !sync_block_or(!there);
-    if (alive_ && warp_ == 0) {
+    there_ &= wait_sent(&shared_.qkv_sent, QKV_BYTES, QKV, layer);
+    if (there_) attend_warp(layer, rows);
+    if (!meet()) return;
+    if (warp_ == 0) {
       send_merged();
       if (wait_sent(&shared_.merged_sent, MERGED_BYTES, QKV, layer)) merge_cluster(layer);
     }
+    settle();
     attended_ ^= 1;
   }
 
@@ -372,7 +393,7 @@ class Step {
       UNROLL
       for (int i = 0; i < S::GROUP; ++i) two[0] += row_sum(sum[i], 0), two[1] += row_sum(sum[i], 1);
       if (lane_ < 4) deposit(two, tile);
-      if (!agree()) return;
+      if (!meet()) return;
       if (warp_ == 0 && lane_ / (S::TILE_ROWS / 2) == tile) {
         float sum_of_row[2];
         total(sum_of_row, 0);
@@ -380,7 +401,7 @@ class Step {
         publish_two(x_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
       }
       ring_.release(S::SEGMENTS);
-      turn_ ^= 1;
+      if (!settle()) return;
     }
   }
 
@@ -600,11 +621,11 @@ class Step {
           deposit(two, i);
         }
       }
-      if (!agree()) return;
+      if (!meet()) return;
       if (NORM && group == 0) find_moments();
       finish(group, count);
       ring_.release(count);
-      turn_ ^= 1;
+      if (!settle()) return;
     }
   }
   // The largest logit of this warp's tokens. The input is normalised first, since a warp multiplies all columns of it.
@@ -653,20 +674,19 @@ class Step {
   // Lanes 0 to 3 have two rows of a tile each, lanes 4 to 11 those of a norm.
   DEVICE void deposit(const float (&two)[2], int tile) {
     float* const to = shared_.sums[turn_][warp_][lane_ / 4] + tile * S::TILE_ROWS + lane_ % 4 * 2;
-    to[0] = two[0], to[1] = two[1];
+    *reinterpret_cast<TwoFloats*>(to) = TwoFloats{{two[0], two[1]}};
   }
   // The products of this lane's two rows with the input (kind 0), the weights (1) or the biases (2) of the norm.
   DEVICE void total(float (&found)[2], int kind) const {
+    float part[2][2] = {};
     UNROLL
-    for (int row = 0; row < 2; ++row) {
-      float part[2] = {};
-      UNROLL
-      for (int i = 0; i < S::WARPS; i += 2) {
-        part[0] += shared_.sums[turn_][i][kind][2 * lane_ + row];
-        part[1] += shared_.sums[turn_][i + 1][kind][2 * lane_ + row];
-      }
-      found[row] = part[0] + part[1];
+    for (int i = 0; i < S::WARPS; ++i) {
+      const auto& two = reinterpret_cast<const TwoFloats*>(shared_.sums[turn_][i][kind])[lane_];
+      part[i % 2][0] += two.value[0];
+      part[i % 2][1] += two.value[1];
     }
+    found[0] = part[0][0] + part[1][0];
+    found[1] = part[0][1] + part[1][1];
   }
   // The same with the normalised input, and the rows' biases added.
   DEVICE void normalised(float (&found)[2], uint32_t bias) const {
@@ -696,7 +716,10 @@ class Step {
   DEVICE void find_moments() {
     float sum[2] = {};
     UNROLL
-    for (int i = 0; i < S::WARPS; ++i) sum[0] += shared_.moments[turn_][i][0], sum[1] += shared_.moments[turn_][i][1];
+    for (int i = 0; i < S::WARPS; ++i) {
+      const auto& two = reinterpret_cast<const TwoFloats&>(shared_.moments[turn_][i]);
+      sum[0] += two.value[0], sum[1] += two.value[1];
+    }
     constexpr float EACH = 1.0f / S::CHANNELS;
     shift_ = sum[0] * EACH;
     scale_ = rsqrtf(fmaxf(sum[1] * EACH - shift_ * shift_, 0.0f) + call_.epsilon);

@@ -39,6 +39,9 @@ struct alignas(16) Packet {
 struct alignas(16) TwoWords {
   uint64_t word[2];
 };
+struct alignas(8) TwoFloats {
+  float value[2];
+};
 
 namespace cpu {
 
@@ -390,6 +393,7 @@ inline uint64_t max_lanes(uint64_t value) {
   cpu::pass(warp.gate, 32, [&warp] { std::fill_n(warp.word, 32, *std::max_element(warp.word, warp.word + 32)); });
   return warp.word[lane];
 }
+inline bool any_lane(bool value) { return max_lanes(static_cast<uint64_t>(value)) != 0; }
 
 inline bool lost() {
   cpu::Block& block = *cpu::self().block;

@@ -149,6 +149,33 @@ struct Watching {
 
 constexpr int STAMPS_EACH = 5 + 9 * LAYERS;
 
+// A token by `few`: on a GPU a graph, since the host launches too slowly.
+struct Few {
+  const DecodeCall& call;
+#ifdef __CUDACC__
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t step;
+  explicit Few(const DecodeCall& of) : call(of) {
+    check(cudaStreamCreate(&stream));
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    check(decode_run_few(&call, stream));
+    check(cudaStreamEndCapture(stream, &graph));
+    check(cudaGraphInstantiate(&step, graph, 0));
+    check(cudaDeviceSynchronize());
+  }
+  ~Few() {
+    cudaGraphExecDestroy(step);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
+  void run() { check(cudaGraphLaunch(step, nullptr)); }
+#else
+  explicit Few(const DecodeCall& of) : call(of) {}
+  void run() { check(decode_run_few(&call, nullptr)); }
+#endif
+};
+
 // The text of `tokens` tokens; empty where a kernel ended itself. The first `stamped` of them keep stamps.
 std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int ahead, std::vector<float>& us,
                             Buffer<uint64_t>* stamps = nullptr, int stamped = 0) {
@@ -168,9 +195,12 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   call.patience_ns = 100'000'000'000;
   call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Model::CAPACITY, call.blocks = blocks;
   call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = ahead, call.epsilon = 1e-5f;
+  Few one(call);
   Watching watching;
-  for (int i = 0; i < (few ? tokens : 1); ++i)
-    check(few ? decode_run_few(&call, nullptr) : decode_run_persistent(&call, nullptr));
+  if (few)
+    for (int i = 0; i < tokens; ++i) one.run();
+  else
+    check(decode_run_persistent(&call, nullptr));
   us.push_back(watching.ms() * 1e3f / tokens);
   const uint32_t* fault = control.download();
   if (fault[1]) {

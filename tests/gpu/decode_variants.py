@@ -30,6 +30,8 @@ def show_times(out: Path) -> None:
                 for row in rows
                 if (row["launcher"], row["variant"]) == (launcher, name) and row["token_us"] != "nan"
             ]
+            if not any((row["launcher"], row["variant"]) == (launcher, name) for row in rows):
+                continue
             said = f"{statistics.median(times):.1f},{min(times):.1f},{max(times):.1f}" if times else ",,"
             text, expected = _text(out, launcher, name), _text(out, "persistent", first)
             written.append(f"{launcher},{name},{said},{len(times)},{_same(text, expected)},{len(expected)}")

@@ -5,19 +5,25 @@
 #   tests/gpu/decode_variants.sh run [ROUNDS]     time them on the GPU at hand (default: 5 rounds), persistent, then few
 #
 # COMMIT (default: main) is the version that `today` has. A round starts a process for each variant; every second round takes
-# them in reverse. A process decodes 300 tokens nine times from an empty cache, and gives the median. `run` writes
-# times.csv, texts.csv and the phases of each variant to $OUT (default: build/decode_variants/out). ONLY: names to run.
+# them in reverse. One that failed is not tried again. A process decodes 300 tokens nine times from an empty cache, and
+# gives the median. `run` writes times.csv, variants.csv, the texts and the phases of each variant to $OUT (default:
+# build/decode_variants/out). ONLY: names to run. JOBS: compilers side by side (default: 2).
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 
 place=build/decode_variants
-# name|flags
+# name|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2)
 VARIANTS=(
   "fold|"
+  "plain|-DDECODE_PLAIN_BARRIERS=1"
   "looks|-DDECODE_LOOKS=2"
   "tiles|-DDECODE_WHOLE_TILES=1"
-  "looks_tiles|-DDECODE_LOOKS=2 -DDECODE_WHOLE_TILES=1"
+  "plain_tiles|-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1"
+  "all|-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1 -DDECODE_LOOKS=2"
+  "ahead1|-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1|1"
+  "ahead3|-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1|3"
 )
+FEW="today fold plain looks" # the others differ in the persistent kernel only
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
@@ -35,7 +41,7 @@ build() {
   compile "$place/today.src" today &
   jobs+=($!)
   for variant in "${VARIANTS[@]}"; do
-    name=${variant%%|*} flags=${variant#*|}
+    IFS='|' read -r name flags _ <<<"$variant"
     # shellcheck disable=SC2086 # several flags
     compile . "$name" $flags &
     jobs+=($!)
@@ -45,18 +51,31 @@ build() {
   ls "$place"
 }
 
-names() {
-  if [[ -n ${ONLY:-} ]]; then tr ' ' '\n' <<<"$ONLY"; else
+names() { # LAUNCHER
+  if [[ -n ${ONLY:-} ]]; then tr ' ' '\n' <<<"$ONLY"
+  elif [[ $1 == few ]]; then tr ' ' '\n' <<<"$FEW"
+  else
     echo today
     for variant in "${VARIANTS[@]}"; do echo "${variant%%|*}"; done
   fi
 }
 
+ahead_of() { # NAME
+  local name flags ahead
+  for variant in "${VARIANTS[@]}"; do
+    IFS='|' read -r name flags ahead <<<"$variant"
+    if [[ $name == "$1" && -n $ahead ]]; then echo "$ahead" && return; fi
+  done
+  echo 2
+}
+
 # One process: a line of times.csv, or an error that goes on to the table.
 measure() { # LAUNCHER ROUND NAME
   local launcher=$1 round=$2 name=$3 said time=nan text=$out/$launcher.$name.text phases=()
+  if [[ -e $out/$launcher.$name.failed ]]; then return; fi
   if [[ $launcher == persistent && $round == 1 ]]; then phases=("$out/$name.phases.csv"); fi
-  said=$(timeout 20 "$place/$name" 8 300 0 "$launcher" 2 "$text" "${phases[@]}" 2>&1) || echo "$name $launcher: $said" >&2
+  said=$(timeout 20 "$place/$name" 8 300 0 "$launcher" "$(ahead_of "$name")" "$text" "${phases[@]}" 2>&1) ||
+    { echo "$name $launcher failed: $said" | tee "$out/$launcher.$name.failed" >&2; }
   if [[ $said =~ ([0-9.]+)\ us\ a\ token ]]; then time=${BASH_REMATCH[1]}; fi
   echo "$launcher,$round,$name,$time" >>"$out/times.csv"
 }
@@ -65,10 +84,11 @@ run() {
   local rounds=${1:-5}
   out=${OUT:-$place/out}
   mkdir -p "$out"
+  rm -f "$out"/*.failed "$out"/*.text "$out"/*.csv
   echo "launcher,round,variant,token_us" >"$out/times.csv"
   for launcher in persistent few; do
     for ((round = 1; round <= rounds; round++)); do
-      for name in $(if ((round % 2)); then names; else names | tac; fi); do measure "$launcher" "$round" "$name"; done
+      for name in $(if ((round % 2)); then names "$launcher"; else names "$launcher" | tac; fi); do measure "$launcher" "$round" "$name"; done
     done
   done
   "$PYTHON" tests/gpu/decode_variants.py "$out"
