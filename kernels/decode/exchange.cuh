@@ -55,8 +55,7 @@ DEVICE void take_two(uint64_t word, float& first, float& second) {
 }
 // Publishes two bf16, each under 16 bits of tag.
 DEVICE void publish_halves(uint64_t* channel, int index, uint32_t tag, float first, float second) {
-  store_word(channel + index,
-             static_cast<uint64_t>(tag << 16 | to_bf16(second)) << 32 | (tag << 16 | to_bf16(first)));
+  store_word(channel + index, static_cast<uint64_t>(tag << 16 | to_bf16(second)) << 32 | (tag << 16 | to_bf16(first)));
 }
 DEVICE uint32_t take_halves(uint64_t word) {
   return (static_cast<uint32_t>(word) & 0xffffu) | static_cast<uint32_t>(word >> 32) << 16;
@@ -75,51 +74,31 @@ DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
   return (((first ^ tag << 16) | (second ^ tag << 16)) >> 16) == 0;
 }
 
-#ifndef DECODE_LOOKS  // 2: a second look is under way while the first one returns
-#define DECODE_LOOKS 1
-#endif
-constexpr int LOOKS = DECODE_LOOKS;
-
 // The lanes of a warp wait for COUNT pairs of words with `tag`; pair `at` lies at channel[2 * place(at)]. Calls
 // `take(turn, at, words)` for each. A look loads all words of a lane at once. Returns false to a lane that gave up.
 template <int COUNT, bool HALVES, class Place, class Take>
-DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Place place, Take take) {
+DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Place place,
+                   Take take) {
   constexpr int EACH = (COUNT + 31) / 32;
   const int lane = thread_index() % 32;
   TwoWords two[EACH];
-  const auto look = [&](TwoWords (&found)[EACH]) {
+  const auto look = [&] {
     UNROLL
     for (int i = 0; i < EACH; ++i) {
       const int at = lane + i * 32;
-      found[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
+      two[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
     }
   };
-  const auto all = [&](const TwoWords (&found)[EACH]) {
+  const auto all = [&] {
     bool yes = true;
     UNROLL
-    for (int i = 0; i < EACH; ++i) yes &= HALVES ? due_halves(found[i], tag) : due_two(found[i], tag);
+    for (int i = 0; i < EACH; ++i) yes &= HALVES ? due_halves(two[i], tag) : due_two(two[i], tag);
     return yes;
   };
   watch.reset();
   bool there = true;
-  if (LOOKS == 1) {
-    do look(two);
-    while (!all(two) && (there = watch.patient(phase, layer)));
-  } else {
-    TwoWords other[EACH];
-    look(two);
-    pause_between_looks();
-    for (;;) {
-      look(other);
-      if (all(two) || !(there = watch.patient(phase, layer))) break;
-      look(two);
-      if (all(other)) {
-        UNROLL
-        for (int i = 0; i < EACH; ++i) two[i] = other[i];
-        break;
-      }
-    }
-  }
+  do look();
+  while (!all() && (there = watch.patient(phase, layer)));
   UNROLL
   for (int i = 0; i < EACH; ++i) {
     const int at = lane + i * 32;

@@ -51,17 +51,12 @@ DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncth
 DEVICE void sync_warp() { __syncwarp(); }
 DEVICE bool any_lane(bool value) { return __any_sync(0xffffffffu, value) != 0; }
 DEVICE void spin() {}
-// Waits for about half the time that a look takes.
-DEVICE void pause_between_looks() {
-  const uint32_t start = static_cast<uint32_t>(clock());
-  while (static_cast<uint32_t>(clock()) - start < 240u) {}
-}
 
-// Waits for every thread of the cluster. What they wrote before, also to each other's shared memory, is visible after
-// it.
+// Waits for every thread of the cluster. It orders no access to memory: publish_copy_barriers() does that for barriers,
+// and a barrier for the floats that it counts.
 DEVICE void sync_cluster() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
 
@@ -79,7 +74,8 @@ DEVICE void add_lanes(float (&value)[N]) {
 template <int HIGH = 16, int LOW = 1>
 DEVICE float max_lanes(float value) {
   UNROLL
-  for (int offset = HIGH; offset >= LOW; offset >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  for (int offset = HIGH; offset >= LOW; offset >>= 1)
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
 DEVICE uint64_t max_lanes(uint64_t value) {

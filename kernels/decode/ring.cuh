@@ -16,12 +16,12 @@ struct Shape {
   static constexpr int SEGMENTS = INNER / CHANNELS;  // tiles of 8 rows of the MLP's second projection
   static constexpr int TILE_ROWS = 8;
   static constexpr int TILE_BYTES = 2 * TILE_ROWS * CHANNELS;
-  static constexpr int STEPS = CHANNELS / WARPS / 32;  // packets of a tile's columns that a lane multiplies
-  static constexpr int FOURS = CHANNELS / WARPS / 4;   // times four columns of a tile that a warp receives
-  static constexpr int TURNS = (FOURS + 31) / 32;      // of these, what a lane receives
-  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);       // cached rows that 8 lanes have
-  static constexpr int GROUP = 4;                                       // tiles that a block multiplies at once
-  static constexpr int VECTORS = 13 * CHANNELS;                         // elements of a layer's norms and biases
+  static constexpr int STEPS = CHANNELS / WARPS / 32;              // packets of a tile's columns that a lane multiplies
+  static constexpr int FOURS = CHANNELS / WARPS / 4;               // times four columns of a tile that a warp receives
+  static constexpr int TURNS = (FOURS + 31) / 32;                  // of these, what a lane receives
+  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);  // cached rows that 8 lanes have
+  static constexpr int GROUP = 4;                                  // tiles that a block multiplies at once
+  static constexpr int VECTORS = 13 * CHANNELS;                    // elements of a layer's norms and biases
   static_assert(SIZE == 64 && SEGMENTS == GROUP, "heads of 64, and a group that holds a whole row of the MLP");
   static_assert(CHANNELS % (32 * WARPS) == 0, "every warp has 32 columns of a tile, or a multiple");
   static_assert(DIMS % TILE_ROWS == 0 && 32 % CLUSTER == 0, "whole tiles of q, of k and of v");
@@ -77,30 +77,6 @@ class Ring {
     if (next_ >= tiles_) next_ -= tiles_;
     at_ += count;
     if (at_ >= slots_) at_ -= slots_, phase_ ^= 1;
-  }
-
-  // Where each warp takes whole tiles, and the tile in a slot belongs to the same warp as the tile before it there: waits
-  // for the tile `ahead` places after the next one.
-  DEVICE const Packet* own_tile(int ahead) const {
-    const int turn = (at_ + ahead) / slots_, slot = at_ + ahead - turn * slots_;
-    wait_copy(full_ + slot, phase_ ^ static_cast<uint32_t>(turn & 1));
-    return reinterpret_cast<const Packet*>(place_ + slot * S::TILE_BYTES);
-  }
-  // One lane calls it when its warp has read that tile.
-  DEVICE void refill(int ahead) {
-    if (asked_ + ahead >= wanted_) return;
-    const int tile = next_ + ahead;
-    copy_tile((at_ + ahead) % slots_, tile >= tiles_ ? tile - tiles_ : tile);
-  }
-  // All threads call it when the warps have read and refilled `count` tiles.
-  DEVICE void pass(int count) {
-    const int left = wanted_ - asked_, more = count < left ? count : left;
-    asked_ += more, used_ += count;
-    next_ += more;
-    if (next_ >= tiles_) next_ -= tiles_;
-    const int turns = (at_ + count) / slots_;
-    at_ += count - turns * slots_;
-    phase_ ^= static_cast<uint32_t>(turns & 1);
   }
 
   // Waits for all copies in flight, which must not outlive the block.

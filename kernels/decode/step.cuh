@@ -11,28 +11,18 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
-#ifndef DECODE_PLAIN_BARRIERS  // 1: a barrier behind a product does not add up who gave up; that is read after it
-#define DECODE_PLAIN_BARRIERS 0
-#endif
-constexpr bool PLAIN_BARRIERS = DECODE_PLAIN_BARRIERS;
-
-#ifndef DECODE_WHOLE_TILES  // 1: a warp takes whole tiles of the output embedding; 0: its columns of every tile
-#define DECODE_WHOLE_TILES 0
-#endif
-constexpr bool WHOLE_TILES = DECODE_WHOLE_TILES;
-
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
     uint32_t most, rest;
   };
-  alignas(16) Pair input[S::CHANNELS / 2];                       // what is multiplied
-  alignas(16) uint32_t hidden[S::INNER / 2];                     // hidden values of the MLP, which bf16 holds
+  alignas(16) Pair input[S::CHANNELS / 2];    // what is multiplied
+  alignas(16) uint32_t hidden[S::INNER / 2];  // hidden values of the MLP, which bf16 holds
   // Of each warp: products of the rows with the input, and with the weights and the biases of a norm. Groups take turns
   // with two places.
   alignas(16) float sums[2][S::WARPS][3][S::GROUP * S::TILE_ROWS];
   alignas(16) float moments[2][S::WARPS][2];  // sums for a norm, likewise
-  alignas(16) float query[S::SIZE];  // q of this cluster's head, scaled so that exp is a power of 2
+  alignas(16) float query[S::SIZE];           // q of this cluster's head, scaled so that exp is a power of 2
   alignas(16) float key[S::SIZE];
   alignas(16) float value[S::SIZE];
   struct Attended {  // the partial result of one warp
@@ -100,6 +90,7 @@ class Step {
 
   // Starts the ring: `wanted` tiles, from tile `first` of a token on.
   DEVICE void start_ring(int first, int wanted) {
+    const int begin = call_.begins[block_];  // on its way while the barriers are made
     if (thread_index() == S::THREADS - 32) {
       ROLLED
       for (int i = 0; i < MOST_SLOTS; ++i) init_copy_barrier(shared_.full + i);
@@ -111,12 +102,17 @@ class Step {
       expect_sent(&shared_.merged_sent, MERGED_BYTES);
     }
     sync_block();
-    tiles_ = call_.units + static_cast<int64_t>(call_.begins[block_]) * (S::TILE_BYTES / 2);
+    tiles_ = call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2);
     const int layers = layer_tiles() * call_.layers, ahead = call_.ahead * call_.layers;
     ring_.start(tiles_, layers + head_tiles(), layers, ahead, first, wanted, call_.slots,
                 shared_memory() + BEFORE_RING<S>, shared_.full);
   }
   DEVICE void drain() { ring_.drain(); }
+  // Prefetches `count` tiles into L2, from tile `first` of a token on.
+  DEVICE void ask_tiles(int first, int count) const {
+    if (thread_index() == S::THREADS - 32 && count > 0)
+      ask_l2(tiles_ + static_cast<int64_t>(first) * (S::TILE_BYTES / 2), count * S::TILE_BYTES);
+  }
 
   // Reads where the previous launch stopped. After a fault, nothing runs until the host has reset the state: a thread
   // that sees one says so at the next barrier.
@@ -139,16 +135,14 @@ class Step {
     alive_ = !sync_block_or(!there_);
     return alive_;
   }
-  // The barrier behind a product. With plain barriers the block goes on to the values that it publishes, right or not, and
-  // asks only then: the loads of the sums do not wait for the answer. Others wait in vain for what it does not publish next.
-  DEVICE bool meet() {
-    if (!PLAIN_BARRIERS) return agree();
+  // The barrier behind a product. After it, the block publishes its values, right or not, and only then asks whether a
+  // thread gave up: the loads of the sums do not wait for the answer. Other blocks wait in vain for its next values.
+  DEVICE void meet() {
     if (!there_) shared_.gave_up[turn_] = 1;
     sync_block();
-    return true;
   }
   DEVICE bool settle() {
-    if (PLAIN_BARRIERS) alive_ = !any_lane(shared_.gave_up[turn_] != 0);
+    alive_ = !any_lane(shared_.gave_up[turn_] != 0);
     turn_ ^= 1;
     return alive_;
   }
@@ -158,7 +152,7 @@ class Step {
   // A product with the normalised x is `scale` times (the product with (x - pivot) weights, less `shift` times that with
   // the weights), and that with the biases. So nothing waits for the mean before the product.
   struct Norm {
-    uint32_t weight[S::TURNS][2], bias[S::TURNS][2];
+    uint32_t weight[S::TURNS][2];
     Packet row[S::STEPS];
   };
   DEVICE Norm norm(int64_t at) const {
@@ -170,7 +164,6 @@ class Step {
       for (int j = 0; j < 2; ++j) {
         const int pair = 2 * (warp_ * S::FOURS + four) + j;
         found.weight[i][j] = four < S::FOURS ? pairs(call_.vectors + at)[pair] : 0;
-        found.bias[i][j] = four < S::FOURS ? pairs(call_.vectors + at + S::CHANNELS)[pair] : 0;
       }
     }
     UNROLL
@@ -207,9 +200,7 @@ class Step {
   DEVICE auto load_proj() const { return load<MOST_WIDE>(proj_tiles()); }
   DEVICE auto load_fc() const { return load<MOST_INNER>(fc_tiles()); }
   DEVICE auto load_mlp() const { return load<S::SEGMENTS>(mlp_tiles()); }
-  DEVICE auto load_head() const { return load<S::GROUP>(whole_tiles() ? 0 : head_tiles()); }
-  // Whether each warp takes whole tiles of the output embedding, two at a time.
-  DEVICE bool whole_tiles() const { return WHOLE_TILES && call_.slots == 2 * S::WARPS; }
+  DEVICE auto load_head() const { return load<S::GROUP>(head_tiles()); }
 
   // The biases of this lane's two rows, for the groups of tiles that its warp finishes; they are loaded early for the same
   // reason, and stay bf16, since a conversion would wait for them.
@@ -282,8 +273,8 @@ class Step {
       take_two(two.word[1], x[2], x[3]);
       put_input(four, x);
     };
-    there_ &= gather<S::FOURS, false>(head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer,
-                                     [](int at) { return at; }, put);
+    there_ &= gather<S::FOURS, false>(
+        head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put);
     sync_warp();
   }
   DEVICE void take_hidden(int layer) {
@@ -341,7 +332,7 @@ class Step {
     if (!alive_) return;
     there_ &= wait_sent(&shared_.qkv_sent, QKV_BYTES, QKV, layer);
     if (there_) attend_warp(layer, rows);
-    if (!meet()) return;
+    meet();
     if (warp_ == 0) {
       send_merged();
       if (wait_sent(&shared_.merged_sent, MERGED_BYTES, QKV, layer)) merge_cluster(layer);
@@ -372,7 +363,7 @@ class Step {
         publish_halves(hidden_words_, row_of_lane(inner_, group) / 2, tag_of(layer), gelu(value[0]), gelu(value[1]));
       }
     });
-    if (thread_index() == S::THREADS - 32 && call_.ahead > 0) ask_ahead(layer);
+    ask_ahead(layer);
   }
 
   DEVICE void mlp(int layer, uint32_t bias, Loaded<S::SEGMENTS> loaded) {
@@ -393,7 +384,7 @@ class Step {
       UNROLL
       for (int i = 0; i < S::GROUP; ++i) two[0] += row_sum(sum[i], 0), two[1] += row_sum(sum[i], 1);
       if (lane_ < 4) deposit(two, tile);
-      if (!meet()) return;
+      meet();
       if (warp_ == 0 && lane_ / (S::TILE_ROWS / 2) == tile) {
         float sum_of_row[2];
         total(sum_of_row, 0);
@@ -409,10 +400,7 @@ class Step {
   DEVICE void head(const Norm& norm, const Loaded<S::GROUP>& loaded) {
     if (!alive_) return;
     uint64_t best = 0;
-    if (whole_tiles()) {
-      if (!head_of_warp(norm, best)) return;
-    } else {
-      products<MANY, true>(head_tiles(), loaded, norm.row, [&](int group, int count) {
+    products<MANY, true>(head_tiles(), loaded, norm.row, [&](int group, int count) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float logit[2];
         normalised(logit, 0);
@@ -426,9 +414,8 @@ class Step {
           }
         }
       }
-      });
-      if (!alive_) return;
-    }
+    });
+    if (!alive_) return;
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
     sync_block();
@@ -523,7 +510,8 @@ class Step {
   }
   DEVICE uint32_t row_bias(const Part& part, int layer, int at) const {
     const int row = row_of_lane(part, warp_);
-    return 2 * lane_ < GROUP_ROWS && row < part.end * S::TILE_ROWS ? pairs(call_.vectors + vector(layer, at) + row)[0] : 0;
+    return 2 * lane_ < GROUP_ROWS && row < part.end * S::TILE_ROWS ? pairs(call_.vectors + vector(layer, at) + row)[0]
+                                                                   : 0;
   }
   // A block has DIMS rows of q, then of k, then of v.
   DEVICE uint32_t qkv_bias(int layer, int group) const {
@@ -571,8 +559,8 @@ class Step {
       take_two(two.word[1], x[2], x[3]);
       put_scaled(turn, four, x, norm);
     };
-    there_ &= gather<S::FOURS, false>(channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer,
-                                     [](int at) { return at; }, put);
+    there_ &= gather<S::FOURS, false>(
+        channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put);
     sync_warp();
   }
   // --- products ---
@@ -621,52 +609,12 @@ class Step {
           deposit(two, i);
         }
       }
-      if (!meet()) return;
+      meet();
       if (NORM && group == 0) find_moments();
       finish(group, count);
       ring_.release(count);
       if (!settle()) return;
     }
-  }
-  // The largest logit of this warp's tokens. The input is normalised first, since a warp multiplies all columns of it.
-  DEVICE bool head_of_warp(const Norm& norm, uint64_t& best) {
-    add_lanes<16, 1>(moment_);
-    if (lane_ == 0) shared_.moments[turn_][warp_][0] = moment_[0], shared_.moments[turn_][warp_][1] = moment_[1];
-    if (!agree()) return false;
-    find_moments();
-    turn_ ^= 1;
-    normalise_input(norm);
-    sync_block();
-    ROLLED
-    for (int first = 2 * warp_; first < head_tiles(); first += 2 * S::WARPS) {
-      const int count = head_tiles() - first < 2 ? 1 : 2;
-      const Packet* const tile[2] = {ring_.own_tile(first), ring_.own_tile(first + count - 1)};
-      float sum[2][2][4] = {};
-      UNROLL
-      for (int step = 0; step < S::CHANNELS / 32; ++step) {
-        Rows x(Packet{});
-        if (lane_ < 4) x = Rows(shared_.input + step * 16 + lane_ * 4);
-        UNROLL
-        for (int i = 0; i < 2; ++i) tensor_product(sum[i], x.packet, tile[i][step * 32 + lane_]);
-      }
-      sync_warp();
-      if (lane_ < count) ring_.refill(first + lane_);
-      if (lane_ < 4) {
-        UNROLL
-        for (int i = 0; i < 2; ++i)
-          for (int row = 0; row < 2; ++row) {
-            const int token = (vocabulary_.begin + first + i) * S::TILE_ROWS + 2 * lane_ + row;
-            if (i < count && token < call_.vocabulary) {
-              const float logit = row_sum(sum[i], row);
-              call_.logits[token] = logit;
-              const uint64_t found = ranked(logit, token);
-              best = found > best ? found : best;
-            }
-          }
-      }
-    }
-    ring_.pass(head_tiles());
-    return true;
   }
   static DEVICE float row_sum(const float (&sum)[2][4], int row) {
     return (sum[0][row] + sum[1][row]) + (sum[0][row + 2] + sum[1][row + 2]);
@@ -694,23 +642,6 @@ class Step {
     total(product, 0), total(weights, 1), total(biases, 2);
     found[0] = fmaf(scale_, fmaf(-shift_, weights[0], product[0]), biases[0] + low(bias));
     found[1] = fmaf(scale_, fmaf(-shift_, weights[1], product[1]), biases[1] + high(bias));
-  }
-  // Replaces the columns of this warp by the normalised ones.
-  DEVICE void normalise_input(const Norm& norm) {
-    UNROLL
-    for (int i = 0; i < S::TURNS; ++i) {
-      const int four = lane_ + 32 * i;
-      if (four >= S::FOURS) continue;
-      const Packet both = reinterpret_cast<const Packet*>(shared_.input)[warp_ * S::FOURS + four];
-      float x[4];
-      UNROLL
-      for (int j = 0; j < 2; ++j) {
-        const uint32_t most = both.pair[2 * j], rest = both.pair[2 * j + 1], weight = norm.weight[i][j];
-        x[2 * j] = fmaf(scale_, fmaf(-shift_, low(weight), low(most) + low(rest)), low(norm.bias[i][j]));
-        x[2 * j + 1] = fmaf(scale_, fmaf(-shift_, high(weight), high(most) + high(rest)), high(norm.bias[i][j]));
-      }
-      put_input(four, x);
-    }
   }
   // Finds the mean and the scale of the row that take_row() took.
   DEVICE void find_moments() {
@@ -825,9 +756,7 @@ class Step {
   DEVICE void ask_ahead(int layer) const {
     const int from = layer * call_.ahead, left = head_tiles() - from;
     const int count = left < call_.ahead ? left : call_.ahead;
-    if (count > 0)
-      ask_l2(tiles_ + static_cast<int64_t>(layer_tiles() * call_.layers + from) * (S::TILE_BYTES / 2),
-             count * S::TILE_BYTES);
+    ask_tiles(layer_tiles() * call_.layers + from, count);
   }
 
   const DecodeCall& call_;
@@ -841,8 +770,8 @@ class Step {
   uint64_t* stamps_ = nullptr;
   uint32_t tag_ = 0, fault_ = 0, attended_ = 0;
   int position_ = 0, token_ = 0, turn_ = 0;
-  float kept_[2] = {};   // the rows of the residual stream that this lane of warp 0 computes
-  float pivot_ = 0.0f;   // the mean of the row that was normalised last
+  float kept_[2] = {};    // the rows of the residual stream that this lane of warp 0 computes
+  float pivot_ = 0.0f;    // the mean of the row that was normalised last
   float moment_[2] = {};  // sums of this lane's differences from it, and of their squares
   float shift_ = 0.0f, scale_ = 0.0f;
   bool alive_ = true, there_ = true;
@@ -873,6 +802,7 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   Step<S> step(call);
   const int first = layer * step.layer_tiles() + (part == HEAD ? 0 : tiles_before(step, part));
   step.start_ring(first, tiles_of(step, part));
+  if (layer + 1 < call.layers) step.ask_tiles(first + step.layer_tiles(), tiles_of(step, part));
   const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
   const uint32_t bias = part == ATTENTION ? step.qkv_bias(layer)
                         : part == PROJ    ? step.proj_bias(layer)

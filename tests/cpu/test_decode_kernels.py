@@ -125,17 +125,6 @@ def test_launches_rings_and_the_order_of_threads_change_nothing(most: int, slots
 
 
 @compiles
-@pytest.mark.parametrize("flags", ["-DDECODE_LOOKS=2", "-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1"])
-@pytest.mark.parametrize("launcher", [PERSISTENT, FEW])
-def test_candidates_give_the_same_text(launcher: str, flags: str) -> None:
-    expected = on_cpu.engine().generate(prompt(4, 8), 40)
-    candidate = device.Library.load(on_cpu.compiled(more=("-shared", "-fPIC", *flags.split())), TINY)
-    engine = on_cpu.engine(launcher, of=candidate, slots=2 * TINY.warps, seed=5, threads=2)
-    assert torch.equal(engine.generate(prompt(4, 8), 40), expected)
-    engine.check()
-
-
-@compiles
 def test_few_launches_give_the_same_text_as_one() -> None:
     assert torch.equal(on_cpu.engine(FEW).generate(prompt(3, 9), 12), on_cpu.engine().generate(prompt(3, 9), 12))
 

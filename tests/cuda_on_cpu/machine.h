@@ -336,7 +336,6 @@ inline uint64_t now_ns() {
       .count();
 }
 
-inline void pause_between_looks() {}
 inline void spin() { cpu::pause(nullptr, 0); }
 inline void sync_block() {
   cpu::Block& block = *cpu::self().block;
