@@ -62,12 +62,12 @@ class Ring {
     return reinterpret_cast<const Packet*>(place_ + there * S::TILE_BYTES);
   }
 
-  // Call it when all warps have read the next `count` tiles. One thread refills their slots.
+  // Call it when all warps have read the next `count` tiles. Each warp refills a slot in turn.
   DEVICE void release(int count) {
     const int left = wanted_ - asked_, more = count < left ? count : left;
-    if (asks()) {
+    if (thread_index() % 32 == 0) {
       ROLLED
-      for (int i = 0; i < more; ++i) {
+      for (int i = S::WARPS - 1 - thread_index() / 32; i < more; i += S::WARPS) {
         const int slot = at_ + i, tile = next_ + i;
         copy_tile(slot >= slots_ ? slot - slots_ : slot, tile >= tiles_ ? tile - tiles_ : tile);
       }
@@ -89,8 +89,6 @@ class Ring {
   }
 
  private:
-  // One thread of the last warp, which has least to do elsewhere.
-  static DEVICE bool asks() { return thread_index() == S::THREADS - 32; }
   DEVICE void copy_tile(int slot, int tile) {
     const bool keep = tile >= layer_tiles_ && tile < kept_;
     copy_in(place_ + slot * S::TILE_BYTES, from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2), S::TILE_BYTES,
