@@ -42,11 +42,12 @@ template <class S>
 class Ring {
  public:
   // Starts to copy a token's `tiles` at `from`. The first `layer_tiles` of them belong to layers, the others to the
-  // output embedding, of which the first `kept` may stay in L2. The ring copies `wanted` tiles in all, from tile
-  // `first` on. `full` has a barrier for each slot.
+  // output embedding. Of these the first fill the ring, and `kept` behind them may stay in L2. The ring copies `wanted`
+  // tiles in all, from tile `first` on. `full` has a barrier for each slot.
   DEVICE void start(const uint16_t* from, int tiles, int layer_tiles, int kept, int first, int wanted, int slots,
                     unsigned char* place, uint64_t* full) {
-    from_ = from, tiles_ = tiles, layer_tiles_ = layer_tiles, kept_ = layer_tiles + kept, next_ = first;
+    from_ = from, tiles_ = tiles, next_ = first;
+    kept_ = layer_tiles + slots, kept_end_ = kept_ + kept;
     wanted_ = wanted, slots_ = slots, place_ = place, full_ = full;
     first_out_ = l2_policy(false), last_out_ = l2_policy(true);
     release(slots_);  // as if a whole ring had been read
@@ -90,7 +91,7 @@ class Ring {
 
  private:
   DEVICE void copy_tile(int slot, int tile) {
-    const bool keep = tile >= layer_tiles_ && tile < kept_;
+    const bool keep = tile >= kept_ && tile < kept_end_;
     copy_in(place_ + slot * S::TILE_BYTES, from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2), S::TILE_BYTES,
             full_ + slot, keep ? last_out_ : first_out_);
   }
@@ -99,7 +100,7 @@ class Ring {
   unsigned char* place_;
   uint64_t* full_;
   uint64_t first_out_, last_out_;
-  int tiles_, layer_tiles_, kept_, next_, wanted_, slots_;
+  int tiles_, kept_, kept_end_, next_, wanted_, slots_;
   int asked_ = 0, used_ = 0, at_ = 0;
   uint32_t phase_ = 0;
 };

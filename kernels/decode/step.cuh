@@ -11,6 +11,11 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
+#ifndef DECODE_ASK_REST  // 1: the last layer prefetches all that is left of the output embedding
+#define DECODE_ASK_REST 0
+#endif
+constexpr bool ASK_REST = DECODE_ASK_REST;
+
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
@@ -789,10 +794,12 @@ class Step {
     }
   }
 
-  // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`.
+  // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`. It leaves out the first ones:
+  // they are in the ring before the last layer ends.
   DEVICE void ask_ahead(int layer) const {
-    const int from = layer * call_.ahead, left = head_tiles() - from;
-    const int count = left < call_.ahead ? left : call_.ahead;
+    const int from = call_.slots + layer * call_.ahead, left = head_tiles() - from;
+    const bool all = ASK_REST && layer + 1 == call_.layers;
+    const int count = all || left < call_.ahead ? left : call_.ahead;
     ask_tiles(layer_tiles() * call_.layers + from, count);
   }
 

@@ -12,18 +12,16 @@ source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 
 place=build/decode_variants
-# name|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2)
+# name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
 VARIANTS=(
-  "fold|"
-  "plain|-DDECODE_PLAIN_BARRIERS=1"
-  "looks|-DDECODE_LOOKS=2"
-  "tiles|-DDECODE_WHOLE_TILES=1"
-  "plain_tiles|-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1"
-  "all|-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1 -DDECODE_LOOKS=2"
-  "ahead1|-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1|1"
-  "ahead3|-DDECODE_PLAIN_BARRIERS=1 -DDECODE_WHOLE_TILES=1|3"
+  "plain|06a41e21"
+  "early|6c769fbb"
+  "skip|"
+  "rest||-DDECODE_ASK_REST=1"
+  "skip3|||3"
+  "rest1||-DDECODE_ASK_REST=1|1"
 )
-FEW="today fold plain looks" # the others differ in the persistent kernel only
+FEW="today plain early skip rest" # the others differ in the persistent kernel only
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
@@ -35,15 +33,17 @@ compile() { # SOURCES NAME FLAGS…
 
 build() {
   need nvcc "nvcc was not found: install the CUDA toolkit."
-  mkdir -p "$place/today.src"
-  git archive "${1:-main}" kernels/decode kernels/include | tar x -C "$place/today.src"
-  local jobs=() variant name flags
-  compile "$place/today.src" today &
-  jobs+=($!)
-  for variant in "${VARIANTS[@]}"; do
-    IFS='|' read -r name flags _ <<<"$variant"
+  local jobs=() variant name commit flags
+  for variant in "today|${1:-main}" "${VARIANTS[@]}"; do
+    IFS='|' read -r name commit flags _ <<<"$variant"
+    local from=.
+    if [[ -n $commit ]]; then
+      from=$place/$name.src
+      mkdir -p "$from"
+      git archive "$commit" kernels/decode kernels/include | tar x -C "$from"
+    fi
     # shellcheck disable=SC2086 # several flags
-    compile . "$name" $flags &
+    compile "$from" "$name" $flags &
     jobs+=($!)
     while (($(jobs -rp | wc -l) >= ${JOBS:-2})); do wait -n; done
   done
@@ -61,9 +61,9 @@ names() { # LAUNCHER
 }
 
 ahead_of() { # NAME
-  local name flags ahead
+  local variant name ahead
   for variant in "${VARIANTS[@]}"; do
-    IFS='|' read -r name flags ahead <<<"$variant"
+    IFS='|' read -r name _ _ ahead <<<"$variant"
     if [[ $name == "$1" && -n $ahead ]]; then echo "$ahead" && return; fi
   done
   echo 2
