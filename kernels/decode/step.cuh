@@ -16,6 +16,11 @@
 #endif
 constexpr bool ASK_REST = DECODE_ASK_REST;
 
+#ifndef DECODE_STAMP_LOADS  // 1: the loads before a wait count as work of the phase before
+#define DECODE_STAMP_LOADS 0
+#endif
+constexpr bool STAMP_LOADS = DECODE_STAMP_LOADS;
+
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
@@ -502,6 +507,13 @@ class Step {
     *stamps_++ = multiprocessor();
     stamp();
   }
+  // Ends a phase: before the loads of the next one, or behind them, so that these count as work.
+  DEVICE void stamp_end() {
+    if (!STAMP_LOADS) stamp();
+  }
+  DEVICE void stamp_loads() {
+    if (STAMP_LOADS) stamp();
+  }
   DEVICE void stamp() {
     if (stamps_ != nullptr) *stamps_++ = now_ns();
   }
@@ -931,43 +943,48 @@ DEVICE void decode_tokens(const DecodeCall& call) {
       const auto qkv = step.load_qkv();
       const auto qkv_bias = step.qkv_bias(layer);
       auto rows = step.cached(layer);
+      if (layer) step.stamp_loads();
       if (step.attends()) layer ? step.take_x(layer, norm, x) : step.embed(norm);
       step.stamp();
       if (step.attends()) step.qkv(layer, qkv_bias, norm, qkv);
       step.stamp();
       step.go_on();
       if (step.attends()) step.attend(layer, rows);
-      step.stamp();
+      step.stamp_end();
       const auto heads = step.look_heads();
       step.go_on();
       norm = step.norm_2(layer);
       const auto proj = step.load_proj();
       const auto proj_bias = step.proj_bias(layer);
+      step.stamp_loads();
       step.take_heads(layer, heads);
       step.stamp();
       step.proj(layer, proj_bias, proj);
-      step.stamp();
+      step.stamp_end();
       const auto middle = step.look_middle();
       step.go_on();
       const auto fc = step.load_fc();
       const auto fc_bias = step.fc_bias(layer);
+      step.stamp_loads();
       step.take_middle(layer, norm, middle);
       step.stamp();
       step.fc(layer, fc_bias, norm, fc);
-      step.stamp();
+      step.stamp_end();
       const auto hidden = step.look_hidden();
       step.go_on();
       norm = step.norm_1(layer + 1);  // behind the last layer, the last norm
       const auto mlp = step.load_mlp();
       const auto mlp_bias = step.mlp_bias(layer);
+      step.stamp_loads();
       step.take_hidden(layer, hidden);
       step.stamp();
       step.mlp(layer, mlp_bias, mlp);
-      step.stamp();
+      step.stamp_end();
     }
     const auto x = step.look_x();
     step.go_on();
     const auto head = step.load_head();
+    step.stamp_loads();
     step.take_x(call.layers, norm, x);
     step.stamp();
     step.head(norm, head);

@@ -19,6 +19,7 @@ VARIANTS=(
   "skip|"
   "rest||-DDECODE_ASK_REST=1"
   "skip3|||3"
+  "loads||-DDECODE_STAMP_LOADS=1"
   "rest1||-DDECODE_ASK_REST=1|1"
 )
 FEW="today plain early skip rest" # the others differ in the persistent kernel only
@@ -71,7 +72,8 @@ ahead_of() { # NAME
 
 # One process: a line of times.csv, or an error that goes on to the table.
 measure() { # LAUNCHER ROUND NAME
-  local launcher=$1 round=$2 name=$3 said time=nan text=$out/$launcher.$name.text phases=()
+  local launcher=$1 round=$2 name=$3 said time=nan phases=()
+  local text=$out/$launcher.$name.text
   if [[ -e $out/$launcher.$name.failed ]]; then return; fi
   if [[ $launcher == persistent && $round == 1 ]]; then phases=("$out/$name.phases.csv"); fi
   said=$(timeout 20 "$place/$name" 8 300 0 "$launcher" "$(ahead_of "$name")" "$text" "${phases[@]}" 2>&1) ||
