@@ -97,12 +97,12 @@ cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
 // Decodes one token in four launches per layer and one for the output embedding. Each starts while the previous one
 // runs.
 cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
-  static_assert(Step<Gpt2>::MOST_QKV <= Gpt2::GROUP && Step<Gpt2>::MOST_INNER <= Gpt2::GROUP);
-  constexpr int SLOTS = Gpt2::GROUP;  // all tiles of a phase, and few enough for successive launches to share an SM
+  DecodeCall layers = *call;
+  layers.slots = 4;  // few, so that blocks of successive launches share an SM
   for (int layer = 0; layer < call->layers; ++layer)
     for (const Phase part : {ATTENTION, PROJ, FC, MLP})
       if (const cudaError_t status =
-              launch(decode_few, call->blocks, SLOTS, part == ATTENTION, true, stream, *call, part, layer))
+              launch(decode_few, call->blocks, layers.slots, part == ATTENTION, true, stream, layers, part, layer))
         return status;
   return launch(decode_few, call->blocks, call->slots, false, true, stream, *call, HEAD, int{call->layers});
 }

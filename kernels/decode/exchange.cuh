@@ -74,41 +74,35 @@ DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
   return (((first ^ tag << 16) | (second ^ tag << 16)) >> 16) == 0;
 }
 
-// What one look at COUNT pairs of words finds: those of one lane.
-template <int COUNT>
-struct Look {
-  TwoWords two[(COUNT + 31) / 32];
-};
-// Loads COUNT pairs of words once; pair `at` lies at channel[2 * place(at)]. Nothing waits for the words before gather().
-template <int COUNT, class Place>
-DEVICE Look<COUNT> look(const uint64_t* channel, Place place) {
-  Look<COUNT> found;
-  UNROLL
-  for (int i = 0; i < (COUNT + 31) / 32; ++i) {
-    const int at = thread_index() % 32 + i * 32;
-    found.two[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
-  }
-  return found;
-}
-// The lanes of a warp look until all COUNT pairs of words have `tag`; `found` is the first look. Calls
-// `take(turn, at, words)` for each pair. Returns false to a lane that gave up.
+// The lanes of a warp wait for COUNT pairs of words with `tag`; pair `at` lies at channel[2 * place(at)]. Calls
+// `take(turn, at, words)` for each. A look loads all words of a lane at once. Returns false to a lane that gave up.
 template <int COUNT, bool HALVES, class Place, class Take>
-DEVICE bool gather(Look<COUNT> found, const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer,
-                   Place place, Take take) {
+DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Place place,
+                   Take take) {
   constexpr int EACH = (COUNT + 31) / 32;
+  const int lane = thread_index() % 32;
+  TwoWords two[EACH];
+  const auto look = [&] {
+    UNROLL
+    for (int i = 0; i < EACH; ++i) {
+      const int at = lane + i * 32;
+      two[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
+    }
+  };
   const auto all = [&] {
     bool yes = true;
     UNROLL
-    for (int i = 0; i < EACH; ++i) yes &= HALVES ? due_halves(found.two[i], tag) : due_two(found.two[i], tag);
+    for (int i = 0; i < EACH; ++i) yes &= HALVES ? due_halves(two[i], tag) : due_two(two[i], tag);
     return yes;
   };
   watch.reset();
   bool there = true;
-  while (!all() && (there = watch.patient(phase, layer))) found = look<COUNT>(channel, place);
+  do look();
+  while (!all() && (there = watch.patient(phase, layer)));
   UNROLL
   for (int i = 0; i < EACH; ++i) {
-    const int at = thread_index() % 32 + i * 32;
-    if (at < COUNT) take(i, at, found.two[i]);
+    const int at = lane + i * 32;
+    if (at < COUNT) take(i, at, two[i]);
   }
   return there;
 }

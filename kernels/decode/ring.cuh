@@ -42,12 +42,11 @@ template <class S>
 class Ring {
  public:
   // Starts to copy a token's `tiles` at `from`. The first `layer_tiles` of them belong to layers, the others to the
-  // output embedding. Of these the first fill the ring, and `kept` behind them may stay in L2. The ring copies `wanted`
-  // tiles in all, from tile `first` on. `full` has a barrier for each slot.
+  // output embedding, of which the first `kept` may stay in L2. The ring copies `wanted` tiles in all, from tile
+  // `first` on. `full` has a barrier for each slot.
   DEVICE void start(const uint16_t* from, int tiles, int layer_tiles, int kept, int first, int wanted, int slots,
                     unsigned char* place, uint64_t* full) {
-    from_ = from, tiles_ = tiles, next_ = first;
-    kept_ = layer_tiles + slots, kept_end_ = kept_ + kept;
+    from_ = from, tiles_ = tiles, layer_tiles_ = layer_tiles, kept_ = layer_tiles + kept, next_ = first;
     wanted_ = wanted, slots_ = slots, place_ = place, full_ = full;
     first_out_ = l2_policy(false), last_out_ = l2_policy(true);
     release(slots_);  // as if a whole ring had been read
@@ -63,12 +62,12 @@ class Ring {
     return reinterpret_cast<const Packet*>(place_ + there * S::TILE_BYTES);
   }
 
-  // Call it when all warps have read the next `count` tiles. Each warp refills a slot in turn.
+  // Call it when all warps have read the next `count` tiles. One thread refills their slots.
   DEVICE void release(int count) {
     const int left = wanted_ - asked_, more = count < left ? count : left;
-    if (thread_index() % 32 == 0) {
+    if (asks()) {
       ROLLED
-      for (int i = S::WARPS - 1 - thread_index() / 32; i < more; i += S::WARPS) {
+      for (int i = 0; i < more; ++i) {
         const int slot = at_ + i, tile = next_ + i;
         copy_tile(slot >= slots_ ? slot - slots_ : slot, tile >= tiles_ ? tile - tiles_ : tile);
       }
@@ -90,8 +89,10 @@ class Ring {
   }
 
  private:
+  // One thread of the last warp, which has least to do elsewhere.
+  static DEVICE bool asks() { return thread_index() == S::THREADS - 32; }
   DEVICE void copy_tile(int slot, int tile) {
-    const bool keep = tile >= kept_ && tile < kept_end_;
+    const bool keep = tile >= layer_tiles_ && tile < kept_;
     copy_in(place_ + slot * S::TILE_BYTES, from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2), S::TILE_BYTES,
             full_ + slot, keep ? last_out_ : first_out_);
   }
@@ -100,7 +101,7 @@ class Ring {
   unsigned char* place_;
   uint64_t* full_;
   uint64_t first_out_, last_out_;
-  int tiles_, kept_, kept_end_, next_, wanted_, slots_;
+  int tiles_, layer_tiles_, kept_, next_, wanted_, slots_;
   int asked_ = 0, used_ = 0, at_ = 0;
   uint32_t phase_ = 0;
 };

@@ -11,16 +11,6 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
-#ifndef DECODE_ASK_REST  // 1: the last layer prefetches all that is left of the output embedding
-#define DECODE_ASK_REST 0
-#endif
-constexpr bool ASK_REST = DECODE_ASK_REST;
-
-#ifndef DECODE_STAMP_LOADS  // 1: the loads before a wait count as work of the phase before
-#define DECODE_STAMP_LOADS 0
-#endif
-constexpr bool STAMP_LOADS = DECODE_STAMP_LOADS;
-
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
@@ -150,16 +140,11 @@ class Step {
   DEVICE void meet() {
     if (!there_) shared_.gave_up[turn_] = 1;
     sync_block();
-    met_ = true;
   }
-  // Goes on behind the values that a phase published: refills the ring, and asks whether a thread gave up. Call it behind
-  // every phase, after the first look at what the next phase waits for, since that takes longest.
-  DEVICE void go_on() {
-    if (!met_) return;
-    ring_.release(read_);
+  DEVICE bool settle() {
     alive_ = !any_lane(shared_.gave_up[turn_] != 0);
     turn_ ^= 1;
-    read_ = 0, met_ = false;
+    return alive_;
   }
 
   // The weights and biases of a norm do not depend on activations, so a phase loads them before it waits for
@@ -191,6 +176,7 @@ class Step {
   }
   DEVICE Norm norm_1(int layer) const { return norm(vector(layer, 0)); }
   DEVICE Norm norm_2(int layer) const { return norm(vector(layer, 6)); }
+  DEVICE Norm norm_last() const { return norm(vector(call_.layers, 0)); }
 
   // The first tiles of a phase, as far as this lane multiplies them. They too are read before the phase waits.
   template <int COUNT>
@@ -272,26 +258,14 @@ class Step {
     kept_[1] = as_float(static_cast<uint32_t>(static_cast<uint64_t>(both) >> 32));
   }
 
-  // The first looks at what this warp waits for. A phase looks before it loads its tiles, which takes as long.
-  using Row = Look<S::FOURS>;
-  using Inner = Look<S::SEGMENTS * S::FOURS>;
-  DEVICE Row look_x() const { return look_row(x_words_); }
-  DEVICE Row look_heads() const { return look_row(head_words_); }
-  DEVICE Row look_middle() const { return look_row(middle_words_); }
-  DEVICE Inner look_hidden() const {
-    return look<S::SEGMENTS * S::FOURS>(hidden_words_, [this](int at) { return four_of_inner(at); });
-  }
-
   // Reads the residual stream with which layer `layer` starts.
-  DEVICE void take_x(int layer, const Norm& weights, const Row& seen) {
-    take_row(x_words_, tag_of(layer - 1), MLP, layer - 1, weights, seen);
-  }
-  DEVICE void take_middle(int layer, const Norm& weights, const Row& seen) {
-    take_row(middle_words_, tag_of(layer), PROJ, layer, weights, seen);
+  DEVICE void take_x(int layer, const Norm& weights) { take_row(x_words_, tag_of(layer - 1), MLP, layer - 1, weights); }
+  DEVICE void take_middle(int layer, const Norm& weights) {
+    take_row(middle_words_, tag_of(layer), PROJ, layer, weights);
   }
   // Only a block that multiplies them reads the heads and the hidden values. It must not read hidden values for nothing:
   // blocks that wait for none of its values then may publish the next ones.
-  DEVICE void take_heads(int layer, const Row& seen) {
+  DEVICE void take_heads(int layer) {
     if (!alive_ || proj_tiles() == 0) return;
     const auto put = [&](int, int four, const TwoWords& two) {
       float x[4];
@@ -299,17 +273,18 @@ class Step {
       take_two(two.word[1], x[2], x[3]);
       put_input(four, x);
     };
-    there_ &= gather_row(seen, head_words_, tag_of(layer), ATTENTION, layer, put);
+    there_ &= gather<S::FOURS, false>(
+        head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put);
     sync_warp();
   }
-  DEVICE void take_hidden(int layer, const Inner& seen) {
+  DEVICE void take_hidden(int layer) {
     if (!alive_ || mlp_tiles() == 0) return;
-    const auto place = [this](int at) { return four_of_inner(at); };
+    const auto place = [&](int at) { return at / S::FOURS * (S::CHANNELS / 4) + warp_ * S::FOURS + at % S::FOURS; };
     const auto put = [&](int, int at, const TwoWords& two) {
       UNROLL
       for (int i = 0; i < 2; ++i) shared_.hidden[2 * place(at) + i] = take_halves(two.word[i]);
     };
-    there_ &= gather<S::SEGMENTS * S::FOURS, true>(seen, hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
+    there_ &= gather<S::SEGMENTS * S::FOURS, true>(hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
     sync_warp();
   }
 
@@ -362,6 +337,7 @@ class Step {
       send_merged();
       if (wait_sent(&shared_.merged_sent, MERGED_BYTES, QKV, layer)) merge_cluster(layer);
     }
+    settle();
     attended_ ^= 1;
   }
 
@@ -394,11 +370,7 @@ class Step {
     if (!alive_) return;
     ROLLED
     for (int tile = 0; (MOST_WIDE > 1 || tile == 0) && tile < wide_.tiles(); ++tile) {
-      if (tile) {
-        go_on();
-        if (!alive_) return;
-        loaded = load<S::SEGMENTS>(S::SEGMENTS);
-      }
+      if (tile) loaded = load<S::SEGMENTS>(S::SEGMENTS);
       float sum[S::GROUP][2][4] = {};
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) {
@@ -419,7 +391,8 @@ class Step {
         kept_[0] += sum_of_row[0] + low(bias), kept_[1] += sum_of_row[1] + high(bias);
         publish_two(x_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
       }
-      read_ = S::SEGMENTS;
+      ring_.release(S::SEGMENTS);
+      if (!settle()) return;
     }
   }
 
@@ -442,7 +415,6 @@ class Step {
         }
       }
     });
-    go_on();
     if (!alive_) return;
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
@@ -506,13 +478,6 @@ class Step {
     stamps_ = call_.stamps + static_cast<int64_t>(token * call_.blocks + block_) * call_.stamps_each;
     *stamps_++ = multiprocessor();
     stamp();
-  }
-  // Ends a phase: before the loads of the next one, or behind them, so that these count as work.
-  DEVICE void stamp_end() {
-    if (!STAMP_LOADS) stamp();
-  }
-  DEVICE void stamp_loads() {
-    if (STAMP_LOADS) stamp();
   }
   DEVICE void stamp() {
     if (stamps_ != nullptr) *stamps_++ = now_ns();
@@ -585,20 +550,7 @@ class Step {
     }
     put_input(four, x);
   }
-  DEVICE Row look_row(const uint64_t* channel) const {
-    return look<S::FOURS>(channel + 2 * warp_ * S::FOURS, [](int at) { return at; });
-  }
-  template <class Put>
-  DEVICE bool gather_row(const Row& seen, const uint64_t* channel, uint32_t tag, Phase from, int layer, Put put) {
-    return gather<S::FOURS, false>(
-        seen, channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put);
-  }
-  // The place of the four columns number `at` of the warp's in the hidden values, of which it has some in each segment.
-  DEVICE int four_of_inner(int at) const {
-    return at / S::FOURS * (S::CHANNELS / 4) + warp_ * S::FOURS + at % S::FOURS;
-  }
-  DEVICE void take_row(const uint64_t* channel, uint32_t tag, Phase from, int layer, const Norm& norm,
-                       const Row& seen) {
+  DEVICE void take_row(const uint64_t* channel, uint32_t tag, Phase from, int layer, const Norm& norm) {
     if (!alive_) return;
     moment_[0] = moment_[1] = 0.0f;
     const auto put = [&](int turn, int four, const TwoWords& two) {
@@ -607,7 +559,8 @@ class Step {
       take_two(two.word[1], x[2], x[3]);
       put_scaled(turn, four, x, norm);
     };
-    there_ &= gather_row(seen, channel, tag, from, layer, put);
+    there_ &= gather<S::FOURS, false>(
+        channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put);
     sync_warp();
   }
   // --- products ---
@@ -638,11 +591,7 @@ class Step {
     ROLLED
     for (int group = 0; group == 0 || (MOST > S::GROUP && group * S::GROUP < tiles); ++group) {
       const int left = tiles - group * S::GROUP, count = left < COUNT ? left : COUNT;
-      if (group) {
-        go_on();
-        if (!alive_) return;
-        loaded = load<MOST>(left);
-      }
+      if (group) loaded = load<MOST>(left);
       float sum[COUNT][2][4] = {};
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) {
@@ -663,7 +612,8 @@ class Step {
       meet();
       if (NORM && group == 0) find_moments();
       finish(group, count);
-      read_ = count;
+      ring_.release(count);
+      if (!settle()) return;
     }
   }
   static DEVICE float row_sum(const float (&sum)[2][4], int row) {
@@ -718,8 +668,6 @@ class Step {
   }
 
   // The blocks of a cluster take cached rows in turn. In each round, eight lanes take one row of their block.
-  // Whether some row of that round is in the context.
-  DEVICE bool reaches(int round) const { return round * S::WARPS * 4 * S::CLUSTER <= position_; }
   DEVICE int row_of(int round) const { return ((round * S::WARPS + warp_) * 4 + lane_ / 8) * S::CLUSTER + rank_; }
   DEVICE int64_t cache_place(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
     return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * 8 + lane_ % 8;
@@ -737,14 +685,13 @@ class Step {
     for (int i = 0; i < 8; ++i) query[i] = shared_.query[lane_ % 8 * 8 + i];
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
-      score[round] = 0.0f;
-      if (!reaches(round)) continue;
       if (row_of(round) == position_) {
         rows.key[round] = row_packet(shared_.key);
         rows.value[round] = row_packet(shared_.value);
         reinterpret_cast<Packet*>(call_.keys)[cache_place(layer, position_)] = rows.key[round];
         reinterpret_cast<Packet*>(call_.values)[cache_place(layer, position_)] = rows.value[round];
       }
+      score[round] = 0.0f;
       multiply(rows.key[round], query, score[round]);
     }
     add_lanes<4, 1>(score);
@@ -756,7 +703,6 @@ class Step {
     float sum[9] = {};  // 8 elements of the values, and the weights
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
-      if (!reaches(round)) continue;
       const float weight = row_of(round) <= position_ ? power_of_2(score[round] - most) : 0.0f;
       UNROLL
       for (int i = 0; i < 4; ++i) {
@@ -806,12 +752,10 @@ class Step {
     }
   }
 
-  // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`. It leaves out the first ones:
-  // they are in the ring before the last layer ends.
+  // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`.
   DEVICE void ask_ahead(int layer) const {
-    const int from = call_.slots + layer * call_.ahead, left = head_tiles() - from;
-    const bool all = ASK_REST && layer + 1 == call_.layers;
-    const int count = all || left < call_.ahead ? left : call_.ahead;
+    const int from = layer * call_.ahead, left = head_tiles() - from;
+    const int count = left < call_.ahead ? left : call_.ahead;
     ask_tiles(layer_tiles() * call_.layers + from, count);
   }
 
@@ -826,8 +770,6 @@ class Step {
   uint64_t* stamps_ = nullptr;
   uint32_t tag_ = 0, fault_ = 0, attended_ = 0;
   int position_ = 0, token_ = 0, turn_ = 0;
-  int read_ = 0;          // tiles that all warps have read, and the ring does not know yet
-  bool met_ = false;      // whether the block met since go_on()
   float kept_[2] = {};    // the rows of the residual stream that this lane of warp 0 computes
   float pivot_ = 0.0f;    // the mean of the row that was normalised last
   float moment_[2] = {};  // sums of this lane's differences from it, and of their squares
@@ -861,7 +803,7 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   const int first = layer * step.layer_tiles() + (part == HEAD ? 0 : tiles_before(step, part));
   step.start_ring(first, tiles_of(step, part));
   if (layer + 1 < call.layers) step.ask_tiles(first + step.layer_tiles(), tiles_of(step, part));
-  const auto norm = part == FC ? step.norm_2(layer) : step.norm_1(layer);
+  const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
   const uint32_t bias = part == ATTENTION ? step.qkv_bias(layer)
                         : part == PROJ    ? step.proj_bias(layer)
                         : part == FC      ? step.fc_bias(layer)
@@ -875,19 +817,18 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     const auto loaded = step.load_qkv();
     sync_cluster();  // the peers run, so their shared memory can be written
     ready();
-    if (layer) step.take_x(layer, norm, step.look_x());
+    if (layer) step.take_x(layer, norm);
     step.admit();
     auto rows = step.cached(layer);
     if (!layer) step.embed(norm);
     step.qkv(layer, bias, norm, loaded);
-    step.go_on();
     step.attend(layer, rows);
     sync_cluster();  // no peer sends any more
   } else if (part == PROJ) {
     const auto loaded = step.load_proj();
     ready();
     if (layer) step.keep_rows();
-    step.take_heads(layer, step.look_heads());
+    step.take_heads(layer);
     step.admit();
     if (!layer) step.keep_embedding();
     step.proj(layer, bias, loaded);
@@ -895,21 +836,21 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   } else if (part == FC) {
     const auto loaded = step.load_fc();
     ready();
-    step.take_middle(layer, norm, step.look_middle());
+    step.take_middle(layer, norm);
     step.admit();
     step.fc(layer, bias, norm, loaded);
   } else if (part == MLP) {
     const auto loaded = step.load_mlp();
     ready();
     step.keep_rows();
-    step.take_hidden(layer, step.look_hidden());
+    step.take_hidden(layer);
     step.admit();
     step.mlp(layer, bias, loaded);
     step.leave_rows();
   } else if (part == HEAD) {
     const auto loaded = step.load_head();
     ready();
-    step.take_x(layer, norm, step.look_x());
+    step.take_x(layer, norm);
     step.admit();
     step.head(norm, loaded);
     if (block_index() == 0) {
@@ -917,7 +858,6 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
       step.leave();
     }
   }
-  step.go_on();
   step.drain();
 }
 
@@ -935,59 +875,43 @@ DEVICE void decode_tokens(const DecodeCall& call) {
   for (int token = 0; token < call.tokens; ++token) {
     step.begin_stamps(token);
     step.keep_embedding();
-    auto norm = step.norm_1(0);
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
-      const auto x = step.look_x();
-      step.go_on();
-      const auto qkv = step.load_qkv();
+      const auto norm_1 = step.norm_1(layer);
       const auto qkv_bias = step.qkv_bias(layer);
       auto rows = step.cached(layer);
-      if (layer) step.stamp_loads();
-      if (step.attends()) layer ? step.take_x(layer, norm, x) : step.embed(norm);
+      const auto qkv = step.load_qkv();
+      if (step.attends()) layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
       step.stamp();
-      if (step.attends()) step.qkv(layer, qkv_bias, norm, qkv);
+      if (step.attends()) step.qkv(layer, qkv_bias, norm_1, qkv);
       step.stamp();
-      step.go_on();
       if (step.attends()) step.attend(layer, rows);
-      step.stamp_end();
-      const auto heads = step.look_heads();
-      step.go_on();
-      norm = step.norm_2(layer);
-      const auto proj = step.load_proj();
+      step.stamp();
       const auto proj_bias = step.proj_bias(layer);
-      step.stamp_loads();
-      step.take_heads(layer, heads);
+      const auto proj = step.load_proj();
+      step.take_heads(layer);
       step.stamp();
       step.proj(layer, proj_bias, proj);
-      step.stamp_end();
-      const auto middle = step.look_middle();
-      step.go_on();
-      const auto fc = step.load_fc();
-      const auto fc_bias = step.fc_bias(layer);
-      step.stamp_loads();
-      step.take_middle(layer, norm, middle);
       step.stamp();
-      step.fc(layer, fc_bias, norm, fc);
-      step.stamp_end();
-      const auto hidden = step.look_hidden();
-      step.go_on();
-      norm = step.norm_1(layer + 1);  // behind the last layer, the last norm
-      const auto mlp = step.load_mlp();
+      const auto norm_2 = step.norm_2(layer);
+      const auto fc_bias = step.fc_bias(layer);
+      const auto fc = step.load_fc();
+      step.take_middle(layer, norm_2);
+      step.stamp();
+      step.fc(layer, fc_bias, norm_2, fc);
+      step.stamp();
       const auto mlp_bias = step.mlp_bias(layer);
-      step.stamp_loads();
-      step.take_hidden(layer, hidden);
+      const auto mlp = step.load_mlp();
+      step.take_hidden(layer);
       step.stamp();
       step.mlp(layer, mlp_bias, mlp);
-      step.stamp_end();
+      step.stamp();
     }
-    const auto x = step.look_x();
-    step.go_on();
+    const auto norm_last = step.norm_last();
     const auto head = step.load_head();
-    step.stamp_loads();
-    step.take_x(call.layers, norm, x);
+    step.take_x(call.layers, norm_last);
     step.stamp();
-    step.head(norm, head);
+    step.head(norm_last, head);
     step.stamp();
     step.choose();
     step.stamp();

@@ -15,14 +15,8 @@ place=build/decode_variants
 # name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
 VARIANTS=(
   "plain|06a41e21"
-  "early|6c769fbb"
-  "skip|"
-  "rest||-DDECODE_ASK_REST=1"
-  "skip3|||3"
-  "loads||-DDECODE_STAMP_LOADS=1"
-  "rest1||-DDECODE_ASK_REST=1|1"
 )
-FEW="today plain early skip rest" # the others differ in the persistent kernel only
+FEW="today plain"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
