@@ -1,6 +1,7 @@
 // A block's ring of weights in shared memory. It copies the next tile as soon as a slot is free, even while the block waits
-// for activations. A tile is 8 rows by C columns of a matrix; plan.py lays out each block's tiles in the order of their
-// use, and a tile's elements in the order in which the lanes of a tensor product read them.
+// for activations. A tile is 8 rows by C columns of a matrix, and what is added to the products of its rows; plan.py lays
+// out each block's tiles in the order of their use, and a tile's elements in the order in which the lanes of a tensor
+// product read them.
 #pragma once
 
 #include "machine.cuh"
@@ -15,7 +16,8 @@ struct Shape {
   static constexpr int INNER = 4 * CHANNELS;         // width of the MLP
   static constexpr int SEGMENTS = INNER / CHANNELS;  // tiles of 8 rows of the MLP's second projection
   static constexpr int TILE_ROWS = 8;
-  static constexpr int TILE_BYTES = 2 * TILE_ROWS * CHANNELS;
+  static constexpr int WEIGHT_BYTES = 2 * TILE_ROWS * CHANNELS;
+  static constexpr int TILE_BYTES = WEIGHT_BYTES + 8 * TILE_ROWS;  // behind the weights, two floats of each row
   static constexpr int STEPS = CHANNELS / WARPS / 32;              // packets of a tile's columns that a lane multiplies
   static constexpr int FOURS = CHANNELS / WARPS / 4;               // times four columns of a tile that a warp receives
   static constexpr int TURNS = (FOURS + 31) / 32;                  // of these, what a lane receives
@@ -60,6 +62,12 @@ class Ring {
     const int there = wraps ? slot - slots_ : slot;
     wait_copy(full_ + there, phase_ ^ static_cast<uint32_t>(wraps));
     return reinterpret_cast<const Packet*>(place_ + there * S::TILE_BYTES);
+  }
+  // What lies behind the weights of such a tile, after tile() has waited for it.
+  DEVICE const Packet* constants(int ahead) const {
+    const int slot = at_ + ahead;
+    return reinterpret_cast<const Packet*>(place_ + (slot >= slots_ ? slot - slots_ : slot) * S::TILE_BYTES +
+                                           S::WEIGHT_BYTES);
   }
 
   // Call it when all warps have read the next `count` tiles. One thread refills their slots.

@@ -18,9 +18,7 @@ struct Shared {
   };
   alignas(16) Pair input[S::CHANNELS / 2];    // what is multiplied
   alignas(16) uint32_t hidden[S::INNER / 2];  // hidden values of the MLP, which bf16 holds
-  // Of each warp: products of the rows with the input, and with the weights and the biases of a norm. Groups take turns
-  // with two places.
-  alignas(16) float sums[2][S::WARPS][3][S::GROUP * S::TILE_ROWS];
+  alignas(16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // products of each warp; groups take turns with two places
   alignas(16) float moments[2][S::WARPS][2];  // sums for a norm, likewise
   alignas(16) float query[S::SIZE];           // q of this cluster's head, scaled so that exp is a power of 2
   alignas(16) float key[S::SIZE];
@@ -147,13 +145,12 @@ class Step {
     return alive_;
   }
 
-  // The weights and biases of a norm do not depend on activations, so a phase loads them before it waits for
-  // activations: the weights of the columns that a lane receives, and the rows that its group of four lanes multiplies.
-  // A product with the normalised x is `scale` times (the product with (x - pivot) weights, less `shift` times that with
-  // the weights), and that with the biases. So nothing waits for the mean before the product.
+  // The weights of a norm do not depend on activations, so a phase loads them before it waits for activations: those of
+  // the columns that a lane receives. A row's product with the normalised x is `scale` times (the product with (x - pivot)
+  // weights, less `shift` times that with the weights), and that with the biases. The last two are packed behind the row's
+  // tile (plan.py), so nothing waits for the mean before the product.
   struct Norm {
     uint32_t weight[S::TURNS][2];
-    Packet row[S::STEPS];
   };
   DEVICE Norm norm(int64_t at) const {
     Norm found;
@@ -166,12 +163,6 @@ class Step {
         found.weight[i][j] = four < S::FOURS ? pairs(call_.vectors + at)[pair] : 0;
       }
     }
-    UNROLL
-    for (int step = 0; step < S::STEPS; ++step) {
-      found.row[step] = Packet{};
-      if (lane_ / 4 == 1 || lane_ / 4 == 2)
-        found.row[step] = packets(call_.vectors + at + (lane_ / 4 - 1) * S::CHANNELS)[place_of(step) / 4];
-    }
     return found;
   }
   DEVICE Norm norm_1(int layer) const { return norm(vector(layer, 0)); }
@@ -182,6 +173,7 @@ class Step {
   template <int COUNT>
   struct Loaded {
     Packet packet[COUNT][S::STEPS];
+    Packet constants;  // of the two rows that this lane finishes: the product with a norm's weights, and what is added
   };
   // Waits for the next of the ring's tiles: as many as fit a group, of the `tiles` that a phase has left, at most MOST.
   template <int MOST>
@@ -194,6 +186,8 @@ class Step {
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) found.packet[i][step] = tile[(warp_ * S::STEPS + step) * 32 + lane_];
     }
+    const int last = (tiles < in_group(MOST) ? tiles : in_group(MOST)) - 1, own = lane_ / (S::TILE_ROWS / 2);
+    found.constants = ring_.constants(own < last ? own : last)[lane_ % (S::TILE_ROWS / 2)];
     return found;
   }
   DEVICE auto load_qkv() const { return load<MOST_QKV>(qkv_tiles()); }
@@ -201,13 +195,6 @@ class Step {
   DEVICE auto load_fc() const { return load<MOST_INNER>(fc_tiles()); }
   DEVICE auto load_mlp() const { return load<S::SEGMENTS>(mlp_tiles()); }
   DEVICE auto load_head() const { return load<S::GROUP>(head_tiles()); }
-
-  // The biases of this lane's two rows, for the groups of tiles that its warp finishes; they are loaded early for the same
-  // reason, and stay bf16, since a conversion would wait for them.
-  DEVICE uint32_t qkv_bias(int layer) const { return attends() ? qkv_bias(layer, 0) : 0; }
-  DEVICE uint32_t proj_bias(int layer) const { return row_bias(wide_, layer, 5); }
-  DEVICE uint32_t fc_bias(int layer) const { return row_bias(inner_, layer, 8); }
-  DEVICE uint32_t mlp_bias(int layer) const { return row_bias(wide_, layer, 12); }
 
   // --- what a phase waits for ---
   // A warp waits for those columns only that it multiplies, so no barrier of the block lies between the two. A thread
@@ -310,14 +297,13 @@ class Step {
   // --- phases ---
   // Computes q, k and v of this cluster's head, and sends them to every block of the cluster. Every warp adds the sums,
   // and sends them to other blocks than the other warps.
-  DEVICE void qkv(int layer, uint32_t bias, const Norm& norm, const Loaded<in_group(MOST_QKV)>& loaded) {
+  DEVICE void qkv(const Loaded<in_group(MOST_QKV)>& loaded) {
     if (!alive_) return;
-    products<MOST_QKV, true>(qkv_tiles(), loaded, norm.row, [&](int group, int count) {
+    products<MOST_QKV, true>(qkv_tiles(), loaded, [&](int group, int count, const Packet& constants) {
       const int row = group * GROUP_ROWS + 2 * lane_;
-      if (group) bias = qkv_bias(layer, group);
       if (lane_ < count * S::TILE_ROWS / 2) {
         float value[2];
-        normalised(value, bias);
+        normalised(value, constants);
         const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS;
         const float scale = part == 0 ? QUERY_SCALE : 1.0f;
         float* const to = (part == 0 ? shared_.query : part == 1 ? shared_.key : shared_.value) + dim;
@@ -341,32 +327,29 @@ class Step {
     attended_ ^= 1;
   }
 
-  DEVICE void proj(int layer, uint32_t bias, const Loaded<in_group(MOST_WIDE)>& loaded) {
+  DEVICE void proj(int layer, const Loaded<in_group(MOST_WIDE)>& loaded) {
     if (!alive_) return;
-    const Packet none[S::STEPS] = {};
-    products<MOST_WIDE, false>(proj_tiles(), loaded, none, [&](int, int count) {
+    products<MOST_WIDE, false>(proj_tiles(), loaded, [&](int, int count, const Packet& constants) {
       if (warp_ == 0 && lane_ < count * S::TILE_ROWS / 2) {
-        float sum[2];
-        total(sum, 0);
-        kept_[0] += sum[0] + low(bias), kept_[1] += sum[1] + high(bias);
+        keep(constants);
         publish_two(middle_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
       }
     });
   }
 
-  DEVICE void fc(int layer, uint32_t bias, const Norm& norm, const Loaded<in_group(MOST_INNER)>& loaded) {
+  DEVICE void fc(int layer, const Loaded<in_group(MOST_INNER)>& loaded) {
     if (!alive_) return;
-    products<MOST_INNER, true>(fc_tiles(), loaded, norm.row, [&](int group, int count) {
+    products<MOST_INNER, true>(fc_tiles(), loaded, [&](int group, int count, const Packet& constants) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float value[2];
-        normalised(value, bias);
+        normalised(value, constants);
         publish_halves(hidden_words_, row_of_lane(inner_, group) / 2, tag_of(layer), gelu(value[0]), gelu(value[1]));
       }
     });
     ask_ahead(layer);
   }
 
-  DEVICE void mlp(int layer, uint32_t bias, Loaded<S::SEGMENTS> loaded) {
+  DEVICE void mlp(int layer, Loaded<S::SEGMENTS> loaded) {
     if (!alive_) return;
     ROLLED
     for (int tile = 0; (MOST_WIDE > 1 || tile == 0) && tile < wide_.tiles(); ++tile) {
@@ -386,9 +369,7 @@ class Step {
       if (lane_ < 4) deposit(two, tile);
       meet();
       if (warp_ == 0 && lane_ / (S::TILE_ROWS / 2) == tile) {
-        float sum_of_row[2];
-        total(sum_of_row, 0);
-        kept_[0] += sum_of_row[0] + low(bias), kept_[1] += sum_of_row[1] + high(bias);
+        keep(loaded.constants);  // all four tiles of these rows have them
         publish_two(x_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
       }
       ring_.release(S::SEGMENTS);
@@ -397,13 +378,13 @@ class Step {
   }
 
   // Computes the logits of this block's tokens, and publishes the largest.
-  DEVICE void head(const Norm& norm, const Loaded<S::GROUP>& loaded) {
+  DEVICE void head(const Loaded<S::GROUP>& loaded) {
     if (!alive_) return;
     uint64_t best = 0;
-    products<MANY, true>(head_tiles(), loaded, norm.row, [&](int group, int count) {
+    products<MANY, true>(head_tiles(), loaded, [&](int group, int count, const Packet& constants) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float logit[2];
-        normalised(logit, 0);
+        normalised(logit, constants);
         UNROLL
         for (int i = 0; i < 2; ++i) {
           const int token = row_of_lane(vocabulary_, group) + i;
@@ -508,18 +489,6 @@ class Step {
   DEVICE int row_of_lane(const Part& part, int group) const {
     return part.begin * S::TILE_ROWS + group * GROUP_ROWS + 2 * lane_;
   }
-  DEVICE uint32_t row_bias(const Part& part, int layer, int at) const {
-    const int row = row_of_lane(part, warp_);
-    return 2 * lane_ < GROUP_ROWS && row < part.end * S::TILE_ROWS ? pairs(call_.vectors + vector(layer, at) + row)[0]
-                                                                   : 0;
-  }
-  // A block has DIMS rows of q, then of k, then of v.
-  DEVICE uint32_t qkv_bias(int layer, int group) const {
-    const int row = group * GROUP_ROWS + 2 * lane_;
-    if (2 * lane_ >= GROUP_ROWS || row >= 3 * S::DIMS) return 0;
-    const int at = row / S::DIMS * S::CHANNELS + head_ * S::SIZE + rank_ * S::DIMS + row % S::DIMS;
-    return pairs(call_.vectors + vector(layer, 2) + at)[0];
-  }
   // Whether this lane has rows of the residual stream.
   DEVICE bool keeps() const {
     return warp_ == 0 && 2 * lane_ < GROUP_ROWS && row_of_lane(wide_, 0) < wide_.end * S::TILE_ROWS;
@@ -576,18 +545,15 @@ class Step {
   };
 
   // Multiplies the block's next `tiles` tiles with the input, GROUP at a time, of which the first are loaded. A product
-  // has 16 rows, and the input takes two: if NORM, lanes 4 to 11 have `rows` of a norm instead. After each group calls
-  // `finish(group, tiles of the group)`, in which total() or normalised() has the products of this lane's two rows.
+  // has 16 rows, and the input takes two, those of lanes 0 to 3. After each group calls `finish(group, tiles of the group,
+  // constants)`, in which keep() adds the products of this lane's two rows, or normalised() has them, if NORM.
   template <int MOST, bool NORM, class Finish>
-  DEVICE void products(int tiles, Loaded<in_group(MOST)> loaded, const Packet (&rows)[S::STEPS], Finish finish) {
+  DEVICE void products(int tiles, Loaded<in_group(MOST)> loaded, Finish finish) {
     if (tiles == 0) return;
     constexpr int COUNT = in_group(MOST);
     Rows x[S::STEPS];
     UNROLL
-    for (int step = 0; step < S::STEPS; ++step) {
-      if (NORM) x[step] = Rows(rows[step]);
-      if (!NORM || lane_ < 4) x[step] = Rows(shared_.input + place_of(step));
-    }
+    for (int step = 0; step < S::STEPS; ++step) x[step] = Rows(shared_.input + place_of(step));
     ROLLED
     for (int group = 0; group == 0 || (MOST > S::GROUP && group * S::GROUP < tiles); ++group) {
       const int left = tiles - group * S::GROUP, count = left < COUNT ? left : COUNT;
@@ -602,7 +568,7 @@ class Step {
         add_lanes<16, 1>(moment_);
         if (lane_ == 0) shared_.moments[turn_][warp_][0] = moment_[0], shared_.moments[turn_][warp_][1] = moment_[1];
       }
-      if (lane_ < (NORM ? 12 : 4)) {
+      if (lane_ < 4) {
         UNROLL
         for (int i = 0; i < COUNT; ++i) {
           const float two[2] = {row_sum(sum[i], 0), row_sum(sum[i], 1)};
@@ -611,7 +577,7 @@ class Step {
       }
       meet();
       if (NORM && group == 0) find_moments();
-      finish(group, count);
+      finish(group, count, loaded.constants);
       ring_.release(count);
       if (!settle()) return;
     }
@@ -619,29 +585,37 @@ class Step {
   static DEVICE float row_sum(const float (&sum)[2][4], int row) {
     return (sum[0][row] + sum[1][row]) + (sum[0][row + 2] + sum[1][row + 2]);
   }
-  // Lanes 0 to 3 have two rows of a tile each, lanes 4 to 11 those of a norm.
+  // Lanes 0 to 3 have two rows of a tile each.
   DEVICE void deposit(const float (&two)[2], int tile) {
-    float* const to = shared_.sums[turn_][warp_][lane_ / 4] + tile * S::TILE_ROWS + lane_ % 4 * 2;
+    float* const to = shared_.sums[turn_][warp_] + tile * S::TILE_ROWS + lane_ % 4 * 2;
     *reinterpret_cast<TwoFloats*>(to) = TwoFloats{{two[0], two[1]}};
   }
-  // The products of this lane's two rows with the input (kind 0), the weights (1) or the biases (2) of the norm.
-  DEVICE void total(float (&found)[2], int kind) const {
+  // The products of this lane's two rows.
+  DEVICE void total(float (&found)[2]) const {
     float part[2][2] = {};
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {
-      const auto& two = reinterpret_cast<const TwoFloats*>(shared_.sums[turn_][i][kind])[lane_];
+      const auto& two = reinterpret_cast<const TwoFloats*>(shared_.sums[turn_][i])[lane_];
       part[i % 2][0] += two.value[0];
       part[i % 2][1] += two.value[1];
     }
     found[0] = part[0][0] + part[1][0];
     found[1] = part[0][1] + part[1][1];
   }
-  // The same with the normalised input, and the rows' biases added.
-  DEVICE void normalised(float (&found)[2], uint32_t bias) const {
-    float product[2], weights[2], biases[2];
-    total(product, 0), total(weights, 1), total(biases, 2);
-    found[0] = fmaf(scale_, fmaf(-shift_, weights[0], product[0]), biases[0] + low(bias));
-    found[1] = fmaf(scale_, fmaf(-shift_, weights[1], product[1]), biases[1] + high(bias));
+  // Adds them and the biases to this lane's rows of the residual stream.
+  DEVICE void keep(const Packet& constants) {
+    float sum[2];
+    total(sum);
+    UNROLL
+    for (int i = 0; i < 2; ++i) kept_[i] += sum[i] + as_float(constants.pair[2 * i + 1]);
+  }
+  // The products with the normalised input, and the biases added.
+  DEVICE void normalised(float (&found)[2], const Packet& constants) const {
+    total(found);
+    UNROLL
+    for (int i = 0; i < 2; ++i)
+      found[i] = fmaf(scale_, fmaf(-shift_, as_float(constants.pair[2 * i]), found[i]),
+                      as_float(constants.pair[2 * i + 1]));
   }
   // Finds the mean and the scale of the row that take_row() took.
   DEVICE void find_moments() {
@@ -804,11 +778,6 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   step.start_ring(first, tiles_of(step, part));
   if (layer + 1 < call.layers) step.ask_tiles(first + step.layer_tiles(), tiles_of(step, part));
   const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
-  const uint32_t bias = part == ATTENTION ? step.qkv_bias(layer)
-                        : part == PROJ    ? step.proj_bias(layer)
-                        : part == FC      ? step.fc_bias(layer)
-                        : part == MLP     ? step.mlp_bias(layer)
-                                          : 0u;
   const auto ready = [&] {  // before this, nothing reads what the previous launch writes
     begin();
     step.take_up();
@@ -821,7 +790,7 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.admit();
     auto rows = step.cached(layer);
     if (!layer) step.embed(norm);
-    step.qkv(layer, bias, norm, loaded);
+    step.qkv(loaded);
     step.attend(layer, rows);
     sync_cluster();  // no peer sends any more
   } else if (part == PROJ) {
@@ -831,28 +800,28 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.take_heads(layer);
     step.admit();
     if (!layer) step.keep_embedding();
-    step.proj(layer, bias, loaded);
+    step.proj(layer, loaded);
     step.leave_rows();
   } else if (part == FC) {
     const auto loaded = step.load_fc();
     ready();
     step.take_middle(layer, norm);
     step.admit();
-    step.fc(layer, bias, norm, loaded);
+    step.fc(layer, loaded);
   } else if (part == MLP) {
     const auto loaded = step.load_mlp();
     ready();
     step.keep_rows();
     step.take_hidden(layer);
     step.admit();
-    step.mlp(layer, bias, loaded);
+    step.mlp(layer, loaded);
     step.leave_rows();
   } else if (part == HEAD) {
     const auto loaded = step.load_head();
     ready();
     step.take_x(layer, norm);
     step.admit();
-    step.head(norm, loaded);
+    step.head(loaded);
     if (block_index() == 0) {
       step.choose();
       step.leave();
@@ -878,40 +847,36 @@ DEVICE void decode_tokens(const DecodeCall& call) {
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
       const auto norm_1 = step.norm_1(layer);
-      const auto qkv_bias = step.qkv_bias(layer);
       auto rows = step.cached(layer);
       const auto qkv = step.load_qkv();
       if (step.attends()) layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
       step.stamp();
-      if (step.attends()) step.qkv(layer, qkv_bias, norm_1, qkv);
+      if (step.attends()) step.qkv(qkv);
       step.stamp();
       if (step.attends()) step.attend(layer, rows);
       step.stamp();
-      const auto proj_bias = step.proj_bias(layer);
       const auto proj = step.load_proj();
       step.take_heads(layer);
       step.stamp();
-      step.proj(layer, proj_bias, proj);
+      step.proj(layer, proj);
       step.stamp();
       const auto norm_2 = step.norm_2(layer);
-      const auto fc_bias = step.fc_bias(layer);
       const auto fc = step.load_fc();
       step.take_middle(layer, norm_2);
       step.stamp();
-      step.fc(layer, fc_bias, norm_2, fc);
+      step.fc(layer, fc);
       step.stamp();
-      const auto mlp_bias = step.mlp_bias(layer);
       const auto mlp = step.load_mlp();
       step.take_hidden(layer);
       step.stamp();
-      step.mlp(layer, mlp_bias, mlp);
+      step.mlp(layer, mlp);
       step.stamp();
     }
     const auto norm_last = step.norm_last();
     const auto head = step.load_head();
     step.take_x(call.layers, norm_last);
     step.stamp();
-    step.head(norm_last, head);
+    step.head(head);
     step.stamp();
     step.choose();
     step.stamp();

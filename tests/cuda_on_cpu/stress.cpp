@@ -57,6 +57,13 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   T* device() const { return device_; }
   std::vector<T>& host() { return host_; }
+  T* values() {  // those that upload() copies, from the first one on
+#ifdef __CUDACC__
+    return host_.data();
+#else
+    return device_;
+#endif
+  }
   void upload() {
 #ifdef __CUDACC__
     check(cudaMemcpy(device_, host_.data(), host_.size() * sizeof(T), cudaMemcpyHostToDevice));
@@ -77,15 +84,18 @@ class Buffer {
 };
 
 // Evenly spread bf16 of standard deviation `spread`.
-void fill(Buffer<uint16_t>& buffer, float spread) {
+void fill(std::vector<uint16_t>& to, float spread) {
   static uint32_t random = 7;
-  for (uint16_t& one : buffer.host()) {
+  for (uint16_t& one : to) {
     random = random * 1664525u + 1013904223u;
     const float value = (static_cast<float>(random >> 8) / (1 << 23) - 1.0f) * 1.7320508f * spread;
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
     one = static_cast<uint16_t>(bits >> 16);
   }
+}
+void fill(Buffer<uint16_t>& buffer, float spread) {
+  fill(buffer.host(), spread);
   buffer.upload();
 }
 
@@ -107,22 +117,68 @@ std::vector<int32_t> begins(int blocks) {
 }
 
 struct Weights {
+  static constexpr int C = Model::CHANNELS, ROWS = Model::TILE_ROWS, EACH = ROWS * C;
   Buffer<int32_t> begins;
   Buffer<uint16_t> units, vectors, wte, wpe;
   explicit Weights(const std::vector<int32_t>& starts)
       : begins(starts.size()), units(static_cast<size_t>(starts.back()) * Model::TILE_BYTES / 2),
-        vectors(LAYERS * Model::VECTORS + 2 * Model::CHANNELS), wte(static_cast<size_t>(VOCABULARY) * Model::CHANNELS),
-        wpe(Model::CAPACITY * Model::CHANNELS) {
-#ifdef __CUDACC__
-    std::copy(starts.begin(), starts.end(), begins.host().begin());
+        vectors(LAYERS * Model::VECTORS + 2 * C), wte(static_cast<size_t>(VOCABULARY) * C), wpe(Model::CAPACITY * C) {
+    std::copy(starts.begin(), starts.end(), begins.values());
     begins.upload();
-#else
-    std::copy(starts.begin(), starts.end(), begins.device());
-#endif
-    fill(units, 1.6f / 16.0f);
+    std::vector<uint16_t> weights(static_cast<size_t>(starts.back()) * EACH + 8);
+    fill(weights, 1.6f / 16.0f);
+    for (int tile = 0; tile < starts.back(); ++tile)
+      std::copy_n(weights.data() + static_cast<size_t>(tile) * EACH, EACH, of_tile(tile));
     fill(vectors, 1.0f);
     fill(wte, 1.0f);
     fill(wpe, 1.0f);
+    if (Model::TILE_BYTES > 2 * EACH)
+      for (size_t block = 0; block + 1 < starts.size(); ++block)
+        add_constants(starts[block], static_cast<int>(block), static_cast<int>(starts.size()) - 1);
+    units.upload();
+  }
+
+ private:
+  uint16_t* of_tile(int tile) { return units.values() + static_cast<size_t>(tile) * (Model::TILE_BYTES / 2); }
+  // Puts behind the tiles of a block what plan.py puts there; the block's first tile is `tile`.
+  void add_constants(int tile, int block, int blocks) {
+    constexpr int NONE = -1;
+    const auto each = [&](int count, auto put) {  // tiles of a matrix of `count` rows
+      const int tiles = (count + ROWS - 1) / ROWS, end = begin_of(tiles, block + 1, blocks);
+      for (int one = begin_of(tiles, block, blocks); one < end; ++one) put(one * ROWS);
+    };
+    const int head = block / Model::CLUSTER, rank = block % Model::CLUSTER;
+    for (int layer = 0; layer < LAYERS; ++layer) {
+      const int at = layer * Model::VECTORS;
+      for (int row = 0; head < Model::HEADS && row < 3 * Model::DIMS; row += ROWS)
+        add(tile++, at,
+            at + 2 * C + row / Model::DIMS * C + head * Model::SIZE + rank * Model::DIMS + row % Model::DIMS);
+      each(C, [&](int row) { add(tile++, NONE, at + 5 * C + row); });
+      each(Model::INNER, [&](int row) { add(tile++, at + 6 * C, at + 8 * C + row); });
+      each(C, [&](int row) {
+        for (int i = 0; i < Model::SEGMENTS; ++i) add(tile++, NONE, at + 12 * C + row);
+      });
+    }
+    each(VOCABULARY, [&](int) { add(tile++, LAYERS * Model::VECTORS, NONE); });
+  }
+  // The norm and the biases of a tile's rows begin in `vectors` at these places.
+  void add(int tile, int norm, int bias) {
+    const auto value = [](uint16_t bits) {
+      const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+      float found;
+      std::memcpy(&found, &wide, sizeof found);
+      return found;
+    };
+    for (int row = 0; row < ROWS; ++row) {
+      double sum[2] = {};
+      for (int i = 0; norm >= 0 && i < C; ++i) {
+        const double weight = value(of_tile(tile)[(i / 32 * ROWS + row) * 32 + i % 32]);
+        for (int j = 0; j < 2; ++j) sum[j] += weight * value(vectors.values()[norm + j * C + i]);
+      }
+      if (bias >= 0) sum[1] += value(vectors.values()[bias + row]);
+      const float two[2] = {static_cast<float>(sum[0]), static_cast<float>(sum[1])};
+      std::memcpy(of_tile(tile) + EACH + 4 * row, two, sizeof two);
+    }
   }
 };
 

@@ -15,8 +15,9 @@ place=build/decode_variants
 # name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
 VARIANTS=(
   "plain|06a41e21"
+  "packed|"
 )
-FEW="today plain"
+FEW="today plain packed"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
