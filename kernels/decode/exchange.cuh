@@ -5,7 +5,7 @@
 // is written again in the next layer or token. Before that, every block must have published hidden values, and it does so
 // after it read x, the heads and x after attention. So no block still waits for one of these that is overwritten. Hidden
 // values are read only by blocks that compute x from them, and x is needed before the next hidden values. Tags only grow,
-// so an old word never has the expected tag.
+// so an old word never has the expected tag. With copies of the words, all this holds for each copy.
 #pragma once
 
 #include "decode.h"

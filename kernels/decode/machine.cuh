@@ -50,7 +50,12 @@ DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
 DEVICE void sync_warp() { __syncwarp(); }
 DEVICE bool any_lane(bool value) { return __any_sync(0xffffffffu, value) != 0; }
-DEVICE void spin() {}
+#ifndef DECODE_REST_NS  // how long a thread rests between two looks
+#define DECODE_REST_NS 0
+#endif
+DEVICE void spin() {
+  if (DECODE_REST_NS) __nanosleep(DECODE_REST_NS);
+}
 
 // Waits for every thread of the cluster. It orders no access to memory: publish_copy_barriers() does that for barriers,
 // and a barrier for the floats that it counts.

@@ -11,6 +11,12 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
+#ifndef DECODE_COPIES  // 1, 2, 4 or 8: copies of the words, so that fewer blocks look at the same lines of L2
+#define DECODE_COPIES 1
+#endif
+constexpr int COPIES = DECODE_COPIES;
+static_assert(COPIES <= MOST_COPIES, "decode.h counts the words");
+
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
@@ -62,11 +68,7 @@ class Step {
         wide_(S::CHANNELS / S::TILE_ROWS, block_, call.blocks),
         inner_(S::INNER / S::TILE_ROWS, block_, call.blocks),
         vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
-    x_words_ = call.words;
-    head_words_ = x_words_ + S::CHANNELS / 2;
-    middle_words_ = head_words_ + S::CHANNELS / 2;
-    hidden_words_ = middle_words_ + S::CHANNELS / 2;
-    best_words_ = hidden_words_ + S::INNER / 2;
+    best_words_ = call.words + COPIES * COPY_WORDS;
     residual_ = best_words_ + 2 * call.blocks;
   }
 
@@ -186,7 +188,7 @@ class Step {
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) found.packet[i][step] = tile[(warp_ * S::STEPS + step) * 32 + lane_];
     }
-    const int last = (tiles < in_group(MOST) ? tiles : in_group(MOST)) - 1, own = lane_ / (S::TILE_ROWS / 2);
+    const int last = (tiles < in_group(MOST) ? tiles : in_group(MOST)) - 1, own = lane_ / (S::TILE_ROWS / 2) % S::GROUP;
     found.constants = ring_.constants(own < last ? own : last)[lane_ % (S::TILE_ROWS / 2)];
     return found;
   }
@@ -226,7 +228,7 @@ class Step {
   // Keeps the embedding of this lane's rows of x.
   DEVICE void keep_embedding() {
     if (!keeps()) return;
-    const int row = row_of_lane(wide_, 0);
+    const int row = wide_row();
     const uint32_t token = pairs(call_.wte)[(static_cast<int64_t>(token_) * S::CHANNELS + row) / 2];
     const uint32_t place = pairs(call_.wpe)[(static_cast<int64_t>(position_) * S::CHANNELS + row) / 2];
     kept_[0] = low(token) + low(place);
@@ -234,21 +236,21 @@ class Step {
   }
   // Leaves this lane's rows of the residual stream to a later launch, and takes them up there. Words have fewer digits.
   DEVICE void leave_rows() {
-    if (alive_ && keeps())
-      store_word(residual_ + row_of_lane(wide_, 0) / 2,
+    if (alive_ && keeps() && lane_ < WIDE_LANES)
+      store_word(residual_ + wide_row() / 2,
                  static_cast<uint64_t>(as_bits(kept_[1])) << 32 | as_bits(kept_[0]));
   }
   DEVICE void keep_rows() {
     if (!keeps()) return;
-    const int64_t both = load_number(reinterpret_cast<const int64_t*>(residual_ + row_of_lane(wide_, 0) / 2));
+    const int64_t both = load_number(reinterpret_cast<const int64_t*>(residual_ + wide_row() / 2));
     kept_[0] = as_float(static_cast<uint32_t>(both));
     kept_[1] = as_float(static_cast<uint32_t>(static_cast<uint64_t>(both) >> 32));
   }
 
   // Reads the residual stream with which layer `layer` starts.
-  DEVICE void take_x(int layer, const Norm& weights) { take_row(x_words_, tag_of(layer - 1), MLP, layer - 1, weights); }
+  DEVICE void take_x(int layer, const Norm& weights) { take_row(own_words(X_WORDS), tag_of(layer - 1), MLP, layer - 1, weights); }
   DEVICE void take_middle(int layer, const Norm& weights) {
-    take_row(middle_words_, tag_of(layer), PROJ, layer, weights);
+    take_row(own_words(MIDDLE_WORDS), tag_of(layer), PROJ, layer, weights);
   }
   // Only a block that multiplies them reads the heads and the hidden values. It must not read hidden values for nothing:
   // blocks that wait for none of its values then may publish the next ones.
@@ -261,7 +263,7 @@ class Step {
       put_input(four, x);
     };
     there_ &= gather<S::FOURS, false>(
-        head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put);
+        own_words(HEAD_WORDS) + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put);
     sync_warp();
   }
   DEVICE void take_hidden(int layer) {
@@ -271,7 +273,7 @@ class Step {
       UNROLL
       for (int i = 0; i < 2; ++i) shared_.hidden[2 * place(at) + i] = take_halves(two.word[i]);
     };
-    there_ &= gather<S::SEGMENTS * S::FOURS, true>(hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
+    there_ &= gather<S::SEGMENTS * S::FOURS, true>(own_words(HIDDEN_WORDS), tag_of(layer), watch_, FC, layer, place, put);
     sync_warp();
   }
 
@@ -303,7 +305,7 @@ class Step {
       const int row = group * GROUP_ROWS + 2 * lane_;
       if (lane_ < count * S::TILE_ROWS / 2) {
         float value[2];
-        normalised(value, constants);
+        normalised(value, constants, lane_);
         const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS;
         const float scale = part == 0 ? QUERY_SCALE : 1.0f;
         float* const to = (part == 0 ? shared_.query : part == 1 ? shared_.key : shared_.value) + dim;
@@ -330,9 +332,9 @@ class Step {
   DEVICE void proj(int layer, const Loaded<in_group(MOST_WIDE)>& loaded) {
     if (!alive_) return;
     products<MOST_WIDE, false>(proj_tiles(), loaded, [&](int, int count, const Packet& constants) {
-      if (warp_ == 0 && lane_ < count * S::TILE_ROWS / 2) {
+      if (warp_ == 0 && lane_ % WIDE_LANES < count * S::TILE_ROWS / 2) {
         keep(constants);
-        publish_two(middle_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
+        publish_row(MIDDLE_WORDS, layer);
       }
     });
   }
@@ -340,10 +342,15 @@ class Step {
   DEVICE void fc(int layer, const Loaded<in_group(MOST_INNER)>& loaded) {
     if (!alive_) return;
     products<MOST_INNER, true>(fc_tiles(), loaded, [&](int group, int count, const Packet& constants) {
-      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
+      const int own = COPIES > 1 ? lane_ % GROUP_LANES : lane_;
+      if (warp_ == group % S::WARPS && own < count * S::TILE_ROWS / 2) {
         float value[2];
-        normalised(value, constants);
-        publish_halves(hidden_words_, row_of_lane(inner_, group) / 2, tag_of(layer), gelu(value[0]), gelu(value[1]));
+        normalised(value, constants, own);
+        value[0] = gelu(value[0]), value[1] = gelu(value[1]);
+        const int at = (inner_.begin * S::TILE_ROWS + group * GROUP_ROWS) / 2 + own;
+        each_copy<GROUP_LANES>([&](int copy) {
+          publish_halves(words_of(copy, HIDDEN_WORDS), at, tag_of(layer), value[0], value[1]);
+        });
       }
     });
     ask_ahead(layer);
@@ -368,9 +375,9 @@ class Step {
       for (int i = 0; i < S::GROUP; ++i) two[0] += row_sum(sum[i], 0), two[1] += row_sum(sum[i], 1);
       if (lane_ < 4) deposit(two, tile);
       meet();
-      if (warp_ == 0 && lane_ / (S::TILE_ROWS / 2) == tile) {
+      if (warp_ == 0 && lane_ % WIDE_LANES / (S::TILE_ROWS / 2) == tile) {
         keep(loaded.constants);  // all four tiles of these rows have them
-        publish_two(x_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
+        publish_row(X_WORDS, layer);
       }
       ring_.release(S::SEGMENTS);
       if (!settle()) return;
@@ -384,7 +391,7 @@ class Step {
     products<MANY, true>(head_tiles(), loaded, [&](int group, int count, const Packet& constants) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float logit[2];
-        normalised(logit, constants);
+        normalised(logit, constants, lane_);
         UNROLL
         for (int i = 0; i < 2; ++i) {
           const int token = row_of_lane(vocabulary_, group) + i;
@@ -489,9 +496,30 @@ class Step {
   DEVICE int row_of_lane(const Part& part, int group) const {
     return part.begin * S::TILE_ROWS + group * GROUP_ROWS + 2 * lane_;
   }
-  // Whether this lane has rows of the residual stream.
-  DEVICE bool keeps() const {
-    return warp_ == 0 && 2 * lane_ < GROUP_ROWS && row_of_lane(wide_, 0) < wide_.end * S::TILE_ROWS;
+  // The first of the two rows of the residual stream that this lane has, if keeps(). Several lanes have the same rows.
+  static constexpr int WIDE_LANES = MOST_WIDE * S::TILE_ROWS / 2, GROUP_LANES = GROUP_ROWS / 2;
+  DEVICE int wide_row() const { return wide_.begin * S::TILE_ROWS + 2 * (lane_ % WIDE_LANES); }
+  DEVICE bool keeps() const { return warp_ == 0 && wide_row() < wide_.end * S::TILE_ROWS; }
+
+  // --- words: each copy has all that are exchanged in a layer, and each block looks at one copy ---
+  static constexpr int X_WORDS = 0, HEAD_WORDS = S::CHANNELS / 2, MIDDLE_WORDS = 2 * HEAD_WORDS,
+                       HIDDEN_WORDS = 3 * HEAD_WORDS, COPY_WORDS = HIDDEN_WORDS + S::INNER / 2;
+  DEVICE uint64_t* words_of(int copy, int at) const { return call_.words + copy * COPY_WORDS + at; }
+  DEVICE uint64_t* own_words(int at) const { return words_of(block_ % COPIES, at); }
+  // LANES lanes have what is published, and the others of the warp have the same. They share the copies.
+  template <int LANES, class Store>
+  DEVICE void each_copy(Store store) const {
+    constexpr int AT_ONCE = 32 / LANES;
+    UNROLL
+    for (int first = 0; first < COPIES; first += AT_ONCE) {
+      const int copy = first + lane_ / LANES;
+      if (copy < COPIES) store(copy);
+    }
+  }
+  DEVICE void publish_row(int words, int layer) const {
+    each_copy<WIDE_LANES>([&](int copy) {
+      publish_two(words_of(copy, words), wide_row() / 2, tag_of(layer), kept_[0], kept_[1]);
+    });
   }
 
   // --- activations that this warp multiplies ---
@@ -590,12 +618,12 @@ class Step {
     float* const to = shared_.sums[turn_][warp_] + tile * S::TILE_ROWS + lane_ % 4 * 2;
     *reinterpret_cast<TwoFloats*>(to) = TwoFloats{{two[0], two[1]}};
   }
-  // The products of this lane's two rows.
-  DEVICE void total(float (&found)[2]) const {
+  // The products of the rows 2 * own and 2 * own + 1 of a group.
+  DEVICE void total(float (&found)[2], int own) const {
     float part[2][2] = {};
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {
-      const auto& two = reinterpret_cast<const TwoFloats*>(shared_.sums[turn_][i])[lane_];
+      const auto& two = reinterpret_cast<const TwoFloats*>(shared_.sums[turn_][i])[own];
       part[i % 2][0] += two.value[0];
       part[i % 2][1] += two.value[1];
     }
@@ -605,13 +633,13 @@ class Step {
   // Adds them and the biases to this lane's rows of the residual stream.
   DEVICE void keep(const Packet& constants) {
     float sum[2];
-    total(sum);
+    total(sum, lane_ % WIDE_LANES);
     UNROLL
     for (int i = 0; i < 2; ++i) kept_[i] += sum[i] + as_float(constants.pair[2 * i + 1]);
   }
   // The products with the normalised input, and the biases added.
-  DEVICE void normalised(float (&found)[2], const Packet& constants) const {
-    total(found);
+  DEVICE void normalised(float (&found)[2], const Packet& constants, int own) const {
+    total(found, own);
     UNROLL
     for (int i = 0; i < 2; ++i)
       found[i] = fmaf(scale_, fmaf(-shift_, as_float(constants.pair[2 * i]), found[i]),
@@ -720,10 +748,11 @@ class Step {
     float sum[3] = {factor * part.sum[2 * (lane_ % LANES)], factor * part.sum[2 * (lane_ % LANES) + 1],
                     factor * part.most_weight[1]};
     add_lanes<16, LANES>(sum);
-    if (lane_ < LANES) {
-      const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * lane_;
-      publish_two(head_words_, at / 2, tag_of(layer), divided(sum[0], sum[2]), divided(sum[1], sum[2]));
-    }
+    const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * (lane_ % LANES);
+    const float value[2] = {divided(sum[0], sum[2]), divided(sum[1], sum[2])};
+    each_copy<LANES>([&](int copy) {
+      publish_two(words_of(copy, HEAD_WORDS), at / 2, tag_of(layer), value[0], value[1]);
+    });
   }
 
   // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`.
@@ -739,7 +768,7 @@ class Step {
   Watch watch_;
   const int warp_, lane_, block_, head_, rank_;
   const Part wide_, inner_, vocabulary_;
-  uint64_t *x_words_, *head_words_, *middle_words_, *hidden_words_, *best_words_, *residual_;
+  uint64_t *best_words_, *residual_;
   const uint16_t* tiles_ = nullptr;
   uint64_t* stamps_ = nullptr;
   uint32_t tag_ = 0, fault_ = 0, attended_ = 0;

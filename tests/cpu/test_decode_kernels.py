@@ -148,6 +148,15 @@ def test_few_launches_give_the_same_text_as_one() -> None:
 
 
 @compiles
+@pytest.mark.parametrize("flag", ["-DDECODE_COPIES=8"])
+def test_a_candidate_gives_the_same_text(flag: str) -> None:
+    candidate = device.Library.load(on_cpu.compiled(more=("-shared", "-fPIC", flag)), TINY)
+    expected = on_cpu.engine().generate(prompt(3, 9), 12)
+    for launcher, threads in ((PERSISTENT, 3), (FEW, 1)):
+        assert torch.equal(on_cpu.engine(launcher, of=candidate, threads=threads).generate(prompt(3, 9), 12), expected)
+
+
+@compiles
 def test_a_second_prompt_sees_nothing_of_the_first() -> None:
     engine = on_cpu.engine()
     engine.generate(prompt(30, 8), 6)
@@ -185,8 +194,8 @@ MUTANTS = {
     ),
     "a dropped head": (
         "step.cuh",
-        "divided(sum[0], sum[2]), divided(sum[1], sum[2]));",
-        "divided(sum[0], sum[2]) * (head_ != 1), divided(sum[1], sum[2]) * (head_ != 1));",
+        "divided(sum[0], sum[2]), divided(sum[1], sum[2])};",
+        "divided(sum[0], sum[2]) * (head_ != 1), divided(sum[1], sum[2]) * (head_ != 1)};",
     ),
 }
 

@@ -15,9 +15,14 @@ place=build/decode_variants
 # name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
 VARIANTS=(
   "plain|06a41e21"
-  "packed|"
+  "packed|3da648a3"
+  "copies2||-DDECODE_COPIES=2"
+  "copies4||-DDECODE_COPIES=4"
+  "copies8||-DDECODE_COPIES=8"
+  "rest20||-DDECODE_REST_NS=20"
+  "rest100||-DDECODE_REST_NS=100"
 )
-FEW="today plain packed"
+FEW="today plain packed copies8"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
