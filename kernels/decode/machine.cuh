@@ -75,6 +75,11 @@ DEVICE void add_lanes(float (&value)[N]) {
     for (int i = 0; i < N; ++i) value[i] += __shfl_xor_sync(0xffffffffu, value[i], offset);
   }
 }
+// The value of the lane whose number differs in the bit OFFSET.
+template <int OFFSET>
+DEVICE float of_lane(float value) {
+  return __shfl_xor_sync(0xffffffffu, value, OFFSET);
+}
 // The largest value of the lanes whose numbers differ only in the bits HIGH to LOW.
 template <int HIGH = 16, int LOW = 1>
 DEVICE float max_lanes(float value) {
@@ -190,6 +195,22 @@ DEVICE void wait_copy(uint64_t* barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 #endif
+}
+// Whether the copy has come, without a wait.
+DEVICE bool copied(uint64_t* barrier, uint32_t parity) {
+  uint32_t done = 1;
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.b32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(done)
+      : "r"(shared_place(barrier)), "r"(parity)
+      : "memory");
+#endif
+  return done != 0;
 }
 // --- floats that blocks of a cluster send each other, which a barrier of the receiver counts ---
 DEVICE void expect_sent(uint64_t* barrier, uint32_t bytes) {

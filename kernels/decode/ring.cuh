@@ -57,17 +57,25 @@ class Ring {
 
   // Waits for the tile `ahead` places after the next one, and returns it.
   DEVICE const Packet* tile(int ahead) const {
-    const int slot = at_ + ahead;
-    const bool wraps = slot >= slots_;
-    const int there = wraps ? slot - slots_ : slot;
-    wait_copy(full_ + there, phase_ ^ static_cast<uint32_t>(wraps));
-    return reinterpret_cast<const Packet*>(place_ + there * S::TILE_BYTES);
+    wait_copy(full_ + slot(ahead), phase(ahead));
+    return there(ahead);
   }
-  // What lies behind the weights of such a tile, after tile() has waited for it.
-  DEVICE const Packet* constants(int ahead) const {
-    const int slot = at_ + ahead;
-    return reinterpret_cast<const Packet*>(place_ + (slot >= slots_ ? slot - slots_ : slot) * S::TILE_BYTES +
-                                           S::WEIGHT_BYTES);
+  // Waits for the next `tiles` tiles, at most MOST, all at once.
+  template <int MOST>
+  DEVICE void wait(int tiles) const {
+    bool all;
+    do {
+      all = true;
+      UNROLL
+      for (int i = 0; i < MOST; ++i) {
+        const int ahead = i < tiles ? i : tiles - 1;
+        all &= copied(full_ + slot(ahead), phase(ahead));
+      }
+    } while (!all);
+  }
+  // Returns a tile that was waited for.
+  DEVICE const Packet* there(int ahead) const {
+    return reinterpret_cast<const Packet*>(place_ + slot(ahead) * S::TILE_BYTES);
   }
 
   // Call it when all warps have read the next `count` tiles. One thread refills their slots.
@@ -97,6 +105,8 @@ class Ring {
   }
 
  private:
+  DEVICE int slot(int ahead) const { return at_ + ahead >= slots_ ? at_ + ahead - slots_ : at_ + ahead; }
+  DEVICE uint32_t phase(int ahead) const { return phase_ ^ static_cast<uint32_t>(at_ + ahead >= slots_); }
   // One thread of the last warp, which has least to do elsewhere.
   static DEVICE bool asks() { return thread_index() == S::THREADS - 32; }
   DEVICE void copy_tile(int slot, int tile) {

@@ -17,6 +17,16 @@
 constexpr int COPIES = DECODE_COPIES;
 static_assert(COPIES <= MOST_COPIES, "decode.h counts the words");
 
+#ifndef DECODE_TOGETHER  // 1: a phase asks for all its tiles at once whether they are there, rather than for one after the other
+#define DECODE_TOGETHER 0
+#endif
+constexpr bool TOGETHER = DECODE_TOGETHER;
+
+#ifndef DECODE_DIRECT  // 1: each warp sends its part of the attention to the blocks that merge it, past its own block's sums
+#define DECODE_DIRECT 0
+#endif
+constexpr bool DIRECT = DECODE_DIRECT;
+
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
@@ -33,10 +43,10 @@ struct Shared {
     alignas(16) float sum[S::SIZE];
     float most, weight;
   } attended[S::WARPS];
-  struct Merged {  // DIMS elements of the partial result of one block
+  struct Merged {  // DIMS elements of the partial result of one block; if DIRECT, of one warp
     alignas(8) float sum[S::DIMS];
     alignas(8) float most_weight[2];
-  } merged[S::CLUSTER];
+  } merged[S::CLUSTER * (DIRECT ? S::WARPS : 1)];
   uint32_t gave_up[2];         // whether a thread did, before a barrier; barriers take turns with two places
   uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
   uint64_t full[MOST_SLOTS];   // barriers of the ring
@@ -182,14 +192,16 @@ class Step {
   DEVICE Loaded<in_group(MOST)> load(int tiles) const {
     Loaded<in_group(MOST)> found = {};
     if (tiles == 0) return found;
+    if (TOGETHER) ring_.template wait<in_group(MOST)>(tiles);
     UNROLL
     for (int i = 0; i < in_group(MOST); ++i) {
-      const Packet* const tile = ring_.tile(i < tiles ? i : tiles - 1);  // the last again, rather than a branch
+      const int at = i < tiles ? i : tiles - 1;  // the last again, rather than a branch
+      const Packet* const tile = TOGETHER ? ring_.there(at) : ring_.tile(at);
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) found.packet[i][step] = tile[(warp_ * S::STEPS + step) * 32 + lane_];
     }
     const int last = (tiles < in_group(MOST) ? tiles : in_group(MOST)) - 1, own = lane_ / (S::TILE_ROWS / 2) % S::GROUP;
-    found.constants = ring_.constants(own < last ? own : last)[lane_ % (S::TILE_ROWS / 2)];
+    found.constants = (ring_.there(own < last ? own : last) + S::WEIGHT_BYTES / 16)[lane_ % (S::TILE_ROWS / 2)];
     return found;
   }
   DEVICE auto load_qkv() const { return load<MOST_QKV>(qkv_tiles()); }
@@ -320,12 +332,12 @@ class Step {
     if (!alive_) return;
     there_ &= wait_sent(&shared_.qkv_sent, QKV_BYTES, QKV, layer);
     if (there_) attend_warp(layer, rows);
-    meet();
+    if (!DIRECT) meet();
     if (warp_ == 0) {
-      send_merged();
+      if (!DIRECT) send_merged();
       if (wait_sent(&shared_.merged_sent, MERGED_BYTES, QKV, layer)) merge_cluster(layer);
     }
-    settle();
+    if (!DIRECT) settle();
     attended_ ^= 1;
   }
 
@@ -477,7 +489,7 @@ class Step {
   static constexpr float QUERY_SCALE = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), log2(e)
   static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
   static constexpr uint32_t QKV_BYTES = 3 * S::SIZE * sizeof(float);
-  static constexpr uint32_t MERGED_BYTES = S::CLUSTER * (S::DIMS + 2) * sizeof(float);
+  static constexpr uint32_t MERGED_BYTES = S::CLUSTER * (DIRECT ? S::WARPS : 1) * (S::DIMS + 2) * sizeof(float);
   static_assert(GROUP_ROWS == 32, "a lane for each row of a group");
 
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
@@ -713,6 +725,10 @@ class Step {
       }
       sum[8] += weight;
     }
+    if (DIRECT) {
+      send_part(sum, most);
+      return;
+    }
     add_lanes<16, 8>(sum);
     auto& mine = shared_.attended[warp_];
     if (lane_ < 8) {
@@ -739,14 +755,41 @@ class Step {
     if (lane_ < S::CLUSTER) send_two(mine.most_weight, most, weight, &shared_.merged_sent, lane_);
   }
 
-  // Merges the parts of the cluster's blocks, and publishes DIMS elements of the head's output.
+  // Adds the lane's sums to those of the other three lanes that have the same eight elements of other rows, and sends this
+  // warp's part: each lane gets two of the eight elements, so the first exchange needs half of them, the second a quarter.
+  DEVICE void send_part(const float (&sum)[9], float most) {
+    float four[4], two[2], weight[1] = {sum[8]};
+    const bool high_half = lane_ & 16, high_quarter = lane_ & 8;
+    UNROLL
+    for (int i = 0; i < 4; ++i)
+      four[i] = (high_half ? sum[4 + i] : sum[i]) + of_lane<16>(high_half ? sum[i] : sum[4 + i]);
+    UNROLL
+    for (int i = 0; i < 2; ++i)
+      two[i] = (high_quarter ? four[2 + i] : four[i]) + of_lane<8>(high_quarter ? four[i] : four[2 + i]);
+    add_lanes<16, 8>(weight);
+    const int at = 8 * (lane_ % 8) + 2 * (lane_ / 8);
+    auto& mine = shared_.merged[rank_ * S::WARPS + warp_];
+    send_two(mine.sum + at % S::DIMS, two[0], two[1], &shared_.merged_sent, at / S::DIMS);
+    if (lane_ < S::CLUSTER) send_two(mine.most_weight, most, weight[0], &shared_.merged_sent, lane_);
+  }
+
+  // Merges the parts of the cluster's blocks or warps, and publishes DIMS elements of the head's output.
   DEVICE void merge_cluster(int layer) {
-    constexpr int LANES = 32 / S::CLUSTER;  // that have the part of one block
-    const auto& part = shared_.merged[lane_ / LANES];
-    const float most = max_lanes<16, LANES>(part.most_weight[0]);
-    const float factor = power_of_2(part.most_weight[0] - most);  // 0 for a block that had no row
-    float sum[3] = {factor * part.sum[2 * (lane_ % LANES)], factor * part.sum[2 * (lane_ % LANES) + 1],
-                    factor * part.most_weight[1]};
+    constexpr int LANES = 32 / S::CLUSTER;  // that have the same parts
+    constexpr int EACH = DIRECT ? S::WARPS : 1;
+    const auto part = [&](int i) -> const auto& { return shared_.merged[lane_ / LANES * EACH + i]; };
+    float most = NOTHING;
+    UNROLL
+    for (int i = 0; i < EACH; ++i) most = fmaxf(most, part(i).most_weight[0]);
+    most = max_lanes<16, LANES>(most);
+    float sum[3] = {};
+    UNROLL
+    for (int i = 0; i < EACH; ++i) {
+      const float factor = power_of_2(part(i).most_weight[0] - most);  // 0 for a part that had no row
+      sum[0] = fmaf(factor, part(i).sum[2 * (lane_ % LANES)], sum[0]);
+      sum[1] = fmaf(factor, part(i).sum[2 * (lane_ % LANES) + 1], sum[1]);
+      sum[2] = fmaf(factor, part(i).most_weight[1], sum[2]);
+    }
     add_lanes<16, LANES>(sum);
     const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * (lane_ % LANES);
     const float value[2] = {divided(sum[0], sum[2]), divided(sum[1], sum[2])};

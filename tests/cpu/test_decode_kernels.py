@@ -148,7 +148,7 @@ def test_few_launches_give_the_same_text_as_one() -> None:
 
 
 @compiles
-@pytest.mark.parametrize("flag", ["-DDECODE_COPIES=8"])
+@pytest.mark.parametrize("flag", ["-DDECODE_COPIES=8", "-DDECODE_TOGETHER=1", "-DDECODE_DIRECT=1"])
 def test_a_candidate_gives_the_same_text(flag: str) -> None:
     candidate = device.Library.load(on_cpu.compiled(more=("-shared", "-fPIC", flag)), TINY)
     expected = on_cpu.engine().generate(prompt(3, 9), 12)

@@ -15,14 +15,17 @@ place=build/decode_variants
 # name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
 VARIANTS=(
   "plain|06a41e21"
-  "packed|3da648a3"
+  "packed|"
   "copies2||-DDECODE_COPIES=2"
   "copies4||-DDECODE_COPIES=4"
   "copies8||-DDECODE_COPIES=8"
+  "together||-DDECODE_TOGETHER=1"
+  "direct||-DDECODE_DIRECT=1"
+  "all||-DDECODE_COPIES=8 -DDECODE_TOGETHER=1 -DDECODE_DIRECT=1"
   "rest20||-DDECODE_REST_NS=20"
   "rest100||-DDECODE_REST_NS=100"
 )
-FEW="today plain packed copies8"
+FEW="today plain packed copies8 together direct all"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
