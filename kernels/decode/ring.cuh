@@ -6,6 +6,11 @@
 
 #include "machine.cuh"
 
+#ifndef DECODE_SPREAD  // 1: a thread of each of the last warps refills a slot, rather than one thread all of them
+#define DECODE_SPREAD 0
+#endif
+constexpr bool SPREAD = DECODE_SPREAD;
+
 // CLUSTER blocks share a head. Each keeps every CLUSTER-th row of the head's cache, at most CAPACITY / CLUSTER rows.
 template <int CHANNELS_, int HEADS_, int WARPS_, int CLUSTER_, int CAPACITY_>
 struct Shape {
@@ -78,12 +83,12 @@ class Ring {
     return reinterpret_cast<const Packet*>(place_ + slot(ahead) * S::TILE_BYTES);
   }
 
-  // Call it when all warps have read the next `count` tiles. One thread refills their slots.
+  // Call it when all warps have read the next `count` tiles. One thread, or one of each warp, refills their slots.
   DEVICE void release(int count) {
     const int left = wanted_ - asked_, more = count < left ? count : left;
-    if (asks()) {
+    if (SPREAD ? thread_index() % 32 == 0 : asks()) {
       ROLLED
-      for (int i = 0; i < more; ++i) {
+      for (int i = SPREAD ? S::WARPS - 1 - thread_index() / 32 : 0; i < more; i += SPREAD ? S::WARPS : 1) {
         const int slot = at_ + i, tile = next_ + i;
         copy_tile(slot >= slots_ ? slot - slots_ : slot, tile >= tiles_ ? tile - tiles_ : tile);
       }

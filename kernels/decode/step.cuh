@@ -27,6 +27,11 @@ constexpr bool TOGETHER = DECODE_TOGETHER;
 #endif
 constexpr bool DIRECT = DECODE_DIRECT;
 
+#ifndef DECODE_NEAR  // 1: rounds of cached rows behind the context are left out
+#define DECODE_NEAR 0
+#endif
+constexpr bool NEAR = DECODE_NEAR;
+
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
@@ -298,7 +303,7 @@ class Step {
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
       const int row = row_of(round);
-      if (attends() && row < position_) {
+      if (attends() && reaches(round) && row < position_) {
         found.key[round] = packets(call_.keys)[cache_place(layer, row)];
         found.value[round] = packets(call_.values)[cache_place(layer, row)];
       } else {
@@ -682,6 +687,8 @@ class Step {
   }
 
   // The blocks of a cluster take cached rows in turn. In each round, eight lanes take one row of their block.
+  // Whether some row of that round is in the context, for all lanes of the block alike.
+  DEVICE bool reaches(int round) const { return !NEAR || round * S::WARPS * 4 * S::CLUSTER <= position_; }
   DEVICE int row_of(int round) const { return ((round * S::WARPS + warp_) * 4 + lane_ / 8) * S::CLUSTER + rank_; }
   DEVICE int64_t cache_place(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
     return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * 8 + lane_ % 8;
@@ -699,16 +706,23 @@ class Step {
     for (int i = 0; i < 8; ++i) query[i] = shared_.query[lane_ % 8 * 8 + i];
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
+      score[round] = 0.0f;
+      if (!reaches(round)) continue;
       if (row_of(round) == position_) {
         rows.key[round] = row_packet(shared_.key);
         rows.value[round] = row_packet(shared_.value);
         reinterpret_cast<Packet*>(call_.keys)[cache_place(layer, position_)] = rows.key[round];
         reinterpret_cast<Packet*>(call_.values)[cache_place(layer, position_)] = rows.value[round];
       }
-      score[round] = 0.0f;
       multiply(rows.key[round], query, score[round]);
     }
-    add_lanes<4, 1>(score);
+    if (S::ROUNDS > 1 && reaches(1)) {
+      add_lanes<4, 1>(score);
+    } else {
+      float first[1] = {score[0]};
+      add_lanes<4, 1>(first);
+      score[0] = first[0];
+    }
     float most = NOTHING;
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round)
@@ -717,6 +731,7 @@ class Step {
     float sum[9] = {};  // 8 elements of the values, and the weights
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
+      if (!reaches(round)) continue;
       const float weight = row_of(round) <= position_ ? power_of_2(score[round] - most) : 0.0f;
       UNROLL
       for (int i = 0; i < 4; ++i) {

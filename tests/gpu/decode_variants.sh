@@ -17,15 +17,17 @@ VARIANTS=(
   "plain|06a41e21"
   "packed|"
   "copies2||-DDECODE_COPIES=2"
-  "copies4||-DDECODE_COPIES=4"
   "copies8||-DDECODE_COPIES=8"
   "together||-DDECODE_TOGETHER=1"
   "direct||-DDECODE_DIRECT=1"
-  "all||-DDECODE_COPIES=8 -DDECODE_TOGETHER=1 -DDECODE_DIRECT=1"
+  "spread||-DDECODE_SPREAD=1"
+  "near||-DDECODE_NEAR=1"
+  "most||-DDECODE_TOGETHER=1 -DDECODE_DIRECT=1 -DDECODE_SPREAD=1 -DDECODE_NEAR=1"
+  "all||-DDECODE_COPIES=8 -DDECODE_TOGETHER=1 -DDECODE_DIRECT=1 -DDECODE_SPREAD=1 -DDECODE_NEAR=1"
   "rest20||-DDECODE_REST_NS=20"
   "rest100||-DDECODE_REST_NS=100"
 )
-FEW="today plain packed copies8 together direct all"
+FEW="today plain packed copies8 direct most all"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
