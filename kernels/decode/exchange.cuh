@@ -75,10 +75,11 @@ DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
 }
 
 // The lanes of a warp wait for COUNT pairs of words with `tag`; pair `at` lies at channel[2 * place(at)]. Calls
-// `take(turn, at, words)` for each. A look loads all words of a lane at once. Returns false to a lane that gave up.
-template <int COUNT, bool HALVES, class Place, class Take>
+// `take(turn, at, words)` for each. A look loads all words of a lane at once; `meanwhile()` is called while the first one is
+// on its way. Returns false to a lane that gave up.
+template <int COUNT, bool HALVES, class Place, class Take, class Meanwhile>
 DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Place place,
-                   Take take) {
+                   Take take, Meanwhile meanwhile) {
   constexpr int EACH = (COUNT + 31) / 32;
   const int lane = thread_index() % 32;
   TwoWords two[EACH];
@@ -97,8 +98,9 @@ DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase ph
   };
   watch.reset();
   bool there = true;
-  do look();
-  while (!all() && (there = watch.patient(phase, layer)));
+  look();
+  meanwhile();
+  while (!all() && (there = watch.patient(phase, layer))) look();
   UNROLL
   for (int i = 0; i < EACH; ++i) {
     const int at = lane + i * 32;

@@ -280,7 +280,7 @@ class Step {
       put_input(four, x);
     };
     there_ &= gather<S::FOURS, false>(
-        own_words(HEAD_WORDS) + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put);
+        own_words(HEAD_WORDS) + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put, [this] { ring_.refill(); });
     sync_warp();
   }
   DEVICE void take_hidden(int layer) {
@@ -290,7 +290,8 @@ class Step {
       UNROLL
       for (int i = 0; i < 2; ++i) shared_.hidden[2 * place(at) + i] = take_halves(two.word[i]);
     };
-    there_ &= gather<S::SEGMENTS * S::FOURS, true>(own_words(HIDDEN_WORDS), tag_of(layer), watch_, FC, layer, place, put);
+    there_ &= gather<S::SEGMENTS * S::FOURS, true>(own_words(HIDDEN_WORDS), tag_of(layer), watch_, FC, layer, place, put,
+                                                     [this] { ring_.refill(); });
     sync_warp();
   }
 
@@ -396,7 +397,7 @@ class Step {
         keep(loaded.constants);  // all four tiles of these rows have them
         publish_row(X_WORDS, layer);
       }
-      ring_.release(S::SEGMENTS);
+      ring_.release(S::SEGMENTS, tile + 1 == wide_.tiles());
       if (!settle()) return;
     }
   }
@@ -574,7 +575,7 @@ class Step {
       put_scaled(turn, four, x, norm);
     };
     there_ &= gather<S::FOURS, false>(
-        channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put);
+        channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put, [this] { ring_.refill(); });
     sync_warp();
   }
   // --- products ---
@@ -623,7 +624,7 @@ class Step {
       meet();
       if (NORM && group == 0) find_moments();
       finish(group, count, loaded.constants);
-      ring_.release(count);
+      ring_.release(count, MOST <= S::GROUP);
       if (!settle()) return;
     }
   }

@@ -30,7 +30,7 @@ from studies.decode.tables import build_phases
 from tests import decode_on_cpu as on_cpu
 from tests.decode_on_cpu import CONFIG, FEW, PERSISTENT, TINY
 
-ALL = " ".join(f"-DDECODE_{name}" for name in ("COPIES=8", "TOGETHER=1", "DIRECT=1", "SPREAD=1", "NEAR=1"))
+ALL = " ".join(f"-DDECODE_{name}" for name in ("COPIES=8", "TOGETHER=1", "DIRECT=1", "SPREAD=1", "NEAR=1", "LATER=1"))
 CANDIDATES = ("-DDECODE_COPIES=2", "-DDECODE_DIRECT=1", ALL)
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 232448)
 GPT2_SIZES = Sizes(12, 768, 12, 3072, 50257, 1024, 1e-5, 1, 1024, "bfloat16")
@@ -153,9 +153,10 @@ def test_few_launches_give_the_same_text_as_one() -> None:
 @pytest.mark.parametrize("flags", CANDIDATES)
 def test_a_candidate_gives_the_same_text(flags: str) -> None:
     candidate = device.Library.load(on_cpu.compiled(more=("-shared", "-fPIC", *flags.split())), TINY)
-    expected = on_cpu.engine().generate(prompt(3, 9), 12)
+    expected = on_cpu.engine().generate(prompt(26, 9), 12)
     for launcher, threads in ((PERSISTENT, 3), (FEW, 1)):
-        assert torch.equal(on_cpu.engine(launcher, of=candidate, threads=threads).generate(prompt(3, 9), 12), expected)
+        engine = on_cpu.engine(launcher, of=candidate, threads=threads, slots=16)
+        assert torch.equal(engine.generate(prompt(26, 9), 12), expected)
 
 
 @compiles

@@ -13,6 +13,7 @@ cd "$ROOT"
 
 place=build/decode_variants
 # name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
+MOST="-DDECODE_TOGETHER=1 -DDECODE_DIRECT=1 -DDECODE_SPREAD=1 -DDECODE_NEAR=1 -DDECODE_LATER=1"
 VARIANTS=(
   "plain|06a41e21"
   "packed|"
@@ -22,12 +23,12 @@ VARIANTS=(
   "direct||-DDECODE_DIRECT=1"
   "spread||-DDECODE_SPREAD=1"
   "near||-DDECODE_NEAR=1"
-  "most||-DDECODE_TOGETHER=1 -DDECODE_DIRECT=1 -DDECODE_SPREAD=1 -DDECODE_NEAR=1"
-  "all||-DDECODE_COPIES=8 -DDECODE_TOGETHER=1 -DDECODE_DIRECT=1 -DDECODE_SPREAD=1 -DDECODE_NEAR=1"
+  "later||-DDECODE_LATER=1"
+  "most||$MOST"
+  "all||$MOST -DDECODE_COPIES=8"
   "rest20||-DDECODE_REST_NS=20"
-  "rest100||-DDECODE_REST_NS=100"
 )
-FEW="today plain packed copies8 direct most all"
+FEW="today plain packed copies8 near most all"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
