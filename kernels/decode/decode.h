@@ -6,8 +6,7 @@
 // `stamps` has 5 + 9 * layers values for a block and token: the SM, the time when the token began, then the times when
 // its phases ended. A layer has nine of these, and three follow the last layer.
 
-// `words`, the exchange between blocks, has MOST_COPIES * 7 * C / 2 + 2 * blocks + C / 2 words of 8 bytes.
-constexpr int MOST_COPIES = 8;
+// `words`, the exchange between blocks, has 5 * C + 2 * blocks words of 8 bytes.
 
 struct DecodeCall {
   const uint16_t* units;    // (tiles, 8 C + 32): the weights, bf16, in the order in which each block takes them (plan.py)

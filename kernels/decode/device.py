@@ -24,7 +24,6 @@ AHEAD = 2  # tiles of the output embedding that a block prefetches into L2 in ea
 PATIENCE_NS = 2_000_000_000
 LEAST_SLOTS, MOST_SLOTS = 4, 16  # a block multiplies four tiles at once
 NO_ROOM = 14
-MOST_COPIES = 8  # of decode.h
 
 _POINTERS = (
     "units", "begins", "vectors", "wte", "wpe", "keys", "values", "token", "position", "ids", "logits", "words",
@@ -134,11 +133,6 @@ def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu) -> str:
     return ""
 
 
-def words(width: int, blocks: int) -> int:
-    """Return the words that blocks exchange: those of all copies, the largest logits, the residual stream of `few`."""
-    return MOST_COPIES * 7 * width // 2 + 2 * blocks + width // 2
-
-
 class Buffers:
     """Everything that a launch reads and writes, except the state."""
 
@@ -152,7 +146,7 @@ class Buffers:
         self.vectors = pack_vectors(weights, sizes)
         self.wte, self.wpe = weights["wte.weight"].contiguous(), weights["wpe.weight"].contiguous()
         self.logits = torch.zeros(1, sizes.vocabulary, device=device)
-        self.words = torch.zeros(words(sizes.width, blocks), dtype=torch.int64, device=device)
+        self.words = torch.zeros(5 * sizes.width + 2 * blocks, dtype=torch.int64, device=device)
         self.control = torch.zeros(4, dtype=torch.int32, device=device)
         each = 2 + len(LAYER_PHASES) * sizes.layers + len(LAST_PHASES)
         self.stamps = torch.zeros(stamped, blocks, each, dtype=torch.int64, device=device)

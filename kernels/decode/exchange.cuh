@@ -5,7 +5,7 @@
 // is written again in the next layer or token. Before that, every block must have published hidden values, and it does so
 // after it read x, the heads and x after attention. So no block still waits for one of these that is overwritten. Hidden
 // values are read only by blocks that compute x from them, and x is needed before the next hidden values. Tags only grow,
-// so an old word never has the expected tag. With copies of the words, all this holds for each copy.
+// so an old word never has the expected tag.
 #pragma once
 
 #include "decode.h"
@@ -75,11 +75,10 @@ DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
 }
 
 // The lanes of a warp wait for COUNT pairs of words with `tag`; pair `at` lies at channel[2 * place(at)]. Calls
-// `take(turn, at, words)` for each. A look loads all words of a lane at once; `meanwhile()` is called while the first one is
-// on its way. Returns false to a lane that gave up.
-template <int COUNT, bool HALVES, class Place, class Take, class Meanwhile>
+// `take(turn, at, words)` for each. A look loads all words of a lane at once. Returns false to a lane that gave up.
+template <int COUNT, bool HALVES, class Place, class Take>
 DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Place place,
-                   Take take, Meanwhile meanwhile) {
+                   Take take) {
   constexpr int EACH = (COUNT + 31) / 32;
   const int lane = thread_index() % 32;
   TwoWords two[EACH];
@@ -98,9 +97,8 @@ DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase ph
   };
   watch.reset();
   bool there = true;
-  look();
-  meanwhile();
-  while (!all() && (there = watch.patient(phase, layer))) look();
+  do look();
+  while (!all() && (there = watch.patient(phase, layer)));
   UNROLL
   for (int i = 0; i < EACH; ++i) {
     const int at = lane + i * 32;

@@ -50,12 +50,7 @@ DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
 DEVICE void sync_warp() { __syncwarp(); }
 DEVICE bool any_lane(bool value) { return __any_sync(0xffffffffu, value) != 0; }
-#ifndef DECODE_REST_NS  // how long a thread rests between two looks
-#define DECODE_REST_NS 0
-#endif
-DEVICE void spin() {
-  if (DECODE_REST_NS) __nanosleep(DECODE_REST_NS);
-}
+DEVICE void spin() {}
 
 // Waits for every thread of the cluster. It orders no access to memory: publish_copy_barriers() does that for barriers,
 // and a barrier for the floats that it counts.
@@ -74,11 +69,6 @@ DEVICE void add_lanes(float (&value)[N]) {
     UNROLL
     for (int i = 0; i < N; ++i) value[i] += __shfl_xor_sync(0xffffffffu, value[i], offset);
   }
-}
-// The value of the lane whose number differs in the bit OFFSET.
-template <int OFFSET>
-DEVICE float of_lane(float value) {
-  return __shfl_xor_sync(0xffffffffu, value, OFFSET);
 }
 // The largest value of the lanes whose numbers differ only in the bits HIGH to LOW.
 template <int HIGH = 16, int LOW = 1>
@@ -195,22 +185,6 @@ DEVICE void wait_copy(uint64_t* barrier, uint32_t parity) {
       "r"(parity)
       : "memory");
 #endif
-}
-// Whether the copy has come, without a wait.
-DEVICE bool copied(uint64_t* barrier, uint32_t parity) {
-  uint32_t done = 1;
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
-      "selp.b32 %0, 1, 0, done;\n"
-      "}\n"
-      : "=r"(done)
-      : "r"(shared_place(barrier)), "r"(parity)
-      : "memory");
-#endif
-  return done != 0;
 }
 // --- floats that blocks of a cluster send each other, which a barrier of the receiver counts ---
 DEVICE void expect_sent(uint64_t* barrier, uint32_t bytes) {

@@ -6,16 +6,6 @@
 
 #include "machine.cuh"
 
-#ifndef DECODE_SPREAD  // 1: a thread of each of the last warps refills a slot, rather than one thread all of them
-#define DECODE_SPREAD 0
-#endif
-constexpr bool SPREAD = DECODE_SPREAD;
-
-#ifndef DECODE_LATER  // 1: a ring is refilled while the first look of the next phase is on its way
-#define DECODE_LATER 0
-#endif
-constexpr bool LATER = DECODE_LATER;
-
 // CLUSTER blocks share a head. Each keeps every CLUSTER-th row of the head's cache, at most CAPACITY / CLUSTER rows.
 template <int CHANNELS_, int HEADS_, int WARPS_, int CLUSTER_, int CAPACITY_>
 struct Shape {
@@ -67,51 +57,38 @@ class Ring {
 
   // Waits for the tile `ahead` places after the next one, and returns it.
   DEVICE const Packet* tile(int ahead) const {
-    wait_copy(full_ + slot(ahead), phase(ahead));
-    return there(ahead);
+    const int slot = at_ + ahead;
+    const bool wraps = slot >= slots_;
+    const int there = wraps ? slot - slots_ : slot;
+    wait_copy(full_ + there, phase_ ^ static_cast<uint32_t>(wraps));
+    return reinterpret_cast<const Packet*>(place_ + there * S::TILE_BYTES);
   }
-  // Waits for the next `tiles` tiles, at most MOST, all at once.
-  template <int MOST>
-  DEVICE void wait(int tiles) const {
-    bool all;
-    do {
-      all = true;
-      UNROLL
-      for (int i = 0; i < MOST; ++i) {
-        const int ahead = i < tiles ? i : tiles - 1;
-        all &= copied(full_ + slot(ahead), phase(ahead));
-      }
-    } while (!all);
-  }
-  // Returns a tile that was waited for.
-  DEVICE const Packet* there(int ahead) const {
-    return reinterpret_cast<const Packet*>(place_ + slot(ahead) * S::TILE_BYTES);
+  // What lies behind the weights of such a tile, after tile() has waited for it.
+  DEVICE const Packet* constants(int ahead) const {
+    const int slot = at_ + ahead;
+    return reinterpret_cast<const Packet*>(place_ + (slot >= slots_ ? slot - slots_ : slot) * S::TILE_BYTES +
+                                           S::WEIGHT_BYTES);
   }
 
-  // Call it when all warps have read the next `count` tiles. One thread, or one of each warp, refills their slots.
-  // `later`: not before the next call of refill() or release().
-  DEVICE void release(int count, bool later = false) {
-    refill();
+  // Call it when all warps have read the next `count` tiles. One thread refills their slots.
+  DEVICE void release(int count) {
     const int left = wanted_ - asked_, more = count < left ? count : left;
-    if (LATER && later && slots_ >= 2 * S::GROUP)
-      due_ = more, due_slot_ = at_, due_tile_ = next_;
-    else
-      copy_tiles(at_, next_, more);
+    if (asks()) {
+      ROLLED
+      for (int i = 0; i < more; ++i) {
+        const int slot = at_ + i, tile = next_ + i;
+        copy_tile(slot >= slots_ ? slot - slots_ : slot, tile >= tiles_ ? tile - tiles_ : tile);
+      }
+    }
     asked_ += more, used_ += count;
     next_ += more;
     if (next_ >= tiles_) next_ -= tiles_;
     at_ += count;
     if (at_ >= slots_) at_ -= slots_, phase_ ^= 1;
   }
-  DEVICE void refill() {
-    if (!LATER || due_ == 0) return;
-    copy_tiles(due_slot_, due_tile_, due_);
-    due_ = 0;
-  }
 
   // Waits for all copies in flight, which must not outlive the block.
   DEVICE void drain() {
-    refill();
     while (used_ < asked_) {
       tile(0);
       if (++at_ == slots_) at_ = 0, phase_ ^= 1;
@@ -120,17 +97,6 @@ class Ring {
   }
 
  private:
-  DEVICE void copy_tiles(int first_slot, int first_tile, int more) {
-    if (SPREAD ? thread_index() % 32 == 0 : asks()) {
-      ROLLED
-      for (int i = SPREAD ? S::WARPS - 1 - thread_index() / 32 : 0; i < more; i += SPREAD ? S::WARPS : 1) {
-        const int slot = first_slot + i, tile = first_tile + i;
-        copy_tile(slot >= slots_ ? slot - slots_ : slot, tile >= tiles_ ? tile - tiles_ : tile);
-      }
-    }
-  }
-  DEVICE int slot(int ahead) const { return at_ + ahead >= slots_ ? at_ + ahead - slots_ : at_ + ahead; }
-  DEVICE uint32_t phase(int ahead) const { return phase_ ^ static_cast<uint32_t>(at_ + ahead >= slots_); }
   // One thread of the last warp, which has least to do elsewhere.
   static DEVICE bool asks() { return thread_index() == S::THREADS - 32; }
   DEVICE void copy_tile(int slot, int tile) {
@@ -145,7 +111,6 @@ class Ring {
   uint64_t first_out_, last_out_;
   int tiles_, layer_tiles_, kept_, next_, wanted_, slots_;
   int asked_ = 0, used_ = 0, at_ = 0;
-  int due_ = 0, due_slot_ = 0, due_tile_ = 0;  // tiles that refill() copies
   uint32_t phase_ = 0;
 };
 

@@ -11,27 +11,6 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
-#ifndef DECODE_COPIES  // 1, 2, 4 or 8: copies of the words, so that fewer blocks look at the same lines of L2
-#define DECODE_COPIES 1
-#endif
-constexpr int COPIES = DECODE_COPIES;
-static_assert(COPIES <= MOST_COPIES, "decode.h counts the words");
-
-#ifndef DECODE_TOGETHER  // 1: a phase asks for all its tiles at once whether they are there, rather than for one after the other
-#define DECODE_TOGETHER 0
-#endif
-constexpr bool TOGETHER = DECODE_TOGETHER;
-
-#ifndef DECODE_DIRECT  // 1: each warp sends its part of the attention to the blocks that merge it, past its own block's sums
-#define DECODE_DIRECT 0
-#endif
-constexpr bool DIRECT = DECODE_DIRECT;
-
-#ifndef DECODE_NEAR  // 1: rounds of cached rows behind the context are left out
-#define DECODE_NEAR 0
-#endif
-constexpr bool NEAR = DECODE_NEAR;
-
 template <class S>
 struct Shared {
   struct Pair {  // two values as bf16, and what bf16 lost
@@ -48,10 +27,10 @@ struct Shared {
     alignas(16) float sum[S::SIZE];
     float most, weight;
   } attended[S::WARPS];
-  struct Merged {  // DIMS elements of the partial result of one block; if DIRECT, of one warp
+  struct Merged {  // DIMS elements of the partial result of one block
     alignas(8) float sum[S::DIMS];
     alignas(8) float most_weight[2];
-  } merged[S::CLUSTER * (DIRECT ? S::WARPS : 1)];
+  } merged[S::CLUSTER];
   uint32_t gave_up[2];         // whether a thread did, before a barrier; barriers take turns with two places
   uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
   uint64_t full[MOST_SLOTS];   // barriers of the ring
@@ -83,7 +62,11 @@ class Step {
         wide_(S::CHANNELS / S::TILE_ROWS, block_, call.blocks),
         inner_(S::INNER / S::TILE_ROWS, block_, call.blocks),
         vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
-    best_words_ = call.words + COPIES * COPY_WORDS;
+    x_words_ = call.words;
+    head_words_ = x_words_ + S::CHANNELS / 2;
+    middle_words_ = head_words_ + S::CHANNELS / 2;
+    hidden_words_ = middle_words_ + S::CHANNELS / 2;
+    best_words_ = hidden_words_ + S::INNER / 2;
     residual_ = best_words_ + 2 * call.blocks;
   }
 
@@ -197,16 +180,14 @@ class Step {
   DEVICE Loaded<in_group(MOST)> load(int tiles) const {
     Loaded<in_group(MOST)> found = {};
     if (tiles == 0) return found;
-    if (TOGETHER) ring_.template wait<in_group(MOST)>(tiles);
     UNROLL
     for (int i = 0; i < in_group(MOST); ++i) {
-      const int at = i < tiles ? i : tiles - 1;  // the last again, rather than a branch
-      const Packet* const tile = TOGETHER ? ring_.there(at) : ring_.tile(at);
+      const Packet* const tile = ring_.tile(i < tiles ? i : tiles - 1);  // the last again, rather than a branch
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) found.packet[i][step] = tile[(warp_ * S::STEPS + step) * 32 + lane_];
     }
-    const int last = (tiles < in_group(MOST) ? tiles : in_group(MOST)) - 1, own = lane_ / (S::TILE_ROWS / 2) % S::GROUP;
-    found.constants = (ring_.there(own < last ? own : last) + S::WEIGHT_BYTES / 16)[lane_ % (S::TILE_ROWS / 2)];
+    const int last = (tiles < in_group(MOST) ? tiles : in_group(MOST)) - 1, own = lane_ / (S::TILE_ROWS / 2);
+    found.constants = ring_.constants(own < last ? own : last)[lane_ % (S::TILE_ROWS / 2)];
     return found;
   }
   DEVICE auto load_qkv() const { return load<MOST_QKV>(qkv_tiles()); }
@@ -245,7 +226,7 @@ class Step {
   // Keeps the embedding of this lane's rows of x.
   DEVICE void keep_embedding() {
     if (!keeps()) return;
-    const int row = wide_row();
+    const int row = row_of_lane(wide_, 0);
     const uint32_t token = pairs(call_.wte)[(static_cast<int64_t>(token_) * S::CHANNELS + row) / 2];
     const uint32_t place = pairs(call_.wpe)[(static_cast<int64_t>(position_) * S::CHANNELS + row) / 2];
     kept_[0] = low(token) + low(place);
@@ -253,21 +234,21 @@ class Step {
   }
   // Leaves this lane's rows of the residual stream to a later launch, and takes them up there. Words have fewer digits.
   DEVICE void leave_rows() {
-    if (alive_ && keeps() && lane_ < WIDE_LANES)
-      store_word(residual_ + wide_row() / 2,
+    if (alive_ && keeps())
+      store_word(residual_ + row_of_lane(wide_, 0) / 2,
                  static_cast<uint64_t>(as_bits(kept_[1])) << 32 | as_bits(kept_[0]));
   }
   DEVICE void keep_rows() {
     if (!keeps()) return;
-    const int64_t both = load_number(reinterpret_cast<const int64_t*>(residual_ + wide_row() / 2));
+    const int64_t both = load_number(reinterpret_cast<const int64_t*>(residual_ + row_of_lane(wide_, 0) / 2));
     kept_[0] = as_float(static_cast<uint32_t>(both));
     kept_[1] = as_float(static_cast<uint32_t>(static_cast<uint64_t>(both) >> 32));
   }
 
   // Reads the residual stream with which layer `layer` starts.
-  DEVICE void take_x(int layer, const Norm& weights) { take_row(own_words(X_WORDS), tag_of(layer - 1), MLP, layer - 1, weights); }
+  DEVICE void take_x(int layer, const Norm& weights) { take_row(x_words_, tag_of(layer - 1), MLP, layer - 1, weights); }
   DEVICE void take_middle(int layer, const Norm& weights) {
-    take_row(own_words(MIDDLE_WORDS), tag_of(layer), PROJ, layer, weights);
+    take_row(middle_words_, tag_of(layer), PROJ, layer, weights);
   }
   // Only a block that multiplies them reads the heads and the hidden values. It must not read hidden values for nothing:
   // blocks that wait for none of its values then may publish the next ones.
@@ -280,7 +261,7 @@ class Step {
       put_input(four, x);
     };
     there_ &= gather<S::FOURS, false>(
-        own_words(HEAD_WORDS) + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put, [this] { ring_.refill(); });
+        head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put);
     sync_warp();
   }
   DEVICE void take_hidden(int layer) {
@@ -290,8 +271,7 @@ class Step {
       UNROLL
       for (int i = 0; i < 2; ++i) shared_.hidden[2 * place(at) + i] = take_halves(two.word[i]);
     };
-    there_ &= gather<S::SEGMENTS * S::FOURS, true>(own_words(HIDDEN_WORDS), tag_of(layer), watch_, FC, layer, place, put,
-                                                     [this] { ring_.refill(); });
+    there_ &= gather<S::SEGMENTS * S::FOURS, true>(hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
     sync_warp();
   }
 
@@ -304,7 +284,7 @@ class Step {
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
       const int row = row_of(round);
-      if (attends() && reaches(round) && row < position_) {
+      if (attends() && row < position_) {
         found.key[round] = packets(call_.keys)[cache_place(layer, row)];
         found.value[round] = packets(call_.values)[cache_place(layer, row)];
       } else {
@@ -323,7 +303,7 @@ class Step {
       const int row = group * GROUP_ROWS + 2 * lane_;
       if (lane_ < count * S::TILE_ROWS / 2) {
         float value[2];
-        normalised(value, constants, lane_);
+        normalised(value, constants);
         const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS;
         const float scale = part == 0 ? QUERY_SCALE : 1.0f;
         float* const to = (part == 0 ? shared_.query : part == 1 ? shared_.key : shared_.value) + dim;
@@ -338,21 +318,21 @@ class Step {
     if (!alive_) return;
     there_ &= wait_sent(&shared_.qkv_sent, QKV_BYTES, QKV, layer);
     if (there_) attend_warp(layer, rows);
-    if (!DIRECT) meet();
+    meet();
     if (warp_ == 0) {
-      if (!DIRECT) send_merged();
+      send_merged();
       if (wait_sent(&shared_.merged_sent, MERGED_BYTES, QKV, layer)) merge_cluster(layer);
     }
-    if (!DIRECT) settle();
+    settle();
     attended_ ^= 1;
   }
 
   DEVICE void proj(int layer, const Loaded<in_group(MOST_WIDE)>& loaded) {
     if (!alive_) return;
     products<MOST_WIDE, false>(proj_tiles(), loaded, [&](int, int count, const Packet& constants) {
-      if (warp_ == 0 && lane_ % WIDE_LANES < count * S::TILE_ROWS / 2) {
+      if (warp_ == 0 && lane_ < count * S::TILE_ROWS / 2) {
         keep(constants);
-        publish_row(MIDDLE_WORDS, layer);
+        publish_two(middle_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
       }
     });
   }
@@ -360,15 +340,10 @@ class Step {
   DEVICE void fc(int layer, const Loaded<in_group(MOST_INNER)>& loaded) {
     if (!alive_) return;
     products<MOST_INNER, true>(fc_tiles(), loaded, [&](int group, int count, const Packet& constants) {
-      const int own = COPIES > 1 ? lane_ % GROUP_LANES : lane_;
-      if (warp_ == group % S::WARPS && own < count * S::TILE_ROWS / 2) {
+      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float value[2];
-        normalised(value, constants, own);
-        value[0] = gelu(value[0]), value[1] = gelu(value[1]);
-        const int at = (inner_.begin * S::TILE_ROWS + group * GROUP_ROWS) / 2 + own;
-        each_copy<GROUP_LANES>([&](int copy) {
-          publish_halves(words_of(copy, HIDDEN_WORDS), at, tag_of(layer), value[0], value[1]);
-        });
+        normalised(value, constants);
+        publish_halves(hidden_words_, row_of_lane(inner_, group) / 2, tag_of(layer), gelu(value[0]), gelu(value[1]));
       }
     });
     ask_ahead(layer);
@@ -393,11 +368,11 @@ class Step {
       for (int i = 0; i < S::GROUP; ++i) two[0] += row_sum(sum[i], 0), two[1] += row_sum(sum[i], 1);
       if (lane_ < 4) deposit(two, tile);
       meet();
-      if (warp_ == 0 && lane_ % WIDE_LANES / (S::TILE_ROWS / 2) == tile) {
+      if (warp_ == 0 && lane_ / (S::TILE_ROWS / 2) == tile) {
         keep(loaded.constants);  // all four tiles of these rows have them
-        publish_row(X_WORDS, layer);
+        publish_two(x_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
       }
-      ring_.release(S::SEGMENTS, tile + 1 == wide_.tiles());
+      ring_.release(S::SEGMENTS);
       if (!settle()) return;
     }
   }
@@ -409,7 +384,7 @@ class Step {
     products<MANY, true>(head_tiles(), loaded, [&](int group, int count, const Packet& constants) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float logit[2];
-        normalised(logit, constants, lane_);
+        normalised(logit, constants);
         UNROLL
         for (int i = 0; i < 2; ++i) {
           const int token = row_of_lane(vocabulary_, group) + i;
@@ -495,7 +470,7 @@ class Step {
   static constexpr float QUERY_SCALE = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), log2(e)
   static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
   static constexpr uint32_t QKV_BYTES = 3 * S::SIZE * sizeof(float);
-  static constexpr uint32_t MERGED_BYTES = S::CLUSTER * (DIRECT ? S::WARPS : 1) * (S::DIMS + 2) * sizeof(float);
+  static constexpr uint32_t MERGED_BYTES = S::CLUSTER * (S::DIMS + 2) * sizeof(float);
   static_assert(GROUP_ROWS == 32, "a lane for each row of a group");
 
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
@@ -514,30 +489,9 @@ class Step {
   DEVICE int row_of_lane(const Part& part, int group) const {
     return part.begin * S::TILE_ROWS + group * GROUP_ROWS + 2 * lane_;
   }
-  // The first of the two rows of the residual stream that this lane has, if keeps(). Several lanes have the same rows.
-  static constexpr int WIDE_LANES = MOST_WIDE * S::TILE_ROWS / 2, GROUP_LANES = GROUP_ROWS / 2;
-  DEVICE int wide_row() const { return wide_.begin * S::TILE_ROWS + 2 * (lane_ % WIDE_LANES); }
-  DEVICE bool keeps() const { return warp_ == 0 && wide_row() < wide_.end * S::TILE_ROWS; }
-
-  // --- words: each copy has all that are exchanged in a layer, and each block looks at one copy ---
-  static constexpr int X_WORDS = 0, HEAD_WORDS = S::CHANNELS / 2, MIDDLE_WORDS = 2 * HEAD_WORDS,
-                       HIDDEN_WORDS = 3 * HEAD_WORDS, COPY_WORDS = HIDDEN_WORDS + S::INNER / 2;
-  DEVICE uint64_t* words_of(int copy, int at) const { return call_.words + copy * COPY_WORDS + at; }
-  DEVICE uint64_t* own_words(int at) const { return words_of(block_ % COPIES, at); }
-  // LANES lanes have what is published, and the others of the warp have the same. They share the copies.
-  template <int LANES, class Store>
-  DEVICE void each_copy(Store store) const {
-    constexpr int AT_ONCE = 32 / LANES;
-    UNROLL
-    for (int first = 0; first < COPIES; first += AT_ONCE) {
-      const int copy = first + lane_ / LANES;
-      if (copy < COPIES) store(copy);
-    }
-  }
-  DEVICE void publish_row(int words, int layer) const {
-    each_copy<WIDE_LANES>([&](int copy) {
-      publish_two(words_of(copy, words), wide_row() / 2, tag_of(layer), kept_[0], kept_[1]);
-    });
+  // Whether this lane has rows of the residual stream.
+  DEVICE bool keeps() const {
+    return warp_ == 0 && 2 * lane_ < GROUP_ROWS && row_of_lane(wide_, 0) < wide_.end * S::TILE_ROWS;
   }
 
   // --- activations that this warp multiplies ---
@@ -575,7 +529,7 @@ class Step {
       put_scaled(turn, four, x, norm);
     };
     there_ &= gather<S::FOURS, false>(
-        channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put, [this] { ring_.refill(); });
+        channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put);
     sync_warp();
   }
   // --- products ---
@@ -624,7 +578,7 @@ class Step {
       meet();
       if (NORM && group == 0) find_moments();
       finish(group, count, loaded.constants);
-      ring_.release(count, MOST <= S::GROUP);
+      ring_.release(count);
       if (!settle()) return;
     }
   }
@@ -636,12 +590,12 @@ class Step {
     float* const to = shared_.sums[turn_][warp_] + tile * S::TILE_ROWS + lane_ % 4 * 2;
     *reinterpret_cast<TwoFloats*>(to) = TwoFloats{{two[0], two[1]}};
   }
-  // The products of the rows 2 * own and 2 * own + 1 of a group.
-  DEVICE void total(float (&found)[2], int own) const {
+  // The products of this lane's two rows.
+  DEVICE void total(float (&found)[2]) const {
     float part[2][2] = {};
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {
-      const auto& two = reinterpret_cast<const TwoFloats*>(shared_.sums[turn_][i])[own];
+      const auto& two = reinterpret_cast<const TwoFloats*>(shared_.sums[turn_][i])[lane_];
       part[i % 2][0] += two.value[0];
       part[i % 2][1] += two.value[1];
     }
@@ -651,13 +605,13 @@ class Step {
   // Adds them and the biases to this lane's rows of the residual stream.
   DEVICE void keep(const Packet& constants) {
     float sum[2];
-    total(sum, lane_ % WIDE_LANES);
+    total(sum);
     UNROLL
     for (int i = 0; i < 2; ++i) kept_[i] += sum[i] + as_float(constants.pair[2 * i + 1]);
   }
   // The products with the normalised input, and the biases added.
-  DEVICE void normalised(float (&found)[2], const Packet& constants, int own) const {
-    total(found, own);
+  DEVICE void normalised(float (&found)[2], const Packet& constants) const {
+    total(found);
     UNROLL
     for (int i = 0; i < 2; ++i)
       found[i] = fmaf(scale_, fmaf(-shift_, as_float(constants.pair[2 * i]), found[i]),
@@ -688,8 +642,6 @@ class Step {
   }
 
   // The blocks of a cluster take cached rows in turn. In each round, eight lanes take one row of their block.
-  // Whether some row of that round is in the context, for all lanes of the block alike.
-  DEVICE bool reaches(int round) const { return !NEAR || round * S::WARPS * 4 * S::CLUSTER <= position_; }
   DEVICE int row_of(int round) const { return ((round * S::WARPS + warp_) * 4 + lane_ / 8) * S::CLUSTER + rank_; }
   DEVICE int64_t cache_place(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
     return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * 8 + lane_ % 8;
@@ -707,23 +659,16 @@ class Step {
     for (int i = 0; i < 8; ++i) query[i] = shared_.query[lane_ % 8 * 8 + i];
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
-      score[round] = 0.0f;
-      if (!reaches(round)) continue;
       if (row_of(round) == position_) {
         rows.key[round] = row_packet(shared_.key);
         rows.value[round] = row_packet(shared_.value);
         reinterpret_cast<Packet*>(call_.keys)[cache_place(layer, position_)] = rows.key[round];
         reinterpret_cast<Packet*>(call_.values)[cache_place(layer, position_)] = rows.value[round];
       }
+      score[round] = 0.0f;
       multiply(rows.key[round], query, score[round]);
     }
-    if (S::ROUNDS > 1 && reaches(1)) {
-      add_lanes<4, 1>(score);
-    } else {
-      float first[1] = {score[0]};
-      add_lanes<4, 1>(first);
-      score[0] = first[0];
-    }
+    add_lanes<4, 1>(score);
     float most = NOTHING;
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round)
@@ -732,7 +677,6 @@ class Step {
     float sum[9] = {};  // 8 elements of the values, and the weights
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
-      if (!reaches(round)) continue;
       const float weight = row_of(round) <= position_ ? power_of_2(score[round] - most) : 0.0f;
       UNROLL
       for (int i = 0; i < 4; ++i) {
@@ -740,10 +684,6 @@ class Step {
         sum[2 * i + 1] = fmaf(weight, high(rows.value[round].pair[i]), sum[2 * i + 1]);
       }
       sum[8] += weight;
-    }
-    if (DIRECT) {
-      send_part(sum, most);
-      return;
     }
     add_lanes<16, 8>(sum);
     auto& mine = shared_.attended[warp_];
@@ -771,47 +711,19 @@ class Step {
     if (lane_ < S::CLUSTER) send_two(mine.most_weight, most, weight, &shared_.merged_sent, lane_);
   }
 
-  // Adds the lane's sums to those of the other three lanes that have the same eight elements of other rows, and sends this
-  // warp's part: each lane gets two of the eight elements, so the first exchange needs half of them, the second a quarter.
-  DEVICE void send_part(const float (&sum)[9], float most) {
-    float four[4], two[2], weight[1] = {sum[8]};
-    const bool high_half = lane_ & 16, high_quarter = lane_ & 8;
-    UNROLL
-    for (int i = 0; i < 4; ++i)
-      four[i] = (high_half ? sum[4 + i] : sum[i]) + of_lane<16>(high_half ? sum[i] : sum[4 + i]);
-    UNROLL
-    for (int i = 0; i < 2; ++i)
-      two[i] = (high_quarter ? four[2 + i] : four[i]) + of_lane<8>(high_quarter ? four[i] : four[2 + i]);
-    add_lanes<16, 8>(weight);
-    const int at = 8 * (lane_ % 8) + 2 * (lane_ / 8);
-    auto& mine = shared_.merged[rank_ * S::WARPS + warp_];
-    send_two(mine.sum + at % S::DIMS, two[0], two[1], &shared_.merged_sent, at / S::DIMS);
-    if (lane_ < S::CLUSTER) send_two(mine.most_weight, most, weight[0], &shared_.merged_sent, lane_);
-  }
-
-  // Merges the parts of the cluster's blocks or warps, and publishes DIMS elements of the head's output.
+  // Merges the parts of the cluster's blocks, and publishes DIMS elements of the head's output.
   DEVICE void merge_cluster(int layer) {
-    constexpr int LANES = 32 / S::CLUSTER;  // that have the same parts
-    constexpr int EACH = DIRECT ? S::WARPS : 1;
-    const auto part = [&](int i) -> const auto& { return shared_.merged[lane_ / LANES * EACH + i]; };
-    float most = NOTHING;
-    UNROLL
-    for (int i = 0; i < EACH; ++i) most = fmaxf(most, part(i).most_weight[0]);
-    most = max_lanes<16, LANES>(most);
-    float sum[3] = {};
-    UNROLL
-    for (int i = 0; i < EACH; ++i) {
-      const float factor = power_of_2(part(i).most_weight[0] - most);  // 0 for a part that had no row
-      sum[0] = fmaf(factor, part(i).sum[2 * (lane_ % LANES)], sum[0]);
-      sum[1] = fmaf(factor, part(i).sum[2 * (lane_ % LANES) + 1], sum[1]);
-      sum[2] = fmaf(factor, part(i).most_weight[1], sum[2]);
-    }
+    constexpr int LANES = 32 / S::CLUSTER;  // that have the part of one block
+    const auto& part = shared_.merged[lane_ / LANES];
+    const float most = max_lanes<16, LANES>(part.most_weight[0]);
+    const float factor = power_of_2(part.most_weight[0] - most);  // 0 for a block that had no row
+    float sum[3] = {factor * part.sum[2 * (lane_ % LANES)], factor * part.sum[2 * (lane_ % LANES) + 1],
+                    factor * part.most_weight[1]};
     add_lanes<16, LANES>(sum);
-    const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * (lane_ % LANES);
-    const float value[2] = {divided(sum[0], sum[2]), divided(sum[1], sum[2])};
-    each_copy<LANES>([&](int copy) {
-      publish_two(words_of(copy, HEAD_WORDS), at / 2, tag_of(layer), value[0], value[1]);
-    });
+    if (lane_ < LANES) {
+      const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * lane_;
+      publish_two(head_words_, at / 2, tag_of(layer), divided(sum[0], sum[2]), divided(sum[1], sum[2]));
+    }
   }
 
   // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`.
@@ -827,7 +739,7 @@ class Step {
   Watch watch_;
   const int warp_, lane_, block_, head_, rank_;
   const Part wide_, inner_, vocabulary_;
-  uint64_t *best_words_, *residual_;
+  uint64_t *x_words_, *head_words_, *middle_words_, *hidden_words_, *best_words_, *residual_;
   const uint16_t* tiles_ = nullptr;
   uint64_t* stamps_ = nullptr;
   uint32_t tag_ = 0, fault_ = 0, attended_ = 0;

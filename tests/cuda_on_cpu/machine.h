@@ -371,17 +371,6 @@ inline void add_lanes(float (&value)[N]) {
   });
   std::copy_n(warp.value[lane], N, value);
 }
-template <int OFFSET>
-inline float of_lane(float value) {
-  cpu::Warp& warp = cpu::warp();
-  const int lane = thread_index() % 32;
-  warp.value[lane][0] = value;
-  cpu::pass(warp.gate, 32, [&warp] {
-    for (int one = 0; one < 32; ++one)
-      if (!(one & OFFSET)) std::swap(warp.value[one][0], warp.value[one | OFFSET][0]);
-  });
-  return warp.value[lane][0];
-}
 template <int HIGH = 16, int LOW = 1>
 inline float max_lanes(float value) {
   cpu::Warp& warp = cpu::warp();
@@ -453,10 +442,6 @@ inline void wait_copy(uint64_t* barrier, uint32_t parity) {
       spin();
     }
   }
-}
-inline bool copied(uint64_t* barrier, uint32_t parity) {
-  wait_copy(barrier, parity);
-  return true;
 }
 inline cpu::Sent& sent_of(cpu::Block& block, const void* barrier) {
   return block.sent[(static_cast<const unsigned char*>(barrier) - cpu::self().block->shared) / 8];

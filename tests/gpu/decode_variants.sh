@@ -13,22 +13,11 @@ cd "$ROOT"
 
 place=build/decode_variants
 # name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
-MOST="-DDECODE_TOGETHER=1 -DDECODE_DIRECT=1 -DDECODE_SPREAD=1 -DDECODE_NEAR=1 -DDECODE_LATER=1"
 VARIANTS=(
   "plain|06a41e21"
   "packed|"
-  "copies2||-DDECODE_COPIES=2"
-  "copies8||-DDECODE_COPIES=8"
-  "together||-DDECODE_TOGETHER=1"
-  "direct||-DDECODE_DIRECT=1"
-  "spread||-DDECODE_SPREAD=1"
-  "near||-DDECODE_NEAR=1"
-  "later||-DDECODE_LATER=1"
-  "most||$MOST"
-  "all||$MOST -DDECODE_COPIES=8"
-  "rest20||-DDECODE_REST_NS=20"
 )
-FEW="today plain packed copies8 near most all"
+FEW="today plain packed"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
