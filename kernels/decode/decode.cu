@@ -20,8 +20,8 @@ using Gpt2 = Shape<768, 12, DECODE_WARPS, 8, 1024>;
 int shared_bytes(int slots) { return BEFORE_RING<Gpt2> + slots * Gpt2::TILE_BYTES; }
 
 template <typename... Parameters>
-cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool overlaps, cudaStream_t stream,
-                   Parameters... arguments) {
+cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool clusters, bool overlaps,
+                   cudaStream_t stream, Parameters... arguments) {
   const int bytes = shared_bytes(slots);
   if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
     return status;
@@ -30,17 +30,22 @@ cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool ov
           cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared))
     return status;
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeClusterDimension;
-  attributes[0].val.clusterDim = {Gpt2::CLUSTER, 1, 1};
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
+  unsigned count = 0;
+  if (overlaps) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (clusters) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {Gpt2::CLUSTER, 1, 1};
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(Gpt2::THREADS);
   config.dynamicSmemBytes = static_cast<size_t>(bytes);
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = overlaps ? 2 : 1;
+  config.numAttrs = count;
   return cudaLaunchKernelEx(&config, kernel, arguments...);
 }
 }  // namespace
@@ -54,10 +59,8 @@ __global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_persistent(const __gr
 __global__ void __launch_bounds__(Gpt2::THREADS, 2)
     decode_few(const __grid_constant__ DecodeCall call, const Phase part, const int layer) {
 #if __CUDA_ARCH__ >= 900
-  decode_part<Gpt2>(call, part, layer, [] {
-    let_next_start();
-    wait_for_previous();
-  });
+  let_next_start();  // at once, so that the next launch fills its rings meanwhile
+  decode_part<Gpt2>(call, part, layer, [] { wait_for_previous(); });
 #endif
 }
 
@@ -88,7 +91,7 @@ cudaError_t decode_resident_blocks(int slots, int* blocks) {
 
 // Decodes `call.tokens` tokens in one launch.
 cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
-  return launch(decode_persistent, call->blocks, call->slots, false, stream, *call);
+  return launch(decode_persistent, call->blocks, call->slots, true, false, stream, *call);
 }
 
 // Decodes one token in four launches per layer and one for the output embedding. Each starts while the previous one
@@ -98,9 +101,10 @@ cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
   layers.slots = 4;  // few, so that blocks of successive launches share an SM
   for (int layer = 0; layer < call->layers; ++layer)
     for (const Phase part : {ATTENTION, PROJ, FC, MLP})
-      if (const cudaError_t status = launch(decode_few, call->blocks, layers.slots, true, stream, layers, part, layer))
+      if (const cudaError_t status =
+              launch(decode_few, call->blocks, layers.slots, part == ATTENTION, true, stream, layers, part, layer))
         return status;
-  return launch(decode_few, call->blocks, call->slots, true, stream, *call, HEAD, int{call->layers});
+  return launch(decode_few, call->blocks, call->slots, false, true, stream, *call, HEAD, int{call->layers});
 }
 
 const char* decode_error(cudaError_t status) { return cudaGetErrorString(status); }

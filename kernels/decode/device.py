@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 
 from kernels.build import BuildError
 from kernels.decode.contract import Gpu, Phase, Sampling, Sizes, State
-from kernels.decode.plan import TILE_ROWS, Shape, pack, pack_vectors, plan
+from kernels.decode.plan import Shape, pack, pack_vectors, plan, tile_bytes
 
 GPT2 = Shape(width=768, heads=12, warps=8, cluster=8, capacity=1024)
 CAPABILITY = (9, 0)
 PERSISTENT_SLOTS, FEW_SLOTS = 16, 8  # tiles in a block's ring
-SHARED_BYTES = 26 << 10  # the most shared memory of a block without its rings
+SHARED_BYTES = 25 << 10  # the most shared memory of a block without its rings
 AHEAD = 2  # tiles of the output embedding that a block prefetches into L2 in each layer: 35 MB of 77 in all
 PATIENCE_NS = 2_000_000_000
 LEAST_SLOTS, MOST_SLOTS = 4, 16  # a block multiplies four tiles at once
@@ -115,7 +115,7 @@ def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu) -> str:
         return f"Engine {name} is written for GPUs of compute capability 9.0, and {gpu.name} has {here}."
     if gpu.multiprocessors < GPT2.least_blocks:
         return f"Engine {name} needs {GPT2.least_blocks} multiprocessors, and {gpu.name} has {gpu.multiprocessors}."
-    needed = SHARED_BYTES + slots * TILE_ROWS * 2 * GPT2.width
+    needed = SHARED_BYTES + slots * tile_bytes(GPT2.width)
     if gpu.shared_bytes and gpu.shared_bytes < needed:
         return (
             f"Engine {name} needs {needed >> 10} KiB of shared memory a block, and {gpu.name} has "

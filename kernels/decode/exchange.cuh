@@ -42,44 +42,66 @@ class Watch {
 DEVICE void publish(uint64_t* channel, int index, uint32_t tag, uint32_t bits) {
   store_word(channel + index, static_cast<uint64_t>(tag) << 32 | bits);
 }
-DEVICE void publish(uint64_t* channel, int index, uint32_t tag, float value) {
-  publish(channel, index, tag, as_bits(value));
+// Publishes two floats under 16 bits of tag. Each keeps its upper 24 bits: 16 digits, as many as a product takes.
+DEVICE void publish_two(uint64_t* channel, int index, uint32_t tag, float first, float second) {
+  const uint32_t a = (as_bits(first) + 0x80u) & 0xffffff00u, b = as_bits(second) + 0x80u;
+  store_word(channel + index,
+             static_cast<uint64_t>((b & 0xffff0000u) | (tag & 0xffffu)) << 32 | (a | (b >> 8 & 0xffu)));
 }
-// Publishes a bf16 under 16 bits of tag. Four of these take the space of two floats.
-DEVICE void publish_half(uint64_t* channel, int index, uint32_t tag, float value) {
-  store_half_word(reinterpret_cast<uint32_t*>(channel) + index, tag << 16 | to_bf16(value));
+DEVICE void take_two(uint64_t word, float& first, float& second) {
+  const uint32_t lower = static_cast<uint32_t>(word), upper = static_cast<uint32_t>(word >> 32);
+  first = as_float(lower & 0xffffff00u);
+  second = as_float((upper & 0xffff0000u) | (lower & 0xffu) << 8);
+}
+// Publishes two bf16, each under 16 bits of tag.
+DEVICE void publish_halves(uint64_t* channel, int index, uint32_t tag, float first, float second) {
+  store_word(channel + index, static_cast<uint64_t>(tag << 16 | to_bf16(second)) << 32 | (tag << 16 | to_bf16(first)));
+}
+DEVICE uint32_t take_halves(uint64_t word) {
+  return (static_cast<uint32_t>(word) & 0xffffu) | static_cast<uint32_t>(word >> 32) << 16;
 }
 
 DEVICE bool due(const TwoWords& two, uint32_t tag) {
   return static_cast<uint32_t>(two.word[0] >> 32) == tag && static_cast<uint32_t>(two.word[1] >> 32) == tag;
 }
+// Whether both words have the lower 16 bits of the tag, wherever a pair of floats or of bf16 has them.
+DEVICE bool due_two(const TwoWords& two, uint32_t tag) {
+  const uint32_t first = static_cast<uint32_t>(two.word[0] >> 32), second = static_cast<uint32_t>(two.word[1] >> 32);
+  return (((first ^ tag) | (second ^ tag)) & 0xffffu) == 0;
+}
 DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
-  constexpr uint64_t TAGS = 0xffff0000ffff0000ull;
-  const uint64_t both = static_cast<uint64_t>(tag << 16) << 32 | tag << 16;
-  return (two.word[0] & TAGS) == both && (two.word[1] & TAGS) == both;
+  const uint32_t first = static_cast<uint32_t>(two.word[0] >> 32), second = static_cast<uint32_t>(two.word[1] >> 32);
+  return (((first ^ tag << 16) | (second ^ tag << 16)) >> 16) == 0;
 }
 
-// The block's threads wait for 2 * COUNT words with `tag`, two at a time, and call `take(turn, at, words)` for the words
-// 2 * at and 2 * at + 1. Each look loads all words of a thread at once. Returns false to a thread that gave up.
-template <int COUNT, int THREADS, bool HALVES, class Take>
-DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Take take) {
-  constexpr int EACH = (COUNT + THREADS - 1) / THREADS;
+// The lanes of a warp wait for COUNT pairs of words with `tag`; pair `at` lies at channel[2 * place(at)]. Calls
+// `take(turn, at, words)` for each. A look loads all words of a lane at once. Returns false to a lane that gave up.
+template <int COUNT, bool HALVES, class Place, class Take>
+DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Place place,
+                   Take take) {
+  constexpr int EACH = (COUNT + 31) / 32;
+  const int lane = thread_index() % 32;
   TwoWords two[EACH];
-  watch.reset();
-  bool all, there = true;
-  do {
+  const auto look = [&] {
     UNROLL
     for (int i = 0; i < EACH; ++i) {
-      const int at = thread_index() + i * THREADS;
-      two[i] = load_words(channel + 2 * (at < COUNT ? at : COUNT - 1));
+      const int at = lane + i * 32;
+      two[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
     }
-    all = true;
+  };
+  const auto all = [&] {
+    bool yes = true;
     UNROLL
-    for (int i = 0; i < EACH; ++i) all &= HALVES ? due_halves(two[i], tag) : due(two[i], tag);
-  } while (!all && (there = watch.patient(phase, layer)));
+    for (int i = 0; i < EACH; ++i) yes &= HALVES ? due_halves(two[i], tag) : due_two(two[i], tag);
+    return yes;
+  };
+  watch.reset();
+  bool there = true;
+  do look();
+  while (!all() && (there = watch.patient(phase, layer)));
   UNROLL
   for (int i = 0; i < EACH; ++i) {
-    const int at = thread_index() + i * THREADS;
+    const int at = lane + i * 32;
     if (at < COUNT) take(i, at, two[i]);
   }
   return there;

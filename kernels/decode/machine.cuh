@@ -17,6 +17,9 @@ struct alignas(16) Packet {  // 8 bf16
 struct alignas(16) TwoWords {
   uint64_t word[2];
 };
+struct alignas(8) TwoFloats {
+  float value[2];
+};
 
 #define DEVICE __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
@@ -45,13 +48,15 @@ DEVICE uint64_t now_ns() {
 // --- threads that wait for each other ---
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE bool sync_block_or(bool value) { return __shfl_sync(0xffffffffu, __syncthreads_or(value), 0) != 0; }
+DEVICE void sync_warp() { __syncwarp(); }
+DEVICE bool any_lane(bool value) { return __any_sync(0xffffffffu, value) != 0; }
 DEVICE void spin() {}
 
-// Waits for every thread of the cluster. What they wrote before, also to each other's shared memory, is visible after
-// it.
+// Waits for every thread of the cluster. It orders no access to memory: publish_copy_barriers() does that for barriers,
+// and a barrier for the floats that it counts.
 DEVICE void sync_cluster() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 #endif
 }
 
@@ -65,9 +70,12 @@ DEVICE void add_lanes(float (&value)[N]) {
     for (int i = 0; i < N; ++i) value[i] += __shfl_xor_sync(0xffffffffu, value[i], offset);
   }
 }
+// The largest value of the lanes whose numbers differ only in the bits HIGH to LOW.
+template <int HIGH = 16, int LOW = 1>
 DEVICE float max_lanes(float value) {
   UNROLL
-  for (int offset = 16; offset >= 1; offset >>= 1) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
+  for (int offset = HIGH; offset >= LOW; offset >>= 1)
+    value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, offset));
   return value;
 }
 DEVICE uint64_t max_lanes(uint64_t value) {

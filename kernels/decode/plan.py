@@ -1,8 +1,9 @@
 """Plan which rows of the weights each block of a decode kernel multiplies, and pack the weights in that order.
 
 A unit is C elements of one row of a matrix (N, K): a whole row if K is C, a quarter of a row if K is 4 C. A tile is 8
-units below each other. A block reads its tiles one after another, and starts again for each token. So its ring of bulk
-copies needs no table. kernels/decode/step.cuh takes tiles in this order.
+units below each other, and behind them two float32 of each unit (`_constants`). A block reads its tiles one after
+another, and starts again for each token. So its ring of bulk copies needs no table. kernels/decode/step.cuh takes tiles
+in this order.
 
 This module needs numpy; only `pack` and `unpack` need torch.
 """
@@ -20,6 +21,7 @@ Units = np.ndarray[Any, np.dtype[np.int64]]
 SEGMENTS = 4  # units of a row of the MLP's second projection
 TILE_ROWS = 8
 PADDING = -1  # a unit of zeros: rows of the last tile of the output embedding that the vocabulary lacks
+CONSTANTS = 2  # float32 of a unit, behind its tile
 PROJECTIONS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
 # the vectors whose elements VECTORS of ring.cuh counts, in their order
 VECTORS = (
@@ -98,8 +100,42 @@ def _split(made: Plan) -> tuple[int, ...]:
     return len(made.order) // TILE_ROWS, shape.warps, shape.width // shape.warps // 32, TILE_ROWS, 4, 8
 
 
+def tile_bytes(width: int) -> int:
+    """Return the bytes of a packed tile."""
+    return TILE_ROWS * (2 * width + 4 * CONSTANTS)
+
+
+def _constants(weights: Mapping[str, Any], sizes: Sizes) -> Any:
+    """Return for each unit, by its number, what its product needs besides the input: (units, 2) float32.
+
+    These are the row's product with the weights of the norm before it, or 0 without a norm; and the row's product with
+    the norm's biases, with the row's own bias added. The four units of a row of the MLP's second projection are alike.
+    """
+    import torch
+
+    def of(matrix: Any, norm: str, bias: Any) -> Any:
+        vectors = torch.stack([weights[f"{norm}.weight"], weights[f"{norm}.bias"]], 1).double()
+        found = matrix.double() @ vectors
+        if bias is not None:
+            found[:, 1] += bias
+        return found
+
+    norms = {"attn.c_attn": "ln_1", "mlp.c_fc": "ln_2"}
+    parts = []
+    for layer in range(sizes.layers):
+        for name in PROJECTIONS:
+            projection = f"h.{layer}.{name}"
+            bias = weights[f"{projection}.bias"].double()
+            if name in norms:
+                parts.append(of(weights[f"{projection}.weight"].t(), f"h.{layer}.{norms[name]}", bias))
+            else:
+                times = weights[f"{projection}.weight"].shape[0] // sizes.width
+                parts.append(torch.stack([torch.zeros_like(bias), bias], 1).repeat_interleave(times, 0))
+    return torch.cat([*parts, of(weights["wte.weight"], "ln_f", None)]).float()
+
+
 def pack(weights: Mapping[str, Any], sizes: Sizes, made: Plan) -> Any:
-    """Return the weights in the order of the plan: (tiles, 8 C), on their device, as lanes read them."""
+    """Return the weights in the order of the plan: (tiles, tile_bytes / 2), on their device, as lanes read them."""
     import torch
 
     parts = [
@@ -109,16 +145,19 @@ def pack(weights: Mapping[str, Any], sizes: Sizes, made: Plan) -> Any:
     ]
     plain = torch.cat([*parts, weights["wte.weight"]])
     order = torch.from_numpy(made.order).to(plain.device)
-    rows = plain[order.clamp(min=0)] * (order >= 0)[:, None]
+    known, there = order.clamp(min=0), (order >= 0)[:, None]
     tile, warp, step, row, place, element = _split(made)
-    return rows.view(tile, row, warp, step, place, element).permute(0, 2, 3, 1, 4, 5).reshape(tile, -1)
+    rows = (plain[known] * there).view(tile, row, warp, step, place, element).permute(0, 2, 3, 1, 4, 5)
+    constants = (_constants(weights, sizes)[known] * there).reshape(tile, -1)
+    return torch.cat([rows.reshape(tile, -1), constants.view(plain.dtype)], 1)
 
 
 def unpack(packed: Any, sizes: Sizes, made: Plan) -> dict[str, Any]:
     """Return the inverse of `pack`: the matrices by their names."""
     import torch
 
-    units = packed.view(_split(made)).permute(0, 3, 1, 2, 4, 5).reshape(-1, sizes.width)
+    tiles = packed[:, : TILE_ROWS * sizes.width].reshape(_split(made))
+    units = tiles.permute(0, 3, 1, 2, 4, 5).reshape(-1, sizes.width)
     order = torch.from_numpy(made.order).to(packed.device)
     plain = torch.empty(int(order.max()) + 1, sizes.width, dtype=packed.dtype, device=packed.device)
     plain[order[order >= 0]] = units[order >= 0]

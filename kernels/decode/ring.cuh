@@ -1,6 +1,7 @@
 // A block's ring of weights in shared memory. It copies the next tile as soon as a slot is free, even while the block waits
-// for activations. A tile is 8 rows by C columns of a matrix; plan.py lays out each block's tiles in the order of their
-// use, and a tile's elements in the order in which the lanes of a tensor product read them.
+// for activations. A tile is 8 rows by C columns of a matrix, and what is added to the products of its rows; plan.py lays
+// out each block's tiles in the order of their use, and a tile's elements in the order in which the lanes of a tensor
+// product read them.
 #pragma once
 
 #include "machine.cuh"
@@ -15,12 +16,14 @@ struct Shape {
   static constexpr int INNER = 4 * CHANNELS;         // width of the MLP
   static constexpr int SEGMENTS = INNER / CHANNELS;  // tiles of 8 rows of the MLP's second projection
   static constexpr int TILE_ROWS = 8;
-  static constexpr int TILE_BYTES = 2 * TILE_ROWS * CHANNELS;
-  static constexpr int STEPS = CHANNELS / WARPS / 32;  // packets of a tile's columns that a lane multiplies
-  static constexpr int PAIRS = (CHANNELS / 2 + THREADS - 1) / THREADS;  // pairs of channels that a thread receives
-  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);       // cached rows that 8 lanes have
-  static constexpr int GROUP = 4;                                       // tiles that a block multiplies at once
-  static constexpr int VECTORS = 13 * CHANNELS;                         // elements of a layer's norms and biases
+  static constexpr int WEIGHT_BYTES = 2 * TILE_ROWS * CHANNELS;
+  static constexpr int TILE_BYTES = WEIGHT_BYTES + 8 * TILE_ROWS;  // behind the weights, two floats of each row
+  static constexpr int STEPS = CHANNELS / WARPS / 32;              // packets of a tile's columns that a lane multiplies
+  static constexpr int FOURS = CHANNELS / WARPS / 4;               // times four columns of a tile that a warp receives
+  static constexpr int TURNS = (FOURS + 31) / 32;                  // of these, what a lane receives
+  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);  // cached rows that 8 lanes have
+  static constexpr int GROUP = 4;                                  // tiles that a block multiplies at once
+  static constexpr int VECTORS = 13 * CHANNELS;                    // elements of a layer's norms and biases
   static_assert(SIZE == 64 && SEGMENTS == GROUP, "heads of 64, and a group that holds a whole row of the MLP");
   static_assert(CHANNELS % (32 * WARPS) == 0, "every warp has 32 columns of a tile, or a multiple");
   static_assert(DIMS % TILE_ROWS == 0 && 32 % CLUSTER == 0, "whole tiles of q, of k and of v");
@@ -59,6 +62,12 @@ class Ring {
     const int there = wraps ? slot - slots_ : slot;
     wait_copy(full_ + there, phase_ ^ static_cast<uint32_t>(wraps));
     return reinterpret_cast<const Packet*>(place_ + there * S::TILE_BYTES);
+  }
+  // What lies behind the weights of such a tile, after tile() has waited for it.
+  DEVICE const Packet* constants(int ahead) const {
+    const int slot = at_ + ahead;
+    return reinterpret_cast<const Packet*>(place_ + (slot >= slots_ ? slot - slots_ : slot) * S::TILE_BYTES +
+                                           S::WEIGHT_BYTES);
   }
 
   // Call it when all warps have read the next `count` tiles. One thread refills their slots.

@@ -87,6 +87,24 @@ def test_the_blocks_of_gpt2_stream_what_their_rings_hold() -> None:
     assert all(end > begin for begin, end in (part(384, block, 120) for block in range(120)))  # exchange.cuh needs it
 
 
+def test_behind_a_tile_lie_the_products_with_a_norm_and_the_biases() -> None:
+    sizes, weights = sizes_of(on_cpu.rounded_weights(), "bfloat16"), on_cpu.rounded_weights().state
+    bf16 = {name: tensor.bfloat16() for name, tensor in weights.items()}
+    made = plan(TINY, sizes.layers, sizes.vocabulary, 8)
+    constants = pack(bf16, sizes, made)[:, 8 * 256 :].contiguous().view(torch.float32).reshape(-1, 2)
+    units = {int(unit): at for at, unit in enumerate(made.order)}
+    norm = torch.stack([weights["h.1.ln_2.weight"], weights["h.1.ln_2.bias"]], 1)
+    row = weights["h.1.mlp.c_fc.weight"].t()[77] @ norm
+    row[1] += weights["h.1.mlp.c_fc.bias"][77]
+    assert torch.allclose(constants[units[12 * 256 + 4 * 256 + 77]], row, atol=1e-5)
+    for segment in range(4):  # each has the bias of its row
+        said = constants[units[12 * 256 + 8 * 256 + 4 * 30 + segment]]
+        assert said.tolist() == [0, float(weights["h.1.mlp.c_proj.bias"][30])]
+    last = torch.stack([weights["ln_f.weight"], weights["ln_f.bias"]], 1)
+    assert torch.allclose(constants[units[2 * 12 * 256 + 96]], weights["wte.weight"][96] @ last, atol=1e-5)
+    assert not constants[torch.from_numpy(made.order < 0)].any()
+
+
 def test_norms_and_biases_lie_where_the_kernel_looks() -> None:
     sizes, weights = sizes_of(on_cpu.rounded_weights(), "bfloat16"), on_cpu.rounded_weights().state
     vectors = pack_vectors(weights, sizes)
@@ -170,7 +188,11 @@ MUTANTS = {
         "cache_place(layer, position_)] = rows.key",
         "cache_place(layer, position_ ^ 1)] = rows.key",
     ),
-    "a dropped head": ("step.cuh", "divided(sum[i], sum[2]));", "divided(sum[i], sum[2]) * (head_ != 1));"),
+    "a dropped head": (
+        "step.cuh",
+        "divided(sum[0], sum[2]), divided(sum[1], sum[2]));",
+        "divided(sum[0], sum[2]) * (head_ != 1), divided(sum[1], sum[2]) * (head_ != 1));",
+    ),
 }
 
 
@@ -197,7 +219,11 @@ def test_a_mutant_that_changes_nothing_is_refused() -> None:
 @compiles
 @pytest.mark.parametrize(
     ("words", "waited"),
-    [(0, "the heads in layer 0"), (32, "x after attention in layer 0"), (32 + 26 + 103, "x in layer 0")],
+    [
+        (0, "the heads in layer 0"),
+        (16, "x after attention in layer 0"),
+        (16 + 13 + 52, "(x in layer 0|the heads in layer 1)"),
+    ],
 )
 def test_a_word_that_never_comes_ends_the_kernel(words: int, waited: str) -> None:
     engine = on_cpu.engine(patience_ns=100_000_000, silent=(3, words))

@@ -39,6 +39,9 @@ struct alignas(16) Packet {
 struct alignas(16) TwoWords {
   uint64_t word[2];
 };
+struct alignas(8) TwoFloats {
+  float value[2];
+};
 
 namespace cpu {
 
@@ -345,6 +348,7 @@ inline bool sync_block_or(bool value) {
             [&block] { block.all_or = block.any.exchange(false, std::memory_order_relaxed); });
   return block.all_or;
 }
+inline void sync_warp() { cpu::pass(cpu::warp().gate, 32, [] {}); }
 inline void sync_cluster() {
   cpu::Block& block = *cpu::self().block;
   cpu::pass(block.cluster->gate, block.launch->threads * block.launch->cluster, [] {});
@@ -367,14 +371,17 @@ inline void add_lanes(float (&value)[N]) {
   });
   std::copy_n(warp.value[lane], N, value);
 }
+template <int HIGH = 16, int LOW = 1>
 inline float max_lanes(float value) {
   cpu::Warp& warp = cpu::warp();
   const int lane = thread_index() % 32;
   warp.value[lane][0] = value;
   cpu::pass(warp.gate, 32, [&warp] {
-    float most = warp.value[0][0];
-    for (auto& one : warp.value) most = std::fmax(most, one[0]);
-    for (auto& one : warp.value) one[0] = most;
+    for (int offset = HIGH; offset >= LOW; offset >>= 1)
+      for (int one = 0; one < 32; ++one)
+        if (!(one & offset))
+          warp.value[one][0] = warp.value[one | offset][0] =
+              std::fmax(warp.value[one][0], warp.value[one | offset][0]);
   });
   return warp.value[lane][0];
 }
@@ -385,6 +392,7 @@ inline uint64_t max_lanes(uint64_t value) {
   cpu::pass(warp.gate, 32, [&warp] { std::fill_n(warp.word, 32, *std::max_element(warp.word, warp.word + 32)); });
   return warp.word[lane];
 }
+inline bool any_lane(bool value) { return max_lanes(static_cast<uint64_t>(value)) != 0; }
 
 inline bool lost() {
   cpu::Block& block = *cpu::self().block;

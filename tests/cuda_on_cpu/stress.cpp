@@ -1,8 +1,9 @@
 // Decode with random weights again and again: every run has to give the text of the first. Without torch.
 //
-//   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD]]
+//   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD [TEXT [PHASES]]]]
 //
 // LAUNCHER is persistent or few; AHEAD the tiles of the output embedding that a block asks L2 for in each layer (default 2).
+// TEXT is a file for the tokens; PHASES a file for the mean time of each phase, by the stamps of one run more.
 // Exit status 1: a run differs, a kernel ended itself, or CUDA reports an error.
 //
 // Compiled by g++ (tests/decode_on_cpu.py): a small model. The first run lets all blocks take turns in one thread of the
@@ -13,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -55,6 +57,13 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   T* device() const { return device_; }
   std::vector<T>& host() { return host_; }
+  T* values() {  // those that upload() copies, from the first one on
+#ifdef __CUDACC__
+    return host_.data();
+#else
+    return device_;
+#endif
+  }
   void upload() {
 #ifdef __CUDACC__
     check(cudaMemcpy(device_, host_.data(), host_.size() * sizeof(T), cudaMemcpyHostToDevice));
@@ -75,15 +84,18 @@ class Buffer {
 };
 
 // Evenly spread bf16 of standard deviation `spread`.
-void fill(Buffer<uint16_t>& buffer, float spread) {
+void fill(std::vector<uint16_t>& to, float spread) {
   static uint32_t random = 7;
-  for (uint16_t& one : buffer.host()) {
+  for (uint16_t& one : to) {
     random = random * 1664525u + 1013904223u;
     const float value = (static_cast<float>(random >> 8) / (1 << 23) - 1.0f) * 1.7320508f * spread;
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
     one = static_cast<uint16_t>(bits >> 16);
   }
+}
+void fill(Buffer<uint16_t>& buffer, float spread) {
+  fill(buffer.host(), spread);
   buffer.upload();
 }
 
@@ -105,22 +117,68 @@ std::vector<int32_t> begins(int blocks) {
 }
 
 struct Weights {
+  static constexpr int C = Model::CHANNELS, ROWS = Model::TILE_ROWS, EACH = ROWS * C;
   Buffer<int32_t> begins;
   Buffer<uint16_t> units, vectors, wte, wpe;
   explicit Weights(const std::vector<int32_t>& starts)
       : begins(starts.size()), units(static_cast<size_t>(starts.back()) * Model::TILE_BYTES / 2),
-        vectors(LAYERS * Model::VECTORS + 2 * Model::CHANNELS), wte(static_cast<size_t>(VOCABULARY) * Model::CHANNELS),
-        wpe(Model::CAPACITY * Model::CHANNELS) {
-#ifdef __CUDACC__
-    std::copy(starts.begin(), starts.end(), begins.host().begin());
+        vectors(LAYERS * Model::VECTORS + 2 * C), wte(static_cast<size_t>(VOCABULARY) * C), wpe(Model::CAPACITY * C) {
+    std::copy(starts.begin(), starts.end(), begins.values());
     begins.upload();
-#else
-    std::copy(starts.begin(), starts.end(), begins.device());
-#endif
-    fill(units, 1.6f / 16.0f);
+    std::vector<uint16_t> weights(static_cast<size_t>(starts.back()) * EACH + 8);
+    fill(weights, 1.6f / 16.0f);
+    for (int tile = 0; tile < starts.back(); ++tile)
+      std::copy_n(weights.data() + static_cast<size_t>(tile) * EACH, EACH, of_tile(tile));
     fill(vectors, 1.0f);
     fill(wte, 1.0f);
     fill(wpe, 1.0f);
+    if (Model::TILE_BYTES > 2 * EACH)
+      for (size_t block = 0; block + 1 < starts.size(); ++block)
+        add_constants(starts[block], static_cast<int>(block), static_cast<int>(starts.size()) - 1);
+    units.upload();
+  }
+
+ private:
+  uint16_t* of_tile(int tile) { return units.values() + static_cast<size_t>(tile) * (Model::TILE_BYTES / 2); }
+  // Puts behind the tiles of a block what plan.py puts there; the block's first tile is `tile`.
+  void add_constants(int tile, int block, int blocks) {
+    constexpr int NONE = -1;
+    const auto each = [&](int count, auto put) {  // tiles of a matrix of `count` rows
+      const int tiles = (count + ROWS - 1) / ROWS, end = begin_of(tiles, block + 1, blocks);
+      for (int one = begin_of(tiles, block, blocks); one < end; ++one) put(one * ROWS);
+    };
+    const int head = block / Model::CLUSTER, rank = block % Model::CLUSTER;
+    for (int layer = 0; layer < LAYERS; ++layer) {
+      const int at = layer * Model::VECTORS;
+      for (int row = 0; head < Model::HEADS && row < 3 * Model::DIMS; row += ROWS)
+        add(tile++, at,
+            at + 2 * C + row / Model::DIMS * C + head * Model::SIZE + rank * Model::DIMS + row % Model::DIMS);
+      each(C, [&](int row) { add(tile++, NONE, at + 5 * C + row); });
+      each(Model::INNER, [&](int row) { add(tile++, at + 6 * C, at + 8 * C + row); });
+      each(C, [&](int row) {
+        for (int i = 0; i < Model::SEGMENTS; ++i) add(tile++, NONE, at + 12 * C + row);
+      });
+    }
+    each(VOCABULARY, [&](int) { add(tile++, LAYERS * Model::VECTORS, NONE); });
+  }
+  // The norm and the biases of a tile's rows begin in `vectors` at these places.
+  void add(int tile, int norm, int bias) {
+    const auto value = [](uint16_t bits) {
+      const uint32_t wide = static_cast<uint32_t>(bits) << 16;
+      float found;
+      std::memcpy(&found, &wide, sizeof found);
+      return found;
+    };
+    for (int row = 0; row < ROWS; ++row) {
+      double sum[2] = {};
+      for (int i = 0; norm >= 0 && i < C; ++i) {
+        const double weight = value(of_tile(tile)[(i / 32 * ROWS + row) * 32 + i % 32]);
+        for (int j = 0; j < 2; ++j) sum[j] += weight * value(vectors.values()[norm + j * C + i]);
+      }
+      if (bias >= 0) sum[1] += value(vectors.values()[bias + row]);
+      const float two[2] = {static_cast<float>(sum[0]), static_cast<float>(sum[1])};
+      std::memcpy(of_tile(tile) + EACH + 4 * row, two, sizeof two);
+    }
   }
 };
 
@@ -145,8 +203,38 @@ struct Watching {
 #endif
 };
 
-// The text of `tokens` tokens; empty where a kernel ended itself.
-std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int ahead, std::vector<float>& us) {
+constexpr int STAMPS_EACH = 5 + 9 * LAYERS;
+
+// A token by `few`: on a GPU a graph, since the host launches too slowly.
+struct Few {
+  const DecodeCall& call;
+#ifdef __CUDACC__
+  cudaStream_t stream;
+  cudaGraph_t graph;
+  cudaGraphExec_t step;
+  explicit Few(const DecodeCall& of) : call(of) {
+    check(cudaStreamCreate(&stream));
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    check(decode_run_few(&call, stream));
+    check(cudaStreamEndCapture(stream, &graph));
+    check(cudaGraphInstantiate(&step, graph, 0));
+    check(cudaDeviceSynchronize());
+  }
+  ~Few() {
+    cudaGraphExecDestroy(step);
+    cudaGraphDestroy(graph);
+    cudaStreamDestroy(stream);
+  }
+  void run() { check(cudaGraphLaunch(step, nullptr)); }
+#else
+  explicit Few(const DecodeCall& of) : call(of) {}
+  void run() { check(decode_run_few(&call, nullptr)); }
+#endif
+};
+
+// The text of `tokens` tokens; empty where a kernel ended itself. The first `stamped` of them keep stamps.
+std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int ahead, std::vector<float>& us,
+                            Buffer<uint64_t>* stamps = nullptr, int stamped = 0) {
   const size_t cache = size_t{LAYERS} * Model::HEADS * Model::CAPACITY * Model::SIZE;
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
@@ -159,12 +247,16 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   call.keys = keys.device(), call.values = values.device(), call.token = token.device();
   call.position = position.device(), call.ids = ids.device(), call.logits = logits.device();
   call.words = words.device(), call.control = control.device();
+  call.stamps = stamps ? stamps->device() : nullptr, call.stamped = stamped, call.stamps_each = STAMPS_EACH;
   call.patience_ns = 100'000'000'000;
   call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Model::CAPACITY, call.blocks = blocks;
   call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = ahead, call.epsilon = 1e-5f;
+  Few one(call);
   Watching watching;
-  for (int i = 0; i < (few ? tokens : 1); ++i)
-    check(few ? decode_run_few(&call, nullptr) : decode_run_persistent(&call, nullptr));
+  if (few)
+    for (int i = 0; i < tokens; ++i) one.run();
+  else
+    check(decode_run_persistent(&call, nullptr));
   us.push_back(watching.ms() * 1e3f / tokens);
   const uint32_t* fault = control.download();
   if (fault[1]) {
@@ -173,6 +265,38 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   }
   const int64_t* text = ids.download();
   return {text, text + tokens + 1};
+}
+
+// Writes the mean time of a block and token in each phase, in ns: it works, waits for blocks that work longer (tail), or
+// exchanges values after the last block began to wait.
+void write_phases(const uint64_t* stamps, int tokens, int blocks, const std::string& to) {
+  static const char* const names[] = {"wait for x", "qkv", "attention", "wait for heads", "proj",
+                                      "wait for x after attention", "fc", "wait for hidden", "mlp",
+                                      "lm_head", "wait for token", "embedding"};
+  double work[12] = {}, tail[12] = {}, exchange[12] = {};
+  for (int token = 0; token < tokens; ++token)
+    for (int place = 0; place < STAMPS_EACH - 2; ++place) {
+      const int last = place - 9 * LAYERS;
+      const int phase = place == 0 ? 11 : last == 0 ? 0 : last > 0 ? 8 + last : place % 9;
+      const bool waits = std::string(names[phase]).rfind("wait", 0) == 0;
+      const auto time = [&](int block, int at) {
+        return static_cast<double>(stamps[(static_cast<size_t>(token) * blocks + block) * STAMPS_EACH + 1 + at]);
+      };
+      double latest = 0.0;
+      for (int block = 0; block < blocks; ++block) latest = std::max(latest, time(block, place));
+      for (int block = 0; block < blocks; ++block) {
+        const double from = time(block, place), until = time(block, place + 1);
+        const double waited = waits ? std::min(latest - from, until - from) : 0.0;
+        (waits ? exchange : work)[phase] += until - from - waited;
+        tail[phase] += waited;
+      }
+    }
+  std::ofstream file(to);
+  file << "phase,work_ns,tail_ns,exchange_ns\n";
+  const double each = static_cast<double>(tokens) * blocks;
+  for (int phase = 0; phase < 12; ++phase)
+    file << names[phase] << ',' << static_cast<int>(work[phase] / each) << ',' << static_cast<int>(tail[phase] / each)
+         << ',' << static_cast<int>(exchange[phase] / each) << '\n';
 }
 
 // Copies in other streams, for as long as this lives.
@@ -221,6 +345,17 @@ int main(int count, char** words) {
     }
   }
   if (expected.empty()) return 1;
+  if (count > 6) {
+    std::ofstream text(words[6]);
+    for (const int64_t token : expected) text << token << '\n';
+  }
+  if (count > 7 && !few) {
+    const int stamped = std::min(tokens, 64);
+    Buffer<uint64_t> stamps(static_cast<size_t>(stamped) * blocks * STAMPS_EACH);
+    std::vector<float> unused;
+    if (decode(weights, blocks, tokens, few, ahead, unused, &stamps, stamped) != expected) return 1;
+    write_phases(stamps.download(), stamped, blocks, words[7]);
+  }
   std::nth_element(us.begin(), us.begin() + us.size() / 2, us.end());
   std::printf("%d blocks, %d runs of %d tokens gave one text", blocks, runs + 1, tokens);
   if (us[us.size() / 2] > 0.0f) std::printf(", %.1f us a token in the median", us[us.size() / 2]);
