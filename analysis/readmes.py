@@ -39,6 +39,7 @@ from studies.chains.page import render_chains
 from studies.chains.read import compare
 from studies.decode import page as decode
 from studies.dropin.page import render_dropin, render_line
+from studies.ladder import changed
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
 from studies.ladder.build import lines_today, read_tables
@@ -137,6 +138,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
     if (chains := root / "examples/h200/chains/captures").is_dir():
         compared = compare(pipeline.analyse(load([chains])).tables)
         texts["examples/README.md", "chains"] = {"": render_chains(compared)}
+    if (ratios := root / "reports" / changed.TABLE.name).is_file():
+        texts["CHANGELOG.md", "ratios"] = {"": changed.summary(pd.read_csv(ratios))}
     texts |= {("docs/tour.md", name): {"": text} for name, text in _tour(gpus).items()}
     parts, files = _multi_gpu(gpus, root / "reports")
     texts |= {(part.file, part.name): {"": part.text} for part in parts}

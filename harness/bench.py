@@ -64,7 +64,7 @@ CHAIN, CHAIN_ROUNDS = 10, 8  # launches in a chained sample of long launches; ch
 FLUSH_BYTES = 256 << 20
 ROUNDS = 40
 LEAST_SAMPLES = 40  # fewer give the median alone, without p5 and p95
-# A short launch varies by 10 % and more, so that two medians of 40 samples may differ by 3 %; of 300, by 1 %.
+# The medians of a short launch differ between runs: of 40 samples more than of 300.
 SHORT_SECONDS, SHORT_SAMPLES = 30e-6, 300
 LONGEST_ISOLATED = 4.0  # seconds for the isolated samples of a group; a slow group has SLOW_ISOLATED
 WARMUP_ROUNDS = 3
@@ -474,6 +474,16 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
     return Timed(dtype, shape, "isolated", 1, _alone(steps, rounds, flush, once) if rounds > 1 else once)
 
 
+def measure_empty() -> list[float]:
+    """Return the seconds of an empty kernel, timed as `isolated`: what launch and events add to each such time."""
+    import torch
+
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    steps: dict[str, Callable[[], Any]] = {"empty": lambda: torch.cuda._sleep(0)}
+    once = _alone(steps, WARMUP_ROUNDS, flush)
+    return _alone(steps, SHORT_SAMPLES, flush, once)["empty"]
+
+
 def measure_copy(rounds: int) -> dict[str, list[float]]:
     """Return the bytes per second, read plus written, of a 2 GiB copy: torch's and our own."""
     import torch
@@ -606,6 +616,14 @@ def _roofs_text(roofs: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value / 1e12:.4g} {units.get(name, 'TFLOP/s')}" for name, value in roofs.items())
 
 
+def _empty_text(times: Mapping[str, float]) -> str:
+    """Return the line about the empty kernel; empty if none was timed."""
+    if not times:
+        return ""
+    low, middle, high = (times[name] / 1e3 for name in QUANTILES)
+    return f"an empty kernel, timed as isolated: {middle:.2f} ({low:.2f} – {high:.2f}) us, a part of every such time\n"
+
+
 def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, Any]) -> str:
     """Return the text of microbenchmark.txt."""
     copies = ", ".join(f"{name} {value / 1e12:.3f} TB/s" for name, value in conditions["copy_byte_per_s"].items())
@@ -618,6 +636,7 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
         f"copy of 2 GiB in this run: {copies}; floor = {floor}"
         + (", or operations / roof if longer" if with_flops else "")
         + (f"; roofs in this run: {_roofs_text(roofs)}\n" if roofs else "\n"),
+        _empty_text(conditions.get("empty_kernel_ns", {})),
         "GB/s are minimum bytes (what is needed of the inputs read once, outputs written once) over the median time\n"
         "versus X: how many times faster than X, paired by round, median (p5 – p95)\n"
         "of isolated times, where there are any\n",
@@ -798,9 +817,10 @@ def check_all(op: Any, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], 
 
 @dataclass
 class Times:
-    """Rows of bench.csv, the roofs measured beside them, and the shapes that were not begun in time."""
+    """Rows of bench.csv, what was measured beside them, and the shapes that were not begun in time."""
 
     rows: list[dict[str, Any]]
+    empty: list[float]
     copies: dict[str, float]
     roofs: dict[str, float]
     no_time: list[str]
@@ -817,7 +837,7 @@ def time_all(
 
     copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
     torch.cuda.empty_cache()
-    times = Times([], copies, measure_roofs(op), [])
+    times = Times([], measure_empty(), copies, measure_roofs(op), [])
     torch.cuda.empty_cache()
     plan = [(dtype, size) for dtype in dtypes for size in sizes]
     for dtype, size in tqdm(plan, desc=f"{op.name} timing", disable=None):
@@ -859,6 +879,9 @@ def bench(
         times = time_all(op, done, dtypes, sizes, rounds, until)
     conditions = manifest.build_manifest(["harness.bench", op.name], [], 0, {"source": "none"}, sampler)
     conditions["copy_byte_per_s"] = times.copies
+    conditions["empty_kernel_ns"] = {
+        name: round(value * 1e9) for name, value in zip(QUANTILES, quantiles(times.empty), strict=True)
+    }
     if times.roofs:
         conditions["roofs"] = times.roofs
     _write(out / BENCH_ROWS.name, BENCH_ROWS.text(times.rows))

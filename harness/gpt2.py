@@ -189,7 +189,7 @@ def _kernel(op: str, dtype: Any = torch.float32) -> Callable[..., Any]:
     """Return the best variant of an op of kernels.registry.
 
     Without gradients and with tensors in the expected layout, it calls the kernel directly, else the custom op. A
-    custom op written in Python costs some 30 us of CPU time a call, more than the launches that fusing saves.
+    custom op written in Python costs more CPU time a call than the launches that fusing saves.
     """
     from kernels.registry import ops
 

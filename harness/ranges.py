@@ -1,7 +1,7 @@
 """Build range names and open ranges. No other module does either.
 
 A component of the model is a method marked `@component("softmax")`. The mark stores the name on the function and
-returns the function itself, so an untraced model pays nothing: no wrapper, no branch, 0 ns. `attach` gives each
+returns the function itself, so an untraced model pays nothing: no wrapper, no branch. `attach` gives each
 instance of one model a class of its own with wrapped methods. `detach` gives the original class back.
 
     model = GPT2(config)

@@ -8,8 +8,8 @@
 #   --out DIR        run folder (default: runs/<time>-capture). The script writes DIR/raw/bare/ (records, one file a process),
 #                    DIR/captures/bare_ranges.csv (above 1 MB packed as .csv.xz) and DIR/captures/bare.json
 #
-# A small NVTX injection library (bare_nvtx.c) records the ranges. It takes 0.1 µs a range in C and 0.1 to 0.5 µs in Python,
-# and needs neither CUDA nor root. The first use compiles it with CC into ${XDG_CACHE_HOME:-~/.cache}/kernel-ledger/. The
+# A small NVTX injection library (bare_nvtx.c) records the ranges. It takes 0.1 µs a range in C and 0.1 to 0.4 µs in Python
+# (reports/bare-bench/results.csv), and needs neither CUDA nor root. The first use compiles it with CC into ${XDG_CACHE_HOME:-~/.cache}/kernel-ledger/. The
 # program keeps its own input and output. Its records survive kill -9.
 # exit: 0 recorded, 1 the program failed or recorded nothing, 2 usage, 127 no C compiler
 source "$(dirname "$0")/common.sh"

@@ -99,9 +99,11 @@ def _without_unit(text: str) -> Iterator[str]:
 
 def _rows_of(table: pd.DataFrame, row: str) -> pd.DataFrame:
     """Return the rows that a piece of evidence cites: by their first columns, or by kernel, range or step."""
-    texts = table.astype(object).where(table.notna(), "").astype(str)
+    leads = list(table.columns[:4])
+    read = table[[name for name in table if name in (*leads, "kernel", "range", "step")]]
+    texts = read.astype(object).where(read.notna(), "").astype(str)
     lead = pd.Series("", index=table.index)
-    for at, name in enumerate(texts.columns[:4]):
+    for at, name in enumerate(leads):
         lead = texts[name] if at == 0 else lead + " " + texts[name]
         if (lead == row).any():
             return table[lead == row]

@@ -197,7 +197,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.xdist_group("commands")
 @pytest.mark.parametrize("command", ALL_COMMANDS)
-def test_commands_of_the_documents_run(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_of_the_documents_run(command: str, monkeypatch: pytest.MonkeyPatch, undrawn: None) -> None:
     plain = re.sub(r"(\w+)(?:\|\w+)+", r"\1", command.replace("…", "x"))  # of alternatives the first
     if not plain.startswith("pip"):
         plain = plain.replace("[", "").replace("]", "")

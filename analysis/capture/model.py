@@ -271,8 +271,10 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
             values = pd.arrays.IntegerArray(np.zeros(length, np.int64), np.ones(length, bool))
         elif values is None:
             values = pd.array(["" if dtype == "str" else pd.NA] * length, dtype=dtype)
-        if not (dtype == "str" and isinstance(values, pd.Categorical)):
-            values = pd.Series(values).reset_index(drop=True).astype(dtype)
+        elif isinstance(values, pd.Series):
+            values = values.reset_index(drop=True).astype(dtype)
+        elif not (dtype == "str" and isinstance(values, pd.Categorical)):
+            values = pd.Series(values).astype(dtype).array  # a frame is made faster of arrays than of series
         built[name] = values
     return pd.DataFrame(built, copy=False)
 

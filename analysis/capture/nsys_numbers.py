@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -47,10 +48,14 @@ class Table:
     def __len__(self) -> int:
         return self.raw.rows
 
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """The columns of the file, whose list Arrow makes anew at each look."""
+        return frozenset(self.raw.columns.column_names)
+
     def has(self, *names: str) -> bool:
         """Return whether the file has all of these columns."""
-        columns = self.raw.columns.column_names  # Arrow makes this list anew at each look
-        return all(name in columns for name in names)
+        return self._names.issuperset(names)
 
     def _bad(self, name: str, row: int, found: str) -> InputError:
         return InputError(

@@ -82,10 +82,9 @@ def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
     rows = _numbered(measured)
     rows = rows[_is_measured(rows)]
     numbers = rows.select_dtypes("number").columns.difference(["in_path", "in_all", "nsys_time_ns"])
-    numbers = [name for name in numbers if rows[name].notna().any()]
-    values = rows[numbers].astype(np.float64)
+    values = rows[numbers].dropna(axis=1, how="all").astype(np.float64)
     weight = values["duration_ns"] if "duration_ns" in values else pd.Series(1.0, index=rows.index)
-    shares = [name for name in numbers if _SHARES.fullmatch(name)]
+    shares = [name for name in values if _SHARES.fullmatch(name)]
     keys = [rows["kernel"], rows["range"]]
     means = values.groupby(keys, sort=False).mean()
     known = values[shares].notna().mul(weight, axis=0)

@@ -237,16 +237,16 @@ def _fusions(to_fuse: pd.DataFrame, times: dict[str, int]) -> list[dict[str, Any
     found = []
     for _, row in _together(to_fuse).iterrows():
         cited = [
-            cell("fusion", f"{row['step']} in {row['range']}", name, int(row[name]))
+            cell("fusion", f"{row['step']} in {row['range']}".removeprefix(" in "), name, int(row[name]))
             for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
             if pd.notna(row[name])
         ]
         moved = "" if pd.isna(row["now_bytes"]) else f" and move {_megabytes(row['now_bytes'])} by {row['now_from']}"
         found.append(
             {
-                "title": f"{row['step']}: fuse {row['pattern']}",
+                "title": f"{row['place']}: fuse {row['pattern']}",
                 "sentence": (
-                    f"{count_of(row['launches'], 'launch')} in {row['step']} "
+                    f"{count_of(row['launches'], 'launch')} in {row['place']} "
                     f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} µs{moved}. "
                     f"With one kernel for each chain, they would move {_megabytes(row['after_bytes'])} and take at "
                     f"least {row['bound_time_ns'] / 1e3:,.0f} µs. The gain includes the idle time before each saved "
@@ -265,11 +265,15 @@ def _megabytes(size: float) -> str:
 
 
 def _together(to_fuse: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each step and pattern: sums over its ranges, which are joined with ` + `."""
+    """Return one row for each place and pattern: sums over its ranges, which are joined with ` + `.
+
+    The place is the step. Outside all steps it is the outermost range.
+    """
     summed = ["launches", "now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns"]
-    if not to_fuse.duplicated(["step", "pattern"]).any():
+    to_fuse = to_fuse.assign(place=to_fuse["step"].where(to_fuse["step"] != "", to_fuse["range"].str.split("/").str[0]))
+    if not to_fuse.duplicated(["place", "pattern"]).any():
         return to_fuse
-    groups = to_fuse.groupby(["step", "pattern"], sort=False)
+    groups = to_fuse.groupby(["place", "step", "pattern"], sort=False)
     joined = groups.agg(
         {"range": " + ".join, "now_from": "first"} | dict.fromkeys(summed, lambda own: own.sum(skipna=False))
     )

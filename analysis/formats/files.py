@@ -31,8 +31,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
-from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import fields
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
 
 from analysis.formats.errors import InputError
 
@@ -109,6 +108,9 @@ class _Type:
             return False
         above, least = self.meta.gt, self.meta.ge
         return (above is None or value > above) and (least is None or value >= least)
+
+
+fields = cache(structs.fields)  # which reads the annotations of the class anew at each call
 
 
 @cache

@@ -78,7 +78,10 @@ class MatmulPrecision(Struct):
 
 
 class Manifest(Struct):
-    """The conditions of a run. `copy_byte_per_s` and `roofs` are set if a benchmark measured them in the same run."""
+    """The conditions of a run. The last three are set if a benchmark measured them in the same run.
+
+    `empty_kernel_ns`: p5, p50 and p95 of a kernel that does nothing, timed as the benchmark times a launch alone.
+    """
 
     gpu: Gpu | None = None
     cpu: Cpu = field(default_factory=Cpu)
@@ -103,6 +106,7 @@ class Manifest(Struct):
     clocks_reason: str | None = None
     copy_byte_per_s: dict[str, Positive] | UnsetType = UNSET
     roofs: dict[str, Positive] | UnsetType = UNSET
+    empty_kernel_ns: dict[str, Positive] | UnsetType = UNSET
 
 
 MANIFEST = JsonFile("manifest", "manifest.json", Manifest, AGAIN)

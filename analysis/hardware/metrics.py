@@ -350,7 +350,7 @@ def _derive(counters: pd.DataFrame) -> pd.DataFrame:
         for way in column.ways:
             if not way.ask_only and all(name in counters for name in way.needed()):
                 values = values.fillna(_compute(way, counters))
-        derived[column.name] = values.astype("float64")
+        derived[column.name] = values if values is missing else values.astype("float64")
     for fmt, values in _tensor_children(counters).items():
         name = f"flops_tensor_{fmt}"
         derived[name] = derived[name].fillna(values) if name in derived else values.astype("float64")

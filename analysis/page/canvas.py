@@ -9,6 +9,7 @@ Pillow can cause differences between machines, and both are pinned.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import textwrap
@@ -139,6 +140,7 @@ def drawable(value: Any, width: int, head: float = 0.6) -> str:
     return "".join(c if ord(c) in known else "?" for c in text.shorten(value, width, head))
 
 
+@functools.cache
 def _glyphs() -> Mapping[int, int]:
     font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
     return font.get_charmap()

@@ -72,30 +72,28 @@ def build_counters(measured: pd.DataFrame) -> pd.DataFrame | None:
     rows = measured[measured["counters_from"] == "measured"] if len(measured) else measured
     if rows.empty:
         return None
-    names = [column.name for column in (*_SUMS, *_MEANS)]
-    values = {name: rows[_OF_SUM.get(name, name)] for name in names if _OF_SUM.get(name, name) in rows}
-    frame = pd.DataFrame({name: column.astype("Float64").astype(float) for name, column in values.items()})
-    if frame.empty or not frame.notna().any(axis=None):
+    summed, means = [column.name for column in _SUMS], [column.name for column in _MEANS]
+    frame = rows.reindex(columns=[_OF_SUM.get(name, name) for name in (*summed, *means)])
+    frame = frame.set_axis([*summed, *means], axis=1).astype("Float64").astype(float)
+    if not frame.notna().any(axis=None):
         return None
-    frame = frame.reindex(columns=names)
     key = [rows["kernel"], rows["range"]]
     groups = frame.groupby(key, sort=False)
-    summed = [column.name for column in _SUMS]
-    found = groups[summed].sum().where(groups[summed].count().eq(groups.size(), axis=0))
+    launches = groups.size()
+    found = groups[summed].sum().where(groups[summed].count().eq(launches, axis=0))
     is_timed = groups["ncu_time_ns"].transform("count") == groups["ncu_time_ns"].transform("size")
     weight = frame["ncu_time_ns"].where(is_timed, 1.0)
-    for column in _MEANS:
-        known = weight.where(frame[column.name].notna())
-        total = (frame[column.name] * weight).groupby(key, sort=False).sum(min_count=1)
-        found[column.name] = total / known.groupby(key, sort=False).sum(min_count=1)
-    found.insert(0, "launches", groups.size())
+    weighed = frame[means].mul(weight, axis=0)
+    known = weighed.notna().mul(weight, axis=0).where(weighed.notna())
+    found[means] = weighed.groupby(key, sort=False).sum(min_count=1) / known.groupby(key, sort=False).sum(min_count=1)
+    found.insert(0, "launches", launches)
     limiter = (
         rows["occupancy_limiter"] if "occupancy_limiter" in rows else pd.Series(None, index=rows.index, dtype=object)
     )
     found["occupancy_limiter"] = limiter.groupby(key, sort=False).agg(
         lambda names: "; ".join(dict.fromkeys(name for name in names if isinstance(name, str)))
     )
-    shares = [column.name for column in _MEANS if column.name.endswith("_frac")]
+    shares = [name for name in means if name.endswith("_frac")]
     found["above_1"] = [
         ", ".join(name.removesuffix("_frac") for name, value in zip(shares, row, strict=True) if value > 1)
         for row in found[shares].to_numpy(float)

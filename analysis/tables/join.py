@@ -82,8 +82,8 @@ def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
         if not one_each:
             return rows.drop(columns="folder")
     metrics = [name for name in rows.select_dtypes("number") if name not in ("ncu_id", "pid")]
-    spread = rows.groupby(launch)[metrics].agg(["min", "max"])
-    low, high = spread.xs("min", axis=1, level=1), spread.xs("max", axis=1, level=1)
+    spread = rows.groupby(launch)[metrics]
+    low, high = spread.min(), spread.max()
     apart = (high - low) > np.maximum(PAGES_DIFFER * np.maximum(high.abs(), low.abs()), LAST_DIGIT)
     # scaled pages round small values to zero, so only two large values can contradict each other
     apart &= np.minimum(high.abs(), low.abs()) > 0

@@ -27,7 +27,7 @@ _GROUPED = "attention_decode_grouped"
 def best_kernel(op: str, device: str, dtype: str) -> Callable[..., Any]:
     """Return the best variant of `op` for `dtype`: on a GPU the kernel's own function, elsewhere the custom op.
 
-    On the GPU this avoids about 30 µs of host time a call: a custom op's Python code checks and converts its operands.
+    On the GPU this saves host time at each call: a custom op's Python code checks and converts its operands.
     The step makes its operands itself, so they need neither.
     """
     declared = ops()[op]

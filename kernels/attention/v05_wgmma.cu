@@ -35,8 +35,8 @@ constexpr uint32_t SHARED_BYTES = 1024 + 2 * STAGES * TILE_BYTES + 3 * GROUPS * 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 namespace {
 
-// How many pieces of a tile's weights multiply its values one after another. One, two and four pieces reach 479, 506
-// and 519 TFLOP/s at T 8192.
+// How many pieces of a tile's weights multiply its values one after another. At T 8192 four are faster than two, and two
+// are faster than one (README.md).
 constexpr int PIECES = ATTENTION_V05_PIECES;
 static_assert(PIECES == 1 || PIECES == 2 || PIECES == 4, "a tile is cut into one, two or four pieces");
 
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(THREADS, 1)
       const auto part = std::integral_constant<int, KEYS / 2>();
       pass(last);
       // The warpgroup's queries may see nothing of the second half of the last tile, or of the first half of the first
-      // tile. Both cases are handled outside the loop: a branch inside it costs every tile 5 to 7 % on an H200.
+      // tile. Both cases are handled outside the loop: a branch inside it slows every tile (README.md).
       if (tile >= first && tile * KEYS + KEYS / 2 > top + 63) step(part, tile * KEYS);
       const bool behind = first * KEYS + KEYS / 2 <= top - window + 1;
       while (tile >= first + behind) step(whole, tile * KEYS);

@@ -15,8 +15,7 @@ from typing import Any
 
 SAMPLES = 30
 WARMUP = 5
-# Seconds before each sample. Matrix products back to back reach the power limit: they measured a roof of 710 TFLOP/s,
-# while single products in the same minutes reached 759.
+# Seconds before each sample. Matrix products back to back reach the power limit, so that their roof would be too low.
 PAUSE = 0.02
 DRAM_BYTES = 2 << 30  # many times any L2
 L1_BLOCKS_PER_SM = 2

@@ -4,7 +4,7 @@
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes: every weight once from DRAM; x from L1.
 // Versus   v01: whole sectors per request, 48 to 192 bytes in flight per thread.
 // Expect   time at most 1.111 times the floor's. Refuted if not.
-// Source   Little's law: 4.8 TB/s * 0.7 us / 132 SMs = 25 KB in flight on each
+// Source   Little's law: bytes in flight = bandwidth * latency
 #ifndef GEMV_V02_THREADS
 #define GEMV_V02_THREADS 256
 #endif

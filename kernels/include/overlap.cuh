@@ -1,6 +1,6 @@
-// Programmatic dependent launch: a kernel's blocks start while the previous kernel drains, and wait for its end. On an
-// H200 this saves about 1 us per launch that follows such a kernel. It needs sm_90; other GPUs get a plain launch. A
-// kernel calls let_next_start() and wait_for_previous() in every thread that touches global memory.
+// Programmatic dependent launch: a kernel's blocks start while the previous kernel drains, and wait for its end. It
+// needs sm_90; other GPUs get a plain launch. A kernel calls let_next_start() and wait_for_previous() in every thread
+// that touches global memory.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -7,7 +7,7 @@
 //          32 lanes of a warp read 32 columns.
 // Why      serialised reads: 2 * C cycles per row instead of C / 16.
 // Expect   time at least v03_shuffle's. Refuted if not.
-// Source   the claim that constant memory speeds up a bias (L1 hits 60.6 -> 72.9 %): it holds for one address per warp
+// Source   the claim that constant memory speeds up a bias (CLAIMS.md): it holds for one address per warp
 #include "check.cuh"
 #include "layernorm.h"
 #include "reduce.cuh"

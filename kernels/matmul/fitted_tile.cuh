@@ -246,9 +246,8 @@ struct FittedOperands {
   int a_pitch, weight_pitch;
 };
 
-// A tile width, and its times on an H200 in ns: `step` for each step in K, `rest` for everything else of a tile. With
-// 1950 ns for the launch, these give the times of all four widths of v14 within 18 %, at GPT-2's projections and at
-// squares of 1024 to 2048. At each of these, the width that they choose was the fastest.
+// A tile width, and its times on an H200 in ns: `step` for each step in K, `rest` for everything else of a tile. They
+// were fitted to runs whose samples were not kept.
 struct Choice {
   int columns, tail;
   uint32_t shared_bytes;

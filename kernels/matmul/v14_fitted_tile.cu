@@ -2,7 +2,7 @@
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
 // Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned operands
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
-// Versus   v11: its widths are three, and its bias is loaded word by word with the output, which took a fifth of its
+// Versus   v11: its widths are three, and its bias is loaded word by word with the output, which took a part of its
 //          time at 1024 x 2304 x 768. Here the bias is loaded while products are computed, and blocks start while the
 //          previous launch drains.
 // Expect   time at most torch's at square_4096, qkv, proj, fc and mlp_proj; tensor pipe busy at least 80 %. Refuted if

@@ -7,7 +7,7 @@
 #include "vec.cuh"
 
 // Distance of the prefetch of rows into L2, from the including file; 0: no prefetch. Best is about what all SMs hold at
-// once: 3 to 6 MB were within 0.3 %, 8 and 2 MB up to 0.6 % slower.
+// once: 3 to 6 MB (README.md).
 constexpr int64_t AHEAD_BYTES = int64_t{ROW_AHEAD_MB} << 20;
 constexpr int64_t FEW_ROWS = 256;
 // Up to so many values per thread, branches around the diagonal pay.
@@ -30,7 +30,7 @@ __device__ __forceinline__ void causal_row(const T* from, T* to, int visible, in
                                            WhileLoading while_loading) {
   const int lane = threadIdx.x % G;
   // Most values of a warp are on one side of the diagonal: below it they need no mask, above it no arithmetic. Branches
-  // for this save 3 % of the time in bf16 at T 512. With more values per thread, or narrow packets, they cost more.
+  // for this save time in bf16 at T 512. With more values per thread, or narrow packets, they cost more.
   constexpr bool BRANCHES = WIDTH * sizeof(T) == 16 && COUNT * WIDTH <= BRANCH_VALUES;
   const int warp_column = (lane & ~31) * WIDTH;
   const auto all_visible = [&](int k) { return BRANCHES && (k * G + 32) * WIDTH + warp_column <= visible; };
@@ -105,7 +105,7 @@ __device__ __forceinline__ void causal_row(const T* from, T* to, int visible, in
     factor = exp_fast(largest - row_largest) / total;
   }
 
-  // the whole row is written at once, zeros included: writing the zeros early, during the loads, was 3 % slower
+  // the whole row is written at once, zeros included: writing the zeros early, during the loads, was slower
 #pragma unroll
   for (int k = 0; k < COUNT; ++k) {
     const int column = (k * G + lane) * WIDTH;

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(G* ROWS)
   wait_for_previous();
   causal_row<T, WIDTH, COUNT, G, ROWS>(scores + start, out + start, visible, tk, scale, [&] {
     // One thread per row prefetches the visible part of a row that a later block reads. DRAM then sees long reads, and
-    // blocks live shorter: 2 to 3 % less time on an H200.
+    // blocks live shorter (README.md).
     if (AHEAD_BYTES > 0 && WIDTH * sizeof(T) == 16 && lane == 0 && ahead < rows - row)
       prefetch_visible(scores, row + ahead, tq, tk);
   });

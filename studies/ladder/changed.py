@@ -1,7 +1,7 @@
 """Compare every ratio of the ladders' tables at an older commit with its present value.
 
     python -m studies.ladder.changed > reports/ratios.csv      a row for each dtype and shape of an op
-    python -m studies.ladder.changed --summary                 a row for each dtype of an op, for CHANGELOG.md
+    python -m studies.ladder.changed --summary                 a row for each dtype of an op, as in CHANGELOG.md
     python -m studies.ladder.changed --since COMMIT            compare with COMMIT, not the last one with chained times
 
 A row names the fastest rung and the fastest library, then and now. It has the speed-up of the rung over that library
@@ -111,7 +111,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--since", default=SINCE, metavar="COMMIT", help=f"what to compare with (default {SINCE})")
-    parser.add_argument("--summary", action="store_true", help="print a table for CHANGELOG.md")
+    parser.add_argument("--summary", action="store_true", help="print a table with a row for each dtype of an op")
     options = parser.parse_args(arguments)
     folder = folders("ladder")[0]
     rows = both(ratios(*tables(folder, options.since)), ratios(*tables(folder)))

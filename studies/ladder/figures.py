@@ -56,7 +56,7 @@ def draw_ladders(tables: Tables, benches: Mapping[str, Bench]) -> dict[str, str]
             rungs, bench = rungs_of(op, tables), benches.get(op)
             gpu = f"{bench.conditions['gpu']['name']}, {bench.run}" if bench else ""
             drawn[f"{folder}/{op}"] = plot_rungs(rungs, gpu)
-            if bench is not None and has_curves(op, tables, bench):
+            if bench is not None and has_curves(rungs, bench):
                 drawn[f"{folder}/{op}_shapes"] = plot_shapes(op, rungs, bench, gpu)
     return {name: to_svg(figure).decode("utf-8") for name, figure in drawn.items()}
 

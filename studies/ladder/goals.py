@@ -13,6 +13,7 @@ from analysis.tables.declare import Column, table
 Goal = dict[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
 LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: the rivals of a rung
+RUNG = ("kind", "dtype", "shape_name", _TIME["p50"])  # the columns that tell which rung is the fastest
 
 
 @table(
@@ -47,12 +48,12 @@ def build_goals(set_goals: Sequence[Goal], points: pd.DataFrame, every_time: pd.
     holds the cold rows as in ladder_times.csv, each with its run.
     """
     known = points.drop_duplicates(["op", "variant", "dtype"])[["op", "variant", "dtype", "kind", "precision"]]
-    timed = every_time.merge(known, on=["op", "variant", "dtype"])
+    timed = dict(list(every_time.merge(known, on=["op", "variant", "dtype"]).groupby("op")))
     rows: list[dict[str, Any]] = []
     for number, goal in enumerate(set_goals, 1):
         said = {"goal": number, "what": goal["what"], "least": goal["least"], "share": goal.get("share", 1.0),
                 "never_below": goal.get("never_below", goal["least"] if "share" not in goal else 0.0)}  # fmt: skip
-        rows += [said | row for op in goal["op"].split() for row in _judged(goal | {"op": op}, timed)]
+        rows += [said | row for op in goal["op"].split() for row in _judged(goal, op, timed)]
     return pd.DataFrame(rows, columns=build_goals.column_names).assign(tier="timing")
 
 
@@ -68,14 +69,9 @@ def precision_of(rows: pd.DataFrame) -> pd.Series:
     return rows["precision"].astype("object").fillna("").astype("str")
 
 
-def are_libraries(timed: pd.DataFrame, precision: str = "") -> pd.Series:
-    """Return which rows are variants of libraries in this precision ("": that of the dtype)."""
-    return timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == precision)
-
-
-def library_of(timed: pd.DataFrame, precision: str = "") -> pd.DataFrame:
-    """Return the variants of libraries in this precision ("": that of the dtype)."""
-    return timed[are_libraries(timed, precision)]
+def library_of(timed: pd.DataFrame) -> pd.DataFrame:
+    """Return the variants of libraries in the precision of the dtype."""
+    return timed[timed["kind"].isin(LIBRARY_KINDS) & (precision_of(timed) == "")]
 
 
 def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
@@ -93,9 +89,11 @@ def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
     return Span(*(float(other[time[at]]) / float(row[time[against]]) for at, against in times))
 
 
-def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:
-    """Yield a row for our fastest rung at each timed dtype and shape that the goal is about."""
-    own = timed[(timed["op"] == goal["op"]) & (timed["kind"] == "cuda")]
+def _judged(goal: Goal, op: str, timed: Mapping[str, pd.DataFrame]) -> Iterable[dict[str, Any]]:
+    """Yield a row for our fastest rung at each timed dtype and shape that the goal is about. `timed` is by op."""
+    if op not in timed:
+        return
+    own = timed[op]
     for name, column in (("dtypes", "dtype"), ("shapes", "shape_name")):
         if name in goal:
             own = own[own[column].isin(goal[name])]
@@ -109,7 +107,7 @@ def _judged(goal: Goal, timed: pd.DataFrame) -> Iterable[dict[str, Any]]:
             }  # fmt: skip
 
 
-def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[Span | None, str, bool]:
+def _found(goal: Goal, row: Mapping[str, Any], timed: Mapping[str, pd.DataFrame]) -> tuple[Span | None, str, bool]:
     """Return the speed-up of the rung over its rival (None: not timed), the rival's name, whether another run timed it.
 
     The rival is the floor, the fastest library variant, a named variant, or our fastest rung of another op.
@@ -119,7 +117,10 @@ def _found(goal: Goal, row: Mapping[str, Any], timed: pd.DataFrame) -> tuple[Spa
         return span, "floor", False
     other = "beside_op" in goal
     op, shape = (goal["beside_op"], goal["beside_shape"]) if other else (row["op"], row["shape_name"])
-    same = timed[(timed["op"] == op) & (timed["dtype"] == row["dtype"]) & (timed["shape_name"] == shape)]
+    if op not in timed:
+        return None, "", False
+    same = timed[op]
+    same = same[(same["dtype"] == row["dtype"]) & (same["shape_name"] == shape)]
     if other:
         same = fastest_rungs(same)
     elif goal["beside"] == "library":

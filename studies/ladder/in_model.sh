@@ -7,8 +7,8 @@
 #   --dtype      of the model (default: float32)
 #   --out DIR    run folder (default: runs/<time>-gpt2-fused-<dtype>)
 #
-# `make report RUN=DIR` reports on it. To publish it, copy captures/ and the report to reports/<gpu>-gpt2-fused-<dtype>, and
-# run `make readme`. The ladder takes times in the model from every report beside it whose folder begins with <gpu>-gpt2.
+# `make report RUN=DIR` reports on it. To publish it, copy captures/ and tables/layers.csv to reports/<gpu>-gpt2-fused-<dtype>,
+# and run `make readme`. The ladder takes times in the model from every report beside it whose folder begins with <gpu>-gpt2.
 # The program takes about as long as a capture of GPT-2: 16 s on an H200 once its kernels are in build/.
 # exit: 0 done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"

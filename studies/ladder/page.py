@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from tabulate import tabulate
 
@@ -18,7 +19,7 @@ from analysis.formats.spans import Span
 from analysis.page.markdown import escape
 from analysis.page.text import MISSING, is_missing, number, percent
 from studies.ladder.dates import REFUTED, Dated
-from studies.ladder.goals import are_libraries, fastest_rungs, precision_of, versus
+from studies.ladder.goals import LIBRARY_KINDS, RUNG, fastest_rungs, precision_of, versus
 from studies.ladder.tables import ACROSS_RUNS, BASELINES, WORDS
 from studies.sweep.tables import short_name
 
@@ -100,7 +101,7 @@ def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
     rows = ladder[(ladder["op"] == op) & ladder["at_bench_shape"].astype(bool)]
     rows = rows.sort_values(["dtype", "rung"], ascending=[False, True], kind="stable").reset_index(drop=True)
     runs = rows["bench_run"]
-    fastest = fastest_rungs(rows[rows["bench_time_p50_ns"].notna()]).index
+    fastest = fastest_rungs(rows.loc[rows["bench_time_p50_ns"].notna(), list(RUNG)]).index
     return rows.assign(elsewhere=runs.notna() & (runs != next(iter(runs.mode()), "")), fastest=rows.index.isin(fastest))
 
 
@@ -116,7 +117,7 @@ def render_op(
         parts += _built_with(rungs) if place == 0 else []
     parts += [*_older(rungs), *_elsewhere(rungs)]
     parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}{suffix}.svg)")
-    if has_curves(op, tables, bench):
+    if has_curves(rungs, bench):
         parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes{suffix}.svg)")
     if bench is not None:
         parts += _other_shapes(op, rungs, bench)
@@ -151,8 +152,9 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
 
     Shape: `rows` of one op, dtype and shape. The variant is "" if there is none.
     """
-    own = precision_of(rows)[row.name]
-    times = rows.loc[are_libraries(rows, own), "bench_time_p50_ns"].dropna().astype(float)
+    precisions = precision_of(rows)
+    libraries = rows["kind"].isin(LIBRARY_KINDS) & (precisions == precisions[row.name])
+    times = rows.loc[libraries, "bench_time_p50_ns"].dropna().astype(float)
     if times.empty or is_missing(row["bench_time_p50_ns"]):
         return "", Span(math.nan, math.nan, math.nan), False
     fastest = rows.loc[times.idxmin()]
@@ -340,7 +342,7 @@ def _share_somewhere(row: pd.Series, column: str, ladder: pd.DataFrame) -> str:
 
 def _rows_like(row: pd.Series, names: list[str], table: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a table with the values of `row` in the columns `names`."""
-    return table[(table[names] == row[names].to_list()).all(axis=1)]
+    return table[np.logical_and.reduce([(table[name] == row[name]).to_numpy(bool) for name in names])]
 
 
 def _hypothesis_table(rungs: pd.DataFrame) -> str:
@@ -453,9 +455,8 @@ def timed(op: str, rungs: pd.DataFrame, bench: Bench) -> pd.DataFrame:
     return rows.assign(kind=rows["variant"].map(kinds), precision=rows["variant"].map(precisions).fillna(""))
 
 
-def has_curves(op: str, tables: Tables, bench: Bench | None) -> bool:
+def has_curves(rungs: pd.DataFrame, bench: Bench | None) -> bool:
     """Return whether there is a figure over the shapes: the op is compute-bound and timed at three or more shapes."""
-    rungs = rungs_of(op, tables)
     return bench is not None and bool(rungs["compute_bound"].iloc[0]) and bench.rows["shape_name"].nunique() >= 3
 
 
@@ -483,10 +484,16 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
             for name, value in (seen.get("roofs") or {}).items()
         )
         clock = clock_of(seen)
+        empty = (seen.get("empty_kernel_ns") or {}).get("p50")
+        of_empty = (
+            f" An empty kernel takes {empty / 1e3:.1f} µs alone, so that short launches look more alike."
+            if empty
+            else ""
+        )
         parts.append(
             f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}. "
-            f"Copy in the same run: {copy:.3f} TB/s.{f' Roofs: {roofs}.' if roofs else ''} All rungs ran in turn, with "
-            f"cold caches. {f'{clock}. ' if clock else ''}From `reports/{bench.run}/bench.csv`."
+            f"Copy in the same run: {copy:.3f} TB/s.{f' Roofs: {roofs}.' if roofs else ''}{of_empty} All rungs "
+            f"ran in turn, with cold caches. {f'{clock}. ' if clock else ''}From `reports/{bench.run}/bench.csv`."
         )
     runs = tables["ladder_runs"]
     of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]

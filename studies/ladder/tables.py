@@ -192,12 +192,9 @@ def measured(counters: pd.DataFrame, units: Mapping[str, str]) -> tuple[pd.DataF
     """
     points = by_point(counters, units)
     derived = metrics.derive(points, dict(units))
-    frame = points[["launches", "kernel", "grid", "block"]].copy()
-    parts = points["path"].str.split("/", expand=True).reindex(columns=range(5))
-    for at, name in enumerate(KEY, start=1):
-        frame[name] = parts[at]
-    for name, column in COUNTERS.items():
-        frame[name] = derived[column]
+    parts = points["path"].str.split("/", expand=True).reindex(columns=range(1, 5)).set_axis(KEY, axis=1)
+    counted = derived[list(COUNTERS.values())].set_axis(list(COUNTERS), axis=1)
+    frame = pd.concat([points[["launches", "kernel", "grid", "block"]], parts, counted], axis=1)
     frame["uncoalesced_frac"] = 1 - derived["coalescing_frac"]
     frame["occupancy_limiter"] = derived["occupancy_limiter"]
     frame["measured_bytes"] = frame["dram_read_bytes"] + frame["dram_write_bytes"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -35,6 +37,9 @@ _COLOURS = dict(zip(predict.TOKENS, (SKY, GREEN, ORANGE, BLUE), strict=True))
 WAYS = ("trap", "resident")
 _PARTS = {"allocate_ns": (VERMILION, "allocate and free"), "copy_ns": (PURPLE, "copy"), "compute_ns": (BLUE, "compute")}
 _KINDS = {"kernel": BLUE, "memcpy": PURPLE, "memset": GREY}
+_UNSEEN_NS = 15_000.0  # of a timeline of 70 ms and a thousand pixels
+# ranges of a call, measure_trap.Slices
+_HOST = {"allocate and copy": VERMILION, "compute": SKY, "copy back": ORANGE, "free": BLACK}
 
 
 @picture("multi_gpu", of="multi_gpu")
@@ -110,27 +115,59 @@ def _trap_panel(axes: Axes, one: dict[str, float], found: list[float], *, first:
 
 
 @picture("multi_gpu_timeline", of="multi_gpu_claims")
-def plot_timeline(gpu_ops: pd.DataFrame, caption: str) -> Figure | None:
-    """Plot what each GPU does over time in the forward pass (nsys), as the trap and with resident slices."""
+def plot_timeline(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, caption: str) -> Figure | None:
+    """Plot what host and GPUs do over time in the forward pass (nsys), as the trap and with resident slices."""
     ways = {way: gpu_ops[gpu_ops["path"].str.startswith(f"{FORWARD} {way}")] for way in WAYS}
     if any(rows.empty for rows in ways.values()):
         return None
-    devices = sorted(set(gpu_ops["device"]))
-    last = max(float((rows["start_ns"] + rows["duration_ns"]).max() - rows["start_ns"].min()) for rows in ways.values())
+    calls = {way: ranges[ranges["path"] == f"{FORWARD} {way}"].iloc[0] for way in WAYS}
+    lanes = ["host", *sorted(set(gpu_ops["device"]))]
+    last = max(
+        max(float((rows["start_ns"] + rows["duration_ns"]).max()), float(calls[way]["end_ns"]))
+        - float(calls[way]["start_ns"])
+        for way, rows in ways.items()
+    )
     with style_context():
-        height = 0.35 * len(devices) + 0.75
+        height = 0.35 * len(lanes) + 0.75
         figure, foot = new_canvas("multi_gpu_timeline", 1.0 + 2 * height, caption, (), "The forward pass on two GPUs")
         for place, (way, rows) in enumerate(ways.items()):
             below = foot + 0.1 + (1 - place) * height
             axes = place_axes(figure, 1.1, 0.3, 0.7 + place * height + 0.25, below + 0.4)
-            start = float(rows["start_ns"].min())
-            for row in rows.itertuples(index=False):
-                colour = _KINDS.get(str(row.kind), GREY)
-                left, lane = (float(row.start_ns) - start) / 1e6, devices.index(row.device)
-                draw_bar(axes, lane, left, float(row.duration_ns) / 1e6, 0.7, color=colour, lw=0)
+            _timeline_panel(axes, rows, _parts_of_call(ranges, calls[way]), lanes, float(calls[way]["start_ns"]))
             axes.set_xlim(0, last / 1e6)
-            axes.set_ylim(len(devices) - 0.5, -0.5)
-            axes.set_yticks(range(len(devices)), [f"{way}, GPU {lane}" for lane in range(len(devices))])
-            axes.set_xlabel("ms")
-        draw_legend(figure, [Patch(color=colour, label=kind) for kind, colour in _KINDS.items()])
+            names = ["host", *(f"GPU {number}" for number in range(len(lanes) - 1))]
+            axes.set_yticks(range(len(lanes)), [f"{way}, {name}" for name in names])
+        drawn = {kind: _KINDS[kind] for kind in _KINDS if (gpu_ops["kind"] == kind).any()}
+        drawn |= {f"host: {name}": colour for name, colour in _HOST.items()}
+        draw_legend(figure, [Patch(color=colour, label=label) for label, colour in drawn.items()])
         return figure
+
+
+def _parts_of_call(ranges: pd.DataFrame, call: pd.Series) -> pd.DataFrame:
+    """Return the ranges directly inside a call, by name: what the host does."""
+    inside = ranges["start_ns"].ge(call["start_ns"]) & ranges["end_ns"].le(call["end_ns"])
+    return ranges[inside & ranges["name"].isin(_HOST) & ranges["path"].str.startswith(f"{call['path']}/")]
+
+
+def _drawn_as_one(rows: pd.DataFrame) -> list[tuple[float, float]]:
+    """Return (start, end) in ns of operations of one kind, as one where less than a fifth of a pixel lies between."""
+    spans: list[tuple[float, float]] = []
+    for begin, duration in rows.sort_values("start_ns")[["start_ns", "duration_ns"]].astype(float).to_numpy():
+        if spans and begin - spans[-1][1] < _UNSEEN_NS:
+            spans[-1] = (spans[-1][0], max(spans[-1][1], begin + duration))
+        else:
+            spans.append((begin, begin + duration))
+    return spans
+
+
+def _timeline_panel(axes: Axes, rows: pd.DataFrame, parts: pd.DataFrame, lanes: list[Any], start: float) -> None:
+    """Draw what the host does in its lane, and the GPUs' operations in theirs, in ms since `start`."""
+    for part in parts.itertuples(index=False):
+        begin, end = (float(part.start_ns) - start) / 1e6, (float(part.end_ns) - start) / 1e6
+        draw_bar(axes, 0, begin, end - begin, 0.7, color=_HOST[str(part.name)], lw=0)
+    for (device, kind), own in rows.groupby(["device", "kind"], sort=False):
+        colour, lane = _KINDS.get(str(kind), GREY), lanes.index(device)
+        for begin, end in _drawn_as_one(own):
+            draw_bar(axes, lane, (begin - start) / 1e6, (end - begin) / 1e6, 0.7, color=colour, lw=0)
+    axes.set_ylim(len(lanes) - 0.5, -0.5)
+    axes.set_xlabel("ms")

@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-from torch.profiler import profile, record_function
 
 from analysis.formats.console import guarded
 from analysis.formats.errors import UsageError
@@ -282,34 +281,6 @@ def write_ranks(world: World, out: Path) -> None:
         (outputs.captures_of(out) / PROCESS_RANKS.name).write_text(PROCESS_RANKS.text(rows), encoding="utf-8")
 
 
-class TorchTracer:
-    """Opens ranges as marks of torch.profiler."""
-
-    enabled = True
-
-    def __init__(self) -> None:
-        self._open: list[Any] = []
-
-    def push(self, name: str) -> None:
-        """Open a range."""
-        mark = record_function(name)
-        mark.__enter__()
-        self._open.append(mark)
-
-    def pop(self) -> None:
-        """Close the range that was opened last."""
-        self._open.pop().__exit__(None, None, None)
-
-
-@contextmanager
-def traced(file: Path) -> Iterator[TorchTracer]:
-    """Record a block with torch.profiler and write its trace to a file; yield the tracer for its ranges."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with profile() as recorded:
-        yield TorchTracer()
-    recorded.export_chrome_trace(str(file))
-
-
 @contextmanager
 def window(device: str) -> Iterator[NvtxTracer]:
     """Open the window that nsys captures around a block, on a GPU; yield the tracer for its ranges."""
@@ -341,7 +312,7 @@ def trap(options: argparse.Namespace) -> Entries:
         for call in [*calls, *calls]:
             call.call()
             measure_trap.synchronise(devices)
-        with traced(options.trace) if options.trace else window(options.device) as tracer:
+        with window(options.device) as tracer:
             for call in calls:
                 attach(call, tracer)
                 call.call()
@@ -401,7 +372,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--models", nargs="+", choices=tuple(MODELS), help="for `check` (default: all; a CPU omits gpt2)"
     )
-    parser.add_argument("--trace", type=Path, help="record --mode trap with torch.profiler, and write its trace here")
     parser.add_argument("--batches", type=int, nargs="+", default=list(BATCHES), help="trap and capture use the last")
     parser.add_argument("--tokens", type=int, nargs="+", default=list(TOKENS), help="trap and capture use the last")
     parser.add_argument("--config", default="", help="sizes of another model: n_layer=2,n_embd=96,n_head=6")

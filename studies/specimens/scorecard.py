@@ -116,10 +116,11 @@ def _figures(half: str) -> dict[str, str]:
 
 def result() -> str:
     """Return the line of README.md: how often the first cause is right in the holdout, at the first, blind look."""
-    blind, today = _blind_figures(read_blind(RECORD)), _figures(registry.HOLDOUT)
+    blind = _blind_figures(read_blind(RECORD))
+    advised, clean = score.figures(score.score_kernels(registry.HOLDOUT, FULL))["clean kernels with advice"]
     return (
         f"**Advice with an answer key.** For {blind['first'].removesuffix(MISSED)} slow kernels that no rule was tuned "
-        f"on, the first cause is right at the first, blind look. {today['clean']} clean kernels get advice "
+        f"on, the first cause is right at the first, blind look. {advised} of {clean} clean kernels get advice "
         "([scorecard](kernels/specimens/README.md))."
     )
 
@@ -269,7 +270,7 @@ _HEAD = """\
 How often is `diagnosis.csv` right? Each pair here is one kernel that is slow by one defect, and its fixed twin. There
 are {kernels} defects of kernels and {timelines} of timelines. The rules were tuned on the *development* half. The
 *validation* half has other algorithms, sizes and types, and so has the *holdout*. {clean} clean kernels have nothing to
-win. Abstaining counts as wrong. All captures are of one NVIDIA H200.
+win. Abstaining counts as wrong. All captures are of NVIDIA H200s.
 """
 _BLIND = """\
 **First look.** The rules were committed at 12:58:49 UTC on 2026-11-23 and scored on the validation half ten seconds
@@ -288,6 +289,10 @@ twin wins; a table below gives each reason. A pair counts as outside its bound i
 
 The bound is compared with the speed-up by CUDA events, which add 1.3 µs to a kernel's time by ncu. ncu's estimates are
 read as the share of a kernel's time that goes, and the largest one that may mean the defect counts.
+
+**Commands.** An advice ends with the command that captures its launch again. On an H200, with a program whose nine
+launches of one function differ in size alone, the command captured the largest: with ranges and without
+(`tests/gpu/test_recapture.py`, 25 November 2026).
 """
 _BLIND_HOLDOUT = """\
 ## Holdout
@@ -309,8 +314,8 @@ named the cure for 1 of the 18 rungs whose idea was confirmed then (6%), **misse
 that are confirmed now; the goal is 60 %. The rules abstain on {silent}. Today's figure is not blind, because five rules
 were added after a look at these rungs. They name loads that read again what they had, exchanges of many steps in shared
 memory, mma.sync on capability 9.0, and 16-bit types in a kernel's name. The fifth guesses address arithmetic beside
-busy DRAM. Of the {others} rungs whose idea is not confirmed, the advice names {named}. Most of their captures are older
-and lack the bytes of L2 and the FLOPs of the tensor cores, so that many rules abstain.
+busy DRAM. The counters are of 25 November 2026, after the last change of these rules: their author had seen the rungs,
+but not this capture. Of the {others} rungs whose idea is not confirmed, the advice names {named}.
 """
 _NCU = """\
 Rows where we or ncu's own rules are wrong. `analysis/diagnosis/ncu_rules.toml` maps ncu's messages to our words.

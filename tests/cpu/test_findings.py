@@ -453,3 +453,17 @@ def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() ->
         "Look closer: `ncu --set full --kernel-id '::regex:^slow$:2' ./app`, then `ncu-ui kernel.ncu-rep`."
     )
     assert "Look closer" not in findings._cause(row.copy().replace({row["recapture"]: pd.NA}))["sentence"]
+
+
+def test_chains_outside_all_steps_are_named_by_their_outermost_range() -> None:
+    chain = {
+        "pattern": "scale + softmax", "step": "", "range": "forward trap/compute", "scope": "one range", "launches": 3,
+        "now_bytes": 900, "now_from": "shapes", "after_bytes": 300, "now_time_ns": 9_000, "bound_time_ns": 2_000,
+        "gain_ns": 7_000,
+    }  # fmt: skip
+    plan = pd.DataFrame([chain, {**chain, "range": "forward one/compute"}, {**chain, "range": "forward one/again"}])
+    found = findings._fusions(plan, {})
+    assert [one["title"] for one in found] == [f"forward {way}: fuse scale + softmax" for way in ("trap", "one")]
+    assert found[0]["sentence"].startswith("3 launches in forward trap take 9 µs")
+    assert found[1]["about"].ranges == ("forward one/compute", "forward one/again")
+    assert found[1]["time_to_win_ns"] == 14_000

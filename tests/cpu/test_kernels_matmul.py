@@ -152,6 +152,7 @@ def test_no_shape_is_begun_after_the_time_given_and_what_is_left_is_named(monkey
     )
     monkeypatch.setattr(bench, "left_out", lambda *_: {})
     monkeypatch.setattr(bench, "measure_copy", lambda _: {"torch_copy": [4e12]})
+    monkeypatch.setattr(bench, "measure_empty", lambda: [4e-6, 4.1e-6, 5e-6])
     monkeypatch.setattr(bench, "measure_roofs", lambda _: {})
     monkeypatch.setattr(bench, "microbenchmark_text", lambda rows, _: f"{len(rows)} rows\n")
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a GPU")
@@ -172,6 +173,15 @@ def test_the_microbenchmark_of_an_op_bound_by_arithmetic_shows_its_rate():
     rows = bench.rows_of(MATMUL, timed(MATMUL, "float32", MATMUL.bench_shape, seconds), 4e12, roofs)
     conditions = {"gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3", "copy_byte_per_s": {"x": 4e12}}
     assert "TFLOP/s" in bench.microbenchmark_text(rows, conditions | {"roofs": roofs})
+
+
+def test_the_microbenchmark_says_what_an_empty_kernel_takes():
+    rows = bench.rows_of(MATMUL, timed(MATMUL, "float32", MATMUL.bench_shape, {"torch": 2.7e-3}), 4e12, {})
+    conditions = {"gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3", "copy_byte_per_s": {"x": 4e12}}
+    empty = {"p5": 4010, "p50": 4130, "p95": 4300}
+    told = "an empty kernel, timed as isolated: 4.13 (4.01 – 4.30) us, a part of every such time\n"
+    assert told in bench.microbenchmark_text(rows, conditions | {"empty_kernel_ns": empty})
+    assert "empty kernel" not in bench.microbenchmark_text(rows, conditions)
 
 
 def test_where_the_wave_is_lost():

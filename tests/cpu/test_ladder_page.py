@@ -366,6 +366,14 @@ def test_the_overview_says_what_was_held_against_and_under_which_clocks() -> Non
     assert "held back" not in ladder.render_overview(tables(), {"widen": timed})
 
 
+def test_a_page_says_what_an_empty_kernel_takes_alone() -> None:
+    seen = bench()
+    told = "An empty kernel takes 4.1 µs alone, so that short launches look more alike."
+    assert told not in ladder.render_folder("wide", tables(), {"widen": seen})
+    seen = Bench(seen.rows, {**seen.conditions, "empty_kernel_ns": {"p5": 4000, "p50": 4130, "p95": 4300}}, seen.run)
+    assert told in ladder.render_folder("wide", tables(), {"widen": seen})
+
+
 def words_of(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 

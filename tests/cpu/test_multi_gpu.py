@@ -8,7 +8,9 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -170,16 +172,16 @@ def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:
     assert (run / "captures" / "manifest.json").is_file()
 
 
-def test_torch_can_record_the_trap_with_its_ranges(tmp_path: Path) -> None:
-    trace = tmp_path / "captures" / "trap.json"
-    arguments = ["capture", *rank_work.TINY, "--mode", "trap", "--processes", "2", "--trace", str(trace)]
+def test_the_window_holds_each_call_of_the_trap_with_its_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened: list[str] = []
+    tracer = SimpleNamespace(enabled=True, push=opened.append, pop=lambda: None)
+    monkeypatch.setattr(measure, "window", lambda device: nullcontext(tracer))
+    arguments = ["capture", *rank_work.TINY, "--mode", "trap", "--processes", "2"]
     assert measure.main([*arguments, "--out", str(tmp_path)]) == 0
-    marks = [one for one in json.loads(trace.read_text())["traceEvents"] if one.get("cat") == "user_annotation"]
-    names = [one["name"] for one in sorted(marks, key=lambda one: one["ts"])]
     for op in (*OPS, FORWARD):
-        first = names.index(f"{op} trap")
-        assert names[first + 1 : first + 4] == ["allocate and copy", "compute", "copy back"]
-    assert names.count("free") == len((*OPS, FORWARD))
+        first = opened.index(f"{op} trap")
+        assert opened[first + 1 : first + 4] == ["allocate and copy", "compute", "copy back"]
+    assert opened.count("free") == len((*OPS, FORWARD))
 
 
 def test_samples_of_a_gpu_that_began_too_early_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

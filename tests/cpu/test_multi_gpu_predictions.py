@@ -230,11 +230,30 @@ def test_the_timeline_shows_the_trap_beside_its_cure() -> None:
             for kind in ("memcpy", "kernel")
         ]
     )
-    figure = figures.plot_timeline.build(ops, "")
+    calls = [(f"{FORWARD} {way}", start) for way, start in (("trap", 500), ("resident", 8_500))]
+    ranges = pd.DataFrame(
+        [
+            {"path": path, "name": path.split("/")[-1], "start_ns": start, "end_ns": end}
+            for call, begin in calls
+            for path, start, end in (
+                (call, begin, begin + 2_000),
+                (f"{call}/allocate and copy", begin, begin + 400),
+                (f"{call}/compute", begin + 400, begin + 1_000),
+                (f"{call}/compute/wte", begin + 400, begin + 500),
+            )
+        ]
+    )
+    figure = figures.plot_timeline.build(ops, ranges, "")
     assert figure is not None
-    assert [len(axes.patches) for axes in figure.axes] == [4, 4]
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["trap, GPU 0", "trap, GPU 1"]
-    assert figures.plot_timeline.build(ops[ops["path"].str.contains("trap")], "") is None
+    assert [len(axes.patches) for axes in figure.axes] == [6, 6]
+    lanes = ["trap, host", "trap, GPU 0", "trap, GPU 1"]
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == lanes
+    host = [patch.get_bbox() for patch in figure.axes[0].patches[:2]]
+    assert [(box.x0, box.x1) for box in host] == [
+        (0.0, pytest.approx(4e-4)),
+        (pytest.approx(4e-4), pytest.approx(1e-3)),
+    ]
+    assert figures.plot_timeline.build(ops[ops["path"].str.contains("trap")], ranges, "") is None
 
 
 # --- the script ---

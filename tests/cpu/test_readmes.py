@@ -16,6 +16,8 @@ from studies.lectures.predict import STUDIES
 from tests.committed import needs_committed
 
 ROOT = Path(__file__).parents[2]
+# README.md holds a line of the scorecard, and studies.specimens.score keeps what it has read.
+pytestmark = pytest.mark.xdist_group("specimens")
 OPS = ("softmax", "gelu", "bias_gelu")  # of the ladder, in the copies: what takes time is drawing
 NAME, GPU = "i9000", "NVIDIA Imaginary 9000"
 GENERATED = re.compile(r"(<!-- begin: (\S+) -->\n).*?(<!-- end: \2 -->)", re.DOTALL)
@@ -97,7 +99,6 @@ def files_of(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("specimens")  # the README holds a line of the scorecard
 @needs_committed
 def test_the_readmes_say_what_the_committed_run_says() -> None:
     for name, text in readmes.render().items():

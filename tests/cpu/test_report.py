@@ -90,7 +90,7 @@ def test_foreign_exports_give_every_table_and_named_gaps(capture, tmp_path, caps
     assert "NVIDIA Imaginary 9000" in (out / "report.html").read_text()
 
 
-def test_a_capture_without_ranges_is_complete_but_for_a_named_gap(capture, tmp_path):
+def test_a_capture_without_ranges_is_complete_but_for_a_named_gap(capture, tmp_path, undrawn):
     (capture / "c").unlink()
     assert run(capture, "--out", tmp_path / "out", "--quiet") == 0
     content = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -99,7 +99,7 @@ def test_a_capture_without_ranges_is_complete_but_for_a_named_gap(capture, tmp_p
 
 
 @pytest.mark.parametrize("kept", ["a.txt", "b.dat", "d.log"])
-def test_any_single_export_gives_a_report(capture, tmp_path, kept):
+def test_any_single_export_gives_a_report(capture, tmp_path, kept, undrawn):
     assert run(capture / kept, "--out", tmp_path / "out", "--quiet") == 0
     assert len(read(tmp_path / "out", "kernels")) == 2
 
@@ -143,7 +143,7 @@ def test_usage_errors_exit_with_two(capsys):
     assert stop.value.code == 2
 
 
-def test_an_interrupted_run_leaves_the_old_report_whole(capture, tmp_path, monkeypatch):
+def test_an_interrupted_run_leaves_the_old_report_whole(capture, tmp_path, monkeypatch, undrawn):
     out = tmp_path / "out"
     assert run(capture, "--out", out, "--quiet") == 0
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
@@ -167,7 +167,7 @@ def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
     assert report.default_out(tmp_path) == report.RUNS / f"{tmp_path.name}-report"
 
 
-def test_one_launch_is_no_launches(capture, tmp_path):
+def test_one_launch_is_no_launches(capture, tmp_path, undrawn):
     built, _ = report.build([capture], tmp_path / "out")
     kernels = [finding for finding in built["findings"] if "launch" in finding["sentence"]]
     assert [finding["sentence"].split(" µs")[0] for finding in kernels] == [
@@ -363,7 +363,7 @@ def test_the_finding_to_fuse_is_the_row_of_the_plan():
     }
 
 
-def test_only_files_of_a_report_are_replaced(capture, tmp_path):
+def test_only_files_of_a_report_are_replaced(capture, tmp_path, undrawn):
     out = tmp_path / "paper"
     (out / "tables").mkdir(parents=True)
     (out / "figures").mkdir()
@@ -376,7 +376,7 @@ def test_only_files_of_a_report_are_replaced(capture, tmp_path):
     assert not (out / "figures" / "stalls.svg").exists()
 
 
-def test_a_run_without_counters_keeps_the_roofline_that_was_there(capture, tmp_path, capsys):
+def test_a_run_without_counters_keeps_the_roofline_that_was_there(capture, tmp_path, capsys, undrawn):
     (capture / "d.log").unlink()
     (tmp_path / "out" / "tables").mkdir(parents=True)
     (tmp_path / "out" / "tables" / "roofline.csv").write_text("old")
@@ -385,7 +385,7 @@ def test_a_run_without_counters_keeps_the_roofline_that_was_there(capture, tmp_p
     assert (tmp_path / "out" / "tables" / "roofline.csv").read_text() == "old"
 
 
-def test_the_fusion_plan_alone(capture, tmp_path, capsys):
+def test_the_fusion_plan_alone(capture, tmp_path, capsys, undrawn):
     """Two neighbouring kernels of one range, of a program whose dataflow nobody recorded: listed, without a gain."""
     for file in capture.iterdir():
         text = file.read_text().replace("void gemm<(int)4>(float *, int)", "CUDAFunctor_add(float *)")
@@ -410,7 +410,9 @@ def test_no_fusion_plan_is_one_sentence(capture, tmp_path, capsys):
 
 
 @needs_committed
-def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(capture, tmp_path, monkeypatch, capsys):
+def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(
+    capture, tmp_path, monkeypatch, capsys, undrawn
+):
     runs = tmp_path / "runs"
     runs.mkdir()
     (runs / "mine").mkdir()
@@ -432,7 +434,7 @@ def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(capture
 
 @needs_committed
 def test_a_newest_run_without_counters_gives_way_to_the_committed_one_and_says_so(
-    capture, tmp_path, monkeypatch, capsys
+    capture, tmp_path, monkeypatch, capsys, undrawn
 ):
     runs = tmp_path / "runs"
     (runs / "mine").mkdir(parents=True)

@@ -90,6 +90,7 @@ def test_what_waits_is_the_holdout_and_then_what_lacks_sections() -> None:
     assert places == sorted(places, reverse=True)
 
 
+@pytest.mark.xdist_group("specimens")  # studies.specimens.score keeps what it has read
 def test_the_rungs_to_capture_are_those_below_a_declared_cure() -> None:
     rows = {(str(row["op"]), str(row["variant"]), str(row["dtype"])) for row in wanted.rungs()}
     assert rows == {(one.op, one.below, one.dtype) for one in score.score_ladder()}

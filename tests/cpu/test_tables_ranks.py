@@ -364,7 +364,7 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
     kind = frame["name"].map({"k": "kernel", ALL_REDUCE: "kernel", "[CUDA memset]": "memset"})
     columns = {
         **frame.drop(columns="rank"), "kind": kind, "device": frame["rank"].astype(str), "pid": frame["rank"] + 1,
-        "tid": 1, "api_start_ns": frame["start_ns"] - 5, "api_end_ns": frame["start_ns"] - 4,
+        "tid": [1] * len(frame), "api_start_ns": frame["start_ns"] - 5, "api_end_ns": frame["start_ns"] - 4,
     }  # fmt: skip
     world = World(DECLARED, raw=Capture(gpu_ops=as_table(columns, GPU_OPS_COLUMNS)), extrapolate=False)
     ranks = world["ranks"]
