@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -31,6 +34,49 @@ def times(world: World, modes: list[str]) -> list[dict[str, Any]]:
 
 def capture(world: World, mode: str, out: str) -> list[dict[str, Any]]:
     return measure.capture(world, measure.parse(["capture", *TINY, "--mode", mode, "--out", out]))
+
+
+class _Logged(RecordingTracer):
+    """Also writes what it opens and closes to a log."""
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self._log = log
+
+    def push(self, name: str) -> None:
+        self._log.append(f"push {name}")
+        super().push(name)
+
+    def pop(self) -> None:
+        self._log.append("pop")
+        super().pop()
+
+
+def captured(world: World, mode: str, out: str) -> list[str]:
+    """Capture, and return in order what happened: the window, ranges, barriers and runs of jobs."""
+    log: list[str] = []
+
+    @contextmanager
+    def window(device: str) -> Iterator[RecordingTracer]:
+        log.append("open window")
+        yield _Logged(log)
+        log.append("close window")
+
+    def barrier(own: World) -> None:
+        log.append("barrier")
+        dist.all_reduce(torch.zeros(1, device=own.device))
+
+    def make_job(*arguments: Any) -> measure.Job:
+        job = plain_job(*arguments)
+        return job._replace(run=lambda: (log.append("run"), job.run()))
+
+    plain_job = measure.make_job
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(measure, "window", window)
+        patched.setattr(measure, "make_job", make_job)
+        patched.setattr(World, "barrier", barrier)
+        capture(world, mode, out)
+    return log
 
 
 def paths(world: World) -> list[str]:

@@ -13,6 +13,7 @@ PREFIX = f"{DOMAIN}:"  # as nsys prints it, and the prefix of names if NVTX has 
 CALIBRATION = f"{DOMAIN} calibration"  # ranges that only measure the cost of a range
 STEP = "step "  # automatic ranges: `step Decoder(4 x 1024)`
 STEP_NAMES = ("step", "decode", "prefill")
+WARM_UP = "warm up"  # range of work that only prepares what follows; ranks wait in it for the profiler of others
 # Domains in which libraries open ranges by themselves. They tell nothing about the program's own ranges.
 NCCL = "NCCL:"  # prefix of NCCL's own ranges
 _LEFT_OPEN = f"{NCCL}ncclCommInitRank"
@@ -22,6 +23,11 @@ LIBRARIES = ("CCCL", "NCCL", "cuBLAS", "cublas", "cuDNN", "cudnn", "cuFFT", "cuS
 def is_step(name: str) -> bool:
     """Return whether a range of this name is a step of its program."""
     return name in STEP_NAMES or name.startswith(STEP)
+
+
+def warms_up(path: str) -> bool:
+    """Return whether a range with this path lies in a warm-up, or is one."""
+    return path.split("/", 1)[0] == WARM_UP
 
 
 def without_domain(name: str) -> str:

@@ -16,10 +16,12 @@ import pandas as pd
 
 from analysis.capture.model import Gap, IntArray, empty_table
 from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, bus_factor, most_skew, size_of, skew
+from analysis.formats.ranges import warms_up
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.distinct import holds
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
 from analysis.tables.rank_places import COMMUNICATION
@@ -57,7 +59,7 @@ def matched(communication: pd.DataFrame, rank_places: pd.DataFrame, gpu_ops: pd.
     clocks = _clocks(rows, len(rank_places))
     gaps += _not_aligned(clocks, rank_places)
     clocks["lead_ns"] = _leads(gpu_ops, rank_places, clocks["offset_ns"].to_numpy(np.int64))
-    return Matched(_with_waiting(_without_lead(rows, clocks), clocks), clocks, gaps)
+    return Matched(_with_waiting(_without_warm_up(_without_lead(rows, clocks), clocks), clocks), clocks, gaps)
 
 
 @functools.cache
@@ -227,11 +229,22 @@ def _without_lead(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(start_ns=begin)
 
 
+def _without_warm_up(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
+    """Let the collectives of a warm-up begin on all places when the last place begins: they wait for the profiler."""
+    own = rows[holds(rows["path"], warms_up) & (rows["collective"] >= 0)]
+    offset = clocks["offset_ns"].to_numpy(np.int64)[own["place"].to_numpy(np.int64)]
+    last = (own["start_ns"] - offset).groupby(own["collective"]).transform("max") + offset
+    begin = rows["start_ns"].copy()
+    begin[own.index] = np.minimum(last, own["end_ns"])
+    return rows.assign(start_ns=begin)
+
+
 def _with_waiting(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
     """Add `waiting_ns`, from a kernel's start to the start of the last rank's kernel, and `transfer_ns`, the rest.
 
-    Both are NA if a kernel has no partner, a rank of the communicator is missing, or the clocks do not agree. Also add
-    aligned_start_ns, aligned_end_ns, last_start_ns (of the last rank, NA where unknown) and partners (places).
+    Both are NA in a warm-up, and if a kernel has no partner, a rank of the communicator is missing, or the clocks do
+    not agree. Also add aligned_start_ns, aligned_end_ns, last_start_ns (of the last rank, NA where unknown) and
+    partners (places).
     """
     offset = clocks["offset_ns"].to_numpy(np.int64)[rows["place"].to_numpy(np.int64)]
     start, end = (rows[name].to_numpy(np.int64) - offset for name in ("start_ns", "end_ns"))
@@ -240,6 +253,7 @@ def _with_waiting(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
     last = pd.Series(start, index=rows.index).groupby(groups).transform("max")
     partners = rows["place"].groupby(groups).transform("nunique")
     known = inside & rows["kind"].isin((*WAITING_KINDS, UNKNOWN)) & bool(clocks["aligned"].all())
+    known &= ~holds(rows["path"], warms_up)
     known &= rows["ranks"].isna() | (rows["ranks"].astype("Float64") <= partners)
     waiting = (np.minimum(last.fillna(0), end) - start).clip(lower=0)
     transfer = pd.Series(end - start, index=rows.index) - waiting
@@ -288,7 +302,7 @@ def _what_did_not_fit(matched: Matched) -> list[Gap]:
             "waiting_ns",
             "ns",
             "part of time_ns from the start of a kernel to the start of the last rank's kernel: no data moves before "
-            "that. Blank if a rank is not in the capture or the clocks do not agree",
+            "that. Blank in a warm-up, and if a rank is not in the capture or the clocks do not agree",
             "timing",
         ),
         Column("transfer_ns", "ns", "part of time_ns after the start of the last rank's kernel", "timing"),

@@ -19,6 +19,7 @@ import torch
 
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.multi_gpu import MULTI_GPU
+from analysis.formats.ranges import WARM_UP
 from analysis.formats.ranks import PROCESS_RANKS
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, load_weights
@@ -138,6 +139,20 @@ def test_the_captured_program_runs_and_names_its_ranks(mode: str, two: Ranks, tm
     written = pd.read_csv(tmp_path / "captures" / PROCESS_RANKS.name)
     assert written[["process_rank", "ranks", "local_rank"]].to_numpy().tolist() == [[0, 2, 0], [1, 2, 1]]
     assert written["pid"].nunique() == 2
+
+
+@pytest.mark.parametrize("mode", ["dp", "tp"])
+def test_all_jobs_run_once_in_a_warm_up_inside_the_window(mode: str, two: Ranks, tmp_path: Path) -> None:
+    """The warm-up meets first, then has one range alone, and each job runs in it as often as after it."""
+    root = {"dp": "gpt2_dp", "tp": "gpt2_tp"}[mode]
+    for found in two.run(rank_work.captured, mode, str(tmp_path)):
+        inside = found[found.index("open window") + 1 : found.index("close window")]
+        assert inside[:2] == [f"push {WARM_UP}", "barrier"]
+        end = inside.index("pop")
+        assert inside[2:end] == ["run", "barrier"] * 2
+        pushed = [what.removeprefix("push ") for what in inside[end:] if what.startswith("push ")]
+        assert pushed[0] == root
+        assert [what for what in inside[end:] if what in ("run", "barrier")] == ["run", "barrier"] * 2
 
 
 def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_a_missing_package_is_one_sentence(program, target, capture):
 )
 def test_a_reader_that_has_seen_enough_ends_a_program_quietly(program, tmp_path):
     command = shlex.join([sys.executable, *program]) + {
-        "analysis.metrics": f" {COMMITTED / 'captures' / 'ncu_raw.csv'}",
+        "analysis.metrics": f" {COMMITTED / 'captures' / 'ncu_raw.csv.xz'}",
         "fusion": f" --out {tmp_path / 'out'} --quiet {COMMITTED / 'captures'}",
     }.get(program[-1], "")
     ended = subprocess.run(

@@ -20,6 +20,7 @@ from analysis.capture import ncu_csv, ours
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, Gap, as_table
 from analysis.formats.errors import InputError
+from analysis.formats.ranges import WARM_UP
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
 from analysis.formats.run import CEILINGS
 from analysis.tables.declare import World
@@ -129,6 +130,30 @@ def test_a_rank_that_the_profiler_records_first_does_not_wait_for_the_others(tmp
     said = "The profiler began to record the ranks up to 5,000 µs apart."
     assert any(note.startswith(said) for note in apart.every("note"))
     assert not any("began to record" in note for note in together.every("note"))
+
+
+def test_waiting_in_a_warm_up_counts_nowhere(tmp_path: Path) -> None:
+    """The second rank begins the warm-up 5 ms late, since its profiler takes longer; the steps after it are as before."""
+    export = Ranks(steps=2).export()
+    begin = 10 * STEP
+    for rank in (0, 1):
+        place: dict[str, Any] = {"pid": 10 * (rank + 1), "tid": 10 * (rank + 1)}
+        at = begin + 5 * STEP * rank
+        export.push(WARM_UP, at, begin + 6 * STEP, **place)
+        export.nccl("ncclAllReduce", at + 2100, at + 4000, **place, comm=COMM, bytes=1 << 20)
+        export.launch(
+            ALL_REDUCE, (at + 2500, at + 3500), (at + 10_000, begin + 5 * STEP + 60_000), **place, device=rank
+        )
+    with_it = world_of(export, tmp_path)
+    without = world_of(Ranks(steps=2).export(), tmp_path)
+    assert with_it["ranks"]["waiting_ns"].tolist() == without["ranks"]["waiting_ns"].tolist()
+    assert with_it["ranks"]["communication_ns"].tolist() == [450_000, 250_000]  # 50 µs of transfer more
+    pd.testing.assert_frame_equal(
+        with_it["stragglers"].drop(columns="compute_ns"), without["stragglers"].drop(columns="compute_ns")
+    )
+    judged = with_it["collectives"].set_index("range")["waiting_ns"]
+    assert judged["step"] == without["collectives"]["waiting_ns"].sum()
+    assert pd.isna(judged[WARM_UP])
 
 
 def test_without_names_ranks_follow_the_order_of_processes_and_the_report_says_so(tmp_path: Path) -> None:
