@@ -24,6 +24,7 @@ SHELL = re.compile(
 SCRIPTS = {path.name: f"nsys_scripts.{path.stem}" for path in (ROOT / "nsys_scripts").glob("*.sh")}
 DRIVER = "nsys_scripts.profile"  # profile.sh and the modules profile_*.py beside it
 
+_STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)
 Edges = dict[str, dict[str, str]]  # package → package that it uses → the first file:line that uses it
 
 
@@ -47,14 +48,17 @@ def imports(path: Path, *, lazy: bool = True) -> list[tuple[int, str]]:
 def _imports(path: Path) -> list[tuple[int, str, bool]]:
     """(line, absolute module name, whether inside a function) of every import of a file."""
     package = path.relative_to(ROOT).with_suffix("").parts[:-1] if path.is_relative_to(ROOT) else ()
-    found = []
+    return [(line, module, inside) for node, inside in statements(path) for line, module in _names(node, package)]
+
+
+def statements(path: Path) -> Iterator[tuple[ast.AST, bool]]:
+    """Yield (statement, whether inside a function) of a file, without a look into expressions: they hold none."""
     left: deque[tuple[ast.AST, bool]] = deque([(parsed(path), False)])
     while left:
         node, inside = left.popleft()
-        found += [(line, module, inside) for line, module in _names(node, package)]
+        yield node, inside
         inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        left += [(child, inside) for child in ast.iter_child_nodes(node)]
-    return found
+        left += [(child, inside) for child in ast.iter_child_nodes(node) if isinstance(child, _STATEMENTS)]
 
 
 def _names(node: ast.AST, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -188,7 +192,7 @@ def reached_by(path: Path) -> dict[str, str]:
 
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     """Yield (file:line name, lines from `def` to the end) of every function of a file."""
-    for node in ast.walk(parsed(path)):
+    for node, _ in statements(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             yield f"{path.relative_to(ROOT)}:{node.lineno} {node.name}", node.end_lineno - node.lineno + 1

@@ -20,6 +20,7 @@ from tests.import_graph import (
     parsed,
     reached_by,
     started,
+    statements,
 )
 
 pytestmark = pytest.mark.xdist_group("architecture")  # the rules share the trees that one worker has parsed
@@ -321,7 +322,7 @@ def test_no_function_is_longer_than_a_screen(folder: str) -> None:
     long = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines"
         for path in modules(folder)
-        for node in ast.walk(parsed(path))
+        for node, _ in statements(path)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > LINES
     ]

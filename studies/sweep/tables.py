@@ -53,6 +53,7 @@ _JOINED = " · "
 _JOINED_PLACES = ", "
 _PLACES_NAMED = 3
 _NO_ROW: dict[str, Any] = {"excess": None, "time_ns": None, "marks": [], "verdict": "no row"}
+_OF_CELL = ["combination", "bench_time_p50_ns", "versus_default_p5", "versus_default", "mark", "verdict"]
 
 
 _COLUMNS = (
@@ -376,7 +377,8 @@ def is_slower(row: Any) -> bool:
 
 
 def _marked(timed: pd.DataFrame, mark: str) -> pd.Series | None:
-    return next((row for _, row in timed.iterrows() if mark in row["mark"]), None)
+    place = next((place for place, marks in enumerate(timed["mark"]) if mark in marks), None)
+    return None if place is None else timed.iloc[place]
 
 
 def _slowest(timed: pd.DataFrame, default: pd.Series | None) -> pd.Series:
@@ -602,16 +604,21 @@ def shape_maps(sweep: pd.DataFrame, shapes: pd.DataFrame) -> list[dict[str, Any]
 
 
 def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
-    values = pd.DataFrame([_values(text) for text in rows["combination"]], index=rows.index)
-    across = _across({name: values[name].nunique() for name in values})
+    every = [_values(text) for text in rows["combination"]]
+    names = dict.fromkeys(itertools.chain.from_iterable(every))
+    every = [{name: one.get(name, math.nan) for name in names} for one in every]  # a macro may be newer than a row
+    values = {name: {one[name] for one in every} for name in names}
+    across = _across({name: len(of_name) for name, of_name in values.items()})
     down = [name for name in values if name not in across]
     # the macros along each axis; a single macro leaves the vertical axis empty
     at = {
-        (tuple(values.loc[row, across]), tuple(values.loc[row, down])): row for row in reversed(list(rows.index))
+        (tuple(one[name] for name in across), tuple(one[name] for name in down)): place
+        for place, one in reversed(list(enumerate(every)))
     }  # with several GPUs, take the first row, which is the fastest
-    columns = list(itertools.product(*(sorted(set(values[name])) for name in across)))
-    lines = list(itertools.product(*(sorted(set(values[name])) for name in down)))
-    default = next((row for _, row in rows.iterrows() if "default" in row["mark"]), None)
+    columns = list(itertools.product(*(sorted(values[name]) for name in across)))
+    lines = list(itertools.product(*(sorted(values[name]) for name in down)))
+    shown = rows[_OF_CELL]
+    default = _marked(shown, "default")
     return {
         "title": " ".join(str(part) for part in cell[1:]),
         "x": _JOINED.join(across),
@@ -620,7 +627,7 @@ def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
         "columns": [_JOINED.join(map(str, column)) for column in columns],
         "rows": [_JOINED.join(map(str, line)) for line in lines],
         "cells": [
-            [_heat(rows.loc[at[column, line]], default) if (column, line) in at else _NO_ROW for column in columns]
+            [_heat(shown.iloc[at[column, line]], default) if (column, line) in at else _NO_ROW for column in columns]
             for line in lines
         ],
     }
@@ -633,7 +640,7 @@ def _across(counts: dict[str, int]) -> list[str]:
     return max(fitting or [list(counts)[:1]], key=lambda names: math.prod(counts[name] for name in names))
 
 
-def _values(combination: str) -> dict[str, int]:
+def _values(combination: str) -> dict[str, float]:
     return {name: int(value) for name, value in (part.split("=") for part in combination.split())}
 
 

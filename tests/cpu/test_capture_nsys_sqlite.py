@@ -467,7 +467,7 @@ def test_the_environment_of_the_process_is_never_read(tmp_path: Path, monkeypatc
 # -------------------------------------------------------------------------------------------------- files and damage
 
 
-def test_a_report_from_an_export_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_from_an_export_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], undrawn: None) -> None:
     path = two_layers().save(tmp_path / "capture.bin")  # the name says nothing
     assert report.main([str(path), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     assert "Capture on NVIDIA H200" in capsys.readouterr().out
@@ -564,12 +564,20 @@ def test_kernels_of_several_processes_without_process_ids_are_refused(tmp_path: 
         read(export, tmp_path, **without)
 
 
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """An export before the damage."""
+    return two_layers().save(tmp_path_factory.mktemp("whole") / "whole.sqlite").read_bytes()
+
+
 @pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
-def test_damaged_bytes_never_end_in_a_traceback(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_damaged_bytes_never_end_in_a_traceback(
+    data: st.DataObject, whole: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     path = tmp_path_factory.getbasetemp() / "damaged.sqlite"
-    raw = bytearray(two_layers().save(path).read_bytes())
+    raw = bytearray(whole)
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(16, len(raw) - 1))] = data.draw(st.integers(0, 255))
     if data.draw(st.booleans()):

@@ -128,15 +128,15 @@ def nested_capture(draw):
 
 
 def oracle(ops, ranges):
-    owners = []
+    spans, owners = list(ranges.itertuples()), []
     for op in ops.itertuples():
-        holds = ranges[
-            (ranges.pid == op.pid)
-            & (ranges.tid == op.tid)
-            & (ranges.start_ns <= op.api_start_ns)
-            & (ranges.end_ns >= op.api_end_ns)
+        holds = [
+            (span.start_ns, span.level, span.Index)
+            for span in spans
+            if (span.pid, span.tid) == (op.pid, op.tid)
+            if span.start_ns <= op.api_start_ns and span.end_ns >= op.api_end_ns
         ]
-        owners.append(holds.sort_values(["start_ns", "level"]).index[-1] if len(holds) else -1)
+        owners.append(max(holds)[-1] if holds else -1)
     return owners
 
 

@@ -328,7 +328,7 @@ needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committ
 
 
 @needs_committed
-def test_the_committed_layer_profile_is_rebuilt_byte_for_byte(tmp_path: Path) -> None:
+def test_the_committed_layer_profile_is_rebuilt_byte_for_byte(tmp_path: Path, undrawn: None) -> None:
     assert report.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
     built, kept = ({path.name for path in folder.glob("tables/*.csv")} for folder in (tmp_path / "out", COMMITTED))
