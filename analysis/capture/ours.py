@@ -56,7 +56,7 @@ def _quoted(cell: str) -> str:
 
 
 def _numbers(text: pd.Series, column: Column, where: str, again: str) -> pd.Series:
-    """Convert a column of text into numbers of 0 or more; a blank, if the column allows it, is missing.
+    """Convert a column of text into numbers of `column.least` or more; a blank, if the column allows it, is missing.
 
     Raises:
         InputError: a cell holds anything else; the message names the first one.
@@ -64,9 +64,9 @@ def _numbers(text: pd.Series, column: Column, where: str, again: str) -> pd.Seri
     whole = column.type is int
     text = text.str.strip()
     values = pd.to_numeric(text, errors="coerce").astype("float64")
-    fits = (values >= 0) & (values < (2**63 if whole else LARGEST)) & ((values % 1 == 0) if whole else True)
+    fits = (values >= column.least) & (values < (2**63 if whole else LARGEST)) & ((values % 1 == 0) if whole else True)
     _refuse(text, ~fits & ~((text == "") & column.blank), column, where, again)
-    if whole and not values.max() < EXACT:
+    if whole and not values.abs().max() < EXACT:
         values = pd.to_numeric(text.where(text != ""))
     return values.astype("Int64" if whole else "float64").astype(column.dtype)
 

@@ -38,6 +38,8 @@ from analysis.formats.errors import InputError
 Positive = Annotated[float, Meta(gt=0)]
 Amount = Annotated[float, Meta(ge=0)]
 Whole = Annotated[int, Meta(ge=0)]
+# A time on the clock of a capture. What happened before the capture began has a negative one.
+Moment = Annotated[int, Meta(ge=-(2**62), description="a whole number")]
 # A whole number for calculations: in a table it is a float, with NaN for a blank cell.
 Quantity = Annotated[int, Meta(ge=0, extra={"dtype": "float64"})]
 
@@ -253,11 +255,12 @@ class JsonFile(OurFile):
 class Column:
     """A column of a CSV file.
 
-    type     str, int or float; numbers are at least 0
+    type     str, int or float
     dtype    of the column in a table of pandas
     blank    whether a cell may be empty
     later    whether older files lack the column
     pattern  a pattern for all its texts ('' for none), and its description in words
+    least    the least number
     """
 
     name: str
@@ -267,6 +270,7 @@ class Column:
     later: bool
     pattern: str = ""
     words: str = ""
+    least: float = 0
 
 
 @dataclass(frozen=True)
@@ -327,7 +331,9 @@ class CsvFile(OurFile):
 def _column(name: str, kind: _Type) -> Column:
     dtypes = {str: "str", int: "Int64", float: "float64"}
     dtype = (kind.meta.extra or {}).get("dtype") or dtypes[kind.plain]
-    return Column(name, kind.plain, dtype, kind.null, kind.unset, kind.meta.pattern or "", kind.words)
+    return Column(
+        name, kind.plain, dtype, kind.null, kind.unset, kind.meta.pattern or "", kind.words, kind.meta.ge or 0
+    )
 
 
 @cache

@@ -95,6 +95,20 @@ def test_csv_exports_say_which_recordings_of_a_graph_they_lack(recorded: str, tm
     )
 
 
+def test_a_graph_may_be_recorded_before_the_capture_begins(tmp_path: Path) -> None:
+    """nsys counts from the beginning of its window, so that the call has a negative time."""
+    folder = as_csv(graph_export(2025), tmp_path / "csv")
+    file = folder / GRAPH_KERNELS.name
+    _, tables = analyse(load([folder]))
+    before = tables["layers"]["gpu_self_time_ns"].sum()
+    rows = [line.split(",") for line in file.read_text().splitlines()]
+    early = [[*row[:4], *(str(int(time) - 6_695_570_701) for time in row[4:])] for row in rows[1:]]
+    file.write_text("".join(",".join(row) + "\n" for row in [rows[0], *early]))
+    content, tables = analyse(load([folder]))
+    assert tables["layers"]["gpu_self_time_ns"].sum() == before
+    assert not [gap for gap in content["gaps"] if "graph" in gap["what"]]
+
+
 def test_recordings_of_another_capture_are_refused(tmp_path: Path) -> None:
     folder = as_csv(graph_export(2025), tmp_path / "csv")
     (folder / GRAPH_KERNELS.name).write_text(GRAPH_KERNELS.text([(7, 1, 1, 1, 20, 21)]), encoding="utf-8")
