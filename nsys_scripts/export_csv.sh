@@ -41,17 +41,21 @@ done
 [[ -n $dry || -d $dir ]] || die 2 "$dir is not a folder: give a run folder, with raw/ inside."
 timeline=$dir/raw/timeline counters=$dir/raw/counters.ncu-rep exports=$dir/raw/exports
 
-nsys=$(find_nsys || echo nsys)
-names=("${reports[@]%:*}")
-if [[ $only != ncu && $("$nsys" stats --help-reports 2>/dev/null || true) == *" gputrace "* ]]; then names=("${reports[@]#*:}"); fi
-nsys_command=("$nsys" stats --report "$(IFS=, && echo "${names[*]}")" --format csv --timeunit nsec --force-export=true
-  --output "$exports/nsys" "$timeline.nsys-rep")
-ncu_command=("$(find_ncu || echo ncu)" --import "$counters" --csv --page raw)
-counts=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind counts)
-ratios=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json" --kind ratios)
-lines_command=("${ncu_command[0]}" --import "$counters" --csv --page source --print-source 'cuda,sass')
 sampled=''
-if grep -qs -e '"--import-source"' "$dir/captures/ncu.json"; then sampled=yes; fi
+if [[ $only != ncu ]]; then
+  nsys=$(find_nsys || echo nsys)
+  names=("${reports[@]%:*}")
+  if [[ $("$nsys" stats --help-reports 2>/dev/null || true) == *" gputrace "* ]]; then names=("${reports[@]#*:}"); fi
+  nsys_command=("$nsys" stats --report "$(IFS=, && echo "${names[*]}")" --format csv --timeunit nsec --force-export=true
+    --output "$exports/nsys" "$timeline.nsys-rep")
+fi
+if [[ $only != nsys ]]; then
+  ncu_command=("$(find_ncu || echo ncu)" --import "$counters" --csv --page raw)
+  lines_command=("${ncu_command[0]}" --import "$counters" --csv --page source --print-source 'cuda,sass')
+  captured=$("$PYTHON" "$HERE/status.py" metrics "$dir/captures/ncu.json")
+  { read -r counts && read -r ratios || true; } <<<"$captured"
+  if grep -qs -e '"--import-source"' "$dir/captures/ncu.json"; then sampled=yes; fi
+fi
 if [[ -n $dry ]]; then
   if [[ $only != ncu ]]; then show "${nsys_command[@]}"; fi
   if [[ $only == nsys ]]; then exit 0; fi

@@ -8,7 +8,6 @@ import argparse
 import json
 import os
 import re
-import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -124,7 +123,7 @@ GENERIC = {"root", "user", "users", "home", "admin", "ubuntu", "runner", "nobody
 def scrub(text: str) -> str:
     """Return a text without absolute paths and without the names of this machine and its user."""
     text = without_paths(text)
-    host = socket.gethostname()
+    host = os.uname().nodename
     names = {os.environ.get("USER", ""), os.environ.get("LOGNAME", ""), os.path.basename(os.path.expanduser("~"))}
     words = {name: "user" for name in names if len(name) > 2 and name.lower() not in GENERIC}
     words |= {host: "host"} if len(host) > 3 else {}
@@ -219,10 +218,10 @@ def amend(options: argparse.Namespace) -> int:
 
 
 def metrics(options: argparse.Namespace) -> int:
-    """Print the captured metrics of one kind (counts or ratios), comma-separated: those that the status file names."""
+    """Print the metrics that the status file names, comma-separated: a line of counts, then a line of ratios."""
     status = json.loads(options.file.read_text(encoding="utf-8")) if options.file.is_file() else {}
-    names = [name for name in status.get("metrics", []) if bool(RATIO.search(name)) == (options.kind == "ratios")]
-    print(",".join(names))
+    for ratios in (False, True):
+        print(",".join(name for name in status.get("metrics", []) if bool(RATIO.search(name)) == ratios))
     return 0
 
 
@@ -287,7 +286,6 @@ def main(arguments: list[str] | None = None) -> int:
     exported.set_defaults(run=amend)
     lister = actions.add_parser("metrics", help="what a capture holds")
     lister.add_argument("file", type=Path)
-    lister.add_argument("--kind", choices=["counts", "ratios"], required=True)
     lister.set_defaults(run=metrics)
     selector = actions.add_parser("selection", help="ncu's options for what a plan chose")
     selector.add_argument("file", type=Path)
