@@ -255,6 +255,20 @@ def test_range_sums_keep_kernels_outside_any_range(tmp_path: Path) -> None:
     assert sums["total_ns"].tolist() == [900, 70]
 
 
+def test_a_range_in_another_of_its_name_adds_its_kernels_twice(tmp_path: Path) -> None:
+    """nsys adds a kernel for each range around it, and counts it once: the mean is of what it added."""
+    header = (
+        "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
+        "Kernel Name\n"
+    )
+    row = f":prefill,PushPop,11,22,5,{{}},{{}},11045.2,8624.0,7840,15040,2885.3,{KERNEL}\n"
+    sums = load([put(tmp_path, a=header + row.format(92, 2032318))]).nsys_range_sums
+    assert sums[["kernel_instances", "total_ns"]].to_numpy().tolist() == [[92, 2032318]]
+    for count, total in ((92, 2032318 + 500), (185, 2032318)):
+        with pytest.raises(InputError, match="Total Time is not Avg times Kern Inst, nor times a larger number"):
+            load([put(tmp_path, a=header + row.format(count, total))])
+
+
 def test_other_reports_are_recognised_and_left_alone(tmp_path: Path) -> None:
     time = "Time (%),Total Time (ns)"
     stats = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
