@@ -18,9 +18,10 @@ struct Shared {
   };
   alignas(16) Pair input[S::CHANNELS / 2];    // what is multiplied
   alignas(16) uint32_t hidden[S::INNER / 2];  // hidden values of the MLP, which bf16 holds
-  alignas(16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // products of each warp; groups take turns with two places
-  alignas(16) float moments[2][S::WARPS][2];  // sums for a norm, likewise
-  alignas(16) float query[S::SIZE];           // q of this cluster's head, scaled so that exp is a power of 2
+  alignas(
+      16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // products of each warp; groups take turns with two places
+  alignas(16) float moments[2][S::WARPS][2];                 // sums for a norm, likewise
+  alignas(16) float query[S::SIZE];  // q of this cluster's head, scaled so that exp is a power of 2
   alignas(16) float key[S::SIZE];
   alignas(16) float value[S::SIZE];
   struct Attended {  // the partial result of one warp
@@ -614,8 +615,8 @@ class Step {
     total(found);
     UNROLL
     for (int i = 0; i < 2; ++i)
-      found[i] = fmaf(scale_, fmaf(-shift_, as_float(constants.pair[2 * i]), found[i]),
-                      as_float(constants.pair[2 * i + 1]));
+      found[i] =
+          fmaf(scale_, fmaf(-shift_, as_float(constants.pair[2 * i]), found[i]), as_float(constants.pair[2 * i + 1]));
   }
   // Finds the mean and the scale of the row that take_row() took.
   DEVICE void find_moments() {
