@@ -11,11 +11,10 @@
 struct DecodeCall {
   const uint16_t* units;  // (tiles, 8 C + 32): the weights, bf16, in the order in which each block takes them (plan.py)
   const int32_t* begins;  // (blocks + 1): the first tile of each block
-  const uint16_t*
-      vectors;          // bf16: of each layer ln_1 w b, qkv b, proj b, ln_2 w b, fc b, mlp b; then ln_f w b; read: w
-  const uint16_t* wte;  // (vocabulary, C) bf16
-  const uint16_t* wpe;  // (positions, C) bf16
-  uint16_t* keys;       // (layers, heads, capacity, head size) bf16
+  const uint16_t* vectors;  // bf16: of each layer ln_1 w b, qkv b, proj b, ln_2 w b, fc b, mlp b; ln_f w b; read: w
+  const uint16_t* wte;      // (vocabulary, C) bf16
+  const uint16_t* wpe;      // (positions, C) bf16
+  uint16_t* keys;           // (layers, heads, capacity, head size) bf16
   uint16_t* values;
   int64_t* token;        // (1): in and out
   int64_t* position;     // (1): in and out
