@@ -249,20 +249,24 @@ def _mean_rule(total: str, count: str, mean: str, step: float) -> _Rule:
     return _Rule((total, count, mean), holds, f"{total} is not {mean} times {count}")
 
 
-def _nested_rule(total: str, count: str, mean: str, step: float) -> _Rule:
-    """The sum equals mean times count, or times a larger count.
+def _nested_rule(total: str, count: str, mean: str, instances: str, step: float) -> _Rule:
+    """The sum equals mean times count, or times a count that is larger, at most `instances` times.
 
     Where a range lies in another of its name, nsys adds a kernel once for each of them and counts it once.
     """
+    plain = _mean_rule(total, count, mean, step)
 
     def holds(
-        total: npt.NDArray[np.float64], count: npt.NDArray[np.float64], mean: npt.NDArray[np.float64]
+        total: npt.NDArray[np.float64],
+        count: npt.NDArray[np.float64],
+        mean: npt.NDArray[np.float64],
+        instances: npt.NDArray[np.float64],
     ) -> npt.NDArray[np.bool_]:
-        once = _mean_rule("", "", "", step).holds(total, count, mean)
-        added = np.rint(np.divide(total, mean, out=np.zeros_like(total, dtype=float), where=mean > 0))
-        return once | ((added > count) & _mean_rule("", "", "", step).holds(total, added, mean))
+        added = np.rint(np.divide(total, mean, out=np.zeros(len(total)), where=mean > 0))
+        nested = (added > count) & (added <= count * instances)
+        return plain.holds(total, np.where(nested, added, count), mean)
 
-    return _Rule((total, count, mean), holds, f"{total} is not {mean} times {count}, nor times a larger number")
+    return _Rule((total, count, mean, instances), holds, plain.sentence)
 
 
 def _order_rule(low: str, middle: str, high: str) -> _Rule:
@@ -309,7 +313,7 @@ _RULES: dict[str, tuple[_Rule, ...]] = {
             "Total Dur is not the time from the API call to the later end of call and kernel",
         ),
     ),
-    "nvtx_kern_sum": (*_STATISTICS, _nested_rule("Total Time", "Kern Inst", "Avg", 0.1)),
+    "nvtx_kern_sum": (*_STATISTICS, _nested_rule("Total Time", "Kern Inst", "Avg", "NVTX Inst", 0.1)),
     "nvtx_gpu_proj_sum": (
         _order_rule("Proj Min", "Proj Avg", "Proj Max"),
         _mean_rule("Total Proj Time", "Range Instances", "Proj Avg", 0.1),

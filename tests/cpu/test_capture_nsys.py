@@ -261,12 +261,12 @@ def test_a_range_in_another_of_its_name_adds_its_kernels_twice(tmp_path: Path) -
         "NVTX Range,Style,PID,TID,NVTX Inst,Kern Inst,Total Time (ns),Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),"
         "Kernel Name\n"
     )
-    row = f":prefill,PushPop,11,22,5,{{}},{{}},11045.2,8624.0,7840,15040,2885.3,{KERNEL}\n"
-    sums = load([put(tmp_path, a=header + row.format(92, 2032318))]).nsys_range_sums
+    row = f":prefill,PushPop,11,22,{{}},{{}},{{}},11045.2,8624.0,7840,15040,2885.3,{KERNEL}\n"
+    sums = load([put(tmp_path, a=header + row.format(5, 92, 2032318))]).nsys_range_sums
     assert sums[["kernel_instances", "total_ns"]].to_numpy().tolist() == [[92, 2032318]]
-    for count, total in ((92, 2032318 + 500), (185, 2032318)):
-        with pytest.raises(InputError, match="Total Time is not Avg times Kern Inst, nor times a larger number"):
-            load([put(tmp_path, a=header + row.format(count, total))])
+    for instances, count, total in ((5, 92, 2032318 + 500), (5, 185, 2032318), (1, 92, 2032318), (5, 36, 2032318)):
+        with pytest.raises(InputError, match="Total Time is not Avg times Kern Inst"):
+            load([put(tmp_path, a=header + row.format(instances, count, total))])
 
 
 def test_other_reports_are_recognised_and_left_alone(tmp_path: Path) -> None:
