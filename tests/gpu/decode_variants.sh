@@ -14,16 +14,15 @@ cd "$ROOT"
 place=build/decode_variants
 # name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
 VARIANTS=(
-  "plain|06a41e21"
-  "packed|"
+  "twice|"
 )
-FEW="today plain packed"
+FEW="today twice"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
   shift 2
-  nvcc -std=c++17 -O3 -lineinfo -Itests/cuda_on_cpu "-I$from/kernels/decode" "-I$from/kernels/include" "$@" \
-    -gencode arch=compute_90,code=sm_90 -Xptxas -v -x cu tests/cuda_on_cpu/stress.cpp -o "$place/$name" \
+  nvcc -std=c++17 -O3 -lineinfo "-I$from/tests/cuda_on_cpu" "-I$from/kernels/decode" "-I$from/kernels/include" "$@" \
+    -gencode arch=compute_90,code=sm_90 -Xptxas -v -x cu "$from/tests/cuda_on_cpu/stress.cpp" -o "$place/$name" \
     >"$place/$name.log" 2>&1 || { cat "$place/$name.log" >&2; return 1; }
 }
 
@@ -36,7 +35,7 @@ build() {
     if [[ -n $commit ]]; then
       from=$place/$name.src
       mkdir -p "$from"
-      git archive "$commit" kernels/decode kernels/include | tar x -C "$from"
+      git archive "$commit" kernels/decode kernels/include tests/cuda_on_cpu | tar x -C "$from"
     fi
     # shellcheck disable=SC2086 # several flags
     compile "$from" "$name" $flags &
