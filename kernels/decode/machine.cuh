@@ -246,7 +246,11 @@ DEVICE void send_two(const float* here, float first, float second, const uint64_
 
 DEVICE void ask_l2(const void* from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
+#ifdef DECODE_ASK_LAST
+  asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(from), "r"(bytes), "l"(l2_policy(true)) : "memory");
+#else
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#endif
 #endif
 }
 

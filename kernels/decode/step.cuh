@@ -65,8 +65,8 @@ class Step {
         vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
     // parts of the rows of two layers that follow each other, from every head or every cluster
     middle_words_ = call.words;
-    x_words_ = middle_words_ + S::HEADS * S::CHANNELS;
-    best_words_ = x_words_ + clusters_ * S::CHANNELS;
+    x_words_ = middle_words_ + 2 * S::SOURCES * S::CHANNELS;
+    best_words_ = x_words_ + 2 * S::SOURCES * S::CHANNELS;
     residual_ = best_words_ + 2 * call.blocks;
   }
 
@@ -239,10 +239,10 @@ class Step {
 
   // Adds what layer `layer - 1` adds to x, or the attention of layer `layer`.
   DEVICE void add_mlp(int layer, const Vectors& vectors) {
-    add_parts(parts(x_words_, clusters_, layer - 1), clusters_, MLP, layer - 1, vectors);
+    add_parts(parts(x_words_, layer - 1), clusters_, MLP, layer - 1, vectors);
   }
   DEVICE void add_attention(int layer, const Vectors& vectors) {
-    add_parts(parts(middle_words_, S::HEADS, layer), S::HEADS, PROJ, layer, vectors);
+    add_parts(parts(middle_words_, layer), S::HEADS, PROJ, layer, vectors);
   }
 
   // Sends this block's columns of x to the peers, ready to be multiplied: scaled by the weights of a norm, as pairs. It
@@ -335,7 +335,7 @@ class Step {
       UNROLL
       for (int own = 0; own < S::OWN_EIGHTS; ++own) tensor_product(sum[own], x.packet, loaded.packet[own][step]);
     }
-    publish_part(parts(middle_words_, S::HEADS, layer), tag_of(layer), sum);
+    publish_part(parts(middle_words_, layer), tag_of(layer), sum);
     turn_slots(proj_tiles());
   }
 
@@ -371,7 +371,7 @@ class Step {
         for (int own = 0; own < S::OWN_EIGHTS; ++own) tensor_product(sum[own], x.packet, loaded.packet[own][step]);
       }
     }
-    publish_part(parts(x_words_, clusters_, layer), tag_of(layer), sum);
+    publish_part(parts(x_words_, layer), tag_of(layer), sum);
     turn_slots(mlp_tiles());
   }
 
@@ -512,18 +512,20 @@ class Step {
   }
   // Where the blocks of one source publish their parts. Successive layers take turns with two places: a block may still
   // read a layer's parts when another publishes the next ones, but not when it publishes those after the next.
-  DEVICE uint64_t* parts(uint64_t* channel, int sources, int layer) const {
-    return channel + (layer % 2 ? sources * S::CHANNELS / 2 : 0);
+  DEVICE uint64_t* parts(uint64_t* channel, int layer) const {
+    return channel + (layer % 2 ? S::SOURCES * S::CHANNELS : 0);
+  }
+  // The two words of four columns of x from one source. Those of all sources lie side by side, so a look reads whole lines.
+  DEVICE int place_of(int four, int source) const {
+    return ((rank_ * (S::CHANNELS / S::CLUSTER / 4) + four) * 2 * S::SOURCES + source) * 2;
   }
 
   // Adds the parts of all sources and the biases to this lane's columns of x. A lane takes two sources.
   DEVICE void add_parts(const uint64_t* channel, int sources, Phase from, int layer, const Vectors& vectors) {
     if (!alive_) return;
     const int first = lane_ % S::SOURCES, second = first + S::SOURCES;
-    const auto place = [&](int source) {
-      return channel + source * (S::CHANNELS / 2) + rank_ * (S::CHANNELS / S::CLUSTER / 2) + 2 * four();
-    };
-    const uint64_t* const at[2] = {place(first < sources ? first : 0), place(second < sources ? second : 0)};
+    const uint64_t* const at[2] = {channel + place_of(four(), first < sources ? first : 0),
+                                   channel + place_of(four(), second < sources ? second : 0)};
     TwoWords two[2];
     there_ &= gather(at, tag_of(layer), watch_, from, layer, two);
     float sum[4] = {}, more[4];
@@ -543,7 +545,7 @@ class Step {
     for (int i = 0; i < S::OWN_EIGHTS; ++i)
       if (own == i) two[0] = row_sum(sum[i], 0), two[1] = row_sum(sum[i], 1);
     if (own < S::OWN_EIGHTS && eight < S::EIGHTS)
-      publish_two(channel, block_ * (S::CHANNELS / S::CLUSTER / 2) + 4 * eight + lane_ % 4, tag, two[0], two[1]);
+      publish_two(channel, place_of(2 * eight + lane_ % 4 / 2, cluster_) + lane_ % 2, tag, two[0], two[1]);
   }
   // Refills the slots of tall tiles, which all warps have read.
   DEVICE void turn_slots(int tiles) {
@@ -750,7 +752,9 @@ class Step {
   DEVICE void ask_ahead(int layer) const {
     const int from = layer * call_.ahead, left = head_tiles() - from;
     const int count = left < call_.ahead ? left : call_.ahead;
+#ifndef DECODE_KEEP
     ask_tiles(layer_tiles() * call_.layers + from, count);
+#endif
   }
 
   const DecodeCall& call_;
@@ -850,17 +854,16 @@ DEVICE void decode_tokens(const DecodeCall& call) {
   ROLLED
   for (int token = 0; token < call.tokens; ++token) {
     step.begin_stamps(token);
+    auto vectors = step.vectors_1(0);
+    auto rows = step.cached(0);
     step.embed();
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
-      const auto vectors_1 = step.vectors_1(layer);
-      auto rows = step.cached(layer);
       const auto qkv = step.load_qkv();
-      if (layer) step.add_mlp(layer, vectors_1);
-      if (step.attends()) {
-        step.send_row(vectors_1);
-        step.take_row(MLP, layer - 1);
-      }
+      if (layer) step.add_mlp(layer, vectors);
+      if (step.attends()) step.send_row(vectors);
+      vectors = step.vectors_2(layer);  // far ahead: what comes from DRAM would hold up the look at the words
+      if (step.attends()) step.take_row(MLP, layer - 1);
       step.stamp();
       if (step.attends()) step.qkv(qkv);
       step.stamp();
@@ -870,10 +873,11 @@ DEVICE void decode_tokens(const DecodeCall& call) {
         step.proj(layer, proj);
       }
       step.stamp();
-      const auto vectors_2 = step.vectors_2(layer);
       const auto fc = step.load_fc();
-      step.add_attention(layer, vectors_2);
-      step.send_row(vectors_2);
+      step.add_attention(layer, vectors);
+      step.send_row(vectors);
+      vectors = step.vectors_1(layer + 1);
+      if (layer + 1 < call.layers) rows = step.cached(layer + 1);
       step.take_row(PROJ, layer);
       step.stamp();
       step.fc(layer, fc);
@@ -882,10 +886,9 @@ DEVICE void decode_tokens(const DecodeCall& call) {
       step.mlp(layer, mlp);
       step.stamp();
     }
-    const auto vectors_last = step.vectors_1(call.layers);
     const auto head = step.load_head();
-    step.add_mlp(call.layers, vectors_last);
-    step.send_row(vectors_last);
+    step.add_mlp(call.layers, vectors);
+    step.send_row(vectors);
     step.take_row(MLP, call.layers - 1);
     step.stamp();
     step.head(head);

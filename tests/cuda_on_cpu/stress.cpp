@@ -244,7 +244,7 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
   Buffer<float> logits(VOCABULARY);
-  Buffer<uint64_t> words((Model::HEADS + blocks / Model::CLUSTER + 1) * Model::CHANNELS + 2 * blocks);
+  Buffer<uint64_t> words((4 * Model::SOURCES + 1) * Model::CHANNELS + 2 * blocks);
   Buffer<uint32_t> control(4);
   DecodeCall call{};
   call.units = weights.units.device(), call.begins = weights.begins.device();
@@ -336,6 +336,9 @@ int main(int count, char** words) {
   const int runs = std::atoi(words[1]), tokens = std::atoi(words[2]), beside = std::atoi(words[3]);
   const bool few = count > 4 && std::string(words[4]) == "few";
   const int ahead = count > 5 ? std::atoi(words[5]) : 2;
+#ifdef __CUDACC__
+  if (const char* persist = std::getenv("PERSIST")) check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, size_t(std::atoi(persist)) << 20));
+#endif
   int blocks = 0;
   check(decode_resident_blocks(SLOTS, &blocks));
   Weights weights(begins(blocks));
