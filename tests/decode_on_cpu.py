@@ -26,7 +26,7 @@ KERNELS = ROOT / "kernels" / "decode"
 SIMULATION = ROOT / "tests" / "cuda_on_cpu"
 FLAGS = ("-std=c++17", "-O2", "-g1", "-pthread", "-Wall", "-Wextra", "-Werror", "-Wno-maybe-uninitialized")
 
-TINY = Shape(width=256, heads=4, warps=4, cluster=8, capacity=128)
+TINY = Shape(width=256, heads=4, warps=4, cluster=2, capacity=64)
 CONFIG = GPT2Config(vocab_size=97, n_positions=64, n_embd=256, n_layer=2, n_head=4)
 PERSISTENT, FEW = "decode_run_persistent", "decode_run_few"
 PATIENCE_NS = 60_000_000_000  # a kernel on a busy machine is not stuck

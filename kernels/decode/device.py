@@ -31,7 +31,10 @@ _POINTERS = (
 )  # fmt: skip
 _NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "ahead"]
 # the phases of a layer, and those after the last layer, in the order of step.cuh
-LAYER_PHASES = ("wait for x", "qkv", "attention", "wait for x after attention", "fc", "mlp")
+LAYER_PHASES = (
+    "wait for x", "qkv", "attention", "wait for heads", "proj", "wait for x after attention", "fc", "wait for hidden",
+    "mlp",
+)  # fmt: skip
 LAST_PHASES = ("wait for x", "lm_head", "wait for token")
 EMBEDDING = "embedding"  # replaces the first wait of a token
 _WAITS = ("the token", "q, k and v", "the heads", "x after attention", "hidden values", "x", "the largest logit")
@@ -130,11 +133,6 @@ def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu) -> str:
     return ""
 
 
-def words(shape: Shape, blocks: int) -> int:
-    """Return the words that blocks exchange: parts of x from heads and clusters, logits, and x between launches."""
-    return (shape.heads + blocks // shape.cluster + 1) * shape.width + 2 * blocks
-
-
 class Buffers:
     """Everything that a launch reads and writes, except the state."""
 
@@ -148,7 +146,7 @@ class Buffers:
         self.vectors = pack_vectors(weights, sizes)
         self.wte, self.wpe = weights["wte.weight"].contiguous(), weights["wpe.weight"].contiguous()
         self.logits = torch.zeros(1, sizes.vocabulary, device=device)
-        self.words = torch.zeros(words(shape, blocks), dtype=torch.int64, device=device)
+        self.words = torch.zeros(5 * sizes.width + 2 * blocks, dtype=torch.int64, device=device)
         self.control = torch.zeros(4, dtype=torch.int32, device=device)
         each = 2 + len(LAYER_PHASES) * sizes.layers + len(LAST_PHASES)
         self.stamps = torch.zeros(stamped, blocks, each, dtype=torch.int64, device=device)

@@ -53,32 +53,56 @@ DEVICE void take_two(uint64_t word, float& first, float& second) {
   first = as_float(lower & 0xffffff00u);
   second = as_float((upper & 0xffff0000u) | (lower & 0xffu) << 8);
 }
-DEVICE void take_four(const TwoWords& two, float (&value)[4]) {
-  take_two(two.word[0], value[0], value[1]);
-  take_two(two.word[1], value[2], value[3]);
+// Publishes two bf16, each under 16 bits of tag.
+DEVICE void publish_halves(uint64_t* channel, int index, uint32_t tag, float first, float second) {
+  store_word(channel + index, static_cast<uint64_t>(tag << 16 | to_bf16(second)) << 32 | (tag << 16 | to_bf16(first)));
+}
+DEVICE uint32_t take_halves(uint64_t word) {
+  return (static_cast<uint32_t>(word) & 0xffffu) | static_cast<uint32_t>(word >> 32) << 16;
 }
 
 DEVICE bool due(const TwoWords& two, uint32_t tag) {
   return static_cast<uint32_t>(two.word[0] >> 32) == tag && static_cast<uint32_t>(two.word[1] >> 32) == tag;
 }
-// Whether both words have the lower 16 bits of the tag, where a pair of floats has them.
+// Whether both words have the lower 16 bits of the tag, wherever a pair of floats or of bf16 has them.
 DEVICE bool due_two(const TwoWords& two, uint32_t tag) {
   const uint32_t first = static_cast<uint32_t>(two.word[0] >> 32), second = static_cast<uint32_t>(two.word[1] >> 32);
   return (((first ^ tag) | (second ^ tag)) & 0xffffu) == 0;
 }
+DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
+  const uint32_t first = static_cast<uint32_t>(two.word[0] >> 32), second = static_cast<uint32_t>(two.word[1] >> 32);
+  return (((first ^ tag << 16) | (second ^ tag << 16)) >> 16) == 0;
+}
 
-// Waits for COUNT pairs of words with `tag`. A look loads all of them at once. Returns false if this lane gave up.
-template <int COUNT>
-DEVICE bool gather(const uint64_t* const (&at)[COUNT], uint32_t tag, Watch& watch, Phase phase, int layer,
-                   TwoWords (&two)[COUNT]) {
+// The lanes of a warp wait for COUNT pairs of words with `tag`; pair `at` lies at channel[2 * place(at)]. Calls
+// `take(turn, at, words)` for each. A look loads all words of a lane at once. Returns false to a lane that gave up.
+template <int COUNT, bool HALVES, class Place, class Take>
+DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Place place,
+                   Take take) {
+  constexpr int EACH = (COUNT + 31) / 32;
+  const int lane = thread_index() % 32;
+  TwoWords two[EACH];
+  const auto look = [&] {
+    UNROLL
+    for (int i = 0; i < EACH; ++i) {
+      const int at = lane + i * 32;
+      two[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
+    }
+  };
+  const auto all = [&] {
+    bool yes = true;
+    UNROLL
+    for (int i = 0; i < EACH; ++i) yes &= HALVES ? due_halves(two[i], tag) : due_two(two[i], tag);
+    return yes;
+  };
   watch.reset();
-  for (;;) {
-    UNROLL
-    for (int i = 0; i < COUNT; ++i) two[i] = load_words(at[i]);
-    bool all = true;
-    UNROLL
-    for (int i = 0; i < COUNT; ++i) all &= due_two(two[i], tag);
-    if (all) return true;
-    if (!watch.patient(phase, layer)) return false;
+  bool there = true;
+  do look();
+  while (!all() && (there = watch.patient(phase, layer)));
+  UNROLL
+  for (int i = 0; i < EACH; ++i) {
+    const int at = lane + i * 32;
+    if (at < COUNT) take(i, at, two[i]);
   }
+  return there;
 }

@@ -87,9 +87,6 @@ DEVICE uint64_t max_lanes(uint64_t value) {
   return value;
 }
 
-// The value of another lane.
-DEVICE float of_lane(float value, int lane) { return __shfl_sync(0xffffffffu, value, lane); }
-
 // --- words that blocks exchange: one access reads or writes a whole word, and orders no other access ---
 DEVICE TwoWords load_words(const uint64_t* at) {
   TwoWords two;
@@ -101,6 +98,9 @@ DEVICE TwoWords load_words(const uint64_t* at) {
 }
 DEVICE void store_word(uint64_t* at, uint64_t word) {
   asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
+}
+DEVICE void store_half_word(uint32_t* at, uint32_t word) {
+  asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(word) : "memory");
 }
 DEVICE uint32_t load_flag(const uint32_t* at) {
   uint32_t value;
@@ -217,21 +217,11 @@ DEVICE uint32_t place_of_peer(const void* here, int rank) {
 #endif
   return there;
 }
-DEVICE void send_one(const uint32_t* here, uint32_t word, const uint64_t* barrier, int rank) {
+DEVICE void send(const float* here, float value, const uint64_t* barrier, int rank) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
       "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(place_of_peer(here, rank)),
-      "r"(word), "r"(place_of_peer(barrier, rank))
-      : "memory");
-#endif
-}
-DEVICE void send_four(const void* here, const Packet& packet, const uint64_t* barrier, int rank) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
-          place_of_peer(here, rank)),
-      "r"(packet.pair[0]), "r"(packet.pair[1]), "r"(packet.pair[2]), "r"(packet.pair[3]),
-      "r"(place_of_peer(barrier, rank))
+      "r"(__float_as_uint(value)), "r"(place_of_peer(barrier, rank))
       : "memory");
 #endif
 }
@@ -246,11 +236,7 @@ DEVICE void send_two(const float* here, float first, float second, const uint64_
 
 DEVICE void ask_l2(const void* from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
-#ifdef DECODE_ASK_LAST
-  asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;" ::"l"(from), "r"(bytes), "l"(l2_policy(true)) : "memory");
-#else
   asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
-#endif
 #endif
 }
 

@@ -1,9 +1,9 @@
-"""Plan which part of the weights each block of a decode kernel multiplies, and pack the weights in that order.
+"""Plan which rows of the weights each block of a decode kernel multiplies, and pack the weights in that order.
 
-A packet is 8 rows by 32 columns of a matrix (N, K): what a warp multiplies at once. A tile is C / 32 packets, and behind
-them two float32 for each of 8 rows (`_constants`). A wide tile is 8 whole rows of a matrix with C columns. A tall tile is
-C / 8 rows by 64 columns, an eighth of the rows after another. A block reads its tiles one after another, and starts again
-for each token. So its ring of bulk copies needs no table. kernels/decode/step.cuh takes tiles in this order.
+A unit is C elements of one row of a matrix (N, K): a whole row if K is C, a quarter of a row if K is 4 C. A tile is 8
+units below each other, and behind them two float32 of each unit (`_constants`). A block reads its tiles one after
+another, and starts again for each token. So its ring of bulk copies needs no table. kernels/decode/step.cuh takes tiles
+in this order.
 
 This module needs numpy; only `pack` and `unpack` need torch.
 """
@@ -17,11 +17,11 @@ import numpy as np
 
 from kernels.decode.contract import Sizes
 
-Numbers = np.ndarray[Any, np.dtype[np.int64]]
+Units = np.ndarray[Any, np.dtype[np.int64]]
+SEGMENTS = 4  # units of a row of the MLP's second projection
 TILE_ROWS = 8
-STEP = 32  # columns of a packet
-UNIT = 64  # columns of a head, and of a cluster's hidden values that a tall tile has
-CONSTANTS = 2  # float32 of a row, behind its tile
+PADDING = -1  # a unit of zeros: rows of the last tile of the output embedding that the vocabulary lacks
+CONSTANTS = 2  # float32 of a unit, behind its tile
 PROJECTIONS = ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj")
 # the vectors whose elements VECTORS of ring.cuh counts, in their order
 VECTORS = (
@@ -50,69 +50,54 @@ def part(count: int, index: int, of: int) -> tuple[int, int]:
     return count * index // of, count * (index + 1) // of
 
 
-def _matrices(width: int) -> tuple[tuple[int, int], ...]:
-    """Return the rows and columns of a layer's matrices."""
-    return (3 * width, width), (width, width), (4 * width, width), (width, 4 * width)
+def _rows(rows: int, block: int, blocks: int) -> Units:
+    """Return the rows of a matrix that a block has: whole tiles, so the last may lie outside."""
+    begin, end = part(-(-rows // TILE_ROWS), block, blocks)
+    return np.arange(begin * TILE_ROWS, end * TILE_ROWS)
 
 
-def _packets(rows: Numbers, columns: Numbers, long: int) -> Numbers:
-    """Return the numbers of packets in a matrix of `long` columns: those of each eight rows after another."""
-    return (rows[:, None] // TILE_ROWS * (long // STEP) + columns // STEP).ravel()
-
-
-def _packets_of_layer(shape: Shape, blocks: int, block: int) -> Numbers:
-    """Return the numbers of a block's packets in one layer, whose matrices follow each other."""
+def _units_of_layer(shape: Shape, blocks: int, block: int) -> Units:
+    """Return the numbers of a block's units in one layer, whose matrices follow each other."""
     width = shape.width
-    cluster, rank = divmod(block, shape.cluster)
-    dims = width // shape.heads // shape.cluster
-    whole, own = np.arange(0, width, STEP), width // shape.cluster * rank + np.arange(0, width // shape.cluster, TILE_ROWS)
-    units = np.arange(*part(4 * width // UNIT, cluster, blocks // shape.cluster))
-    steps = np.arange(0, UNIT, STEP)
-    of_head = [width * of + cluster * UNIT + rank * dims + np.arange(0, dims, TILE_ROWS) for of in range(3)]
-    attends = cluster < shape.heads
-    found = [
-        _packets(np.concatenate(of_head) if attends else np.arange(0), whole, width),
-        _packets(own if attends else np.arange(0), cluster * UNIT + steps, width),
-        _packets(UNIT * units + rank * TILE_ROWS, whole, width),
-        *(_packets(own, UNIT * unit + steps, 4 * width) for unit in units),
-    ]
-    bases = np.cumsum([0, *(_count(*sizes) for sizes in _matrices(width))])
-    return np.concatenate([packets + bases[min(at, 3)] for at, packets in enumerate(found)])
-
-
-def _count(rows: int, columns: int) -> int:
-    """Return the packets of a matrix, the last of which may lack rows."""
-    return -(-rows // TILE_ROWS) * (columns // STEP)
+    head, rank = divmod(block, shape.cluster)
+    size = width // shape.heads
+    dims = size // shape.cluster
+    row = np.arange(3 * dims if head < shape.heads else 0)
+    found = [row // dims * width + head * size + rank * dims + row % dims]
+    found += [base + _rows(count, block, blocks) for base, count in ((3 * width, width), (4 * width, 4 * width))]
+    wide = _rows(width, block, blocks).reshape(-1, 1, TILE_ROWS)
+    return np.concatenate([*found, (8 * width + SEGMENTS * wide + np.arange(SEGMENTS)[:, None]).ravel()])
 
 
 class Plan(NamedTuple):
-    """`order[i]` is the number of the i-th packet of the packed weights; block b begins at tile `begins[b]`.
+    """`order[i]` is the number of the i-th unit of the packed weights, or PADDING; block b begins at tile `begins[b]`.
 
-    Packets are numbered by layer, in a layer by projection (q k v, attention's, the MLP's two), in a projection by row.
-    Those of the output embedding follow.
+    Units are numbered by layer, in a layer by projection (q k v, attention's, the MLP's two), in a projection by row.
+    The units of the output embedding follow.
     """
 
     shape: Shape
-    order: Numbers
-    begins: Numbers
-
-    @property
-    def tile_packets(self) -> int:
-        """Return the packets of a tile."""
-        return self.shape.width // STEP
+    order: Units
+    begins: Units
 
 
 def plan(shape: Shape, layers: int, vocabulary: int, blocks: int) -> Plan:
-    """Return the order of all packets for `blocks` blocks."""
-    each = sum(_count(*sizes) for sizes in _matrices(shape.width))
+    """Return the order of all units for `blocks` blocks."""
+    each = 12 * shape.width
     pieces = []
     for block in range(blocks):
-        own = _packets_of_layer(shape, blocks, block)
-        begin, end = part(-(-vocabulary // TILE_ROWS), block, blocks)
-        head = layers * each + np.arange(_count(begin * TILE_ROWS, shape.width), _count(end * TILE_ROWS, shape.width))
+        own = _units_of_layer(shape, blocks, block)
+        rows = _rows(vocabulary, block, blocks)
+        head = np.where(rows < vocabulary, layers * each + rows, PADDING)
         pieces.append(np.concatenate([(own + each * np.arange(layers)[:, None]).ravel(), head]))
-    begins = np.cumsum([0, *map(len, pieces)]) // (shape.width // STEP)
+    begins = np.cumsum([0, *map(len, pieces)]) // TILE_ROWS
     return Plan(shape, np.concatenate(pieces).astype(np.int64), begins.astype(np.int64))
+
+
+def _split(made: Plan) -> tuple[int, ...]:
+    """Return the axes of packed tiles: tile, warp, step of 32 columns, row, lane's place in it, element."""
+    shape = made.shape
+    return len(made.order) // TILE_ROWS, shape.warps, shape.width // shape.warps // 32, TILE_ROWS, 4, 8
 
 
 def tile_bytes(width: int) -> int:
@@ -121,10 +106,10 @@ def tile_bytes(width: int) -> int:
 
 
 def _constants(weights: Mapping[str, Any], sizes: Sizes) -> Any:
-    """Return for every row what its product needs besides the input: (rows, 2) float32, zeros for rows of tall tiles.
+    """Return for each unit, by its number, what its product needs besides the input: (units, 2) float32.
 
-    These are the row's product with the weights of the norm before it; and its product with the norm's biases, with the
-    row's own bias added. Rows are those of all matrices in the order of packets, with those that the last eight lack.
+    These are the row's product with the weights of the norm before it, or 0 without a norm; and the row's product with
+    the norm's biases, with the row's own bias added. The four units of a row of the MLP's second projection are alike.
     """
     import torch
 
@@ -133,7 +118,7 @@ def _constants(weights: Mapping[str, Any], sizes: Sizes) -> Any:
         found = matrix.double() @ vectors
         if bias is not None:
             found[:, 1] += bias
-        return torch.nn.functional.pad(found, (0, 0, 0, -len(found) % TILE_ROWS))
+        return found
 
     norms = {"attn.c_attn": "ln_1", "mlp.c_fc": "ln_2"}
     parts = []
@@ -144,53 +129,47 @@ def _constants(weights: Mapping[str, Any], sizes: Sizes) -> Any:
             if name in norms:
                 parts.append(of(weights[f"{projection}.weight"].t(), f"h.{layer}.{norms[name]}", bias))
             else:
-                parts.append(torch.zeros(len(bias), CONSTANTS, dtype=bias.dtype, device=bias.device))
+                times = weights[f"{projection}.weight"].shape[0] // sizes.width
+                parts.append(torch.stack([torch.zeros_like(bias), bias], 1).repeat_interleave(times, 0))
     return torch.cat([*parts, of(weights["wte.weight"], "ln_f", None)]).float()
-
-
-def _eights(sizes: Sizes) -> Numbers:
-    """Return for every packet which eight of all rows it belongs to."""
-    matrices = [*_matrices(sizes.width) * sizes.layers, (sizes.vocabulary, sizes.width)]
-    eights = np.array([-(-rows // TILE_ROWS) for rows, _ in matrices])
-    return np.repeat(np.arange(eights.sum()), np.repeat([columns // STEP for _, columns in matrices], eights))
 
 
 def pack(weights: Mapping[str, Any], sizes: Sizes, made: Plan) -> Any:
     """Return the weights in the order of the plan: (tiles, tile_bytes / 2), on their device, as lanes read them."""
     import torch
 
-    matrices = [weights[f"h.{layer}.{name}.weight"].t() for layer in range(sizes.layers) for name in PROJECTIONS]
-    packets = []
-    for matrix in [*matrices, weights["wte.weight"]]:
-        whole = torch.nn.functional.pad(matrix, (0, 0, 0, -len(matrix) % TILE_ROWS))
-        split = whole.reshape(-1, TILE_ROWS, whole.shape[1] // STEP, STEP).transpose(1, 2)
-        packets.append(split.reshape(-1, TILE_ROWS * STEP))
-    order = torch.from_numpy(made.order).to(packets[0].device)
-    tiles = torch.cat(packets)[order].view(-1, made.tile_packets * TILE_ROWS * STEP)
-    first = torch.from_numpy(_eights(sizes)[made.order[:: made.tile_packets]]).to(order.device)
-    constants = _constants(weights, sizes).view(-1, TILE_ROWS * CONSTANTS)[first]
-    return torch.cat([tiles, constants.view(tiles.dtype)], 1)
+    parts = [
+        weights[f"h.{layer}.{name}.weight"].t().reshape(-1, sizes.width)
+        for layer in range(sizes.layers)
+        for name in PROJECTIONS
+    ]
+    plain = torch.cat([*parts, weights["wte.weight"]])
+    order = torch.from_numpy(made.order).to(plain.device)
+    known, there = order.clamp(min=0), (order >= 0)[:, None]
+    tile, warp, step, row, place, element = _split(made)
+    rows = (plain[known] * there).view(tile, row, warp, step, place, element).permute(0, 2, 3, 1, 4, 5)
+    constants = (_constants(weights, sizes)[known] * there).reshape(tile, -1)
+    return torch.cat([rows.reshape(tile, -1), constants.view(plain.dtype)], 1)
 
 
 def unpack(packed: Any, sizes: Sizes, made: Plan) -> dict[str, Any]:
     """Return the inverse of `pack`: the matrices by their names."""
     import torch
 
-    packets = packed[:, : TILE_ROWS * sizes.width].reshape(-1, TILE_ROWS, STEP)
-    plain = torch.empty_like(packets)
-    plain[torch.from_numpy(made.order).to(packed.device)] = packets
+    tiles = packed[:, : TILE_ROWS * sizes.width].reshape(_split(made))
+    units = tiles.permute(0, 3, 1, 2, 4, 5).reshape(-1, sizes.width)
+    order = torch.from_numpy(made.order).to(packed.device)
+    plain = torch.empty(int(order.max()) + 1, sizes.width, dtype=packed.dtype, device=packed.device)
+    plain[order[order >= 0]] = units[order >= 0]
+    columns = {"attn.c_attn": (3, 1), "attn.c_proj": (1, 1), "mlp.c_fc": (4, 1), "mlp.c_proj": (1, 4)}
     found, at = {}, 0
-
-    def matrix(rows: int, columns: int) -> Any:
-        nonlocal at
-        count = _count(rows, columns)
-        split, at = plain[at : at + count].view(-1, columns // STEP, TILE_ROWS, STEP), at + count
-        return split.transpose(1, 2).reshape(-1, columns)[:rows]
-
     for layer in range(sizes.layers):
-        for name, rows_columns in zip(PROJECTIONS, _matrices(sizes.width), strict=True):
-            found[f"h.{layer}.{name}.weight"] = matrix(*rows_columns).t()
-    return found | {"wte.weight": matrix(sizes.vocabulary, sizes.width)}
+        for name in PROJECTIONS:
+            rows, long = (sizes.width * times for times in columns[name])
+            count = rows * long // sizes.width
+            found[f"h.{layer}.{name}.weight"] = plain[at : at + count].reshape(rows, long).t()
+            at += count
+    return found | {"wte.weight": plain[at:]}
 
 
 def pack_vectors(weights: Mapping[str, Any], sizes: Sizes) -> Any:

@@ -1,7 +1,7 @@
 // A block's ring of weights in shared memory. It copies the next tile as soon as a slot is free, even while the block waits
-// for activations. A tile is 8 rows by C columns of a matrix, and what is added to the products of its rows, or C / 8 rows by
-// 64 columns. plan.py lays out each block's tiles in the order of their use, and a tile's elements in the order in which the
-// lanes of a tensor product read them.
+// for activations. A tile is 8 rows by C columns of a matrix, and what is added to the products of its rows; plan.py lays
+// out each block's tiles in the order of their use, and a tile's elements in the order in which the lanes of a tensor
+// product read them.
 #pragma once
 
 #include "machine.cuh"
@@ -14,24 +14,20 @@ struct Shape {
   static constexpr int SIZE = CHANNELS / HEADS;      // channels of a head
   static constexpr int DIMS = SIZE / CLUSTER;        // channels of q, of k and of v that one block computes
   static constexpr int INNER = 4 * CHANNELS;         // width of the MLP
+  static constexpr int SEGMENTS = INNER / CHANNELS;  // tiles of 8 rows of the MLP's second projection
   static constexpr int TILE_ROWS = 8;
   static constexpr int WEIGHT_BYTES = 2 * TILE_ROWS * CHANNELS;
   static constexpr int TILE_BYTES = WEIGHT_BYTES + 8 * TILE_ROWS;  // behind the weights, two floats of each row
   static constexpr int STEPS = CHANNELS / WARPS / 32;              // packets of a tile's columns that a lane multiplies
-  static constexpr int MOST_UNITS = (INNER / SIZE + HEADS - 1) / HEADS;  // times 64 hidden values of a cluster
-  static constexpr int EIGHTS = CHANNELS / CLUSTER / TILE_ROWS;    // times eight rows of a tall tile
-  static constexpr int OWN_EIGHTS = (EIGHTS + WARPS - 1) / WARPS;  // of these, what a warp multiplies
-  static constexpr int FOURS = CHANNELS / CLUSTER / 4 / WARPS;     // times four columns of x that a warp has
-  static constexpr int SOURCES = 8;                                // lanes that add the parts of the same columns
+  static constexpr int FOURS = CHANNELS / WARPS / 4;               // times four columns of a tile that a warp receives
+  static constexpr int TURNS = (FOURS + 31) / 32;                  // of these, what a lane receives
   static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);  // cached rows that 8 lanes have
   static constexpr int GROUP = 4;                                  // tiles that a block multiplies at once
   static constexpr int VECTORS = 13 * CHANNELS;                    // elements of a layer's norms and biases
-  static_assert(SIZE == 64 && CLUSTER == 8, "a tall tile of 64 columns has as many elements as 8 rows");
-  static_assert(MOST_UNITS <= GROUP, "a block multiplies its part of the MLP at once");
-  static_assert(CHANNELS % (CLUSTER * 4 * WARPS) == 0 && FOURS * SOURCES <= 32, "a warp has whole fours of x");
-  static_assert(SOURCES == CLUSTER, "the lanes with the same columns send them to a peer each");
+  static_assert(SIZE == 64 && SEGMENTS == GROUP, "heads of 64, and a group that holds a whole row of the MLP");
   static_assert(CHANNELS % (32 * WARPS) == 0, "every warp has 32 columns of a tile, or a multiple");
   static_assert(DIMS % TILE_ROWS == 0 && 32 % CLUSTER == 0, "whole tiles of q, of k and of v");
+  static_assert(CHANNELS / TILE_ROWS <= GROUP * HEADS * CLUSTER, "the rows of a block that keep x fit one warp");
   static_assert(CAPACITY % (CLUSTER * WARPS * 4) == 0, "warps share cached rows evenly");
 };
 

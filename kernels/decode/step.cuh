@@ -1,41 +1,41 @@
 // Decodes a token of GPT-2 with blocks that stay on their SMs: each phase of a layer, as one block runs it.
 //
-// A layer has two exchanges among all blocks: x, and x after attention. A cluster has a head, and a part of the MLP's hidden
-// values; its blocks send each other all that they need of these. So a cluster's part of a layer's two last projections
-// is a sum over its own columns, for all rows. Its block number `rank` publishes rows of CHANNELS / CLUSTER. The blocks of
-// that rank in all clusters add these parts to their columns of x, and send them to the peers of their cluster.
+// A layer has four exchanges among all blocks: x, the heads' outputs, x after attention, the MLP's hidden values. The
+// blocks of a cluster share a head, and send each other q, k, v and their parts of the attention.
 //
-// A phase multiplies tiles with tensor products: 8 rows are the columns of B, and A has the activations twice, as bf16 and
-// what bf16 lost of them. Of a wide tile, 8 whole rows, each warp has a share of the columns, and a block adds the warps'
-// sums in shared memory. Of a tall tile, 64 columns of the rows that the block publishes, each warp has whole rows.
+// A phase multiplies tiles of 8 rows with tensor products: the rows are the columns of B, and A has the activations twice,
+// as bf16 and what bf16 lost of them. Each warp has a share of the columns of every tile; a block adds the warps' sums in
+// shared memory.
 #pragma once
 
 #include "exchange.cuh"
 #include "ring.cuh"
 
-struct Pair {  // two values as bf16, and what bf16 lost
-  uint32_t most, rest;
-};
-
 template <class S>
 struct Shared {
-  alignas(16) Pair input[S::CHANNELS / 2];                // what is multiplied: the cluster's blocks send it each other
-  alignas(16) float moments[S::CLUSTER * S::WARPS][2];    // sums for its norm, of each of their warps
-  alignas(16) uint32_t hidden[S::MOST_UNITS * S::SIZE / 2];  // the cluster's hidden values of the MLP, which bf16 holds
+  struct Pair {  // two values as bf16, and what bf16 lost
+    uint32_t most, rest;
+  };
+  alignas(16) Pair input[S::CHANNELS / 2];    // what is multiplied
+  alignas(16) uint32_t hidden[S::INNER / 2];  // hidden values of the MLP, which bf16 holds
   alignas(
       16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // products of each warp; groups take turns with two places
+  alignas(16) float moments[2][S::WARPS][2];                 // sums for a norm, likewise
   alignas(16) float query[S::SIZE];  // q of this cluster's head, scaled so that exp is a power of 2
   alignas(16) float key[S::SIZE];
   alignas(16) float value[S::SIZE];
-  struct Attended {  // a partial result of the attention: of one warp, or of one block
+  struct Attended {  // the partial result of one warp
     alignas(16) float sum[S::SIZE];
+    float most, weight;
+  } attended[S::WARPS];
+  struct Merged {  // DIMS elements of the partial result of one block
+    alignas(8) float sum[S::DIMS];
     alignas(8) float most_weight[2];
-  } attended[S::WARPS], merged[S::CLUSTER];
-  alignas(16) Pair heads[S::WARPS][S::SIZE / 2];  // the output of this cluster's head, once for each warp
+  } merged[S::CLUSTER];
   uint32_t gave_up[2];         // whether a thread did, before a barrier; barriers take turns with two places
   uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
   uint64_t full[MOST_SLOTS];   // barriers of the ring
-  uint64_t row_sent, qkv_sent, merged_sent, hidden_sent;
+  uint64_t qkv_sent, merged_sent;
 };
 
 template <class S>
@@ -58,28 +58,32 @@ class Step {
         warp_(warp_index()),
         lane_(thread_index() % 32),
         block_(block_index()),
-        cluster_(block_ / S::CLUSTER),
+        head_(block_ / S::CLUSTER),
         rank_(block_ % S::CLUSTER),
-        clusters_(call.blocks / S::CLUSTER),
-        units_(S::INNER / S::SIZE, cluster_, clusters_),
+        wide_(S::CHANNELS / S::TILE_ROWS, block_, call.blocks),
+        inner_(S::INNER / S::TILE_ROWS, block_, call.blocks),
         vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
-    // parts of the rows of two layers that follow each other, from every head or every cluster
-    middle_words_ = call.words;
-    x_words_ = middle_words_ + 2 * S::SOURCES * S::CHANNELS;
-    best_words_ = x_words_ + 2 * S::SOURCES * S::CHANNELS;
+    x_words_ = call.words;
+    head_words_ = x_words_ + S::CHANNELS / 2;
+    middle_words_ = head_words_ + S::CHANNELS / 2;
+    hidden_words_ = middle_words_ + S::CHANNELS / 2;
+    best_words_ = hidden_words_ + S::INNER / 2;
     residual_ = best_words_ + 2 * call.blocks;
   }
 
   // The most tiles of a block in a phase.
+  static constexpr int LEAST_BLOCKS = S::HEADS * S::CLUSTER;
   static constexpr int MOST_QKV = 3 * S::DIMS / S::TILE_ROWS;
+  static constexpr int MOST_WIDE = (S::CHANNELS / S::TILE_ROWS + LEAST_BLOCKS - 1) / LEAST_BLOCKS;
+  static constexpr int MOST_INNER = (S::INNER / S::TILE_ROWS + LEAST_BLOCKS - 1) / LEAST_BLOCKS;
   static DEVICE constexpr int in_group(int tiles) { return tiles < S::GROUP ? tiles : S::GROUP; }
 
   // --- the number of this block's tiles in a phase; plan.py has the same order ---
-  DEVICE bool attends() const { return cluster_ < S::HEADS; }
+  DEVICE bool attends() const { return head_ < S::HEADS; }
   DEVICE int qkv_tiles() const { return attends() ? MOST_QKV : 0; }
-  DEVICE int proj_tiles() const { return attends() ? 1 : 0; }
-  DEVICE int fc_tiles() const { return units_.tiles(); }  // a cluster's 64 hidden values are 8 rows of each block
-  DEVICE int mlp_tiles() const { return units_.tiles(); }
+  DEVICE int proj_tiles() const { return wide_.tiles(); }
+  DEVICE int fc_tiles() const { return inner_.tiles(); }
+  DEVICE int mlp_tiles() const { return S::SEGMENTS * wide_.tiles(); }
   DEVICE int head_tiles() const { return vocabulary_.tiles(); }
   DEVICE int layer_tiles() const { return qkv_tiles() + proj_tiles() + fc_tiles() + mlp_tiles(); }
 
@@ -90,13 +94,11 @@ class Step {
       ROLLED
       for (int i = 0; i < MOST_SLOTS; ++i) init_copy_barrier(shared_.full + i);
       shared_.gave_up[0] = shared_.gave_up[1] = 0;
-      for (uint64_t* barrier : {&shared_.row_sent, &shared_.qkv_sent, &shared_.merged_sent, &shared_.hidden_sent})
-        init_copy_barrier(barrier);
+      init_copy_barrier(&shared_.qkv_sent);
+      init_copy_barrier(&shared_.merged_sent);
       publish_copy_barriers();
-      expect_sent(&shared_.row_sent, ROW_BYTES);
       expect_sent(&shared_.qkv_sent, QKV_BYTES);
       expect_sent(&shared_.merged_sent, MERGED_BYTES);
-      expect_sent(&shared_.hidden_sent, hidden_bytes());
     }
     sync_block();
     tiles_ = call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2);
@@ -144,16 +146,29 @@ class Step {
     return alive_;
   }
 
-  // What does not depend on activations is loaded before a phase waits for them: of this lane's columns of x, the biases
-  // that are added to it, and the weights of the norm that follows. A row's product with the normalised x is `scale` times
-  // (the product with (x - pivot) weights, less `shift` times that with the weights), and that with the biases. The last
-  // two are packed behind the row's tile (plan.py), so nothing waits for the mean before the product.
-  struct Vectors {
-    uint32_t bias[2], weight[2];
+  // The weights of a norm do not depend on activations, so a phase loads them before it waits for activations: those of
+  // the columns that a lane receives. A row's product with the normalised x is `scale` times (the product with (x - pivot)
+  // weights, less `shift` times that with the weights), and that with the biases. The last two are packed behind the row's
+  // tile (plan.py), so nothing waits for the mean before the product.
+  struct Norm {
+    uint32_t weight[S::TURNS][2];
   };
-  // Those before attention of layer `layer`, or behind the last layer.
-  DEVICE Vectors vectors_1(int layer) const { return vectors(layer ? vector(layer - 1, 12) : 0, vector(layer, 0)); }
-  DEVICE Vectors vectors_2(int layer) const { return vectors(vector(layer, 5), vector(layer, 6)); }
+  DEVICE Norm norm(int64_t at) const {
+    Norm found;
+    UNROLL
+    for (int i = 0; i < S::TURNS; ++i) {
+      const int four = lane_ + 32 * i;
+      UNROLL
+      for (int j = 0; j < 2; ++j) {
+        const int pair = 2 * (warp_ * S::FOURS + four) + j;
+        found.weight[i][j] = four < S::FOURS ? pairs(call_.vectors + at)[pair] : 0;
+      }
+    }
+    return found;
+  }
+  DEVICE Norm norm_1(int layer) const { return norm(vector(layer, 0)); }
+  DEVICE Norm norm_2(int layer) const { return norm(vector(layer, 6)); }
+  DEVICE Norm norm_last() const { return norm(vector(call_.layers, 0)); }
 
   // The first tiles of a phase, as far as this lane multiplies them. They too are read before the phase waits.
   template <int COUNT>
@@ -177,102 +192,88 @@ class Step {
     return found;
   }
   DEVICE auto load_qkv() const { return load<MOST_QKV>(qkv_tiles()); }
-  DEVICE auto load_fc() const { return load<S::MOST_UNITS>(fc_tiles()); }
+  DEVICE auto load_proj() const { return load<MOST_WIDE>(proj_tiles()); }
+  DEVICE auto load_fc() const { return load<MOST_INNER>(fc_tiles()); }
+  DEVICE auto load_mlp() const { return load<S::SEGMENTS>(mlp_tiles()); }
   DEVICE auto load_head() const { return load<S::GROUP>(head_tiles()); }
 
-  // The same of tall tiles, a tile for each 64 columns. A warp has every WARPS-th eight of the rows.
-  template <int MOST>
-  struct Tall {
-    Packet packet[S::OWN_EIGHTS][2 * MOST];
-  };
-  template <int MOST>
-  DEVICE Tall<MOST> load_tall(int tiles) const {
-    Tall<MOST> found = {};
-    UNROLL
-    for (int i = 0; i < MOST; ++i) {
-      if (i >= tiles) break;
-      const Packet* const tile = ring_.tile(i);
-      UNROLL
-      for (int own = 0; own < S::OWN_EIGHTS; ++own) {
-        const int eight = warp_ + own * S::WARPS;
-        if (eight < S::EIGHTS)
-          for (int step = 0; step < 2; ++step)
-            found.packet[own][2 * i + step] = tile[(2 * eight + step) * 32 + lane_];
-      }
-    }
-    return found;
-  }
-  DEVICE auto load_proj() const { return load_tall<1>(proj_tiles()); }
-  DEVICE auto load_mlp() const { return load_tall<S::MOST_UNITS>(mlp_tiles()); }
-
-  // --- the residual stream ---
-  // Each lane has four columns of x, and the eight lanes of a group the same four.
+  // --- what a phase waits for ---
+  // A warp waits for those columns only that it multiplies, so no barrier of the block lies between the two. A thread
+  // that gave up says so at the next barrier.
 
   // Embeds the token.
-  DEVICE void embed() {
-    const int64_t at = column() / 2;
-    UNROLL
-    for (int i = 0; i < 2; ++i) {
-      const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + at + i];
-      const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + at + i];
-      x_[2 * i] = low(token) + low(place);
-      x_[2 * i + 1] = high(token) + high(place);
-    }
+  DEVICE void embed(const Norm& weights) {
+    if (!alive_) return;
     pivot_ = 0.0f;  // a token does not depend on those before it in the launch
+    moment_[0] = moment_[1] = 0.0f;
+    UNROLL
+    for (int i = 0; i < S::TURNS; ++i) {
+      const int four = lane_ + 32 * i;
+      if (four < S::FOURS) {
+        const int pair = 2 * (warp_ * S::FOURS + four);
+        float x[4];
+        UNROLL
+        for (int j = 0; j < 2; ++j) {
+          const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + pair + j];
+          const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + pair + j];
+          x[2 * j] = low(token) + low(place);
+          x[2 * j + 1] = high(token) + high(place);
+        }
+        put_scaled(i, four, x, weights);
+      }
+    }
+    sync_warp();
   }
-  // Leaves the block's columns of x to the next launch, and takes them up there: those before attention, or those after it.
-  DEVICE void leave_columns(bool after) const {
-    if (alive_ && cluster_ == 0 && lane_ % S::SOURCES == 0 && own_four()) {
+  // Keeps the embedding of this lane's rows of x.
+  DEVICE void keep_embedding() {
+    if (!keeps()) return;
+    const int row = row_of_lane(wide_, 0);
+    const uint32_t token = pairs(call_.wte)[(static_cast<int64_t>(token_) * S::CHANNELS + row) / 2];
+    const uint32_t place = pairs(call_.wpe)[(static_cast<int64_t>(position_) * S::CHANNELS + row) / 2];
+    kept_[0] = low(token) + low(place);
+    kept_[1] = high(token) + high(place);
+  }
+  // Leaves this lane's rows of the residual stream to a later launch, and takes them up there. Words have fewer digits.
+  DEVICE void leave_rows() {
+    if (alive_ && keeps())
+      store_word(residual_ + row_of_lane(wide_, 0) / 2,
+                 static_cast<uint64_t>(as_bits(kept_[1])) << 32 | as_bits(kept_[0]));
+  }
+  DEVICE void keep_rows() {
+    if (!keeps()) return;
+    const int64_t both = load_number(reinterpret_cast<const int64_t*>(residual_ + row_of_lane(wide_, 0) / 2));
+    kept_[0] = as_float(static_cast<uint32_t>(both));
+    kept_[1] = as_float(static_cast<uint32_t>(static_cast<uint64_t>(both) >> 32));
+  }
+
+  // Reads the residual stream with which layer `layer` starts.
+  DEVICE void take_x(int layer, const Norm& weights) { take_row(x_words_, tag_of(layer - 1), MLP, layer - 1, weights); }
+  DEVICE void take_middle(int layer, const Norm& weights) {
+    take_row(middle_words_, tag_of(layer), PROJ, layer, weights);
+  }
+  // Only a block that multiplies them reads the heads and the hidden values. It must not read hidden values for nothing:
+  // blocks that wait for none of its values then may publish the next ones.
+  DEVICE void take_heads(int layer) {
+    if (!alive_ || proj_tiles() == 0) return;
+    const auto put = [&](int, int four, const TwoWords& two) {
+      float x[4];
+      take_two(two.word[0], x[0], x[1]);
+      take_two(two.word[1], x[2], x[3]);
+      put_input(four, x);
+    };
+    there_ &= gather<S::FOURS, false>(
+        head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put);
+    sync_warp();
+  }
+  DEVICE void take_hidden(int layer) {
+    if (!alive_ || mlp_tiles() == 0) return;
+    const auto place = [&](int at) { return at / S::FOURS * (S::CHANNELS / 4) + warp_ * S::FOURS + at % S::FOURS; };
+    const auto put = [&](int, int at, const TwoWords& two) {
       UNROLL
-      for (int i = 0; i < 2; ++i)
-        store_word(left_columns(after) + i, static_cast<uint64_t>(as_bits(x_[2 * i + 1])) << 32 | as_bits(x_[2 * i]));
-    }
-  }
-  DEVICE void take_columns(bool after) {
-    const TwoWords two = load_words(left_columns(after));
-    UNROLL
-    for (int i = 0; i < 2; ++i) {
-      x_[2 * i] = as_float(static_cast<uint32_t>(two.word[i]));
-      x_[2 * i + 1] = as_float(static_cast<uint32_t>(two.word[i] >> 32));
-    }
-  }
-
-  // Adds what layer `layer - 1` adds to x, or the attention of layer `layer`.
-  DEVICE void add_mlp(int layer, const Vectors& vectors) {
-    add_parts(parts(x_words_, layer - 1), clusters_, MLP, layer - 1, vectors);
-  }
-  DEVICE void add_attention(int layer, const Vectors& vectors) {
-    add_parts(parts(middle_words_, layer), S::HEADS, PROJ, layer, vectors);
-  }
-
-  // Sends this block's columns of x to the peers, ready to be multiplied: scaled by the weights of a norm, as pairs. It
-  // sums differences from the mean of the last row that was normalised, so a row far from 0 loses few digits.
-  DEVICE void send_row(const Vectors& vectors) {
-    if (!alive_) return;
-    const int peer = lane_ % S::SOURCES;
-    float y[4], moment[2] = {};
-    UNROLL
-    for (int i = 0; i < 4; ++i) {
-      y[i] = x_[i] - pivot_;
-      moment[0] += y[i];
-      moment[1] = fmaf(y[i], y[i], moment[1]);
-      y[i] *= i % 2 ? high(vectors.weight[i / 2]) : low(vectors.weight[i / 2]);
-    }
-    if (own_four()) {
-      const Pair two[2] = {pair_of(y[0], y[1]), pair_of(y[2], y[3])};
-      send_four(shared_.input + column() / 2, Packet{{two[0].most, two[0].rest, two[1].most, two[1].rest}},
-                &shared_.row_sent, peer);
-    } else {
-      moment[0] = moment[1] = 0.0f;
-    }
-    add_lanes<16, S::SOURCES>(moment);
-    if (lane_ < S::CLUSTER)
-      send_two(shared_.moments[rank_ * S::WARPS + warp_], moment[0], moment[1], &shared_.row_sent, peer);
-  }
-  // Waits for the columns of all peers.
-  DEVICE void take_row(Phase from, int layer) {
-    if (!alive_) return;
-    there_ &= wait_sent(&shared_.row_sent, ROW_BYTES, row_turn_, from, layer);
+      for (int i = 0; i < 2; ++i) shared_.hidden[2 * place(at) + i] = take_halves(two.word[i]);
+    };
+    there_ &= gather<S::SEGMENTS * S::FOURS, true>(hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
+    sync_warp();
   }
 
   // The cached rows that this warp attends to, except this token's row.
@@ -299,7 +300,7 @@ class Step {
   // and sends them to other blocks than the other warps.
   DEVICE void qkv(const Loaded<in_group(MOST_QKV)>& loaded) {
     if (!alive_) return;
-    products<MOST_QKV>(qkv_tiles(), loaded, [&](int group, int count, const Packet& constants) {
+    products<MOST_QKV, true>(qkv_tiles(), loaded, [&](int group, int count, const Packet& constants) {
       const int row = group * GROUP_ROWS + 2 * lane_;
       if (lane_ < count * S::TILE_ROWS / 2) {
         float value[2];
@@ -316,70 +317,72 @@ class Step {
   // Computes the softmax over this warp's rows and the weighted sum of their values, then merges the cluster's parts.
   DEVICE void attend(int layer, Cached& rows) {
     if (!alive_) return;
-    there_ &= wait_sent(&shared_.qkv_sent, QKV_BYTES, qkv_turn_, QKV, layer);
+    there_ &= wait_sent(&shared_.qkv_sent, QKV_BYTES, QKV, layer);
     if (there_) attend_warp(layer, rows);
     meet();
-    send_merged();
-    settle();
-  }
-
-  // Multiplies the head's output by its columns of the projection behind it, and publishes the block's rows.
-  DEVICE void proj(int layer, const Tall<1>& loaded) {
-    if (!alive_) return;
-    there_ &= wait_sent(&shared_.merged_sent, MERGED_BYTES, merged_turn_, ATTENTION, layer);
-    merge_cluster();
-    float sum[S::OWN_EIGHTS][2][4] = {};
-    UNROLL
-    for (int step = 0; step < 2; ++step) {
-      const Rows x(shared_.heads[warp_] + place_in(step));
-      UNROLL
-      for (int own = 0; own < S::OWN_EIGHTS; ++own) tensor_product(sum[own], x.packet, loaded.packet[own][step]);
+    if (warp_ == 0) {
+      send_merged();
+      if (wait_sent(&shared_.merged_sent, MERGED_BYTES, QKV, layer)) merge_cluster(layer);
     }
-    publish_part(parts(middle_words_, layer), tag_of(layer), sum);
-    turn_slots(proj_tiles());
+    settle();
+    attended_ ^= 1;
   }
 
-  // Computes the block's hidden values, and sends them to every block of the cluster.
-  DEVICE void fc(int layer, const Loaded<in_group(S::MOST_UNITS)>& loaded) {
+  DEVICE void proj(int layer, const Loaded<in_group(MOST_WIDE)>& loaded) {
     if (!alive_) return;
-    products<S::MOST_UNITS>(fc_tiles(), loaded, [&](int, int count, const Packet& constants) {
-      if (lane_ < count * S::TILE_ROWS / 2) {
+    products<MOST_WIDE, false>(proj_tiles(), loaded, [&](int, int count, const Packet& constants) {
+      if (warp_ == 0 && lane_ < count * S::TILE_ROWS / 2) {
+        keep(constants);
+        publish_two(middle_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
+      }
+    });
+  }
+
+  DEVICE void fc(int layer, const Loaded<in_group(MOST_INNER)>& loaded) {
+    if (!alive_) return;
+    products<MOST_INNER, true>(fc_tiles(), loaded, [&](int group, int count, const Packet& constants) {
+      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float value[2];
         normalised(value, constants);
-        const uint32_t two = packed(gelu(value[0]), gelu(value[1]));
-        // tile i of all blocks has 64 hidden values
-        const int at = lane_ / 4 * (S::SIZE / 2) + rank_ * (S::TILE_ROWS / 2) + lane_ % 4;
-        for (int peer = warp_; peer < S::CLUSTER; peer += S::WARPS)
-          send_one(shared_.hidden + at, two, &shared_.hidden_sent, peer);
+        publish_halves(hidden_words_, row_of_lane(inner_, group) / 2, tag_of(layer), gelu(value[0]), gelu(value[1]));
       }
     });
     ask_ahead(layer);
   }
 
-  // Multiplies the cluster's hidden values by their columns of the last projection, and publishes the block's rows.
-  DEVICE void mlp(int layer, const Tall<S::MOST_UNITS>& loaded) {
+  DEVICE void mlp(int layer, Loaded<S::SEGMENTS> loaded) {
     if (!alive_) return;
-    there_ &= wait_sent(&shared_.hidden_sent, hidden_bytes(), hidden_turn_, FC, layer);
-    float sum[S::OWN_EIGHTS][2][4] = {};
-    UNROLL
-    for (int i = 0; i < S::MOST_UNITS; ++i) {
-      if (i >= mlp_tiles()) break;
+    ROLLED
+    for (int tile = 0; (MOST_WIDE > 1 || tile == 0) && tile < wide_.tiles(); ++tile) {
+      if (tile) loaded = load<S::SEGMENTS>(S::SEGMENTS);
+      float sum[S::GROUP][2][4] = {};
       UNROLL
-      for (int step = 2 * i; step < 2 * i + 2; ++step) {
-        const Rows x(*reinterpret_cast<const Packet*>(shared_.hidden + place_in(step)));
+      for (int step = 0; step < S::STEPS; ++step) {
         UNROLL
-        for (int own = 0; own < S::OWN_EIGHTS; ++own) tensor_product(sum[own], x.packet, loaded.packet[own][step]);
+        for (int i = 0; i < S::SEGMENTS; ++i) {
+          const Packet& x = *reinterpret_cast<const Packet*>(shared_.hidden + i * S::CHANNELS / 2 + place_of(step));
+          tensor_product(sum[i], Rows(x).packet, loaded.packet[i][step]);
+        }
       }
+      float two[2] = {};
+      UNROLL
+      for (int i = 0; i < S::GROUP; ++i) two[0] += row_sum(sum[i], 0), two[1] += row_sum(sum[i], 1);
+      if (lane_ < 4) deposit(two, tile);
+      meet();
+      if (warp_ == 0 && lane_ / (S::TILE_ROWS / 2) == tile) {
+        keep(loaded.constants);  // all four tiles of these rows have them
+        publish_two(x_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
+      }
+      ring_.release(S::SEGMENTS);
+      if (!settle()) return;
     }
-    publish_part(parts(x_words_, layer), tag_of(layer), sum);
-    turn_slots(mlp_tiles());
   }
 
   // Computes the logits of this block's tokens, and publishes the largest.
   DEVICE void head(const Loaded<S::GROUP>& loaded) {
     if (!alive_) return;
     uint64_t best = 0;
-    products<MANY>(head_tiles(), loaded, [&](int group, int count, const Packet& constants) {
+    products<MANY, true>(head_tiles(), loaded, [&](int group, int count, const Packet& constants) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float logit[2];
         normalised(logit, constants);
@@ -468,9 +471,7 @@ class Step {
   static constexpr float QUERY_SCALE = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), log2(e)
   static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
   static constexpr uint32_t QKV_BYTES = 3 * S::SIZE * sizeof(float);
-  static constexpr uint32_t MERGED_BYTES = S::CLUSTER * (S::SIZE + 2) * sizeof(float);
-  static constexpr uint32_t ROW_BYTES = S::CHANNELS / 2 * sizeof(Pair) + S::CLUSTER * S::WARPS * 2 * sizeof(float);
-  DEVICE uint32_t hidden_bytes() const { return units_.tiles() * S::SIZE * 2; }
+  static constexpr uint32_t MERGED_BYTES = S::CLUSTER * (S::DIMS + 2) * sizeof(float);
   static_assert(GROUP_ROWS == 32, "a lane for each row of a group");
 
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
@@ -489,82 +490,56 @@ class Step {
   DEVICE int row_of_lane(const Part& part, int group) const {
     return part.begin * S::TILE_ROWS + group * GROUP_ROWS + 2 * lane_;
   }
+  // Whether this lane has rows of the residual stream.
+  DEVICE bool keeps() const {
+    return warp_ == 0 && 2 * lane_ < GROUP_ROWS && row_of_lane(wide_, 0) < wide_.end * S::TILE_ROWS;
+  }
 
-  // --- parts of x ---
-  // The first of the four columns of x that this lane has. The last lanes of a warp may have none of their own.
-  DEVICE bool own_four() const { return lane_ / S::SOURCES < S::FOURS; }
-  DEVICE int four() const {
-    const int own = lane_ / S::SOURCES;
-    return warp_ * S::FOURS + (own < S::FOURS ? own : S::FOURS - 1);
-  }
-  DEVICE int column() const { return rank_ * (S::CHANNELS / S::CLUSTER) + 4 * four(); }
-  DEVICE uint64_t* left_columns(bool after) const {
-    return residual_ + (after ? S::CHANNELS / 2 : 0) + column() / 2;
-  }
-  DEVICE Vectors vectors(int64_t bias, int64_t weight) const {
-    Vectors found;
+  // --- activations that this warp multiplies ---
+  // Puts the four columns number `four` of the warp's.
+  DEVICE void put_input(int four, const float (&x)[4]) {
+    typename Shared<S>::Pair two[2];
     UNROLL
     for (int i = 0; i < 2; ++i) {
-      found.bias[i] = pairs(call_.vectors + bias)[column() / 2 + i];
-      found.weight[i] = pairs(call_.vectors + weight)[column() / 2 + i];
+      two[i].most = packed(x[2 * i], x[2 * i + 1]);
+      two[i].rest = packed(x[2 * i] - low(two[i].most), x[2 * i + 1] - high(two[i].most));
     }
-    return found;
+    reinterpret_cast<Packet*>(shared_.input)[warp_ * S::FOURS + four] =
+        Packet{{two[0].most, two[0].rest, two[1].most, two[1].rest}};
   }
-  // Where the blocks of one source publish their parts. Successive layers take turns with two places: a block may still
-  // read a layer's parts when another publishes the next ones, but not when it publishes those after the next.
-  DEVICE uint64_t* parts(uint64_t* channel, int layer) const {
-    return channel + (layer % 2 ? S::SOURCES * S::CHANNELS : 0);
+  // Puts them scaled by the weights of a norm. It sums differences from the mean of the last row that was normalised,
+  // so a row far from 0 loses few digits, and one pass is enough.
+  DEVICE void put_scaled(int turn, int four, float (&x)[4], const Norm& norm) {
+    UNROLL
+    for (int i = 0; i < 4; ++i) {
+      x[i] -= pivot_;
+      moment_[0] += x[i];
+      moment_[1] = fmaf(x[i], x[i], moment_[1]);
+      const uint32_t weight = norm.weight[turn][i / 2];
+      x[i] *= i % 2 ? high(weight) : low(weight);
+    }
+    put_input(four, x);
   }
-  // The two words of four columns of x from one source. Those of all sources lie side by side, so a look reads whole lines.
-  DEVICE int place_of(int four, int source) const {
-    return ((rank_ * (S::CHANNELS / S::CLUSTER / 4) + four) * 2 * S::SOURCES + source) * 2;
-  }
-
-  // Adds the parts of all sources and the biases to this lane's columns of x. A lane takes two sources.
-  DEVICE void add_parts(const uint64_t* channel, int sources, Phase from, int layer, const Vectors& vectors) {
+  DEVICE void take_row(const uint64_t* channel, uint32_t tag, Phase from, int layer, const Norm& norm) {
     if (!alive_) return;
-    const int first = lane_ % S::SOURCES, second = first + S::SOURCES;
-    const uint64_t* const at[2] = {channel + place_of(four(), first < sources ? first : 0),
-                                   channel + place_of(four(), second < sources ? second : 0)};
-    TwoWords two[2];
-    there_ &= gather(at, tag_of(layer), watch_, from, layer, two);
-    float sum[4] = {}, more[4];
-    if (first < sources) take_four(two[0], sum);
-    take_four(two[1], more);
-    UNROLL
-    for (int i = 0; i < 4; ++i) sum[i] += second < sources ? more[i] : 0.0f;
-    add_lanes<S::SOURCES / 2, 1>(sum);
-    UNROLL
-    for (int i = 0; i < 4; ++i) x_[i] += sum[i] + (i % 2 ? high(vectors.bias[i / 2]) : low(vectors.bias[i / 2]));
+    moment_[0] = moment_[1] = 0.0f;
+    const auto put = [&](int turn, int four, const TwoWords& two) {
+      float x[4];
+      take_two(two.word[0], x[0], x[1]);
+      take_two(two.word[1], x[2], x[3]);
+      put_scaled(turn, four, x, norm);
+    };
+    there_ &= gather<S::FOURS, false>(
+        channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put);
+    sync_warp();
   }
-  // Publishes the sums of the block's rows: every lane has two rows of each of its warp's eights.
-  DEVICE void publish_part(uint64_t* channel, uint32_t tag, const float (&sum)[S::OWN_EIGHTS][2][4]) {
-    const int own = lane_ / 4, eight = warp_ + own * S::WARPS;
-    float two[2] = {};
-    UNROLL
-    for (int i = 0; i < S::OWN_EIGHTS; ++i)
-      if (own == i) two[0] = row_sum(sum[i], 0), two[1] = row_sum(sum[i], 1);
-    if (own < S::OWN_EIGHTS && eight < S::EIGHTS)
-      publish_two(channel, place_of(2 * eight + lane_ % 4 / 2, cluster_) + lane_ % 2, tag, two[0], two[1]);
-  }
-  // Refills the slots of tall tiles, which all warps have read.
-  DEVICE void turn_slots(int tiles) {
-    meet();
-    ring_.release(tiles);
-    settle();
-  }
-  static DEVICE Pair pair_of(float first, float second) {
-    const uint32_t most = packed(first, second);
-    return {most, packed(first - low(most), second - high(most))};
-  }
-
   // --- products ---
-  // The first of the pairs that this lane multiplies in a step of 32 columns, which four lanes have.
-  DEVICE int place_in(int step) const { return (4 * step + lane_ % 4) * 4; }
+  // The first of the pairs that this lane multiplies in a step. Four lanes have 32 columns.
+  DEVICE int place_of(int step) const { return ((warp_ * S::STEPS + step) * 4 + lane_ % 4) * 4; }
   struct Rows {  // the operand of a product: four pairs of two rows, or of one row and zeros
     Packet packet[2];
     DEVICE Rows() {}
-    DEVICE explicit Rows(const Pair* from)
+    DEVICE explicit Rows(const typename Shared<S>::Pair* from)
         : packet{reinterpret_cast<const Packet*>(from)[0], reinterpret_cast<const Packet*>(from)[1]} {}
     DEVICE explicit Rows(const Packet& row)
         : packet{Packet{{row.pair[0], 0, row.pair[1], 0}}, Packet{{row.pair[2], 0, row.pair[3], 0}}} {}
@@ -572,14 +547,14 @@ class Step {
 
   // Multiplies the block's next `tiles` tiles with the input, GROUP at a time, of which the first are loaded. A product
   // has 16 rows, and the input takes two, those of lanes 0 to 3. After each group calls `finish(group, tiles of the group,
-  // constants)`, in which normalised() has the products of this lane's two rows.
-  template <int MOST, class Finish>
+  // constants)`, in which keep() adds the products of this lane's two rows, or normalised() has them, if NORM.
+  template <int MOST, bool NORM, class Finish>
   DEVICE void products(int tiles, Loaded<in_group(MOST)> loaded, Finish finish) {
     if (tiles == 0) return;
     constexpr int COUNT = in_group(MOST);
     Rows x[S::STEPS];
     UNROLL
-    for (int step = 0; step < S::STEPS; ++step) x[step] = Rows(shared_.input + place_in(warp_ * S::STEPS + step));
+    for (int step = 0; step < S::STEPS; ++step) x[step] = Rows(shared_.input + place_of(step));
     ROLLED
     for (int group = 0; group == 0 || (MOST > S::GROUP && group * S::GROUP < tiles); ++group) {
       const int left = tiles - group * S::GROUP, count = left < COUNT ? left : COUNT;
@@ -590,7 +565,10 @@ class Step {
         UNROLL
         for (int i = 0; i < COUNT; ++i) tensor_product(sum[i], x[step].packet, loaded.packet[i][step]);
       }
-      if (group == 0) find_moments();
+      if (NORM && group == 0) {
+        add_lanes<16, 1>(moment_);
+        if (lane_ == 0) shared_.moments[turn_][warp_][0] = moment_[0], shared_.moments[turn_][warp_][1] = moment_[1];
+      }
       if (lane_ < 4) {
         UNROLL
         for (int i = 0; i < COUNT; ++i) {
@@ -599,6 +577,7 @@ class Step {
         }
       }
       meet();
+      if (NORM && group == 0) find_moments();
       finish(group, count, loaded.constants);
       ring_.release(count);
       if (!settle()) return;
@@ -624,6 +603,13 @@ class Step {
     found[0] = part[0][0] + part[1][0];
     found[1] = part[0][1] + part[1][1];
   }
+  // Adds them and the biases to this lane's rows of the residual stream.
+  DEVICE void keep(const Packet& constants) {
+    float sum[2];
+    total(sum);
+    UNROLL
+    for (int i = 0; i < 2; ++i) kept_[i] += sum[i] + as_float(constants.pair[2 * i + 1]);
+  }
   // The products with the normalised input, and the biases added.
   DEVICE void normalised(float (&found)[2], const Packet& constants) const {
     total(found);
@@ -636,11 +622,10 @@ class Step {
   DEVICE void find_moments() {
     float sum[2] = {};
     UNROLL
-    for (int i = lane_; i < S::CLUSTER * S::WARPS; i += 32) {
-      const auto& two = reinterpret_cast<const TwoFloats&>(shared_.moments[i]);
+    for (int i = 0; i < S::WARPS; ++i) {
+      const auto& two = reinterpret_cast<const TwoFloats&>(shared_.moments[turn_][i]);
       sum[0] += two.value[0], sum[1] += two.value[1];
     }
-    add_lanes<16, 1>(sum);
     constexpr float EACH = 1.0f / S::CHANNELS;
     shift_ = sum[0] * EACH;
     scale_ = rsqrtf(fmaxf(sum[1] * EACH - shift_ * shift_, 0.0f) + call_.epsilon);
@@ -648,20 +633,19 @@ class Step {
   }
 
   // --- attention ---
-  // Waits until the peers have sent all `bytes`, and expects them again. `turn` is the parity of the barrier.
-  DEVICE bool wait_sent(uint64_t* barrier, uint32_t bytes, uint32_t& turn, Phase from, int layer) {
+  // Waits until the peers have sent all `bytes`, and expects them again.
+  DEVICE bool wait_sent(uint64_t* barrier, uint32_t bytes, Phase from, int layer) {
     watch_.reset();
-    while (!all_sent(barrier, bytes, turn))
+    while (!all_sent(barrier, bytes, attended_))
       if (!watch_.patient(from, layer)) return false;
     if (thread_index() == 0) expect_sent(barrier, bytes);
-    turn ^= 1;
     return true;
   }
 
   // The blocks of a cluster take cached rows in turn. In each round, eight lanes take one row of their block.
   DEVICE int row_of(int round) const { return ((round * S::WARPS + warp_) * 4 + lane_ / 8) * S::CLUSTER + rank_; }
   DEVICE int64_t cache_place(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
-    return (static_cast<int64_t>(layer * S::HEADS + cluster_) * call_.capacity + row) * 8 + lane_ % 8;
+    return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * 8 + lane_ % 8;
   }
   DEVICE Packet row_packet(const float* row) const {
     Packet found;
@@ -708,135 +692,141 @@ class Step {
       UNROLL
       for (int i = 0; i < 8; ++i) mine.sum[8 * lane_ + i] = sum[i];
     }
-    if (lane_ == 0) mine.most_weight[0] = most, mine.most_weight[1] = sum[8];
+    if (lane_ == 0) mine.most = most, mine.weight = sum[8];
   }
 
-  // Merges COUNT parts of the attention. Returns two elements of the weighted sum a lane, and the largest score and the sum
-  // of the weights.
-  template <int COUNT>
-  DEVICE void merge(const typename Shared<S>::Attended (&part)[COUNT], float (&sum)[2], float (&most_weight)[2]) const {
-    static_assert(COUNT <= 32 && 32 % COUNT == 0);
-    const auto& own = part[lane_ % COUNT].most_weight;
-    const float most = max_lanes<COUNT / 2, 1>(own[0]);
-    const float factor = power_of_2(own[0] - most);  // 0 for a part without a row
-    float weight[1] = {factor * own[1]};
-    add_lanes<COUNT / 2, 1>(weight);
-    most_weight[0] = most, most_weight[1] = weight[0];
-    sum[0] = sum[1] = 0.0f;
-    UNROLL
-    for (int i = 0; i < COUNT; ++i) {
-      const float of_part = of_lane(factor, i);
-      sum[0] = fmaf(of_part, part[i].sum[2 * lane_], sum[0]);
-      sum[1] = fmaf(of_part, part[i].sum[2 * lane_ + 1], sum[1]);
-    }
-  }
-  // Merges the parts of the block's warps, and sends the block's part to the peers: each warp to others.
+  // Merges the parts of the block's warps, two elements a lane, and sends each block of the cluster its DIMS of them.
   DEVICE void send_merged() {
-    float sum[2], most_weight[2];
-    merge(shared_.attended, sum, most_weight);
-    auto& mine = shared_.merged[rank_];
-    for (int peer = warp_; peer < S::CLUSTER; peer += S::WARPS) {
-      send_two(mine.sum + 2 * lane_, sum[0], sum[1], &shared_.merged_sent, peer);
-      if (lane_ == 0) send_two(mine.most_weight, most_weight[0], most_weight[1], &shared_.merged_sent, peer);
+    float most = NOTHING, sum[2] = {}, weight = 0.0f;
+    UNROLL
+    for (int i = 0; i < S::WARPS; ++i) most = fmaxf(most, shared_.attended[i].most);
+    UNROLL
+    for (int i = 0; i < S::WARPS; ++i) {
+      const float factor = power_of_2(shared_.attended[i].most - most);  // 0 for a warp that had no row
+      sum[0] = fmaf(factor, shared_.attended[i].sum[2 * lane_], sum[0]);
+      sum[1] = fmaf(factor, shared_.attended[i].sum[2 * lane_ + 1], sum[1]);
+      weight = fmaf(factor, shared_.attended[i].weight, weight);
     }
+    auto& mine = shared_.merged[rank_];
+    send_two(mine.sum + 2 * lane_ % S::DIMS, sum[0], sum[1], &shared_.merged_sent, 2 * lane_ / S::DIMS);
+    if (lane_ < S::CLUSTER) send_two(mine.most_weight, most, weight, &shared_.merged_sent, lane_);
   }
-  // Merges the parts of the cluster's blocks: the output of the head, for this warp.
-  DEVICE void merge_cluster() {
-    float sum[2], most_weight[2];
-    merge(shared_.merged, sum, most_weight);
-    shared_.heads[warp_][lane_] = pair_of(divided(sum[0], most_weight[1]), divided(sum[1], most_weight[1]));
-    sync_warp();
+
+  // Merges the parts of the cluster's blocks, and publishes DIMS elements of the head's output.
+  DEVICE void merge_cluster(int layer) {
+    constexpr int LANES = 32 / S::CLUSTER;  // that have the part of one block
+    const auto& part = shared_.merged[lane_ / LANES];
+    const float most = max_lanes<16, LANES>(part.most_weight[0]);
+    const float factor = power_of_2(part.most_weight[0] - most);  // 0 for a block that had no row
+    float sum[3] = {factor * part.sum[2 * (lane_ % LANES)], factor * part.sum[2 * (lane_ % LANES) + 1],
+                    factor * part.most_weight[1]};
+    add_lanes<16, LANES>(sum);
+    if (lane_ < LANES) {
+      const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * lane_;
+      publish_two(head_words_, at / 2, tag_of(layer), divided(sum[0], sum[2]), divided(sum[1], sum[2]));
+    }
   }
 
   // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`.
   DEVICE void ask_ahead(int layer) const {
     const int from = layer * call_.ahead, left = head_tiles() - from;
     const int count = left < call_.ahead ? left : call_.ahead;
-#ifndef DECODE_KEEP
     ask_tiles(layer_tiles() * call_.layers + from, count);
-#endif
   }
 
   const DecodeCall& call_;
   Shared<S>& shared_;
   Ring<S> ring_;
   Watch watch_;
-  const int warp_, lane_, block_, cluster_, rank_, clusters_;
-  const Part units_, vocabulary_;  // units are 64 hidden values
-  uint64_t *middle_words_, *x_words_, *best_words_, *residual_;
+  const int warp_, lane_, block_, head_, rank_;
+  const Part wide_, inner_, vocabulary_;
+  uint64_t *x_words_, *head_words_, *middle_words_, *hidden_words_, *best_words_, *residual_;
   const uint16_t* tiles_ = nullptr;
   uint64_t* stamps_ = nullptr;
-  uint32_t tag_ = 0, fault_ = 0;
-  uint32_t row_turn_ = 0, qkv_turn_ = 0, merged_turn_ = 0, hidden_turn_ = 0;  // parities of barriers
+  uint32_t tag_ = 0, fault_ = 0, attended_ = 0;
   int position_ = 0, token_ = 0, turn_ = 0;
-  float x_[4] = {};     // this lane's columns of the residual stream
-  float pivot_ = 0.0f;  // the mean of the row that was normalised last
+  float kept_[2] = {};    // the rows of the residual stream that this lane of warp 0 computes
+  float pivot_ = 0.0f;    // the mean of the row that was normalised last
+  float moment_[2] = {};  // sums of this lane's differences from it, and of their squares
   float shift_ = 0.0f, scale_ = 0.0f;
   bool alive_ = true, there_ = true;
 };
 
-// Decodes one part of one token: ATTENTION or MLP of a layer, or HEAD after the last layer. It exchanges the same words as
-// decode_tokens(). They are already written, since the previous launch has ended.
+// The number of this block's tiles in a layer before `part`. ATTENTION includes the projections of q, k and v.
+template <class S>
+DEVICE int tiles_before(const Step<S>& step, Phase part) {
+  int tiles = 0;
+  if (part > ATTENTION) tiles += step.qkv_tiles();
+  if (part > PROJ) tiles += step.proj_tiles();
+  if (part > FC) tiles += step.fc_tiles();
+  return tiles;
+}
+template <class S>
+DEVICE int tiles_of(const Step<S>& step, Phase part) {
+  return part == ATTENTION ? step.qkv_tiles()
+         : part == PROJ    ? step.proj_tiles()
+         : part == FC      ? step.fc_tiles()
+         : part == MLP     ? step.mlp_tiles()
+                           : step.head_tiles();
+}
+
+// Decodes one part of one token: ATTENTION, PROJ, FC or MLP of a layer, or HEAD after the last layer. It exchanges the
+// same words as decode_tokens(). They are already written, since the previous launch has ended.
 template <class S, class Begin>
 DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin begin) {
   Step<S> step(call);
-  const int before = part == MLP ? step.qkv_tiles() + step.proj_tiles() : 0;
-  const int tiles = part == ATTENTION ? step.qkv_tiles() + step.proj_tiles()
-                    : part == MLP     ? step.fc_tiles() + step.mlp_tiles()
-                                      : step.head_tiles();
-  const int first = layer * step.layer_tiles() + before;
-  step.start_ring(first, tiles);
-  if (layer + 1 < call.layers) step.ask_tiles(first + step.layer_tiles(), tiles);
-  const auto vectors = part == MLP ? step.vectors_2(layer) : step.vectors_1(layer);
+  const int first = layer * step.layer_tiles() + (part == HEAD ? 0 : tiles_before(step, part));
+  step.start_ring(first, tiles_of(step, part));
+  if (layer + 1 < call.layers) step.ask_tiles(first + step.layer_tiles(), tiles_of(step, part));
+  const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
   const auto ready = [&] {  // before this, nothing reads what the previous launch writes
-    sync_cluster();         // the peers run, so their shared memory can be written
     begin();
     step.take_up();
-    step.admit();
   };
   if (part == ATTENTION && step.attends()) {
-    const auto qkv = step.load_qkv();
+    const auto loaded = step.load_qkv();
+    sync_cluster();  // the peers run, so their shared memory can be written
     ready();
+    if (layer) step.take_x(layer, norm);
+    step.admit();
     auto rows = step.cached(layer);
-    if (layer) {
-      step.take_columns(true);
-      step.add_mlp(layer, vectors);
-    } else {
-      step.embed();
-    }
-    step.leave_columns(false);
-    step.send_row(vectors);
-    step.take_row(MLP, layer - 1);
-    step.qkv(qkv);
-    const auto proj = step.load_proj();
+    if (!layer) step.embed(norm);
+    step.qkv(loaded);
     step.attend(layer, rows);
-    step.proj(layer, proj);
     sync_cluster();  // no peer sends any more
-  } else if (part == MLP) {
-    const auto fc = step.load_fc();
+  } else if (part == PROJ) {
+    const auto loaded = step.load_proj();
     ready();
-    step.take_columns(false);
-    step.add_attention(layer, vectors);
-    step.leave_columns(true);
-    step.send_row(vectors);
-    step.take_row(PROJ, layer);
-    step.fc(layer, fc);
-    const auto mlp = step.load_mlp();
-    step.mlp(layer, mlp);
-    sync_cluster();
+    if (layer) step.keep_rows();
+    step.take_heads(layer);
+    step.admit();
+    if (!layer) step.keep_embedding();
+    step.proj(layer, loaded);
+    step.leave_rows();
+  } else if (part == FC) {
+    const auto loaded = step.load_fc();
+    ready();
+    step.take_middle(layer, norm);
+    step.admit();
+    step.fc(layer, loaded);
+  } else if (part == MLP) {
+    const auto loaded = step.load_mlp();
+    ready();
+    step.keep_rows();
+    step.take_hidden(layer);
+    step.admit();
+    step.mlp(layer, loaded);
+    step.leave_rows();
   } else if (part == HEAD) {
     const auto loaded = step.load_head();
     ready();
-    step.take_columns(true);
-    step.add_mlp(layer, vectors);
-    step.send_row(vectors);
-    step.take_row(MLP, layer - 1);
+    step.take_x(layer, norm);
+    step.admit();
     step.head(loaded);
     if (block_index() == 0) {
       step.choose();
       step.leave();
     }
-    sync_cluster();
   }
   step.drain();
 }
@@ -850,46 +840,42 @@ DEVICE void decode_tokens(const DecodeCall& call) {
   step.take_up();
   step.admit();
   step.agree();
-  sync_cluster();  // the peers run, so their shared memory can be written
+  if (step.attends()) sync_cluster();  // the peers run, so their shared memory can be written
   ROLLED
   for (int token = 0; token < call.tokens; ++token) {
     step.begin_stamps(token);
-    auto vectors = step.vectors_1(0);
-    auto rows = step.cached(0);
-    step.embed();
+    step.keep_embedding();
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
+      const auto norm_1 = step.norm_1(layer);
+      auto rows = step.cached(layer);
       const auto qkv = step.load_qkv();
-      if (layer) step.add_mlp(layer, vectors);
-      if (step.attends()) step.send_row(vectors);
-      vectors = step.vectors_2(layer);  // far ahead: what comes from DRAM would hold up the look at the words
-      if (step.attends()) step.take_row(MLP, layer - 1);
+      if (step.attends()) layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
       step.stamp();
       if (step.attends()) step.qkv(qkv);
       step.stamp();
-      if (step.attends()) {
-        const auto proj = step.load_proj();
-        step.attend(layer, rows);
-        step.proj(layer, proj);
-      }
+      if (step.attends()) step.attend(layer, rows);
       step.stamp();
+      const auto proj = step.load_proj();
+      step.take_heads(layer);
+      step.stamp();
+      step.proj(layer, proj);
+      step.stamp();
+      const auto norm_2 = step.norm_2(layer);
       const auto fc = step.load_fc();
-      step.add_attention(layer, vectors);
-      step.send_row(vectors);
-      vectors = step.vectors_1(layer + 1);
-      if (layer + 1 < call.layers) rows = step.cached(layer + 1);
-      step.take_row(PROJ, layer);
+      step.take_middle(layer, norm_2);
       step.stamp();
       step.fc(layer, fc);
       step.stamp();
       const auto mlp = step.load_mlp();
+      step.take_hidden(layer);
+      step.stamp();
       step.mlp(layer, mlp);
       step.stamp();
     }
+    const auto norm_last = step.norm_last();
     const auto head = step.load_head();
-    step.add_mlp(call.layers, vectors);
-    step.send_row(vectors);
-    step.take_row(MLP, call.layers - 1);
+    step.take_x(call.layers, norm_last);
     step.stamp();
     step.head(head);
     step.stamp();
@@ -898,5 +884,5 @@ DEVICE void decode_tokens(const DecodeCall& call) {
   }
   step.leave();
   step.drain();
-  sync_cluster();  // no peer sends any more
+  if (step.attends()) sync_cluster();  // no peer sends any more
 }

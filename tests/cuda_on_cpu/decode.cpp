@@ -3,7 +3,7 @@
 #include "step.cuh"
 
 #ifndef SHAPE
-#define SHAPE 256, 4, 4, 8, 128
+#define SHAPE 256, 4, 4, 2, 64
 #endif
 using Tiny = Shape<SHAPE>;
 
@@ -33,7 +33,7 @@ int decode_run_few(const DecodeCall* call, void*) {
   DecodeCall layers = *call;
   layers.slots = 4;
   for (int layer = 0; layer < call->layers; ++layer)
-    for (const Phase part : {ATTENTION, MLP})
+    for (const Phase part : {ATTENTION, PROJ, FC, MLP})
       run(layers, layers.slots, [&] { decode_part<Tiny>(layers, part, layer, [] {}); });
   return run(*call, call->slots, [call] { decode_part<Tiny>(*call, HEAD, call->layers, [] {}); });
 }

@@ -392,14 +392,6 @@ inline uint64_t max_lanes(uint64_t value) {
   cpu::pass(warp.gate, 32, [&warp] { std::fill_n(warp.word, 32, *std::max_element(warp.word, warp.word + 32)); });
   return warp.word[lane];
 }
-inline float of_lane(float value, int lane) {
-  cpu::Warp& warp = cpu::warp();
-  warp.value[thread_index() % 32][0] = value;
-  cpu::pass(warp.gate, 32, [] {});
-  const float found = warp.value[lane][0];
-  cpu::pass(warp.gate, 32, [] {});
-  return found;
-}
 inline bool any_lane(bool value) { return max_lanes(static_cast<uint64_t>(value)) != 0; }
 
 inline bool lost() {
@@ -410,6 +402,9 @@ inline TwoWords load_words(const uint64_t* at) {
   return {{__atomic_load_n(at, __ATOMIC_RELAXED), __atomic_load_n(at + 1, __ATOMIC_RELAXED)}};
 }
 inline void store_word(uint64_t* at, uint64_t word) {
+  if (!lost()) __atomic_store_n(at, word, __ATOMIC_RELAXED);
+}
+inline void store_half_word(uint32_t* at, uint32_t word) {
   if (!lost()) __atomic_store_n(at, word, __ATOMIC_RELAXED);
 }
 inline uint32_t load_flag(const uint32_t* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
@@ -459,21 +454,15 @@ inline bool all_sent(uint64_t* barrier, uint32_t bytes, uint32_t parity) {
   const uint64_t came = sent.bytes.load(std::memory_order_acquire) / bytes;
   return (std::min(came, sent.expected.load(std::memory_order_relaxed)) & 1) != parity;
 }
-inline void send(const void* here, const void* value, size_t bytes, const uint64_t* barrier, int rank) {
+inline void send(const float* here, float value, const uint64_t* barrier, int rank) {
   cpu::Block& block = *cpu::self().block;
   cpu::Block& peer = *block.cluster->blocks[rank];
-  std::memcpy(peer.shared + (static_cast<const unsigned char*>(here) - block.shared), value, bytes);
-  sent_of(peer, barrier).bytes.fetch_add(bytes, std::memory_order_release);
-}
-inline void send_one(const uint32_t* here, uint32_t word, const uint64_t* barrier, int rank) {
-  send(here, &word, sizeof word, barrier, rank);
+  std::memcpy(peer.shared + (reinterpret_cast<const unsigned char*>(here) - block.shared), &value, sizeof value);
+  sent_of(peer, barrier).bytes.fetch_add(sizeof value, std::memory_order_release);
 }
 inline void send_two(const float* here, float first, float second, const uint64_t* barrier, int rank) {
-  const float two[2] = {first, second};
-  send(here, two, sizeof two, barrier, rank);
-}
-inline void send_four(const void* here, const Packet& packet, const uint64_t* barrier, int rank) {
-  send(here, &packet, sizeof packet, barrier, rank);
+  send(here, first, barrier, rank);
+  send(here + 1, second, barrier, rank);
 }
 inline void ask_l2(const void*, uint32_t) {}
 

@@ -101,12 +101,6 @@ void fill(Buffer<uint16_t>& buffer, float spread) {
 
 int begin_of(int count, int index, int blocks) { return count * index / blocks; }
 
-// How many times 64 hidden values a cluster has.
-int units_of(int cluster, int clusters) {
-  const int count = Model::INNER / Model::SIZE;
-  return begin_of(count, cluster + 1, clusters) - begin_of(count, cluster, clusters);
-}
-
 // The first tile of each block: the counts of plan.py.
 std::vector<int32_t> begins(int blocks) {
   std::vector<int32_t> found{0};
@@ -115,9 +109,8 @@ std::vector<int32_t> begins(int blocks) {
       const int count = (rows + Model::TILE_ROWS - 1) / Model::TILE_ROWS;
       return begin_of(count, block + 1, blocks) - begin_of(count, block, blocks);
     };
-    const int cluster = block / Model::CLUSTER, clusters = blocks / Model::CLUSTER;
-    const int attention = cluster < Model::HEADS ? 3 * Model::DIMS / Model::TILE_ROWS + 1 : 0;
-    const int layer = attention + 2 * units_of(cluster, clusters);
+    const int qkv = block / Model::CLUSTER < Model::HEADS ? 3 * Model::DIMS / Model::TILE_ROWS : 0;
+    const int layer = qkv + (1 + Model::SEGMENTS) * tiles(Model::CHANNELS) + tiles(Model::INNER);
     found.push_back(found.back() + LAYERS * layer + tiles(VOCABULARY));
   }
   return found;
@@ -150,21 +143,23 @@ struct Weights {
   // Puts behind the tiles of a block what plan.py puts there; the block's first tile is `tile`.
   void add_constants(int tile, int block, int blocks) {
     constexpr int NONE = -1;
-    const int cluster = block / Model::CLUSTER, rank = block % Model::CLUSTER, clusters = blocks / Model::CLUSTER;
-    const int unit = begin_of(Model::INNER / Model::SIZE, cluster, clusters);
+    const auto each = [&](int count, auto put) {  // tiles of a matrix of `count` rows
+      const int tiles = (count + ROWS - 1) / ROWS, end = begin_of(tiles, block + 1, blocks);
+      for (int one = begin_of(tiles, block, blocks); one < end; ++one) put(one * ROWS);
+    };
+    const int head = block / Model::CLUSTER, rank = block % Model::CLUSTER;
     for (int layer = 0; layer < LAYERS; ++layer) {
       const int at = layer * Model::VECTORS;
-      for (int row = 0; cluster < Model::HEADS && row < 3 * Model::DIMS; row += ROWS)
+      for (int row = 0; head < Model::HEADS && row < 3 * Model::DIMS; row += ROWS)
         add(tile++, at,
-            at + 2 * C + row / Model::DIMS * C + cluster * Model::SIZE + rank * Model::DIMS + row % Model::DIMS);
-      if (cluster < Model::HEADS) add(tile++, NONE, NONE);
-      for (int i = 0; i < units_of(cluster, clusters); ++i)
-        add(tile++, at + 6 * C, at + 8 * C + (unit + i) * Model::SIZE + rank * ROWS);
-      for (int i = 0; i < units_of(cluster, clusters); ++i) add(tile++, NONE, NONE);
+            at + 2 * C + row / Model::DIMS * C + head * Model::SIZE + rank * Model::DIMS + row % Model::DIMS);
+      each(C, [&](int row) { add(tile++, NONE, at + 5 * C + row); });
+      each(Model::INNER, [&](int row) { add(tile++, at + 6 * C, at + 8 * C + row); });
+      each(C, [&](int row) {
+        for (int i = 0; i < Model::SEGMENTS; ++i) add(tile++, NONE, at + 12 * C + row);
+      });
     }
-    const int tiles = (VOCABULARY + ROWS - 1) / ROWS;
-    for (int i = begin_of(tiles, block, blocks); i < begin_of(tiles, block + 1, blocks); ++i)
-      add(tile++, LAYERS * Model::VECTORS, NONE);
+    each(VOCABULARY, [&](int) { add(tile++, LAYERS * Model::VECTORS, NONE); });
   }
   // The norm and the biases of a tile's rows begin in `vectors` at these places.
   void add(int tile, int norm, int bias) {
@@ -208,7 +203,7 @@ struct Watching {
 #endif
 };
 
-constexpr int LAYER_PHASES = 6, STAMPS_EACH = 5 + LAYER_PHASES * LAYERS;
+constexpr int STAMPS_EACH = 5 + 9 * LAYERS;
 
 // A token by `few`: on a GPU a graph, since the host launches too slowly.
 struct Few {
@@ -244,7 +239,7 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
   Buffer<float> logits(VOCABULARY);
-  Buffer<uint64_t> words((4 * Model::SOURCES + 1) * Model::CHANNELS + 2 * blocks);
+  Buffer<uint64_t> words(5 * Model::CHANNELS + 2 * blocks);
   Buffer<uint32_t> control(4);
   DecodeCall call{};
   call.units = weights.units.device(), call.begins = weights.begins.device();
@@ -275,14 +270,14 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
 // Writes the mean time of a block and token in each phase, in ns: it works, waits for blocks that work longer (tail), or
 // exchanges values after the last block began to wait.
 void write_phases(const uint64_t* stamps, int tokens, int blocks, const std::string& to) {
-  static const char* const names[] = {"wait for x", "qkv", "attention", "wait for x after attention", "fc", "mlp",
+  static const char* const names[] = {"wait for x", "qkv", "attention", "wait for heads", "proj",
+                                      "wait for x after attention", "fc", "wait for hidden", "mlp",
                                       "lm_head", "wait for token", "embedding"};
-  constexpr int PHASES = LAYER_PHASES + 3;
-  double work[PHASES] = {}, tail[PHASES] = {}, exchange[PHASES] = {};
+  double work[12] = {}, tail[12] = {}, exchange[12] = {};
   for (int token = 0; token < tokens; ++token)
     for (int place = 0; place < STAMPS_EACH - 2; ++place) {
-      const int last = place - LAYER_PHASES * LAYERS;
-      const int phase = place == 0 ? PHASES - 1 : last == 0 ? 0 : last > 0 ? LAYER_PHASES - 1 + last : place % LAYER_PHASES;
+      const int last = place - 9 * LAYERS;
+      const int phase = place == 0 ? 11 : last == 0 ? 0 : last > 0 ? 8 + last : place % 9;
       const bool waits = std::string(names[phase]).rfind("wait", 0) == 0;
       const auto time = [&](int block, int at) {
         return static_cast<double>(stamps[(static_cast<size_t>(token) * blocks + block) * STAMPS_EACH + 1 + at]);
@@ -299,7 +294,7 @@ void write_phases(const uint64_t* stamps, int tokens, int blocks, const std::str
   std::ofstream file(to);
   file << "phase,work_ns,tail_ns,exchange_ns\n";
   const double each = static_cast<double>(tokens) * blocks;
-  for (int phase = 0; phase < PHASES; ++phase)
+  for (int phase = 0; phase < 12; ++phase)
     file << names[phase] << ',' << static_cast<int>(work[phase] / each) << ',' << static_cast<int>(tail[phase] / each)
          << ',' << static_cast<int>(exchange[phase] / each) << '\n';
 }
@@ -336,9 +331,6 @@ int main(int count, char** words) {
   const int runs = std::atoi(words[1]), tokens = std::atoi(words[2]), beside = std::atoi(words[3]);
   const bool few = count > 4 && std::string(words[4]) == "few";
   const int ahead = count > 5 ? std::atoi(words[5]) : 2;
-#ifdef __CUDACC__
-  if (const char* persist = std::getenv("PERSIST")) check(cudaDeviceSetLimit(cudaLimitPersistingL2CacheSize, size_t(std::atoi(persist)) << 20));
-#endif
   int blocks = 0;
   check(decode_resident_blocks(SLOTS, &blocks));
   Weights weights(begins(blocks));

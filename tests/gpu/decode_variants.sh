@@ -14,9 +14,9 @@ cd "$ROOT"
 place=build/decode_variants
 # name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
 VARIANTS=(
-  "lines|"
+  "twice|20bf91f0"
 )
-FEW="today piped"
+FEW="today twice"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
