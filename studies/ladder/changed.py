@@ -94,12 +94,12 @@ def summary(rows: pd.DataFrame) -> str:
 
 
 def to_text(rows: pd.DataFrame) -> str:
-    """Return the rows as CSV."""
+    """Return the rows as CSV. Ratios keep all their digits, so that a table made from the file rounds them once."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(rows.columns)
     for row in rows.itertuples(index=False):
-        writer.writerow(["" if pd.isna(cell) else f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row])
+        writer.writerow(["" if pd.isna(cell) else f"{cell:.15g}" if isinstance(cell, float) else cell for cell in row])
     return stream.getvalue()
 
 
