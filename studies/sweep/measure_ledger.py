@@ -16,7 +16,7 @@ from studies.sweep.rows import KEY, Row
 class Ledger:
     """sweep.csv: rows are appended one by one, and a last line that was cut off is dropped.
 
-    A packed file (sweep.csv.xz) is read as it is. The first row that is added replaces it by a plain file with its rows.
+    A packed file (sweep.csv.xz) is read as it is. The first added row replaces it by a plain file with all its rows.
     """
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +58,7 @@ class Ledger:
         self._keep(row)
 
     def _unpack(self) -> None:
-        """Replace the packed file by a plain one, if there is one. A program that ends in between leaves one of them."""
+        """Replace the packed file, if there is one, by a plain one."""
         if self._packed:
             file, text = self._packed
             temporary = self.path.with_name(f".{self.path.name}.part")
