@@ -12,6 +12,7 @@ import pytest
 from studies.ladder import changed, page
 from studies.ladder.build import read_tables, tables_of, write
 from studies.ladder.read import read_ladder
+from studies.ladder.searched import paired
 from tests import committed
 
 LADDER, BENCH = committed.folder("ladder"), committed.bench("attention")
@@ -72,7 +73,7 @@ def test_a_search_that_beats_us_is_the_best_library_with_the_ratio_of_its_own_ru
     assert (goal["beside"], goal["two_runs"]) == ("flex_tuned", False)
     assert goal["found"] == there["versus_search_p50"]
 
-    shown = changed.ratios(page.paired(times, tables["searched"]), tables["ladder"])
+    shown = changed.ratios(paired(times, tables["searched"]), tables["ladder"])
     assert one(shown, **place)["library"] == "flex_tuned"
     assert one(shown, **place | {"shape_name": "b4_t4096"})["library"] == "sdpa_cudnn"
 
@@ -91,7 +92,7 @@ def test_a_slower_host_makes_no_search_slower_than_it_is(tmp_path: Path) -> None
 def test_the_page_has_a_row_for_each_search(tmp_path: Path) -> None:
     tables = built(tmp_path, searches(1.5, ("b8_t1024", "b1_t512")))
     conditions = json.loads((BENCH / "bench.json").read_text())["conditions"]
-    times = page.paired(tables["ladder_times"], tables["searched"])
+    times = paired(tables["ladder_times"], tables["searched"])
     of_op = times[times["op"] == "attention"].reset_index(drop=True)
     text = page.render_op("attention", tables, page.Bench(of_op, conditions, "x-attention-bench"), "x-ladder", "")
     assert "Baselines that search at every shape, beside our fastest rung in the same run" in text
@@ -105,5 +106,5 @@ def test_the_page_has_a_row_for_each_search(tmp_path: Path) -> None:
 def test_without_a_run_of_searches_nothing_changes(tmp_path: Path) -> None:
     tables = built(tmp_path, searches(0.9, ()))
     assert tables["searched"].empty
-    assert page.paired(tables["ladder_times"], tables["searched"]) is tables["ladder_times"]
+    assert paired(tables["ladder_times"], tables["searched"]) is tables["ladder_times"]
     assert set(tables["ladder_times"]["bench_run"]) == {"x-attention-bench"}
