@@ -47,6 +47,7 @@ from studies.ladder.claims_page import render_claims
 from studies.ladder.dates import dated
 from studies.ladder.dates import read as read_bounds
 from studies.ladder.read import read_bench
+from studies.ladder.searched import paired
 from studies.layers.page import render_layers
 from studies.lectures import page as lectures
 from studies.multi_gpu import page as multi_gpu
@@ -334,7 +335,8 @@ def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
         folder = runs.bench(str(op))
         if folder is not None and (folder / "bench.json").is_file():
             conditions = _read_json(folder / "bench.json")["conditions"]
-            found[str(op)] = ladder.Bench(rows.reset_index(drop=True), conditions, folder.name)
+            rows = paired(rows.reset_index(drop=True), tables.get("searched"))
+            found[str(op)] = ladder.Bench(rows, conditions, folder.name)
     return found
 
 

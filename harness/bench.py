@@ -73,6 +73,7 @@ SLOW_ISOLATED = 0.4
 GROUP_SECONDS = 0.8  # for the chained samples of one group on one shape, with at least one launch a sample
 GRAPH_SECONDS = 1e-3  # a sample that takes as long needs no further launch
 LONGEST_LAUNCH = 1.0  # seconds; a variant that would take longer on a shape is left out there
+SEARCH_SHARE = 0.6  # of --seconds: later, no variant that searches is checked at a further shape
 MANY_FLOPS = 1e12  # an op with as many operations may take longer than LONGEST_LAUNCH
 L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # outputs of one variant that may stay in memory while its graph is timed
@@ -684,6 +685,18 @@ def left_out_lines(op: Op, omitted: Mapping[tuple[str, str], Mapping[tuple[int, 
     ]
 
 
+def unsearched_lines(op: Op, unsearched: Mapping[tuple[str, str], Sequence[tuple[int, ...]]]) -> list[str]:
+    """Return a line for each variant and shape at which no search was begun in time."""
+    from kernels.registry import short_dtype
+
+    return [
+        f"{name}, {short_dtype(dtype)} {op.shape_name(shape)}: not searched"
+        for (dtype, name), shapes in unsearched.items()
+        for shape in shapes
+        if not op.variants[name].cannot(shape, dtype)
+    ]
+
+
 def left_out_text(why: str, lines: Sequence[str]) -> str:
     """Return the paragraph of microbenchmark.txt about what is left out; empty if nothing is."""
     return f"\nleft out, as {why}:\n" + "".join(f"  {line}\n" for line in lines) if lines else ""
@@ -775,24 +788,52 @@ def _write(path: Path, text: str) -> None:
 class Checked:
     """The results of an op's checks: `passed` holds variants by dtype.
 
-    `omitted` holds, by dtype and variant, the shapes on which a launch would take too long, with its seconds.
+    `omitted` holds, by dtype and variant, the shapes on which a launch would take too long, with its seconds;
+    `unsearched` those for which the time for searches did not suffice.
     """
 
     checks: list[Check] = field(default_factory=list)
     passed: dict[str, list[str]] = field(default_factory=dict)
     omitted: dict[tuple[str, str], dict[tuple[int, ...], float]] = field(default_factory=dict)
+    unsearched: dict[tuple[str, str], list[tuple[int, ...]]] = field(default_factory=dict)
 
     def able(self, op: Any, dtype: str, size: tuple[int, ...]) -> list[str]:
         """Return the variants to time on a dtype and shape."""
         return [
             name
             for name in self.passed[dtype]
-            if not op.variants[name].cannot(size, dtype) and size not in self.omitted[dtype, name]
+            if not op.variants[name].cannot(size, dtype)
+            and size not in self.omitted[dtype, name]
+            and size not in self.unsearched.get((dtype, name), ())
         ]
 
 
-def check_all(op: Any, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], variants: Sequence[str]) -> Checked:
-    """Check every variant on a GPU against float64."""
+def check_in_time(
+    op: Op, variant: str, dtype: str, full: Sequence[tuple[int, ...]], until: float
+) -> tuple[list[Check], list[tuple[int, ...]]]:
+    """Return the checks of a variant on a GPU, and the shapes of `full` at which no search was begun by `until`.
+
+    Only a variant that searches at every shape leaves shapes out: its check is its search.
+    """
+    small = check_shapes(op, variant)
+    if not op.variants[variant].tuned:
+        return check_variant(op, variant, dtype, small, "cuda", full), []
+    checks = check_variant(op, variant, dtype, small, "cuda", [])
+    for place, size in enumerate(full):
+        if time.monotonic() > until:
+            return checks, list(full[place:])
+        checks += check_variant(op, variant, dtype, [], "cuda", [size])
+    return checks, []
+
+
+def check_all(
+    op: Any,
+    dtypes: Sequence[str],
+    sizes: Sequence[tuple[int, ...]],
+    variants: Sequence[str],
+    until: float = math.inf,
+) -> Checked:
+    """Check every variant on a GPU against float64. No search is begun after `until`, a time.monotonic()."""
     import torch
     from tqdm import tqdm
 
@@ -804,7 +845,7 @@ def check_all(op: Any, dtypes: Sequence[str], sizes: Sequence[tuple[int, ...]], 
         try:
             done.omitted[dtype, name] = left_out(op, name, dtype, sizes)
             full = [size for size in sizes if size not in done.omitted[dtype, name]]
-            found = check_variant(op, name, dtype, check_shapes(op, name), "cuda", full)
+            found, done.unsearched[dtype, name] = check_in_time(op, name, dtype, full, until)
         except Exception as error:  # a compiler may fail in many ways; a variant that does not run is not timed
             reason = f"does not run: {manifest.first_line(error, 120)}"
             found = [Check(name, dtype, (), "", math.nan, math.nan, False, reason)]
@@ -861,47 +902,47 @@ def bench(
 ) -> int:
     """Check and time an op on a GPU, write its files, and return 1 if a variant failed its check, else 0.
 
-    No shape is begun later than `seconds` after the start. `pause("checked")` is called between checks and times.
+    No shape is begun later than `seconds` after the start, and no search after SEARCH_SHARE of them.
+    `pause("checked")` is called between checks and times.
     """
     import torch
 
     from harness import manifest
     from kernels.variants import fingerprint
 
-    until = time.monotonic() + seconds
+    start = time.monotonic()
     sizes = [op.shapes[name] for name in shapes]
     lacking = [f"{name}: {op.variants[name].lacks} is not installed" for name in variants if op.variants[name].lacks]
     variants = [name for name in variants if not op.variants[name].lacks]
-    done = check_all(op, dtypes, sizes, variants)
+    done = check_all(op, dtypes, sizes, variants, start + SEARCH_SHARE * seconds)
     _tell(out / "correctness.txt", correctness_text(op, done.checks, torch.cuda.get_device_name()))
     pause("checked")
     with manifest.ClockSampler() as sampler:
-        times = time_all(op, done, dtypes, sizes, rounds, until)
+        times = time_all(op, done, dtypes, sizes, rounds, start + seconds)
     conditions = manifest.build_manifest(["harness.bench", op.name], [], 0, {"source": "none"}, sampler)
     conditions["copy_byte_per_s"] = times.copies
-    conditions["empty_kernel_ns"] = {
-        name: round(value * 1e9) for name, value in zip(QUANTILES, quantiles(times.empty), strict=True)
-    }
+    empty_ns = (round(value * 1e9) for value in quantiles(times.empty))
+    conditions["empty_kernel_ns"] = dict(zip(QUANTILES, empty_ns, strict=True))
     if times.roofs:
         conditions["roofs"] = times.roofs
     _write(out / BENCH_ROWS.name, BENCH_ROWS.text(times.rows))
-    too_slow = left_out_lines(op, done.omitted)
-    text = microbenchmark_text(times.rows, conditions)
-    text += left_out_text(f"a launch would take more than {LONGEST_LAUNCH:g} s", too_slow)
-    text += left_out_text("a library is missing", lacking)
-    text += left_out_text(f"--seconds {seconds:g} had passed", times.no_time)
-    _tell(out / "microbenchmark.txt", text)
-    document = {
+    missing = {
+        f"a launch would take more than {LONGEST_LAUNCH:g} s": left_out_lines(op, done.omitted),
+        "a library is missing": lacking,
+        f"--seconds {seconds:g} had passed": times.no_time + unsearched_lines(op, done.unsearched),
+    }
+    told = "".join(left_out_text(why, lines) for why, lines in missing.items())
+    _tell(out / "microbenchmark.txt", microbenchmark_text(times.rows, conditions) + told)
+    document = {  # written before GPT-2, which takes a minute: if that is interrupted, the times have their conditions
         "conditions": conditions,
         "conventions": CONVENTIONS,
         "rounds": rounds,
         "sources": {name: fingerprint(op, name) for name in variants},
         "libraries": library_versions(op, variants),
         "failed": [check.variant for check in done.checks if not check.passed],
-        "left_out": lacking + too_slow + times.no_time,
+        "left_out": [line for lines in missing.values() for line in lines],
         "gpt2": {},
     }
-    # written before GPT-2, which takes a minute: if that is interrupted, the times still have their conditions
     manifest.write_json(out / BENCH.name, BENCH.document(document))
     if op.in_gpt2 and with_gpt2:
         text, numbers = time_gpt2(op.dtypes, with_ops=False)
@@ -956,7 +997,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--without", nargs="+", default=[], help="variants that are left out, such as compile_tuned")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
     parser.add_argument(
-        "--seconds", type=float, default=math.inf, help="of each op: no shape is begun later, and what is left is named"
+        "--seconds",
+        type=float,
+        default=math.inf,
+        help=f"of each op: no shape is begun later, no search after {SEARCH_SHARE:g} of them; what is left is named",
     )
     parser.add_argument(
         "--pause",

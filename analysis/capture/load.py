@@ -632,7 +632,9 @@ def _with_ranks(found: _Found, timeline: Timeline) -> Timeline:
         timeline = replace(timeline, process_ranks=entered, ranks_from=FROM_NCCL)
     if not timeline.process_ranks and ranks is not None:
         noted = {int(pid): int(rank) for pid, rank in zip(ranks["pid"], ranks["process_rank"], strict=True)}
-        seen = set(timeline.gpu_ops["pid"].dropna()) & set(noted)
+        # a file of a run without a profiler, as `make profile` wrote before 2026-11-25, names none of these processes
+        if not (seen := set(timeline.gpu_ops["pid"].dropna()) & set(noted)):
+            return timeline
         timeline = replace(timeline, process_ranks={pid: noted[pid] for pid in seen}, ranks_from=FROM_ENVIRONMENT)
     return timeline
 

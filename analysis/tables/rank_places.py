@@ -217,7 +217,8 @@ def _ranks_from_order(rank_places: pd.DataFrame) -> Gap | None:
         return None
     return Gap(
         f"which of {count_of(len(rank_places), 'process', 'processes')} is which rank",
-        "the capture has neither ncclCommInitRank nor ranks of processes, so the report takes the order of process ids",
+        "the capture has neither ncclCommInitRank nor the ranks of its processes, so the report takes the order of "
+        "process ids",
         "capture with `make profile`, or start the capture before torch.distributed starts",
     )
 

@@ -91,8 +91,10 @@ def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> p
     columns = [*KEY, "shape", "fingerprint", "passed", "note"]
     checks = ladder.choose(points, _concat([run.points[columns] for run in ladder_read.runs], columns))
     timed = [run.bench.assign(bench_run=run.name) for run in ladder_read.runs]
-    # prefer the time of a benchmark of all shapes to that of a ladder run: then both tables show one number
-    times = judged(ladder.choose(points, _concat([*timed, ladder_read.bench], list(ladder_read.bench))))
+    # prefer the time of a benchmark of all shapes to that of a ladder run: then both tables show one number. The last
+    # one counts, and that of an op's own benchmark comes before a run of searches
+    timed.append(ladder_read.bench.iloc[::-1])
+    times = judged(ladder.choose(points, _concat(timed, list(ladder_read.bench))))
     facts = [name for name in times if name not in points or name in KEY]
     return ladder.build_ladder(points, times[facts], counters, checks)
 

@@ -22,7 +22,8 @@ from tabulate import tabulate
 
 from analysis.formats.bench import BASELINES
 from analysis.published import folders
-from studies.ladder.goals import fastest_rungs, library_of, versus
+from studies.ladder.goals import fastest_rungs, library_of, rival
+from studies.ladder.searched import paired
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = ["op", "dtype", "shape_name"]
@@ -32,7 +33,10 @@ RATIOS = ("best_library", *BASELINES, "roof")
 
 
 def tables(folder: Path, commit: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
-    """ladder_times.csv and ladder.csv of a committed ladder: at a commit, or (blank) in the working tree."""
+    """ladder_times.csv and ladder.csv of a committed ladder: at a commit, or (blank) in the working tree.
+
+    In the working tree the times also have their ratios to the baselines of searched.csv.
+    """
 
     def read(name: str) -> pd.DataFrame:
         place = f"{folder.relative_to(ROOT).as_posix()}/tables/{name}.csv"
@@ -43,7 +47,8 @@ def tables(folder: Path, commit: str = "") -> tuple[pd.DataFrame, pd.DataFrame]:
         ).stdout
         return pd.read_csv(io.StringIO(text))
 
-    return read("ladder_times"), read("ladder")
+    times = read("ladder_times")
+    return times if commit else paired(times, read("searched")), read("ladder")
 
 
 def ratios(times: pd.DataFrame, ladder: pd.DataFrame) -> pd.DataFrame:
@@ -60,8 +65,8 @@ def ratios(times: pd.DataFrame, ladder: pd.DataFrame) -> pd.DataFrame:
         library = library_of(same)
         found: dict[str, object] = {"library": "", "best_library": None}
         if len(library):
-            fastest = library.loc[library["bench_time_p50_ns"].astype(float).idxmin()]
-            found = {"library": fastest["variant"], "best_library": versus(rung, fastest).p50}
+            fastest, span, _ = rival(rung, library)
+            found = {"library": fastest["variant"], "best_library": span.p50}
         paired = {name: rung[f"versus_{name}_p50"] for name in BASELINES}
         rows.append(
             dict(zip(KEY, key, strict=True))
@@ -94,12 +99,12 @@ def summary(rows: pd.DataFrame) -> str:
 
 
 def to_text(rows: pd.DataFrame) -> str:
-    """Return the rows as CSV."""
+    """Return the rows as CSV. Ratios keep all their digits, so that a table made from the file rounds them once."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(rows.columns)
     for row in rows.itertuples(index=False):
-        writer.writerow(["" if pd.isna(cell) else f"{cell:.4g}" if isinstance(cell, float) else cell for cell in row])
+        writer.writerow(["" if pd.isna(cell) else f"{cell:.15g}" if isinstance(cell, float) else cell for cell in row])
     return stream.getvalue()
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.formats.spans import QUANTILES, Span
 from analysis.tables.declare import Column, table
+from studies.ladder.searched import paired
 
 Goal = dict[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
@@ -41,14 +42,16 @@ RUNG = ("kind", "dtype", "shape_name", _TIME["p50"])  # the columns that tell wh
         Column("two_runs", "", "whether the two times come from two runs instead of one", "timing"),
     ),
 )
-def build_goals(set_goals: Sequence[Goal], points: pd.DataFrame, every_time: pd.DataFrame) -> pd.DataFrame:
+def build_goals(
+    set_goals: Sequence[Goal], points: pd.DataFrame, every_time: pd.DataFrame, searched: pd.DataFrame | None = None
+) -> pd.DataFrame:
     """Return goals.csv: a row for each goal, dtype and shape.
 
     Shape: `set_goals` and `points` as in ladder.json, `points` with op, variant, dtype, kind, precision; `every_time`
-    holds the cold rows as in ladder_times.csv, each with its run.
+    holds the cold rows as in ladder_times.csv, each with its run; `searched` as in searched.csv.
     """
     known = points.drop_duplicates(["op", "variant", "dtype"])[["op", "variant", "dtype", "kind", "precision"]]
-    timed = dict(list(every_time.merge(known, on=["op", "variant", "dtype"]).groupby("op")))
+    timed = dict(list(paired(every_time, searched).merge(known, on=["op", "variant", "dtype"]).groupby("op")))
     rows: list[dict[str, Any]] = []
     for number, goal in enumerate(set_goals, 1):
         said = {"goal": number, "what": goal["what"], "least": goal["least"], "share": goal.get("share", 1.0),
@@ -80,13 +83,31 @@ def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
     If the run pairs the two, it comes from the rounds in which both ran. Otherwise it divides medians and has the
     widest interval: p5 of one time over p95 of the other. Rows whose `time_kind` differ use chained times.
     """
-    paired: list[Any] = [row.get(f"versus_{other['variant']}_{at}") for at in QUANTILES]
-    if all(pd.notna(value) for value in paired):
-        return Span(*(float(value) for value in paired))
+    known = _paired_with(row, other)
+    if all(pd.notna(value) for value in known):
+        return Span(*(float(value) for value in known))
     same = row.get("time_kind") == other.get("time_kind")
     time = _TIME if same else {at: f"chained_time_{at}_ns" for at in QUANTILES}
     times = zip(QUANTILES, reversed(QUANTILES), strict=True)
     return Span(*(float(other[time[at]]) / float(row[time[against]]) for at, against in times))
+
+
+def _paired_with(row: Mapping[str, Any], other: Mapping[str, Any]) -> list[Any]:
+    return [row.get(f"versus_{other['variant']}_{at}") for at in QUANTILES]
+
+
+def rival(row: Mapping[str, Any], others: pd.DataFrame) -> tuple[pd.Series, Span, bool]:
+    """Return the fastest of `others`, the speed-up of `row` over it, and whether the two times are of two runs.
+
+    Of the run of `row`, the one with the shortest time counts. One of another run counts if `row` gains less over it:
+    there, times of two runs may differ by what launch and events add on two hosts.
+    """
+    here = others[others["bench_run"] == row["bench_run"]]
+    nearest = [here.loc[here[_TIME["p50"]].astype(float).idxmin()]] if len(here) else []
+    candidates = [*nearest, *(other for _, other in others.drop(index=here.index).iterrows())]
+    fastest = min(candidates, key=lambda other: versus(row, other).p50)
+    apart = fastest["bench_run"] != row["bench_run"] and pd.isna(_paired_with(row, fastest)).any()
+    return fastest, versus(row, fastest), bool(apart)
 
 
 def _judged(goal: Goal, op: str, timed: Mapping[str, pd.DataFrame]) -> Iterable[dict[str, Any]]:
@@ -129,6 +150,6 @@ def _found(goal: Goal, row: Mapping[str, Any], timed: Mapping[str, pd.DataFrame]
         same = same[same["variant"] == goal["beside"]]
     if same.empty:
         return None, "", False
-    fastest = same.loc[same[_TIME["p50"]].idxmin()]
+    fastest, span, apart = rival(row, same)
     name = f"{op} {shape} {fastest['variant']}" if other else str(fastest["variant"])
-    return versus(row, fastest), name, fastest["bench_run"] != row["bench_run"]
+    return span, name, apart

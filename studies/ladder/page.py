@@ -19,7 +19,8 @@ from analysis.formats.spans import Span
 from analysis.page.markdown import escape
 from analysis.page.text import MISSING, is_missing, number, percent
 from studies.ladder.dates import REFUTED, Dated
-from studies.ladder.goals import LIBRARY_KINDS, RUNG, fastest_rungs, precision_of, versus
+from studies.ladder.goals import LIBRARY_KINDS, RUNG, fastest_rungs, precision_of, rival
+from studies.ladder.searched import is_search, paired
 from studies.ladder.tables import ACROSS_RUNS, BASELINES, WORDS
 from studies.sweep.tables import short_name
 
@@ -100,6 +101,7 @@ def rungs_of(op: str, tables: Tables) -> pd.DataFrame:
     ladder = tables["ladder"]
     rows = ladder[(ladder["op"] == op) & ladder["at_bench_shape"].astype(bool)]
     rows = rows.sort_values(["dtype", "rung"], ascending=[False, True], kind="stable").reset_index(drop=True)
+    rows = paired(rows, tables.get("searched"))
     runs = rows["bench_run"]
     fastest = fastest_rungs(rows.loc[rows["bench_time_p50_ns"].notna(), list(RUNG)]).index
     return rows.assign(elsewhere=runs.notna() & (runs != next(iter(runs.mode()), "")), fastest=rows.index.isin(fastest))
@@ -121,6 +123,7 @@ def render_op(
         parts.append(f"![{op}: TFLOP/s over the shapes, beside the library]({op}_shapes{suffix}.svg)")
     if bench is not None:
         parts += _other_shapes(op, rungs, bench)
+    parts += _searches(op, tables)
     parts += _not_timed(op, tables)
     parts += _refusals(rungs)
     parts += ["Hypotheses", _hypothesis_table(rungs), *_dates(op, bounds)]
@@ -154,11 +157,11 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
     """
     precisions = precision_of(rows)
     libraries = rows["kind"].isin(LIBRARY_KINDS) & (precisions == precisions[row.name])
-    times = rows.loc[libraries, "bench_time_p50_ns"].dropna().astype(float)
-    if times.empty or is_missing(row["bench_time_p50_ns"]):
+    known = rows[libraries & rows["bench_time_p50_ns"].notna()]
+    if known.empty or is_missing(row["bench_time_p50_ns"]):
         return "", Span(math.nan, math.nan, math.nan), False
-    fastest = rows.loc[times.idxmin()]
-    return str(fastest["variant"]), versus(row, fastest), fastest["bench_run"] != row["bench_run"]
+    fastest, span, apart = rival(row, known)
+    return str(fastest["variant"]), span, apart
 
 
 def _ladder_table(rows: pd.DataFrame) -> str:
@@ -275,10 +278,16 @@ def _elsewhere(rungs: pd.DataFrame) -> list[str]:
         held = ", ".join(f"{number(row['floor_time_ns'], 'ns')} in {row['dtype']}" for _, row in floors.iterrows())
         notes.append(
             f"{ELSEWHERE_MARK} {_variants(rows)}: timed in another run than most (`{run}`) and held against the roof "
-            f"of that run: floor {held}. Ratios to rungs without the mark are across runs, and hypotheses on them "
-            f"are not judged within {100 * ACROSS_RUNS:g} % of their bounds."
+            f"of that run: floor {held}. {_SEARCHED if is_search(str(run)) else _ACROSS}"
         )
     return notes
+
+
+_ACROSS = (
+    "Ratios to rungs without the mark are across runs, and hypotheses on them are not judged within "
+    f"{100 * ACROSS_RUNS:g} % of their bounds."
+)
+_SEARCHED = "Ratios of our rungs to them are of that run, which timed both."
 
 
 def _variants(rows: pd.DataFrame) -> str:
@@ -433,6 +442,31 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
         "vs best library",
     ]
     return ["The fastest rung at every shape" + (f". {IN_MODEL}" if in_model else ""), _markdown(table, headers)]
+
+
+def _searches(op: str, tables: Tables) -> list[str]:
+    """Return the table of the baselines that search at every shape, beside our fastest rung of their run."""
+    found = tables.get("searched")
+    if found is None or found.empty or (found := found[found["op"] == op]).empty:
+        return []
+    place = ["search", "dtype", "shape_name"]
+    rows = found.loc[found.groupby(place, sort=False)["isolated_time_p50_ns"].idxmin().sort_values()]
+    table = [
+        [
+            f"`{row['search']}`",
+            row["dtype"],
+            row["shape_name"],
+            f"{row['search_time_p50_ns'] / 1e3:.1f}",
+            f"`{row['variant']}`",
+            f"{row['isolated_time_p50_ns'] / 1e3:.1f}",
+            _paired(row, "search"),
+        ]
+        for _, row in rows.sort_values(["search", "dtype"], ascending=[True, False], kind="stable").iterrows()
+    ]
+    runs = ", ".join(f"`reports/{run}/bench.csv`" for run in dict.fromkeys(rows["bench_run"]))
+    headers = ["baseline", "dtype", "shape", "isolated µs", "our fastest rung", "isolated µs", "rung vs baseline"]
+    told = f"Baselines that search at every shape, beside our fastest rung in the same run. From {runs}"
+    return [told, _markdown(table, headers)]
 
 
 def _not_timed(op: str, tables: Tables) -> list[str]:

@@ -37,6 +37,7 @@ KEY = ["op", "variant", "dtype", "shape_name"]
 # Columns that a bench.csv must have; it may lack the others.
 TIMES = [*KEY, "shape", "convention", *(f"chained_time_{at}_ns" for at in QUANTILES), "floor_time_ns", "floor_frac",
          "achieved_byte_per_s"]  # fmt: skip
+SEARCHES = "-tuned-bench"  # the end of the folder of an op's run of searches
 LATER = [column.name for column in BENCH_ROWS.columns if column.later]
 
 
@@ -196,12 +197,15 @@ def _run(folder: Path, same: dict[str, str]) -> LadderRun:
 def _beside(folder: Path) -> pd.DataFrame:
     """Return the cold rows of the benchmarks x-<op>-bench beside a folder `x-ladder`, with `bench_run`.
 
+    Those of the runs of searches (studies/ladder/searched.py) come last.
+
     `fingerprint` is blank if a benchmark does not name the sources that it timed.
     """
     resolved = folder.resolve()
     prefix = resolved.name.removesuffix("ladder")
     parts = []
-    for file in sorted(resolved.parent.glob(f"{prefix}*-bench/{BENCH_ROWS.name}")) if prefix else []:
+    found = resolved.parent.glob(f"{prefix}*-bench/{BENCH_ROWS.name}") if prefix else ()
+    for file in sorted(found, key=lambda file: (file.parent.name.endswith(SEARCHES), file)):
         today = dict(BENCH_ROWS.renamed)
         header = file.read_text(encoding="utf-8").partition("\n")[0].split(",")
         if not set(TIMES) <= {today.get(name, name) for name in header}:

@@ -47,6 +47,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from analysis.formats import packed
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.sweep import SWEEP, SWEEP_ROWS
@@ -906,11 +907,11 @@ def _run(options: argparse.Namespace, given: Sequence[str]) -> int:
     out = options.out or outputs.default_run(f"{KIND}-{'-'.join(options.ops)}")
     if options.dry_run:
         file = out / "captures" / FILE
-        dry_run(cells, Ledger(file) if file.is_file() else None, gpu, arch, every_shape=not options.shapes)
+        dry_run(cells, Ledger(file) if packed.find(file).is_file() else None, gpu, arch, every_shape=not options.shapes)
         return 0
     if gpu is None and options.counters:
         progress("no NVIDIA GPU, so --counters takes none")
-    if out.is_dir() and any(out.iterdir()) and not (out / "captures" / FILE).is_file():
+    if out.is_dir() and any(out.iterdir()) and not packed.find(out / "captures" / FILE).is_file():
         raise UsageError(
             f"--out {out} is not a run of a sweep: it holds other things and no {FILE}; give a new folder."
         )

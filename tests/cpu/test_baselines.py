@@ -69,6 +69,26 @@ def test_a_search_is_checked_on_one_small_shape():
     assert matmul.variants["triton"].takes(shape, "bfloat16")
 
 
+def test_no_search_begins_late_and_the_shapes_it_misses_are_told(monkeypatch):
+    gemv = ops()["gemv"]
+    checked = []
+
+    def check_variant(op, variant, dtype, shapes, device, full):
+        checked.append((variant, list(full)))
+        return [bench.Check(variant, dtype, (), "random", 0.0, 0.0, True)]
+
+    clock = iter(range(10))
+    monkeypatch.setattr(bench, "check_variant", check_variant)
+    monkeypatch.setattr(bench.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    sizes = [gemv.shapes[name] for name in ("qkv", "proj", "fc")]
+    done = bench.check_all(gemv, ["bfloat16"], sizes, ["torch", "compile_tuned"], until=1)
+    assert checked == [("torch", sizes), *(("compile_tuned", full) for full in ([], sizes[:1], sizes[1:2]))]
+    assert done.able(gemv, "bfloat16", sizes[0]) == ["torch", "compile_tuned"]
+    assert done.able(gemv, "bfloat16", sizes[2]) == ["torch"]
+    assert bench.unsearched_lines(gemv, done.unsearched) == ["compile_tuned, bf16 fc: not searched"]
+
+
 def test_caches_are_kept_unless_the_environment_says_where(monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", "elsewhere")
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)

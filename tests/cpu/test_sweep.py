@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import lzma
 import re
 import shutil
 import sys
@@ -116,6 +117,41 @@ def test_the_ledger_keeps_rows_one_by_one_and_drops_a_line_that_was_cut_off(tmp_
     assert not again.has(second)
     again.add(second)
     assert (tmp_path / "sweep.csv").read_text() == text
+
+
+def test_a_packed_ledger_is_continued_and_unpacked_by_its_first_new_row(tmp_path: Path) -> None:
+    first, second = examples.grid("gelu", "v02_vector", GELU)[:2]
+    plain, packed = tmp_path / "sweep.csv", tmp_path / "sweep.csv.xz"
+    packed.write_bytes(lzma.compress(examples.text([first]).encode()))
+    ledger = sweep.Ledger(plain)
+    assert ledger.has(first)
+    assert not ledger.has(second)
+    assert not plain.exists()  # whoever only reads leaves the folder as it is
+    ledger.add(second)
+    assert plain.read_text() == examples.text([first, second])
+    assert not packed.exists()
+    assert sweep.Ledger(plain).rows == ledger.rows
+
+
+def test_a_run_with_a_packed_ledger_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = examples.grid("gelu", "v02_vector", GELU)[0]
+    captures = tmp_path / "captures"
+    captures.mkdir()
+    (captures / "sweep.csv.xz").write_bytes(lzma.compress(examples.text([row]).encode()))
+    found: list[Any] = []
+    monkeypatch.setattr(sweep, "gpu_at_hand", lambda: None)
+    monkeypatch.setattr(sweep, "finish", lambda out, ledger, rounds, update: found.extend(ledger.rows))
+    monkeypatch.setattr(sweep, "dry_run", lambda cells, ledger, *_, every_shape: found.extend(ledger.rows))
+    for more in ("--update", "--dry-run"):
+        assert sweep.main(["gelu", "--out", str(tmp_path), more]) == 0
+    assert [one["macros"] for one in found] == [row["macros"]] * 2
+    assert [path.name for path in captures.iterdir()] == ["sweep.csv.xz"]
+
+
+def test_a_damaged_packed_ledger_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sweep.csv.xz").write_bytes(lzma.compress(examples.text([]).encode())[:-8])
+    with pytest.raises(InputError, match=r"sweep\.csv\.xz: is an xz file that was cut off"):
+        sweep.Ledger(tmp_path / "sweep.csv")
 
 
 def test_a_row_is_measured_again_where_the_source_or_the_gpu_changed(tmp_path: Path) -> None:

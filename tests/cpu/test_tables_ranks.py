@@ -879,3 +879,13 @@ def test_a_recorded_profile_of_two_ranks_has_counters_bare_times_and_bytes() -> 
     assert collectives["bytes_from"].eq("NCCL").all()
     ranks = world["ranks"]
     assert ranks["wall_ns"].max() / ranks["wall_ns"].min() == pytest.approx(1, abs=1e-3)
+
+
+def test_ranks_of_other_processes_name_no_rank() -> None:
+    """The recorded profile noted the processes of its run without a profiler, as `make profile` did then."""
+    capture = load([ROOT / "tests/cpu/data/profile/ranks/captures"])
+    assert capture.process_ranks == {}
+    assert capture.ranks_from == ""
+    world = World(DECLARED, raw=capture, extrapolate=False)
+    assert world["ranks"]["rank_from"].tolist() == ["order of processes"] * 2
+    assert any("nor the ranks of its processes" in gap.why for gap in world.every("gap"))

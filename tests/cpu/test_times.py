@@ -78,3 +78,12 @@ def test_the_table_of_changed_ratios_is_that_of_the_committed_ladder() -> None:
     columns = [*changed.KEY, *(f"{name}_now" for name in names)]
     expected = pd.read_csv(io.StringIO(written)).sort_values(changed.KEY, ignore_index=True)
     pd.testing.assert_frame_equal(shown[columns].reset_index(drop=True), expected)
+
+
+def test_a_ratio_is_rounded_once_on_its_way_into_the_changelog() -> None:
+    """1.1449 is 1.14: a file of three decimals would make it 1.145, and the table 1.15."""
+    row: dict[str, Any] = {"op": "gelu", "dtype": "bf16", "best_library_before": 1.1449, "best_library_now": 0.99996}
+    read_again = pd.read_csv(io.StringIO(changed.to_text(pd.DataFrame([row]))))
+    assert read_again["best_library_before"].to_list() == [1.1449]
+    assert "| 1.14 – 1.14 – 1.14 " in changed.summary(read_again)
+    assert changed.summary(read_again).endswith("| 1 of 1   |")  # slower, if by little
