@@ -20,7 +20,7 @@ GPT2 = Shape(width=768, heads=12, warps=8, cluster=8, capacity=1024)
 CAPABILITY = (9, 0)
 PERSISTENT_SLOTS, FEW_SLOTS = 16, 8  # tiles in a block's ring
 SHARED_BYTES = 25 << 10  # the most shared memory of a block without its rings
-AHEAD = 2  # tiles of the output embedding that a block prefetches into L2 in each layer: 35 MB of 77 in all
+AHEAD = 1  # tiles of the output embedding that a block prefetches into L2 in each layer: 18 MB of 77 in all
 PATIENCE_NS = 2_000_000_000
 LEAST_SLOTS, MOST_SLOTS = 4, 16  # a block multiplies four tiles at once
 NO_ROOM = 14
@@ -32,7 +32,7 @@ _POINTERS = (
 _NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "ahead"]
 # the phases of a layer, and those after the last layer, in the order of step.cuh
 LAYER_PHASES = (
-    "wait for x", "qkv", "attention", "wait for heads", "proj", "wait for x after attention", "fc", "wait for hidden",
+    "wait for x", "qkv and attention", "wait for heads", "proj", "wait for x after attention", "fc", "wait for hidden",
     "mlp",
 )  # fmt: skip
 LAST_PHASES = ("wait for x", "lm_head", "wait for token")

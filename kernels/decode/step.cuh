@@ -852,9 +852,10 @@ DEVICE void decode_tokens(const DecodeCall& call) {
       const auto qkv = step.load_qkv();
       if (step.attends()) layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
       step.stamp();
-      if (step.attends()) step.qkv(qkv);
-      step.stamp();
-      if (step.attends()) step.attend(layer, rows);
+      if (step.attends()) {
+        step.qkv(qkv);
+        step.attend(layer, rows);
+      }
       step.stamp();
       const auto proj = step.load_proj();
       step.take_heads(layer);

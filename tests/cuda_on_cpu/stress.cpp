@@ -2,7 +2,7 @@
 //
 //   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD [TEXT [PHASES]]]]
 //
-// LAUNCHER is persistent or few; AHEAD the tiles of the output embedding that a block asks L2 for in each layer (default 2).
+// LAUNCHER is persistent or few; AHEAD the tiles of the output embedding that a block asks L2 for in each layer (default 1).
 // TEXT is a file for the tokens; PHASES a file for the mean time of each phase, by the stamps of one run more.
 // Exit status 1: a run differs, a kernel ended itself, or CUDA reports an error.
 //
@@ -203,7 +203,7 @@ struct Watching {
 #endif
 };
 
-constexpr int STAMPS_EACH = 5 + 9 * LAYERS;
+constexpr int LAYER_PHASES = 8, PHASES = LAYER_PHASES + 3, STAMPS_EACH = 5 + LAYER_PHASES * LAYERS;
 
 // A token by `few`: on a GPU a graph, since the host launches too slowly.
 struct Few {
@@ -270,14 +270,14 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
 // Writes the mean time of a block and token in each phase, in ns: it works, waits for blocks that work longer (tail), or
 // exchanges values after the last block began to wait.
 void write_phases(const uint64_t* stamps, int tokens, int blocks, const std::string& to) {
-  static const char* const names[] = {"wait for x", "qkv", "attention", "wait for heads", "proj",
+  static const char* const names[] = {"wait for x", "qkv and attention", "wait for heads", "proj",
                                       "wait for x after attention", "fc", "wait for hidden", "mlp",
                                       "lm_head", "wait for token", "embedding"};
-  double work[12] = {}, tail[12] = {}, exchange[12] = {};
+  double work[PHASES] = {}, tail[PHASES] = {}, exchange[PHASES] = {};
   for (int token = 0; token < tokens; ++token)
     for (int place = 0; place < STAMPS_EACH - 2; ++place) {
-      const int last = place - 9 * LAYERS;
-      const int phase = place == 0 ? 11 : last == 0 ? 0 : last > 0 ? 8 + last : place % 9;
+      const int last = place - LAYER_PHASES * LAYERS;
+      const int phase = place == 0 ? PHASES - 1 : last == 0 ? 0 : last > 0 ? LAYER_PHASES - 1 + last : place % LAYER_PHASES;
       const bool waits = std::string(names[phase]).rfind("wait", 0) == 0;
       const auto time = [&](int block, int at) {
         return static_cast<double>(stamps[(static_cast<size_t>(token) * blocks + block) * STAMPS_EACH + 1 + at]);
@@ -294,7 +294,7 @@ void write_phases(const uint64_t* stamps, int tokens, int blocks, const std::str
   std::ofstream file(to);
   file << "phase,work_ns,tail_ns,exchange_ns\n";
   const double each = static_cast<double>(tokens) * blocks;
-  for (int phase = 0; phase < 12; ++phase)
+  for (int phase = 0; phase < PHASES; ++phase)
     file << names[phase] << ',' << static_cast<int>(work[phase] / each) << ',' << static_cast<int>(tail[phase] / each)
          << ',' << static_cast<int>(exchange[phase] / each) << '\n';
 }
@@ -330,7 +330,7 @@ int main(int count, char** words) {
   if (count < 4) return 2;
   const int runs = std::atoi(words[1]), tokens = std::atoi(words[2]), beside = std::atoi(words[3]);
   const bool few = count > 4 && std::string(words[4]) == "few";
-  const int ahead = count > 5 ? std::atoi(words[5]) : 2;
+  const int ahead = count > 5 ? std::atoi(words[5]) : 1;
   int blocks = 0;
   check(decode_resident_blocks(SLOTS, &blocks));
   Weights weights(begins(blocks));

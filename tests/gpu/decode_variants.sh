@@ -12,7 +12,7 @@ source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 
 place=build/decode_variants
-# name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 2); no commit: this tree
+# name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 1); no commit: this tree
 VARIANTS=(
   "twice|20bf91f0"
 )
@@ -61,7 +61,7 @@ ahead_of() { # NAME
     IFS='|' read -r name _ _ ahead <<<"$variant"
     if [[ $name == "$1" && -n $ahead ]]; then echo "$ahead" && return; fi
   done
-  echo 2
+  echo 1
 }
 
 # One process: a line of times.csv, or an error that goes on to the table.
