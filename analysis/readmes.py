@@ -268,8 +268,10 @@ def _dropin(runs: Runs) -> Iterator[Part]:
 
 def _lines(runs: Runs) -> str:
     """Return README.md's lines on GPT-2: our attention in transformers, one token by our engines, several GPUs."""
-    folder, several = runs.folder("decode"), runs.folder("multi_gpu")
-    token = "" if folder is None else decode.render_line(_read_report(folder)[1])
+    several = runs.folder("multi_gpu")
+    shown = [one for one in published.read(runs.reports) if one.gpu == runs.gpu or one.folder("overview") is None]
+    tokens = ((one.gpu, one.folder("decode")) for one in shown)
+    token = decode.render_line({gpu: _read_report(folder)[1] for gpu, folder in tokens if folder is not None})
     ranks = ""
     if several is not None:
         run, ceilings = _run_of_ranks(several)

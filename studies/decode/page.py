@@ -74,8 +74,14 @@ def render_decode(tables: Mapping[str, pd.DataFrame], run: str) -> str:
     return "\n\n".join(parts)
 
 
-def render_line(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return the line of README.md: our fastest rung beside Hugging Face's; "" unless both have an interval."""
+def render_line(by_gpu: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
+    """Return the line of README.md, a sentence for each GPU; "" if none has what it takes."""
+    said = list(filter(None, (_render_gpu(gpu, tables) for gpu, tables in by_gpu.items())))
+    return " ".join(["**One token of GPT-2.**", *said, "([Rung by rung](kernels/decode/README.md).)"]) if said else ""
+
+
+def _render_gpu(gpu: str, tables: Mapping[str, pd.DataFrame]) -> str:
+    """Return a sentence on our fastest rung beside Hugging Face's; "" unless both have an interval."""
     rows = tables["decode"].dropna(subset=["token_low_ns"])
     ours = rows[~rows["rung"].str.startswith("hf_")].sort_values("token_ns", kind="stable")
     theirs = rows[rows["rung"].str.startswith("hf_")].sort_values("token_ns", kind="stable")
@@ -83,7 +89,6 @@ def render_line(tables: Mapping[str, pd.DataFrame]) -> str:
         return ""
     first, best = next(cells.rows(ours)), next(cells.rows(theirs))
     return (
-        f"**One token of GPT-2.** Engine `{first.rung}` takes {_time(first)} µs, Hugging Face's fastest setting "
-        f"(`{best.rung}`) {_time(best)} µs; reading the weights once takes {first.floor_ns / 1e3:.1f} µs "
-        "([rung by rung](kernels/decode/README.md))."
+        f"On {gpu} engine `{first.rung}` takes {_time(first)} µs, Hugging Face's fastest setting (`{best.rung}`) "
+        f"{_time(best)} µs; reading the weights once takes {first.floor_ns / 1e3:.1f} µs."
     )

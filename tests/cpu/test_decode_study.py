@@ -436,7 +436,8 @@ def test_the_report_of_a_run_has_all_of_it(measured: Path, tmp_path: Path) -> No
     assert "needs an NVIDIA GPU" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert (tmp_path / "figures" / "decode.svg").is_file()
     # published, it is the chapter's table; of three processes there is no interval, so no line of README.md
-    runs = published.Runs("gpu", "GPU", tmp_path.parent, published._Entry(gpu="GPU", decode=tmp_path.name))
+    (tmp_path.parent / published.FILE).write_text(f'[gpu]\ngpu = "GPU"\ndecode = "{tmp_path.name}"\n', encoding="utf-8")
+    (runs,) = published.read(tmp_path.parent)
     (part,) = readmes._decode(runs)
     assert (part.file, part.name) == ("kernels/decode/README.md", "decode")
     assert re.search(r"times eager's: [\d.]+ times, from too few processes for an interval", part.text)
@@ -452,10 +453,11 @@ def test_the_readme_files_say_what_the_tables_hold() -> None:
     assert "94.5 (91.0 – 98.0)" in text
     assert "confirmed" in text
     assert "figures/decode.svg" in text
-    line = page.render_line(made)
-    assert "`persistent` takes 94.5 (91.0 – 98.0) µs" in line
+    line = page.render_line({"GPU A": made, "GPU B": made})
+    assert line.count("**") == 2
+    assert "On GPU B engine `persistent` takes 94.5 (91.0 – 98.0) µs" in line
     assert "`hf_compile_graph`) 521.5 (518.0 – 525.0) µs" in line
-    assert page.render_line({"decode": world(document())["decode"]}) == ""
+    assert page.render_line({"GPU A": {"decode": world(document())["decode"]}}) == ""
 
 
 def test_a_captured_pass_keeps_the_tensors_that_its_graph_reads(monkeypatch: pytest.MonkeyPatch) -> None:

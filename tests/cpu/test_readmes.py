@@ -66,7 +66,7 @@ def tree(tmp_path: Path) -> Path:
 def publish_another(root: Path) -> None:
     """The runs of the first GPU as those of another one, on which everything takes twice as long."""
     reports = root / "reports"
-    (first,) = published.read(reports)
+    first, *_ = published.read(reports)
     for run in [path for path in reports.iterdir() if path.name.startswith(f"{first.name}-")]:
         twin = reports / run.name.replace(first.name, NAME, 1)
         shutil.copytree(run, twin)
@@ -75,7 +75,7 @@ def publish_another(root: Path) -> None:
             file.write_text(text, encoding="utf-8")
             if file.suffix == ".csv":
                 double_times(file)
-    table = (reports / published.FILE).read_text(encoding="utf-8").partition(f"[{first.name}]")[2]
+    table = (reports / published.FILE).read_text(encoding="utf-8").partition(f"[{first.name}]")[2].partition("\n[")[0]
     table = table.replace(first.gpu, GPU).replace(f'"{first.name}-', f'"{NAME}-')
     with (reports / published.FILE).open("a", encoding="utf-8") as stream:
         stream.write(f"\n[{NAME}]{table}")
