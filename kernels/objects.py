@@ -1,11 +1,15 @@
-"""Compile single .cu files with nvcc for one architecture each, and cache the objects by content in `build/objects`.
+"""Compile single .cu files with nvcc for one architecture each, and cache the objects by content.
 
-An object is recompiled if the compiler, its flags, the source, or an included header of this project changes.
+An object is recompiled if the compiler, its flags, the source, or an included header of this project changes. All
+checkouts of a user share the objects: they lie in `kernel-ledger/objects` below $XDG_CACHE_HOME (~/.cache).
+KERNEL_LEDGER_CACHE names another folder than `kernel-ledger`; if it is `off`, a checkout keeps its own objects in
+`build/objects`.
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import os
 import re
@@ -21,6 +25,7 @@ OBJECTS = FOLDER.parent / "build" / "objects"
 FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v")
 T = TypeVar("T")
 HOST_ARCH = 90
+KEPT_OBJECTS = 4  # of one source and architecture: other checkouts may have the source in another state
 HOPPER_ONLY = "__CUDA_ARCH_FEAT_SM90_ALL"
 
 
@@ -33,6 +38,27 @@ class Compiled:
     object: Path
     log: str
     errors: str
+
+
+def shared_objects() -> Path:
+    """Return the folder of the objects that `compile_one` keeps; OBJECTS if the user has no cache or no home folder."""
+    named = os.environ.get("KERNEL_LEDGER_CACHE", "")
+    if named.lower() == "off":
+        return OBJECTS
+    try:
+        place = Path(named or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernel-ledger")
+        (place / "objects").mkdir(parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return OBJECTS
+    return place / "objects"
+
+
+def _forget_old(folder: Path, stem: str) -> None:
+    """Remove the oldest objects of a source and architecture, and their logs, beyond KEPT_OBJECTS."""
+    aged = sorted(folder.glob(f"{stem}*.log"), key=lambda log: log.stat().st_mtime, reverse=True)
+    for log in aged[KEPT_OBJECTS:]:
+        log.unlink(missing_ok=True)
+        log.with_suffix(".o").unlink(missing_ok=True)
 
 
 def sources() -> list[Path]:
@@ -135,11 +161,12 @@ def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
     wanted = target(source, arch)
     kind = "-c" if arch == HOST_ARCH else "-cubin"
     stem = f"{source.parent.name}-{source.stem}-sm{wanted}-"
-    found = OBJECTS / f"{stem}{object_fingerprint(version, source, wanted, (kind,))}.o"
+    folder = shared_objects()
+    found = folder / f"{stem}{object_fingerprint(version, source, wanted, (kind,))}.o"
     log = found.with_suffix(".log")
     if found.is_file() and log.is_file():
         return Compiled(source, arch, found, log.read_text("utf-8"), "")
-    OBJECTS.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     partial = found.with_suffix(f".{os.getpid()}.part.o")
     done = subprocess.run(
         command(nvcc, source, wanted, partial, kind=kind), capture_output=True, text=True, check=False
@@ -147,11 +174,12 @@ def compile_one(nvcc: str, version: str, source: Path, arch: int) -> Compiled:
     if done.returncode:
         partial.unlink(missing_ok=True)
         return Compiled(source, arch, found, done.stderr, done.stderr or f"nvcc ended with {done.returncode}")
-    for old in OBJECTS.glob(f"{stem}*"):
-        if old != partial and not old.name.endswith(".part.o"):
-            old.unlink(missing_ok=True)
-    log.write_text(done.stderr, encoding="utf-8")
+    partial_log = partial.with_suffix(".part")
+    partial_log.write_text(done.stderr, encoding="utf-8")
+    partial_log.replace(log)
     partial.replace(found)
+    with contextlib.suppress(FileNotFoundError):  # another process removes the same files
+        _forget_old(folder, stem)
     return Compiled(source, arch, found, done.stderr, "")
 
 

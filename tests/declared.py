@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import pickle
 from typing import Any
 
 import pandas as pd
@@ -22,6 +24,11 @@ def analyse(capture: Capture, *, extrapolate: bool = False) -> tuple[dict[str, A
     """Return the content of report.json and the tables of a capture."""
     made = pipeline.analyse(capture, DECLARED, extrapolate=extrapolate)
     return made.content, made.tables
+
+
+def content_of(capture: Capture) -> str:
+    """Return a digest of a capture. Equal digests mean equal captures, of which an analysis says the same."""
+    return hashlib.sha256(pickle.dumps(capture)).hexdigest()
 
 
 def page(capture: Capture) -> str:

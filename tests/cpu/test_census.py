@@ -356,6 +356,34 @@ def test_an_object_is_made_anew_when_a_header_changes(tmp_path, monkeypatch):
     assert (objects.target(source, 90), objects.target(source, 80)) == ("90a", "80")
 
 
+def test_checkouts_share_objects_and_forget_the_oldest(tmp_path, monkeypatch):
+    nvcc, calls = tmp_path / "nvcc", tmp_path / "calls"
+    nvcc.write_text(
+        f'#!/bin/sh\necho x >> "{calls}"\necho "ptxas info" >&2\nwhile [ "$1" != -o ]; do shift; done\ncp "{nvcc}" "$2"\n'
+    )
+    nvcc.chmod(0o755)
+
+    def compile_in(checkout, text):
+        source = tmp_path / checkout / "op" / "v01.cu"
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        monkeypatch.setattr(objects, "FOLDER", source.parent.parent)
+        monkeypatch.setattr(objects, "OBJECTS", source.parent.parent / "build" / "objects")
+        compiled = objects.compile_one(str(nvcc), "13.0.88", source, 80)
+        assert (compiled.log, compiled.errors, compiled.object.is_file()) == ("ptxas info\n", "", True)
+        return compiled.object, calls.read_text().count("x")
+
+    monkeypatch.setenv("KERNEL_LEDGER_CACHE", str(tmp_path / "cache"))
+    first = compile_in("one", "// 1")
+    assert compile_in("two", "// 1") == first
+    for number in range(2, objects.KEPT_OBJECTS + 2):
+        assert compile_in("two", f"// {number}")[1] == number
+    assert not first[0].is_file()
+    assert len(list((tmp_path / "cache" / "objects").iterdir())) == 2 * objects.KEPT_OBJECTS
+    monkeypatch.setenv("KERNEL_LEDGER_CACHE", "off")
+    assert compile_in("two", "// 2")[0].parent == tmp_path / "two" / "build" / "objects"
+
+
 def test_a_fingerprint_follows_the_rungs_that_a_source_calls(tmp_path):
     folder = tmp_path / "op"
     folder.mkdir()
