@@ -29,7 +29,7 @@ from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.formats.report import KERNEL_REPORT, REPORT
 from analysis.formats.run import CEILINGS
 from analysis.page import terminal, tour
-from analysis.page.readme import Results, join_gpus, render_results, render_summary, replace_part
+from analysis.page.readme import Results, join_gpus, render_goals, render_results, render_summary, replace_part
 from analysis.published import Runs
 from analysis.report import declared
 from analysis.tables.declare import Table
@@ -42,11 +42,11 @@ from studies.dropin.page import render_dropin, render_line
 from studies.ladder import changed
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
-from studies.ladder.build import lines_today, read_tables
+from studies.ladder.build import lines_today, read_tables, tables_of
 from studies.ladder.claims_page import render_claims
 from studies.ladder.dates import dated
 from studies.ladder.dates import read as read_bounds
-from studies.ladder.read import read_bench
+from studies.ladder.read import read_bench, read_elsewhere
 from studies.ladder.searched import paired
 from studies.layers.page import render_layers
 from studies.lectures import page as lectures
@@ -144,6 +144,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
     texts |= {("docs/tour.md", name): {"": text} for name, text in _tour(gpus).items()}
     parts, files = _multi_gpu(gpus, root / "reports")
     texts |= {(part.file, part.name): {"": part.text} for part in parts}
+    if others := "\n\n".join(_elsewhere(gpus)):
+        texts["kernels/README.md", "other-gpus"] = {"": others}
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)
         suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
@@ -340,6 +342,25 @@ def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
             rows = paired(rows.reset_index(drop=True), tables.get("searched"))
             found[str(op)] = ladder.Bench(rows, conditions, folder.name)
     return found
+
+
+def _elsewhere(gpus: Sequence[Runs]) -> Iterator[str]:
+    """Yield the times of each GPU that has benchmarks and no ladder, judged by the ladder of the first GPU."""
+    declared = gpus[0].folder("ladder")
+    for runs in gpus[1:]:
+        if declared is None or runs.folder("ladder") is not None or not runs.entry.benches:
+            continue
+        tables = tables_of(read_elsewhere(declared, runs.entry.benches.partition("{op}")[0]))
+        yield (
+            f"### {runs.gpu}\n\nOn this GPU, the ops were timed and nothing was counted "
+            f"(`{runs.reports.name}/{runs.entry.benches.format(op='*')}`)."
+        )
+        yield ladder.render_overview(tables, _benches(runs, tables))
+        yield "The goals, each over the shapes that were timed on this GPU:"
+        yield render_goals(tables["goals"])
+        if searches := ladder.render_searches(tables):
+            yield "Baselines that search at every shape, beside our fastest rung in the same run:"
+            yield searches
 
 
 def _ladders(runs: Runs, tables: ladder.Tables, suffix: str) -> Iterator[Part]:

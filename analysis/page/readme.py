@@ -256,6 +256,11 @@ def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
     return rows
 
 
+def render_goals(goals: pd.DataFrame) -> str:
+    """Return the table of the ladder's goals, each judged over the shapes that have a result."""
+    return _markdown(_ladder_goals(goals[goals["found"].notna()]), ["what", "goal", "reached", "met"])
+
+
 def _behind(results: Results) -> list[str]:
     """Return every dtype and shape at which a rung misses the library of its goal, with the explanation."""
     goals = results.ladder_goals

@@ -469,6 +469,21 @@ def _searches(op: str, tables: Tables) -> list[str]:
     return [told, _markdown(table, headers)]
 
 
+def render_searches(tables: Tables) -> str:
+    """Return a line for each baseline that searches: how many times as fast our fastest rung of its run is."""
+    found = tables.get("searched")
+    if found is None or (found := found[found["search"].str.endswith("_tuned")]).empty:
+        return ""
+    rows = found.loc[found.groupby(["op", "search", "dtype", "shape_name"])["isolated_time_p50_ns"].idxmin()]
+    table = []
+    for (op, search, dtype), same in rows.groupby(["op", "search", "dtype"]):
+        ends = (same.loc[end] for end in (same["versus_search_p50"].idxmin(), same["versus_search_p50"].idxmax()))
+        least, most = (f"{_paired(row, 'search')} {row['shape_name']}" for row in ends)
+        table.append([op, f"`{search}`", dtype, str(len(same)), least, most])
+    headers = ["op", "baseline", "dtype", "shapes", "rung vs baseline, least (p5 – p95)", "most"]
+    return _markdown(table, headers)
+
+
 def _not_timed(op: str, tables: Tables) -> list[str]:
     """Return a sentence with the registered shapes that have no time."""
     rows = tables["not_timed"]
@@ -539,6 +554,9 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
     return " ".join(parts)
 
 
+OVERVIEW = ("op", "at", "dtype", "fastest rung", "time", "of the measured roof", "vs best library (p5 – p95)")
+
+
 def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
     """Return the overview in kernels/README.md: a line for each op, the references of the columns, and the claims."""
     ladder, said = tables["ladder"], tables["hypotheses"]
@@ -572,14 +590,16 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
                 f"{int((moved <= MOST_BYTES).sum())} of {len(moved)}",
             ]
         )
-    headers = ["op", "at", "dtype", "fastest rung", "time", "of the measured roof", "vs best library (p5 – p95)"]
+    headers = list(OVERVIEW)
     headers += [f"hypotheses {' / '.join(OUTCOMES)}"]
     headers += [f"rungs that move ≤ {MOST_BYTES} × the predicted bytes"]
+    if ladder["launches"].isna().all():  # only timed on this GPU
+        table, headers = [row[: len(OVERVIEW)] for row in table], headers[: len(OVERVIEW)]
     rendered = _markdown(table, headers)
     notes = [f"{STALE_MARK} times are of {OLDER}."] if STALE_MARK in rendered else []
     notes += [f"{ELSEWHERE_MARK} the two times are of different runs."] if ELSEWHERE_MARK in rendered else []
     parts = [rendered, *notes, _held_against(tables, benches)]
-    if len(tables["claims"]):
+    if len(tables["claims"]) and ladder["launches"].notna().any():
         counts = tables["claims"]["verdict"].value_counts()
         named = ", ".join(f"{counts[name]} {name}" for name in CLAIMED if name in counts)
         parts.append(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +105,17 @@ def read_ladder(folder: Path) -> Ladder:
         read_in_model(folder),
         runs,
     )
+
+
+def read_elsewhere(folder: Path, prefix: str) -> Ladder:
+    """Read what the ladder in `folder` declares, with another GPU's benchmarks beside it, named `<prefix>…-bench`.
+
+    Raises:
+        InputError: as read_ladder.
+    """
+    declared = read_ladder(folder)
+    other = folder.with_name(f"{prefix}ladder")  # names the benchmarks; no such folder is read
+    return replace(declared, bench=_beside(other), in_model=read_in_model(other), runs=[])
 
 
 def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from analysis.page.readme import render_goals
 from studies.ladder import changed, page
 from studies.ladder.build import read_tables, tables_of, write
-from studies.ladder.read import read_ladder
+from studies.ladder.read import read_elsewhere, read_ladder
 from studies.ladder.searched import paired
 from tests import committed
 
@@ -103,8 +104,27 @@ def test_the_page_has_a_row_for_each_search(tmp_path: Path) -> None:
     assert f"`flex_tuned` {page.ELSEWHERE_MARK}" in text
 
 
+def test_a_gpu_without_a_ladder_is_judged_by_the_ladder_of_another(tmp_path: Path) -> None:
+    built(tmp_path, searches(1.5, ("b8_t1024", "b1_t512")))
+    (tmp_path / "y-ladder").mkdir()
+    shutil.copy(LADDER / "ladder.json", tmp_path / "y-ladder")
+    tables = tables_of(read_elsewhere(tmp_path / "y-ladder", "x-"))
+    assert set(tables["ladder_times"]["bench_run"].dropna()) == {"x-attention-bench", RUN}
+    text = page.render_overview(tables, {})
+    assert "[attention](" in text
+    assert "[gelu](" not in text  # no time of it
+    assert "hypotheses" not in text
+    assert "Claims" not in text
+    row = next(line for line in page.render_searches(tables).splitlines() if "`flex_tuned`" in line)
+    assert [cell.strip() for cell in row.split("|")][1:5] == ["attention", "`flex_tuned`", "bf16", "2"]
+    goals = render_goals(tables["goals"])
+    assert "attention, with and without a window" in goals
+    assert "LayerNorm" not in goals
+
+
 def test_without_a_run_of_searches_nothing_changes(tmp_path: Path) -> None:
     tables = built(tmp_path, searches(0.9, ()))
     assert tables["searched"].empty
+    assert page.render_searches(tables) == ""
     assert paired(tables["ladder_times"], tables["searched"]) is tables["ladder_times"]
     assert set(tables["ladder_times"]["bench_run"]) == {"x-attention-bench"}
