@@ -64,7 +64,19 @@ def from_counters(table: pd.DataFrame | None) -> bool:
 
 def escape(value: Any) -> str:
     """Escape text so that GitHub shows it unchanged, also in a table: one line, no HTML, emphasis or code."""
-    plain = text.clean(value).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _escaped(text.clean(value))
+
+
+def escape_prose(value: Any) -> str:
+    """Escape a sentence of ours for a table. What it has between backticks stays code; a lone backtick is text."""
+    parts = text.clean(value).split("`")
+    if len(parts) % 2 == 0 or any("|" in code for code in parts[1::2]):
+        return escape(value)
+    return "`".join(part if place % 2 else _escaped(part) for place, part in enumerate(parts))
+
+
+def _escaped(line: str) -> str:
+    plain = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     plain = re.sub(r"([\\`*|\[\]~$!#])", r"\\\1", plain)
     # GitHub's Markdown ignores an underscore inside a word; elsewhere it may start an emphasis
     return re.sub(r"(?<![^\W_])_+|_+(?![^\W_])", lambda m: "\\_" * len(m[0]), plain)

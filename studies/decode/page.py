@@ -40,7 +40,7 @@ def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
         body.append(
             [
                 markdown.escape(row.rung),
-                _time(row) if text.is_missing(row.reason) else markdown.escape(row.reason),
+                _time(row) if text.is_missing(row.reason) else markdown.escape_prose(row.reason),
                 text.number(row.floor_frac, "frac"),
                 text.number(row.launches),
                 text.number(row.busy_ns / 1e3),

@@ -15,7 +15,7 @@ import pytest
 
 from analysis.page import data, readme, text
 from analysis.page.html import STATIC_ROWS, render_html
-from analysis.page.markdown import escape, render_markdown, render_terminal
+from analysis.page.markdown import escape, escape_prose, render_markdown, render_terminal
 from studies.ladder.claims_page import render_claims
 from tests.declared import TABLES
 
@@ -384,6 +384,18 @@ def test_markdown_tables_keep_their_shape(name: str) -> None:
 )
 def test_escape(plain: str, escaped: str) -> None:
     assert escape(plain) == escaped
+
+
+@pytest.mark.parametrize(
+    ("plain", "escaped"),
+    [
+        ("run `pip install -e '.[tinygrad]'`: a [b] *c*", "run `pip install -e '.[tinygrad]'`: a \\[b\\] \\*c\\*"),
+        ("a lone ` and [b]", r"a lone \` and \[b\]"),
+        ("`a | b`", r"\`a \| b\`"),
+    ],
+)
+def test_escape_keeps_the_code_of_a_sentence(plain: str, escaped: str) -> None:
+    assert escape_prose(plain) == escaped
 
 
 def test_the_terminal_summary_holds_findings_evidence_and_no_control_characters() -> None:
