@@ -67,12 +67,12 @@ def ratios(times: pd.DataFrame, ladder: pd.DataFrame) -> pd.DataFrame:
         if len(library):
             fastest, span, _ = rival(rung, library)
             found = {"library": fastest["variant"], "best_library": span.p50}
-        paired = {name: rung[f"versus_{name}_p50"] for name in BASELINES}
+        beside = {name: rung[f"versus_{name}_p50"] for name in BASELINES}
         rows.append(
             dict(zip(KEY, key, strict=True))
             | {"time_kind": rung["time_kind"], "rung": rung["variant"], "roof": rung["floor_frac"]}
             | found
-            | paired
+            | beside
         )
     return pd.DataFrame(rows)
 

@@ -7,7 +7,7 @@ counters stay blank.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -444,13 +444,21 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
     return ["The fastest rung at every shape" + (f". {IN_MODEL}" if in_model else ""), _markdown(table, headers)]
 
 
+def _beside_searches(tables: Tables, names: Callable[[pd.DataFrame], pd.Series]) -> pd.DataFrame:
+    """Return the rows of searched.csv that `names` takes, of our fastest rung beside each baseline, dtype and shape."""
+    found = tables.get("searched", pd.DataFrame())
+    if found.empty:
+        return found
+    found = found[names(found)]
+    place = ["op", "search", "dtype", "shape_name"]
+    return found.loc[found.groupby(place, sort=False)["isolated_time_p50_ns"].idxmin().sort_values()]
+
+
 def _searches(op: str, tables: Tables) -> list[str]:
     """Return the table of the baselines that search at every shape, beside our fastest rung of their run."""
-    found = tables.get("searched")
-    if found is None or found.empty or (found := found[found["op"] == op]).empty:
+    rows = _beside_searches(tables, lambda found: found["op"] == op)
+    if rows.empty:
         return []
-    place = ["search", "dtype", "shape_name"]
-    rows = found.loc[found.groupby(place, sort=False)["isolated_time_p50_ns"].idxmin().sort_values()]
     table = [
         [
             f"`{row['search']}`",
@@ -471,10 +479,9 @@ def _searches(op: str, tables: Tables) -> list[str]:
 
 def render_searches(tables: Tables) -> str:
     """Return a line for each baseline that searches: how many times as fast our fastest rung of its run is."""
-    found = tables.get("searched")
-    if found is None or (found := found[found["search"].str.endswith("_tuned")]).empty:
+    rows = _beside_searches(tables, lambda found: found["search"].str.endswith("_tuned"))
+    if rows.empty:
         return ""
-    rows = found.loc[found.groupby(["op", "search", "dtype", "shape_name"])["isolated_time_p50_ns"].idxmin()]
     table = []
     for (op, search, dtype), same in rows.groupby(["op", "search", "dtype"]):
         ends = (same.loc[end] for end in (same["versus_search_p50"].idxmin(), same["versus_search_p50"].idxmax()))
@@ -593,13 +600,14 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
     headers = list(OVERVIEW)
     headers += [f"hypotheses {' / '.join(OUTCOMES)}"]
     headers += [f"rungs that move ≤ {MOST_BYTES} × the predicted bytes"]
-    if ladder["launches"].isna().all():  # only timed on this GPU
+    counted = ladder["launches"].notna().any()
+    if not counted:  # only timed on this GPU
         table, headers = [row[: len(OVERVIEW)] for row in table], headers[: len(OVERVIEW)]
     rendered = _markdown(table, headers)
     notes = [f"{STALE_MARK} times are of {OLDER}."] if STALE_MARK in rendered else []
     notes += [f"{ELSEWHERE_MARK} the two times are of different runs."] if ELSEWHERE_MARK in rendered else []
     parts = [rendered, *notes, _held_against(tables, benches)]
-    if len(tables["claims"]) and ladder["launches"].notna().any():
+    if len(tables["claims"]) and counted:
         counts = tables["claims"]["verdict"].value_counts()
         named = ", ".join(f"{counts[name]} {name}" for name in CLAIMED if name in counts)
         parts.append(

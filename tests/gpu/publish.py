@@ -28,6 +28,7 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.published import Runs
 from studies.ladder.read import SEARCHES
+from tests.gpu.plain_loop import TOLERANCE
 
 FILES = (BENCH_ROWS.name, BENCH.name, "correctness.txt", "microbenchmark.txt")
 LOOP = "plain_loop.csv"
@@ -154,8 +155,10 @@ def publish(folders: Sequence[Path], reports: Path, dry: bool) -> int:
             loops.setdefault(reports / CHECKS.format(name=known[0].name) / loop.name, []).append(loop)
     for into, files in loops.items():
         rows = joined(into, files)
-        apart = sum(float(row["apart"]) > 0.03 for row in rows)
-        print(f"{into.parent.name}/{into.name}: {len(rows)} ratios, {apart} of them more than 3 % apart")
+        apart = sum(float(row["apart"]) > TOLERANCE for row in rows)
+        print(
+            f"{into.parent.name}/{into.name}: {len(rows)} ratios, {apart} of them more than {100 * TOLERANCE:g} % apart"
+        )
         if rows and not dry:
             into.parent.mkdir(exist_ok=True)
             write_rows(into, rows)
