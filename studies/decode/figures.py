@@ -49,11 +49,13 @@ def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
         for place, row in enumerate(rows.itertuples(index=False)):
             time = row.token_ns / 1e3
             axes.plot(time, place, "o", color=BLUE, markersize=5)
+            end = time
             if pd.notna(row.token_low_ns):
-                axes.plot([row.token_low_ns / 1e3, row.token_high_ns / 1e3], [place, place], color=BLUE, linewidth=2)
+                end = row.token_high_ns / 1e3
+                axes.plot([row.token_low_ns / 1e3, end], [place, place], color=BLUE, linewidth=2)
             share = "" if pd.isna(row.floor_frac) else f", {row.floor_frac * 100:.0f} % of the floor's speed"
             axes.annotate(
-                f"{time:,.1f} µs{share}", (time, place), (7, 0), textcoords="offset points", va="center", fontsize=8
+                f"{time:,.1f} µs{share}", (end, place), (7, 0), textcoords="offset points", va="center", fontsize=8
             )
         if pd.notna(floor):
             axes.axvline(floor, color=ORANGE, linewidth=1.2)
