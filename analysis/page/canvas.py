@@ -56,6 +56,7 @@ STYLE: dict[str, Any] = {
     "hatch.linewidth": 0.6,
     "text.parse_math": False,  # a `$` in a kernel's name is a character, not a formula
     "text.usetex": False,
+    "text.hinting": "no_hinting",  # hinted letters are no sharper at this size, and take half as long again
     "svg.fonttype": "none",
     "path.simplify": False,
 }
@@ -79,14 +80,14 @@ def to_bytes(figure: Figure) -> dict[str, bytes]:
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the PNG with a palette of 256: a third of the bytes, and no colour is off by more than 16 of 255."""
+    """Return the PNG with a palette of 256: a fifth of the bytes; a colour is off by 1 of 255 on average, by 40 at most."""
     pixels, png = io.BytesIO(), io.BytesIO()
     with style_context():
         figure.savefig(pixels, format="rgba")
         width = int(figure.get_figwidth() * mpl.rcParams["savefig.dpi"])
     drawn = pixels.getvalue()
     image = Image.frombytes("RGBA", (width, len(drawn) // 4 // width), drawn).convert("RGB")
-    image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(png, "PNG")
+    image.quantize(256, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(png, "PNG")
     return png.getvalue()
 
 
