@@ -11,14 +11,14 @@ every variant is then the same PyTorch chain, and the program writes correctness
 CUDA events measure the times, behind a queue that is filled first. The variants take turns within every round.
 - isolated  A sample is one launch between two events, behind a kernel that overwrites 256 MB. The data caches are cold,
             and the launch overlaps no other one. Before that kernel the variant runs once more, uncounted, so that its
-            code is in the caches. Comparisons and verdicts use this time.
+            code is in the caches. Ten rounds lie in one queue. Comparisons and verdicts use this time.
 - chained   A sample is a CUDA graph of launches, and its time is divided by their number. The launches rotate among
             inputs and outputs of more than four times the L2 cache, so the data comes from DRAM. Each launch may
             overlap the one before: with programmatic dependent launch a kernel starts while the one before drains.
             This time shows what a sequence of the same kernel can gain.
 Fewer than 40 samples give the median alone. If launches are long, there are fewer samples, and a chained sample holds
-fewer launches, so that a group of variants takes seconds. Launches of less than 30 µs get 300 isolated samples. A
-chain of one launch is replaced by the isolated time.
+fewer launches, so that a group of variants takes seconds. Launches of less than 30 µs get 300 isolated samples, spread over
+five copies of their inputs. A chain of one launch is replaced by the isolated time.
 
 Three rules hold for an op bound by arithmetic. Variants that take over 1 ms and over four times the baseline's time are
 timed apart, beside the baseline only. A variant whose launch would take over a second at a shape is neither checked nor
@@ -66,6 +66,7 @@ ROUNDS = 40
 LEAST_SAMPLES = 40  # fewer give the median alone, without p5 and p95
 # The medians of a short launch differ between runs: of 40 samples more than of 300.
 SHORT_SECONDS, SHORT_SAMPLES = 30e-6, 300
+PLACES = 5  # a short launch takes up to 6 % more or less time with its data at other addresses
 LONGEST_ISOLATED = 4.0  # seconds for the isolated samples of a group; a slow group has SLOW_ISOLATED
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
@@ -79,6 +80,9 @@ L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # outputs of one variant that may stay in memory while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
 QUEUE_CYCLES = 300_000
+# Isolated samples of each variant in one queue. The GPU reads the first launches of a queue ahead while it sleeps, and
+# the others as they come, which takes some 0.5 us: with one round in a queue, that favours one variant or another.
+QUEUED_ROUNDS = 10
 PIECE_ELEMENTS = 1 << 26  # elements of the float64 reference that are computed at a time
 
 
@@ -433,46 +437,64 @@ def _alone(
 ) -> dict[str, list[float]]:
     """Return the seconds of each step in each round, behind a flush of the caches.
 
-    A step that was quick in `once` also runs uncounted before its flush. The CPU launches a whole round while the GPU
-    sleeps.
+    A step that was quick in `once` also runs uncounted before its flush. The CPU launches QUEUED_ROUNDS while the GPU
+    sleeps. A sample that it launched too late, behind the start event, counts only if the step has no other.
     """
     import torch
 
-    seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for round_ in range(rounds):
-        torch.cuda._sleep(QUEUE_CYCLES * len(steps))
-        pairs = {}
-        for name in list(steps)[:: 1 if round_ % 2 else -1]:
-            if once and once[name][0] < SLOW_SECONDS:
+    punctual: dict[str, list[float]] = {name: [] for name in steps}
+    late: dict[str, list[float]] = {name: [] for name in steps}
+    for first in range(0, rounds, QUEUED_ROUNDS):
+        queued = range(first, min(first + QUEUED_ROUNDS, rounds))
+        torch.cuda._sleep(QUEUE_CYCLES * len(steps) * len(queued))
+        samples = []
+        for round_ in queued:
+            for name in list(steps)[:: 1 if round_ % 2 else -1]:
+                if once and once[name][0] < SLOW_SECONDS:
+                    steps[name]()
+                flush.zero_()
+                start, end = _events()
+                start.record()
                 steps[name]()
-            flush.zero_()
-            pairs[name] = _events()
-            pairs[name][0].record()
-            steps[name]()
-            pairs[name][1].record()
+                samples.append((late if start.query() else punctual, name, start, end))
+                end.record()
         torch.cuda.synchronize()
-        for name, (start, end) in pairs.items():
+        for seconds, name, start, end in samples:
             seconds[name].append(start.elapsed_time(end) / 1e3)
-    return seconds
+    return {name: punctual[name] or late[name] for name in steps}
 
 
 def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
     """Time one launch a sample, behind a kernel that overwrites 256 MB and overlaps nothing.
 
     Each variant gets at least LEAST_SAMPLES samples, or SHORT_SAMPLES if the fastest is short, unless those of the
-    group would take longer than `group.seconds`.
+    group would take longer than `group.seconds`. Those of short launches are spread over PLACES copies of the inputs.
     """
     import torch
 
-    inputs = op.make_inputs(shape, dtype, device="cuda")
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-    steps: dict[str, Callable[[], Any]] = {name: op.variants[name].bind(*inputs) for name in group.variants}
-    _alone(steps, group.warmup, flush)
-    once = _alone(steps, 1, flush)
+
+    def bound() -> dict[str, Callable[[], Any]]:
+        inputs = op.make_inputs(shape, dtype, device="cuda")
+        return {name: op.variants[name].bind(*inputs) for name in group.variants}
+
+    places = [bound()]
+    _alone(places[0], group.warmup, flush)
+    once = _alone(places[0], 1, flush)
     together = sum(values[0] for values in once.values())
-    least = SHORT_SAMPLES if min(values[0] for values in once.values()) < SHORT_SECONDS else LEAST_SAMPLES
-    rounds = max(1, min(max(group.rounds, least), int(group.seconds / together)))
-    return Timed(dtype, shape, "isolated", 1, _alone(steps, rounds, flush, once) if rounds > 1 else once)
+    short = min(values[0] for values in once.values()) < SHORT_SECONDS
+    rounds = max(1, min(max(group.rounds, SHORT_SAMPLES if short else LEAST_SAMPLES), int(group.seconds / together)))
+    if rounds == 1:
+        return Timed(dtype, shape, "isolated", 1, once)
+    while short and len(places) < PLACES:  # all stay, so that each has addresses of its own
+        places.append(bound())
+    seconds: dict[str, list[float]] = {name: [] for name in group.variants}
+    for steps in places:
+        if steps is not places[0]:
+            _alone(steps, 1, flush)
+        for name, values in _alone(steps, math.ceil(rounds / len(places)), flush, once).items():
+            seconds[name] += values
+    return Timed(dtype, shape, "isolated", 1, seconds)
 
 
 def measure_empty() -> list[float]:

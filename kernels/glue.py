@@ -16,7 +16,7 @@ from pathlib import Path
 from kernels.registry import FOLDER, Op, Variant, ops
 
 BUILD = FOLDER.parent / "build" / "bindings"
-DTYPES = ("float32", "bfloat16")  # of dtype.h
+DTYPES = ("float32", "bfloat16", "float16")  # of dtype.h, then that of half.cuh
 
 
 def folders() -> dict[str, list[tuple[Op, Variant]]]:

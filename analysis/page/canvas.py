@@ -80,7 +80,7 @@ def to_bytes(figure: Figure) -> dict[str, bytes]:
 
 
 def to_png(figure: Figure) -> bytes:
-    """Return the PNG with a palette of 256: a fifth of the bytes; a colour is off by 1 of 255 on average, by 40 at most."""
+    """Return the PNG with a palette of 256: a colour is off by 1 of 255 on average, and by 40 at most."""
     pixels, png = io.BytesIO(), io.BytesIO()
     with style_context():
         figure.savefig(pixels, format="rgba")

@@ -164,11 +164,12 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
       if (thread < BN / 8 && column + thread * 8 < n) {
         const uint32_t to = bias_mine + thread * 16;
         const __nv_bfloat16* from = bias + column + thread * 8;
-        if constexpr (ANY_OUT) {  // the bias may end inside these 16 bytes: zeros follow
-          const int bytes = min(16, (n - column - thread * 8) * 2);
-          asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-        } else {
+        const int columns = n - column - thread * 8;
+        if (!ANY_OUT || columns >= 8) {
           asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
+        } else {  // the bias ends inside these 16 bytes
+          for (int i = 0; i < columns; ++i)
+            asm volatile("st.shared.b16 [%0], %1;" ::"r"(to + i * 2), "h"(__bfloat16_as_ushort(from[i])) : "memory");
         }
       }
       float sums[BN / 2];

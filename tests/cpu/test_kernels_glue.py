@@ -47,14 +47,15 @@ def test_a_header_has_what_the_glue_names(folder: str) -> None:
 def test_every_rung_is_driven_on_the_dtypes_that_it_takes() -> None:
     text = glue.driver_text()
     driven = {
-        name: (fp32 == "true", bf16 == "true")
-        for name, fp32, bf16 in re.findall(r'\{"(\w+)", \w+, \w+, \{(\w+), (\w+)\}\}', text)
+        name: tuple(word == "true" for word in takes.split(", "))
+        for name, takes in re.findall(r'\{"(\w+)", \w+, \w+, \{([\w, ]+)\}\}', text)
     }
-    expected: dict[str, tuple[bool, bool]] = {}
+    expected: dict[str, tuple[bool, ...]] = {}
     for _, variant in RUNGS:
-        before = expected.get(variant.launcher.name, (False, False))
+        before = expected.get(variant.launcher.name, (False,) * len(glue.DTYPES))
         taken = tuple(dtype in variant.dtypes or old for dtype, old in zip(glue.DTYPES, before, strict=True))
         expected[variant.launcher.name] = taken
+    assert all(any(takes) for takes in expected.values())
     assert driven == expected
     assert len(driven) == len({(folder, variant.source) for folder, variant in RUNGS}) + 2  # of permute two a source
 
@@ -68,7 +69,7 @@ def test_a_new_rung_needs_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None
     before = objects.fingerprint(FOLDER / "gelu" / "v02_vector.cu")
     monkeypatch.setitem(op.variants, "v04_new", new)  # type: ignore[arg-type]
     assert 'module.def("gelu_v04_new", gelu<gelu_v04_new>);' in glue.binding_text("gelu")
-    assert '{"gelu_v04_new", gelu_v04_new, nullptr, {true, false}},' in glue.driver_text()
+    assert '{"gelu_v04_new", gelu_v04_new, nullptr, {true, false, false}},' in glue.driver_text()
     assert objects.fingerprint(FOLDER / "gelu" / "v02_vector.cu") == before
 
 

@@ -78,7 +78,7 @@ class Rungs {
     const char* name;
     cudaError_t (*launch)(const Call&);
     cudaError_t (*workspace)(const Call&, size_t&);  // null: the op's header knows what it needs, if anything
-    bool takes[2];                                   // by DType
+    bool takes[3];                                   // by DType, then float16
     int ran = 0, declined = 0;
     bool unsupported = false;
   };

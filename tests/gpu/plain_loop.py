@@ -18,6 +18,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -26,6 +27,7 @@ from harness import bench
 SAMPLES, SHORT_SAMPLES = 60, 300
 SHORT_MS = 0.03  # a launch is short below this, and gets SHORT_SAMPLES
 TOLERANCE = 0.03
+PLACES = 5  # copies of the inputs of a short launch
 ROUND = 10  # samples between two synchronisations: a queue holds about a thousand launches
 
 
@@ -45,20 +47,27 @@ class Ratio(NamedTuple):
         return abs(self.looped / self.published - 1)
 
 
-def medians(runs: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the median time of one launch of each in µs. They take turns; the caches are overwritten before each."""
+def medians(bind: Callable[[], Mapping[str, Callable[[], object]]]) -> dict[str, float]:
+    """Return the median time of one launch of each in µs. They take turns; the caches are overwritten before each.
+
+    `bind` makes the launches with inputs of their own: short launches are timed with PLACES of them, as the time of one
+    depends on the addresses.
+    """
     import torch
 
     flush = torch.empty(64 << 20, dtype=torch.float32, device="cuda")
-    for run in runs.values():
+    bound = [bind()]
+    for run in bound[0].values():
         for _ in range(3):
             run()
     torch.cuda.synchronize()
-    first = _round(runs, flush)
+    first = _round(bound[0], flush)
     short = min(times[-1] for times in first.values()) < SHORT_MS
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range((SHORT_SAMPLES if short else SAMPLES) // ROUND):
-        for name, values in _round(runs, flush).items():
+    if short:
+        bound += [bind() for _ in range(PLACES - 1)]
+    times: dict[str, list[float]] = {name: [] for name in bound[0]}
+    for turn in range((SHORT_SAMPLES if short else SAMPLES) // ROUND):
+        for name, values in _round(bound[turn % len(bound)], flush).items():
             times[name] += values
     return {name: statistics.median(values) * 1e3 for name, values in times.items()}
 
@@ -104,6 +113,11 @@ def published(rows: Sequence[Mapping[str, str]]) -> Iterator[tuple[str, str, str
             yield *cell, rung, library, theirs[library] / ours[rung]
 
 
+def _bound(op: Any, shape: tuple[int, ...], dtype: str, variants: Sequence[str]) -> dict[str, Callable[[], object]]:
+    inputs = op.make_inputs(shape, dtype, device="cuda")
+    return {name: op.variants[name].bind(*inputs) for name in variants}
+
+
 def ratios(rows: Sequence[Mapping[str, str]]) -> Iterator[Ratio]:
     """Yield each published ratio with the loop's ratio."""
     import torch
@@ -112,14 +126,8 @@ def ratios(rows: Sequence[Mapping[str, str]]) -> Iterator[Ratio]:
 
     for name, dtype, shape_name, rung, library, ratio in published(rows):
         op = ops()[name]
-        inputs = op.make_inputs(op.shapes[shape_name], dtype, device="cuda")
-
-        def run(variant: str, op: Any = op, inputs: tuple[Any, ...] = inputs) -> Callable[[], object]:
-            return op.variants[variant].bind(*inputs)
-
-        found = medians({variant: run(variant) for variant in (rung, library)})
+        found = medians(partial(_bound, op, op.shapes[shape_name], dtype, (rung, library)))
         yield Ratio(name, dtype, shape_name, rung, library, ratio, found[library] / found[rung])
-        del inputs
         torch.cuda.empty_cache()
 
 
