@@ -17,8 +17,8 @@ CUDA events measure the times, behind a queue that is filled first. The variants
             overlap the one before: with programmatic dependent launch a kernel starts while the one before drains.
             This time shows what a sequence of the same kernel can gain.
 Fewer than 40 samples give the median alone. If launches are long, there are fewer samples, and a chained sample holds
-fewer launches, so that a group of variants takes seconds. Launches of less than 30 µs get 300 isolated samples, spread over
-five copies of their inputs. A chain of one launch is replaced by the isolated time.
+fewer launches, so that a group of variants takes seconds. Launches of less than 30 µs get 300 isolated samples, spread
+over five copies of their inputs. A chain of one launch is replaced by the isolated time.
 
 Three rules hold for an op bound by arithmetic. Variants that take over 1 ms and over four times the baseline's time are
 timed apart, beside the baseline only. A variant whose launch would take over a second at a shape is neither checked nor
