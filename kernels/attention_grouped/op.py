@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernels.gpu import modelled
 from kernels.registry import (
@@ -30,7 +30,7 @@ from kernels.registry import (
     item_bytes,
     register,
 )
-from kernels.spread import DEVIATIONS
+from kernels.spread import DEVIATIONS, UNIFORM, Spread, same_sign
 from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant, triton_variant
 
 HEAD_SIZES = (64, 128)
@@ -166,18 +166,37 @@ TOLERANCE_WHY = (
 )
 
 
+class _Wide(NamedTuple):
+    """What the bounds of one call are made of, in float64.
+
+    Softmax weights (B, nh, Tq, Tk), magnitudes of the values (B, nh, Tk, hs), and for every row the bound on its scores
+    and the error of a score of that size.
+    """
+
+    weights: Any
+    values: Any
+    largest: Any
+    exponent: Any
+    unit: float
+    in_bf16: bool
+
+    @classmethod
+    def of(cls, inputs: tuple[Any, ...]) -> _Wide:
+        q, k, v, spans, scale = inputs
+        in_bf16 = dtype_name(q.dtype) == "bfloat16"
+        q, k, v = (value.double().nan_to_num(0.0, posinf=0.0, neginf=0.0) for value in (q, k, v))
+        k, v = _shared(k, q.shape[1]), _shared(v, q.shape[1]).abs()
+        weights, visible = _weights(q, k, spans, scale)
+        unit = 2.0**-22 if in_bf16 else 2.0**-24
+        largest = scale * q.norm(dim=-1, keepdim=True) * k.norm(dim=-1).amax(-1)[..., None, None]
+        exponent = (k.shape[-1] + 16) * unit * largest
+        return cls(weights.masked_fill(~visible, 0.0), v, largest, exponent, unit, in_bf16)
+
+
 def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Any, ...]:
     """Return the allowed error of every output, see TOLERANCE_WHY."""
-    q, k, v, spans, scale = inputs
-    in_bf16 = dtype_name(q.dtype) == "bfloat16"
-    q, k, v = (value.double().nan_to_num(0.0, posinf=0.0, neginf=0.0) for value in (q, k, v))
-    k, v = _shared(k, q.shape[1]), _shared(v, q.shape[1]).abs()
-    keys, size = k.shape[2:]
-    weights, visible = _weights(q, k, spans, scale)
-    weights = weights.masked_fill(~visible, 0.0)
-    unit = 2.0**-22 if in_bf16 else 2.0**-24
-    largest = scale * q.norm(dim=-1, keepdim=True) * k.norm(dim=-1).amax(-1)[..., None, None]
-    exponent = (size + 16) * unit * largest
+    weights, v, largest, exponent, unit, in_bf16 = _Wide.of(inputs)
+    keys = v.shape[2]
     relative = max(DEVIATIONS * math.sqrt(keys), keys / 16 if in_bf16 else 0) * unit + 32 * 2.0**-24
     if variant.kind in ("torch", "compile"):
         exponent = exponent + (2.0**-7 if in_bf16 else 2.0**-20) * largest
@@ -189,6 +208,24 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
     allowed = allowed.minimum(2 * v.amax((-1, -2), keepdim=True)).transpose(1, 2)
     rounding = ROUNDING["bfloat16" if in_bf16 else "float32"]
     return (allowed + rounding * references[0].abs() + 2.0**-100 * (1.0 + v.amax()),)
+
+
+def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
+    """Return the spread of errors for values with random signs, as `windowed_error_spread` of attention does.
+
+    A partial sum is then about as large as the root of sum weight^2 v^2, or as the output.
+    """
+    weights, v, _, exponent, unit, in_bf16 = _Wide.of(inputs)
+    keys = v.shape[2]
+    squares, output = weights.square(), references[0].abs().transpose(1, 2)
+    root, own = (squares @ v.square()).sqrt(), squares.sum(-1, keepdim=True).sqrt()
+    size = root + output
+    of_scores = exponent.clamp(max=60.0).expm1() * (root + own * output)
+    variance = of_scores.square() + (2 * math.sqrt(keys) * unit * size).square()
+    if in_bf16:
+        variance = variance + (UNIFORM * ROUNDING["bfloat16"]) ** 2 * (root.square() + output.square())
+    bias = 32 * ROUNDING["float32"] * (weights @ v) + 2 * same_sign(keys, truncated=in_bf16) * unit * size
+    return (Spread(variance.sqrt().transpose(1, 2), bias.transpose(1, 2)),)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:
@@ -388,6 +425,7 @@ _SAME = {
     "hostile": hostile,
     "reference": reference,
     "allowed_error": allowed_error,
+    "error_spread": error_spread,
     "tolerance_why": TOLERANCE_WHY,
     "minimum_bytes": minimum_bytes,
     "unfused_bytes": unfused_bytes,

@@ -13,7 +13,9 @@ from kernels.registry import ops
 from kernels.spread import DEVIATIONS, sum_errors
 from tests.gpu import mutants
 
-MATMUL, ATTENTION, SOFTMAX = (ops()[name] for name in ("matmul", "attention", "softmax"))
+MATMUL, ATTENTION, SOFTMAX, ONE_QUERY = (
+    ops()[name] for name in ("matmul", "attention", "softmax", "attention_decode_grouped")
+)
 K = 2048
 
 
@@ -34,6 +36,14 @@ def attended(q: Any, k: Any, v: Any, *, scale: float = 1.0, hidden: int = 0) -> 
     return (powers.to(q.dtype).float() @ v.float() / powers.sum(-1, keepdim=True) * scale).to(q.dtype)
 
 
+def one_query(q: Any, k: Any, v: Any, spans: Any, factor: float, *, scale: float = 1.0, hidden: int = 0) -> Any:
+    """As our kernels: everything in float32, one rounding. No query sees the first keys."""
+    k, v = (value.repeat_interleave(q.shape[1] // value.shape[1], 1).float() for value in (k, v))
+    weights = (q.float() @ k.mT * factor).softmax(-1)
+    weights[..., :hidden] = 0.0
+    return (weights @ v / weights.sum(-1, keepdim=True) * scale).transpose(1, 2).to(q.dtype)
+
+
 def normalised(scores: Any, factor: float, *, scale: float = 1.0, without: int = 0) -> Any:
     mask = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
     scaled = (scores.float() * factor).masked_fill(mask, -math.inf)
@@ -46,6 +56,14 @@ def normalised(scores: Any, factor: float, *, scale: float = 1.0, without: int =
 CASES = [
     (MATMUL, {"float32": "v13_split_k", "bfloat16": "v14_fitted_tile"}, (64, 128, K), product, "without", (1, 16)),
     (ATTENTION, {"float32": "v03_tiled", "bfloat16": "v05_wgmma"}, (1, 2, 700, 64), attended, "hidden", (1, 64)),
+    (
+        ONE_QUERY,
+        dict.fromkeys(("float32", "bfloat16"), "v03_split"),
+        (1, 8, 2, 8192, 128),
+        one_query,
+        "hidden",
+        (1, 64),
+    ),
     (SOFTMAX, dict.fromkeys(("float32", "bfloat16"), "v05_early"), (1, 8, 300, 300), normalised, "without", (64,)),
 ]
 

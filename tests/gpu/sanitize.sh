@@ -91,7 +91,7 @@ run_one() {
 rm -f "$place"/*.log "$place"/*.status
 read -ra tools <<<"${*:-memcheck racecheck synccheck initcheck}"
 parts=("${ONLY:-}")
-[[ -n ${ONLY:-} ]] || parts=(memory matmul attention)
+[[ -n ${ONLY:-} ]] || parts=(memory matmul attention attention_grouped)
 for tool in "${tools[@]}"; do
   for build in "${builds[@]}"; do
     for part in "${parts[@]}"; do run_one "$tool" "$build" "$part" & done
