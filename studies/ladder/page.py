@@ -41,11 +41,15 @@ VERDICTS = {"reached": "reached", "not refuted": "not refuted", "refuted": "**re
 
 @dataclass(frozen=True)
 class Bench:
-    """The times of one op (rows of ladder_times.csv), and the conditions and the folder of its benchmark."""
+    """The times of one op (rows of ladder_times.csv), and the conditions and the folder of its benchmark.
+
+    `copy`: byte/s of the fastest copy among the GPU's benchmarks, which the floors use.
+    """
 
     rows: pd.DataFrame
     conditions: Mapping[str, Any]
     run: str
+    copy: float | None = None
 
 
 Tables = Mapping[str, pd.DataFrame]
@@ -534,7 +538,10 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
         parts.append("A dtype and shape at which a rung has no isolated time is judged by chained times.")
     if bench is not None:
         seen = bench.conditions
-        copy = max(seen["copy_byte_per_s"].values()) / 1e12
+        copy = max(seen["copy_byte_per_s"].values())
+        copies = f"Copy in the same run: {copy / 1e12:.3f} TB/s"
+        if bench.copy and bench.copy > copy:
+            copies += f"; floors use {bench.copy / 1e12:.3f}, the fastest of this GPU's benchmarks"
         roofs = ", ".join(
             f"{name} {value / 1e12:.4g} {'TB/s' if name == 'dram_read' else 'TFLOP/s'}"
             for name, value in (seen.get("roofs") or {}).items()
@@ -548,7 +555,7 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
         )
         parts.append(
             f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}. "
-            f"Copy in the same run: {copy:.3f} TB/s.{f' Roofs: {roofs}.' if roofs else ''}{of_empty} All rungs "
+            f"{copies}.{f' Roofs: {roofs}.' if roofs else ''}{of_empty} All rungs "
             f"ran in turn, with cold caches. {f'{clock}. ' if clock else ''}From `reports/{bench.run}/bench.csv`."
         )
     runs = tables["ladder_runs"]

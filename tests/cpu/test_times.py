@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,35 @@ def test_an_older_file_has_chained_times_alone(tmp_path: Path) -> None:
     assert found["time_kind"].to_list() == ["chained"] * 2
     assert found["bench_time_p50_ns"].to_list() == found["chained_time_p50_ns"].to_list() == [1000, 1000]
     assert found["isolated_time_p50_ns"].isna().all()
+
+
+def benchmark(reports: Path, op: str, copy: float, **more: Any) -> Path:
+    """Write a benchmark with one row whose floor rests on a copy of so many bytes per second; return its rows' file."""
+    folder = reports / f"gpu-{op}-bench"
+    folder.mkdir()
+    floor = round(4e6 / copy * 1e9)
+    line = timed((op, *KEY[1:]), "64x32", 2 * floor, floor) | {"minimum_bytes": 4_000_000} | more.pop("row", {})
+    pd.DataFrame([line]).to_csv(folder / "bench.csv", index=False)
+    conditions = {"gpu": {"name": more.pop("gpu", "a GPU")}, "copy_byte_per_s": {"torch": copy}, **more}
+    document = {"kind": "bench", "schema_version": 1, "op": op, "conditions": conditions}
+    (folder / "bench.json").write_text(json.dumps(document))
+    return folder / "bench.csv"
+
+
+def test_floors_use_the_fastest_copy_of_the_gpu(tmp_path: Path) -> None:
+    slow, fast = benchmark(tmp_path, "slow", 3e12), benchmark(tmp_path, "fast", 4e12)
+    benchmark(tmp_path, "elsewhere", 8e12, gpu="another GPU")
+    found = read_bench(slow)
+    assert found["floor_time_ns"].to_list() == [1000]
+    assert found["floor_frac"].iloc[0] == pytest.approx(0.375)
+    assert read_bench(fast)["floor_time_ns"].to_list() == [1000]
+
+
+def test_floors_of_arithmetic_or_of_reads_alone_stay(tmp_path: Path) -> None:
+    benchmark(tmp_path, "fast", 8e12)
+    compute = benchmark(tmp_path, "compute", 4e12, row={"achieved_flop_per_s": 1e12})
+    reads = benchmark(tmp_path, "reads", 4e12, roofs={"dram_read": 5e12})
+    assert [read_bench(file)["floor_time_ns"].iloc[0] for file in (compute, reads)] == [1000, 1000]
 
 
 def test_the_median_of_a_row_of_any_version() -> None:

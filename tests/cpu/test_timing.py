@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness import timing
+from harness import bench, timing
 from harness.timing import Measurement, measure_gpu, measure_wall
 
 
@@ -119,3 +119,19 @@ def test_cold_l2_flushes_before_each_sample(monkeypatch: pytest.MonkeyPatch) -> 
     gpu = FakeGpu(monkeypatch, [1000.0])
     measure_gpu(gpu.step, samples=4, warmup=2, cold_l2=True)
     assert gpu.flushed >= 4
+
+
+def test_isolated_samples_that_the_cpu_launched_late_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = 2 * 150_000.0 * bench.QUEUED_ROUNDS  # longer than the GPU sleeps for one variant's queue
+    gpu = FakeGpu(monkeypatch, [1000.0] * 3 + [slow] + [1000.0] * 100)
+    found = bench._alone({"ours": gpu.step}, bench.QUEUED_ROUNDS + 5, timing.torch.empty(1))
+    assert len(found["ours"]) < bench.QUEUED_ROUNDS + 5
+    assert found["ours"] == pytest.approx([10e-6] * len(found["ours"]))
+    assert gpu.flushed == bench.QUEUED_ROUNDS + 5
+
+
+def test_a_variant_that_is_always_late_keeps_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu(monkeypatch, [1e9])
+    found = bench._alone({"ours": gpu.step}, 3, timing.torch.empty(1))
+    assert len(found["ours"]) == 3
+    assert min(found["ours"]) > 0.5
