@@ -46,7 +46,7 @@ from studies.ladder.build import lines_today, read_tables, tables_of
 from studies.ladder.claims_page import render_claims
 from studies.ladder.dates import dated
 from studies.ladder.dates import read as read_bounds
-from studies.ladder.read import fastest_copy, read_bench, read_elsewhere
+from studies.ladder.read import read_bench, read_elsewhere, usual_copy
 from studies.ladder.searched import paired
 from studies.layers.page import render_layers
 from studies.lectures import page as lectures
@@ -340,7 +340,7 @@ def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
         if folder is not None and (folder / "bench.json").is_file():
             conditions = _read_json(folder / "bench.json")["conditions"]
             rows = paired(rows.reset_index(drop=True), tables.get("searched"))
-            found[str(op)] = ladder.Bench(rows, conditions, folder.name, fastest_copy(folder / "bench.csv"))
+            found[str(op)] = ladder.Bench(rows, conditions, folder.name, usual_copy(folder / "bench.csv"))
     return found
 
 

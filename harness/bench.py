@@ -11,14 +11,14 @@ every variant is then the same PyTorch chain, and the program writes correctness
 CUDA events measure the times, behind a queue that is filled first. The variants take turns within every round.
 - isolated  A sample is one launch between two events, behind a kernel that overwrites 256 MB. The data caches are cold,
             and the launch overlaps no other one. Before that kernel the variant runs once more, uncounted, so that its
-            code is in the caches. Ten rounds lie in one queue. Comparisons and verdicts use this time.
+            code is in the caches. Up to ten rounds lie in one queue. Comparisons and verdicts use this time.
 - chained   A sample is a CUDA graph of launches, and its time is divided by their number. The launches rotate among
             inputs and outputs of more than four times the L2 cache, so the data comes from DRAM. Each launch may
             overlap the one before: with programmatic dependent launch a kernel starts while the one before drains.
             This time shows what a sequence of the same kernel can gain.
 Fewer than 40 samples give the median alone. If launches are long, there are fewer samples, and a chained sample holds
-fewer launches, so that a group of variants takes seconds. Launches of less than 30 µs get 300 isolated samples, spread
-over five copies of their inputs. A chain of one launch is replaced by the isolated time.
+fewer launches, so that a group of variants takes seconds. If the fastest variant takes less than 30 µs, all get 300
+isolated samples, spread over five copies of the inputs. A chain of one launch is replaced by the isolated time.
 
 Three rules hold for an op bound by arithmetic. Variants that take over 1 ms and over four times the baseline's time are
 timed apart, beside the baseline only. A variant whose launch would take over a second at a shape is neither checked nor
@@ -66,7 +66,7 @@ ROUNDS = 40
 LEAST_SAMPLES = 40  # fewer give the median alone, without p5 and p95
 # The medians of a short launch differ between runs: of 40 samples more than of 300.
 SHORT_SECONDS, SHORT_SAMPLES = 30e-6, 300
-PLACES = 5  # a short launch takes up to 6 % more or less time with its data at other addresses
+PLACES = 5  # the time of a short launch depends on the addresses of its data
 LONGEST_ISOLATED = 4.0  # seconds for the isolated samples of a group; a slow group has SLOW_ISOLATED
 WARMUP_ROUNDS = 3
 SLOW_SECONDS, SLOW_RATIO = 1e-3, 4.0
@@ -80,8 +80,8 @@ L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # outputs of one variant that may stay in memory while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
 QUEUE_CYCLES = 300_000
-# Isolated samples of each variant in one queue. The GPU reads the first launches of a queue ahead while it sleeps, and
-# the others as they come, which takes some 0.5 us: with one round in a queue, that favours one variant or another.
+# Isolated samples of each variant in one queue of launches. The GPU reads the first launches of a queue ahead while it
+# sleeps, and the others as they come, which takes longer. With one round in a queue, that favours some variants.
 QUEUED_ROUNDS = 10
 PIECE_ELEMENTS = 1 << 26  # elements of the float64 reference that are computed at a time
 
@@ -432,43 +432,56 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
     return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
 
 
-def _alone(
-    steps: dict[str, Callable[[], Any]], rounds: int, flush: Any, once: Mapping[str, Sequence[float]] | None = None
-) -> dict[str, list[float]]:
-    """Return the seconds of each step in each round, behind a flush of the caches.
+Rounds = list[dict[str, tuple[float, bool]]]  # of each round: variant -> seconds, and whether it was launched late
 
-    A step that was quick in `once` also runs uncounted before its flush. The CPU launches QUEUED_ROUNDS while the GPU
-    sleeps. A sample that it launched too late, behind the start event, counts only if the step has no other.
+
+def _alone(
+    steps: dict[str, Callable[[], Any]], rounds: int, flush: Any, once: Mapping[str, float] | None = None
+) -> Rounds:
+    """Return the seconds of each step in each round, behind a flush of the caches, and whether the sample is late.
+
+    A step that was quick in `once` also runs uncounted before its flush. The CPU launches up to QUEUED_ROUNDS while the
+    GPU sleeps. A sample is late if the GPU had passed its start before the CPU had launched the step.
     """
     import torch
 
-    punctual: dict[str, list[float]] = {name: [] for name in steps}
-    late: dict[str, list[float]] = {name: [] for name in steps}
+    found: Rounds = []
     for first in range(0, rounds, QUEUED_ROUNDS):
         queued = range(first, min(first + QUEUED_ROUNDS, rounds))
         torch.cuda._sleep(QUEUE_CYCLES * len(steps) * len(queued))
-        samples = []
+        launched = []
         for round_ in queued:
+            samples = {}
             for name in list(steps)[:: 1 if round_ % 2 else -1]:
-                if once and once[name][0] < SLOW_SECONDS:
+                if once and once[name] < SLOW_SECONDS:
                     steps[name]()
                 flush.zero_()
                 start, end = _events()
                 start.record()
                 steps[name]()
-                samples.append((late if start.query() else punctual, name, start, end))
+                samples[name] = (start, end, start.query())
                 end.record()
+            launched.append(samples)
         torch.cuda.synchronize()
-        for seconds, name, start, end in samples:
-            seconds[name].append(start.elapsed_time(end) / 1e3)
-    return {name: punctual[name] or late[name] for name in steps}
+        found += [
+            {name: (start.elapsed_time(end) / 1e3, late) for name, (start, end, late) in samples.items()}
+            for samples in launched
+        ]
+    return found
+
+
+def _punctual(rounds: Rounds) -> dict[str, list[float]]:
+    """Return the seconds of each step in the rounds without a late sample, so that they stay paired; else in all."""
+    kept = [samples for samples in rounds if not any(late for _, late in samples.values())] or rounds
+    return {name: [samples[name][0] for samples in kept] for name in kept[0]}
 
 
 def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed:
     """Time one launch a sample, behind a kernel that overwrites 256 MB and overlaps nothing.
 
-    Each variant gets at least LEAST_SAMPLES samples, or SHORT_SAMPLES if the fastest is short, unless those of the
-    group would take longer than `group.seconds`. Those of short launches are spread over PLACES copies of the inputs.
+    There are at least LEAST_SAMPLES rounds, or SHORT_SAMPLES if the fastest variant is short, unless those of the group
+    would take longer than `group.seconds`. Those of short launches are spread over PLACES copies of the inputs. Rounds
+    in which the CPU was late for a variant do not count.
     """
     import torch
 
@@ -480,21 +493,21 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
 
     places = [bound()]
     _alone(places[0], group.warmup, flush)
-    once = _alone(places[0], 1, flush)
-    together = sum(values[0] for values in once.values())
-    short = min(values[0] for values in once.values()) < SHORT_SECONDS
-    rounds = max(1, min(max(group.rounds, SHORT_SAMPLES if short else LEAST_SAMPLES), int(group.seconds / together)))
+    first = _alone(places[0], 1, flush)
+    once = {name: seconds for name, (seconds, _) in first[0].items()}
+    short = min(once.values()) < SHORT_SECONDS
+    wanted = max(group.rounds, SHORT_SAMPLES if short else LEAST_SAMPLES)
+    rounds = max(1, min(wanted, int(group.seconds / sum(once.values()))))
     if rounds == 1:
-        return Timed(dtype, shape, "isolated", 1, once)
-    while short and len(places) < PLACES:  # all stay, so that each has addresses of its own
+        return Timed(dtype, shape, "isolated", 1, _punctual(first))
+    while short and len(places) < min(PLACES, rounds):  # all stay, so that each has addresses of its own
         places.append(bound())
-    seconds: dict[str, list[float]] = {name: [] for name in group.variants}
-    for steps in places:
-        if steps is not places[0]:
+    found: Rounds = []
+    for place, steps in enumerate(places):
+        if place:
             _alone(steps, 1, flush)
-        for name, values in _alone(steps, math.ceil(rounds / len(places)), flush, once).items():
-            seconds[name] += values
-    return Timed(dtype, shape, "isolated", 1, seconds)
+        found += _alone(steps, rounds // len(places) + (place < rounds % len(places)), flush, once)
+    return Timed(dtype, shape, "isolated", 1, _punctual(found))
 
 
 def measure_empty() -> list[float]:
@@ -503,8 +516,8 @@ def measure_empty() -> list[float]:
 
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     steps: dict[str, Callable[[], Any]] = {"empty": lambda: torch.cuda._sleep(0)}
-    once = _alone(steps, WARMUP_ROUNDS, flush)
-    return _alone(steps, SHORT_SAMPLES, flush, once)["empty"]
+    _alone(steps, WARMUP_ROUNDS, flush)
+    return _punctual(_alone(steps, SHORT_SAMPLES, flush, {"empty": 0.0}))["empty"]
 
 
 def measure_copy(rounds: int) -> dict[str, list[float]]:
@@ -898,7 +911,7 @@ def time_all(
 
     from kernels.registry import short_dtype
 
-    torch.cuda.empty_cache()  # in blocks that the checks have left, a copy may be 13 % slower
+    torch.cuda.empty_cache()  # behind the checks of softmax, a copy is slower than behind those of other ops
     copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
     torch.cuda.empty_cache()
     times = Times([], measure_empty(), copies, measure_roofs(op), [])

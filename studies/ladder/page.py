@@ -43,7 +43,7 @@ VERDICTS = {"reached": "reached", "not refuted": "not refuted", "refuted": "**re
 class Bench:
     """The times of one op (rows of ladder_times.csv), and the conditions and the folder of its benchmark.
 
-    `copy`: byte/s of the fastest copy among the GPU's benchmarks, which the floors use.
+    `copy`: byte/s of the usual copy among the GPU's benchmarks, which floors by bytes use.
     """
 
     rows: pd.DataFrame
@@ -540,8 +540,8 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
         seen = bench.conditions
         copy = max(seen["copy_byte_per_s"].values())
         copies = f"Copy in the same run: {copy / 1e12:.3f} TB/s"
-        if bench.copy and bench.copy > copy:
-            copies += f"; floors use {bench.copy / 1e12:.3f}, the fastest of this GPU's benchmarks"
+        if bench.copy and not rungs["compute_bound"].any():
+            copies += f", floors use {bench.copy / 1e12:.3f}: the median over the benchmarks on this model of GPU"
         roofs = ", ".join(
             f"{name} {value / 1e12:.4g} {'TB/s' if name == 'dram_read' else 'TFLOP/s'}"
             for name, value in (seen.get("roofs") or {}).items()
@@ -627,8 +627,9 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
 def _held_against(tables: Tables, benches: Mapping[str, Bench]) -> str:
     """Return a text with the references of the overview's columns, and the clocks."""
     told = [
-        "The measured roof is what a copy, a read, FFMAs or cuBLAS reached in the same run. A kernel can exceed it: "
-        "its data may stay in L2, or its clock may be higher than during the roof measurement.",
+        "The measured roof is what a copy reached in the median of the GPU's benchmarks. Of some ops it is what a "
+        "read, FFMAs or cuBLAS reached in the same run. A kernel can exceed it: its data may stay in L2, or its clock "
+        "may be higher than during the roof measurement.",
         "“vs best library” is the speed-up over the fastest library. If both ran in one process, we pair them round by "
         "round; otherwise we divide medians and show the widest interval.",
     ]

@@ -16,6 +16,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -165,36 +166,45 @@ def read_bench(file: Path) -> pd.DataFrame:
 
 
 def held_against_copy(table: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """Return the rows of a bench.csv with floors of the fastest copy that a benchmark beside it measured on that GPU.
+    """Return the rows of a bench.csv with floors of the usual copy among the benchmarks beside it (`usual_copy`).
 
-    A run may copy within memory that its checks have left in pieces, which is up to 13 % slower. Floors of ops that are
+    One run may measure its copy 10 % slower than the others, as softmax's does on two GPUs. Floors of ops that are
     bound by arithmetic, or that only read, stay.
     """
-    roofs = (_json(file.with_name(BENCH.name), BENCH) or {}).get("conditions", {}).get("roofs") or {}
-    own, best = copy_of(file), fastest_copy(file)
-    if own is None or best is None or "dram_read" in roofs:
+    own, usual = copy_of(file), usual_copy(file)
+    if own is None or usual is None:
         return table
     by_copy = table["achieved_flop_per_s"].isna() if "achieved_flop_per_s" in table else True
     for name, digits in (("floor_time_ns", 0), ("floor_frac", 4)):
-        table[name] = table[name].where(~by_copy, (table[name] * own / best).round(digits))
+        table[name] = table[name].where(~by_copy, (table[name] * own / usual).round(digits))
     return table
 
 
 def copy_of(file: Path) -> float | None:
-    """Return the bytes per second of the faster copy in the run of a bench.csv; None if it measured no copy."""
-    conditions = (_json(file.with_name(BENCH.name), BENCH) or {}).get("conditions", {})
-    return max(conditions.get("copy_byte_per_s", {}).values(), default=None)
+    """Return the bytes per second of the faster copy in the run of a bench.csv; None without a copy."""
+    return max(_conditions(file).get("copy_byte_per_s", {}).values(), default=None)
 
 
-def fastest_copy(file: Path) -> float | None:
-    """Return the fastest copy of the benchmarks beside a bench.csv that name the same GPU."""
+def usual_copy(file: Path) -> float | None:
+    """Return the median copy of the benchmarks beside a bench.csv that name a GPU of the same model.
 
-    def gpu(of: Path) -> Any:
-        return ((_json(of.with_name(BENCH.name), BENCH) or {}).get("conditions", {}).get("gpu") or {}).get("name")
+    None if its floors do not rest on a copy, or it names no GPU.
+    """
+    conditions = _conditions(file)
+    gpu = _name(conditions)
+    if not gpu or "dram_read" in (conditions.get("roofs") or {}):
+        return None
+    beside = {file, *file.parent.parent.glob(f"*-bench/{BENCH_ROWS.name}")}
+    copies = [copy for one in beside if _name(_conditions(one)) == gpu and (copy := copy_of(one))]
+    return median(copies) if copies else None
 
-    wanted = gpu(file)
-    beside = [file, *file.parent.parent.glob(f"*-bench/{BENCH_ROWS.name}")]
-    return max((copy for one in beside if gpu(one) == wanted and (copy := copy_of(one))), default=None)
+
+def _conditions(file: Path) -> dict[str, Any]:
+    return dict((_json(file.with_name(BENCH.name), BENCH) or {}).get("conditions", {}))
+
+
+def _name(conditions: dict[str, Any]) -> str:
+    return str((conditions.get("gpu") or {}).get("name", ""))
 
 
 def judged(times: pd.DataFrame) -> pd.DataFrame:

@@ -70,17 +70,24 @@ def benchmark(reports: Path, op: str, copy: float, **more: Any) -> Path:
     return folder / "bench.csv"
 
 
-def test_floors_use_the_fastest_copy_of_the_gpu(tmp_path: Path) -> None:
-    slow, fast = benchmark(tmp_path, "slow", 3e12), benchmark(tmp_path, "fast", 4e12)
-    benchmark(tmp_path, "elsewhere", 8e12, gpu="another GPU")
+def test_floors_use_the_usual_copy_of_the_gpu(tmp_path: Path) -> None:
+    slow, _, fast = (benchmark(tmp_path, op, copy) for op, copy in (("a", 3e12), ("b", 4e12), ("c", 5e12)))
+    elsewhere = benchmark(tmp_path, "d", 8e12, gpu="another GPU")
     found = read_bench(slow)
     assert found["floor_time_ns"].to_list() == [1000]
     assert found["floor_frac"].iloc[0] == pytest.approx(0.375)
     assert read_bench(fast)["floor_time_ns"].to_list() == [1000]
+    assert read_bench(elsewhere)["floor_time_ns"].to_list() == [500]
+
+
+def test_benchmarks_that_name_no_gpu_keep_their_floors(tmp_path: Path) -> None:
+    one, _ = (benchmark(tmp_path, op, copy, gpu="") for op, copy in (("a", 4e12), ("b", 8e12)))
+    assert read_bench(one)["floor_time_ns"].to_list() == [1000]
 
 
 def test_floors_of_arithmetic_or_of_reads_alone_stay(tmp_path: Path) -> None:
-    benchmark(tmp_path, "fast", 8e12)
+    for op in ("fast", "faster"):
+        benchmark(tmp_path, op, 8e12)
     compute = benchmark(tmp_path, "compute", 4e12, row={"achieved_flop_per_s": 1e12})
     reads = benchmark(tmp_path, "reads", 4e12, roofs={"dram_read": 5e12})
     assert [read_bench(file)["floor_time_ns"].iloc[0] for file in (compute, reads)] == [1000, 1000]

@@ -121,17 +121,49 @@ def test_cold_l2_flushes_before_each_sample(monkeypatch: pytest.MonkeyPatch) -> 
     assert gpu.flushed >= 4
 
 
-def test_isolated_samples_that_the_cpu_launched_late_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = 2 * 150_000.0 * bench.QUEUED_ROUNDS  # longer than the GPU sleeps for one variant's queue
+def test_rounds_in_which_the_cpu_was_late_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = 4 * 150_000.0 * bench.QUEUED_ROUNDS  # longer than the GPU sleeps for the queue of two variants
     gpu = FakeGpu(monkeypatch, [1000.0] * 3 + [slow] + [1000.0] * 100)
-    found = bench._alone({"ours": gpu.step}, bench.QUEUED_ROUNDS + 5, timing.torch.empty(1))
-    assert len(found["ours"]) < bench.QUEUED_ROUNDS + 5
-    assert found["ours"] == pytest.approx([10e-6] * len(found["ours"]))
-    assert gpu.flushed == bench.QUEUED_ROUNDS + 5
+    rounds = bench._alone({"ours": gpu.step, "theirs": gpu.step}, bench.QUEUED_ROUNDS + 5, timing.torch.empty(1))
+    assert len(rounds) == bench.QUEUED_ROUNDS + 5
+    found = bench._punctual(rounds)
+    assert 0 < len(found["ours"]) == len(found["theirs"]) < len(rounds)
+    assert found["ours"] == found["theirs"] == pytest.approx([10e-6] * len(found["ours"]))
+    assert gpu.flushed == 2 * len(rounds)
 
 
 def test_a_variant_that_is_always_late_keeps_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = FakeGpu(monkeypatch, [1e9])
-    found = bench._alone({"ours": gpu.step}, 3, timing.torch.empty(1))
+    found = bench._punctual(bench._alone({"ours": gpu.step}, 3, timing.torch.empty(1)))
     assert len(found["ours"]) == 3
     assert min(found["ours"]) > 0.5
+
+
+@pytest.mark.parametrize(("rounds", "samples", "places"), [(301, 301, 5), (3, 300, 5), (40, 300, 5)])
+def test_short_launches_have_inputs_at_five_places(
+    monkeypatch: pytest.MonkeyPatch, rounds: int, samples: int, places: int
+) -> None:
+    gpu, made = FakeGpu(monkeypatch, [1000.0]), []
+
+    class Variant:
+        def bind(self, number: int) -> Any:
+            return gpu.step
+
+    class AnOp:
+        variants = dict.fromkeys(("ours", "theirs"), Variant())
+
+        def make_inputs(self, shape: Any, dtype: str, device: str) -> tuple[int]:
+            made.append(shape)
+            return (len(made),)
+
+    timed = bench.time_isolated(AnOp(), bench.Group(["ours", "theirs"], rounds), "float32", (1,))  # type: ignore[arg-type]
+    assert len(made) == places
+    assert len(timed.seconds["ours"]) == len(timed.seconds["theirs"]) == samples
+
+
+def test_a_group_whose_time_suffices_for_one_round_has_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = FakeGpu(monkeypatch, [1000.0])
+    variants = {"ours": type("Variant", (), {"bind": lambda self: gpu.step})()}
+    op = type("AnOp", (), {"variants": variants, "make_inputs": lambda self, *a, **k: ()})()
+    timed = bench.time_isolated(op, bench.Group(["ours"], 40, seconds=1e-9), "float32", (1,))
+    assert len(timed.seconds["ours"]) == 1

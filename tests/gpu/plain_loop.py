@@ -1,6 +1,7 @@
 """Time a launch with the simplest loop: launch, overwrite 256 MB, record an event, launch, record an event.
 
-It shares only the kernels with harness/bench.py. So a ratio on which both agree is no accident of one of them.
+It measures as harness/bench.py does, and shares no code with it but the kernels. It times two launches, though, and not
+all variants of an op. So a ratio on which both agree does not depend on the code of one of them, or on what ran between.
 
     python -m tests.gpu.plain_loop BENCH.csv …      our fastest rung against the fastest library, row by row, beside it
     python -m tests.gpu.plain_loop --time OP --out DIR [ARGUMENTS of harness.bench]
@@ -78,8 +79,8 @@ def _round(runs: Mapping[str, Callable[[], object]], flush: Any) -> dict[str, li
 
     torch.cuda._sleep(20_000_000)  # ten milliseconds, in which the queue fills
     pairs = []
-    for _ in range(ROUND):
-        for name, run in runs.items():
+    for turn in range(ROUND):
+        for name, run in list(runs.items())[:: 1 if turn % 2 else -1]:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             run()  # so that its code is at hand
             flush.fill_(1.0)
