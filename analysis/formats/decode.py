@@ -32,7 +32,8 @@ class Rung(Struct):
 class Sample(Struct):
     """One rung in one fresh process, after `place` other rungs: the median of its rounds, for a prefill of the pass.
 
-    `seen_time_ns` is the same time if the host waits for each token before it requests the next.
+    `seen_time_ns` is the same time if the host waits for each token before it requests the next. `card` tells one GPU
+    of a model from another, as in the manifest.
     """
 
     process: Whole
@@ -41,6 +42,7 @@ class Sample(Struct):
     rounds: Positive
     token_time_ns: Positive
     seen_time_ns: Positive | None = None
+    card: str | UnsetType = UNSET
 
 
 class Check(Struct):

@@ -134,6 +134,8 @@ def run_worker(options: argparse.Namespace) -> dict[str, Any]:
             samples = time_rungs(running, options.rounds, options.process)
     source = {"source": weights.source, "sha256": weights.sha256}
     conditions = manifest.build_manifest([], workloads_of(options), options.seed, source, sampler)
+    card = (conditions["gpu"] or {}).get("card")
+    samples = [one | ({"card": card} if card else {}) for one in samples]
     return {"samples": samples, "reasons": reasons, "manifest": conditions}
 
 

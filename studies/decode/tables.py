@@ -301,6 +301,18 @@ def _cost_of_stamps(decode_run: Run) -> str | None:
     return f"Stamps of the phases change the time of a token: {', '.join(said)}." if said else None
 
 
+@part("note", 42)
+def _cards(decode_run: Run) -> str | None:
+    """Say which processes ran on which GPU, if a run went on with another one."""
+    samples = decode_run.get("samples", [])
+    cards = list(dict.fromkeys(one.get("card", "") for one in samples))
+    if len(cards) < 2:
+        return None
+    by_card = {card: sorted({one["process"] for one in samples if one.get("card", "") == card}) for card in cards}
+    said = (f"{', '.join(map(str, own))} on {card or 'an unnamed one'}" for card, own in by_card.items())
+    return f"The processes ran on {len(cards)} GPUs of this model: {'; '.join(said)}."
+
+
 # Phases ------------------------------------------------------------------------------------------------------
 
 

@@ -285,6 +285,14 @@ def test_the_interval_of_a_median_needs_six_values() -> None:
     assert 1 - 2 * (1 + 10) / 2**10 > 0.95 > 1 - 2 * (1 + 10 + 45) / 2**10
 
 
+def test_a_run_that_went_on_with_another_gpu_says_so() -> None:
+    made = document(graph=[300.0, 301.0, 302.0])
+    assert not any("GPUs of this model" in note for note in world(made).every("note"))
+    for sample, card in zip(made["samples"], ("one", "other", "one"), strict=True):
+        sample["card"] = card
+    assert "The processes ran on 2 GPUs of this model: 0, 2 on one; 1 on other." in world(made).every("note")
+
+
 def test_times_and_bounds_go_by_the_worse_end_of_the_interval() -> None:
     built = world(document(**TIMES))
     rows = built["decode"].set_index("rung")
