@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 from pathlib import Path
@@ -79,6 +80,14 @@ def publish_another(root: Path) -> None:
     table = table.replace(first.gpu, GPU).replace(f'"{first.name}-', f'"{NAME}-')
     with (reports / published.FILE).open("a", encoding="utf-8") as stream:
         stream.write(f"\n[{NAME}]{table}")
+
+
+def publish_little(root: Path) -> None:
+    """Of the first GPU alone, and of its runs those that README.md and the ladders show."""
+    first = published.read(root / "reports")[0]
+    shown = {"gpu": first.gpu, **{name: getattr(first.entry, name) for name in ("overview", "ladder", "benches")}}
+    lines = (f"{name} = {json.dumps(value)}\n" for name, value in shown.items())
+    (root / "reports" / published.FILE).write_text("".join([f"[{first.name}]\n", *lines]))
 
 
 def double_times(file: Path) -> None:
@@ -211,6 +220,7 @@ def test_one_gpu_has_no_heading_and_several_have_theirs() -> None:
 
 @needs_committed
 def test_a_readme_without_its_markers_is_one_sentence(tree: Path) -> None:
+    publish_little(tree)
     readme = tree / "README.md"
     readme.write_text(readme.read_text(encoding="utf-8").replace("<!-- begin: results -->", ""), encoding="utf-8")
     with pytest.raises(InputError, match=r"README\.md: the markers of the part `results` occur 0 times"):
@@ -221,6 +231,7 @@ def test_a_readme_without_its_markers_is_one_sentence(tree: Path) -> None:
 def test_a_readme_that_is_not_there_is_one_sentence_before_anything_is_written(
     tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    publish_little(tree)
     (tree / "kernels/gelu/README.md").unlink()
     before = files_of(tree)
     assert readmes.main(["--root", str(tree)]) == 3
