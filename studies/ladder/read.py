@@ -79,6 +79,27 @@ def read_ladder(folder: Path) -> Ladder:
     Raises:
         InputError: no ladder.json, or a damaged file.
     """
+    declared, same = _declared(folder)
+    return replace(
+        declared,
+        bench=_beside(folder).replace({"fingerprint": same}),
+        in_model=read_in_model(folder),
+        runs=[_run(file.parents[1], same) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))],
+    )
+
+
+def read_elsewhere(folder: Path, prefix: str) -> Ladder:
+    """Read what the ladder in `folder` declares, with another GPU's benchmarks beside it, named `<prefix>…-bench`.
+
+    Raises:
+        InputError: as read_ladder.
+    """
+    other = folder.with_name(f"{prefix}ladder")  # names the benchmarks; no such folder is read
+    return replace(_declared(folder)[0], bench=_beside(other), in_model=read_in_model(other))
+
+
+def _declared(folder: Path) -> tuple[Ladder, dict[str, str]]:
+    """Return what ladder.json declares, and older fingerprints of the same kernels -> their present ones."""
     document = _json(folder / LADDER.name, LADDER)
     if document is None:
         raise InputError(
@@ -90,10 +111,7 @@ def read_ladder(folder: Path) -> Ladder:
         said = point.pop("hypotheses")
         points.append(point)
         hypotheses += [{name: point[name] for name in KEY} | {"stated": True} | row for row in said]
-    # older fingerprints of the same kernels -> their present fingerprints
-    same: dict[str, str] = document.get("equivalent", {})
-    runs = [_run(file.parents[1], same) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))]
-    return Ladder(
+    declared = Ladder(
         pd.DataFrame(points),
         pd.DataFrame(
             hypotheses,
@@ -102,21 +120,10 @@ def read_ladder(folder: Path) -> Ladder:
         document["claims"],
         document["goals"],
         document.get("shapes", {}),  # older files have none
-        _beside(folder).replace({"fingerprint": same}),
-        read_in_model(folder),
-        runs,
+        bench=pd.DataFrame(),
+        in_model=pd.DataFrame(),
     )
-
-
-def read_elsewhere(folder: Path, prefix: str) -> Ladder:
-    """Read what the ladder in `folder` declares, with another GPU's benchmarks beside it, named `<prefix>…-bench`.
-
-    Raises:
-        InputError: as read_ladder.
-    """
-    declared = read_ladder(folder)
-    other = folder.with_name(f"{prefix}ladder")  # names the benchmarks; no such folder is read
-    return replace(declared, bench=_beside(other), in_model=read_in_model(other), runs=[])
+    return declared, document.get("equivalent", {})
 
 
 def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
