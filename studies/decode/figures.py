@@ -29,7 +29,7 @@ from analysis.page.canvas import (
 from analysis.tables.declare import picture
 
 _PITCH = 0.34  # inches a rung
-_ROOM = 1.6  # space around the points on the log axis, as a factor: once on the left, to its 4th power on the right
+_ROOM = 1.6  # space beside the points on the log axis, as a factor: once on the left, to its 5th power for the labels
 _COLUMNS = 1600  # pixels of a token's time
 _COLOURS = (BLUE, GREEN, SKY, PURPLE, YELLOW, VERMILION, BLACK)
 
@@ -43,6 +43,7 @@ def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
     with style_context():
         floor = float(rows["floor_ns"].iloc[0]) / 1e3
         slowest, fastest = (float(rows["token_ns"].iloc[at]) / 1e3 for at in (0, -1))
+        longest = float(rows[["token_ns", "token_high_ns"]].max(axis=None)) / 1e3
         title = f"One token of GPT-2: from {text.number(slowest * 1e3, 'ns')} towards the floor"
         figure, foot = new_canvas("decode", 0.9 + _PITCH * len(rows), caption, (), title)
         axes = place_axes(figure, 1.75, 0.3, 0.45, foot + 0.45)
@@ -61,7 +62,7 @@ def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
             axes.axvline(floor, color=ORANGE, linewidth=1.2)
             axes.annotate(f"floor {floor:.1f} µs", (floor, -0.75), (3, 0), textcoords="offset points", fontsize=8)
         axes.set_xscale("log")
-        axes.set_xlim(min(fastest, floor if pd.notna(floor) else fastest) / _ROOM, slowest * _ROOM**4)
+        axes.set_xlim(min(fastest, floor if pd.notna(floor) else fastest) / _ROOM, longest * _ROOM**5)
         axes.set_ylim(len(rows) - 0.4, -1.1)
         axes.set_yticks(range(len(rows)), rows["rung"])
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

@@ -353,6 +353,16 @@ def test_a_wait_is_a_tail_until_the_slowest_block_has_written() -> None:
     assert said in built.every("note")
 
 
+def test_no_label_of_the_figure_is_cut_off() -> None:
+    wide = TIMES | {"hf_eager": [5000.0 + 1000 * at for at in range(10)]}
+    for made in (wide, {"persistent": TIMES["persistent"]}):
+        figure = plot_decode(world(document(**made))["decode"], "caption")
+        assert figure is not None
+        figure.canvas.draw()
+        (axes,) = figure.axes
+        assert max(label.get_window_extent().x1 for label in axes.texts) <= figure.bbox.x1
+
+
 def test_the_figure_has_what_was_measured_and_nothing_else() -> None:
     built = world(document(**TIMES))
     figure = plot_decode(built["decode"], "caption")
