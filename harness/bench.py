@@ -338,14 +338,19 @@ class Group:
     seconds: float = LONGEST_ISOLATED
 
 
+def _bound(op: Op, variants: Sequence[str], dtype: str, shape: tuple[int, ...]) -> dict[str, Callable[[], Any]]:
+    """Return a launch of each variant, all with the same new inputs."""
+    inputs = op.make_inputs(shape, dtype, device="cuda")
+    return {name: op.variants[name].bind(*inputs) for name in variants}
+
+
 def groups_by_speed(op: Op, variants: Sequence[str], dtype: str, shape: tuple[int, ...], rounds: int) -> list[Group]:
     """Return the groups of variants to time together.
 
     For an op bound by arithmetic, variants far slower than the baseline form a group of their own, behind the baseline.
     For all other ops there is one group. Long launches get fewer samples, and fewer launches in a chained sample.
     """
-    inputs = op.make_inputs(shape, dtype, device="cuda")
-    steps: dict[str, Callable[[], Any]] = {name: op.variants[name].bind(*inputs) for name in variants}
+    steps = _bound(op, variants, dtype, shape)
     once = int(op.flops(shape) < MANY_FLOPS)  # warm-up rounds: none if launches may be long
     seconds = {name: values[0] for name, values in _in_turn(steps, 1, lambda: None, warmup=once).items()}
     limit = max(SLOW_SECONDS, SLOW_RATIO * seconds.get(op.baseline, math.inf)) if op.compute_bound else math.inf
@@ -487,11 +492,7 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
 
     flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
 
-    def bound() -> dict[str, Callable[[], Any]]:
-        inputs = op.make_inputs(shape, dtype, device="cuda")
-        return {name: op.variants[name].bind(*inputs) for name in group.variants}
-
-    places = [bound()]
+    places = [_bound(op, group.variants, dtype, shape)]
     _alone(places[0], group.warmup, flush)
     first = _alone(places[0], 1, flush)
     once = {name: seconds for name, (seconds, _) in first[0].items()}
@@ -501,7 +502,7 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
     if rounds == 1:
         return Timed(dtype, shape, "isolated", 1, _punctual(first))
     while short and len(places) < min(PLACES, rounds):  # all stay, so that each has addresses of its own
-        places.append(bound())
+        places.append(_bound(op, group.variants, dtype, shape))
     found: Rounds = []
     for place, steps in enumerate(places):
         if place:

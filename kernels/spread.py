@@ -40,3 +40,19 @@ def sum_errors(terms: int, *, truncated: bool) -> float:
 def same_sign(terms: int, *, truncated: bool) -> float:
     """Return the part of that error that truncation adds with one sign, in the same units."""
     return terms / TENSOR_STEP if truncated else 0.0
+
+
+def weighted_sum_spread(
+    total: Any, root: Any, own: Any, output: Any, exponent: Any, *, terms: int, unit: float, stored: float, bias: float
+) -> Spread:
+    """Return the spread of sums of values with softmax weights. A partial sum is about as large as `root` or `output`.
+
+    Shapes: as the output, or with one element a row. `total`: sum of weight |v|; `root`: root of the sum of weight^2
+    v^2; `own`: root of the sum of weight^2; `exponent`: error of a score. `unit`: error of an addition, which truncates
+    where weights and output are `stored` with that rounding (0: neither is rounded). `bias`: relative to `total`.
+    """
+    size = root + output
+    of_scores = exponent.clamp(max=60.0).expm1() * (root + own * output)
+    variance = of_scores.square() + (2 * math.sqrt(terms) * unit * size).square()
+    variance = variance + (UNIFORM * stored) ** 2 * (root.square() + output.square())
+    return Spread(variance.sqrt(), bias * total + 2 * same_sign(terms, truncated=stored > 0) * unit * size)

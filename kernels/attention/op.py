@@ -29,7 +29,7 @@ from kernels.registry import (
     register,
     takes_all,
 )
-from kernels.spread import DEVIATIONS, UNIFORM, Spread, same_sign, sum_errors
+from kernels.spread import DEVIATIONS, Spread, sum_errors, weighted_sum_spread
 from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant
 
 HEAD_SIZE = 64
@@ -208,21 +208,15 @@ def windowed_allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...],
 
 
 def windowed_error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """Return the spread of errors for values with random signs.
-
-    A partial sum is then about as large as the root of sum weight^2 v^2, or as the output.
-    """
+    """Return the spread of errors for values with random signs, see weighted_sum_spread."""
     terms, in_bf16 = min(inputs[0].shape[2], inputs[3]), dtype_name(inputs[0].dtype) == "bfloat16"
     unit = TENSOR_SUM if in_bf16 else ROUNDING["float32"]
     total, root, own = _weighted(inputs)
-    output = references[0].abs()
-    size = root + output
-    of_scores = _score_error(inputs, unit)[1].clamp(max=60.0).expm1() * (root + own * output)
-    variance = of_scores.square() + (2 * math.sqrt(terms) * unit * size).square()
-    if in_bf16:
-        variance = variance + (UNIFORM * ROUNDING["bfloat16"]) ** 2 * (root.square() + output.square())
-    bias = 16 * ROUNDING["float32"] * total + 2 * same_sign(terms, truncated=in_bf16) * unit * size
-    return (Spread(variance.sqrt(), bias),)
+    spread = weighted_sum_spread(
+        total, root, own, references[0].abs(), _score_error(inputs, unit)[1], terms=terms, unit=unit,
+        stored=ROUNDING["bfloat16"] if in_bf16 else 0.0, bias=16 * ROUNDING["float32"],
+    )  # fmt: skip
+    return (spread,)
 
 
 def _without_window(inputs: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -30,7 +30,7 @@ from kernels.registry import (
     item_bytes,
     register,
 )
-from kernels.spread import DEVIATIONS, UNIFORM, Spread, same_sign
+from kernels.spread import DEVIATIONS, Spread, weighted_sum_spread
 from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant, triton_variant
 
 HEAD_SIZES = (64, 128)
@@ -211,21 +211,15 @@ def allowed_error(inputs: tuple[Any, ...], references: tuple[Any, ...], variant:
 
 
 def error_spread(inputs: tuple[Any, ...], references: tuple[Any, ...], variant: Variant) -> tuple[Spread, ...]:
-    """Return the spread of errors for values with random signs, as `windowed_error_spread` of attention does.
-
-    A partial sum is then about as large as the root of sum weight^2 v^2, or as the output.
-    """
+    """Return the spread of errors for values with random signs, see weighted_sum_spread."""
     weights, v, _, exponent, unit, in_bf16 = _Wide.of(inputs)
-    keys = v.shape[2]
-    squares, output = weights.square(), references[0].abs().transpose(1, 2)
+    squares = weights.square()
     root, own = (squares @ v.square()).sqrt(), squares.sum(-1, keepdim=True).sqrt()
-    size = root + output
-    of_scores = exponent.clamp(max=60.0).expm1() * (root + own * output)
-    variance = of_scores.square() + (2 * math.sqrt(keys) * unit * size).square()
-    if in_bf16:
-        variance = variance + (UNIFORM * ROUNDING["bfloat16"]) ** 2 * (root.square() + output.square())
-    bias = 32 * ROUNDING["float32"] * (weights @ v) + 2 * same_sign(keys, truncated=in_bf16) * unit * size
-    return (Spread(variance.sqrt().transpose(1, 2), bias.transpose(1, 2)),)
+    spread = weighted_sum_spread(
+        weights @ v, root, own, references[0].abs().transpose(1, 2), exponent, terms=v.shape[2], unit=unit,
+        stored=ROUNDING["bfloat16"] if in_bf16 else 0.0, bias=32 * ROUNDING["float32"],
+    )  # fmt: skip
+    return (Spread(*(part.transpose(1, 2) for part in spread)),)
 
 
 def make_inputs(shape: Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:

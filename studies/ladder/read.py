@@ -178,18 +178,13 @@ def held_against_copy(table: pd.DataFrame, file: Path) -> pd.DataFrame:
     One run may measure its copy 10 % slower than the others, as softmax's does on two GPUs. Floors of ops that are
     bound by arithmetic, or that only read, stay.
     """
-    own, usual = copy_of(file), usual_copy(file)
+    own, usual = _copy(_conditions(file)), usual_copy(file)
     if own is None or usual is None:
         return table
     by_copy = table["achieved_flop_per_s"].isna() if "achieved_flop_per_s" in table else True
     for name, digits in (("floor_time_ns", 0), ("floor_frac", 4)):
         table[name] = table[name].where(~by_copy, (table[name] * own / usual).round(digits))
     return table
-
-
-def copy_of(file: Path) -> float | None:
-    """Return the bytes per second of the faster copy in the run of a bench.csv; None without a copy."""
-    return max(_conditions(file).get("copy_byte_per_s", {}).values(), default=None)
 
 
 def usual_copy(file: Path) -> float | None:
@@ -201,13 +196,18 @@ def usual_copy(file: Path) -> float | None:
     gpu = _name(conditions)
     if not gpu or "dram_read" in (conditions.get("roofs") or {}):
         return None
-    beside = {file, *file.parent.parent.glob(f"*-bench/{BENCH_ROWS.name}")}
-    copies = [copy for one in beside if _name(_conditions(one)) == gpu and (copy := copy_of(one))]
+    beside = (_conditions(one) for one in {file, *file.parent.parent.glob(f"*-bench/{BENCH_ROWS.name}")})
+    copies = [copy for one in beside if _name(one) == gpu and (copy := _copy(one))]
     return median(copies) if copies else None
 
 
 def _conditions(file: Path) -> dict[str, Any]:
     return dict((_json(file.with_name(BENCH.name), BENCH) or {}).get("conditions", {}))
+
+
+def _copy(conditions: dict[str, Any]) -> float | None:
+    """Return the bytes per second of the faster copy of a benchmark; None without a copy."""
+    return max(conditions.get("copy_byte_per_s", {}).values(), default=None)
 
 
 def _name(conditions: dict[str, Any]) -> str:
