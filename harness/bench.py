@@ -8,10 +8,11 @@ The default is runs/bench-<op>, which the next benchmark overwrites. The files a
 correctness.txt, microbenchmark.txt, and gpt2.txt for an op that the model takes by name. Without a GPU no kernel runs:
 every variant is then the same PyTorch chain, and the program writes correctness.txt alone.
 
-CUDA events measure the times, behind a queue that is filled first. The variants take turns within every round.
+CUDA events measure the times, behind a queue that is filled first. The variants take turns.
 - isolated  A sample is one launch between two events, behind a kernel that overwrites 256 MB. The data caches are cold,
             and the launch overlaps no other one. Before that kernel the variant runs once more, uncounted, so that its
-            code is in the caches. Up to ten rounds lie in one queue. Comparisons and verdicts use this time.
+            code is in the caches. A queue holds ten samples of one variant: launches of others between them would
+            lengthen those of a few µs, and not all alike. Comparisons and verdicts use this time.
 - chained   A sample is a CUDA graph of launches, and its time is divided by their number. The launches rotate among
             inputs and outputs of more than four times the L2 cache, so the data comes from DRAM. Each launch may
             overlap the one before: with programmatic dependent launch a kernel starts while the one before drains.
@@ -80,8 +81,8 @@ L2_MULTIPLE = 4
 KEPT_BYTES = 6 << 30  # outputs of one variant that may stay in memory while its graph is timed
 # the GPU sleeps this long ahead of each sample, so that the CPU has launched it before it starts: 150 us at 2 GHz
 QUEUE_CYCLES = 300_000
-# Isolated samples of each variant in one queue of launches. The GPU reads the first launches of a queue ahead while it
-# sleeps, and the others as they come, which takes longer. With one round in a queue, that favours some variants.
+# Isolated samples in one queue of launches, all of one variant. The GPU reads the first launches of a queue ahead while
+# it sleeps, and the others as they come, which takes longer. With one sample in a queue, that favours some variants.
 QUEUED_ROUNDS = 10
 PIECE_ELEMENTS = 1 << 26  # elements of the float64 reference that are computed at a time
 
@@ -445,19 +446,18 @@ def _alone(
 ) -> Rounds:
     """Return the seconds of each step in each round, behind a flush of the caches, and whether the sample is late.
 
-    A step that was quick in `once` also runs uncounted before its flush. The CPU launches up to QUEUED_ROUNDS while the
-    GPU sleeps. A sample is late if the GPU had passed its start before the CPU had launched the step.
+    A step that was quick in `once` also runs uncounted before its flush. The steps take turns with queues of
+    QUEUED_ROUNDS samples, which the CPU launches while the GPU sleeps. A sample is late if the GPU had passed its start
+    before the CPU had launched the step.
     """
     import torch
 
     found: Rounds = []
     for first in range(0, rounds, QUEUED_ROUNDS):
-        queued = range(first, min(first + QUEUED_ROUNDS, rounds))
-        torch.cuda._sleep(QUEUE_CYCLES * len(steps) * len(queued))
-        launched = []
-        for round_ in queued:
-            samples = {}
-            for name in list(steps)[:: 1 if round_ % 2 else -1]:
+        queued: list[dict[str, tuple[Any, Any, bool]]] = [{} for _ in range(min(QUEUED_ROUNDS, rounds - first))]
+        for name in list(steps)[:: 1 if first // QUEUED_ROUNDS % 2 else -1]:
+            torch.cuda._sleep(2 * QUEUE_CYCLES * len(queued))  # a sample launches its step twice
+            for samples in queued:
                 if once and once[name] < SLOW_SECONDS:
                     steps[name]()
                 flush.zero_()
@@ -466,11 +466,10 @@ def _alone(
                 steps[name]()
                 samples[name] = (start, end, start.query())
                 end.record()
-            launched.append(samples)
-        torch.cuda.synchronize()
+            torch.cuda.synchronize()
         found += [
             {name: (start.elapsed_time(end) / 1e3, late) for name, (start, end, late) in samples.items()}
-            for samples in launched
+            for samples in queued
         ]
     return found
 
@@ -486,7 +485,7 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
 
     There are at least LEAST_SAMPLES rounds, or SHORT_SAMPLES if the fastest variant is short, unless those of the group
     would take longer than `group.seconds`. Those of short launches are spread over PLACES copies of the inputs. Rounds
-    in which the CPU was late for a variant do not count.
+    in which the CPU was late for a variant do not count. A round is the nth sample of every variant at one place.
     """
     import torch
 

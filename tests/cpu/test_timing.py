@@ -122,7 +122,7 @@ def test_cold_l2_flushes_before_each_sample(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_rounds_in_which_the_cpu_was_late_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = 4 * 150_000.0 * bench.QUEUED_ROUNDS  # longer than the GPU sleeps for the queue of two variants
+    slow = 4 * 150_000.0 * bench.QUEUED_ROUNDS  # longer than the GPU sleeps for a queue
     gpu = FakeGpu(monkeypatch, [1000.0] * 3 + [slow] + [1000.0] * 100)
     rounds = bench._alone({"ours": gpu.step, "theirs": gpu.step}, bench.QUEUED_ROUNDS + 5, timing.torch.empty(1))
     assert len(rounds) == bench.QUEUED_ROUNDS + 5
@@ -130,6 +130,14 @@ def test_rounds_in_which_the_cpu_was_late_do_not_count(monkeypatch: pytest.Monke
     assert 0 < len(found["ours"]) == len(found["theirs"]) < len(rounds)
     assert found["ours"] == found["theirs"] == pytest.approx([10e-6] * len(found["ours"]))
     assert gpu.flushed == 2 * len(rounds)
+
+
+def test_a_queue_holds_samples_of_one_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, ran = FakeGpu(monkeypatch, [1000.0]), []
+    steps = {name: lambda name=name: (ran.append(name), gpu.step()) for name in ("ours", "theirs")}
+    bench._alone(steps, 2 * bench.QUEUED_ROUNDS, timing.torch.empty(1), {"ours": 1e-5, "theirs": 1e-5})
+    queue = 2 * bench.QUEUED_ROUNDS  # each sample launches its variant twice
+    assert ran == ["theirs"] * queue + ["ours"] * 2 * queue + ["theirs"] * queue
 
 
 def test_a_variant_that_is_always_late_keeps_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
