@@ -911,7 +911,7 @@ def time_all(
 
     from kernels.registry import short_dtype
 
-    torch.cuda.empty_cache()  # behind the checks of softmax, a copy is slower than behind those of other ops
+    torch.cuda.empty_cache()
     copies = {name: quantiles(values)[1] for name, values in measure_copy(rounds).items()}
     torch.cuda.empty_cache()
     times = Times([], measure_empty(), copies, measure_roofs(op), [])
