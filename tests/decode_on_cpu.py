@@ -26,8 +26,8 @@ KERNELS = ROOT / "kernels" / "decode"
 SIMULATION = ROOT / "tests" / "cuda_on_cpu"
 FLAGS = ("-std=c++17", "-O2", "-g1", "-pthread", "-Wall", "-Wextra", "-Werror", "-Wno-maybe-uninitialized")
 
-TINY = Shape(width=256, heads=4, warps=4, cluster=2, capacity=64)
-CONFIG = GPT2Config(vocab_size=97, n_positions=64, n_embd=256, n_layer=2, n_head=4)
+TINY = Shape(width=64, heads=4, warps=2, cluster=2, capacity=128)
+CONFIG = GPT2Config(vocab_size=97, n_positions=64, n_embd=64, n_layer=2, n_head=4)
 PERSISTENT, FEW = "decode_run_persistent", "decode_run_few"
 PATIENCE_NS = 60_000_000_000  # a kernel on a busy machine is not stuck
 
@@ -87,7 +87,7 @@ def reference() -> Any:
 
 
 def engine(
-    launcher: str = PERSISTENT, *, of: Library | None = None, most: int | None = None, slots: int = 6, stamped: int = 0,
+    launcher: str = PERSISTENT, *, of: Library | None = None, most: int | None = None, slots: int = 9, stamped: int = 0,
     patience_ns: int = PATIENCE_NS, threads: int = 1, seed: int = 0, silent: tuple[int, int] = (-1, 0),
 ) -> Engine:  # fmt: skip
     """Return an engine on the CPU that prefills with the model in bfloat16 and decodes with the kernels.

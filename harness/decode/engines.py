@@ -2,7 +2,7 @@
 
     eager        our best kernel for every operation, launched one by one
     graph        the same kernels in one CUDA graph: one launch a token, and never a second capture
-    few          four kernels a layer in a CUDA graph; each starts while the one before still runs
+    few          two kernels a layer in a CUDA graph; each starts while the one before still runs
     persistent   one launch for many tokens
 
 `few` and `persistent` support some sizes and GPUs only. For others `open_engine` opens `graph` and prints the reason.

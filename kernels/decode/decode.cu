@@ -3,26 +3,23 @@
 // Needs    sm_90, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
 // Moves    every weight once per token, and the keys and values of the context.
 // Versus   one launch per operation: here blocks load weights while they wait for activations.
-// Expect   GPT-2 124M on an H200, a token: at most 150 us in 49 launches, at most 96 us in one.
+// Expect   GPT-2 124M on an H200, a token: at most 150 us in few launches, at most 96 us in one.
 // Refuted if   the worse end of the interval lies above.
 // Source   Kog, MI300X: data that is its own flag, instead of barriers. Hazy Research, Megakernels: a ring that runs
 //          ahead
 #include "decode.h"
 #include "step.cuh"
 
-#ifndef DECODE_WARPS  // plan.py packs for 8; tests/gpu/decode_stress.sh tries others
-#define DECODE_WARPS 8
-#endif
-
 namespace {
-using Gpt2 = Shape<768, 12, DECODE_WARPS, 8, 1024>;
+using Gpt2 = Shape<768, 12, 8, 8, 1024>;
 
-int shared_bytes(int slots) { return BEFORE_RING<Gpt2> + slots * Gpt2::TILE_BYTES; }
+int shared_bytes(int slots, bool attends) {
+  return (attends ? BEFORE_RING<Gpt2, true> : BEFORE_RING<Gpt2, false>)+slots * Gpt2::TILE_BYTES;
+}
 
 template <typename... Parameters>
-cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool clusters, bool overlaps,
-                   cudaStream_t stream, Parameters... arguments) {
-  const int bytes = shared_bytes(slots);
+cudaError_t launch(void (*kernel)(Parameters...), int blocks, int bytes, bool overlaps, cudaStream_t stream,
+                   Parameters... arguments) {
   if (const cudaError_t status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
     return status;
   // as much shared memory as possible: blocks of the next launch then fit beside those of this one
@@ -31,13 +28,11 @@ cudaError_t launch(void (*kernel)(Parameters...), int blocks, int slots, bool cl
     return status;
   cudaLaunchAttribute attributes[2] = {};
   unsigned count = 0;
+  attributes[count].id = cudaLaunchAttributeClusterDimension;
+  attributes[count++].val.clusterDim = {Gpt2::CLUSTER, 1, 1};
   if (overlaps) {
     attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-  }
-  if (clusters) {
-    attributes[count].id = cudaLaunchAttributeClusterDimension;
-    attributes[count++].val.clusterDim = {Gpt2::CLUSTER, 1, 1};
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
@@ -69,7 +64,7 @@ extern "C" {
 // Returns in `blocks` how many blocks of the persistent kernel the current GPU holds at once; a launch may have no
 // more.
 cudaError_t decode_resident_blocks(int slots, int* blocks) {
-  const int bytes = shared_bytes(slots);
+  const int bytes = shared_bytes(slots, true);
   *blocks = 0;
   if (const cudaError_t status =
           cudaFuncSetAttribute(decode_persistent, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))
@@ -91,20 +86,22 @@ cudaError_t decode_resident_blocks(int slots, int* blocks) {
 
 // Decodes `call.tokens` tokens in one launch.
 cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
-  return launch(decode_persistent, call->blocks, call->slots, true, false, stream, *call);
+  return launch(decode_persistent, call->blocks, shared_bytes(call->slots, true), false, stream, *call);
 }
 
-// Decodes one token in four launches per layer and one for the output embedding. Each starts while the previous one
-// runs.
+// Decodes one token in two launches per layer and one for the output embedding. Each starts while the previous one runs.
 cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
-  DecodeCall layers = *call;
-  layers.slots = 4;  // few, so that blocks of successive launches share an SM
+  DecodeCall now = *call;
   for (int layer = 0; layer < call->layers; ++layer)
-    for (const Phase part : {ATTENTION, PROJ, FC, MLP})
-      if (const cudaError_t status =
-              launch(decode_few, call->blocks, layers.slots, part == ATTENTION, true, stream, layers, part, layer))
+    for (const Phase part : {ATTENTION, MLP}) {
+      // as few slots as hold a phase's tiles, so that blocks of successive launches share an SM
+      now.slots = part == ATTENTION ? 4 : 8;
+      const int bytes = shared_bytes(now.slots, part == ATTENTION);
+      if (const cudaError_t status = launch(decode_few, call->blocks, bytes, true, stream, now, part, layer))
         return status;
-  return launch(decode_few, call->blocks, call->slots, false, true, stream, *call, HEAD, int{call->layers});
+    }
+  return launch(decode_few, call->blocks, shared_bytes(call->slots, false), true, stream, *call, HEAD,
+                int{call->layers});
 }
 
 const char* decode_error(cudaError_t status) { return cudaGetErrorString(status); }

@@ -18,12 +18,13 @@ from kernels.decode.plan import Shape, pack, pack_vectors, plan, tile_bytes
 
 GPT2 = Shape(width=768, heads=12, warps=8, cluster=8, capacity=1024)
 CAPABILITY = (9, 0)
-PERSISTENT_SLOTS, FEW_SLOTS = 16, 8  # tiles in a block's ring
-SHARED_BYTES = 25 << 10  # the most shared memory of a block without its rings
+PERSISTENT_SLOTS, FEW_SLOTS = 15, 8  # tiles in a block's ring
+SHARED_BYTES = 44 << 10  # the most shared memory of a block without its rings
 AHEAD = 1  # tiles of the output embedding that a block prefetches into L2 in each layer: 18 MB of 77 in all
 PATIENCE_NS = 2_000_000_000
-LEAST_SLOTS, MOST_SLOTS = 4, 16  # a block multiplies four tiles at once
-NO_ROOM = 14
+LEAST_SLOTS, MOST_SLOTS = 8, 16  # a block reads eight tiles of the MLP at once
+TOO_LARGE, NO_ROOM = 13, 14
+WORDS = 7  # times the width: words of the exchange, besides two of each block
 
 _POINTERS = (
     "units", "begins", "vectors", "wte", "wpe", "keys", "values", "token", "position", "ids", "logits", "words",
@@ -31,13 +32,10 @@ _POINTERS = (
 )  # fmt: skip
 _NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "ahead"]
 # the phases of a layer, and those after the last layer, in the order of step.cuh
-LAYER_PHASES = (
-    "wait for x", "qkv and attention", "wait for heads", "proj", "wait for x after attention", "fc", "wait for hidden",
-    "mlp",
-)  # fmt: skip
+LAYER_PHASES = ("wait for x", "attention", "wait for x after attention", "mlp")
 LAST_PHASES = ("wait for x", "lm_head", "wait for token")
 EMBEDDING = "embedding"  # replaces the first wait of a token
-_WAITS = ("the token", "q, k and v", "the heads", "x after attention", "hidden values", "x", "the largest logit")
+_WAITS = ("the token", "scores of its cluster", "x after attention", "x of its cluster", "x", "the largest logit")
 
 
 class Call(ctypes.Structure):
@@ -146,7 +144,7 @@ class Buffers:
         self.vectors = pack_vectors(weights, sizes)
         self.wte, self.wpe = weights["wte.weight"].contiguous(), weights["wpe.weight"].contiguous()
         self.logits = torch.zeros(1, sizes.vocabulary, device=device)
-        self.words = torch.zeros(5 * sizes.width + 2 * blocks, dtype=torch.int64, device=device)
+        self.words = torch.zeros(WORDS * sizes.width + 2 * blocks, dtype=torch.int64, device=device)
         self.control = torch.zeros(4, dtype=torch.int32, device=device)
         each = 2 + len(LAYER_PHASES) * sizes.layers + len(LAST_PHASES)
         self.stamps = torch.zeros(stamped, blocks, each, dtype=torch.int64, device=device)
@@ -221,6 +219,11 @@ class DeviceProgram:
         layer, phase = divmod(fault - 1, 16)
         if phase == NO_ROOM:
             return f"The kernel has no room for more tokens in a cache of {self.sizes.capacity}: start a new text."
+        if phase == TOO_LARGE:
+            return (
+                f"In layer {layer} something that is added to x is too large for engines few and persistent, or not a "
+                "number: use engine graph."
+            )
         seconds = self._call.patience_ns / 1e9
         where = "behind the last layer" if layer == self.sizes.layers else f"in layer {layer}"
         return (

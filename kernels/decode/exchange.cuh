@@ -1,18 +1,22 @@
-// Exchanges values that every block needs from all others, without barriers. A word holds a value and the tag of its
-// round, and is written in one access. A reader loads the word again until it has the expected tag.
+// Exchanges values that blocks need from other clusters, without barriers.
 //
-// A word orders no other memory access, so a block may take nothing but the word itself from another block. A channel
-// is written again in the next layer or token. Before that, every block must have published hidden values, and it does so
-// after it read x, the heads and x after attention. So no block still waits for one of these that is overwritten. Hidden
-// values are read only by blocks that compute x from them, and x is needed before the next hidden values. Tags only grow,
-// so an old word never has the expected tag.
+// What all clusters add to two rows of x is one word: two sums of numbers of 29 bits, and above them how often something
+// was added. So a reader that knows the word as it was before waits until every cluster has added its part, and then has
+// the sums. They are of integers, so their order changes nothing, and nobody ever clears them. A cluster adds to a word
+// again only after all clusters have read it: it needs the other sums of x first, to which every cluster adds after that.
+// Other words hold a value and the tag of their round, and are written in one access; a reader loads the word again until
+// it has the expected tag. A word orders no other memory access, so a block may take nothing but the word itself from
+// another block.
 #pragma once
 
 #include "decode.h"
 #include "machine.cuh"
 
-// The phases of a layer and of what follows the last layer, and NO_ROOM, the fault of a full cache.
-enum Phase { EMBED, QKV, ATTENTION, PROJ, FC, MLP, HEAD, NO_ROOM = 14 };
+// The phases of a layer and of what follows the last layer; TOO_LARGE and NO_ROOM are faults: a value that a sum cannot
+// hold, and a full cache.
+enum Phase { EMBED, SCORES, ATTENTION, ROW, MLP, HEAD, TOO_LARGE = 13, NO_ROOM = 14 };
+// The sums of what clusters add to x.
+enum Sum { OF_ATTENTION, OF_MLP };
 
 // Ends a wait that takes too long. The first block to give up writes to `control` where it waited; then all others give
 // up.
@@ -42,67 +46,28 @@ class Watch {
 DEVICE void publish(uint64_t* channel, int index, uint32_t tag, uint32_t bits) {
   store_word(channel + index, static_cast<uint64_t>(tag) << 32 | bits);
 }
-// Publishes two floats under 16 bits of tag. Each keeps its upper 24 bits: 16 digits, as many as a product takes.
-DEVICE void publish_two(uint64_t* channel, int index, uint32_t tag, float first, float second) {
-  const uint32_t a = (as_bits(first) + 0x80u) & 0xffffff00u, b = as_bits(second) + 0x80u;
-  store_word(channel + index,
-             static_cast<uint64_t>((b & 0xffff0000u) | (tag & 0xffffu)) << 32 | (a | (b >> 8 & 0xffu)));
+// A sum of two floats: numbers of 29 bits, whose last one is 2 to the power of -14, and above them a count.
+constexpr int SUM_BITS = 29, COUNT_SHIFT = 2 * SUM_BITS;
+constexpr float SUM_UNIT = 1.0f / 16384.0f;
+// Whether a sum of numbers like this one stays within +-16,384. What is not a number does not.
+DEVICE bool addable(float value) { return fabsf(value) < 4096.0f; }
+// What to add to the word to add the floats, once.
+DEVICE uint64_t addend(float first, float second) {
+  const int64_t one = round_to_int(first * (1.0f / SUM_UNIT)), two = round_to_int(second * (1.0f / SUM_UNIT));
+  return (uint64_t{1} << COUNT_SHIFT) + (static_cast<uint64_t>(two) << SUM_BITS) + static_cast<uint64_t>(one);
 }
-DEVICE void take_two(uint64_t word, float& first, float& second) {
-  const uint32_t lower = static_cast<uint32_t>(word), upper = static_cast<uint32_t>(word >> 32);
-  first = as_float(lower & 0xffffff00u);
-  second = as_float((upper & 0xffff0000u) | (lower & 0xffu) << 8);
+// How often something was added, modulo 64: 58 bits hold the sums, of which the upper one may be negative.
+DEVICE uint32_t times_added(uint64_t sums) {
+  return static_cast<uint32_t>((sums + (uint64_t{1} << (COUNT_SHIFT - 1))) >> COUNT_SHIFT);
 }
-// Publishes two bf16, each under 16 bits of tag.
-DEVICE void publish_halves(uint64_t* channel, int index, uint32_t tag, float first, float second) {
-  store_word(channel + index, static_cast<uint64_t>(tag << 16 | to_bf16(second)) << 32 | (tag << 16 | to_bf16(first)));
-}
-DEVICE uint32_t take_halves(uint64_t word) {
-  return (static_cast<uint32_t>(word) & 0xffffu) | static_cast<uint32_t>(word >> 32) << 16;
+DEVICE void take_sums(uint64_t sums, float& first, float& second) {
+  const int32_t one = static_cast<int32_t>(static_cast<uint32_t>(sums) << (32 - SUM_BITS)) >> (32 - SUM_BITS);
+  const uint64_t rest = (sums - static_cast<uint64_t>(int64_t{one})) >> SUM_BITS;
+  const int32_t two = static_cast<int32_t>(static_cast<uint32_t>(rest) << (32 - SUM_BITS)) >> (32 - SUM_BITS);
+  first = static_cast<float>(one) * SUM_UNIT;
+  second = static_cast<float>(two) * SUM_UNIT;
 }
 
 DEVICE bool due(const TwoWords& two, uint32_t tag) {
   return static_cast<uint32_t>(two.word[0] >> 32) == tag && static_cast<uint32_t>(two.word[1] >> 32) == tag;
-}
-// Whether both words have the lower 16 bits of the tag, wherever a pair of floats or of bf16 has them.
-DEVICE bool due_two(const TwoWords& two, uint32_t tag) {
-  const uint32_t first = static_cast<uint32_t>(two.word[0] >> 32), second = static_cast<uint32_t>(two.word[1] >> 32);
-  return (((first ^ tag) | (second ^ tag)) & 0xffffu) == 0;
-}
-DEVICE bool due_halves(const TwoWords& two, uint32_t tag) {
-  const uint32_t first = static_cast<uint32_t>(two.word[0] >> 32), second = static_cast<uint32_t>(two.word[1] >> 32);
-  return (((first ^ tag << 16) | (second ^ tag << 16)) >> 16) == 0;
-}
-
-// The lanes of a warp wait for COUNT pairs of words with `tag`; pair `at` lies at channel[2 * place(at)]. Calls
-// `take(turn, at, words)` for each. A look loads all words of a lane at once. Returns false to a lane that gave up.
-template <int COUNT, bool HALVES, class Place, class Take>
-DEVICE bool gather(const uint64_t* channel, uint32_t tag, Watch& watch, Phase phase, int layer, Place place,
-                   Take take) {
-  constexpr int EACH = (COUNT + 31) / 32;
-  const int lane = thread_index() % 32;
-  TwoWords two[EACH];
-  const auto look = [&] {
-    UNROLL
-    for (int i = 0; i < EACH; ++i) {
-      const int at = lane + i * 32;
-      two[i] = load_words(channel + 2 * place(at < COUNT ? at : COUNT - 1));
-    }
-  };
-  const auto all = [&] {
-    bool yes = true;
-    UNROLL
-    for (int i = 0; i < EACH; ++i) yes &= HALVES ? due_halves(two[i], tag) : due_two(two[i], tag);
-    return yes;
-  };
-  watch.reset();
-  bool there = true;
-  do look();
-  while (!all() && (there = watch.patient(phase, layer)));
-  UNROLL
-  for (int i = 0; i < EACH; ++i) {
-    const int at = lane + i * 32;
-    if (at < COUNT) take(i, at, two[i]);
-  }
-  return there;
 }

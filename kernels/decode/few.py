@@ -1,4 +1,4 @@
-"""Engine `few`: four launches per layer and one for the output embedding. Each starts while the previous one runs."""
+"""Engine `few`: two launches per layer and one for the output embedding. Each starts while the previous one runs."""
 
 from __future__ import annotations
 

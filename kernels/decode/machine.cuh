@@ -54,10 +54,19 @@ DEVICE void spin() {}
 
 // Waits for every thread of the cluster. It orders no access to memory: publish_copy_barriers() does that for barriers,
 // and a barrier for the floats that it counts.
-DEVICE void sync_cluster() {
+DEVICE void arrive_at_cluster() {
 #if __CUDA_ARCH__ >= 900
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 #endif
+}
+DEVICE void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("barrier.cluster.wait.aligned;" ::: "memory");
+#endif
+}
+DEVICE void sync_cluster() {
+  arrive_at_cluster();
+  wait_for_cluster();
 }
 
 // --- sums over lanes ---
@@ -70,6 +79,9 @@ DEVICE void add_lanes(float (&value)[N]) {
     for (int i = 0; i < N; ++i) value[i] += __shfl_xor_sync(0xffffffffu, value[i], offset);
   }
 }
+// The value of the lane whose number differs in the bits of `mask`, and that of lane `from`.
+DEVICE float other_lane(float value, int mask) { return __shfl_xor_sync(0xffffffffu, value, mask); }
+DEVICE uint32_t value_of_lane(uint32_t value, int from) { return __shfl_sync(0xffffffffu, value, from); }
 // The largest value of the lanes whose numbers differ only in the bits HIGH to LOW.
 template <int HIGH = 16, int LOW = 1>
 DEVICE float max_lanes(float value) {
@@ -96,11 +108,16 @@ DEVICE TwoWords load_words(const uint64_t* at) {
                : "memory");
   return two;
 }
+DEVICE uint64_t load_word(const uint64_t* at) {
+  uint64_t word;
+  asm volatile("ld.relaxed.gpu.global.b64 %0, [%1];" : "=l"(word) : "l"(at) : "memory");
+  return word;
+}
 DEVICE void store_word(uint64_t* at, uint64_t word) {
   asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
 }
-DEVICE void store_half_word(uint32_t* at, uint32_t word) {
-  asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(word) : "memory");
+DEVICE void add_word(uint64_t* at, uint64_t addend) {
+  asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(at), "l"(addend) : "memory");
 }
 DEVICE uint32_t load_flag(const uint32_t* at) {
   uint32_t value;
@@ -121,21 +138,32 @@ DEVICE void store_number(int64_t* at, int64_t value) {
 DEVICE bool claim_flag(uint32_t* at, uint32_t value) { return atomicCAS(at, 0u, value) == 0u; }
 
 // --- products ---
-// Multiplies two rows of 32 bf16 with 8 columns by the tensor cores, and adds the products of one half to sum[0], of the
-// other to sum[1], so that the two halves do not wait for each other. Lane 4 g + t has elements 8 t to 8 t + 7 of the rows,
-// pair by pair of the first and the second row in turn, and of column g. It gets the sums of columns 2 t and 2 t + 1 with
-// the first row, then with the second.
-DEVICE void tensor_product(float (&sum)[2][4], const Packet (&rows)[2], const Packet& column) {
+// Multiplies 8 rows of `first` and of `second`, 32 bf16 each, with 8 columns by the tensor cores, and adds the products of
+// one half to sum[0], of the other to sum[1], so that the two halves do not wait for each other. Lane 4 g + t has elements
+// 8 t to 8 t + 7 of row g of both, and of column g. It gets the sums of row g with columns 2 t and 2 t + 1: of the first
+// rows, then of the second.
+DEVICE void tensor_product(float (&sum)[2][4], const Packet& first, const Packet& second, const Packet& column) {
 #if __CUDA_ARCH__ >= 800
   UNROLL
   for (int half = 0; half < 2; ++half) {
-    const uint32_t (&a)[4] = rows[half].pair;
     float (&to)[4] = sum[half];
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(to[0]), "+f"(to[1]), "+f"(to[2]), "+f"(to[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(column.pair[2 * half]), "r"(column.pair[2 * half + 1]));
+        : "r"(first.pair[2 * half]), "r"(second.pair[2 * half]), "r"(first.pair[2 * half + 1]),
+          "r"(second.pair[2 * half + 1]), "r"(column.pair[2 * half]), "r"(column.pair[2 * half + 1]));
   }
+#endif
+}
+// Adds to `sum` the products of two rows of 16 bf16 with 8 columns. Lane 4 g + t has elements 2 t and 2 t + 1 of row g, of
+// row g + 8, then elements 2 t + 8 and 2 t + 9 of both; and `low` and `high`, these elements of column g. It gets the sums
+// of row g, then of row g + 8, with columns 2 t and 2 t + 1.
+DEVICE void tall_product(float (&sum)[4], const Packet& rows, uint32_t low, uint32_t high) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+      : "r"(rows.pair[0]), "r"(rows.pair[1]), "r"(rows.pair[2]), "r"(rows.pair[3]), "r"(low), "r"(high));
 #endif
 }
 
@@ -193,8 +221,8 @@ DEVICE void expect_sent(uint64_t* barrier, uint32_t bytes) {
                : "memory");
 #endif
 }
-// Whether all `bytes` have come that the barrier expected, for the first time with parity 0, then with 1, then with 0.
-DEVICE bool all_sent(uint64_t* barrier, uint32_t, uint32_t parity) {
+// Whether all bytes have come that the barrier expected, for the first time with parity 0, then with 1, then with 0.
+DEVICE bool all_sent(uint64_t* barrier, uint32_t parity) {
   uint32_t done = 1;
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -213,7 +241,7 @@ DEVICE bool all_sent(uint64_t* barrier, uint32_t, uint32_t parity) {
 DEVICE uint32_t place_of_peer(const void* here, int rank) {
   uint32_t there = 0;
 #if __CUDA_ARCH__ >= 900
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_place(here)), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_place(here)), "r"(rank));
 #endif
   return there;
 }
@@ -225,11 +253,22 @@ DEVICE void send(const float* here, float value, const uint64_t* barrier, int ra
       : "memory");
 #endif
 }
-DEVICE void send_two(const float* here, float first, float second, const uint64_t* barrier, int rank) {
+DEVICE void send_two_to(uint32_t place, float first, float second, uint32_t barrier) {  // places of a peer
 #if __CUDA_ARCH__ >= 900
-  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1, %2}, [%3];" ::"r"(place),
+               "r"(__float_as_uint(first)), "r"(__float_as_uint(second)), "r"(barrier)
+               : "memory");
+#endif
+}
+DEVICE void send_two(const float* here, float first, float second, const uint64_t* barrier, int rank) {
+  send_two_to(place_of_peer(here, rank), first, second, place_of_peer(barrier, rank));
+}
+DEVICE void send_four(const float* here, const float (&value)[4], const uint64_t* barrier, int rank) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(
                    place_of_peer(here, rank)),
-               "r"(__float_as_uint(first)), "r"(__float_as_uint(second)), "r"(place_of_peer(barrier, rank))
+               "r"(__float_as_uint(value[0])), "r"(__float_as_uint(value[1])), "r"(__float_as_uint(value[2])),
+               "r"(__float_as_uint(value[3])), "r"(place_of_peer(barrier, rank))
                : "memory");
 #endif
 }
@@ -251,6 +290,7 @@ DEVICE uint32_t packed(float low, float high) {  // two bf16
 #endif
   return pair;
 }
+DEVICE int round_to_int(float value) { return __float2int_rn(value); }
 DEVICE float divided(float a, float b) { return __fdividef(a, b); }
 DEVICE float power_of_2(float x) {
   float result;

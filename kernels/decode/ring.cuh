@@ -1,34 +1,40 @@
-// A block's ring of weights in shared memory. It copies the next tile as soon as a slot is free, even while the block waits
-// for activations. A tile is 8 rows by C columns of a matrix, and what is added to the products of its rows; plan.py lays
-// out each block's tiles in the order of their use, and a tile's elements in the order in which the lanes of a tensor
-// product read them.
+// A block's ring of weights in shared memory. It copies the next tiles while the block works or waits for activations. A wide tile is 8 rows by C columns of a matrix, and what is added to the products of its rows; a tall
+// tile is C rows by 8 columns. plan.py lays out each block's tiles in the order of their use, and a tile's elements in the
+// order in which the lanes of a tensor product read them.
 #pragma once
 
 #include "machine.cuh"
 
-// CLUSTER blocks share a head. Each keeps every CLUSTER-th row of the head's cache, at most CAPACITY / CLUSTER rows.
+// The smallest number whose square is not less.
+constexpr int root_of(int square) {
+  int root = 1;
+  while (root * root < square) ++root;
+  return root;
+}
+
+// CLUSTER blocks share a head: each has DIMS of its channels, and the rows of the cache to its channels.
 template <int CHANNELS_, int HEADS_, int WARPS_, int CLUSTER_, int CAPACITY_>
 struct Shape {
   static constexpr int CHANNELS = CHANNELS_, HEADS = HEADS_, WARPS = WARPS_, CLUSTER = CLUSTER_, CAPACITY = CAPACITY_;
   static constexpr int THREADS = 32 * WARPS;
-  static constexpr int SIZE = CHANNELS / HEADS;      // channels of a head
-  static constexpr int DIMS = SIZE / CLUSTER;        // channels of q, of k and of v that one block computes
-  static constexpr int INNER = 4 * CHANNELS;         // width of the MLP
-  static constexpr int SEGMENTS = INNER / CHANNELS;  // tiles of 8 rows of the MLP's second projection
+  static constexpr int SIZE = CHANNELS / HEADS;  // channels of a head
+  static constexpr int ROOT = root_of(SIZE);
+  static constexpr int DIMS = SIZE / CLUSTER;  // channels of q, of k and of v that one block computes
+  static constexpr int INNER = 4 * CHANNELS;   // width of the MLP
   static constexpr int TILE_ROWS = 8;
   static constexpr int WEIGHT_BYTES = 2 * TILE_ROWS * CHANNELS;
   static constexpr int TILE_BYTES = WEIGHT_BYTES + 8 * TILE_ROWS;  // behind the weights, two floats of each row
-  static constexpr int STEPS = CHANNELS / WARPS / 32;              // packets of a tile's columns that a lane multiplies
-  static constexpr int FOURS = CHANNELS / WARPS / 4;               // times four columns of a tile that a warp receives
-  static constexpr int TURNS = (FOURS + 31) / 32;                  // of these, what a lane receives
-  static constexpr int ROUNDS = CAPACITY / (CLUSTER * WARPS * 4);  // cached rows that 8 lanes have
-  static constexpr int GROUP = 4;                                  // tiles that a block multiplies at once
-  static constexpr int VECTORS = 13 * CHANNELS;                    // elements of a layer's norms and biases
-  static_assert(SIZE == 64 && SEGMENTS == GROUP, "heads of 64, and a group that holds a whole row of the MLP");
+  static constexpr int STEPS = CHANNELS / WARPS / 32;              // packets of a tile that a lane multiplies
+  static constexpr int RANK_ROWS = CHANNELS / CLUSTER;             // rows of x that a block adds up for its cluster
+  static constexpr int PAIRS = RANK_ROWS / WARPS / 2;              // of these, pairs of a warp
+  static constexpr int ROUNDS = (CAPACITY / 2 + THREADS - 1) / THREADS;  // pairs of cached rows that a thread has
+  static constexpr int GROUP = 4;                                        // tiles that a block multiplies at once
+  static constexpr int VECTORS = 13 * CHANNELS;                          // elements of a layer's norms and biases
+  static_assert(ROOT * ROOT == SIZE, "attention scales scores by the root");
+  static_assert(DIMS == TILE_ROWS, "a tile each of q, k and v; a cached row is a packet");
   static_assert(CHANNELS % (32 * WARPS) == 0, "every warp has 32 columns of a tile, or a multiple");
-  static_assert(DIMS % TILE_ROWS == 0 && 32 % CLUSTER == 0, "whole tiles of q, of k and of v");
-  static_assert(CHANNELS / TILE_ROWS <= GROUP * HEADS * CLUSTER, "the rows of a block that keep x fit one warp");
-  static_assert(CAPACITY % (CLUSTER * WARPS * 4) == 0, "warps share cached rows evenly");
+  static_assert(WARPS == CLUSTER, "what a warp computes of a tall tile goes to one block");
+  static_assert(PAIRS * WARPS * 2 == RANK_ROWS && PAIRS <= 8 && CLUSTER % 2 == 0, "four lanes for each pair of rows");
 };
 
 constexpr int MOST_SLOTS = 16;
@@ -49,10 +55,9 @@ class Ring {
   DEVICE void start(const uint16_t* from, int tiles, int layer_tiles, int kept, int first, int wanted, int slots,
                     unsigned char* place, uint64_t* full) {
     from_ = from, tiles_ = tiles, layer_tiles_ = layer_tiles, kept_ = layer_tiles + kept, next_ = first;
-    wanted_ = wanted, slots_ = slots, place_ = place, full_ = full;
+    wanted_ = wanted, slots_ = slots, place_ = place, full_ = full, warp_ = warp_index();
     first_out_ = l2_policy(false), last_out_ = l2_policy(true);
-    release(slots_);  // as if a whole ring had been read
-    used_ = 0, phase_ = 0;
+    refill(slots_);
   }
 
   // Waits for the tile `ahead` places after the next one, and returns it.
@@ -70,21 +75,28 @@ class Ring {
                                            S::WEIGHT_BYTES);
   }
 
-  // Call it when all warps have read the next `count` tiles. One thread refills their slots.
+  // Call it when all warps have read the next `count` tiles: their slots are free.
   DEVICE void release(int count) {
-    const int left = wanted_ - asked_, more = count < left ? count : left;
-    if (asks()) {
+    used_ += count;
+    at_ += count;
+    if (at_ >= slots_) at_ -= slots_, phase_ ^= 1;
+  }
+  static constexpr int FULL = MOST_SLOTS;
+  // Refills free slots, at most `most`. A thread of each warp refills one.
+  DEVICE void refill(int most) {
+    const int flying = asked_ - used_, left = wanted_ - asked_;
+    int more = slots_ - flying < left ? slots_ - flying : left;
+    more = more < most ? more : most;
+    if (static_cast<uint32_t>(thread_index()) % 32 == 0) {
       ROLLED
-      for (int i = 0; i < more; ++i) {
-        const int slot = at_ + i, tile = next_ + i;
+      for (int i = warp_; i < more; i += S::WARPS) {
+        const int slot = at_ + flying + i, tile = next_ + i;
         copy_tile(slot >= slots_ ? slot - slots_ : slot, tile >= tiles_ ? tile - tiles_ : tile);
       }
     }
-    asked_ += more, used_ += count;
+    asked_ += more;
     next_ += more;
     if (next_ >= tiles_) next_ -= tiles_;
-    at_ += count;
-    if (at_ >= slots_) at_ -= slots_, phase_ ^= 1;
   }
 
   // Waits for all copies in flight, which must not outlive the block.
@@ -97,8 +109,6 @@ class Ring {
   }
 
  private:
-  // One thread of the last warp, which has least to do elsewhere.
-  static DEVICE bool asks() { return thread_index() == S::THREADS - 32; }
   DEVICE void copy_tile(int slot, int tile) {
     const bool keep = tile >= layer_tiles_ && tile < kept_;
     copy_in(place_ + slot * S::TILE_BYTES, from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2), S::TILE_BYTES,
@@ -109,7 +119,7 @@ class Ring {
   unsigned char* place_;
   uint64_t* full_;
   uint64_t first_out_, last_out_;
-  int tiles_, layer_tiles_, kept_, next_, wanted_, slots_;
+  int tiles_, layer_tiles_, kept_, next_, wanted_, slots_, warp_;
   int asked_ = 0, used_ = 0, at_ = 0;
   uint32_t phase_ = 0;
 };

@@ -70,7 +70,7 @@ RUNGS = (
     ),
     Rung(
         "few",
-        "four launches per layer with programmatic dependent launch, weights packed in the order of their use",
+        "two launches per layer with programmatic dependent launch, weights packed in the order of their use",
         ours=True,
         hypotheses=(_time("graph", high=0.5), _time(FLOOR, low=2.0, high=2.5)),
     ),

@@ -1,45 +1,48 @@
 // Decodes a token of GPT-2 with blocks that stay on their SMs: each phase of a layer, as one block runs it.
 //
-// A layer has four exchanges among all blocks: x, the heads' outputs, x after attention, the MLP's hidden values. The
-// blocks of a cluster share a head, and send each other q, k, v and their parts of the attention.
+// A cluster of blocks has a head, and a share of the MLP's hidden values. In a block, what one product gives is what the
+// next one needs: the block has DIMS channels of q, k, v and of the head's output, and its own hidden values. The next
+// product is then a part of the sum of all rows of x. The blocks of a cluster add up these parts, each of them RANK_ROWS
+// rows, and add the sums to words of all clusters. The blocks of that rank in each cluster wait for these words, and send
+// the rows to the peers of their cluster. So a layer has two exchanges among clusters: x after attention, and x.
 //
-// A phase multiplies tiles of 8 rows with tensor products: the rows are the columns of B, and A has the activations twice,
-// as bf16 and what bf16 lost of them. Each warp has a share of the columns of every tile; a block adds the warps' sums in
-// shared memory.
+// A product multiplies tiles with tensor products: weights are A, and B has the activations twice, as bf16 and what bf16
+// lost of them. Of wide tiles, each warp has a share of the columns, and a block adds the warps' sums in shared memory. Of
+// tall tiles each warp has whole rows.
 #pragma once
 
 #include "exchange.cuh"
 #include "ring.cuh"
 
+#ifndef DECODE_MLP_REFILL  // tests/gpu/decode_stress.sh tries others
+#define DECODE_MLP_REFILL 3
+#endif
+
 template <class S>
 struct Shared {
-  struct Pair {  // two values as bf16, and what bf16 lost
-    uint32_t most, rest;
-  };
-  alignas(16) Pair input[S::CHANNELS / 2];    // what is multiplied
-  alignas(16) uint32_t hidden[S::INNER / 2];  // hidden values of the MLP, which bf16 holds
+  alignas(16) uint32_t input[2][S::CHANNELS / 2];       // the row that is multiplied: as bf16, and what bf16 lost
+  alignas(16) float moments[S::CLUSTER * S::WARPS][2];  // sums for its norm, of each of their warps
   alignas(
       16) float sums[2][S::WARPS][S::GROUP * S::TILE_ROWS];  // products of each warp; groups take turns with two places
-  alignas(16) float moments[2][S::WARPS][2];                 // sums for a norm, likewise
-  alignas(16) float query[S::SIZE];  // q of this cluster's head, scaled so that exp is a power of 2
-  alignas(16) float key[S::SIZE];
-  alignas(16) float value[S::SIZE];
-  struct Attended {  // the partial result of one warp
-    alignas(16) float sum[S::SIZE];
-    float most, weight;
+  alignas(16) float own[S::WARPS][3 * S::DIMS];              // q, k and v of this block, for each warp
+  struct Attended {                                          // the partial result of one warp
+    alignas(16) float sum[S::DIMS];
+    alignas(8) float most, weight;
   } attended[S::WARPS];
-  struct Merged {  // DIMS elements of the partial result of one block
-    alignas(8) float sum[S::DIMS];
-    alignas(8) float most_weight[2];
-  } merged[S::CLUSTER];
+  alignas(16) float parts[S::CLUSTER][S::RANK_ROWS];  // what each peer adds to this block's rows of x
   uint32_t gave_up[2];         // whether a thread did, before a barrier; barriers take turns with two places
   uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
   uint64_t full[MOST_SLOTS];   // barriers of the ring
-  uint64_t qkv_sent, merged_sent;
+  uint64_t row_sent, scores_sent, parts_sent;
+  // Behind it: what the channels of each peer add to each score. Only launches that compute attention have it.
+  typedef float Scores[S::CLUSTER][2 * S::ROUNDS * S::THREADS];
 };
 
+// The place of the scores in shared memory, and the bytes before the ring, in launches that compute attention or not.
 template <class S>
-constexpr int BEFORE_RING = (sizeof(Shared<S>) + 127) / 128 * 128;  // bytes
+constexpr int BEFORE_SCORES = (sizeof(Shared<S>) + 127) / 128 * 128;
+template <class S, bool ATTENDS>
+constexpr int BEFORE_RING = BEFORE_SCORES<S> + (ATTENDS ? (sizeof(typename Shared<S>::Scores) + 127) / 128 * 128 : 0);
 
 // Packs a logit and its token into one number. It is larger for a larger logit, then for a smaller token, and never 0.
 DEVICE uint64_t ranked(float logit, uint32_t token) {
@@ -56,55 +59,57 @@ class Step {
         shared_(*reinterpret_cast<Shared<S>*>(shared_memory())),
         watch_(call),
         warp_(warp_index()),
-        lane_(thread_index() % 32),
+        lane_(static_cast<uint32_t>(thread_index()) % 32),
         block_(block_index()),
         head_(block_ / S::CLUSTER),
         rank_(block_ % S::CLUSTER),
-        wide_(S::CHANNELS / S::TILE_ROWS, block_, call.blocks),
-        inner_(S::INNER / S::TILE_ROWS, block_, call.blocks),
+        pair_(rank_ * (S::RANK_ROWS / 2) + warp_ * S::PAIRS + (sums_rows() ? lane_ / 4 : 0)),
+        clusters_(call.blocks / S::CLUSTER),
+        inner_(inner_tiles_of(block_, call.blocks)),
         vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
-    x_words_ = call.words;
-    head_words_ = x_words_ + S::CHANNELS / 2;
-    middle_words_ = head_words_ + S::CHANNELS / 2;
-    hidden_words_ = middle_words_ + S::CHANNELS / 2;
-    best_words_ = hidden_words_ + S::INNER / 2;
-    residual_ = best_words_ + 2 * call.blocks;
+    sums_ = call.words + pair_ / 4 * LINE + pair_ % 4;
+    residual_ = call.words + 2 * SUM_WORDS;
+    seen_ = residual_ + S::CHANNELS;
+    best_words_ = seen_ + 2 * S::CHANNELS;
   }
 
   // The most tiles of a block in a phase.
   static constexpr int LEAST_BLOCKS = S::HEADS * S::CLUSTER;
-  static constexpr int MOST_QKV = 3 * S::DIMS / S::TILE_ROWS;
-  static constexpr int MOST_WIDE = (S::CHANNELS / S::TILE_ROWS + LEAST_BLOCKS - 1) / LEAST_BLOCKS;
   static constexpr int MOST_INNER = (S::INNER / S::TILE_ROWS + LEAST_BLOCKS - 1) / LEAST_BLOCKS;
-  static DEVICE constexpr int in_group(int tiles) { return tiles < S::GROUP ? tiles : S::GROUP; }
+  static_assert(MOST_INNER <= S::GROUP, "a block multiplies its tiles of the MLP at once");
 
   // --- the number of this block's tiles in a phase; plan.py has the same order ---
   DEVICE bool attends() const { return head_ < S::HEADS; }
-  DEVICE int qkv_tiles() const { return attends() ? MOST_QKV : 0; }
-  DEVICE int proj_tiles() const { return wide_.tiles(); }
-  DEVICE int fc_tiles() const { return inner_.tiles(); }
-  DEVICE int mlp_tiles() const { return S::SEGMENTS * wide_.tiles(); }
+  DEVICE int attention_tiles() const { return attends() ? 3 + 1 : 0; }
+  // Tiles of both projections of the MLP. The last blocks have more of them: they have no head.
+  static DEVICE int inner_tiles_of(uint32_t block, uint32_t blocks) {
+    constexpr uint32_t ALL = S::INNER / S::TILE_ROWS;
+    const uint32_t each = ALL / blocks;
+    return each + (block >= blocks - (ALL - each * blocks));
+  }
+  DEVICE int mlp_tiles() const { return 2 * inner_; }
   DEVICE int head_tiles() const { return vocabulary_.tiles(); }
-  DEVICE int layer_tiles() const { return qkv_tiles() + proj_tiles() + fc_tiles() + mlp_tiles(); }
+  DEVICE int layer_tiles() const { return attention_tiles() + mlp_tiles(); }
 
-  // Starts the ring: `wanted` tiles, from tile `first` of a token on.
-  DEVICE void start_ring(int first, int wanted) {
+  // Starts the ring: `wanted` tiles, from tile `first` of a token on, in a launch that computes attention or not.
+  DEVICE void start_ring(int first, int wanted, bool attends) {
     const int begin = call_.begins[block_];  // on its way while the barriers are made
     if (thread_index() == S::THREADS - 32) {
       ROLLED
       for (int i = 0; i < MOST_SLOTS; ++i) init_copy_barrier(shared_.full + i);
       shared_.gave_up[0] = shared_.gave_up[1] = 0;
-      init_copy_barrier(&shared_.qkv_sent);
-      init_copy_barrier(&shared_.merged_sent);
+      init_copy_barrier(&shared_.row_sent);
+      init_copy_barrier(&shared_.scores_sent);
+      init_copy_barrier(&shared_.parts_sent);
       publish_copy_barriers();
-      expect_sent(&shared_.qkv_sent, QKV_BYTES);
-      expect_sent(&shared_.merged_sent, MERGED_BYTES);
+      expect_sent(&shared_.row_sent, ROW_BYTES);
+      expect_sent(&shared_.parts_sent, PARTS_BYTES);
     }
     sync_block();
     tiles_ = call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2);
     const int layers = layer_tiles() * call_.layers, ahead = call_.ahead * call_.layers;
     ring_.start(tiles_, layers + head_tiles(), layers, ahead, first, wanted, call_.slots,
-                shared_memory() + BEFORE_RING<S>, shared_.full);
+                shared_memory() + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>), shared_.full);
   }
   DEVICE void drain() { ring_.drain(); }
   // Prefetches `count` tiles into L2, from tile `first` of a token on.
@@ -146,249 +151,188 @@ class Step {
     return alive_;
   }
 
-  // The weights of a norm do not depend on activations, so a phase loads them before it waits for activations: those of
-  // the columns that a lane receives. A row's product with the normalised x is `scale` times (the product with (x - pivot)
-  // weights, less `shift` times that with the weights), and that with the biases. The last two are packed behind the row's
-  // tile (plan.py), so nothing waits for the mean before the product.
-  struct Norm {
-    uint32_t weight[S::TURNS][2];
+  // What a lane needs of the vectors to take its pair of rows of x. It does not depend on activations, so a phase loads it
+  // before it waits. A row's product with the normalised x is `scale` times (the product with (x - pivot) weights, less
+  // `shift` times that with the weights), and that with the biases. The last two are packed behind the row's tile
+  // (plan.py), so nothing waits for the mean before the product.
+  struct Vectors {
+    uint32_t norm, bias;
   };
-  DEVICE Norm norm(int64_t at) const {
-    Norm found;
-    UNROLL
-    for (int i = 0; i < S::TURNS; ++i) {
-      const int four = lane_ + 32 * i;
-      UNROLL
-      for (int j = 0; j < 2; ++j) {
-        const int pair = 2 * (warp_ * S::FOURS + four) + j;
-        found.weight[i][j] = four < S::FOURS ? pairs(call_.vectors + at)[pair] : 0;
-      }
-    }
-    return found;
+  // The norm and the biases begin at these offsets; without biases (embed()) the second is that of the first.
+  DEVICE Vectors vectors(int64_t norm, int64_t bias) const {
+    return {pairs(call_.vectors + norm)[pair_], pairs(call_.vectors + bias)[pair_]};
   }
-  DEVICE Norm norm_1(int layer) const { return norm(vector(layer, 0)); }
-  DEVICE Norm norm_2(int layer) const { return norm(vector(layer, 6)); }
-  DEVICE Norm norm_last() const { return norm(vector(call_.layers, 0)); }
+  DEVICE Vectors vectors_of_middle(int layer) const { return vectors(vector(layer, 6), vector(layer, 5)); }
+  // Those of x, with which layer `layer` begins: of the first layer after the last one the norm is ln_f.
+  DEVICE Vectors vectors_of_x(int layer) const {
+    return vectors(vector(layer, 0), layer ? vector(layer - 1, 12) : vector(layer, 0));
+  }
 
-  // The first tiles of a phase, as far as this lane multiplies them. They too are read before the phase waits.
+  // Tiles, as far as this lane multiplies them. They too are read before a phase waits.
   template <int COUNT>
   struct Loaded {
     Packet packet[COUNT][S::STEPS];
-    Packet constants;  // of the two rows that this lane finishes: the product with a norm's weights, and what is added
   };
-  // Waits for the next of the ring's tiles: as many as fit a group, of the `tiles` that a phase has left, at most MOST.
-  template <int MOST>
-  DEVICE Loaded<in_group(MOST)> load(int tiles) const {
-    Loaded<in_group(MOST)> found = {};
-    if (tiles == 0) return found;
+  // Waits for `tiles` of the ring's tiles, at most COUNT, from the one `ahead` places after the next one on. A place
+  // without a tile has the first one again.
+  template <int COUNT>
+  DEVICE Loaded<COUNT> load(int tiles, int ahead) const {
+    if (tiles == 0 || !alive_) return {};  // after a fault, nobody refills the ring
+    Loaded<COUNT> found;
     UNROLL
-    for (int i = 0; i < in_group(MOST); ++i) {
-      const Packet* const tile = ring_.tile(i < tiles ? i : tiles - 1);  // the last again, rather than a branch
+    for (int i = 0; i < COUNT; ++i) {
+      const Packet* const tile = ring_.tile(ahead + (i < tiles ? i : 0)) + warp_ * S::STEPS * 32 + lane_;
       UNROLL
-      for (int step = 0; step < S::STEPS; ++step) found.packet[i][step] = tile[(warp_ * S::STEPS + step) * 32 + lane_];
+      for (int step = 0; step < S::STEPS; ++step) found.packet[i][step] = tile[step * 32];
     }
-    const int last = (tiles < in_group(MOST) ? tiles : in_group(MOST)) - 1, own = lane_ / (S::TILE_ROWS / 2);
-    found.constants = ring_.constants(own < last ? own : last)[lane_ % (S::TILE_ROWS / 2)];
     return found;
   }
-  DEVICE auto load_qkv() const { return load<MOST_QKV>(qkv_tiles()); }
-  DEVICE auto load_proj() const { return load<MOST_WIDE>(proj_tiles()); }
-  DEVICE auto load_fc() const { return load<MOST_INNER>(fc_tiles()); }
-  DEVICE auto load_mlp() const { return load<S::SEGMENTS>(mlp_tiles()); }
-  DEVICE auto load_head() const { return load<S::GROUP>(head_tiles()); }
+  // What lies behind the wide tile of this lane's two rows, after load() has waited for it.
+  DEVICE Packet constants(int tiles) const {
+    const int own = lane_ / (S::TILE_ROWS / 2);
+    return ring_.constants(own < tiles ? own : 0)[lane_ % (S::TILE_ROWS / 2)];
+  }
+  DEVICE auto load_qkv() const { return load<3>(attends() ? 3 : 0, 0); }
+  DEVICE auto load_proj() const { return load<1>(attends() ? 1 : 0, 3); }
+  DEVICE auto load_fc() const { return load<MOST_INNER>(inner_, 0); }
+  DEVICE auto load_mlp() const { return load<MOST_INNER>(inner_, inner_); }
+  DEVICE auto load_head() const { return load<S::GROUP>(head_tiles(), 0); }
 
-  // --- what a phase waits for ---
-  // A warp waits for those columns only that it multiplies, so no barrier of the block lies between the two. A thread
-  // that gave up says so at the next barrier.
-
-  // Embeds the token.
-  DEVICE void embed(const Norm& weights) {
+  // --- x: what a phase waits for ---
+  // Embeds the token, and sends its row.
+  DEVICE void embed(const Vectors& with) {
     if (!alive_) return;
     pivot_ = 0.0f;  // a token does not depend on those before it in the launch
-    moment_[0] = moment_[1] = 0.0f;
-    UNROLL
-    for (int i = 0; i < S::TURNS; ++i) {
-      const int four = lane_ + 32 * i;
-      if (four < S::FOURS) {
-        const int pair = 2 * (warp_ * S::FOURS + four);
-        float x[4];
-        UNROLL
-        for (int j = 0; j < 2; ++j) {
-          const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + pair + j];
-          const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + pair + j];
-          x[2 * j] = low(token) + low(place);
-          x[2 * j + 1] = high(token) + high(place);
-        }
-        put_scaled(i, four, x, weights);
-      }
-    }
-    sync_warp();
-  }
-  // Keeps the embedding of this lane's rows of x.
-  DEVICE void keep_embedding() {
-    if (!keeps()) return;
-    const int row = row_of_lane(wide_, 0);
-    const uint32_t token = pairs(call_.wte)[(static_cast<int64_t>(token_) * S::CHANNELS + row) / 2];
-    const uint32_t place = pairs(call_.wpe)[(static_cast<int64_t>(position_) * S::CHANNELS + row) / 2];
+    const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + pair_];
+    const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + pair_];
     kept_[0] = low(token) + low(place);
     kept_[1] = high(token) + high(place);
+    send_row(with);
   }
-  // Leaves this lane's rows of the residual stream to a later launch, and takes them up there. Words have fewer digits.
-  DEVICE void leave_rows() {
-    if (alive_ && keeps())
-      store_word(residual_ + row_of_lane(wide_, 0) / 2,
+  // Waits for what all clusters add to x in a layer, by the MLP or by attention, and sends the rows.
+  DEVICE void add_x(int layer, const Vectors& with) { add_parts(OF_MLP, MLP, layer, with); }
+  DEVICE void add_middle(int layer, const Vectors& with) { add_parts(OF_ATTENTION, ATTENTION, layer, with); }
+  // Waits for the row that the peers send.
+  DEVICE void take_row(int layer) {
+    if (alive_) there_ &= wait_sent(&shared_.row_sent, ROW_BYTES, row_, ROW, layer);
+    row_ ^= 1;
+  }
+  // Leaves this lane's rows of x, and the words that it has seen, to a later launch, and takes them up there. They take turns
+  // with two places, since all clusters read what the first one leaves. `layers` is what layers_before() returns.
+  DEVICE void leave_rows(int place) {
+    if (leaves())
+      store_word(residual_ + place * (S::CHANNELS / 2) + pair_,
                  static_cast<uint64_t>(as_bits(kept_[1])) << 32 | as_bits(kept_[0]));
   }
-  DEVICE void keep_rows() {
-    if (!keeps()) return;
-    const int64_t both = load_number(reinterpret_cast<const int64_t*>(residual_ + row_of_lane(wide_, 0) / 2));
+  DEVICE void keep_rows(int place) {
+    const uint64_t both = load_word(residual_ + place * (S::CHANNELS / 2) + pair_);
     kept_[0] = as_float(static_cast<uint32_t>(both));
-    kept_[1] = as_float(static_cast<uint32_t>(static_cast<uint64_t>(both) >> 32));
+    kept_[1] = as_float(static_cast<uint32_t>(both >> 32));
   }
+  DEVICE void leave_seen(Sum of, int layers) {
+    if (leaves()) store_word(place_of_seen(of, layers), last_[of]);
+  }
+  DEVICE void take_seen(Sum of, int layers) { last_[of] = load_word(place_of_seen(of, layers)); }
+  // The number of layers before layer `layer` of this token, in all tokens of the text.
+  DEVICE int layers_before(int layer) const { return position_ * call_.layers + layer; }
 
-  // Reads the residual stream with which layer `layer` starts.
-  DEVICE void take_x(int layer, const Norm& weights) { take_row(x_words_, tag_of(layer - 1), MLP, layer - 1, weights); }
-  DEVICE void take_middle(int layer, const Norm& weights) {
-    take_row(middle_words_, tag_of(layer), PROJ, layer, weights);
-  }
-  // Only a block that multiplies them reads the heads and the hidden values. It must not read hidden values for nothing:
-  // blocks that wait for none of its values then may publish the next ones.
-  DEVICE void take_heads(int layer) {
-    if (!alive_ || proj_tiles() == 0) return;
-    const auto put = [&](int, int four, const TwoWords& two) {
-      float x[4];
-      take_two(two.word[0], x[0], x[1]);
-      take_two(two.word[1], x[2], x[3]);
-      put_input(four, x);
-    };
-    there_ &= gather<S::FOURS, false>(
-        head_words_ + 2 * warp_ * S::FOURS, tag_of(layer), watch_, ATTENTION, layer, [](int at) { return at; }, put);
-    sync_warp();
-  }
-  DEVICE void take_hidden(int layer) {
-    if (!alive_ || mlp_tiles() == 0) return;
-    const auto place = [&](int at) { return at / S::FOURS * (S::CHANNELS / 4) + warp_ * S::FOURS + at % S::FOURS; };
-    const auto put = [&](int, int at, const TwoWords& two) {
-      UNROLL
-      for (int i = 0; i < 2; ++i) shared_.hidden[2 * place(at) + i] = take_halves(two.word[i]);
-    };
-    there_ &= gather<S::SEGMENTS * S::FOURS, true>(hidden_words_, tag_of(layer), watch_, FC, layer, place, put);
-    sync_warp();
-  }
-
-  // The cached rows that this warp attends to, except this token's row.
+  // The channels of this block in the cached rows that this thread attends to, except this token's row.
   struct Cached {
-    Packet key[S::ROUNDS], value[S::ROUNDS];
+    Packet key[S::ROUNDS][2], value[S::ROUNDS][2];
   };
   DEVICE Cached cached(int layer) const {
+    if (!attends()) return {};
     Cached found;
+    const int64_t at = cache_place(layer, 2 * thread_index());
+    const Packet* const keys = packets(call_.keys) + at;
+    const Packet* const values = packets(call_.values) + at;
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
-      const int row = row_of(round);
-      if (attends() && row < position_) {
-        found.key[round] = packets(call_.keys)[cache_place(layer, row)];
-        found.value[round] = packets(call_.values)[cache_place(layer, row)];
-      } else {
-        found.key[round] = found.value[round] = Packet{};
+      UNROLL
+      for (int i = 0; i < 2; ++i) {
+        found.key[round][i] = found.value[round][i] = Packet{};
+        if (row_of(round) + i < position_) {
+          found.key[round][i] = keys[(2 * round * S::THREADS + i) * S::CLUSTER];
+          found.value[round][i] = values[(2 * round * S::THREADS + i) * S::CLUSTER];
+        }
       }
     }
     return found;
   }
 
   // --- phases ---
-  // Computes q, k and v of this cluster's head, and sends them to every block of the cluster. Every warp adds the sums,
-  // and sends them to other blocks than the other warps.
-  DEVICE void qkv(const Loaded<in_group(MOST_QKV)>& loaded) {
+  // Computes this block's channels of q, k and v, of the scores and of the head's output, and what they add to x.
+  DEVICE void attention(int layer, const Loaded<3>& qkv, const Loaded<1>& proj, Cached& rows) {
     if (!alive_) return;
-    products<MOST_QKV, true>(qkv_tiles(), loaded, [&](int group, int count, const Packet& constants) {
-      const int row = group * GROUP_ROWS + 2 * lane_;
-      if (lane_ < count * S::TILE_ROWS / 2) {
+    if (!attends()) {
+      ring_.refill(ring_.FULL);
+      return add_nothing();
+    }
+    products<false>(3, qkv, [&](int, int, const Packet& constants) {
+      if (lane_ < 3 * S::TILE_ROWS / 2) {
         float value[2];
         normalised(value, constants);
-        const int part = row / S::DIMS, dim = rank_ * S::DIMS + row % S::DIMS;
-        const float scale = part == 0 ? QUERY_SCALE : 1.0f;
-        float* const to = (part == 0 ? shared_.query : part == 1 ? shared_.key : shared_.value) + dim;
-        for (int peer = warp_; peer < S::CLUSTER; peer += S::WARPS)
-          send_two(to, value[0] * scale, value[1] * scale, &shared_.qkv_sent, peer);
+        const float scale = lane_ < S::TILE_ROWS / 2 ? QUERY_SCALE : 1.0f;
+        *reinterpret_cast<TwoFloats*>(shared_.own[warp_] + 2 * lane_) = TwoFloats{{value[0] * scale, value[1] * scale}};
       }
+      sync_warp();
+      send_scores(layer, rows);
+      ring_.release(4);
+      ring_.refill(ring_.FULL);
     });
-  }
-
-  // Computes the softmax over this warp's rows and the weighted sum of their values, then merges the cluster's parts.
-  DEVICE void attend(int layer, Cached& rows) {
     if (!alive_) return;
-    there_ &= wait_sent(&shared_.qkv_sent, QKV_BYTES, QKV, layer);
-    if (there_) attend_warp(layer, rows);
+    there_ &= wait_sent(&shared_.scores_sent, 0, scores_, SCORES, layer);
+    scores_ ^= 1;
+    if (there_) attend(rows);
     meet();
-    if (warp_ == 0) {
-      send_merged();
-      if (wait_sent(&shared_.merged_sent, MERGED_BYTES, QKV, layer)) merge_cluster(layer);
-    }
-    settle();
-    attended_ ^= 1;
+    float out[2];
+    merge(out);
+    const uint32_t most = packed(out[0], out[1]), rest = packed(out[0] - low(most), out[1] - high(most));
+    float sum[NARROW / 2][4] = {};
+    multiply_tall(sum, proj.packet[0], proj.packet[0], most, rest);
+    send_parts(sum);
+    if (!settle()) return;
+    publish_parts(OF_ATTENTION, ATTENTION, layer);
   }
 
-  DEVICE void proj(int layer, const Loaded<in_group(MOST_WIDE)>& loaded) {
+  // Computes this block's hidden values, and what they add to x.
+  DEVICE void mlp(int layer, const Loaded<MOST_INNER>& fc, const Loaded<MOST_INNER>& tall) {
     if (!alive_) return;
-    products<MOST_WIDE, false>(proj_tiles(), loaded, [&](int, int count, const Packet& constants) {
-      if (warp_ == 0 && lane_ < count * S::TILE_ROWS / 2) {
-        keep(constants);
-        publish_two(middle_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
-      }
-    });
-  }
-
-  DEVICE void fc(int layer, const Loaded<in_group(MOST_INNER)>& loaded) {
-    if (!alive_) return;
-    products<MOST_INNER, true>(fc_tiles(), loaded, [&](int group, int count, const Packet& constants) {
-      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
+    products<false>(inner_, fc, [&](int, int, const Packet& constants) {
+      ring_.release(mlp_tiles());
+      ring_.refill(MLP_REFILL);
+      uint32_t hidden = 0;  // of this lane's two rows
+      if (lane_ < inner_ * S::TILE_ROWS / 2) {
         float value[2];
         normalised(value, constants);
-        publish_halves(hidden_words_, row_of_lane(inner_, group) / 2, tag_of(layer), gelu(value[0]), gelu(value[1]));
+        hidden = packed(gelu(value[0]), gelu(value[1]));
       }
+      float sum[NARROW / 2][4] = {};
+      UNROLL
+      for (int i = 0; i < MOST_INNER; i += 2) {
+        if (i >= inner_) continue;
+        const uint32_t first = value_of_lane(hidden, 4 * i + lane_ % 4);
+        const uint32_t second = value_of_lane(hidden, (4 * i + 4 + lane_ % 4) % 32);  // 0 without a second tile
+        multiply_tall(sum, tall.packet[i], tall.packet[i + 1 < MOST_INNER ? i + 1 : i], first, second);
+      }
+      send_parts(sum);
     });
-    ask_ahead(layer);
-  }
-
-  DEVICE void mlp(int layer, Loaded<S::SEGMENTS> loaded) {
     if (!alive_) return;
-    ROLLED
-    for (int tile = 0; (MOST_WIDE > 1 || tile == 0) && tile < wide_.tiles(); ++tile) {
-      if (tile) loaded = load<S::SEGMENTS>(S::SEGMENTS);
-      float sum[S::GROUP][2][4] = {};
-      UNROLL
-      for (int step = 0; step < S::STEPS; ++step) {
-        UNROLL
-        for (int i = 0; i < S::SEGMENTS; ++i) {
-          const Packet& x = *reinterpret_cast<const Packet*>(shared_.hidden + i * S::CHANNELS / 2 + place_of(step));
-          tensor_product(sum[i], Rows(x).packet, loaded.packet[i][step]);
-        }
-      }
-      float two[2] = {};
-      UNROLL
-      for (int i = 0; i < S::GROUP; ++i) two[0] += row_sum(sum[i], 0), two[1] += row_sum(sum[i], 1);
-      if (lane_ < 4) deposit(two, tile);
-      meet();
-      if (warp_ == 0 && lane_ / (S::TILE_ROWS / 2) == tile) {
-        keep(loaded.constants);  // all four tiles of these rows have them
-        publish_two(x_words_, row_of_lane(wide_, 0) / 2, tag_of(layer), kept_[0], kept_[1]);
-      }
-      ring_.release(S::SEGMENTS);
-      if (!settle()) return;
-    }
+    publish_parts(OF_MLP, MLP, layer);
+    ask_ahead(layer);
   }
 
   // Computes the logits of this block's tokens, and publishes the largest.
   DEVICE void head(const Loaded<S::GROUP>& loaded) {
     if (!alive_) return;
     uint64_t best = 0;
-    products<MANY, true>(head_tiles(), loaded, [&](int group, int count, const Packet& constants) {
+    products<true>(head_tiles(), loaded, [&](int group, int count, const Packet& constants) {
       if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
         float logit[2];
         normalised(logit, constants);
         UNROLL
         for (int i = 0; i < 2; ++i) {
-          const int token = row_of_lane(vocabulary_, group) + i;
+          const int token = row_of_lane(group) + i;
           if (token < call_.vocabulary) {
             call_.logits[token] = logit[i];
             const uint64_t found = ranked(logit[i], token);
@@ -396,6 +340,8 @@ class Step {
           }
         }
       }
+      ring_.release(count);
+      ring_.refill(count);
     });
     if (!alive_) return;
     best = max_lanes(best);
@@ -466,12 +412,17 @@ class Step {
   }
 
  private:
-  static constexpr int MANY = 1 << 20;  // tiles, for a phase of many groups
   static constexpr int GROUP_ROWS = S::GROUP * S::TILE_ROWS;
-  static constexpr float QUERY_SCALE = 0.125f * 1.4426950408889634f;  // 1 / sqrt(64), log2(e)
+  static constexpr int NARROW = 4 * S::STEPS;  // rows of a tall tile that a lane has
+  // Copies that arrive while a block waits for words delay these, so the MLP refills few slots, and attention the others.
+  static constexpr int MLP_REFILL = DECODE_MLP_REFILL;
+  static constexpr float QUERY_SCALE = 1.4426950408889634f / S::ROOT;  // log2(e) / sqrt(SIZE)
   static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
-  static constexpr uint32_t QKV_BYTES = 3 * S::SIZE * sizeof(float);
-  static constexpr uint32_t MERGED_BYTES = S::CLUSTER * (S::DIMS + 2) * sizeof(float);
+  static constexpr uint32_t ROW_BYTES = 4 * S::CHANNELS + 8 * S::CLUSTER * S::WARPS;
+  static constexpr uint32_t PARTS_BYTES = 4 * S::CHANNELS;
+  static constexpr int LINE = 16;  // words of a line of L2, of which four are used
+  static constexpr int SUM_WORDS =
+      S::CHANNELS / 2 / 4 * LINE;  // what all clusters add to x, by attention or by the MLP
   static_assert(GROUP_ROWS == 32, "a lane for each row of a group");
 
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
@@ -486,113 +437,109 @@ class Step {
   DEVICE int64_t vector(int layer, int part) const {
     return static_cast<int64_t>(layer) * S::VECTORS + part * S::CHANNELS;
   }
-  // The first of the two rows of this lane in a group of the block's tiles.
-  DEVICE int row_of_lane(const Part& part, int group) const {
-    return part.begin * S::TILE_ROWS + group * GROUP_ROWS + 2 * lane_;
-  }
-  // Whether this lane has rows of the residual stream.
-  DEVICE bool keeps() const {
-    return warp_ == 0 && 2 * lane_ < GROUP_ROWS && row_of_lane(wide_, 0) < wide_.end * S::TILE_ROWS;
-  }
+  // The first of the two rows of the vocabulary that this lane has in a group of the block's tiles.
+  DEVICE int row_of_lane(int group) const { return vocabulary_.begin * S::TILE_ROWS + group * GROUP_ROWS + 2 * lane_; }
 
-  // --- activations that this warp multiplies ---
-  // Puts the four columns number `four` of the warp's.
-  DEVICE void put_input(int four, const float (&x)[4]) {
-    typename Shared<S>::Pair two[2];
-    UNROLL
-    for (int i = 0; i < 2; ++i) {
-      two[i].most = packed(x[2 * i], x[2 * i + 1]);
-      two[i].rest = packed(x[2 * i] - low(two[i].most), x[2 * i + 1] - high(two[i].most));
-    }
-    reinterpret_cast<Packet*>(shared_.input)[warp_ * S::FOURS + four] =
-        Packet{{two[0].most, two[0].rest, two[1].most, two[1].rest}};
+  // --- rows of x ---
+  // Four lanes have a pair of rows: those of the pairs of this warp, of the rows of this block's rank.
+  DEVICE bool sums_rows() const { return lane_ < 4 * S::PAIRS; }
+  // What all clusters add to this lane's pair of rows, from the first token on. Words of four pairs lie in a line of L2 of
+  // their own.
+  DEVICE uint64_t* sums_of(Sum of) const { return sums_ + of * SUM_WORDS; }
+  DEVICE uint64_t* place_of_seen(Sum of, int layers) const {
+    return seen_ + (2 * of + layers % 2) * (S::CHANNELS / 2) + pair_;
   }
-  // Puts them scaled by the weights of a norm. It sums differences from the mean of the last row that was normalised,
-  // so a row far from 0 loses few digits, and one pass is enough.
-  DEVICE void put_scaled(int turn, int four, float (&x)[4], const Norm& norm) {
-    UNROLL
-    for (int i = 0; i < 4; ++i) {
-      x[i] -= pivot_;
-      moment_[0] += x[i];
-      moment_[1] = fmaf(x[i], x[i], moment_[1]);
-      const uint32_t weight = norm.weight[turn][i / 2];
-      x[i] *= i % 2 ? high(weight) : low(weight);
-    }
-    put_input(four, x);
-  }
-  DEVICE void take_row(const uint64_t* channel, uint32_t tag, Phase from, int layer, const Norm& norm) {
+  // Cluster 0 leaves words to later launches.
+  DEVICE bool leaves() const { return alive_ && head_ == 0 && lane_ % 4 == 0 && sums_rows(); }
+
+  // Waits until all clusters have added to this lane's pair of rows.
+  DEVICE void add_parts(Sum of, Phase from, int layer, const Vectors& with) {
     if (!alive_) return;
-    moment_[0] = moment_[1] = 0.0f;
-    const auto put = [&](int turn, int four, const TwoWords& two) {
-      float x[4];
-      take_two(two.word[0], x[0], x[1]);
-      take_two(two.word[1], x[2], x[3]);
-      put_scaled(turn, four, x, norm);
-    };
-    there_ &= gather<S::FOURS, false>(
-        channel + 2 * warp_ * S::FOURS, tag, watch_, from, layer, [](int at) { return at; }, put);
+    const uint64_t* const at = sums_of(of);
+    uint64_t word = 0;
+    watch_.reset();
+    while (times_added((word = load_word(at)) - last_[of]) != clusters_)
+      if (!watch_.patient(from, layer)) {
+        there_ = false;
+        break;
+      }
     sync_warp();
+    float two[2];
+    take_sums(word - last_[of], two[0], two[1]);
+    last_[of] = word;
+    kept_[0] += two[0] + low(with.bias);
+    kept_[1] += two[1] + high(with.bias);
+    send_row(with);
   }
-  // --- products ---
-  // The first of the pairs that this lane multiplies in a step. Four lanes have 32 columns.
-  DEVICE int place_of(int step) const { return ((warp_ * S::STEPS + step) * 4 + lane_ % 4) * 4; }
-  struct Rows {  // the operand of a product: four pairs of two rows, or of one row and zeros
-    Packet packet[2];
-    DEVICE Rows() {}
-    DEVICE explicit Rows(const typename Shared<S>::Pair* from)
-        : packet{reinterpret_cast<const Packet*>(from)[0], reinterpret_cast<const Packet*>(from)[1]} {}
-    DEVICE explicit Rows(const Packet& row)
-        : packet{Packet{{row.pair[0], 0, row.pair[1], 0}}, Packet{{row.pair[2], 0, row.pair[3], 0}}} {}
-  };
+  // A cluster without a head adds zeros to x after attention: then nobody adds to x again before it has seen x.
+  DEVICE void add_nothing() {
+    if (sums_rows() && lane_ % 4 == 0) add_word(sums_of(OF_ATTENTION), addend(0.0f, 0.0f));
+  }
+  // Sends this warp's rows, scaled by the weights of a norm, to all blocks of the cluster. It sums differences from the mean
+  // of the last row that was normalised, so a row far from 0 loses few digits, and one pass is enough.
+  DEVICE void send_row(const Vectors& with) {
+    const float x[2] = {kept_[0] - pivot_, kept_[1] - pivot_};
+    const float scaled[2] = {x[0] * low(with.norm), x[1] * high(with.norm)};
+    const uint32_t most = packed(scaled[0], scaled[1]);
+    const uint32_t rest = packed(scaled[0] - low(most), scaled[1] - high(most));
+    if (sums_rows()) {  // of a pair's four lanes, two send each part
+      const float* const to = reinterpret_cast<const float*>(shared_.input[lane_ % 2]) + pair_;
+      const float part = as_float(lane_ % 2 ? rest : most);
+      UNROLL
+      for (int i = 0; i < S::CLUSTER; i += 2) send(to, part, &shared_.row_sent, i + lane_ / 2 % 2);
+    }
+    float moment[2] = {x[0] + x[1], fmaf(x[0], x[0], x[1] * x[1])};
+    if (!sums_rows()) moment[0] = moment[1] = 0.0f;
+    add_lanes<16, 4>(moment);
+    if (lane_ < S::CLUSTER)
+      send_two(shared_.moments[rank_ * S::WARPS + warp_], moment[0], moment[1], &shared_.row_sent, lane_);
+  }
 
-  // Multiplies the block's next `tiles` tiles with the input, GROUP at a time, of which the first are loaded. A product
-  // has 16 rows, and the input takes two, those of lanes 0 to 3. After each group calls `finish(group, tiles of the group,
-  // constants)`, in which keep() adds the products of this lane's two rows, or normalised() has them, if NORM.
-  template <int MOST, bool NORM, class Finish>
-  DEVICE void products(int tiles, Loaded<in_group(MOST)> loaded, Finish finish) {
+  // --- products ---
+  // Multiplies the block's next `tiles` wide tiles with the input, COUNT at a time, or all at once unless MANY. The first are
+  // loaded. Of the input, lanes 0 to 3 have the first part, lanes 4 to 7 the second: two columns of B. After each barrier
+  // calls `finish(group, tiles of the group, constants)`, in which normalised() has the products of this lane's two rows.
+  template <bool MANY, int COUNT, class Finish>
+  DEVICE void products(int tiles, Loaded<COUNT> loaded, Finish finish) {
     if (tiles == 0) return;
-    constexpr int COUNT = in_group(MOST);
-    Rows x[S::STEPS];
-    UNROLL
-    for (int step = 0; step < S::STEPS; ++step) x[step] = Rows(shared_.input + place_of(step));
+    constexpr int PAIRED = (COUNT + 1) / 2;  // products that take two tiles each, or the last one twice
+    Packet x[S::STEPS] = {};
+    if (lane_ < 8) {
+      const auto* const from =
+          reinterpret_cast<const Packet*>(shared_.input[lane_ / 4]) + warp_ * S::STEPS * 4 + lane_ % 4;
+      UNROLL
+      for (int step = 0; step < S::STEPS; ++step) x[step] = from[4 * step];
+    }
     ROLLED
-    for (int group = 0; group == 0 || (MOST > S::GROUP && group * S::GROUP < tiles); ++group) {
-      const int left = tiles - group * S::GROUP, count = left < COUNT ? left : COUNT;
-      if (group) loaded = load<MOST>(left);
-      float sum[COUNT][2][4] = {};
+    for (int group = 0; group == 0 || (MANY && group * COUNT < tiles); ++group) {
+      const int left = tiles - group * COUNT, count = left < COUNT ? left : COUNT;
+      if (group) loaded = load<COUNT>(left, 0);
+      float sum[PAIRED][2][4] = {};
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) {
         UNROLL
-        for (int i = 0; i < COUNT; ++i) tensor_product(sum[i], x[step].packet, loaded.packet[i][step]);
+        for (int i = 0; i < PAIRED; ++i)
+          tensor_product(sum[i], loaded.packet[2 * i][step], loaded.packet[2 * i + 1 < COUNT ? 2 * i + 1 : 2 * i][step],
+                         x[step]);
       }
-      if (NORM && group == 0) {
-        add_lanes<16, 1>(moment_);
-        if (lane_ == 0) shared_.moments[turn_][warp_][0] = moment_[0], shared_.moments[turn_][warp_][1] = moment_[1];
-      }
-      if (lane_ < 4) {
+      if (group == 0) find_moments();
+      const Packet constants = this->constants(count);
+      if (lane_ % 4 == 0) {
+        float* const to = shared_.sums[turn_][warp_] + lane_ / 4;
         UNROLL
         for (int i = 0; i < COUNT; ++i) {
-          const float two[2] = {row_sum(sum[i], 0), row_sum(sum[i], 1)};
-          deposit(two, i);
+          const float (&two)[2][4] = sum[i / 2];
+          const int at = i % 2 * 2;
+          to[i * S::TILE_ROWS] = (two[0][at] + two[0][at + 1]) + (two[1][at] + two[1][at + 1]);
         }
       }
       meet();
-      if (NORM && group == 0) find_moments();
-      finish(group, count, loaded.constants);
-      ring_.release(count);
+      finish(group, count, constants);
       if (!settle()) return;
     }
   }
-  static DEVICE float row_sum(const float (&sum)[2][4], int row) {
-    return (sum[0][row] + sum[1][row]) + (sum[0][row + 2] + sum[1][row + 2]);
-  }
-  // Lanes 0 to 3 have two rows of a tile each.
-  DEVICE void deposit(const float (&two)[2], int tile) {
-    float* const to = shared_.sums[turn_][warp_] + tile * S::TILE_ROWS + lane_ % 4 * 2;
-    *reinterpret_cast<TwoFloats*>(to) = TwoFloats{{two[0], two[1]}};
-  }
-  // The products of this lane's two rows.
-  DEVICE void total(float (&found)[2]) const {
+  // The products of this lane's two rows with the normalised input, and the biases added.
+  DEVICE void normalised(float (&found)[2], const Packet& constants) const {
     float part[2][2] = {};
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {
@@ -600,131 +547,205 @@ class Step {
       part[i % 2][0] += two.value[0];
       part[i % 2][1] += two.value[1];
     }
-    found[0] = part[0][0] + part[1][0];
-    found[1] = part[0][1] + part[1][1];
-  }
-  // Adds them and the biases to this lane's rows of the residual stream.
-  DEVICE void keep(const Packet& constants) {
-    float sum[2];
-    total(sum);
-    UNROLL
-    for (int i = 0; i < 2; ++i) kept_[i] += sum[i] + as_float(constants.pair[2 * i + 1]);
-  }
-  // The products with the normalised input, and the biases added.
-  DEVICE void normalised(float (&found)[2], const Packet& constants) const {
-    total(found);
     UNROLL
     for (int i = 0; i < 2; ++i)
-      found[i] =
-          fmaf(scale_, fmaf(-shift_, as_float(constants.pair[2 * i]), found[i]), as_float(constants.pair[2 * i + 1]));
+      found[i] = fmaf(scale_, fmaf(-shift_, as_float(constants.pair[2 * i]), part[0][i] + part[1][i]),
+                      as_float(constants.pair[2 * i + 1]));
   }
-  // Finds the mean and the scale of the row that take_row() took.
+  // Finds the mean and the scale of the row that the peers sent.
   DEVICE void find_moments() {
     float sum[2] = {};
     UNROLL
-    for (int i = 0; i < S::WARPS; ++i) {
-      const auto& two = reinterpret_cast<const TwoFloats&>(shared_.moments[turn_][i]);
-      sum[0] += two.value[0], sum[1] += two.value[1];
+    for (int i = 0; i < S::CLUSTER * S::WARPS; i += 32) {
+      if (i + lane_ < S::CLUSTER * S::WARPS) {
+        const auto& two = reinterpret_cast<const TwoFloats&>(shared_.moments[i + lane_]);
+        sum[0] += two.value[0], sum[1] += two.value[1];
+      }
     }
+    add_lanes<16, 1>(sum);
     constexpr float EACH = 1.0f / S::CHANNELS;
     shift_ = sum[0] * EACH;
     scale_ = rsqrtf(fmaxf(sum[1] * EACH - shift_ * shift_, 0.0f) + call_.epsilon);
     pivot_ += shift_;
   }
 
+  // Adds the products of this warp's rows of two tall tiles with 8 values each, of which every lane has the two of its place
+  // in four lanes. Every fourth lane gets NARROW rows that follow each other, in the first and the third of four sums.
+  DEVICE void multiply_tall(float (&sum)[NARROW / 2][4], const Packet (&first)[S::STEPS],
+                            const Packet (&second)[S::STEPS], uint32_t x, uint32_t y) const {
+    UNROLL
+    for (int i = 0; i < NARROW / 2; ++i) {
+      const int at = i % 2 * 2;
+      const Packet& one = first[i / 2];
+      const Packet& two = second[i / 2];
+      const Packet rows = {{one.pair[at], one.pair[at + 1], two.pair[at], two.pair[at + 1]}};
+      tall_product(sum[i], rows, lane_ < 4 ? x : 0, lane_ < 4 ? y : 0);
+    }
+  }
+  // Sends what this block adds to x: to each peer its rows, which one warp has.
+  DEVICE void send_parts(const float (&sum)[NARROW / 2][4]) {
+    if (lane_ % 4) return;
+    const float* const to = shared_.parts[rank_] + lane_ / 4 * NARROW;
+    UNROLL
+    for (int i = 0; i < NARROW / 2; i += 2) {
+      const float four[4] = {sum[i][0], sum[i][2], sum[i + 1][0], sum[i + 1][2]};
+      send_four(to + 2 * i, four, &shared_.parts_sent, warp_);
+    }
+  }
+  // Adds up what the cluster adds to this warp's rows, and adds it to the words of all clusters.
+  DEVICE void publish_parts(Sum of, Phase from, int layer) {
+    there_ &= wait_sent(&shared_.parts_sent, PARTS_BYTES, parts_, from, layer);
+    parts_ ^= 1;
+    if (sums_rows() && lane_ % 4 == 0) {
+      float sum[2][2] = {};
+      const auto* const own = reinterpret_cast<const TwoFloats*>(shared_.parts[0]) + warp_ * S::PAIRS + lane_ / 4;
+      UNROLL
+      for (int i = 0; i < S::CLUSTER; ++i) {
+        const auto& two = own[i * (S::RANK_ROWS / 2)];
+        sum[i % 2][0] += two.value[0];
+        sum[i % 2][1] += two.value[1];
+      }
+      const float two[2] = {sum[0][0] + sum[1][0], sum[0][1] + sum[1][1]};
+      add_word(sums_of(of), addend(two[0], two[1]));
+      if (!addable(two[0]) || !addable(two[1])) claim_flag(call_.control + 1, 1u + TOO_LARGE + 16u * layer);
+    }
+  }
+
   // --- attention ---
-  // Waits until the peers have sent all `bytes`, and expects them again.
-  DEVICE bool wait_sent(uint64_t* barrier, uint32_t bytes, Phase from, int layer) {
+  // Waits until the peers have sent what the barrier expects, for the first time with `parity` 0, and expects `bytes` then.
+  DEVICE bool wait_sent(uint64_t* barrier, uint32_t bytes, uint32_t parity, Phase from, int layer) {
     watch_.reset();
-    while (!all_sent(barrier, bytes, attended_))
+    while (!all_sent(barrier, parity))
       if (!watch_.patient(from, layer)) return false;
-    if (thread_index() == 0) expect_sent(barrier, bytes);
+    if (bytes && thread_index() == 0) expect_sent(barrier, bytes);
     return true;
   }
 
-  // The blocks of a cluster take cached rows in turn. In each round, eight lanes take one row of their block.
-  DEVICE int row_of(int round) const { return ((round * S::WARPS + warp_) * 4 + lane_ / 8) * S::CLUSTER + rank_; }
-  DEVICE int64_t cache_place(int layer, int row) const {  // in packets; 8 lanes have the 64 elements of a row
-    return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * 8 + lane_ % 8;
+  DEVICE typename Shared<S>::Scores& scores() const {
+    return *reinterpret_cast<typename Shared<S>::Scores*>(shared_memory() + BEFORE_SCORES<S>);
   }
-  DEVICE Packet row_packet(const float* row) const {
-    Packet found;
-    UNROLL
-    for (int i = 0; i < 4; ++i) found.pair[i] = packed(row[lane_ % 8 * 8 + 2 * i], row[lane_ % 8 * 8 + 2 * i + 1]);
-    return found;
+  // The threads of a block take pairs of cached rows in turn. The first row of a pair:
+  DEVICE int row_of(int round) const { return 2 * (round * S::THREADS + thread_index()); }
+  DEVICE int64_t cache_place(int layer, int row) const {  // in packets: a block has one of each row
+    return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * S::CLUSTER + rank_;
   }
+  // Whether this warp has rows in a round.
+  DEVICE bool takes_part(int round) const { return 2 * (round * S::THREADS + warp_ * 32) <= position_; }
 
-  DEVICE void attend_warp(int layer, Cached& rows) {
-    float query[8], score[S::ROUNDS];
+  // Keeps this token's row, and sends what this block's channels add to the score of each row.
+  DEVICE void send_scores(int layer, Cached& rows) {
+    if (thread_index() == 0) expect_sent(&shared_.scores_sent, 4 * S::CLUSTER * (position_ / 64 + 1) * 64);
+    if (!takes_part(0)) return;
+    const float* const own = shared_.own[warp_];
+    float query[S::DIMS];
     UNROLL
-    for (int i = 0; i < 8; ++i) query[i] = shared_.query[lane_ % 8 * 8 + i];
+    for (int i = 0; i < S::DIMS; ++i) query[i] = own[i];
+    if (position_ / 2 % S::THREADS == thread_index()) keep_row(layer, own, rows);
+    float score[S::ROUNDS][2] = {};
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
-      if (row_of(round) == position_) {
-        rows.key[round] = row_packet(shared_.key);
-        rows.value[round] = row_packet(shared_.value);
-        reinterpret_cast<Packet*>(call_.keys)[cache_place(layer, position_)] = rows.key[round];
-        reinterpret_cast<Packet*>(call_.values)[cache_place(layer, position_)] = rows.value[round];
-      }
-      score[round] = 0.0f;
-      multiply(rows.key[round], query, score[round]);
+      if (round && !takes_part(round)) continue;
+      multiply(rows.key[round][0], query, score[round][0]);
+      multiply(rows.key[round][1], query, score[round][1]);
     }
-    add_lanes<4, 1>(score);
-    float most = NOTHING;
+    const float* const to = scores()[rank_] + row_of(0);
     UNROLL
-    for (int round = 0; round < S::ROUNDS; ++round)
-      if (row_of(round) <= position_) most = fmaxf(most, score[round]);
-    most = max_lanes<16, 8>(most);
-    float sum[9] = {};  // 8 elements of the values, and the weights
-    UNROLL
-    for (int round = 0; round < S::ROUNDS; ++round) {
-      const float weight = row_of(round) <= position_ ? power_of_2(score[round] - most) : 0.0f;
+    for (int peer = 0; peer < S::CLUSTER; ++peer) {
+      const uint32_t there = place_of_peer(to, peer), barrier = place_of_peer(&shared_.scores_sent, peer);
       UNROLL
-      for (int i = 0; i < 4; ++i) {
-        sum[2 * i] = fmaf(weight, low(rows.value[round].pair[i]), sum[2 * i]);
-        sum[2 * i + 1] = fmaf(weight, high(rows.value[round].pair[i]), sum[2 * i + 1]);
-      }
-      sum[8] += weight;
+      for (int round = 0; round < S::ROUNDS; ++round)
+        if (round == 0 || takes_part(round))
+          send_two_to(there + 8 * round * S::THREADS, score[round][0], score[round][1], barrier);
     }
-    add_lanes<16, 8>(sum);
+  }
+  DEVICE void keep_row(int layer, const float* own, Cached& rows) {
+    Packet key, value;
+    UNROLL
+    for (int i = 0; i < 4; ++i) {
+      key.pair[i] = packed(own[S::DIMS + 2 * i], own[S::DIMS + 2 * i + 1]);
+      value.pair[i] = packed(own[2 * S::DIMS + 2 * i], own[2 * S::DIMS + 2 * i + 1]);
+    }
+    const int64_t at = cache_place(layer, position_);
+    reinterpret_cast<Packet*>(call_.keys)[at] = key;
+    reinterpret_cast<Packet*>(call_.values)[at] = value;
+    UNROLL
+    for (int round = 0; round < S::ROUNDS; ++round) {
+      UNROLL
+      for (int i = 0; i < 2; ++i)
+        if (row_of(round) + i == position_) rows.key[round][i] = key, rows.value[round][i] = value;
+    }
+  }
+  // Computes the softmax over this warp's rows, and the weighted sum of their values.
+  DEVICE void attend(const Cached& rows) {
+    float most = NOTHING, sum[S::DIMS] = {}, weights[1] = {};
+    if (takes_part(0)) {
+      float score[S::ROUNDS][2];
+      UNROLL
+      for (int round = 0; round < S::ROUNDS; ++round) {
+        score[round][0] = score[round][1] = NOTHING;
+        if (round && !takes_part(round)) continue;
+        float part[2][2] = {};
+        UNROLL
+        for (int i = 0; i < S::CLUSTER; ++i) {
+          const auto& two = reinterpret_cast<const TwoFloats&>(scores()[i][row_of(round)]);
+          part[i % 2][0] += two.value[0];
+          part[i % 2][1] += two.value[1];
+        }
+        UNROLL
+        for (int i = 0; i < 2; ++i) {
+          if (row_of(round) + i <= position_) score[round][i] = part[0][i] + part[1][i];
+          most = fmaxf(most, score[round][i]);
+        }
+      }
+      most = max_lanes<16, 1>(most);
+      UNROLL
+      for (int round = 0; round < S::ROUNDS; ++round) {
+        if (round && !takes_part(round)) continue;
+        UNROLL
+        for (int i = 0; i < 2; ++i) {
+          const float weight = power_of_2(score[round][i] - most);  // 0 for a row behind this token's
+          UNROLL
+          for (int j = 0; j < 4; ++j) {
+            sum[2 * j] = fmaf(weight, low(rows.value[round][i].pair[j]), sum[2 * j]);
+            sum[2 * j + 1] = fmaf(weight, high(rows.value[round][i].pair[j]), sum[2 * j + 1]);
+          }
+          weights[0] += weight;
+        }
+      }
+      add_lanes<16, 1>(weights);
+      // of the halves of the elements that are left, a lane keeps one, and another lane the other
+      UNROLL
+      for (int half = S::DIMS / 2, mask = 16; half >= 1; half /= 2, mask /= 2) {
+        const bool upper = lane_ & mask;
+        UNROLL
+        for (int i = 0; i < half; ++i) {
+          const float given = upper ? sum[i] : sum[half + i];
+          sum[i] = (upper ? sum[half + i] : sum[i]) + other_lane(given, mask);
+        }
+      }
+      float last[1] = {sum[0]};
+      add_lanes<2, 1>(last);
+      sum[0] = last[0];
+    }
     auto& mine = shared_.attended[warp_];
-    if (lane_ < 8) {
-      UNROLL
-      for (int i = 0; i < 8; ++i) mine.sum[8 * lane_ + i] = sum[i];
-    }
-    if (lane_ == 0) mine.most = most, mine.weight = sum[8];
+    if (lane_ % 4 == 0) mine.sum[lane_ / 4] = sum[0];
+    if (lane_ == 0) mine.most = most, mine.weight = weights[0];
   }
-
-  // Merges the parts of the block's warps, two elements a lane, and sends each block of the cluster its DIMS of them.
-  DEVICE void send_merged() {
+  // Merges the parts of the block's warps: two channels of the head's output in each lane, those of its place in four lanes.
+  DEVICE void merge(float (&out)[2]) const {
     float most = NOTHING, sum[2] = {}, weight = 0.0f;
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) most = fmaxf(most, shared_.attended[i].most);
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {
-      const float factor = power_of_2(shared_.attended[i].most - most);  // 0 for a warp that had no row
-      sum[0] = fmaf(factor, shared_.attended[i].sum[2 * lane_], sum[0]);
-      sum[1] = fmaf(factor, shared_.attended[i].sum[2 * lane_ + 1], sum[1]);
-      weight = fmaf(factor, shared_.attended[i].weight, weight);
+      const auto& part = shared_.attended[i];
+      const float factor = power_of_2(part.most - most);  // 0 for a warp that had no row
+      sum[0] = fmaf(factor, part.sum[lane_ % 4 * 2], sum[0]);
+      sum[1] = fmaf(factor, part.sum[lane_ % 4 * 2 + 1], sum[1]);
+      weight = fmaf(factor, part.weight, weight);
     }
-    auto& mine = shared_.merged[rank_];
-    send_two(mine.sum + 2 * lane_ % S::DIMS, sum[0], sum[1], &shared_.merged_sent, 2 * lane_ / S::DIMS);
-    if (lane_ < S::CLUSTER) send_two(mine.most_weight, most, weight, &shared_.merged_sent, lane_);
-  }
-
-  // Merges the parts of the cluster's blocks, and publishes DIMS elements of the head's output.
-  DEVICE void merge_cluster(int layer) {
-    constexpr int LANES = 32 / S::CLUSTER;  // that have the part of one block
-    const auto& part = shared_.merged[lane_ / LANES];
-    const float most = max_lanes<16, LANES>(part.most_weight[0]);
-    const float factor = power_of_2(part.most_weight[0] - most);  // 0 for a block that had no row
-    float sum[3] = {factor * part.sum[2 * (lane_ % LANES)], factor * part.sum[2 * (lane_ % LANES) + 1],
-                    factor * part.most_weight[1]};
-    add_lanes<16, LANES>(sum);
-    if (lane_ < LANES) {
-      const int at = head_ * S::SIZE + rank_ * S::DIMS + 2 * lane_;
-      publish_two(head_words_, at / 2, tag_of(layer), divided(sum[0], sum[2]), divided(sum[1], sum[2]));
-    }
+    out[0] = divided(sum[0], weight);
+    out[1] = divided(sum[1], weight);
   }
 
   // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`.
@@ -738,90 +759,71 @@ class Step {
   Shared<S>& shared_;
   Ring<S> ring_;
   Watch watch_;
-  const int warp_, lane_, block_, head_, rank_;
-  const Part wide_, inner_, vocabulary_;
-  uint64_t *x_words_, *head_words_, *middle_words_, *hidden_words_, *best_words_, *residual_;
+  const int warp_, lane_, block_, head_, rank_;  // head_ is the number of the cluster, with a head or without
+  const int pair_;                               // of rows of x: four lanes have one
+  const uint32_t clusters_;
+  const int inner_;  // tiles of both projections of the MLP
+  const Part vocabulary_;
+  uint64_t *sums_, *residual_, *seen_, *best_words_;
   const uint16_t* tiles_ = nullptr;
   uint64_t* stamps_ = nullptr;
-  uint32_t tag_ = 0, fault_ = 0, attended_ = 0;
+  uint32_t tag_ = 0, fault_ = 0;
+  uint32_t row_ = 0, scores_ = 0, parts_ = 0;  // parities of the barriers that count what peers send
   int position_ = 0, token_ = 0, turn_ = 0;
-  float kept_[2] = {};    // the rows of the residual stream that this lane of warp 0 computes
-  float pivot_ = 0.0f;    // the mean of the row that was normalised last
-  float moment_[2] = {};  // sums of this lane's differences from it, and of their squares
+  uint64_t last_[2] = {};  // what this lane has seen of the sums of its rows
+  float kept_[2] = {};     // this lane's rows of x
+  float pivot_ = 0.0f;     // the mean of the row that was normalised last
   float shift_ = 0.0f, scale_ = 0.0f;
   bool alive_ = true, there_ = true;
 };
 
-// The number of this block's tiles in a layer before `part`. ATTENTION includes the projections of q, k and v.
-template <class S>
-DEVICE int tiles_before(const Step<S>& step, Phase part) {
-  int tiles = 0;
-  if (part > ATTENTION) tiles += step.qkv_tiles();
-  if (part > PROJ) tiles += step.proj_tiles();
-  if (part > FC) tiles += step.fc_tiles();
-  return tiles;
-}
-template <class S>
-DEVICE int tiles_of(const Step<S>& step, Phase part) {
-  return part == ATTENTION ? step.qkv_tiles()
-         : part == PROJ    ? step.proj_tiles()
-         : part == FC      ? step.fc_tiles()
-         : part == MLP     ? step.mlp_tiles()
-                           : step.head_tiles();
-}
-
-// Decodes one part of one token: ATTENTION, PROJ, FC or MLP of a layer, or HEAD after the last layer. It exchanges the
-// same words as decode_tokens(). They are already written, since the previous launch has ended.
+// Decodes one part of one token: ATTENTION or MLP of a layer, or HEAD after the last layer. It exchanges the same words as
+// decode_tokens(). They are already written, since the previous launch has ended.
 template <class S, class Begin>
 DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin begin) {
   Step<S> step(call);
-  const int first = layer * step.layer_tiles() + (part == HEAD ? 0 : tiles_before(step, part));
-  step.start_ring(first, tiles_of(step, part));
-  if (layer + 1 < call.layers) step.ask_tiles(first + step.layer_tiles(), tiles_of(step, part));
-  const auto norm = part == HEAD ? step.norm_last() : part == FC ? step.norm_2(layer) : step.norm_1(layer);
+  const int before = part == MLP ? step.attention_tiles() : 0;
+  const int tiles = part == ATTENTION ? step.attention_tiles() : part == MLP ? step.mlp_tiles() : step.head_tiles();
+  const int first = layer * step.layer_tiles() + before;
+  step.start_ring(first, tiles, part == ATTENTION);
+  if (layer + 1 < call.layers) step.ask_tiles(first + step.layer_tiles(), tiles);
+  const Sum of = part == MLP ? OF_ATTENTION : OF_MLP;
+  const auto vectors = part == MLP ? step.vectors_of_middle(layer) : step.vectors_of_x(layer);
   const auto ready = [&] {  // before this, nothing reads what the previous launch writes
+    sync_cluster();         // the peers run, so their shared memory can be written
     begin();
     step.take_up();
+    step.keep_rows(part != MLP);
+    step.take_seen(of, step.layers_before(part == MLP ? layer : layer - 1));
   };
-  if (part == ATTENTION && step.attends()) {
-    const auto loaded = step.load_qkv();
-    sync_cluster();  // the peers run, so their shared memory can be written
+  if (part == ATTENTION) {
+    const auto qkv = step.load_qkv();
+    const auto proj = step.load_proj();
     ready();
-    if (layer) step.take_x(layer, norm);
+    if (layer) step.add_x(layer - 1, vectors);
     step.admit();
     auto rows = step.cached(layer);
-    if (!layer) step.embed(norm);
-    step.qkv(loaded);
-    step.attend(layer, rows);
-    sync_cluster();  // no peer sends any more
-  } else if (part == PROJ) {
-    const auto loaded = step.load_proj();
-    ready();
-    if (layer) step.keep_rows();
-    step.take_heads(layer);
-    step.admit();
-    if (!layer) step.keep_embedding();
-    step.proj(layer, loaded);
-    step.leave_rows();
-  } else if (part == FC) {
-    const auto loaded = step.load_fc();
-    ready();
-    step.take_middle(layer, norm);
-    step.admit();
-    step.fc(layer, loaded);
+    if (!layer) step.embed(vectors);
+    step.leave_rows(0);
+    if (layer) step.leave_seen(OF_MLP, step.layers_before(layer));
+    step.take_row(layer);
+    step.attention(layer, qkv, proj, rows);
   } else if (part == MLP) {
-    const auto loaded = step.load_mlp();
+    const auto fc = step.load_fc();
     ready();
-    step.keep_rows();
-    step.take_hidden(layer);
+    step.add_middle(layer, vectors);
     step.admit();
-    step.mlp(layer, loaded);
-    step.leave_rows();
-  } else if (part == HEAD) {
+    step.leave_rows(1);
+    step.leave_seen(OF_ATTENTION, step.layers_before(layer + 1));
+    step.take_row(layer);
+    step.mlp(layer, fc, step.load_mlp());
+  } else {
     const auto loaded = step.load_head();
     ready();
-    step.take_x(layer, norm);
+    step.add_x(layer - 1, vectors);
     step.admit();
+    step.leave_seen(OF_MLP, step.layers_before(layer));
+    step.take_row(layer);
     step.head(loaded);
     if (block_index() == 0) {
       step.choose();
@@ -829,6 +831,7 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     }
   }
   step.drain();
+  sync_cluster();  // no peer sends any more
 }
 
 // Decodes `call.tokens` tokens in one launch. Every block must be resident, because blocks wait for each other.
@@ -836,54 +839,54 @@ template <class S>
 DEVICE void decode_tokens(const DecodeCall& call) {
   Step<S> step(call);
   const int tiles = step.layer_tiles() * call.layers + step.head_tiles();
-  step.start_ring(0, tiles * call.tokens);
+  step.start_ring(0, tiles * call.tokens, true);
   step.take_up();
+  for (const Sum of : {OF_ATTENTION, OF_MLP}) step.take_seen(of, step.layers_before(0));
   step.admit();
   step.agree();
-  if (step.attends()) sync_cluster();  // the peers run, so their shared memory can be written
+  sync_cluster();  // the peers run, so their shared memory can be written
   ROLLED
   for (int token = 0; token < call.tokens; ++token) {
     step.begin_stamps(token);
-    step.keep_embedding();
+    auto rows = step.cached(0);
+    auto qkv = step.load_qkv();
+    auto proj = step.load_proj();
+    step.embed(step.vectors_of_x(0));
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
-      const auto norm_1 = step.norm_1(layer);
-      auto rows = step.cached(layer);
-      const auto qkv = step.load_qkv();
-      if (step.attends()) layer ? step.take_x(layer, norm_1) : step.embed(norm_1);
+      const auto middle = step.vectors_of_middle(layer);
+      step.take_row(layer);
       step.stamp();
-      if (step.attends()) {
-        step.qkv(qkv);
-        step.attend(layer, rows);
-      }
+      step.attention(layer, qkv, proj, rows);
       step.stamp();
-      const auto proj = step.load_proj();
-      step.take_heads(layer);
-      step.stamp();
-      step.proj(layer, proj);
-      step.stamp();
-      const auto norm_2 = step.norm_2(layer);
+      const auto next = step.vectors_of_x(layer + 1);
       const auto fc = step.load_fc();
-      step.take_middle(layer, norm_2);
-      step.stamp();
-      step.fc(layer, fc);
-      step.stamp();
       const auto mlp = step.load_mlp();
-      step.take_hidden(layer);
+      step.add_middle(layer, middle);
+      step.take_row(layer);
       step.stamp();
-      step.mlp(layer, mlp);
+      step.mlp(layer, fc, mlp);
       step.stamp();
+      rows = {}, qkv = {}, proj = {};  // so that they need no registers until here
+      if (layer + 1 < call.layers) {
+        rows = step.cached(layer + 1);
+        qkv = step.load_qkv();
+        proj = step.load_proj();
+      }
+      step.add_x(layer, next);
     }
-    const auto norm_last = step.norm_last();
     const auto head = step.load_head();
-    step.take_x(call.layers, norm_last);
+    step.take_row(call.layers);
     step.stamp();
     step.head(head);
     step.stamp();
+    arrive_at_cluster();  // this block has read the row, so the peers may send the next one
     step.choose();
+    wait_for_cluster();
     step.stamp();
   }
+  for (const Sum of : {OF_ATTENTION, OF_MLP}) step.leave_seen(of, step.layers_before(0));
   step.leave();
   step.drain();
-  if (step.attends()) sync_cluster();  // no peer sends any more
+  sync_cluster();  // no peer sends any more
 }

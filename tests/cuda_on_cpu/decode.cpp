@@ -1,15 +1,17 @@
 // The launchers of kernels/decode/decode.cu on a CPU: the same kernels for a model small enough, one call after the other.
 #include "decode.h"
+
 #include "step.cuh"
 
 #ifndef SHAPE
-#define SHAPE 256, 4, 4, 2, 64
+#define SHAPE 64, 4, 2, 2, 128
 #endif
 using Tiny = Shape<SHAPE>;
 
 namespace {
-int run(const DecodeCall& call, int slots, const std::function<void()>& kernel) {
-  const size_t bytes = BEFORE_RING<Tiny> + size_t{Tiny::TILE_BYTES} * slots;
+int run(const DecodeCall& call, bool attends, const std::function<void()>& kernel) {
+  const size_t bytes =
+      (attends ? BEFORE_RING<Tiny, true> : BEFORE_RING<Tiny, false>)+size_t{Tiny::TILE_BYTES} * call.slots;
   cpu::run({call.blocks, Tiny::THREADS, Tiny::CLUSTER, bytes, kernel});
   return 0;
 }
@@ -26,16 +28,17 @@ int decode_resident_blocks(int, int* blocks) {
 }
 
 int decode_run_persistent(const DecodeCall* call, void*) {
-  return run(*call, call->slots, [call] { decode_tokens<Tiny>(*call); });
+  return run(*call, true, [call] { decode_tokens<Tiny>(*call); });
 }
 
 int decode_run_few(const DecodeCall* call, void*) {
-  DecodeCall layers = *call;
-  layers.slots = 4;
+  DecodeCall now = *call;
   for (int layer = 0; layer < call->layers; ++layer)
-    for (const Phase part : {ATTENTION, PROJ, FC, MLP})
-      run(layers, layers.slots, [&] { decode_part<Tiny>(layers, part, layer, [] {}); });
-  return run(*call, call->slots, [call] { decode_part<Tiny>(*call, HEAD, call->layers, [] {}); });
+    for (const Phase part : {ATTENTION, MLP}) {
+      now.slots = part == ATTENTION ? 4 : 8;
+      run(now, part == ATTENTION, [&] { decode_part<Tiny>(now, part, layer, [] {}); });
+    }
+  return run(*call, false, [call] { decode_part<Tiny>(*call, HEAD, call->layers, [] {}); });
 }
 
 const char* decode_error(int) { return "no CUDA error: this runs on a CPU"; }

@@ -63,14 +63,16 @@ struct Copy {
   uint32_t bytes;
 };
 
-// Floats that the blocks of a cluster send each other: how often the receiver expected some, and the bytes that came.
+// Floats that the blocks of a cluster send each other: how often the receiver expected some, how many bytes in all, and
+// those that came.
 struct Sent {
-  std::atomic<uint64_t> expected{0}, bytes{0};
+  std::atomic<uint64_t> times{0}, expected{0}, bytes{0};
 };
 
 struct Warp {
   Gate gate;
-  Packet rows[32][2], column[32];
+  Packet rows[32];
+  uint32_t column[32][2];
   float value[32][MOST_VALUES];
   uint64_t word[32];
 };
@@ -124,8 +126,14 @@ struct Block {
   void* sanitizer = nullptr;
 
   Block(int number, const Launch& how, Cluster* of, unsigned char* memory)
-      : index(number), launch(&how), cluster(of), shared(memory), fibers(how.threads), warps(how.threads / 32),
-        copies(how.shared_bytes / 8), sent(how.shared_bytes / 8) {}
+      : index(number),
+        launch(&how),
+        cluster(of),
+        shared(memory),
+        fibers(how.threads),
+        warps(how.threads / 32),
+        copies(how.shared_bytes / 8),
+        sent(how.shared_bytes / 8) {}
 };
 
 // What a test asks for: threads of the operating system, the order in which those of a block take turns, and a block whose
@@ -348,11 +356,15 @@ inline bool sync_block_or(bool value) {
             [&block] { block.all_or = block.any.exchange(false, std::memory_order_relaxed); });
   return block.all_or;
 }
-inline void sync_warp() { cpu::pass(cpu::warp().gate, 32, [] {}); }
-inline void sync_cluster() {
+inline void sync_warp() {
+  cpu::pass(cpu::warp().gate, 32, [] {});
+}
+inline void arrive_at_cluster() {}
+inline void wait_for_cluster() {
   cpu::Block& block = *cpu::self().block;
   cpu::pass(block.cluster->gate, block.launch->threads * block.launch->cluster, [] {});
 }
+inline void sync_cluster() { wait_for_cluster(); }
 
 template <int HIGH, int LOW, int N>
 inline void add_lanes(float (&value)[N]) {
@@ -380,10 +392,24 @@ inline float max_lanes(float value) {
     for (int offset = HIGH; offset >= LOW; offset >>= 1)
       for (int one = 0; one < 32; ++one)
         if (!(one & offset))
-          warp.value[one][0] = warp.value[one | offset][0] =
-              std::fmax(warp.value[one][0], warp.value[one | offset][0]);
+          warp.value[one][0] = warp.value[one | offset][0] = std::fmax(warp.value[one][0], warp.value[one | offset][0]);
   });
   return warp.value[lane][0];
+}
+inline uint32_t value_of_lane(uint32_t value, int from) {
+  cpu::Warp& warp = cpu::warp();
+  warp.word[thread_index() % 32] = value;
+  sync_warp();
+  const auto found = static_cast<uint32_t>(warp.word[from]);
+  sync_warp();
+  return found;
+}
+inline float other_lane(float value, int mask) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  bits = value_of_lane(bits, thread_index() % 32 ^ mask);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
 }
 inline uint64_t max_lanes(uint64_t value) {
   cpu::Warp& warp = cpu::warp();
@@ -401,11 +427,12 @@ inline bool lost() {
 inline TwoWords load_words(const uint64_t* at) {
   return {{__atomic_load_n(at, __ATOMIC_RELAXED), __atomic_load_n(at + 1, __ATOMIC_RELAXED)}};
 }
+inline uint64_t load_word(const uint64_t* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 inline void store_word(uint64_t* at, uint64_t word) {
   if (!lost()) __atomic_store_n(at, word, __ATOMIC_RELAXED);
 }
-inline void store_half_word(uint32_t* at, uint32_t word) {
-  if (!lost()) __atomic_store_n(at, word, __ATOMIC_RELAXED);
+inline void add_word(uint64_t* at, uint64_t addend) {
+  if (!lost()) __atomic_fetch_add(at, addend, __ATOMIC_RELAXED);
 }
 inline uint32_t load_flag(const uint32_t* at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 inline void store_flag(uint32_t* at, uint32_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
@@ -446,23 +473,41 @@ inline void wait_copy(uint64_t* barrier, uint32_t parity) {
 inline cpu::Sent& sent_of(cpu::Block& block, const void* barrier) {
   return block.sent[(static_cast<const unsigned char*>(barrier) - cpu::self().block->shared) / 8];
 }
-inline void expect_sent(uint64_t* barrier, uint32_t) {
-  sent_of(*cpu::self().block, barrier).expected.fetch_add(1, std::memory_order_relaxed);
-}
-inline bool all_sent(uint64_t* barrier, uint32_t bytes, uint32_t parity) {
+inline void expect_sent(uint64_t* barrier, uint32_t bytes) {
   cpu::Sent& sent = sent_of(*cpu::self().block, barrier);
-  const uint64_t came = sent.bytes.load(std::memory_order_acquire) / bytes;
-  return (std::min(came, sent.expected.load(std::memory_order_relaxed)) & 1) != parity;
+  sent.expected.fetch_add(bytes, std::memory_order_relaxed);
+  sent.times.fetch_add(1, std::memory_order_release);
+}
+inline bool all_sent(uint64_t* barrier, uint32_t parity) {
+  cpu::Sent& sent = sent_of(*cpu::self().block, barrier);
+  const uint64_t times = sent.times.load(std::memory_order_acquire);
+  const bool all = sent.bytes.load(std::memory_order_acquire) >= sent.expected.load(std::memory_order_relaxed);
+  return ((times - !all) & 1) != parity;
+}
+// A place in the shared memory of a peer: its rank above 24 bits of offset.
+inline uint32_t place_of_peer(const void* here, int rank) {
+  return static_cast<uint32_t>(rank) << 24 |
+         static_cast<uint32_t>(static_cast<const unsigned char*>(here) - cpu::self().block->shared);
+}
+inline void send_one_to(uint32_t place, float value, uint32_t barrier) {
+  constexpr uint32_t OFFSET = (1u << 24) - 1;
+  cpu::Block& peer = *cpu::self().block->cluster->blocks[place >> 24];
+  std::memcpy(peer.shared + (place & OFFSET), &value, sizeof value);
+  peer.sent[(barrier & OFFSET) / 8].bytes.fetch_add(sizeof value, std::memory_order_release);
+}
+inline void send_two_to(uint32_t place, float first, float second, uint32_t barrier) {
+  send_one_to(place, first, barrier);
+  send_one_to(place + 4, second, barrier);
 }
 inline void send(const float* here, float value, const uint64_t* barrier, int rank) {
-  cpu::Block& block = *cpu::self().block;
-  cpu::Block& peer = *block.cluster->blocks[rank];
-  std::memcpy(peer.shared + (reinterpret_cast<const unsigned char*>(here) - block.shared), &value, sizeof value);
-  sent_of(peer, barrier).bytes.fetch_add(sizeof value, std::memory_order_release);
+  send_one_to(place_of_peer(here, rank), value, place_of_peer(barrier, rank));
 }
 inline void send_two(const float* here, float first, float second, const uint64_t* barrier, int rank) {
-  send(here, first, barrier, rank);
-  send(here + 1, second, barrier, rank);
+  send_two_to(place_of_peer(here, rank), first, second, place_of_peer(barrier, rank));
+}
+inline void send_four(const float* here, const float (&value)[4], const uint64_t* barrier, int rank) {
+  send_two(here, value[0], value[1], barrier, rank);
+  send_two(here + 2, value[2], value[3], barrier, rank);
 }
 inline void ask_l2(const void*, uint32_t) {}
 
@@ -482,35 +527,40 @@ inline uint32_t to_bf16(float value) {  // to nearest, ties to even
 }
 inline uint32_t packed(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
 // Every sum adds its products in one order, whatever the vectors: four columns of the result lie in one.
-inline void tensor_product(float (&sum)[2][4], const Packet (&rows)[2], const Packet& column) {
+inline void tall_product(float (&sum)[4], const Packet& rows, uint32_t low, uint32_t high) {
   typedef float Four __attribute__((vector_size(16)));
   cpu::Warp& warp = cpu::warp();
   const int lane = thread_index() % 32;
-  std::copy_n(rows, 2, warp.rows[lane]);
-  warp.column[lane] = column;
-  std::copy_n(&sum[0][0], 8, warp.value[lane]);
+  warp.rows[lane] = rows;
+  warp.column[lane][0] = low, warp.column[lane][1] = high;
+  std::copy_n(sum, 4, warp.value[lane]);
   cpu::pass(warp.gate, 32, [&warp] {
     const auto element = [](uint32_t pair, int at) { return as_float(at % 2 ? pair & 0xffff0000u : pair << 16); };
-    Four columns[2][16][2];  // half of the products, which of its 16, columns
-    for (int half = 0; half < 2; ++half)
-      for (int k = 0; k < 16; ++k)
-        for (int n = 0; n < 8; ++n)
-          columns[half][k][n / 4][n % 4] = element(warp.column[n * 4 + k / 4].pair[half * 2 + k % 4 / 2], k);
-    for (int row = 0; row < 16; ++row)
-      for (int half = 0; half < 2; ++half) {
-        const auto value = [&](int n) -> float& {
-          return warp.value[row / 2 * 4 + n / 2][half * 4 + row % 2 * 2 + n % 2];
-        };
-        Four low, high;
-        for (int n = 0; n < 4; ++n) low[n] = value(n), high[n] = value(n + 4);
-        for (int k = 0; k < 16; ++k) {
-          const float one = element(warp.rows[row / 2 * 4 + k / 4][half].pair[k % 4 / 2 * 2 + row % 2], k);
-          low += one * columns[half][k][0], high += one * columns[half][k][1];
-        }
-        for (int n = 0; n < 4; ++n) value(n) = low[n], value(n + 4) = high[n];
+    Four columns[16][2];
+    for (int k = 0; k < 16; ++k)
+      for (int n = 0; n < 8; ++n) columns[k][n / 4][n % 4] = element(warp.column[n * 4 + k % 8 / 2][k / 8], k);
+    for (int row = 0; row < 16; ++row) {
+      const auto value = [&](int n) -> float& { return warp.value[row % 8 * 4 + n / 2][row / 8 * 2 + n % 2]; };
+      Four left, right;
+      for (int n = 0; n < 4; ++n) left[n] = value(n), right[n] = value(n + 4);
+      for (int k = 0; k < 16; ++k) {
+        const float one = element(warp.rows[row % 8 * 4 + k % 8 / 2].pair[k / 8 * 2 + row / 8], k);
+        left += one * columns[k][0], right += one * columns[k][1];
       }
+      for (int n = 0; n < 4; ++n) value(n) = left[n], value(n + 4) = right[n];
+    }
   });
-  std::copy_n(warp.value[lane], 8, &sum[0][0]);
+  std::copy_n(warp.value[lane], 4, sum);
+}
+inline void tensor_product(float (&sum)[2][4], const Packet& first, const Packet& second, const Packet& column) {
+  for (int half = 0; half < 2; ++half) {
+    const int at = 2 * half;
+    const Packet rows = {{first.pair[at], second.pair[at], first.pair[at + 1], second.pair[at + 1]}};
+    tall_product(sum[half], rows, column.pair[at], column.pair[at + 1]);
+  }
+}
+inline int round_to_int(float value) {  // what is not a number becomes 0, as on a GPU
+  return value != value ? 0 : static_cast<int>(std::nearbyint(std::clamp(value, -2147483648.0f, 2147483520.0f)));
 }
 inline float divided(float a, float b) { return a / b; }
 inline float power_of_2(float x) { return std::exp2(x); }

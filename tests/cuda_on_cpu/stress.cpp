@@ -21,11 +21,11 @@
 #ifdef __CUDACC__
 #include "decode.cu"
 using Model = Gpt2;
-constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 16, FEW_SLOTS = SLOTS / 2;
+constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 15, FEW_SLOTS = 8;
 #else
 #include "decode.cpp"
 using Model = Tiny;
-constexpr int LAYERS = 2, VOCABULARY = 97, SLOTS = 4, FEW_SLOTS = 4;
+constexpr int LAYERS = 2, VOCABULARY = 97, SLOTS = 8, FEW_SLOTS = 8;
 using cudaStream_t = void*;
 #endif
 
@@ -101,6 +101,12 @@ void fill(Buffer<uint16_t>& buffer, float spread) {
 
 int begin_of(int count, int index, int blocks) { return count * index / blocks; }
 
+// Where a block's tiles of the MLP end: the last blocks have one more.
+int inner_end(int block, int blocks) {
+  const int all = Model::INNER / Model::TILE_ROWS, each = all / blocks, more = block + 1 - (blocks - all % blocks);
+  return (block + 1) * each + std::max(0, more);
+}
+
 // The first tile of each block: the counts of plan.py.
 std::vector<int32_t> begins(int blocks) {
   std::vector<int32_t> found{0};
@@ -109,8 +115,8 @@ std::vector<int32_t> begins(int blocks) {
       const int count = (rows + Model::TILE_ROWS - 1) / Model::TILE_ROWS;
       return begin_of(count, block + 1, blocks) - begin_of(count, block, blocks);
     };
-    const int qkv = block / Model::CLUSTER < Model::HEADS ? 3 * Model::DIMS / Model::TILE_ROWS : 0;
-    const int layer = qkv + (1 + Model::SEGMENTS) * tiles(Model::CHANNELS) + tiles(Model::INNER);
+    const int attention = block / Model::CLUSTER < Model::HEADS ? 4 : 0;
+    const int layer = attention + 2 * (inner_end(block, blocks) - inner_end(block - 1, blocks));
     found.push_back(found.back() + LAYERS * layer + tiles(VOCABULARY));
   }
   return found;
@@ -121,8 +127,11 @@ struct Weights {
   Buffer<int32_t> begins;
   Buffer<uint16_t> units, vectors, wte, wpe;
   explicit Weights(const std::vector<int32_t>& starts)
-      : begins(starts.size()), units(static_cast<size_t>(starts.back()) * Model::TILE_BYTES / 2),
-        vectors(LAYERS * Model::VECTORS + 2 * C), wte(static_cast<size_t>(VOCABULARY) * C), wpe(Model::CAPACITY * C) {
+      : begins(starts.size()),
+        units(static_cast<size_t>(starts.back()) * Model::TILE_BYTES / 2),
+        vectors(LAYERS * Model::VECTORS + 2 * C),
+        wte(static_cast<size_t>(VOCABULARY) * C),
+        wpe(Model::CAPACITY * C) {
     std::copy(starts.begin(), starts.end(), begins.values());
     begins.upload();
     std::vector<uint16_t> weights(static_cast<size_t>(starts.back()) * EACH + 8);
@@ -143,23 +152,20 @@ struct Weights {
   // Puts behind the tiles of a block what plan.py puts there; the block's first tile is `tile`.
   void add_constants(int tile, int block, int blocks) {
     constexpr int NONE = -1;
-    const auto each = [&](int count, auto put) {  // tiles of a matrix of `count` rows
-      const int tiles = (count + ROWS - 1) / ROWS, end = begin_of(tiles, block + 1, blocks);
-      for (int one = begin_of(tiles, block, blocks); one < end; ++one) put(one * ROWS);
-    };
     const int head = block / Model::CLUSTER, rank = block % Model::CLUSTER;
     for (int layer = 0; layer < LAYERS; ++layer) {
       const int at = layer * Model::VECTORS;
       for (int row = 0; head < Model::HEADS && row < 3 * Model::DIMS; row += ROWS)
         add(tile++, at,
             at + 2 * C + row / Model::DIMS * C + head * Model::SIZE + rank * Model::DIMS + row % Model::DIMS);
-      each(C, [&](int row) { add(tile++, NONE, at + 5 * C + row); });
-      each(Model::INNER, [&](int row) { add(tile++, at + 6 * C, at + 8 * C + row); });
-      each(C, [&](int row) {
-        for (int i = 0; i < Model::SEGMENTS; ++i) add(tile++, NONE, at + 12 * C + row);
-      });
+      if (head < Model::HEADS) ++tile;  // tall tiles have nothing behind them
+      const int first = inner_end(block - 1, blocks), end = inner_end(block, blocks);
+      for (int one = first; one < end; ++one) add(tile++, at + 6 * C, at + 8 * C + one * ROWS);
+      tile += end - first;
     }
-    each(VOCABULARY, [&](int) { add(tile++, LAYERS * Model::VECTORS, NONE); });
+    const int tiles = (VOCABULARY + ROWS - 1) / ROWS;
+    const int count = begin_of(tiles, block + 1, blocks) - begin_of(tiles, block, blocks);
+    for (int i = 0; i < count; ++i) add(tile++, LAYERS * Model::VECTORS, NONE);
   }
   // The norm and the biases of a tile's rows begin in `vectors` at these places.
   void add(int tile, int norm, int bias) {
@@ -203,7 +209,7 @@ struct Watching {
 #endif
 };
 
-constexpr int LAYER_PHASES = 8, PHASES = LAYER_PHASES + 3, STAMPS_EACH = 5 + LAYER_PHASES * LAYERS;
+constexpr int LAYER_PHASES = 4, PHASES = LAYER_PHASES + 3, STAMPS_EACH = 5 + LAYER_PHASES * LAYERS;
 
 // A token by `few`: on a GPU a graph, since the host launches too slowly.
 struct Few {
@@ -239,7 +245,7 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
   Buffer<float> logits(VOCABULARY);
-  Buffer<uint64_t> words(5 * Model::CHANNELS + 2 * blocks);
+  Buffer<uint64_t> words(7 * Model::CHANNELS + 2 * blocks);
   Buffer<uint32_t> control(4);
   DecodeCall call{};
   call.units = weights.units.device(), call.begins = weights.begins.device();
@@ -270,14 +276,16 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
 // Writes the mean time of a block and token in each phase, in ns: it works, waits for blocks that work longer (tail), or
 // exchanges values after the last block began to wait.
 void write_phases(const uint64_t* stamps, int tokens, int blocks, const std::string& to) {
-  static const char* const names[] = {"wait for x", "qkv and attention", "wait for heads", "proj",
-                                      "wait for x after attention", "fc", "wait for hidden", "mlp",
-                                      "lm_head", "wait for token", "embedding"};
+  static const char* const names[] = {"wait for x",     "attention", "wait for x after attention", "mlp", "lm_head",
+                                      "wait for token", "embedding"};
   double work[PHASES] = {}, tail[PHASES] = {}, exchange[PHASES] = {};
   for (int token = 0; token < tokens; ++token)
     for (int place = 0; place < STAMPS_EACH - 2; ++place) {
       const int last = place - LAYER_PHASES * LAYERS;
-      const int phase = place == 0 ? PHASES - 1 : last == 0 ? 0 : last > 0 ? LAYER_PHASES - 1 + last : place % LAYER_PHASES;
+      const int phase = place == 0  ? PHASES - 1
+                        : last == 0 ? 0
+                        : last > 0  ? LAYER_PHASES - 1 + last
+                                    : place % LAYER_PHASES;
       const bool waits = std::string(names[phase]).rfind("wait", 0) == 0;
       const auto time = [&](int block, int at) {
         return static_cast<double>(stamps[(static_cast<size_t>(token) * blocks + block) * STAMPS_EACH + 1 + at]);
@@ -314,7 +322,8 @@ struct Load {
   void add() {
     for (size_t i = 0; i < streams.size(); ++i)
       for (int copy = 0; copy < 4; ++copy)
-        check(cudaMemcpyAsync(memory[i], static_cast<char*>(memory[i]) + BYTES, BYTES, cudaMemcpyDeviceToDevice, streams[i]));
+        check(cudaMemcpyAsync(memory[i], static_cast<char*>(memory[i]) + BYTES, BYTES, cudaMemcpyDeviceToDevice,
+                              streams[i]));
   }
 #else
   int threads;

@@ -5,9 +5,10 @@
 #
 # Every launch must give the text of the first. A lost wake-up ends the kernel after 100 s, and the error says where. The
 # printed times are no benchmark: copies in two streams run beside the launches. -n prints the commands.
-# SANITIZE=no: do not run compute-sanitizer. SWEEP=yes: instead, only time a token by the warps of a block, and by how much
-# of the output embedding each layer prefetches into L2. It needs nvcc, compute-sanitizer and a GPU of compute capability
-# 9.0. Exit code 127: one is missing; 1: a text differs, or a tool found something.
+# SANITIZE=no: do not run compute-sanitizer. SWEEP=yes: instead, only time a token by how many slots of its ring a block
+# refills in the MLP, and by how much of the output embedding each layer prefetches into L2. It needs nvcc,
+# compute-sanitizer and a GPU of compute capability 9.0. Exit code 127: one is missing; 1: a text differs, or a tool found
+# something.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 
@@ -31,26 +32,25 @@ for tool in nvcc compute-sanitizer nvidia-smi; do
   fi
 done
 
-# The driver with so many warps a block.
-build_driver() {
-  run nvcc -std=c++17 -O3 -lineinfo -Itests/cuda_on_cpu -Ikernels/decode -Ikernels/include "-DDECODE_WARPS=$1" \
-    -gencode arch=compute_90,code=sm_90 -x cu tests/cuda_on_cpu/stress.cpp -o "$2"
+build_driver() { # FILE FLAG...
+  run nvcc -std=c++17 -O3 -lineinfo -Itests/cuda_on_cpu -Ikernels/decode -Ikernels/include "${@:2}" \
+    -gencode arch=compute_90,code=sm_90 -x cu tests/cuda_on_cpu/stress.cpp -o "$1"
 }
 
 status=0
 driver=build/decode_stress
 run mkdir -p build
 if [[ -n ${SWEEP:-} ]]; then
-  for warps in 4 8; do # each has 32 columns of a tile, or a multiple
-    build_driver "$warps" "$driver-$warps"
-    for ahead in 0 1 2 4; do
-      echo "$warps warps a block, $ahead tiles ahead:"
-      run "$driver-$warps" 10 200 0 persistent "$ahead" || status=1
+  for slots in 2 3 4 8; do
+    build_driver "$driver-$slots" "-DDECODE_MLP_REFILL=$slots"
+    for ahead in 0 1 2; do
+      echo "the MLP refills $slots slots, $ahead tiles ahead:"
+      run "$driver-$slots" 10 200 0 persistent "$ahead" || status=1
     done
   done
   exit "$status"
 fi
-build_driver 8 "$driver"
+build_driver "$driver"
 each=1000
 runs=$(((${1:-1000000} + each - 1) / each))
 run "$driver" 20 "$each" 0 || status=1 # alone: the time of a token is that of an idle GPU

@@ -129,7 +129,7 @@ def test_stamps_cost_no_more_than_a_hundredth(weights: Weights) -> None:
             engine.check()
             own.append(before.elapsed_time(after))
     assert np.median(np.divide(times[1], times[0])) <= 1.01
-    assert len(engines[1].program.phases()) == 200 * engines[1].program.blocks * (8 * 12 + 3)
+    assert len(engines[1].program.phases()) == 200 * engines[1].program.blocks * (len(device.LAYER_PHASES) * 12 + 3)
 
 
 def test_texts_stay_the_same_beside_other_work() -> None:
