@@ -1,9 +1,9 @@
 """Plan which rows of the weights each block of a decode kernel multiplies, and pack the weights in that order.
 
 A unit is C elements of a matrix (N, K): a row where K is C, a column where N is C, that is in the projections whose
-products add to x. A tile is 8 units, and behind them two float32 of each unit (`_constants`). A wide tile has rows, a tall
-one columns. A block reads its tiles one after another, and starts again for each token. So its ring of bulk copies needs
-no table. kernels/decode/step.cuh takes tiles in this order.
+products add to x. A tile is 8 units, and behind them two float32 of each unit (`_constants`). A wide tile has rows, a
+tall one columns. A block reads its tiles one after another, and starts again for each token. So its ring of bulk copies
+needs no table. kernels/decode/step.cuh takes tiles in this order.
 
 This module needs numpy; only `pack` and `unpack` need torch.
 """
@@ -79,7 +79,7 @@ def _units_of_layer(shape: Shape, blocks: int, block: int) -> Units:
 class Plan(NamedTuple):
     """`order[i]` is the number of the i-th unit of the packed weights, or PADDING; block b begins at tile `begins[b]`.
 
-    Units are numbered by layer, in a layer by projection (q k v, attention's, the MLP's two), in a projection by row or by
+    Units are numbered by layer, in a layer by projection (q k v, attention's, the MLP's two), in a projection by row or
     column. The units of the output embedding follow.
     """
 
