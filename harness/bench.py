@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 CONVENTIONS = {
     "isolated": "a sample is one launch between two events, behind a kernel that overwrites 256 MB and takes no part "
-    "in dependent launch, behind another launch of the same (if it takes less than 1 ms), in a filled queue: caches of "
-    "data are cold, code is not, and nothing overlaps the launch",
+    "in dependent launch, behind another launch of the same (if it takes less than 1 ms), in a filled queue of ten "
+    "samples of one variant: caches of data are cold, code is not, and nothing overlaps the launch",
     "chained": "a sample is one CUDA graph of launches that rotate among inputs and outputs of more than four times "
     "the L2 cache, behind a filled queue, divided by the launches: a launch may overlap the one before",
 }
