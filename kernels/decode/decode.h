@@ -34,5 +34,6 @@ struct DecodeCall {
   int32_t stamps_each;  // stamps per block and token
   int32_t slots;        // tiles in a block's ring
   int32_t ahead;        // tiles of the output embedding that each block prefetches into L2 in each layer
+  int32_t kept;         // its last tiles of the output embedding, which shall stay in L2 from one token to the next
   float epsilon;
 };

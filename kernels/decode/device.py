@@ -21,6 +21,7 @@ CAPABILITY = (9, 0)
 PERSISTENT_SLOTS, FEW_SLOTS = 15, 8  # tiles in a block's ring
 SHARED_BYTES = 44 << 10  # the most shared memory of a block without its rings
 AHEAD = 1  # tiles of the output embedding that a block prefetches into L2 in each layer: 18 MB of 77 in all
+KEPT = 0  # its last tiles of the output embedding, which shall stay in L2
 PATIENCE_NS = 2_000_000_000
 LEAST_SLOTS, MOST_SLOTS = 8, 16  # a block reads eight tiles of the MLP at once
 TOO_LARGE, NO_ROOM = 13, 14
@@ -30,7 +31,7 @@ _POINTERS = (
     "units", "begins", "vectors", "wte", "wpe", "keys", "values", "token", "position", "ids", "logits", "words",
     "control", "stamps",
 )  # fmt: skip
-_NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "ahead"]
+_NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "ahead", "kept"]
 # the phases of a layer, and those after the last layer, in the order of step.cuh
 LAYER_PHASES = ("wait for x", "attention", "wait for x after attention", "mlp")
 LAST_PHASES = ("wait for x", "lm_head", "wait for token")
@@ -187,6 +188,7 @@ class DeviceProgram:
             stamps_each=self.buffers.stamps.shape[2],
             slots=slots,
             ahead=AHEAD,
+            kept=KEPT,
             epsilon=sizes.epsilon,
         )
         self._launched = 0

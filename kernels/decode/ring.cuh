@@ -50,11 +50,12 @@ template <class S>
 class Ring {
  public:
   // Starts to copy a token's `tiles` at `from`. The first `layer_tiles` of them belong to layers, the others to the
-  // output embedding, of which the first `kept` may stay in L2. The ring copies `wanted` tiles in all, from tile
+  // output embedding, of which the first `ahead` and the last `kept` may stay in L2. The ring copies `wanted` tiles in all, from tile
   // `first` on. `full` has a barrier for each slot.
-  DEVICE void start(const uint16_t* from, int tiles, int layer_tiles, int kept, int first, int wanted, int slots,
-                    unsigned char* place, uint64_t* full) {
-    from_ = from, tiles_ = tiles, layer_tiles_ = layer_tiles, kept_ = layer_tiles + kept, next_ = first;
+  DEVICE void start(const uint16_t* from, int tiles, int layer_tiles, int ahead, int kept, int first, int wanted,
+                    int slots, unsigned char* place, uint64_t* full) {
+    from_ = from, tiles_ = tiles, layer_tiles_ = layer_tiles, next_ = first;
+    first_again_ = layer_tiles + ahead, last_again_ = tiles - kept;
     wanted_ = wanted, slots_ = slots, place_ = place, full_ = full, warp_ = warp_index();
     first_out_ = l2_policy(false), last_out_ = l2_policy(true);
     refill(slots_);
@@ -110,7 +111,7 @@ class Ring {
 
  private:
   DEVICE void copy_tile(int slot, int tile) {
-    const bool keep = tile >= layer_tiles_ && tile < kept_;
+    const bool keep = tile >= last_again_ || (tile >= layer_tiles_ && tile < first_again_);
     copy_in(place_ + slot * S::TILE_BYTES, from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2), S::TILE_BYTES,
             full_ + slot, keep ? last_out_ : first_out_);
   }
@@ -119,7 +120,7 @@ class Ring {
   unsigned char* place_;
   uint64_t* full_;
   uint64_t first_out_, last_out_;
-  int tiles_, layer_tiles_, kept_, next_, wanted_, slots_, warp_;
+  int tiles_, layer_tiles_, first_again_, last_again_, next_, wanted_, slots_, warp_;
   int asked_ = 0, used_ = 0, at_ = 0;
   uint32_t phase_ = 0;
 };

@@ -17,6 +17,9 @@
 #ifndef DECODE_MLP_REFILL  // tests/gpu/decode_stress.sh tries others
 #define DECODE_MLP_REFILL 3
 #endif
+#ifndef DECODE_HEAD_REFILL
+#define DECODE_HEAD_REFILL 4
+#endif
 
 template <class S>
 struct Shared {
@@ -108,7 +111,7 @@ class Step {
     sync_block();
     tiles_ = call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2);
     const int layers = layer_tiles() * call_.layers, ahead = call_.ahead * call_.layers;
-    ring_.start(tiles_, layers + head_tiles(), layers, ahead, first, wanted, call_.slots,
+    ring_.start(tiles_, layers + head_tiles(), layers, ahead, call_.kept, first, wanted, call_.slots,
                 shared_memory() + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>), shared_.full);
   }
   DEVICE void drain() { ring_.drain(); }
@@ -341,7 +344,7 @@ class Step {
         }
       }
       ring_.release(count);
-      ring_.refill(count);
+      ring_.refill(HEAD_REFILL);
     });
     if (!alive_) return;
     best = max_lanes(best);
@@ -415,7 +418,8 @@ class Step {
   static constexpr int GROUP_ROWS = S::GROUP * S::TILE_ROWS;
   static constexpr int NARROW = 4 * S::STEPS;  // rows of a tall tile that a lane has
   // Copies that arrive while a block waits for words delay these, so the MLP refills few slots, and attention the others.
-  static constexpr int MLP_REFILL = DECODE_MLP_REFILL;
+  static constexpr int MLP_REFILL = DECODE_MLP_REFILL, HEAD_REFILL = DECODE_HEAD_REFILL;
+  static_assert(HEAD_REFILL >= S::GROUP, "a group of tiles makes room for as many");
   static constexpr float QUERY_SCALE = 1.4426950408889634f / S::ROOT;  // log2(e) / sqrt(SIZE)
   static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
   static constexpr uint32_t ROW_BYTES = 4 * S::CHANNELS + 8 * S::CLUSTER * S::WARPS;

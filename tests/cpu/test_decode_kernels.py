@@ -410,9 +410,9 @@ def test_the_stress_command_prints_what_it_runs() -> None:
     assert said.count("compute-sanitizer") == 6
     assert "compute-sanitizer" not in stress("-n", SANITIZE="no").stdout
     swept = stress("-n", SWEEP="yes").stdout
-    assert "+ build/decode_stress-4 10 200 0 persistent 2\n" in swept
-    kept = re.search(r"#define DECODE_MLP_REFILL (\d+)", (on_cpu.KERNELS / "step.cuh").read_text("utf-8"))
-    assert kept
-    assert kept[1] in re.findall(r"-DDECODE_MLP_REFILL=(\d+)", swept)
+    assert "+ build/decode_stress-3-15 10 200 0 persistent 0:18\n" in swept
+    defaults = dict(re.findall(r"#define (DECODE_\w+_REFILL) (\d+)", (on_cpu.KERNELS / "step.cuh").read_text("utf-8")))
+    assert "".join(f" -D{name}={value}" for name, value in defaults.items()) in swept
+    assert f"persistent {device.AHEAD}:{device.KEPT}\n" in swept
     wrong = stress("-n", "many")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

@@ -7,6 +7,9 @@
 #define SHAPE 64, 4, 2, 2, 128
 #endif
 using Tiny = Shape<SHAPE>;
+#ifndef BLOCKS  // a cluster without a head, too
+#define BLOCKS ((Tiny::HEADS + 1) * Tiny::CLUSTER)
+#endif
 
 namespace {
 int run(const DecodeCall& call, bool attends, const std::function<void()>& kernel) {
@@ -23,7 +26,7 @@ void cpu_settings(uint32_t threads, uint32_t seed, int32_t silent_block, uint64_
 }
 
 int decode_resident_blocks(int, int* blocks) {
-  *blocks = (Tiny::HEADS + 1) * Tiny::CLUSTER;
+  *blocks = BLOCKS;
   return 0;
 }
 

@@ -1,12 +1,13 @@
 // Decode with random weights again and again: every run has to give the text of the first. Without torch.
 //
-//   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD [TEXT [PHASES]]]]
+//   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD[:KEPT] [TEXT [PHASES]]]]
 //
-// LAUNCHER is persistent or few; AHEAD the tiles of the output embedding that a block asks L2 for in each layer (default 1).
+// LAUNCHER is persistent or few; AHEAD the tiles of the output embedding that a block asks L2 for in each layer (default 1);
+// KEPT its last tiles of the output embedding, which shall stay in L2 (default 0).
 // TEXT is a file for the tokens; PHASES a file for the mean time of each phase, by the stamps of one run more.
-// Exit status 1: a run differs, a kernel ended itself, or CUDA reports an error.
+// Exit status 1: a run differs, a kernel ended itself, the text is always the same token, or CUDA reports an error.
 //
-// Compiled by g++ (tests/decode_on_cpu.py): a small model. The first run lets all blocks take turns in one thread of the
+// Compiled by g++ (tests/decode_on_cpu.py): a small model, or GPT-2 124M with the weights of the GPU. The first run lets all blocks take turns in one thread of the
 // operating system, the others use BESIDE of them, with CUDA threads in another order each time.
 // Compiled by nvcc (tests/gpu/decode_stress.sh): GPT-2 124M on the GPU at hand. The others run beside BESIDE streams of
 // copies; the median time of a token is printed too.
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,7 +27,11 @@ constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 15, FEW_SLOTS = 8;
 #else
 #include "decode.cpp"
 using Model = Tiny;
+#ifdef GPT2  // all of it, with the SHAPE and the BLOCKS of a GPU: some ten seconds a token
+constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 15, FEW_SLOTS = 8;
+#else
 constexpr int LAYERS = 2, VOCABULARY = 97, SLOTS = 8, FEW_SLOTS = 8;
+#endif
 using cudaStream_t = void*;
 #endif
 
@@ -87,7 +93,8 @@ class Buffer {
 void fill(std::vector<uint16_t>& to, float spread) {
   static uint32_t random = 7;
   for (uint16_t& one : to) {
-    random = random * 1664525u + 1013904223u;
+    // not a linear sequence, whose rows resemble each other so much that every token is the same
+    random ^= random << 13, random ^= random >> 17, random ^= random << 5;
     const float value = (static_cast<float>(random >> 8) / (1 << 23) - 1.0f) * 1.7320508f * spread;
     uint32_t bits;
     std::memcpy(&bits, &value, sizeof bits);
@@ -139,8 +146,8 @@ struct Weights {
     for (int tile = 0; tile < starts.back(); ++tile)
       std::copy_n(weights.data() + static_cast<size_t>(tile) * EACH, EACH, of_tile(tile));
     fill(vectors, 1.0f);
-    fill(wte, 1.0f);
-    fill(wpe, 1.0f);
+    fill(wte, 10.0f);  // so large that the text depends on the token
+    fill(wpe, 10.0f);
     if (Model::TILE_BYTES > 2 * EACH)
       for (size_t block = 0; block + 1 < starts.size(); ++block)
         add_constants(starts[block], static_cast<int>(block), static_cast<int>(starts.size()) - 1);
@@ -239,8 +246,8 @@ struct Few {
 };
 
 // The text of `tokens` tokens; empty where a kernel ended itself. The first `stamped` of them keep stamps.
-std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int ahead, std::vector<float>& us,
-                            Buffer<uint64_t>* stamps = nullptr, int stamped = 0) {
+std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, const int (&l2)[2],
+                            std::vector<float>& us, Buffer<uint64_t>* stamps = nullptr, int stamped = 0) {
   const size_t cache = size_t{LAYERS} * Model::HEADS * Model::CAPACITY * Model::SIZE;
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
@@ -256,7 +263,8 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   call.stamps = stamps ? stamps->device() : nullptr, call.stamped = stamped, call.stamps_each = STAMPS_EACH;
   call.patience_ns = 100'000'000'000;
   call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Model::CAPACITY, call.blocks = blocks;
-  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = ahead, call.epsilon = 1e-5f;
+  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = l2[0], call.kept = l2[1],
+  call.epsilon = 1e-5f;
   Few one(call);
   Watching watching;
   if (few)
@@ -339,21 +347,26 @@ int main(int count, char** words) {
   if (count < 4) return 2;
   const int runs = std::atoi(words[1]), tokens = std::atoi(words[2]), beside = std::atoi(words[3]);
   const bool few = count > 4 && std::string(words[4]) == "few";
-  const int ahead = count > 5 ? std::atoi(words[5]) : 1;
+  int l2[2] = {1, 0};
+  if (count > 5) std::sscanf(words[5], "%d:%d", &l2[0], &l2[1]);
   int blocks = 0;
   check(decode_resident_blocks(SLOTS, &blocks));
   Weights weights(begins(blocks));
   Load load(beside);
   std::vector<float> us;
-  const std::vector<int64_t> expected = decode(weights, blocks, tokens, few, ahead, us);
+  const std::vector<int64_t> expected = decode(weights, blocks, tokens, few, l2, us);
   for (int run = 1; run <= runs; ++run) {
     load.add();
-    if (expected.empty() || decode(weights, blocks, tokens, few, ahead, us) != expected) {
+    if (expected.empty() || decode(weights, blocks, tokens, few, l2, us) != expected) {
       std::printf("run %d of %d gave another text\n", run, runs);
       return 1;
     }
   }
   if (expected.empty()) return 1;
+  if (tokens >= 40 && std::set<int64_t>(expected.begin() + 1, expected.end()).size() < 3) {
+    std::printf("the text has fewer than three different tokens: it would hide mistakes\n");
+    return 1;
+  }
   if (count > 6) {
     std::ofstream text(words[6]);
     for (const int64_t token : expected) text << token << '\n';
@@ -362,7 +375,7 @@ int main(int count, char** words) {
     const int stamped = std::min(tokens, 64);
     Buffer<uint64_t> stamps(static_cast<size_t>(stamped) * blocks * STAMPS_EACH);
     std::vector<float> unused;
-    if (decode(weights, blocks, tokens, few, ahead, unused, &stamps, stamped) != expected) return 1;
+    if (decode(weights, blocks, tokens, few, l2, unused, &stamps, stamped) != expected) return 1;
     write_phases(stamps.download(), stamped, blocks, words[7]);
   }
   std::nth_element(us.begin(), us.begin() + us.size() / 2, us.end());

@@ -6,7 +6,7 @@
 # Every launch must give the text of the first. A lost wake-up ends the kernel after 100 s, and the error says where. The
 # printed times are no benchmark: copies in two streams run beside the launches. -n prints the commands.
 # SANITIZE=no: do not run compute-sanitizer. SWEEP=yes: instead, only time a token by how many slots of its ring a block
-# refills in the MLP, and by how much of the output embedding each layer prefetches into L2. It needs nvcc,
+# refills at once, and by how much of the output embedding each layer asks L2 for, or is to stay there. It needs nvcc,
 # compute-sanitizer and a GPU of compute capability 9.0. Exit code 127: one is missing; 1: a text differs, or a tool found
 # something.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
@@ -41,11 +41,11 @@ status=0
 driver=build/decode_stress
 run mkdir -p build
 if [[ -n ${SWEEP:-} ]]; then
-  for slots in 2 3 4 8; do
-    build_driver "$driver-$slots" "-DDECODE_MLP_REFILL=$slots"
-    for ahead in 0 1 2; do
-      echo "the MLP refills $slots slots, $ahead tiles ahead:"
-      run "$driver-$slots" 10 200 0 persistent "$ahead" || status=1
+  for slots in 2-4 3-4 4-4 3-15; do
+    build_driver "$driver-$slots" "-DDECODE_MLP_REFILL=${slots%-*}" "-DDECODE_HEAD_REFILL=${slots#*-}"
+    for l2 in 0:0 1:0 0:12 0:18 0:24 1:12; do
+      echo "slots refilled in the MLP and in the head $slots, tiles asked for in a layer and kept $l2:"
+      run "$driver-$slots" 10 200 0 persistent "$l2" || status=1
     done
   done
   exit "$status"

@@ -12,11 +12,15 @@ source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 
 place=build/decode_variants
-# name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer (default: 1); no commit: this tree
+# name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer, and that are to stay there (default:
+# 1); no commit: this tree. 97d99e29 has four exchanges of words a layer.
 VARIANTS=(
-  "twice|20bf91f0"
+  "words|97d99e29"
+  "full||-DDECODE_HEAD_REFILL=15"
+  "kept12||-DDECODE_HEAD_REFILL=15|0:12"
+  "kept20||-DDECODE_HEAD_REFILL=15|0:20"
 )
-FEW="today twice"
+FEW="today words"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2

@@ -18,6 +18,7 @@ from harness.decode.engines import Engine, gpu_at_hand, open_engine
 from harness.gpt2 import GPT2Config
 from harness.weights import Weights, build_model
 from kernels.decode import device
+from tests import decode_on_cpu as on_cpu
 
 pytestmark = pytest.mark.gpu
 ENGINES = ("persistent", "few")
@@ -130,6 +131,22 @@ def test_stamps_cost_no_more_than_a_hundredth(weights: Weights) -> None:
             own.append(before.elapsed_time(after))
     assert np.median(np.divide(times[1], times[0])) <= 1.01
     assert len(engines[1].program.phases()) == 200 * engines[1].program.blocks * (len(device.LAYER_PHASES) * 12 + 3)
+
+
+def test_the_driver_gives_the_text_of_the_simulation(tmp_path: Path) -> None:
+    """Without torch: the same weights on the GPU and, some ten seconds a token, on the CPU."""
+    command = ["bash", str(ROOT / "tests/gpu/decode_stress.sh"), "1000"]
+    subprocess.run(command, check=True, capture_output=True, timeout=300, env={**os.environ, "SANITIZE": "no"})
+    blocks = device.gpu_library().resident_blocks(device.PERSISTENT_SLOTS)
+    shape = ",".join(map(str, device.GPT2))
+    simulation = on_cpu.compiled(more=(f"-DSHAPE={shape}", f"-DBLOCKS={blocks}", "-DGPT2"), main="stress.cpp")
+    texts = []
+    for driver in (ROOT / "build" / "decode_stress", simulation):
+        text = tmp_path / driver.name
+        subprocess.run([driver, "0", "5", "1", "persistent", "1:0", text], check=True, capture_output=True, timeout=300)
+        texts.append(text.read_text("utf-8"))
+    assert texts[0] == texts[1]
+    assert len(set(texts[0].split())) > 2
 
 
 def test_texts_stay_the_same_beside_other_work() -> None:
