@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(Gpt2::THREADS, 2)
 
 extern "C" {
 
-// Returns in `blocks` how many blocks of the persistent kernel the current GPU holds at once; a launch may have no
-// more.
+// Returns in `blocks` how many blocks of the persistent kernel the current GPU holds at once, in as many clusters as may
+// add to a sum; a launch may have no more.
 cudaError_t decode_resident_blocks(int slots, int* blocks) {
   const int bytes = shared_bytes(slots, true);
   *blocks = 0;
@@ -80,7 +80,7 @@ cudaError_t decode_resident_blocks(int slots, int* blocks) {
   config.numAttrs = 1;
   int clusters = 0;
   const cudaError_t status = cudaOccupancyMaxActiveClusters(&clusters, decode_persistent, &config);
-  *blocks = clusters * Gpt2::CLUSTER;
+  *blocks = (clusters < MOST_CLUSTERS ? clusters : MOST_CLUSTERS) * Gpt2::CLUSTER;
   return status;
 }
 

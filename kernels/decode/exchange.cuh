@@ -1,6 +1,6 @@
 // Exchanges values that blocks need from other clusters, without barriers.
 //
-// What all clusters add to two rows of x is one word: two sums of numbers of 29 bits, and above them how often something
+// What all clusters add to two rows of x is one word: two sums of numbers of 30 bits, and above them how often something
 // was added. So a reader that knows the word as it was before waits until every cluster has added its part, and then has
 // the sums. They are of integers, so their order changes nothing, and nobody ever clears them. A cluster adds to a word
 // again only after all clusters have read it: it needs the other sums of x first, to which every cluster adds after that.
@@ -46,17 +46,19 @@ class Watch {
 DEVICE void publish(uint64_t* channel, int index, uint32_t tag, uint32_t bits) {
   store_word(channel + index, static_cast<uint64_t>(tag) << 32 | bits);
 }
-// A sum of two floats: numbers of 29 bits, whose last one is 2 to the power of -14, and above them a count.
-constexpr int SUM_BITS = 29, COUNT_SHIFT = 2 * SUM_BITS;
-constexpr float SUM_UNIT = 1.0f / 16384.0f;
-// Whether a sum of numbers like this one stays within +-16,384. What is not a number does not.
-DEVICE bool addable(float value) { return fabsf(value) < 4096.0f; }
+// A sum of two floats: numbers of 30 bits, whose last one is 2 to the power of -13, and above them a count of 4 bits.
+constexpr int SUM_BITS = 30, COUNT_SHIFT = 2 * SUM_BITS, MOST_CLUSTERS = 15;
+constexpr float SUM_UNIT = 1.0f / 8192.0f, MOST_PART = 4096.0f;
+static_assert(MOST_CLUSTERS * MOST_PART < SUM_UNIT * (1 << (SUM_BITS - 1)), "the parts of all clusters fit a sum");
+static_assert(MOST_CLUSTERS < 1 << (64 - COUNT_SHIFT), "none looks like all");
+// Whether a part may be added. What is not a number may not.
+DEVICE bool addable(float value) { return fabsf(value) < MOST_PART; }
 // What to add to the word to add the floats, once.
 DEVICE uint64_t addend(float first, float second) {
   const int64_t one = round_to_int(first * (1.0f / SUM_UNIT)), two = round_to_int(second * (1.0f / SUM_UNIT));
   return (uint64_t{1} << COUNT_SHIFT) + (static_cast<uint64_t>(two) << SUM_BITS) + static_cast<uint64_t>(one);
 }
-// How often something was added, modulo 64: 58 bits hold the sums, of which the upper one may be negative.
+// How often something was added: below the count lie the sums, of which the upper one may be negative.
 DEVICE uint32_t times_added(uint64_t sums) {
   return static_cast<uint32_t>((sums + (uint64_t{1} << (COUNT_SHIFT - 1))) >> COUNT_SHIFT);
 }

@@ -55,7 +55,7 @@ def _tiles(first: int, begin: int, end: int) -> Units:
     return np.arange(first + begin * TILE_ROWS, first + end * TILE_ROWS)
 
 
-def _inner_end(tiles: int, block: int, blocks: int) -> int:
+def inner_end(tiles: int, block: int, blocks: int) -> int:
     """Return where a block's tiles of the MLP end: the last blocks have one more, as they have no head."""
     each, more = divmod(tiles, blocks)
     return (block + 1) * each + max(0, block + 1 - (blocks - more))
@@ -71,7 +71,7 @@ def _units_of_layer(shape: Shape, blocks: int, block: int) -> Units:
         own = block * dims + np.arange(dims)  # channels of this block
         found += [own, width + own, 2 * width + own, 3 * width + own]
     tiles = 4 * width // TILE_ROWS
-    begin, end = (_inner_end(tiles, one, blocks) for one in (block - 1, block))
+    begin, end = (inner_end(tiles, one, blocks) for one in (block - 1, block))
     found += [_tiles(first * width, begin, end) for first in (4, 8)]
     return np.concatenate(found)
 

@@ -22,11 +22,11 @@ from analysis.formats.errors import InputError
 from harness.decode.check import compare, compare_greedy, forced_logits, peaked_weights
 from harness.decode.engines import sizes_of
 from harness.gpt2 import GPT2Config
-from harness.weights import build_model
+from harness.weights import Weights, build_model
 from kernels.build import BuildError
 from kernels.decode import device, few, persistent
 from kernels.decode.contract import Gpu, Sampling, Sizes
-from kernels.decode.plan import pack, pack_vectors, part, plan, unpack
+from kernels.decode.plan import inner_end, pack, pack_vectors, part, plan, unpack
 from studies.decode.tables import build_phases
 from tests import decode_on_cpu as on_cpu
 from tests.decode_on_cpu import CONFIG, FEW, PERSISTENT, TINY
@@ -267,6 +267,42 @@ def test_what_no_sum_of_x_can_hold_ends_the_kernel(launcher: str) -> None:
         "In layer 1 something that is added to x is too large for engines few and persistent, or not a number: use "
         "engine graph."
     )
+
+
+def add_in_every_cluster(monkeypatch: pytest.MonkeyPatch, part: float) -> None:
+    """Let each cluster of the first MLP add `part` to element 0 of x."""
+    state = {name: tensor.clone() for name, tensor in on_cpu.rounded_weights().state.items()}
+    state["h.0.mlp.c_fc.weight"].zero_()
+    state["h.0.mlp.c_fc.bias"].fill_(8.0)  # which GELU hardly changes
+    state["h.0.mlp.c_proj.weight"].zero_()
+    ends = [inner_end(32, block, 10) for block in range(-1, 10)]  # 10 blocks, two of them a cluster
+    for begin, end in pairwise(ends):
+        rows = slice(8 * begin, 8 * end)
+        state["h.0.mlp.c_proj.weight"][rows, 0] = part / 2 / 8 / (8 * (end - begin))
+    weights = on_cpu.rounded_weights()
+    changed = on_cpu.rounded(Weights(weights.config, state, weights.source, weights.sha256))
+    monkeypatch.setattr(on_cpu, "rounded_weights", lambda: changed)
+
+
+@compiles
+@pytest.mark.parametrize("part", [3600.0, -4000.0])
+def test_a_sum_holds_the_largest_parts_of_all_clusters(monkeypatch: pytest.MonkeyPatch, part: float) -> None:
+    add_in_every_cluster(monkeypatch, part)
+    engine = on_cpu.engine()
+    text = engine.generate(prompt(4), 6)
+    engine.check()
+    expected = logits_of(build_model(on_cpu.rounded_weights()), text)
+    same, ties, wrong = compare_greedy(expected, plain(text), text, 4)
+    assert (same + ties, wrong) == (6, 0)
+
+
+@compiles
+def test_a_part_that_is_too_large_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    add_in_every_cluster(monkeypatch, 4200.0)
+    engine = on_cpu.engine()
+    engine.prefill(prompt(4))
+    engine.program.launch(1)
+    assert engine.program.trouble().startswith("In layer 0 something that is added to x is too large")
 
 
 @compiles
