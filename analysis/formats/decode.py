@@ -33,7 +33,7 @@ class Sample(Struct):
     """One rung in one fresh process, after `place` other rungs: the median of its rounds, for a prefill of the pass.
 
     `seen_time_ns` is the same time if the host waits for each token before it requests the next. `card` tells one GPU
-    of a model from another, as in the manifest.
+    of a model from another, as in the manifest. `source` are 12 digits of the source of kernels/decode, of its rungs.
     """
 
     process: Whole
@@ -43,6 +43,7 @@ class Sample(Struct):
     token_time_ns: Positive
     seen_time_ns: Positive | None = None
     card: str | UnsetType = UNSET
+    source: str | UnsetType = UNSET
 
 
 class Check(Struct):

@@ -11,7 +11,9 @@ This module needs neither torch nor a GPU.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from kernels import objects
 from kernels.hypotheses import FLOOR, TIME, Hypothesis, sentence
 
 BFLOAT16 = ("bfloat16",)
@@ -38,6 +40,7 @@ def _time(than: str, low: float = 0.0, high: float = float("inf")) -> Hypothesis
 
 
 HF_EAGER, HF_GRAPH = "hf_eager", "hf_compile_graph"
+KERNELS = ("few", "persistent")  # the rungs with kernels of this folder
 RUNGS = (
     Rung(HF_EAGER, "Hugging Face generate(), attention by separate operations, a growing cache"),
     Rung("hf_sdpa", "Hugging Face generate(), attention by PyTorch's SDPA", hypotheses=(_time(HF_EAGER, high=1.0),)),
@@ -105,6 +108,11 @@ def table() -> str:
     """Return the table of README.md."""
     head = ["| rung | what it is | expected before it was measured |", "|---|---|---|"]
     return "\n".join([*head, *(f"| `{rung.name}` | {rung.idea} | {rung.expected or '–'} |" for rung in RUNGS)])
+
+
+def kernels_now() -> str:
+    """Return 12 digits that identify the source of the kernels of this folder, which the rungs of KERNELS run."""
+    return objects.fingerprint(Path(__file__).with_name("decode.cu"))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ from harness.run import DTYPES, parse_config
 from harness.timing import measure_gpu
 from harness.weights import RANDOM, Weights, build_model, build_transformers_model, load_weights
 from kernels.decode.contract import Sizes
-from kernels.decode.rungs import NAMES, RUNGS, Rung, rung_of
+from kernels.decode.rungs import KERNELS, NAMES, RUNGS, Rung, kernels_now, rung_of
 from studies.baseline.measure import copy_bandwidth
 from studies.decode import measure_rungs as rungs
 
@@ -135,7 +135,8 @@ def run_worker(options: argparse.Namespace) -> dict[str, Any]:
     source = {"source": weights.source, "sha256": weights.sha256}
     conditions = manifest.build_manifest([], workloads_of(options), options.seed, source, sampler)
     card = (conditions["gpu"] or {}).get("card")
-    samples = [one | ({"card": card} if card else {}) for one in samples]
+    same = {"card": card} if card else {}
+    samples = [one | same | ({"source": kernels_now()} if one["rung"] in KERNELS else {}) for one in samples]
     return {"samples": samples, "reasons": reasons, "manifest": conditions}
 
 

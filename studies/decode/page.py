@@ -8,7 +8,11 @@ import pandas as pd
 
 from analysis.page import cells, markdown, text
 from analysis.tables.declare import section
+from kernels.decode.rungs import KERNELS, kernels_now
 
+WIDE = 0.1  # of the median: processes then differ in more than noise
+STALE_MARK = "‡"
+STALE = f"{STALE_MARK} measured with an earlier version of these kernels."
 HEADERS = ["rung", "µs a token (95 % interval)", "of the floor", "launches", "GPU busy (µs)", "what was expected"]
 
 
@@ -19,6 +23,13 @@ def _time(row: object, of: str = "token_") -> str:
         return text.MISSING
     ends = "" if text.is_missing(low) else f" ({low / 1e3:,.1f} – {high / 1e3:,.1f})"
     return f"{median / 1e3:,.1f}{ends}"
+
+
+def _told(row: object) -> str:
+    """Return the rung's name, with a mark if its kernels have changed since it was measured."""
+    name = str(row.rung)  # type: ignore[attr-defined]
+    older = name in KERNELS and row.source != kernels_now()  # type: ignore[attr-defined]
+    return f"{name} {STALE_MARK}" if older and text.is_missing(row.reason) else name  # type: ignore[attr-defined]
 
 
 def _verdict(verdict: object, ratio: object) -> str:
@@ -39,7 +50,7 @@ def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
         expected = [f"{b.bound}: {_verdict(b.verdict, b.ratio)}" for b in cells.rows(own)]
         body.append(
             [
-                markdown.escape(row.rung),
+                markdown.escape(_told(row)),
                 _time(row) if text.is_missing(row.reason) else markdown.escape_prose(row.reason),
                 text.number(row.floor_frac, "frac"),
                 text.number(row.launches),
@@ -47,7 +58,8 @@ def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
                 markdown.escape("; ".join(expected)),
             ]
         )
-    return cells.table(HEADERS, body)
+    made = cells.table(HEADERS, body)
+    return f"{made}\n\n{STALE}" if any(STALE_MARK in cell[0] for cell in body) else made
 
 
 def _prefill(prefill: pd.DataFrame, bounds: pd.DataFrame) -> str:
@@ -88,7 +100,14 @@ def _render_gpu(gpu: str, tables: Mapping[str, pd.DataFrame]) -> str:
     if ours.empty or theirs.empty:
         return ""
     first, best = next(cells.rows(ours)), next(cells.rows(theirs))
+    older = " (an earlier version)" if STALE_MARK in _told(first) else ""
     return (
-        f"On {gpu} engine `{first.rung}` takes {_time(first)} µs, Hugging Face's fastest setting (`{best.rung}`) "
-        f"{_time(best)} µs; reading weights and cache once takes {first.floor_ns / 1e3:.1f} µs."
+        f"On {gpu} engine `{first.rung}`{older} takes {_time(first)} µs, Hugging Face's fastest setting "
+        f"(`{best.rung}`) {_wide(best)} µs; reading weights and cache once takes {first.floor_ns / 1e3:.1f} µs."
     )
+
+
+def _wide(row: object) -> str:
+    """Return a time in µs: its median and interval, or the interval alone where it spans a tenth of the median."""
+    median, low, high = row.token_ns, row.token_low_ns, row.token_high_ns  # type: ignore[attr-defined]
+    return f"{low / 1e3:,.1f} to {high / 1e3:,.1f}" if high - low > WIDE * median else _time(row)

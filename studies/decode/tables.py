@@ -88,6 +88,13 @@ def _spread(values: pd.Series) -> dict[str, float]:
         Column("bytes", "byte", "bytes of all weights, and of keys and values at the mean context", "static"),
         Column("floor_ns", "ns", "time of these bytes at the measured speed of a copy", "timing"),
         Column("floor_frac", "0-1", "floor_ns over token_ns", "timing", style="bar"),
+        Column(
+            "source",
+            "",
+            "12 digits of the source of kernels/decode, of its rungs; blank: not recorded, or several",
+            "key",
+            shown=False,
+        ),
         Column("idea", "", "what the rung is", "key", style="prose"),
         Column("reason", "", "why there is no time", "row", style="prose"),
     ),
@@ -102,6 +109,9 @@ def build_decode(
         return None
     seen = pd.DataFrame(decode_run.get("samples", []), columns=["rung", "seen_time_ns"]).groupby("rung").median()
     counted = _counted(decode_run, gpu_ops, step_ranges, step_of_op)
+    sources: dict[str, set[str]] = {}
+    for sample in decode_run.get("samples", []):
+        sources.setdefault(sample["rung"], set()).add(sample.get("source") or "")
     rows = []
     for rung in decode_run.get("rungs", []):
         if rung["prefill"]:
@@ -119,6 +129,7 @@ def build_decode(
                 "bytes": decode_run["weight_bytes"] + decode_run["cache_bytes"],
                 "floor_ns": np.nan if decode_floor_ns is None else decode_floor_ns,
                 "floor_frac": np.nan if decode_floor_ns is None else decode_floor_ns / token_ns,
+                "source": "".join(own) if len(own := sources.get(name, set())) == 1 else "",
                 "idea": rung["idea"], "reason": rung.get("reason") or "", "tier": "timing",
             }
         )  # fmt: skip
