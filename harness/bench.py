@@ -10,9 +10,10 @@ every variant is then the same PyTorch chain, and the program writes correctness
 
 CUDA events measure the times, behind a queue that is filled first. The variants take turns.
 - isolated  A sample is one launch between two events, behind a kernel that overwrites 256 MB. The data caches are cold,
-            and the launch overlaps no other one. Before that kernel the variant runs once more, uncounted, so that its
-            code is in the caches. A queue holds ten samples of one variant: launches of others between them would
-            lengthen those of a few µs, and not all alike. Comparisons and verdicts use this time.
+            and the launch overlaps no other one. Before that kernel the variant runs once more, uncounted, if it takes
+            less than 1 ms, so that its code is in the caches. A queue holds ten samples of one variant: launches of
+            others between them would lengthen those of a few µs, and not all alike. Comparisons and verdicts use this
+            time.
 - chained   A sample is a CUDA graph of launches, and its time is divided by their number. The launches rotate among
             inputs and outputs of more than four times the L2 cache, so the data comes from DRAM. Each launch may
             overlap the one before: with programmatic dependent launch a kernel starts while the one before drains.

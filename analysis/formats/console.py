@@ -18,7 +18,12 @@ _TARGETS = {
     "harness.run": "profile",
     "studies.ladder.build": "report",
     "studies.layers.measure_alone": "kernels-of-layers",
+    "studies.multi_gpu.measure": "multi-gpu",
+    "studies.accounting.measure": "accounting",
 }
+# The other targets of the Makefile that run a program of the same name.
+_NAMED = {"baseline", "bench", "census", "decode", "layers", "ladder", "sweep"}
+_ANY = "profile"  # installs what all of them need
 
 
 def run_program(main: Callable[[], int]) -> int:
@@ -57,6 +62,12 @@ def name_lacking_packages() -> None:
     sys.excepthook = _ended
 
 
+def target_of(module: str) -> str:
+    """Return the target of the Makefile that installs what a program needs; it runs the program, if one does."""
+    part = "report" if module.startswith("analysis.") else module.split(".")[1]
+    return _TARGETS.get(module, part if part in {"report", *_NAMED} else _ANY)
+
+
 def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if package in _OURS:  # a fault in our own code, not a missing package: the traceback shows the place
@@ -64,9 +75,8 @@ def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType
         return
     spec = sys.modules["__main__"].__spec__
     name = spec.name if spec else "analysis.report"
-    target = "report" if name.startswith("analysis.") else name.split(".")[1].replace("_", "-")
     print(
-        f"{sys.executable} lacks the Python package {package}; run `make {_TARGETS.get(name, target)}`, which installs "
+        f"{sys.executable} lacks the Python package {package}; run `make {target_of(name)}`, which installs "
         f"what it needs, or `.venv/bin/python {f'-m {name}' if spec else 'analysis/report.py'} …`.",
         file=sys.stderr,
     )

@@ -100,7 +100,9 @@ def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
     ]
     said = f"On {gpu['GPU']}, driver {gpu['driver']}, torch {gpu['torch']}; models have random weights."
     found = (
-        f"{met} of {len(goals)} declared goals are met ([each goal, also the missed ones](reports/README.md#goals))."
+        f"{met} of {len(goals)} goals for kernels and captures are met ([each, also the missed ones]"
+        "(reports/README.md#goals)). [Advice](kernels/specimens/README.md), [decoding](kernels/decode/README.md) and "
+        "[profiles](reports/README.md#committed-runs) have goals of their own."
     )
     return "\n\n".join((said, "\n".join(f"- {line}" for line in lines if line), found))
 

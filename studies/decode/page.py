@@ -103,7 +103,7 @@ def _render_gpu(gpu: str, tables: Mapping[str, pd.DataFrame]) -> str:
     older = " (an earlier version)" if STALE_MARK in _told(first) else ""
     return (
         f"On {gpu} engine `{first.rung}`{older} takes {_time(first)} µs, Hugging Face's fastest setting "
-        f"(`{best.rung}`) {_wide(best)} µs; reading weights and cache once takes {first.floor_ns / 1e3:.1f} µs."
+        f"(`{best.rung}`) {_wide(best)} µs. Reading weights and cache once takes {first.floor_ns / 1e3:.1f} µs."
     )
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import re
 import resource
 import shlex
 import shutil
@@ -208,6 +209,16 @@ def test_a_missing_package_is_one_sentence(program, target, capture):
     assert f"`.venv/bin/python {program} …`" in said.stderr
     if program in {"analysis/report.py", "-m analysis.metrics", "-m analysis.kernel_times"}:
         assert subprocess.run([*bare, "--help"], cwd=ROOT, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["analysis.report", "harness.run", "harness.generate", "harness.bench", "harness.links", "harness.dataflow",
+     "studies.ladder.measure", "studies.multi_gpu.measure", "studies.decode.measure", "studies.specimens.score"],
+)  # fmt: skip
+def test_a_missing_package_names_a_target_that_there_is(module: str) -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert re.search(rf"^{console.target_of(module)}:", makefile, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
