@@ -13,6 +13,7 @@ import functools
 import io
 import json
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -273,7 +274,8 @@ def _lines(runs: Runs) -> str:
     several = runs.folder("multi_gpu")
     shown = [one for one in published.read(runs.reports) if one.gpu == runs.gpu or one.folder("overview") is None]
     tokens = ((one.gpu, one.folder("decode")) for one in shown)
-    token = decode.render_line({gpu: _read_report(folder)[1] for gpu, folder in tokens if folder is not None})
+    found = {gpu: _read_report(folder)[1] for gpu, folder in tokens if folder is not None}
+    token = decode.render_line(found, _decode_sources(runs))
     ranks = ""
     if several is not None:
         run, ceilings = _run_of_ranks(several)
@@ -285,7 +287,14 @@ def _decode(runs: Runs) -> Iterator[Part]:
     """Yield the times of one GPT-2 token on one GPU, rung by rung."""
     if (folder := runs.folder("decode")) is not None:
         run = f"../../{runs.reports.name}/{folder.name}"
-        yield Part("kernels/decode/README.md", "decode", decode.render_decode(_read_report(folder)[1], run))
+        text = decode.render_decode(_read_report(folder)[1], run, _decode_sources(runs))
+        yield Part("kernels/decode/README.md", "decode", text)
+
+
+def _decode_sources(runs: Runs) -> dict[str, str]:
+    """Return what identifies today's kernels of each rung; nothing where a test has no such file."""
+    path = runs.reports.parent / "kernels" / "decode" / "sources.toml"
+    return tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}
 
 
 def _studies(runs: Runs) -> Iterator[Part]:

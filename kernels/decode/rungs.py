@@ -3,13 +3,15 @@
 TIME is the wall time per token at batch 1, bfloat16 and a mean context of 256 tokens. FLOOR is the time to read the
 bytes of a step (contract.Sizes.step_bytes) at copy speed. `ours` names engines of harness/decode.
 
-    python -m kernels.decode.rungs     prints the table of README.md
+    python -m kernels.decode.rungs               prints the table of README.md
+    python -m kernels.decode.rungs --sources     prints sources.toml: what identifies the kernels that the rungs run now
 
 This module needs neither torch nor a GPU.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -115,5 +117,10 @@ def kernels_now() -> str:
     return objects.fingerprint(Path(__file__).with_name("decode.cu"))
 
 
+def sources() -> str:
+    """Return sources.toml, from which the pages know whether kernels have changed since they were measured."""
+    return "".join(f'{name} = "{kernels_now()}"\n' for name in KERNELS)
+
+
 if __name__ == "__main__":
-    print(table())
+    print(sources() if "--sources" in sys.argv else table(), end="" if "--sources" in sys.argv else "\n")

@@ -8,7 +8,6 @@ import pandas as pd
 
 from analysis.page import cells, markdown, text
 from analysis.tables.declare import section
-from kernels.decode.rungs import KERNELS, kernels_now
 
 WIDE = 0.1  # of the median: processes then differ in more than noise
 STALE_MARK = "‡"
@@ -25,11 +24,10 @@ def _time(row: object, of: str = "token_") -> str:
     return f"{median / 1e3:,.1f}{ends}"
 
 
-def _told(row: object) -> str:
-    """Return the rung's name, with a mark if its kernels have changed since it was measured."""
-    name = str(row.rung)  # type: ignore[attr-defined]
-    older = name in KERNELS and row.source != kernels_now()  # type: ignore[attr-defined]
-    return f"{name} {STALE_MARK}" if older and text.is_missing(row.reason) else name  # type: ignore[attr-defined]
+def _is_older(row: object, today: Mapping[str, str]) -> bool:
+    """Return whether the kernels of a rung have changed since it was measured. `today`: rung -> its source's digits."""
+    name, source, reason = (getattr(row, what) for what in ("rung", "source", "reason"))
+    return name in today and source != today[name] and text.is_missing(reason)
 
 
 def _verdict(verdict: object, ratio: object) -> str:
@@ -44,13 +42,17 @@ def _verdict(verdict: object, ratio: object) -> str:
 @section("decode")
 def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
     """Return the table of rungs: a row for each, with its time or why it has none, and the verdict on each bound."""
+    return _rungs(decode, decode_bounds, {})
+
+
+def _rungs(decode: pd.DataFrame, decode_bounds: pd.DataFrame, today: Mapping[str, str]) -> str:
     body = []
     for row in cells.rows(decode):
         own = decode_bounds[decode_bounds["rung"] == row.rung]
         expected = [f"{b.bound}: {_verdict(b.verdict, b.ratio)}" for b in cells.rows(own)]
         body.append(
             [
-                markdown.escape(_told(row)),
+                markdown.escape(f"{row.rung} {STALE_MARK}" if _is_older(row, today) else row.rung),
                 _time(row) if text.is_missing(row.reason) else markdown.escape_prose(row.reason),
                 text.number(row.floor_frac, "frac"),
                 text.number(row.launches),
@@ -73,9 +75,12 @@ def _prefill(prefill: pd.DataFrame, bounds: pd.DataFrame) -> str:
     return f"A pass over {int(prefill['tokens'].iloc[0]):,} tokens: {'; '.join(said)}. Expected: {'; '.join(judged)}."
 
 
-def render_decode(tables: Mapping[str, pd.DataFrame], run: str) -> str:
-    """Return the generated part of kernels/decode/README.md. `run` leads to the committed run from there."""
-    parts = [write_decode(tables["decode"], tables["decode_bounds"])]
+def render_decode(tables: Mapping[str, pd.DataFrame], run: str, today: Mapping[str, str]) -> str:
+    """Return the generated part of kernels/decode/README.md. `run` leads to the committed run from there.
+
+    `today` has the source of each rung with kernels of ours, as kernels/decode/sources.toml says.
+    """
+    parts = [_rungs(tables["decode"], tables["decode_bounds"], today)]
     if len(tables.get("decode_prefill", ())):
         parts.append(_prefill(tables["decode_prefill"], tables["decode_bounds"]))
     if len(tables.get("decode_checks", ())):
@@ -86,13 +91,13 @@ def render_decode(tables: Mapping[str, pd.DataFrame], run: str) -> str:
     return "\n\n".join(parts)
 
 
-def render_line(by_gpu: Mapping[str, Mapping[str, pd.DataFrame]]) -> str:
-    """Return the line of README.md, a sentence for each GPU; "" if none has what it takes."""
-    said = list(filter(None, (_render_gpu(gpu, tables) for gpu, tables in by_gpu.items())))
+def render_line(by_gpu: Mapping[str, Mapping[str, pd.DataFrame]], today: Mapping[str, str]) -> str:
+    """Return the line of README.md, a sentence for each GPU; "" if none has what it takes. `today` as above."""
+    said = list(filter(None, (_render_gpu(gpu, tables, today) for gpu, tables in by_gpu.items())))
     return " ".join(["**One token of GPT-2.**", *said, "([Rung by rung](kernels/decode/README.md).)"]) if said else ""
 
 
-def _render_gpu(gpu: str, tables: Mapping[str, pd.DataFrame]) -> str:
+def _render_gpu(gpu: str, tables: Mapping[str, pd.DataFrame], today: Mapping[str, str]) -> str:
     """Return a sentence on our fastest rung beside Hugging Face's; "" unless both have an interval."""
     rows = tables["decode"].dropna(subset=["token_low_ns"])
     ours = rows[~rows["rung"].str.startswith("hf_")].sort_values("token_ns", kind="stable")
@@ -100,7 +105,7 @@ def _render_gpu(gpu: str, tables: Mapping[str, pd.DataFrame]) -> str:
     if ours.empty or theirs.empty:
         return ""
     first, best = next(cells.rows(ours)), next(cells.rows(theirs))
-    older = " (an earlier version)" if STALE_MARK in _told(first) else ""
+    older = " (an earlier version)" if _is_older(first, today) else ""
     return (
         f"On {gpu} engine `{first.rung}`{older} takes {_time(first)} µs, Hugging Face's fastest setting "
         f"(`{best.rung}`) {_wide(best)} µs. Reading weights and cache once takes {first.floor_ns / 1e3:.1f} µs."

@@ -28,7 +28,7 @@ from harness.decode.engines import sizes_of
 from harness.run import parse_config
 from harness.weights import build_model
 from kernels.decode.contract import Gpu
-from kernels.decode.rungs import NAMES, RUNGS, kernels_now
+from kernels.decode.rungs import NAMES, RUNGS, sources
 from kernels.decode.rungs import table as rungs_table
 from studies.decode import measure, page, tables
 from studies.decode import measure_rungs as rungs
@@ -463,26 +463,32 @@ def test_the_report_of_a_run_has_all_of_it(measured: Path, tmp_path: Path) -> No
     assert readmes._lines(runs) == ""
 
 
+def test_the_committed_sources_are_those_of_today() -> None:
+    path = Path(measure.__file__).parents[2] / "kernels/decode/sources.toml"
+    assert path.read_text("utf-8") == sources(), f"python -m kernels.decode.rungs --sources >{path.name}"
+
+
 def test_the_readme_files_say_what_the_tables_hold() -> None:
     built = world(document(**TIMES))
     made = {name: built[name] for name in ("decode", "decode_bounds", "decode_checks")}
-    text = page.render_decode(made, "../../reports/gpu-decode")
+    text = page.render_decode(made, "../../reports/gpu-decode", {"persistent": "0123456789ab"})
     assert "| persistent" in text
     assert "94.5 (91.0 – 98.0)" in text
     assert "confirmed" in text
     assert "figures/decode.svg" in text
     assert f"| persistent {page.STALE_MARK}" in text
     assert text.count(page.STALE) == 1
-    made["decode"] = made["decode"].assign(source=kernels_now())
-    text = page.render_decode(made, "../../reports/gpu-decode")
+    made["decode"] = made["decode"].assign(source="0123456789ab")
+    text = page.render_decode(made, "../../reports/gpu-decode", {"persistent": "0123456789ab"})
     assert page.STALE_MARK not in text
-    line = page.render_line({"GPU A": made, "GPU B": made})
+    assert "persistent` (an earlier version) takes" in page.render_line({"GPU A": made}, {"persistent": "another"})
+    line = page.render_line({"GPU A": made, "GPU B": made}, {})
     assert line.count("**") == 2
     assert "On GPU B engine `persistent` takes 94.5 (91.0 – 98.0) µs" in line
     assert "`hf_compile_graph`) 521.5 (518.0 – 525.0) µs" in line
-    assert page.render_line({"GPU A": {"decode": world(document())["decode"]}}) == ""
+    assert page.render_line({"GPU A": {"decode": world(document())["decode"]}}, {}) == ""
     apart = made["decode"].assign(token_low_ns=lambda rows: rows["token_low_ns"] * 0.8)
-    assert "`hf_compile_graph`) 414.4 to 525.0 µs" in page.render_line({"GPU A": made | {"decode": apart}})
+    assert "`hf_compile_graph`) 414.4 to 525.0 µs" in page.render_line({"GPU A": made | {"decode": apart}}, {})
 
 
 def test_a_captured_pass_keeps_the_tensors_that_its_graph_reads(monkeypatch: pytest.MonkeyPatch) -> None:
