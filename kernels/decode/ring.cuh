@@ -50,8 +50,8 @@ template <class S>
 class Ring {
  public:
   // Starts to copy a token's `tiles` at `from`. The first `layer_tiles` of them belong to layers, the others to the
-  // output embedding, of which the first `ahead` and the last `kept` may stay in L2. The ring copies `wanted` tiles in all, from tile
-  // `first` on. `full` has a barrier for each slot.
+  // output embedding, of which the first `ahead` and the last `kept` may stay in L2. The ring copies `wanted` tiles in
+  // all, from tile `first` on. `full` has a barrier for each slot.
   DEVICE void start(const uint16_t* from, int tiles, int layer_tiles, int ahead, int kept, int first, int wanted,
                     int slots, unsigned char* place, uint64_t* full) {
     from_ = from, tiles_ = tiles, layer_tiles_ = layer_tiles, next_ = first;
