@@ -431,7 +431,6 @@ class Step {
 
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
   static DEVICE const uint32_t* pairs(const uint16_t* at) { return reinterpret_cast<const uint32_t*>(at); }
-  static DEVICE uint32_t* pairs(uint16_t* at) { return reinterpret_cast<uint32_t*>(at); }
   static DEVICE float gelu(float x) {  // the tanh form of GPT-2: x times the logistic function of twice tanh's argument
     constexpr float SLOPE = 2.0f * 0.7978845608028654f * 1.4426950408889634f;
     return divided(x, 1.0f + power_of_2(-SLOPE * (x + 0.044715f * x * x * x)));
