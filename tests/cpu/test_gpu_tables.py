@@ -62,6 +62,24 @@ def test_tables_of_logs(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_a_second_run_of_one_tool_keeps_the_rows_of_the_others(tmp_path: Path) -> None:
+    said = ["--driver", "1", "--tool", "2", "--when", "now", "--sources", "abc", "--out", str(tmp_path / "out")]
+
+    def runs_after(gpu: str, *runs: str) -> list[str]:
+        logs = tmp_path / "-".join(runs)
+        logs.mkdir(exist_ok=True)
+        for run in runs:
+            (logs / f"{run}.log").write_text(RACE)
+            (logs / f"{run}.status").write_text(f"{run} default matmul 0 1\n")
+        assert tables.main([*said, "--gpu", gpu, "--sanitize", str(logs)]) == 0
+        lines = (tmp_path / "out" / "sanitize.csv").read_text().splitlines()[1:]
+        return [line.partition(",")[0] for line in lines]
+
+    assert runs_after("a GPU", "memcheck", "racecheck") == ["memcheck", "racecheck"]
+    assert runs_after("a GPU", "initcheck", "racecheck") == ["initcheck", "memcheck", "racecheck"]
+    assert runs_after("another", "initcheck", "racecheck") == ["initcheck", "racecheck"]
+
+
 def test_a_log_without_an_end_has_no_number_of_findings(tmp_path: Path) -> None:
     (tmp_path / "memcheck-tuned-memory.log").write_text("rows: 12 launches so far\n")
     (tmp_path / "memcheck-tuned-memory.status").write_text("memcheck tuned memory 124 60\n")

@@ -4,7 +4,7 @@
                                [--gpu NAME] [--driver VERSION] [--tool VERSION] [--when TIME] [--sources DIGEST]
 
 `make gpu-checks` runs all three and then this program, which writes four files into DIR. sanitize.csv has a row for
-each run of a tool, and one for each place in a source that it names. tests.csv has a row for each test, and mutants.csv
+each run of a tool, and one for each place in a source that it names; runs on this GPU that the logs lack keep theirs. tests.csv has a row for each test, and mutants.csv
 a row for each mutant. checks.json has the GPU, the driver, the time, and a digest of the sources (`sources_digest`): it
 shows whether the kernels have changed since. The last five arguments are for logs of another machine; by default they
 describe this one.
@@ -74,6 +74,17 @@ def read_sanitize(folder: Path) -> Iterator[dict[str, object]]:
             yield row | {"what": what, "where": where, "kernel": kernel, "times": times}
 
 
+def _merged(old: str, rows: list[dict[str, object]]) -> list[Mapping[str, object]]:
+    """Return the rows, and those that the old table has of runs that they lack, by tool, build and part."""
+
+    def key(row: Mapping[str, object]) -> tuple[object, ...]:
+        return row["tool"], row["build"], row["part"]
+
+    new = set(map(key, rows))
+    kept = [row for row in csv.DictReader(io.StringIO(old, newline="")) if key(row) not in new]
+    return sorted([*kept, *rows], key=key)
+
+
 def read_tests(file: Path) -> Iterator[dict[str, object]]:
     """Yield the rows of tests.csv, from pytest's JUnit file."""
     for case in ElementTree.parse(file).iter("testcase"):
@@ -115,15 +126,17 @@ def write(out: Path, options: argparse.Namespace) -> None:
         "when": options.when or datetime.now(UTC).isoformat(timespec="seconds"),
         "sources": options.sources or sources_digest(),
     }
+    file = out / "checks.json"
+    known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     tables: dict[str, str] = {}
     if options.sanitize:
-        tables["sanitize"] = text(RUN, read_sanitize(options.sanitize))
+        same = known.get("sanitize", {}).get("gpu") == about["gpu"]
+        old = (out / "sanitize.csv").read_text("utf-8") if same else ""
+        tables["sanitize"] = text(RUN, _merged(old, list(read_sanitize(options.sanitize))))
     if options.tests:
         tables["tests"] = text(TESTS, read_tests(options.tests))
     if options.mutants:
         tables["mutants"] = options.mutants.read_text("utf-8")
-    file = out / "checks.json"
-    known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     for name, content in tables.items():
         (out / f"{name}.csv").write_text(content, encoding="utf-8")
         known[name] = about if name == "sanitize" else {k: v for k, v in about.items() if k != "compute_sanitizer"}
