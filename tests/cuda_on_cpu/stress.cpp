@@ -383,5 +383,5 @@ int main(int count, char** words) {
   if (us[us.size() / 2] > 0.0f) std::printf(", %.1f us a token in the median", us[us.size() / 2]);
   std::printf(":");
   for (int i = 1; i <= tokens && i < 12; ++i) std::printf(" %d", static_cast<int>(expected[i]));
-  std::printf("\n");
+  std::printf("\n%d launches\n", (runs + 1) * (few ? tokens * (2 * LAYERS + 1) : 1));
 }

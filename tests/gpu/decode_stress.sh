@@ -32,6 +32,18 @@ for tool in nvcc compute-sanitizer nvidia-smi; do
   fi
 done
 
+# One run of a tool, with its log and its exit status where tests/gpu/sanitize.sh leaves them: tests.gpu.tables reads both.
+sanitized() { # TOOL LAUNCHER
+  local place=build/sanitize log=build/sanitize/$1-default-decode_$2 start=$SECONDS code=0
+  local command=(timeout "${LIMIT:-300}" compute-sanitizer --tool "$1" --error-exitcode 1 --print-limit 20 "$driver" 0 2 0 "$2")
+  echo "+ ${command[*]}"
+  [[ -n $dry ]] && return
+  mkdir -p "$place"
+  "${command[@]}" >"$log.log" 2>&1 || code=$?
+  cat "$log.log"
+  echo "$1 default decode_$2 $code $((SECONDS - start))" >"$log.status"
+  return "$code"
+}
 build_driver() { # FILE FLAG...
   run nvcc -std=c++17 -O3 -lineinfo -Itests/cuda_on_cpu -Ikernels/decode -Ikernels/include "${@:2}" \
     -gencode arch=compute_90,code=sm_90 -x cu tests/cuda_on_cpu/stress.cpp -o "$1"
@@ -58,8 +70,7 @@ run "$driver" 5 64 0 few || status=1
 run "$driver" "$runs" "$each" 2 || status=1
 if [[ ${SANITIZE:-yes} != no ]]; then
   for tool in memcheck synccheck initcheck; do
-    run timeout "${LIMIT:-300}" compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 20 "$driver" 0 2 0 || status=1
-    run timeout "${LIMIT:-300}" compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 20 "$driver" 0 2 0 few || status=1
+    for launcher in persistent few; do sanitized "$tool" "$launcher" || status=1; done
   done
 fi
 exit "$status"
