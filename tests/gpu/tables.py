@@ -4,10 +4,10 @@
                                [--gpu NAME] [--driver VERSION] [--tool VERSION] [--when TIME] [--sources DIGEST]
 
 `make gpu-checks` runs all three and then this program, which writes four files into DIR. sanitize.csv has a row for
-each run of a tool, and one for each place in a source that it names; runs on this GPU that the logs lack keep theirs. tests.csv has a row for each test, and mutants.csv
-a row for each mutant. checks.json has the GPU, the driver, the time, and a digest of the sources (`sources_digest`): it
-shows whether the kernels have changed since. The last five arguments are for logs of another machine; by default they
-describe this one.
+each run of a tool, and one for each place in a source that it names. Older runs on the same GPU keep their rows, if the
+logs have none of them. tests.csv has a row for each test, and mutants.csv a row for each mutant. checks.json has the
+GPU, the driver, the time, and a digest of the sources (`sources_digest`): it shows whether the kernels have changed
+since. The last five arguments are for logs of another machine; by default they describe this one.
 """
 
 from __future__ import annotations
