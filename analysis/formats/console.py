@@ -21,8 +21,8 @@ _TARGETS = {
     "studies.multi_gpu.measure": "multi-gpu",
     "studies.accounting.measure": "accounting",
 }
-# The other targets of the Makefile that run a program of the same name.
-_NAMED = {"baseline", "bench", "census", "decode", "layers", "ladder", "sweep"}
+# The other targets of the Makefile, each named as the program that it runs.
+_NAMED = {"baseline", "bench", "census", "decode", "layers", "ladder", "report", "sweep"}
 _ANY = "profile"  # installs what all of them need
 
 
@@ -65,7 +65,7 @@ def name_lacking_packages() -> None:
 def target_of(module: str) -> str:
     """Return the target of the Makefile that installs what a program needs; it runs the program, if one does."""
     part = "report" if module.startswith("analysis.") else module.split(".")[1]
-    return _TARGETS.get(module, part if part in {"report", *_NAMED} else _ANY)
+    return _TARGETS.get(module, part if part in _NAMED else _ANY)
 
 
 def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -94,8 +94,7 @@ cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
   DecodeCall now = *call;
   for (int layer = 0; layer < call->layers; ++layer)
     for (const Phase part : {ATTENTION, MLP}) {
-      // as few slots as hold a phase's tiles, so that blocks of successive launches share an SM
-      now.slots = part == ATTENTION ? 4 : 8;
+      now.slots = part == ATTENTION ? ATTENTION_SLOTS : MLP_SLOTS;
       const int bytes = shared_bytes(now.slots, part == ATTENTION);
       if (const cudaError_t status = launch(decode_few, call->blocks, bytes, true, stream, now, part, layer))
         return status;

@@ -41,6 +41,8 @@ struct Shared {
   typedef float Scores[S::CLUSTER][2 * S::ROUNDS * S::THREADS];
 };
 
+// Slots of the rings of `few`: as few as hold a phase's tiles, so that blocks of successive launches share an SM.
+constexpr int ATTENTION_SLOTS = 4, MLP_SLOTS = 8;
 // The place of the scores in shared memory, and the bytes before the ring, in launches that compute attention or not.
 template <class S>
 constexpr int BEFORE_SCORES = (sizeof(Shared<S>) + 127) / 128 * 128;

@@ -135,8 +135,8 @@ def run_worker(options: argparse.Namespace) -> dict[str, Any]:
     source = {"source": weights.source, "sha256": weights.sha256}
     conditions = manifest.build_manifest([], workloads_of(options), options.seed, source, sampler)
     card = (conditions["gpu"] or {}).get("card")
-    same = {"card": card} if card else {}
-    samples = [one | same | ({"source": kernels_now()} if one["rung"] in KERNELS else {}) for one in samples]
+    same, own = {"card": card} if card else {}, {"source": kernels_now()}
+    samples = [one | same | (own if one["rung"] in KERNELS else {}) for one in samples]
     return {"samples": samples, "reasons": reasons, "manifest": conditions}
 
 

@@ -1,6 +1,5 @@
 // The launchers of kernels/decode/decode.cu on a CPU: the same kernels for a model small enough, one call after the other.
 #include "decode.h"
-
 #include "step.cuh"
 
 #ifndef SHAPE
@@ -13,9 +12,9 @@ using Tiny = Shape<SHAPE>;
 
 namespace {
 int run(const DecodeCall& call, bool attends, const std::function<void()>& kernel) {
-  const size_t bytes =
-      (attends ? BEFORE_RING<Tiny, true> : BEFORE_RING<Tiny, false>)+size_t{Tiny::TILE_BYTES} * call.slots;
-  cpu::run({call.blocks, Tiny::THREADS, Tiny::CLUSTER, bytes, kernel});
+  const size_t before = attends ? BEFORE_RING<Tiny, true> : BEFORE_RING<Tiny, false>;
+  const size_t ring = size_t{Tiny::TILE_BYTES} * call.slots;
+  cpu::run({call.blocks, Tiny::THREADS, Tiny::CLUSTER, before + ring, kernel});
   return 0;
 }
 }  // namespace
@@ -38,7 +37,7 @@ int decode_run_few(const DecodeCall* call, void*) {
   DecodeCall now = *call;
   for (int layer = 0; layer < call->layers; ++layer)
     for (const Phase part : {ATTENTION, MLP}) {
-      now.slots = part == ATTENTION ? 4 : 8;
+      now.slots = part == ATTENTION ? ATTENTION_SLOTS : MLP_SLOTS;
       run(now, part == ATTENTION, [&] { decode_part<Tiny>(now, part, layer, [] {}); });
     }
   return run(*call, false, [call] { decode_part<Tiny>(*call, HEAD, call->layers, [] {}); });

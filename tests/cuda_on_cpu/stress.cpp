@@ -7,8 +7,9 @@
 // TEXT is a file for the tokens; PHASES a file for the mean time of each phase, by the stamps of one run more.
 // Exit status 1: a run differs, a kernel ended itself, the text is always the same token, or CUDA reports an error.
 //
-// Compiled by g++ (tests/decode_on_cpu.py): a small model, or GPT-2 124M with the weights of the GPU. The first run lets all blocks take turns in one thread of the
-// operating system, the others use BESIDE of them, with CUDA threads in another order each time.
+// Compiled by g++ (tests/decode_on_cpu.py): a small model, or GPT-2 124M with the weights of the GPU. The first run lets
+// all blocks take turns in one thread of the operating system, the others use BESIDE of them, with CUDA threads in another
+// order each time.
 // Compiled by nvcc (tests/gpu/decode_stress.sh): GPT-2 124M on the GPU at hand. The others run beside BESIDE streams of
 // copies; the median time of a token is printed too.
 #include <algorithm>
@@ -106,8 +107,6 @@ void fill(Buffer<uint16_t>& buffer, float spread) {
   buffer.upload();
 }
 
-int begin_of(int count, int index, int blocks) { return count * index / blocks; }
-
 // Where a block's tiles of the MLP end: the last blocks have one more.
 int inner_end(int block, int blocks) {
   const int all = Model::INNER / Model::TILE_ROWS, each = all / blocks, more = block + 1 - (blocks - all % blocks);
@@ -116,15 +115,12 @@ int inner_end(int block, int blocks) {
 
 // The first tile of each block: the counts of plan.py.
 std::vector<int32_t> begins(int blocks) {
+  constexpr int HEAD = (VOCABULARY + Model::TILE_ROWS - 1) / Model::TILE_ROWS;
   std::vector<int32_t> found{0};
   for (int block = 0; block < blocks; ++block) {
-    const auto tiles = [&](int rows) {
-      const int count = (rows + Model::TILE_ROWS - 1) / Model::TILE_ROWS;
-      return begin_of(count, block + 1, blocks) - begin_of(count, block, blocks);
-    };
     const int attention = block / Model::CLUSTER < Model::HEADS ? 4 : 0;
     const int layer = attention + 2 * (inner_end(block, blocks) - inner_end(block - 1, blocks));
-    found.push_back(found.back() + LAYERS * layer + tiles(VOCABULARY));
+    found.push_back(found.back() + LAYERS * layer + HEAD * (block + 1) / blocks - HEAD * block / blocks);
   }
   return found;
 }
@@ -150,29 +146,25 @@ struct Weights {
     fill(wpe, 10.0f);
     if (Model::TILE_BYTES > 2 * EACH)
       for (size_t block = 0; block + 1 < starts.size(); ++block)
-        add_constants(starts[block], static_cast<int>(block), static_cast<int>(starts.size()) - 1);
+        add_constants(starts[block], starts[block + 1], static_cast<int>(block), static_cast<int>(starts.size()) - 1);
     units.upload();
   }
 
  private:
   uint16_t* of_tile(int tile) { return units.values() + static_cast<size_t>(tile) * (Model::TILE_BYTES / 2); }
-  // Puts behind the tiles of a block what plan.py puts there; the block's first tile is `tile`.
-  void add_constants(int tile, int block, int blocks) {
+  // Puts behind the tiles of a block, from `tile` to `end`, what plan.py puts there.
+  void add_constants(int tile, int end, int block, int blocks) {
     constexpr int NONE = -1;
-    const int head = block / Model::CLUSTER, rank = block % Model::CLUSTER;
+    const bool attends = block / Model::CLUSTER < Model::HEADS;
     for (int layer = 0; layer < LAYERS; ++layer) {
       const int at = layer * Model::VECTORS;
-      for (int row = 0; head < Model::HEADS && row < 3 * Model::DIMS; row += ROWS)
-        add(tile++, at,
-            at + 2 * C + row / Model::DIMS * C + head * Model::SIZE + rank * Model::DIMS + row % Model::DIMS);
-      if (head < Model::HEADS) ++tile;  // tall tiles have nothing behind them
-      const int first = inner_end(block - 1, blocks), end = inner_end(block, blocks);
-      for (int one = first; one < end; ++one) add(tile++, at + 6 * C, at + 8 * C + one * ROWS);
-      tile += end - first;
+      for (int part = 0; attends && part < 3; ++part) add(tile++, at, at + (2 + part) * C + block * Model::DIMS);
+      if (attends) ++tile;  // tall tiles have nothing behind them
+      const int first = inner_end(block - 1, blocks), last = inner_end(block, blocks);
+      for (int one = first; one < last; ++one) add(tile++, at + 6 * C, at + 8 * C + one * ROWS);
+      tile += last - first;
     }
-    const int tiles = (VOCABULARY + ROWS - 1) / ROWS;
-    const int count = begin_of(tiles, block + 1, blocks) - begin_of(tiles, block, blocks);
-    for (int i = 0; i < count; ++i) add(tile++, LAYERS * Model::VECTORS, NONE);
+    while (tile < end) add(tile++, LAYERS * Model::VECTORS, NONE);
   }
   // The norm and the biases of a tile's rows begin in `vectors` at these places.
   void add(int tile, int norm, int bias) {
@@ -184,7 +176,7 @@ struct Weights {
     };
     for (int row = 0; row < ROWS; ++row) {
       double sum[2] = {};
-      for (int i = 0; norm >= 0 && i < C; ++i) {
+      for (int i = 0; i < C; ++i) {
         const double weight = value(of_tile(tile)[(i / 32 * ROWS + row) * 32 + i % 32]);
         for (int j = 0; j < 2; ++j) sum[j] += weight * value(vectors.values()[norm + j * C + i]);
       }

@@ -34,11 +34,11 @@ done
 
 # One run of a tool, with its log and its exit status where tests/gpu/sanitize.sh leaves them: tests.gpu.tables reads both.
 sanitized() { # TOOL LAUNCHER
-  local place=build/sanitize log=build/sanitize/$1-default-decode_$2 start=$SECONDS code=0
+  local log=build/sanitize/$1-default-decode_$2 start=$SECONDS code=0
   local command=(timeout "${LIMIT:-300}" compute-sanitizer --tool "$1" --error-exitcode 1 --print-limit 20 "$driver" 0 2 0 "$2")
   echo "+ ${command[*]}"
   [[ -n $dry ]] && return
-  mkdir -p "$place"
+  mkdir -p "${log%/*}"
   "${command[@]}" >"$log.log" 2>&1 || code=$?
   cat "$log.log"
   echo "$1 default decode_$2 $code $((SECONDS - start))" >"$log.status"

@@ -133,10 +133,18 @@ def test_stamps_cost_no_more_than_a_hundredth(weights: Weights) -> None:
     assert len(engines[1].program.phases()) == 200 * engines[1].program.blocks * (len(device.LAYER_PHASES) * 12 + 3)
 
 
+@pytest.fixture(scope="module")
+def stressed() -> subprocess.CompletedProcess[str]:
+    """A few thousand tokens by the driver without torch; tests/gpu/decode_stress.sh decodes a million."""
+    return subprocess.run(
+        ["bash", str(ROOT / "tests/gpu/decode_stress.sh"), "3000"], capture_output=True, text=True, timeout=300,
+        check=False, env={**os.environ, "SANITIZE": "no"},
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("stressed")
 def test_the_driver_gives_the_text_of_the_simulation(tmp_path: Path) -> None:
-    """Without torch: the same weights on the GPU and, some ten seconds a token, on the CPU."""
-    command = ["bash", str(ROOT / "tests/gpu/decode_stress.sh"), "1000"]
-    subprocess.run(command, check=True, capture_output=True, timeout=300, env={**os.environ, "SANITIZE": "no"})
+    """The same weights on the GPU and, some ten seconds a token, on the CPU."""
     blocks = device.gpu_library().resident_blocks(device.PERSISTENT_SLOTS)
     shape = ",".join(map(str, device.GPT2))
     simulation = on_cpu.compiled(more=(f"-DSHAPE={shape}", f"-DBLOCKS={blocks}", "-DGPT2"), main="stress.cpp")
@@ -149,10 +157,5 @@ def test_the_driver_gives_the_text_of_the_simulation(tmp_path: Path) -> None:
     assert len(set(texts[0].split())) > 2
 
 
-def test_texts_stay_the_same_beside_other_work() -> None:
-    """A few thousand tokens; tests/gpu/decode_stress.sh decodes a million."""
-    done = subprocess.run(
-        ["bash", str(ROOT / "tests/gpu/decode_stress.sh"), "3000"], capture_output=True, text=True, timeout=300,
-        check=False, env={**os.environ, "SANITIZE": "no"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+def test_texts_stay_the_same_beside_other_work(stressed: subprocess.CompletedProcess[str]) -> None:
+    assert stressed.returncode == 0, stressed.stdout[-2000:] + stressed.stderr[-2000:]
