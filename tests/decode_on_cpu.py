@@ -87,7 +87,7 @@ def reference() -> Any:
 
 
 def engine(
-    launcher: str = PERSISTENT, *, of: Library | None = None, most: int | None = None, slots: int = 9, stamped: int = 0,
+    launcher: str = PERSISTENT, *, of: Library | None = None, most: int | None = None, slots: int = 13, stamped: int = 0,
     patience_ns: int = PATIENCE_NS, threads: int = 1, seed: int = 0, silent: tuple[int, int] = (-1, 0),
 ) -> Engine:  # fmt: skip
     """Return an engine on the CPU that prefills with the model in bfloat16 and decodes with the kernels.

@@ -47,7 +47,14 @@ cudaError_t launch(void (*kernel)(Parameters...), int blocks, int bytes, bool ov
 
 __global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_persistent(const __grid_constant__ DecodeCall call) {
 #if __CUDA_ARCH__ >= 900
-  decode_tokens<Gpt2>(call);
+  decode_tokens<Gpt2, false>(call);
+#endif
+}
+
+// The same with stamps.
+__global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_stamped(const __grid_constant__ DecodeCall call) {
+#if __CUDA_ARCH__ >= 900
+  decode_tokens<Gpt2, true>(call);
 #endif
 }
 
@@ -86,7 +93,7 @@ cudaError_t decode_resident_blocks(int slots, int* blocks) {
 
 // Decodes `call.tokens` tokens in one launch.
 cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
-  return launch(decode_persistent, call->blocks, shared_bytes(call->slots, true), false, stream, *call);
+  return launch(call->stamps ? decode_stamped : decode_persistent, call->blocks, shared_bytes(call->slots, true), false, stream, *call);
 }
 
 // Decodes one token in two launches per layer and one for the output embedding. Each starts while the previous one runs.

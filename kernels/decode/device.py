@@ -18,12 +18,12 @@ from kernels.decode.plan import Shape, pack, pack_vectors, plan, tile_bytes
 
 GPT2 = Shape(width=768, heads=12, warps=8, cluster=8, capacity=1024)
 CAPABILITY = (9, 0)
+PERSISTENT, FEW = "decode_run_persistent", "decode_run_few"  # launchers of decode.cu
 PERSISTENT_SLOTS, FEW_SLOTS = 15, 8  # tiles in a block's ring
 SHARED_BYTES = 44 << 10  # the most shared memory of a block without its rings
-AHEAD = 1  # tiles of the output embedding that a block prefetches into L2 in each layer: 18 MB of 77 in all
-KEPT = 0  # its last tiles of the output embedding, which shall stay in L2
+KEPT = 3  # every third tile of the output embedding shall stay in L2, of those that a block asks for last: 19 MB of 77
 PATIENCE_NS = 2_000_000_000
-LEAST_SLOTS, MOST_SLOTS = 8, 16  # a block reads eight tiles of the MLP at once
+LEAST_SLOTS, MOST_SLOTS = 12, 16  # a layer has four tiles of attention and at most eight of the MLP
 TOO_LARGE, NO_ROOM = 13, 14
 WORDS = 7  # times the width: words of the exchange, besides two of each block
 
@@ -31,7 +31,7 @@ _POINTERS = (
     "units", "begins", "vectors", "wte", "wpe", "keys", "values", "token", "position", "ids", "logits", "words",
     "control", "stamps",
 )  # fmt: skip
-_NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "ahead", "kept"]
+_NUMBERS = ["layers", "vocabulary", "capacity", "blocks", "tokens", "stamped", "stamps_each", "slots", "kept"]
 # the phases of a layer, and those after the last layer, in the order of step.cuh
 LAYER_PHASES = ("wait for x", "attention", "wait for x after attention", "mlp")
 LAST_PHASES = ("wait for x", "lm_head", "wait for token")
@@ -60,7 +60,7 @@ class Library(NamedTuple):
     def load(cls, path: Path, shape: Shape) -> Library:
         """Return the launchers of a compiled library."""
         launchers = ctypes.CDLL(str(path))
-        for name in ("decode_run_persistent", "decode_run_few"):
+        for name in (PERSISTENT, FEW):
             getattr(launchers, name).argtypes = [ctypes.POINTER(Call), ctypes.c_void_p]
         launchers.decode_resident_blocks.argtypes = [ctypes.c_int, ctypes.POINTER(ctypes.c_int)]
         launchers.decode_error.restype = ctypes.c_char_p
@@ -167,8 +167,9 @@ class DeviceProgram:
         stamped: int = 0,
         patience_ns: int = PATIENCE_NS,
     ) -> None:
-        if not LEAST_SLOTS <= slots <= MOST_SLOTS:
-            raise ValueError(f"a ring has {LEAST_SLOTS} to {MOST_SLOTS} slots, not {slots}")
+        least = FEW_SLOTS if launcher == FEW else LEAST_SLOTS
+        if not least <= slots <= MOST_SLOTS:
+            raise ValueError(f"a ring has {least} to {MOST_SLOTS} slots, not {slots}")
         self.sizes, self.state, self.most = sizes, state, most
         self.blocks = library.resident_blocks(slots)
         self.buffers = Buffers(weights, sizes, library.shape, self.blocks, stamped)
@@ -187,7 +188,6 @@ class DeviceProgram:
             stamped=stamped,
             stamps_each=self.buffers.stamps.shape[2],
             slots=slots,
-            ahead=AHEAD,
             kept=KEPT,
             epsilon=sizes.epsilon,
         )

@@ -27,7 +27,7 @@ class Watch {
   // Call it after each load without the expected tag. Returns false once it is time to give up.
   DEVICE bool patient(Phase phase, int layer) {
     spin();
-    if (++looks_ % 64) return true;
+    if (__builtin_expect(++looks_ % 64 != 0, 1)) return true;
     if (load_flag(control_ + 1)) return false;
     const uint64_t now = now_ns();
     if (!since_) since_ = now;

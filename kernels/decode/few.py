@@ -23,5 +23,5 @@ def make(
     """
     device.check_greedy("few", sampling)
     return device.DeviceProgram(
-        device.gpu_library(), "decode_run_few", weights, sizes, state, slots=device.FEW_SLOTS, most=1
+        device.gpu_library(), device.FEW, weights, sizes, state, slots=device.FEW_SLOTS, most=1
     )

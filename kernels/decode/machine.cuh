@@ -34,6 +34,13 @@ DEVICE unsigned char* shared_memory() {
   return dynamic_shared;
 }
 
+// The same place, which the compiler keeps in a register: it would find it out anew before each access.
+DEVICE unsigned char* kept_place(unsigned char* place) {
+  uint32_t number;
+  asm volatile("mov.u32 %0, %1;" : "=r"(number) : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(place))));
+  return static_cast<unsigned char*>(__cvta_shared_to_generic(number));
+}
+
 DEVICE uint32_t multiprocessor() {
   uint32_t id;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(id));

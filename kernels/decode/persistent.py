@@ -20,6 +20,6 @@ def make(
     """Return a Program whose launch decodes as many tokens as the cache holds. Raises: ValueError for sampling."""
     device.check_greedy("persistent", sampling)
     return device.DeviceProgram(
-        device.gpu_library(), "decode_run_persistent", weights, sizes, state, slots=device.PERSISTENT_SLOTS,
+        device.gpu_library(), device.PERSISTENT, weights, sizes, state, slots=device.PERSISTENT_SLOTS,
         most=sizes.capacity, stamped=stamped,
     )  # fmt: skip

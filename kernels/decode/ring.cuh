@@ -1,6 +1,7 @@
-// A block's ring of weights in shared memory. It copies the next tiles while the block works or waits for activations. A wide tile is 8 rows by C columns of a matrix, and what is added to the products of its rows; a tall
-// tile is C rows by 8 columns. plan.py lays out each block's tiles in the order of their use, and a tile's elements in the
-// order in which the lanes of a tensor product read them.
+// A block's weights in shared memory, in slots of a tile. The next ones are copied while the block works or waits for
+// activations. A wide tile is 8 rows by C columns of a matrix, and what is added to the products of its rows; a tall tile is
+// C rows by 8 columns. plan.py lays out each block's tiles in the order of their use, and a tile's elements in the order in
+// which the lanes of a tensor product read them.
 #pragma once
 
 #include "machine.cuh"
@@ -46,83 +47,107 @@ struct Part {
   DEVICE int tiles() const { return end - begin; }
 };
 
+// The tiles of a layer that are used together: q, k and v; attention's projection; the MLP's first projection; its second.
+enum Set { QKV, PROJ, FC, TALL };
+
+// In the layers each set has slots of its own, into which one copy brings the next layer's. Tiles of the output embedding go
+// through all slots in turn: each warp has its own, and refills them. The first ones lie in slots that no layer uses, the next
+// ones in those that the last layer leaves.
 template <class S>
 class Ring {
  public:
-  // Starts to copy a token's `tiles` at `from`. The first `layer_tiles` of them belong to layers, the others to the
-  // output embedding, of which the first `ahead` and the last `kept` may stay in L2. The ring copies `wanted` tiles in
-  // all, from tile `first` on. `full` has a barrier for each slot.
-  DEVICE void start(const uint16_t* from, int tiles, int layer_tiles, int ahead, int kept, int first, int wanted,
-                    int slots, unsigned char* place, uint64_t* full) {
-    from_ = from, tiles_ = tiles, layer_tiles_ = layer_tiles, next_ = first;
-    first_again_ = layer_tiles + ahead, last_again_ = tiles - kept;
-    wanted_ = wanted, slots_ = slots, place_ = place, full_ = full, warp_ = warp_index();
+  struct Counts {
+    int layers, attention, inner, head;  // layers; a block's tiles in each: of attention, of one projection; of the head
+  };
+  // The tiles of a token begin at `from`. The last `kept` of them shall stay in L2. `full` has a barrier for each slot and
+  // BARRIERS more.
+  DEVICE void start(const uint16_t* from, const Counts& counts, int kept, int slots, unsigned char* place,
+                    uint64_t* full) {
+    from_ = from, counts_ = counts, slots_ = slots, place_ = place, full_ = full, warp_ = warp_index();
+    used_ = counts.attention + 2 * counts.inner;
+    kept_ = kept;
     first_out_ = l2_policy(false), last_out_ = l2_policy(true);
-    refill(slots_);
   }
+  static constexpr int BARRIERS = 4;  // of sets
 
-  // Waits for the tile `ahead` places after the next one, and returns it.
-  DEVICE const Packet* tile(int ahead) const {
-    const int slot = at_ + ahead;
-    const bool wraps = slot >= slots_;
-    const int there = wraps ? slot - slots_ : slot;
-    wait_copy(full_ + there, phase_ ^ static_cast<uint32_t>(wraps));
-    return reinterpret_cast<const Packet*>(place_ + there * S::TILE_BYTES);
+  // Asks for a set of a layer. Call it when its slots are free.
+  DEVICE void ask(Set set, int layer) {
+    const int count = set >= FC ? counts_.inner : counts_.attention == 0 ? 0 : set == QKV ? counts_.attention - 1 : 1;
+    if (count == 0) return;
+    if (thread_index() == S::THREADS - 32)
+      copy_in(place_ + first_of(set) * S::TILE_BYTES, tile_at(layer * used_ + first_of(set)), count * S::TILE_BYTES,
+              full_ + set, first_out_);
+    flying_ |= 1u << set;
   }
-  // What lies behind the weights of such a tile, after tile() has waited for it.
-  DEVICE const Packet* constants(int ahead) const {
-    const int slot = at_ + ahead;
-    return reinterpret_cast<const Packet*>(place_ + (slot >= slots_ ? slot - slots_ : slot) * S::TILE_BYTES +
-                                           S::WEIGHT_BYTES);
-  }
-
-  // Call it when all warps have read the next `count` tiles: their slots are free.
-  DEVICE void release(int count) {
-    used_ += count;
-    at_ += count;
-    if (at_ >= slots_) at_ -= slots_, phase_ ^= 1;
-  }
-  static constexpr int FULL = MOST_SLOTS;
-  // Refills free slots, at most `most`. A thread of each warp refills one.
-  DEVICE void refill(int most) {
-    const int flying = asked_ - used_, left = wanted_ - asked_;
-    int more = slots_ - flying < left ? slots_ - flying : left;
-    more = more < most ? more : most;
-    if (static_cast<uint32_t>(thread_index()) % 32 == 0) {
-      ROLLED
-      for (int i = warp_; i < more; i += S::WARPS) {
-        const int slot = at_ + flying + i, tile = next_ + i;
-        copy_tile(slot >= slots_ ? slot - slots_ : slot, tile >= tiles_ ? tile - tiles_ : tile);
-      }
+  // The slots that layers use: the tiles of a layer.
+  DEVICE int used() const { return used_; }
+  // Asks for the first tiles of the output embedding, those in the slots [begin, end).
+  DEVICE void fill(int begin, int end) {
+    ROLLED
+    for (int at = warp_; at < slots_ && at < counts_.head; at += S::WARPS) {
+      const int slot = slot_in_turn(at);
+      if (slot >= begin && slot < end) ask_one(at, at);
     }
-    asked_ += more;
-    next_ += more;
-    if (next_ >= tiles_) next_ -= tiles_;
+  }
+
+  // Waits for a set.
+  DEVICE void wait(Set set) { wait_for(set); }
+  // The first tile of a set.
+  DEVICE const Packet* tiles(Set set) const {
+    return reinterpret_cast<const Packet*>(place_ + first_of(set) * S::TILE_BYTES);
+  }
+  // Lets the warps use the tiles of the output embedding side by side: `use(tile, packets)`. All slots have been asked for. The
+  // warps need a barrier behind it, not before.
+  template <class Use>
+  DEVICE void share(Use use) {
+    int at = warp_;
+    ROLLED
+    for (int tile = warp_; at < slots_ && tile < counts_.head;) {
+      wait_for(BARRIERS + at);
+      use(tile, reinterpret_cast<const Packet*>(place_ + slot_in_turn(at) * S::TILE_BYTES));
+      sync_warp();
+      if (tile + slots_ < counts_.head) ask_one(at, tile + slots_);
+      at += S::WARPS, tile += S::WARPS;
+      if (at >= slots_) tile += slots_ + warp_ - at, at = warp_;
+    }
   }
 
   // Waits for all copies in flight, which must not outlive the block.
   DEVICE void drain() {
-    while (used_ < asked_) {
-      tile(0);
-      if (++at_ == slots_) at_ = 0, phase_ ^= 1;
-      ++used_;
-    }
+    ROLLED
+    for (int barrier = 0; barrier < BARRIERS + slots_; ++barrier)
+      if (flying_ >> barrier & 1) wait_for(barrier);
   }
 
  private:
-  DEVICE void copy_tile(int slot, int tile) {
-    const bool keep = tile >= last_again_ || (tile >= layer_tiles_ && tile < first_again_);
-    copy_in(place_ + slot * S::TILE_BYTES, from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2), S::TILE_BYTES,
-            full_ + slot, keep ? last_out_ : first_out_);
+  DEVICE int first_of(Set set) const {
+    const int attention = counts_.attention;
+    return set == QKV ? 0 : set == PROJ ? attention - 1 : attention + (set == TALL ? counts_.inner : 0);
+  }
+  DEVICE int slot_in_turn(int at) const { return (used_ + at) % slots_; }
+  DEVICE const uint16_t* tile_at(int tile) const { return from_ + static_cast<int64_t>(tile) * (S::TILE_BYTES / 2); }
+  // Asks for tile `tile` of the output embedding, whose turn is number `at`; this warp has it.
+  DEVICE void ask_one(int at, int tile) {
+    const int number = counts_.layers * used_ + tile;
+    if (thread_index() % 32 == 0)
+      copy_in(place_ + slot_in_turn(at) * S::TILE_BYTES, tile_at(number), S::TILE_BYTES, full_ + BARRIERS + at,
+              kept_ && tile >= slots_ && tile % kept_ == 0 ? last_out_ : first_out_);
+    flying_ |= 1u << (BARRIERS + at);
+  }
+  DEVICE void wait_for(int barrier) {
+    wait_copy(full_ + barrier, parity_ >> barrier & 1);
+    parity_ ^= 1u << barrier;
+    flying_ &= ~(1u << barrier);
   }
 
   const uint16_t* from_;
   unsigned char* place_;
   uint64_t* full_;
   uint64_t first_out_, last_out_;
-  int tiles_, layer_tiles_, first_again_, last_again_, next_, wanted_, slots_, warp_;
-  int asked_ = 0, used_ = 0, at_ = 0;
-  uint32_t phase_ = 0;
+  Counts counts_;
+  int slots_, warp_, kept_;
+  int used_;  // slots that layers use: the tiles of a layer
+  uint32_t flying_ = 0, parity_ = 0;  // a bit for each barrier; of slots, those of this warp
 };
 
 DEVICE float low(uint32_t pair) { return as_float(pair << 16); }

@@ -14,13 +14,12 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
-#ifndef DECODE_MLP_REFILL  // tests/gpu/decode_stress.sh tries others
-#define DECODE_MLP_REFILL 3
+#ifndef SPARE
+#define SPARE 0
 #endif
-#ifndef DECODE_HEAD_REFILL
-#define DECODE_HEAD_REFILL 4
+#ifndef ORDER
+#define ORDER 0
 #endif
-
 template <class S>
 struct Shared {
   alignas(16) uint32_t input[2][S::CHANNELS / 2];       // the row that is multiplied: as bf16, and what bf16 lost
@@ -30,18 +29,18 @@ struct Shared {
   alignas(16) float own[S::WARPS][3 * S::DIMS];              // q, k and v of this block, for each warp
   struct Attended {                                          // the partial result of one warp
     alignas(16) float sum[S::DIMS];
-    alignas(8) float most, weight;
+    alignas(8) float weight, reference;
   } attended[S::WARPS];
   alignas(16) float parts[S::CLUSTER][S::RANK_ROWS];  // what each peer adds to this block's rows of x
   uint32_t gave_up[2];         // whether a thread did, before a barrier; barriers take turns with two places
   uint64_t best[2][S::WARPS];  // largest logits: the block's, all blocks'
-  uint64_t full[MOST_SLOTS];   // barriers of the ring
+  uint64_t full[MOST_SLOTS + Ring<S>::BARRIERS];  // barriers of the ring
   uint64_t row_sent, scores_sent, parts_sent;
   // Behind it: what the channels of each peer add to each score. Only launches that compute attention have it.
   typedef float Scores[S::CLUSTER][2 * S::ROUNDS * S::THREADS];
 };
 
-// Slots of the rings of `few`: as few as hold a phase's tiles, so that blocks of successive launches share an SM.
+// Slots of `few`: as few as hold a phase's tiles, so that blocks of successive launches share an SM.
 constexpr int ATTENTION_SLOTS = 4, MLP_SLOTS = 8;
 // The place of the scores in shared memory, and the bytes before the ring, in launches that compute attention or not.
 template <class S>
@@ -56,12 +55,14 @@ DEVICE uint64_t ranked(float logit, uint32_t token) {
   return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - token);
 }
 
-template <class S>
+// STAMPED: it can keep stamps. Asking whether it is to costs half of a per cent.
+template <class S, bool STAMPED = false>
 class Step {
  public:
   DEVICE Step(const DecodeCall& call)
       : call_(call),
-        shared_(*reinterpret_cast<Shared<S>*>(shared_memory())),
+        memory_(kept_place(shared_memory())),
+        shared_(*reinterpret_cast<Shared<S>*>(memory_)),
         watch_(call),
         warp_(warp_index()),
         lane_(static_cast<uint32_t>(thread_index()) % 32),
@@ -96,12 +97,12 @@ class Step {
   DEVICE int head_tiles() const { return vocabulary_.tiles(); }
   DEVICE int layer_tiles() const { return attention_tiles() + mlp_tiles(); }
 
-  // Starts the ring: `wanted` tiles, from tile `first` of a token on, in a launch that computes attention or not.
-  DEVICE void start_ring(int first, int wanted, bool attends) {
+  // Starts the ring of a launch that computes attention or not. Its first slot is number `first`.
+  DEVICE void start_ring(bool attends, int first) {
     const int begin = call_.begins[block_];  // on its way while the barriers are made
     if (thread_index() == S::THREADS - 32) {
       ROLLED
-      for (int i = 0; i < MOST_SLOTS; ++i) init_copy_barrier(shared_.full + i);
+      for (int i = 0; i < MOST_SLOTS + Ring<S>::BARRIERS; ++i) init_copy_barrier(shared_.full + i);
       shared_.gave_up[0] = shared_.gave_up[1] = 0;
       init_copy_barrier(&shared_.row_sent);
       init_copy_barrier(&shared_.scores_sent);
@@ -112,9 +113,33 @@ class Step {
     }
     sync_block();
     tiles_ = call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2);
-    const int layers = layer_tiles() * call_.layers, ahead = call_.ahead * call_.layers;
-    ring_.start(tiles_, layers + head_tiles(), layers, ahead, call_.kept, first, wanted, call_.slots,
-                shared_memory() + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>), shared_.full);
+    ring_.start(tiles_, {call_.layers, attention_tiles(), inner_, head_tiles()}, call_.kept, call_.slots,
+                memory_ + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>)-first * S::TILE_BYTES, shared_.full);
+  }
+  // Asks for the weights of one part of a token.
+  DEVICE void ask(Phase part, int layer) {
+    if (part == ATTENTION) {
+      ring_.ask(QKV, layer);
+      ring_.ask(PROJ, layer);
+    } else if (part == MLP) {
+      ring_.ask(FC, layer);
+      ring_.ask(TALL, layer);
+    } else {
+      ring_.fill(0, call_.slots);
+    }
+  }
+  // The copies of the layers. Copies delay the words for which blocks wait, so each is asked for when x is there, and a
+  // block's warps wait for the row of their cluster only.
+  DEVICE void ask_attention(int layer) {
+    if (layer == call_.layers) return;
+    ring_.ask(QKV, layer);
+    ring_.ask(PROJ, layer);
+  }
+  DEVICE void ask_head() { ring_.fill(0, ring_.used()); }
+  DEVICE void ask_mlp(int layer) {
+    ring_.ask(FC, layer);
+    ring_.ask(TALL, layer);
+    if (layer == SPARE) ring_.fill(ring_.used(), call_.slots);
   }
   DEVICE void drain() { ring_.drain(); }
   // Prefetches `count` tiles into L2, from tile `first` of a token on.
@@ -144,6 +169,8 @@ class Step {
     alive_ = !sync_block_or(!there_);
     return alive_;
   }
+  // Whether no thread of the block has given up.
+  DEVICE bool alive() const { return alive_; }
   // The barrier behind a product. After it, the block publishes its values, right or not, and only then asks whether a
   // thread gave up: the loads of the sums do not wait for the answer. Other blocks wait in vain for its next values.
   DEVICE void meet() {
@@ -178,35 +205,26 @@ class Step {
   struct Loaded {
     Packet packet[COUNT][S::STEPS];
   };
-  // Waits for `tiles` of the ring's tiles, at most COUNT, from the one `ahead` places after the next one on. A place
-  // without a tile has the first one again.
-  template <int COUNT>
-  DEVICE Loaded<COUNT> load(int tiles, int ahead) const {
-    if (tiles == 0 || !alive_) return {};  // after a fault, nobody refills the ring
-    Loaded<COUNT> found;
-    UNROLL
-    for (int i = 0; i < COUNT; ++i) {
-      const Packet* const tile = ring_.tile(ahead + (i < tiles ? i : 0)) + warp_ * S::STEPS * 32 + lane_;
-      UNROLL
-      for (int step = 0; step < S::STEPS; ++step) found.packet[i][step] = tile[step * 32];
-    }
-    return found;
+  DEVICE auto load_qkv() {
+    ring_.wait(QKV);
+    return load<3>(QKV, 3);
   }
-  // What lies behind the wide tile of this lane's two rows, after load() has waited for it.
-  DEVICE Packet constants(int tiles) const {
-    const int own = lane_ / (S::TILE_ROWS / 2);
-    return ring_.constants(own < tiles ? own : 0)[lane_ % (S::TILE_ROWS / 2)];
+  DEVICE auto load_proj() {
+    ring_.wait(PROJ);
+    return load<1>(PROJ, 1);
   }
-  DEVICE auto load_qkv() const { return load<3>(attends() ? 3 : 0, 0); }
-  DEVICE auto load_proj() const { return load<1>(attends() ? 1 : 0, 3); }
-  DEVICE auto load_fc() const { return load<MOST_INNER>(inner_, 0); }
-  DEVICE auto load_mlp() const { return load<MOST_INNER>(inner_, inner_); }
-  DEVICE auto load_head() const { return load<S::GROUP>(head_tiles(), 0); }
+  DEVICE auto load_fc() {
+    ring_.wait(FC);
+    return load<MOST_INNER>(FC, inner_);
+  }
+  DEVICE auto load_tall() {
+    ring_.wait(TALL);
+    return load<MOST_INNER>(TALL, inner_);
+  }
 
   // --- x: what a phase waits for ---
   // Embeds the token, and sends its row.
   DEVICE void embed(const Vectors& with) {
-    if (!alive_) return;
     pivot_ = 0.0f;  // a token does not depend on those before it in the launch
     const uint32_t token = pairs(call_.wte)[static_cast<int64_t>(token_) * (S::CHANNELS / 2) + pair_];
     const uint32_t place = pairs(call_.wpe)[static_cast<int64_t>(position_) * (S::CHANNELS / 2) + pair_];
@@ -219,7 +237,7 @@ class Step {
   DEVICE void add_middle(int layer, const Vectors& with) { add_parts(OF_ATTENTION, ATTENTION, layer, with); }
   // Waits for the row that the peers send.
   DEVICE void take_row(int layer) {
-    if (alive_) there_ &= wait_sent(&shared_.row_sent, ROW_BYTES, row_, ROW, layer);
+    there_ &= wait_sent(&shared_.row_sent, ROW_BYTES, row_, ROW, layer);
     row_ ^= 1;
   }
   // Leaves this lane's rows of x, and the words that it has seen, to a later launch, and takes them up there. They take turns
@@ -268,12 +286,7 @@ class Step {
   // --- phases ---
   // Computes this block's channels of q, k and v, of the scores and of the head's output, and what they add to x.
   DEVICE void attention(int layer, const Loaded<3>& qkv, const Loaded<1>& proj, Cached& rows) {
-    if (!alive_) return;
-    if (!attends()) {
-      ring_.refill(ring_.FULL);
-      return add_nothing();
-    }
-    products<false>(3, qkv, [&](int, int, const Packet& constants) {
+    products(QKV, 3, qkv, [&](const Packet& constants) {
       if (lane_ < 3 * S::TILE_ROWS / 2) {
         float value[2];
         normalised(value, constants);
@@ -282,16 +295,18 @@ class Step {
       }
       sync_warp();
       send_scores(layer, rows);
-      ring_.release(4);
-      ring_.refill(ring_.FULL);
     });
     if (!alive_) return;
     there_ &= wait_sent(&shared_.scores_sent, 0, scores_, SCORES, layer);
     scores_ ^= 1;
-    if (there_) attend(rows);
-    meet();
     float out[2];
-    merge(out);
+    ROLLED
+    for (bool safely = false;; safely = true) {
+      if (there_) attend(rows, safely);
+      meet();
+      if (merge(out, safely)) break;
+      sync_block();  // all have read what is now computed anew
+    }
     const uint32_t most = packed(out[0], out[1]), rest = packed(out[0] - low(most), out[1] - high(most));
     float sum[NARROW / 2][4] = {};
     multiply_tall(sum, proj.packet[0], proj.packet[0], most, rest);
@@ -300,12 +315,13 @@ class Step {
     publish_parts(OF_ATTENTION, ATTENTION, layer);
   }
 
+  // What a block without a head does instead. It adds zeros to x: so nobody adds to x again before it has seen x.
+  DEVICE void no_attention() {
+    if (sums_rows() && lane_ % 4 == 0) add_word(sums_of(OF_ATTENTION), addend(0.0f, 0.0f));
+  }
   // Computes this block's hidden values, and what they add to x.
   DEVICE void mlp(int layer, const Loaded<MOST_INNER>& fc, const Loaded<MOST_INNER>& tall) {
-    if (!alive_) return;
-    products<false>(inner_, fc, [&](int, int, const Packet& constants) {
-      ring_.release(mlp_tiles());
-      ring_.refill(MLP_REFILL);
+    products(FC, inner_, fc, [&](const Packet& constants) {
       uint32_t hidden = 0;  // of this lane's two rows
       if (lane_ < inner_ * S::TILE_ROWS / 2) {
         float value[2];
@@ -324,34 +340,43 @@ class Step {
     });
     if (!alive_) return;
     publish_parts(OF_MLP, MLP, layer);
-    ask_ahead(layer);
   }
 
-  // Computes the logits of this block's tokens, and publishes the largest.
-  DEVICE void head(const Loaded<S::GROUP>& loaded) {
-    if (!alive_) return;
+  // Computes the logits of this block's tokens, and publishes the largest. A warp has whole tiles. The first half of their
+  // columns is multiplied with two columns of B, the second with two others: the row as bf16, and what bf16 lost.
+  // If the launch goes on with another token, asks for what it begins with.
+  DEVICE void head(bool goes_on) {
+    Packet x[HALF] = {};
+    if (lane_ < 16) {
+      const auto* const from =
+          reinterpret_cast<const Packet*>(shared_.input[lane_ / 4 % 2]) + lane_ / 8 * HALF * 4 + lane_ % 4;
+      UNROLL
+      for (int step = 0; step < HALF; ++step) x[step] = from[4 * step];
+    }
+    find_moments();
     uint64_t best = 0;
-    products<true>(head_tiles(), loaded, [&](int group, int count, const Packet& constants) {
-      if (warp_ == group % S::WARPS && lane_ < count * S::TILE_ROWS / 2) {
-        float logit[2];
-        normalised(logit, constants);
-        UNROLL
-        for (int i = 0; i < 2; ++i) {
-          const int token = row_of_lane(group) + i;
-          if (token < call_.vocabulary) {
-            call_.logits[token] = logit[i];
-            const uint64_t found = ranked(logit[i], token);
-            best = found > best ? found : best;
-          }
-        }
+    ring_.share([&](int tile, const Packet* weights) {
+      float sum[2][4] = {};
+      UNROLL
+      for (int step = 0; step < HALF; ++step)
+        tensor_product(sum, weights[step * 32 + lane_], weights[(step + HALF) * 32 + lane_], x[step]);
+      const TwoFloats constants = reinterpret_cast<const TwoFloats*>(weights + S::WEIGHT_BYTES / 16)[lane_ / 4];
+      const bool at = lane_ % 4;  // lanes 4 g have the first half of row g, lanes 4 g + 1 the second
+      const float part = at ? (sum[0][2] + sum[0][3]) + (sum[1][2] + sum[1][3])
+                            : (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
+      const float both = part + other_lane(part, 1);
+      const int token = (vocabulary_.begin + tile) * S::TILE_ROWS + lane_ / 4;
+      if (lane_ % 4 == 0 && token < call_.vocabulary) {
+        const float logit = fmaf(scale_, fmaf(-shift_, constants.value[0], both), constants.value[1]);
+        call_.logits[token] = logit;
+        const uint64_t found = ranked(logit, token);
+        best = found > best ? found : best;
       }
-      ring_.release(count);
-      ring_.refill(HEAD_REFILL);
     });
-    if (!alive_) return;
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
-    sync_block();
+    sync_block();  // all slots are free
+    if (goes_on) ask_attention(0);
     if (warp_ == 0) {
       best = max_lanes(lane_ < S::WARPS ? shared_.best[0][lane_] : uint64_t{0});
       const uint32_t tag = tag_of(call_.layers);
@@ -369,7 +394,6 @@ class Step {
 
   // Makes the token with the largest logit of all blocks the next token.
   DEVICE void choose() {
-    if (!alive_) return;
     const uint32_t tag = tag_of(call_.layers);
     uint64_t best = 0;
     bool there = true;
@@ -407,29 +431,26 @@ class Step {
   // --- stamps ---
   DEVICE void begin_stamps(int token) {
     stamps_ = nullptr;
-    if (call_.stamps == nullptr || token >= call_.stamped || thread_index() != 0) return;
+    if (!STAMPED || token >= call_.stamped || thread_index() != 0) return;
     stamps_ = call_.stamps + static_cast<int64_t>(token * call_.blocks + block_) * call_.stamps_each;
     *stamps_++ = multiprocessor();
     stamp();
   }
   DEVICE void stamp() {
-    if (stamps_ != nullptr) *stamps_++ = now_ns();
+    if (STAMPED && stamps_ != nullptr) *stamps_++ = now_ns();
   }
 
  private:
-  static constexpr int GROUP_ROWS = S::GROUP * S::TILE_ROWS;
   static constexpr int NARROW = 4 * S::STEPS;  // rows of a tall tile that a lane has
-  // Copies that arrive while a block waits for words delay these, so the MLP refills few slots, and attention the others.
-  static constexpr int MLP_REFILL = DECODE_MLP_REFILL, HEAD_REFILL = DECODE_HEAD_REFILL;
-  static_assert(HEAD_REFILL >= S::GROUP, "a group of tiles makes room for as many");
+  static constexpr int HALF = S::CHANNELS / 64;  // packets of half of a row's columns that a lane multiplies
   static constexpr float QUERY_SCALE = 1.4426950408889634f / S::ROOT;  // log2(e) / sqrt(SIZE)
+  static constexpr float MOST_WEIGHT = 1.2676506e30f;                  // 2 to the power of 100: sums of values are finite
   static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
   static constexpr uint32_t ROW_BYTES = 4 * S::CHANNELS + 8 * S::CLUSTER * S::WARPS;
   static constexpr uint32_t PARTS_BYTES = 4 * S::CHANNELS;
   static constexpr int LINE = 16;  // words of a line of L2, of which four are used
   static constexpr int SUM_WORDS =
       S::CHANNELS / 2 / 4 * LINE;  // what all clusters add to x, by attention or by the MLP
-  static_assert(GROUP_ROWS == 32, "a lane for each row of a group");
 
   static DEVICE const Packet* packets(const uint16_t* at) { return reinterpret_cast<const Packet*>(at); }
   static DEVICE const uint32_t* pairs(const uint16_t* at) { return reinterpret_cast<const uint32_t*>(at); }
@@ -442,8 +463,6 @@ class Step {
   DEVICE int64_t vector(int layer, int part) const {
     return static_cast<int64_t>(layer) * S::VECTORS + part * S::CHANNELS;
   }
-  // The first of the two rows of the vocabulary that this lane has in a group of the block's tiles.
-  DEVICE int row_of_lane(int group) const { return vocabulary_.begin * S::TILE_ROWS + group * GROUP_ROWS + 2 * lane_; }
 
   // --- rows of x ---
   // Four lanes have a pair of rows: those of the pairs of this warp, of the rows of this block's rank.
@@ -459,15 +478,7 @@ class Step {
 
   // Waits until all clusters have added to this lane's pair of rows.
   DEVICE void add_parts(Sum of, Phase from, int layer, const Vectors& with) {
-    if (!alive_) return;
-    const uint64_t* const at = sums_of(of);
-    uint64_t word = 0;
-    watch_.reset();
-    while (times_added((word = load_word(at)) - last_[of]) != clusters_)
-      if (!watch_.patient(from, layer)) {
-        there_ = false;
-        break;
-      }
+    const uint64_t word = look(sums_of(of), last_[of], from, layer);
     sync_warp();
     float two[2];
     take_sums(word - last_[of], two[0], two[1]);
@@ -476,9 +487,18 @@ class Step {
     kept_[1] += two[1] + high(with.bias);
     send_row(with);
   }
-  // A cluster without a head adds zeros to x after attention: then nobody adds to x again before it has seen x.
-  DEVICE void add_nothing() {
-    if (sums_rows() && lane_ % 4 == 0) add_word(sums_of(OF_ATTENTION), addend(0.0f, 0.0f));
+  // Looks at a word until all clusters have added to it since it was `before`.
+  DEVICE uint64_t look(const uint64_t* at, uint64_t before, Phase from, int layer) {
+    watch_.reset();
+    uint64_t word = load_word(at);
+    while (times_added(word - before) != clusters_) {
+      if (!watch_.patient(from, layer)) {
+        there_ = false;
+        break;
+      }
+      word = load_word(at);
+    }
+    return word;
   }
   // Sends this warp's rows, scaled by the weights of a norm, to all blocks of the cluster. It sums differences from the mean
   // of the last row that was normalised, so a row far from 0 loses few digits, and one pass is enough.
@@ -501,11 +521,24 @@ class Step {
   }
 
   // --- products ---
-  // Multiplies the block's next `tiles` wide tiles with the input, COUNT at a time, or all at once unless MANY. The first are
-  // loaded. Of the input, lanes 0 to 3 have the first part, lanes 4 to 7 the second: two columns of B. After each barrier
-  // calls `finish(group, tiles of the group, constants)`, in which normalised() has the products of this lane's two rows.
-  template <bool MANY, int COUNT, class Finish>
-  DEVICE void products(int tiles, Loaded<COUNT> loaded, Finish finish) {
+  // Loads the `tiles` tiles of a set, at most COUNT. A place without a tile has the first one again.
+  template <int COUNT>
+  DEVICE Loaded<COUNT> load(Set set, int tiles) const {
+    Loaded<COUNT> found;
+    const Packet* const first = ring_.tiles(set) + warp_ * S::STEPS * 32 + lane_;
+    UNROLL
+    for (int i = 0; i < COUNT; ++i) {
+      UNROLL
+      for (int step = 0; step < S::STEPS; ++step)
+        found.packet[i][step] = first[(i < tiles ? i : 0) * (S::TILE_BYTES / 16) + step * 32];
+    }
+    return found;
+  }
+  // Multiplies the first `tiles` tiles of a set, at most COUNT, with the input. Of the input, lanes 0 to 3 have the first part,
+  // lanes 4 to 7 the second: two columns of B. After the barrier calls `finish(constants)`, in which normalised() has the
+  // products of this lane's two rows.
+  template <int COUNT, class Finish>
+  DEVICE void products(Set set, int tiles, const Loaded<COUNT>& loaded, Finish finish) {
     if (tiles == 0) return;
     constexpr int PAIRED = (COUNT + 1) / 2;  // products that take two tiles each, or the last one twice
     Packet x[S::STEPS] = {};
@@ -515,33 +548,31 @@ class Step {
       UNROLL
       for (int step = 0; step < S::STEPS; ++step) x[step] = from[4 * step];
     }
-    ROLLED
-    for (int group = 0; group == 0 || (MANY && group * COUNT < tiles); ++group) {
-      const int left = tiles - group * COUNT, count = left < COUNT ? left : COUNT;
-      if (group) loaded = load<COUNT>(left, 0);
-      float sum[PAIRED][2][4] = {};
+    float sum[PAIRED][2][4] = {};
+    UNROLL
+    for (int step = 0; step < S::STEPS; ++step) {
       UNROLL
-      for (int step = 0; step < S::STEPS; ++step) {
-        UNROLL
-        for (int i = 0; i < PAIRED; ++i)
-          tensor_product(sum[i], loaded.packet[2 * i][step], loaded.packet[2 * i + 1 < COUNT ? 2 * i + 1 : 2 * i][step],
-                         x[step]);
-      }
-      if (group == 0) find_moments();
-      const Packet constants = this->constants(count);
-      if (lane_ % 4 == 0) {
-        float* const to = shared_.sums[turn_][warp_] + lane_ / 4;
-        UNROLL
-        for (int i = 0; i < COUNT; ++i) {
-          const float (&two)[2][4] = sum[i / 2];
-          const int at = i % 2 * 2;
-          to[i * S::TILE_ROWS] = (two[0][at] + two[0][at + 1]) + (two[1][at] + two[1][at + 1]);
-        }
-      }
-      meet();
-      finish(group, count, constants);
-      if (!settle()) return;
+      for (int i = 0; i < PAIRED; ++i)
+        tensor_product(sum[i], loaded.packet[2 * i][step], loaded.packet[2 * i + 1 < COUNT ? 2 * i + 1 : 2 * i][step],
+                       x[step]);
     }
+    find_moments();
+    // what lies behind the tile of this lane's two rows
+    const int own = lane_ / (S::TILE_ROWS / 2);
+    const Packet constants = ring_.tiles(set)[(own < tiles ? own : 0) * (S::TILE_BYTES / 16) +
+                                                     S::WEIGHT_BYTES / 16 + lane_ % (S::TILE_ROWS / 2)];
+    if (lane_ % 4 == 0) {
+      float* const to = shared_.sums[turn_][warp_] + lane_ / 4;
+      UNROLL
+      for (int i = 0; i < COUNT; ++i) {
+        const float (&two)[2][4] = sum[i / 2];
+        const int at = i % 2 * 2;
+        to[i * S::TILE_ROWS] = (two[0][at] + two[0][at + 1]) + (two[1][at] + two[1][at + 1]);
+      }
+    }
+    meet();
+    finish(constants);
+    settle();
   }
   // The products of this lane's two rows with the normalised input, and the biases added.
   DEVICE void normalised(float (&found)[2], const Packet& constants) const {
@@ -627,7 +658,7 @@ class Step {
   }
 
   DEVICE typename Shared<S>::Scores& scores() const {
-    return *reinterpret_cast<typename Shared<S>::Scores*>(shared_memory() + BEFORE_SCORES<S>);
+    return *reinterpret_cast<typename Shared<S>::Scores*>(memory_ + BEFORE_SCORES<S>);
   }
   // The threads of a block take pairs of cached rows in turn. The first row of a pair:
   DEVICE int row_of(int round) const { return 2 * (round * S::THREADS + thread_index()); }
@@ -645,7 +676,8 @@ class Step {
     float query[S::DIMS];
     UNROLL
     for (int i = 0; i < S::DIMS; ++i) query[i] = own[i];
-    if (position_ / 2 % S::THREADS == thread_index()) keep_row(layer, own, rows);
+    const bool keeps = position_ / 2 % S::THREADS == thread_index();
+    if (keeps) keep(rows.key, packed_row(own + S::DIMS));
     float score[S::ROUNDS][2] = {};
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
@@ -662,28 +694,35 @@ class Step {
         if (round == 0 || takes_part(round))
           send_two_to(there + 8 * round * S::THREADS, score[round][0], score[round][1], barrier);
     }
-  }
-  DEVICE void keep_row(int layer, const float* own, Cached& rows) {
-    Packet key, value;
-    UNROLL
-    for (int i = 0; i < 4; ++i) {
-      key.pair[i] = packed(own[S::DIMS + 2 * i], own[S::DIMS + 2 * i + 1]);
-      value.pair[i] = packed(own[2 * S::DIMS + 2 * i], own[2 * S::DIMS + 2 * i + 1]);
+    if (keeps) {  // behind what the peers wait for
+      const Packet value = packed_row(own + 2 * S::DIMS);
+      const int64_t at = cache_place(layer, position_);
+      keep(rows.value, value);
+      reinterpret_cast<Packet*>(call_.keys)[at] = packed_row(own + S::DIMS);
+      reinterpret_cast<Packet*>(call_.values)[at] = value;
     }
-    const int64_t at = cache_place(layer, position_);
-    reinterpret_cast<Packet*>(call_.keys)[at] = key;
-    reinterpret_cast<Packet*>(call_.values)[at] = value;
+  }
+  static DEVICE Packet packed_row(const float* of) {
+    Packet row;
+    UNROLL
+    for (int i = 0; i < 4; ++i) row.pair[i] = packed(of[2 * i], of[2 * i + 1]);
+    return row;
+  }
+  // Puts this token's row where this thread has it.
+  DEVICE void keep(Packet (&rows)[S::ROUNDS][2], const Packet& row) const {
     UNROLL
     for (int round = 0; round < S::ROUNDS; ++round) {
       UNROLL
       for (int i = 0; i < 2; ++i)
-        if (row_of(round) + i == position_) rows.key[round][i] = key, rows.value[round][i] = value;
+        if (row_of(round) + i == position_) rows[round][i] = row;
     }
   }
-  // Computes the softmax over this warp's rows, and the weighted sum of their values.
-  DEVICE void attend(const Cached& rows) {
-    float most = NOTHING, sum[S::DIMS] = {}, weights[1] = {};
+  // Computes the softmax over this warp's rows, and the weighted sum of their values. Weights are relative to this token's own
+  // score, which all warps know, or `safely` to the largest of the warp.
+  DEVICE void attend(const Cached& rows, bool safely) {
+    float reference = NOTHING, sum[S::DIMS] = {}, weights[1] = {};
     if (takes_part(0)) {
+      if (!safely) reference = score_of(position_);
       float score[S::ROUNDS][2];
       UNROLL
       for (int round = 0; round < S::ROUNDS; ++round) {
@@ -699,16 +738,20 @@ class Step {
         UNROLL
         for (int i = 0; i < 2; ++i) {
           if (row_of(round) + i <= position_) score[round][i] = part[0][i] + part[1][i];
-          most = fmaxf(most, score[round][i]);
         }
       }
-      most = max_lanes<16, 1>(most);
+      if (safely) {
+        UNROLL
+        for (int round = 0; round < S::ROUNDS; ++round)
+          reference = fmaxf(reference, fmaxf(score[round][0], score[round][1]));
+        reference = max_lanes<16, 1>(reference);
+      }
       UNROLL
       for (int round = 0; round < S::ROUNDS; ++round) {
         if (round && !takes_part(round)) continue;
         UNROLL
         for (int i = 0; i < 2; ++i) {
-          const float weight = power_of_2(score[round][i] - most);  // 0 for a row behind this token's
+          const float weight = power_of_2(score[round][i] - reference);  // 0 for a row behind this token's
           UNROLL
           for (int j = 0; j < 4; ++j) {
             sum[2 * j] = fmaf(weight, low(rows.value[round][i].pair[j]), sum[2 * j]);
@@ -734,33 +777,42 @@ class Step {
     }
     auto& mine = shared_.attended[warp_];
     if (lane_ % 4 == 0) mine.sum[lane_ / 4] = sum[0];
-    if (lane_ == 0) mine.most = most, mine.weight = weights[0];
+    if (lane_ == 0) mine.weight = weights[0], mine.reference = reference;
+  }
+  // The score of a row, added up as attend() does.
+  DEVICE float score_of(int row) const {
+    float part[2] = {};
+    UNROLL
+    for (int i = 0; i < S::CLUSTER; ++i) part[i % 2] += scores()[i][row];
+    return part[0] + part[1];
   }
   // Merges the parts of the block's warps: two channels of the head's output in each lane, those of its place in four lanes.
-  DEVICE void merge(float (&out)[2]) const {
-    float most = NOTHING, sum[2] = {}, weight = 0.0f;
+  // Returns false if the weights may have become too large. They are 1 or more: this token's own is.
+  DEVICE bool merge(float (&out)[2], bool safely) const {
+    float factor[S::WARPS], sum[2] = {}, weight = 0.0f;
     UNROLL
-    for (int i = 0; i < S::WARPS; ++i) most = fmaxf(most, shared_.attended[i].most);
+    for (int i = 0; i < S::WARPS; ++i) factor[i] = 1.0f;
+    if (safely) {
+      float most = NOTHING;
+      UNROLL
+      for (int i = 0; i < S::WARPS; ++i) most = fmaxf(most, shared_.attended[i].reference);
+      UNROLL
+      for (int i = 0; i < S::WARPS; ++i) factor[i] = power_of_2(shared_.attended[i].reference - most);  // 0: it had no row
+    }
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {
       const auto& part = shared_.attended[i];
-      const float factor = power_of_2(part.most - most);  // 0 for a warp that had no row
-      sum[0] = fmaf(factor, part.sum[lane_ % 4 * 2], sum[0]);
-      sum[1] = fmaf(factor, part.sum[lane_ % 4 * 2 + 1], sum[1]);
-      weight = fmaf(factor, part.weight, weight);
+      sum[0] = fmaf(factor[i], part.sum[lane_ % 4 * 2], sum[0]);
+      sum[1] = fmaf(factor[i], part.sum[lane_ % 4 * 2 + 1], sum[1]);
+      weight = fmaf(factor[i], part.weight, weight);
     }
     out[0] = divided(sum[0], weight);
     out[1] = divided(sum[1], weight);
-  }
-
-  // Prefetches into L2 the tiles of the output embedding that are assigned to layer `layer`.
-  DEVICE void ask_ahead(int layer) const {
-    const int from = layer * call_.ahead, left = head_tiles() - from;
-    const int count = left < call_.ahead ? left : call_.ahead;
-    ask_tiles(layer_tiles() * call_.layers + from, count);
+    return safely || weight < MOST_WEIGHT;
   }
 
   const DecodeCall& call_;
+  unsigned char* const memory_;
   Shared<S>& shared_;
   Ring<S> ring_;
   Watch watch_;
@@ -789,9 +841,9 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   Step<S> step(call);
   const int before = part == MLP ? step.attention_tiles() : 0;
   const int tiles = part == ATTENTION ? step.attention_tiles() : part == MLP ? step.mlp_tiles() : step.head_tiles();
-  const int first = layer * step.layer_tiles() + before;
-  step.start_ring(first, tiles, part == ATTENTION);
-  if (layer + 1 < call.layers) step.ask_tiles(first + step.layer_tiles(), tiles);
+  step.start_ring(part == ATTENTION, before);
+  step.ask(part, layer);
+  if (layer + 1 < call.layers) step.ask_tiles((layer + 1) * step.layer_tiles() + before, tiles);
   const Sum of = part == MLP ? OF_ATTENTION : OF_MLP;
   const auto vectors = part == MLP ? step.vectors_of_middle(layer) : step.vectors_of_x(layer);
   const auto ready = [&] {  // before this, nothing reads what the previous launch writes
@@ -802,17 +854,25 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.take_seen(of, step.layers_before(part == MLP ? layer : layer - 1));
   };
   if (part == ATTENTION) {
-    const auto qkv = step.load_qkv();
-    const auto proj = step.load_proj();
-    ready();
-    if (layer) step.add_x(layer - 1, vectors);
-    step.admit();
-    auto rows = step.cached(layer);
-    if (!layer) step.embed(vectors);
-    step.leave_rows(0);
-    if (layer) step.leave_seen(OF_MLP, step.layers_before(layer));
-    step.take_row(layer);
-    step.attention(layer, qkv, proj, rows);
+    const auto take = [&] {
+      ready();
+      if (layer) step.add_x(layer - 1, vectors);
+      step.admit();
+      if (!layer) step.embed(vectors);
+      step.leave_rows(0);
+      if (layer) step.leave_seen(OF_MLP, step.layers_before(layer));
+      step.take_row(layer);
+    };
+    if (step.attends()) {
+      const auto qkv = step.load_qkv();
+      const auto proj = step.load_proj();
+      take();
+      auto rows = step.cached(layer);
+      step.attention(layer, qkv, proj, rows);
+    } else {
+      take();
+      step.no_attention();
+    }
   } else if (part == MLP) {
     const auto fc = step.load_fc();
     ready();
@@ -821,15 +881,14 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.leave_rows(1);
     step.leave_seen(OF_ATTENTION, step.layers_before(layer + 1));
     step.take_row(layer);
-    step.mlp(layer, fc, step.load_mlp());
+    step.mlp(layer, fc, step.load_tall());
   } else {
-    const auto loaded = step.load_head();
     ready();
     step.add_x(layer - 1, vectors);
     step.admit();
     step.leave_seen(OF_MLP, step.layers_before(layer));
     step.take_row(layer);
-    step.head(loaded);
+    step.head(false);
     if (block_index() == 0) {
       step.choose();
       step.leave();
@@ -840,53 +899,67 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
 }
 
 // Decodes `call.tokens` tokens in one launch. Every block must be resident, because blocks wait for each other.
-template <class S>
+template <class S, bool STAMPED>
 DEVICE void decode_tokens(const DecodeCall& call) {
-  Step<S> step(call);
-  const int tiles = step.layer_tiles() * call.layers + step.head_tiles();
-  step.start_ring(0, tiles * call.tokens, true);
+  Step<S, STAMPED> step(call);
+  step.start_ring(true, 0);
+  step.ask_attention(0);
   step.take_up();
   for (const Sum of : {OF_ATTENTION, OF_MLP}) step.take_seen(of, step.layers_before(0));
   step.admit();
   step.agree();
   sync_cluster();  // the peers run, so their shared memory can be written
-  ROLLED
-  for (int token = 0; token < call.tokens; ++token) {
-    step.begin_stamps(token);
-    auto rows = step.cached(0);
-    auto qkv = step.load_qkv();
-    auto proj = step.load_proj();
-    step.embed(step.vectors_of_x(0));
+  const auto decode = [&](bool goes_on) {
     ROLLED
     for (int layer = 0; layer < call.layers; ++layer) {
-      const auto middle = step.vectors_of_middle(layer);
-      step.take_row(layer);
-      step.stamp();
-      step.attention(layer, qkv, proj, rows);
-      step.stamp();
-      const auto next = step.vectors_of_x(layer + 1);
-      const auto fc = step.load_fc();
-      const auto mlp = step.load_mlp();
-      step.add_middle(layer, middle);
-      step.take_row(layer);
-      step.stamp();
-      step.mlp(layer, fc, mlp);
-      step.stamp();
-      rows = {}, qkv = {}, proj = {};  // so that they need no registers until here
-      if (layer + 1 < call.layers) {
-        rows = step.cached(layer + 1);
-        qkv = step.load_qkv();
-        proj = step.load_proj();
+      const auto vectors = step.vectors_of_x(layer);
+      const auto take = [&] {
+        if (layer)
+          step.add_x(layer - 1, vectors);
+        else
+          step.embed(vectors);
+        step.ask_mlp(layer);
+      };
+      if (step.attends()) {
+        auto rows = step.cached(layer);
+        const auto qkv = step.load_qkv();
+        take();
+        const auto proj = step.load_proj();
+        step.take_row(layer);
+        step.stamp();
+        step.attention(layer, qkv, proj, rows);
+        if (!step.alive()) return;
+      } else {
+        take();
+        step.take_row(layer);
+        step.stamp();
+        step.no_attention();
       }
-      step.add_x(layer, next);
+      step.stamp();
+      const auto middle = step.vectors_of_middle(layer);
+      const auto fc = step.load_fc();
+      step.add_middle(layer, middle);
+      step.ask_attention(layer + 1);
+      const auto tall = step.load_tall();
+      step.take_row(layer);
+      step.stamp();
+      step.mlp(layer, fc, tall);
+      if (!step.alive()) return;
+      step.stamp();
     }
-    const auto head = step.load_head();
+    step.ask_head();
+    step.add_x(call.layers - 1, step.vectors_of_x(call.layers));
     step.take_row(call.layers);
     step.stamp();
-    step.head(head);
+    step.head(goes_on);
     step.stamp();
+  };
+  ROLLED
+  for (int token = 0; token < call.tokens; ++token) {  // after a fault, too: the peers wait for this block
+    step.begin_stamps(token);
+    if (step.alive()) decode(token + 1 < call.tokens);
     arrive_at_cluster();  // this block has read the row, so the peers may send the next one
-    step.choose();
+    if (step.alive()) step.choose();
     wait_for_cluster();
     step.stamp();
   }

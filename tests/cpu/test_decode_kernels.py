@@ -157,7 +157,7 @@ def test_many_tokens_of_one_launch_are_those_of_the_model() -> None:
 
 
 @compiles
-@pytest.mark.parametrize(("most", "slots", "seed", "threads"), [(1, 8, 2, 1), (7, 16, 3, 1), (64, 9, 4, 3)])
+@pytest.mark.parametrize(("most", "slots", "seed", "threads"), [(1, 12, 2, 1), (7, 16, 3, 1), (64, 13, 4, 3)])
 def test_launches_rings_and_the_order_of_threads_change_nothing(most: int, slots: int, seed: int, threads: int) -> None:
     engine = on_cpu.engine(most=most, slots=slots, seed=seed, threads=threads)
     assert torch.equal(engine.generate(prompt(4, 8), 12), text_of_one_launch(4, 8, 12))
@@ -389,8 +389,8 @@ def test_no_compiler_or_gpu_is_one_sentence() -> None:
 def test_an_error_of_cuda_and_a_ring_that_is_too_small_are_refused() -> None:
     with pytest.raises(BuildError, match=r"^kernels/decode cannot run on this GPU: CUDA says 'no CUDA error.*\.$"):
         on_cpu.library().check(1)
-    with pytest.raises(ValueError, match="a ring has 8 to 16 slots, not 7"):
-        on_cpu.engine(slots=7)
+    with pytest.raises(ValueError, match="a ring has 12 to 16 slots, not 11"):
+        on_cpu.engine(slots=11)
 
 
 def test_the_call_has_the_fields_of_the_header() -> None:
@@ -446,9 +446,6 @@ def test_the_stress_command_prints_what_it_runs() -> None:
     assert said.count("compute-sanitizer") == 6
     assert "compute-sanitizer" not in stress("-n", SANITIZE="no").stdout
     swept = stress("-n", SWEEP="yes").stdout
-    assert "+ build/decode_stress-3-15 10 200 0 persistent 0:18\n" in swept
-    defaults = dict(re.findall(r"#define (DECODE_\w+_REFILL) (\d+)", (on_cpu.KERNELS / "step.cuh").read_text("utf-8")))
-    assert "".join(f" -D{name}={value}" for name, value in defaults.items()) in swept
-    assert f"persistent {device.AHEAD}:{device.KEPT}\n" in swept
+    assert f"+ build/decode_stress 10 200 0 persistent {device.KEPT}\n" in swept
     wrong = stress("-n", "many")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)

@@ -30,7 +30,7 @@ int decode_resident_blocks(int, int* blocks) {
 }
 
 int decode_run_persistent(const DecodeCall* call, void*) {
-  return run(*call, true, [call] { decode_tokens<Tiny>(*call); });
+  return run(*call, true, [call] { call->stamps ? decode_tokens<Tiny, true>(*call) : decode_tokens<Tiny, false>(*call); });
 }
 
 int decode_run_few(const DecodeCall* call, void*) {

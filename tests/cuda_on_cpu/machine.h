@@ -338,6 +338,7 @@ inline int thread_index() { return cpu::self().index; }
 inline int warp_index() { return thread_index() / 32; }
 inline int block_index() { return cpu::self().block->index; }
 inline unsigned char* shared_memory() { return cpu::self().block->shared; }
+inline unsigned char* kept_place(unsigned char* place) { return place; }
 inline uint32_t multiprocessor() { return static_cast<uint32_t>(block_index()); }
 inline uint64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())

@@ -1,9 +1,8 @@
 // Decode with random weights again and again: every run has to give the text of the first. Without torch.
 //
-//   stress RUNS TOKENS BESIDE [LAUNCHER [AHEAD[:KEPT] [TEXT [PHASES]]]]
+//   stress RUNS TOKENS BESIDE [LAUNCHER [KEPT [TEXT [PHASES]]]]
 //
-// LAUNCHER is persistent or few; AHEAD the tiles of the output embedding that a block asks L2 for in each layer (default 1);
-// KEPT its last tiles of the output embedding, which shall stay in L2 (default 0).
+// LAUNCHER is persistent or few; every KEPT-th tile of the output embedding shall stay in L2 (default 3; 0: none).
 // TEXT is a file for the tokens; PHASES a file for the mean time of each phase, by the stamps of one run more.
 // Exit status 1: a run differs, a kernel ended itself, the text is always the same token, or CUDA reports an error.
 //
@@ -31,7 +30,7 @@ using Model = Tiny;
 #ifdef GPT2  // all of it, with the SHAPE and the BLOCKS of a GPU: some ten seconds a token
 constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 15, FEW_SLOTS = 8;
 #else
-constexpr int LAYERS = 2, VOCABULARY = 97, SLOTS = 8, FEW_SLOTS = 8;
+constexpr int LAYERS = 2, VOCABULARY = 97, SLOTS = 13, FEW_SLOTS = 8;
 #endif
 using cudaStream_t = void*;
 #endif
@@ -238,7 +237,7 @@ struct Few {
 };
 
 // The text of `tokens` tokens; empty where a kernel ended itself. The first `stamped` of them keep stamps.
-std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, const int (&l2)[2],
+std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int kept,
                             std::vector<float>& us, Buffer<uint64_t>* stamps = nullptr, int stamped = 0) {
   const size_t cache = size_t{LAYERS} * Model::HEADS * Model::CAPACITY * Model::SIZE;
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
@@ -255,7 +254,7 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   call.stamps = stamps ? stamps->device() : nullptr, call.stamped = stamped, call.stamps_each = STAMPS_EACH;
   call.patience_ns = 100'000'000'000;
   call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Model::CAPACITY, call.blocks = blocks;
-  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.ahead = l2[0], call.kept = l2[1],
+  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.kept = kept,
   call.epsilon = 1e-5f;
   Few one(call);
   Watching watching;
@@ -339,17 +338,16 @@ int main(int count, char** words) {
   if (count < 4) return 2;
   const int runs = std::atoi(words[1]), tokens = std::atoi(words[2]), beside = std::atoi(words[3]);
   const bool few = count > 4 && std::string(words[4]) == "few";
-  int l2[2] = {1, 0};
-  if (count > 5) std::sscanf(words[5], "%d:%d", &l2[0], &l2[1]);
+  const int kept = count > 5 ? std::atoi(words[5]) : 3;
   int blocks = 0;
   check(decode_resident_blocks(SLOTS, &blocks));
   Weights weights(begins(blocks));
   Load load(beside);
   std::vector<float> us;
-  const std::vector<int64_t> expected = decode(weights, blocks, tokens, few, l2, us);
+  const std::vector<int64_t> expected = decode(weights, blocks, tokens, few, kept, us);
   for (int run = 1; run <= runs; ++run) {
     load.add();
-    if (expected.empty() || decode(weights, blocks, tokens, few, l2, us) != expected) {
+    if (expected.empty() || decode(weights, blocks, tokens, few, kept, us) != expected) {
       std::printf("run %d of %d gave another text\n", run, runs);
       return 1;
     }
@@ -367,7 +365,7 @@ int main(int count, char** words) {
     const int stamped = std::min(tokens, 64);
     Buffer<uint64_t> stamps(static_cast<size_t>(stamped) * blocks * STAMPS_EACH);
     std::vector<float> unused;
-    if (decode(weights, blocks, tokens, few, l2, unused, &stamps, stamped) != expected) return 1;
+    if (decode(weights, blocks, tokens, few, kept, unused, &stamps, stamped) != expected) return 1;
     write_phases(stamps.download(), stamped, blocks, words[7]);
   }
   std::nth_element(us.begin(), us.begin() + us.size() / 2, us.end());

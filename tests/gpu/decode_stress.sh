@@ -5,8 +5,8 @@
 #
 # Every launch must give the text of the first. A lost wake-up ends the kernel after 100 s, and the error says where. The
 # printed times are no benchmark: copies in two streams run beside the launches. -n prints the commands.
-# SANITIZE=no: do not run compute-sanitizer. SWEEP=yes: instead, only time a token by how many slots of its ring a block
-# refills at once, and by how much of the output embedding each layer asks L2 for, or is to stay there. It needs nvcc,
+# SANITIZE=no: do not run compute-sanitizer. SWEEP=yes: instead, only time a token by how many of a block's tiles of the
+# output embedding are to stay in L2. It needs nvcc,
 # compute-sanitizer and a GPU of compute capability 9.0. Exit code 127: one is missing; 1: a text differs, or a tool found
 # something.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
@@ -53,12 +53,10 @@ status=0
 driver=build/decode_stress
 run mkdir -p build
 if [[ -n ${SWEEP:-} ]]; then
-  for slots in 2-4 3-4 4-4 3-15; do
-    build_driver "$driver-$slots" "-DDECODE_MLP_REFILL=${slots%-*}" "-DDECODE_HEAD_REFILL=${slots#*-}"
-    for l2 in 0:0 1:0 0:12 0:18 0:24 1:12; do
-      echo "slots refilled in the MLP and in the head $slots, tiles asked for in a layer and kept $l2:"
-      run "$driver-$slots" 10 200 0 persistent "$l2" || status=1
-    done
+  build_driver "$driver"
+  for kept in 0 2 3 4 5; do
+    echo "tiles of the output embedding that are to stay in L2: every $kept-th"
+    run "$driver" 10 200 0 persistent "$kept" || status=1
   done
   exit "$status"
 fi
