@@ -15,7 +15,7 @@ struct DecodeCall {
   const uint16_t* vectors;  // bf16: of each layer ln_1 w b, qkv b, proj b, ln_2 w b, fc b, mlp b; ln_f w b; read: w
   const uint16_t* wte;      // (vocabulary, C) bf16
   const uint16_t* wpe;      // (positions, C) bf16
-  uint16_t* keys;           // (layers, heads, capacity, head size) bf16
+  uint16_t* keys;           // (layers, heads, CLUSTER, capacity, DIMS) bf16: each block of a head has its channels
   uint16_t* values;
   int64_t* token;        // (1): in and out
   int64_t* position;     // (1): in and out

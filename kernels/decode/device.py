@@ -138,6 +138,11 @@ class Buffers:
     def __init__(self, weights: Mapping[str, Any], sizes: Sizes, shape: Shape, blocks: int, stamped: int) -> None:
         import torch
 
+        # each block of a head reads its channels of all rows, side by side: as rows of the model's cache they would take
+        # twice the sectors, and a line for each row
+        own = (sizes.layers, shape.heads, shape.cluster, sizes.capacity, shape.width // shape.least_blocks)
+        self.keys, self.values = (torch.empty(own, dtype=torch.bfloat16, device=weights["wte.weight"].device) for _ in "kv")
+
         device = weights["wte.weight"].device
         made = plan(shape, sizes.layers, sizes.vocabulary, blocks)
         self.units = pack(weights, sizes, made)
@@ -175,8 +180,8 @@ class DeviceProgram:
         self.buffers = Buffers(weights, sizes, library.shape, self.blocks, stamped)
         self.logits = self.buffers.logits
         self._library, self._run = library, getattr(library.launchers, launcher)
-        held = {name: getattr(self.buffers, name) for name in _POINTERS if hasattr(self.buffers, name)}
-        held |= {name: getattr(state, name) for name in _POINTERS if hasattr(state, name)}
+        held = {name: getattr(state, name) for name in _POINTERS if hasattr(state, name)}
+        held |= {name: getattr(self.buffers, name) for name in _POINTERS if hasattr(self.buffers, name)}
         self._call = Call(
             **{name: tensor.data_ptr() if tensor.numel() else None for name, tensor in held.items()},
             patience_ns=patience_ns,
@@ -194,7 +199,10 @@ class DeviceProgram:
         self._launched = 0
 
     def begin(self) -> None:
-        """Clear what an earlier generation left in the exchange, with its fault."""
+        """Take over the keys and values, and clear what an earlier generation left in the exchange, with its fault."""
+        for own, theirs in ((self.buffers.keys, self.state.keys), (self.buffers.values, self.state.values)):
+            layers, heads, cluster, capacity, dims = own.shape
+            own.copy_(theirs.view(layers, heads, capacity, cluster, dims).transpose(2, 3))
         self.buffers.words.zero_()
         self.buffers.control.zero_()
 

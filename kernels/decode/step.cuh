@@ -275,8 +275,8 @@ class Step {
       for (int i = 0; i < 2; ++i) {
         found.key[round][i] = found.value[round][i] = Packet{};
         if (row_of(round) + i < position_) {
-          found.key[round][i] = keys[(2 * round * S::THREADS + i) * S::CLUSTER];
-          found.value[round][i] = values[(2 * round * S::THREADS + i) * S::CLUSTER];
+          found.key[round][i] = keys[2 * round * S::THREADS + i];
+          found.value[round][i] = values[2 * round * S::THREADS + i];
         }
       }
     }
@@ -662,8 +662,8 @@ class Step {
   }
   // The threads of a block take pairs of cached rows in turn. The first row of a pair:
   DEVICE int row_of(int round) const { return 2 * (round * S::THREADS + thread_index()); }
-  DEVICE int64_t cache_place(int layer, int row) const {  // in packets: a block has one of each row
-    return (static_cast<int64_t>(layer * S::HEADS + head_) * call_.capacity + row) * S::CLUSTER + rank_;
+  DEVICE int64_t cache_place(int layer, int row) const {  // in packets: a block has one of each row, side by side
+    return static_cast<int64_t>((layer * S::HEADS + head_) * S::CLUSTER + rank_) * call_.capacity + row;
   }
   // Whether this warp has rows in a round.
   DEVICE bool takes_part(int round) const { return 2 * (round * S::THREADS + warp_ * 32) <= position_; }

@@ -262,6 +262,7 @@ def test_what_no_sum_of_x_can_hold_ends_the_kernel(launcher: str) -> None:
     engine = on_cpu.engine(launcher)
     engine.prefill(prompt(4))
     engine.state.values[1, 0, 0, 2, 5] = torch.nan  # layer 1, head 0, row 2
+    engine.program.begin()
     engine.program.launch(1)
     assert engine.program.trouble() == (
         "In layer 1 something that is added to x is too large for engines few and persistent, or not a number: use "
