@@ -14,12 +14,6 @@
 #include "exchange.cuh"
 #include "ring.cuh"
 
-#ifndef SPARE
-#define SPARE 0
-#endif
-#ifndef ORDER
-#define ORDER 0
-#endif
 template <class S>
 struct Shared {
   alignas(16) uint32_t input[2][S::CHANNELS / 2];       // the row that is multiplied: as bf16, and what bf16 lost
@@ -55,7 +49,7 @@ DEVICE uint64_t ranked(float logit, uint32_t token) {
   return static_cast<uint64_t>(ordered) << 32 | (0xffffffffu - token);
 }
 
-// STAMPED: it can keep stamps. Asking whether it is to costs half of a per cent.
+// STAMPED: it keeps stamps. The kernel that is timed does not even ask whether it should.
 template <class S, bool STAMPED = false>
 class Step {
  public:
@@ -139,7 +133,7 @@ class Step {
   DEVICE void ask_mlp(int layer) {
     ring_.ask(FC, layer);
     ring_.ask(TALL, layer);
-    if (layer == SPARE) ring_.fill(ring_.used(), call_.slots);
+    if (layer == 0) ring_.fill(ring_.used(), call_.slots);
   }
   DEVICE void drain() { ring_.drain(); }
   // Prefetches `count` tiles into L2, from tile `first` of a token on.
@@ -854,10 +848,11 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.take_seen(of, step.layers_before(part == MLP ? layer : layer - 1));
   };
   if (part == ATTENTION) {
-    const auto take = [&] {
+    const auto take = [&](auto between) {
       ready();
       if (layer) step.add_x(layer - 1, vectors);
       step.admit();
+      between();
       if (!layer) step.embed(vectors);
       step.leave_rows(0);
       if (layer) step.leave_seen(OF_MLP, step.layers_before(layer));
@@ -866,11 +861,11 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     if (step.attends()) {
       const auto qkv = step.load_qkv();
       const auto proj = step.load_proj();
-      take();
-      auto rows = step.cached(layer);
+      typename Step<S>::Cached rows;
+      take([&] { rows = step.cached(layer); });
       step.attention(layer, qkv, proj, rows);
     } else {
-      take();
+      take([] {});
       step.no_attention();
     }
   } else if (part == MLP) {
@@ -880,8 +875,9 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.admit();
     step.leave_rows(1);
     step.leave_seen(OF_ATTENTION, step.layers_before(layer + 1));
+    const auto tall = step.load_tall();
     step.take_row(layer);
-    step.mlp(layer, fc, step.load_tall());
+    step.mlp(layer, fc, tall);
   } else {
     ready();
     step.add_x(layer - 1, vectors);

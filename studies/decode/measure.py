@@ -55,6 +55,8 @@ PROCESSES, ROUNDS, STEPS = 10, 3, 4
 CONTEXT, TOKENS, PREFILL = 224, 64, 1024
 GEMM_N = 8192
 GREEDY_TEXTS, GREEDY_PROMPT = 3, 16
+PREPARED = "prepared"  # what a process says before it waits for its turn
+AT_ONCE = 5  # processes that prepare side by side
 _MANY = 16  # tokens of one launch in the profiler's window, for an engine that decodes many tokens a launch
 
 
@@ -125,11 +127,12 @@ def time_rungs(running: Mapping[str, rungs.Running], rounds: int, process: int) 
 def run_worker(options: argparse.Namespace) -> dict[str, Any]:
     """Time the rungs in this process: return its samples, the reasons for missing rungs, and the manifest."""
     weights = load_weights(options.weights, options.seed, parse_config(options.config) if options.config else None)
-    wait_for_turn(options)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # advice of transformers and of the compiler, on which no user can act here
         shared = shared_of(options, weights)
         running, reasons = prepare_all(options.rungs, shared)
+        shared.wait()
+        wait_for_turn(options)
         with manifest.ClockSampler() as sampler:
             samples = time_rungs(running, options.rounds, options.process)
     source = {"source": weights.source, "sha256": weights.sha256}
@@ -151,11 +154,14 @@ def workloads_of(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def wait_for_turn(options: argparse.Namespace) -> None:
-    """With --turn, wait for a line on stdin: the process before no longer uses the GPU.
+    """With --turn, say that all rungs are prepared, and wait for a line on stdin: no other process uses the GPU then.
 
-    The imports and the weights need no GPU, so they are ready by then. Raises: InputError at the end of stdin.
+    Raises: InputError at the end of stdin.
     """
-    if options.turn and not sys.stdin.readline():
+    if not options.turn:
+        return
+    print(PREPARED, flush=True)
+    if not sys.stdin.readline():
         raise InputError("The program that started this process has ended.")
 
 
@@ -174,27 +180,34 @@ def worker_command(options: argparse.Namespace, process: int) -> list[str]:
 
 
 class Processes:
-    """Run fresh processes one after the other. With 8 cores or more, the next starts early and waits for its turn."""
+    """Run fresh processes. A few prepare side by side, as most of that is compilation; then they are timed in turn."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._early = (os.cpu_count() or 1) >= 8
+        self._at_once = max(1, min(AT_ONCE, (os.cpu_count() or 1) // 3))
         self._waiting: dict[int, subprocess.Popen[str]] = {}
 
     def _start(self, process: int) -> subprocess.Popen[str]:
-        if process not in self._waiting:
-            self._waiting[process] = subprocess.Popen(
-                worker_command(self._options, process), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        return self._waiting[process]
+        command = worker_command(self._options, process)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def _prepare(self, process: int) -> None:
+        """Start a batch from process number `process` on, and wait until all of it is prepared."""
+        last = process if process == 0 else min(process + self._at_once - 1, max(process, self._options.processes))
+        self._waiting |= {one: self._start(one) for one in range(process, last + 1)}
+        for one in range(process, last + 1):
+            out = self._waiting[one].stdout
+            assert out is not None
+            while (line := out.readline()) and line.strip() != PREPARED:
+                pass
 
     def __call__(self, process: int) -> dict[str, Any]:
         """Run process number `process` to its end; return what `run_worker` found. Raises: InputError if it fails."""
-        own = self._start(process)
-        if self._early and process + 1 <= self._options.processes:
-            self._start(process + 1)
+        if process not in self._waiting:
+            self.close()
+            self._prepare(process)
+        own = self._waiting.pop(process)
         out, _ = own.communicate("go\n")
-        del self._waiting[process]
         if own.returncode:
             raise InputError(
                 f"Process {process} of the measurement ended with exit code {own.returncode}: see its message above."
@@ -202,10 +215,11 @@ class Processes:
         return dict(json.loads(out.strip().splitlines()[-1]))
 
     def close(self) -> None:
-        """Kill the processes that started early."""
+        """Kill the processes that wait for their turn."""
         for left in self._waiting.values():
             left.kill()
             left.wait()
+        self._waiting.clear()
 
 
 def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
