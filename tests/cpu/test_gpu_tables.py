@@ -54,8 +54,13 @@ def test_tables_of_logs(tmp_path: Path) -> None:
         "racecheck,default,matmul,37,0,0,37,,,,",
     ]
     assert (out / "tests.csv").read_text().splitlines()[1:] == [
-        "test_ops::test_a[x],passed,1.3,", "test_ops::test_b,failed,0.1,no", "test_ops::test_c,skipped,0.0,no GPU",
+        "test_ops::test_a[x],passed,1.3,,abc", "test_ops::test_b,failed,0.1,no,abc",
+        "test_ops::test_c,skipped,0.0,no GPU,abc",
     ]  # fmt: skip
+    (tmp_path / "other.xml").write_text(JUNIT.replace("test_ops", "test_waiting"))
+    assert tables.main(["--out", str(out), "--tests", str(tmp_path / "other.xml"), *said]) == 0
+    modules = [line.partition(":")[0] for line in (out / "tests.csv").read_text().splitlines()[1:]]
+    assert modules == ["test_ops"] * 3 + ["test_waiting"] * 3
     about = {"gpu": "a GPU", "driver": "1", "when": "now", "sources": "abc"}
     assert json.loads((out / "checks.json").read_text()) == {
         "sanitize": about | {"compute_sanitizer": "2"}, "tests": about,
