@@ -93,7 +93,8 @@ cudaError_t decode_resident_blocks(int slots, int* blocks) {
 
 // Decodes `call.tokens` tokens in one launch.
 cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
-  return launch(call->stamps ? decode_stamped : decode_persistent, call->blocks, shared_bytes(call->slots, true), false, stream, *call);
+  return launch(call->stamps ? decode_stamped : decode_persistent, call->blocks, shared_bytes(call->slots, true), false,
+                stream, *call);
 }
 
 // Decodes one token in two launches per layer and one for the output embedding. Each starts while the previous one runs.

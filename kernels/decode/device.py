@@ -138,12 +138,11 @@ class Buffers:
     def __init__(self, weights: Mapping[str, Any], sizes: Sizes, shape: Shape, blocks: int, stamped: int) -> None:
         import torch
 
-        # each block of a head reads its channels of all rows, side by side: as rows of the model's cache they would take
-        # twice the sectors, and a line for each row
-        own = (sizes.layers, shape.heads, shape.cluster, sizes.capacity, shape.width // shape.least_blocks)
-        self.keys, self.values = (torch.empty(own, dtype=torch.bfloat16, device=weights["wte.weight"].device) for _ in "kv")
-
         device = weights["wte.weight"].device
+        # each block of a head reads its channels of all rows, side by side: in the model's cache each row would take a
+        # line of its own, and twice the sectors
+        own = (sizes.layers, shape.heads, shape.cluster, sizes.capacity, shape.width // shape.least_blocks)
+        self.keys, self.values = (torch.empty(own, dtype=torch.bfloat16, device=device) for _ in range(2))
         made = plan(shape, sizes.layers, sizes.vocabulary, blocks)
         self.units = pack(weights, sizes, made)
         self.begins = torch.from_numpy(made.begins).to(device, torch.int32)

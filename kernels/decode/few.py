@@ -22,6 +22,4 @@ def make(
     Raises: ValueError for sampling.
     """
     device.check_greedy("few", sampling)
-    return device.DeviceProgram(
-        device.gpu_library(), device.FEW, weights, sizes, state, slots=device.FEW_SLOTS, most=1
-    )
+    return device.DeviceProgram(device.gpu_library(), device.FEW, weights, sizes, state, slots=device.FEW_SLOTS, most=1)

@@ -57,10 +57,11 @@ template <class S>
 class Ring {
  public:
   struct Counts {
-    int layers, attention, inner, head;  // layers; a block's tiles in each: of attention, of one projection; of the head
+    // layers; a block's tiles in each: of attention, of one projection; of the output embedding
+    int layers, attention, inner, head;
   };
-  // The tiles of a token begin at `from`. The last `kept` of them shall stay in L2. `full` has a barrier for each slot and
-  // BARRIERS more.
+  // The tiles of a token begin at `from`. Every `kept`-th tile of the output embedding shall stay in L2, of those that the
+  // slots do not hold first; 0: none. `full` has a barrier for each slot and BARRIERS more.
   DEVICE void start(const uint16_t* from, const Counts& counts, int kept, int slots, unsigned char* place,
                     uint64_t* full) {
     from_ = from, counts_ = counts, slots_ = slots, place_ = place, full_ = full, warp_ = warp_index();
@@ -146,7 +147,7 @@ class Ring {
   uint64_t first_out_, last_out_;
   Counts counts_;
   int slots_, warp_, kept_;
-  int used_;  // slots that layers use: the tiles of a layer
+  int used_;                          // slots that layers use: the tiles of a layer
   uint32_t flying_ = 0, parity_ = 0;  // a bit for each barrier; of slots, those of this warp
 };
 

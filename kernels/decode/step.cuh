@@ -110,7 +110,7 @@ class Step {
     ring_.start(tiles_, {call_.layers, attention_tiles(), inner_, head_tiles()}, call_.kept, call_.slots,
                 memory_ + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>)-first * S::TILE_BYTES, shared_.full);
   }
-  // Asks for the weights of one part of a token.
+  // Asks for the weights of one part of a token, at the start of its launch.
   DEVICE void ask(Phase part, int layer) {
     if (part == ATTENTION) {
       ring_.ask(QKV, layer);
@@ -122,8 +122,9 @@ class Step {
       ring_.fill(0, call_.slots);
     }
   }
-  // The copies of the layers. Copies delay the words for which blocks wait, so each is asked for when x is there, and a
-  // block's warps wait for the row of their cluster only.
+  // Asks for the weights of a layer's attention, of its MLP, or for the first tiles of the output embedding. Copies delay the
+  // words for which blocks wait. So each is asked for when this block has x, and waits only for the row of its cluster. All
+  // warps have loaded what lay in the slots: since then they met behind a product.
   DEVICE void ask_attention(int layer) {
     if (layer == call_.layers) return;
     ring_.ask(QKV, layer);
@@ -356,8 +357,8 @@ class Step {
         tensor_product(sum, weights[step * 32 + lane_], weights[(step + HALF) * 32 + lane_], x[step]);
       const TwoFloats constants = reinterpret_cast<const TwoFloats*>(weights + S::WEIGHT_BYTES / 16)[lane_ / 4];
       const bool at = lane_ % 4;  // lanes 4 g have the first half of row g, lanes 4 g + 1 the second
-      const float part = at ? (sum[0][2] + sum[0][3]) + (sum[1][2] + sum[1][3])
-                            : (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
+      const float part =
+          at ? (sum[0][2] + sum[0][3]) + (sum[1][2] + sum[1][3]) : (sum[0][0] + sum[0][1]) + (sum[1][0] + sum[1][1]);
       const float both = part + other_lane(part, 1);
       const int token = (vocabulary_.begin + tile) * S::TILE_ROWS + lane_ / 4;
       if (lane_ % 4 == 0 && token < call_.vocabulary) {
@@ -435,11 +436,11 @@ class Step {
   }
 
  private:
-  static constexpr int NARROW = 4 * S::STEPS;  // rows of a tall tile that a lane has
+  static constexpr int NARROW = 4 * S::STEPS;    // rows of a tall tile that a lane has
   static constexpr int HALF = S::CHANNELS / 64;  // packets of half of a row's columns that a lane multiplies
   static constexpr float QUERY_SCALE = 1.4426950408889634f / S::ROOT;  // log2(e) / sqrt(SIZE)
-  static constexpr float MOST_WEIGHT = 1.2676506e30f;                  // 2 to the power of 100: sums of values are finite
-  static constexpr float NOTHING = -1e30f;  // below any score; finite, so that differences are numbers
+  static constexpr float MOST_WEIGHT = 1.2676506e30f;  // 2 to the power of 100: sums of values are finite
+  static constexpr float NOTHING = -1e30f;             // below any score; finite, so that differences are numbers
   static constexpr uint32_t ROW_BYTES = 4 * S::CHANNELS + 8 * S::CLUSTER * S::WARPS;
   static constexpr uint32_t PARTS_BYTES = 4 * S::CHANNELS;
   static constexpr int LINE = 16;  // words of a line of L2, of which four are used
@@ -553,8 +554,8 @@ class Step {
     find_moments();
     // what lies behind the tile of this lane's two rows
     const int own = lane_ / (S::TILE_ROWS / 2);
-    const Packet constants = ring_.tiles(set)[(own < tiles ? own : 0) * (S::TILE_BYTES / 16) +
-                                                     S::WEIGHT_BYTES / 16 + lane_ % (S::TILE_ROWS / 2)];
+    const Packet constants = ring_.tiles(
+        set)[(own < tiles ? own : 0) * (S::TILE_BYTES / 16) + S::WEIGHT_BYTES / 16 + lane_ % (S::TILE_ROWS / 2)];
     if (lane_ % 4 == 0) {
       float* const to = shared_.sums[turn_][warp_] + lane_ / 4;
       UNROLL
@@ -791,7 +792,8 @@ class Step {
       UNROLL
       for (int i = 0; i < S::WARPS; ++i) most = fmaxf(most, shared_.attended[i].reference);
       UNROLL
-      for (int i = 0; i < S::WARPS; ++i) factor[i] = power_of_2(shared_.attended[i].reference - most);  // 0: it had no row
+      for (int i = 0; i < S::WARPS; ++i)
+        factor[i] = power_of_2(shared_.attended[i].reference - most);  // 0: it had no row
     }
     UNROLL
     for (int i = 0; i < S::WARPS; ++i) {

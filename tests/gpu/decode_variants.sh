@@ -12,15 +12,16 @@ source "$(dirname "$0")/../../nsys_scripts/common.sh"
 cd "$ROOT"
 
 place=build/decode_variants
-# name|commit|flags|tiles of the output embedding that a block asks L2 for in each layer, and that are to stay there (default:
-# 1); no commit: this tree. 97d99e29 has four exchanges of words a layer.
+# name|commit|flags|the driver's argument behind the launcher (default: 3, every third tile of the output embedding stays in
+# L2; of the older versions: tiles that L2 is asked for in each layer); no commit: this tree. 97d99e29 has four exchanges of
+# words a layer, 56c04860 two of sums.
 VARIANTS=(
-  "words|97d99e29"
-  "full||-DDECODE_HEAD_REFILL=15"
-  "kept12||-DDECODE_HEAD_REFILL=15|0:12"
-  "kept20||-DDECODE_HEAD_REFILL=15|0:20"
+  "words|97d99e29||1"
+  "sums|56c04860||1:0"
+  "kept0|||0"
+  "kept5|||5"
 )
-FEW="today words"
+FEW="today words sums"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
@@ -59,13 +60,13 @@ names() { # LAUNCHER
   fi
 }
 
-ahead_of() { # NAME
-  local variant name ahead
+argument_of() { # NAME
+  local variant name argument
   for variant in "${VARIANTS[@]}"; do
-    IFS='|' read -r name _ _ ahead <<<"$variant"
-    if [[ $name == "$1" && -n $ahead ]]; then echo "$ahead" && return; fi
+    IFS='|' read -r name _ _ argument <<<"$variant"
+    if [[ $name == "$1" && -n $argument ]]; then echo "$argument" && return; fi
   done
-  echo 1
+  echo 3
 }
 
 # One process: a line of times.csv, or an error that goes on to the table.
@@ -74,7 +75,7 @@ measure() { # LAUNCHER ROUND NAME
   local text=$out/$launcher.$name.text
   if [[ -e $out/$launcher.$name.failed ]]; then return; fi
   if [[ $launcher == persistent && $round == 1 ]]; then phases=("$out/$name.phases.csv"); fi
-  said=$(timeout 20 "$place/$name" 8 300 0 "$launcher" "$(ahead_of "$name")" "$text" "${phases[@]}" 2>&1) ||
+  said=$(timeout 20 "$place/$name" 8 300 0 "$launcher" "$(argument_of "$name")" "$text" "${phases[@]}" 2>&1) ||
     { echo "$name $launcher failed: $said" | tee "$out/$launcher.$name.failed" >&2; }
   if [[ $said =~ ([0-9.]+)\ us\ a\ token ]]; then time=${BASH_REMATCH[1]}; fi
   echo "$launcher,$round,$name,$time" >>"$out/times.csv"
