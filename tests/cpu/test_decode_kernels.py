@@ -225,6 +225,30 @@ def test_a_mutant_of_the_kernels_is_found(name: str) -> None:
     assert said.kl_mean > 10 * said.plain_kl_mean
 
 
+@compiles
+@pytest.mark.parametrize("launcher", [PERSISTENT, FEW])
+def test_scores_far_above_that_of_the_token_itself_are_right(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Attention's weights are relative to the token's own score: here others exceed it by more than float32 holds."""
+    state = {name: tensor.clone() for name, tensor in on_cpu.rounded_weights().state.items()}
+    for layer in range(2):
+        state[f"h.{layer}.attn.c_attn.weight"][:, : 2 * CONFIG.n_embd] *= 6.0
+    weights = on_cpu.rounded_weights()
+    strong = on_cpu.rounded(Weights(weights.config, state, weights.source, weights.sha256))
+    monkeypatch.setattr(on_cpu, "rounded_weights", lambda: strong)
+    ids = prompt(24, 5)
+    expected, usual = logits_of(build_model(strong), ids), plain(ids)
+    said = compare(expected, usual, forced_logits(on_cpu.engine(launcher), ids, 4), 4)
+    assert said.good
+    change = ("return safely || weight < MOST_WEIGHT;", "return true;")
+    careless = device.Library.load(on_cpu.compiled({"step.cuh": change}), TINY)
+    engine = on_cpu.engine(launcher, of=careless)
+    engine.prefill(ids[:, :4])
+    for token in ids[0, 4:]:
+        engine.force(token[None])
+        engine.step()
+    assert engine.program.trouble().endswith("or not a number: use engine graph.")
+
+
 def test_a_mutant_that_changes_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match=r"ring\.cuh holds 'nothing of this' 0 times"):
         on_cpu.compiled({"ring.cuh": ("nothing of this", "")})
