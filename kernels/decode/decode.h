@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-// `stamps` has 5 + 9 * layers values for a block and token: the SM, the time when the token began, then the times when
-// its phases ended. A layer has nine of these, and three follow the last layer.
+// `stamps` has 5 + 4 * layers values for a block and token: the SM, the time when the token began, then the times when
+// its phases ended. A layer has four of these, and three follow the last layer.
 
 // `words`, the exchange between blocks, has 7 * C + 2 * blocks words of 8 bytes: 4 C sums of what clusters add to x, C for x
 // and 2 C for the sums that a launch leaves to the next, and the largest logits.

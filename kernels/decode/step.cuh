@@ -123,8 +123,8 @@ class Step {
     }
   }
   // Asks for the weights of a layer's attention, of its MLP, or for the first tiles of the output embedding. Copies delay the
-  // words for which blocks wait. So each is asked for when this block has x, and waits only for the row of its cluster. All
-  // warps have loaded what lay in the slots: since then they met behind a product.
+  // words for which blocks wait. So in the layers each is asked for when a warp has its rows of x, and waits only for the row
+  // of the cluster. All warps have loaded what lay in the slots: since then they met behind a product.
   DEVICE void ask_attention(int layer) {
     if (layer == call_.layers) return;
     ring_.ask(QKV, layer);
@@ -297,7 +297,7 @@ class Step {
     float out[2];
     ROLLED
     for (bool safely = false;; safely = true) {
-      if (there_) attend(rows, safely);
+      attend(rows, safely);  // if a thread gave up, too: the lanes of a warp need each other
       meet();
       if (merge(out, safely)) break;
       sync_block();  // all have read what is now computed anew
@@ -370,7 +370,7 @@ class Step {
     });
     best = max_lanes(best);
     if (lane_ == 0) shared_.best[0][warp_] = best;
-    sync_block();  // all slots are free
+    if (!agree()) return;  // else all slots are free
     if (goes_on) ask_attention(0);
     if (warp_ == 0) {
       best = max_lanes(lane_ < S::WARPS ? shared_.best[0][lane_] : uint64_t{0});
@@ -387,11 +387,12 @@ class Step {
     }
   }
 
-  // Makes the token with the largest logit of all blocks the next token.
+  // Makes the token with the largest logit of all blocks the next token, unless a block has found a fault. A thread that waits
+  // for no word asks for that.
   DEVICE void choose() {
     const uint32_t tag = tag_of(call_.layers);
     uint64_t best = 0;
-    bool there = true;
+    bool there = thread_index() != S::THREADS - 1 || load_flag(call_.control + 1) == 0;
     watch_.reset();
     for (int at = thread_index(); at < call_.blocks && there; at += S::THREADS) {
       TwoWords two = load_words(best_words_ + 2 * at);
@@ -887,7 +888,7 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.leave_seen(OF_MLP, step.layers_before(layer));
     step.take_row(layer);
     step.head(false);
-    if (block_index() == 0) {
+    if (block_index() == 0 && step.alive()) {
       step.choose();
       step.leave();
     }
