@@ -88,7 +88,7 @@ def gpu_at_hand() -> Gpu | None:
 
 
 class Engine:
-    """Run prompts with `model` and decode with `program`; both use the key-value cache of `state`.
+    """Run prompts with `model` and decode with `program`; the model's keys and values are in `state`.
 
     One launch of `program` decodes up to `program.most` tokens. After `capture`, `decode` replays a CUDA graph of one
     step for each token instead.

@@ -102,7 +102,7 @@ class State:
     Shape   token (B,) int64: the last token of each sequence, not yet run. position (1,) int64: its place.
             ids (B, capacity + 1) int64: all tokens so far, with those of the prompt.
             keys, values (layers, B, heads, capacity, head_size), of the dtype. Rows from `position` on hold anything.
-            What a program decodes it may keep elsewhere.
+            A program may keep its own copy: after a change of them call `begin`.
     """
 
     token: Any

@@ -4,8 +4,8 @@
     python -m studies.decode.measure check   --out RUN
     python -m studies.decode.measure capture --out RUN       under nsys_scripts/nsys_capture.sh
 
-fair starts fresh processes, one after the other. Each process prepares every rung and then times them in turn, round by
-round; every second process takes the rungs in reverse order (AB/BA). A first process fills the compilers' caches and
+fair starts fresh processes. Each prepares every rung, up to five side by side. Then one process after the other times
+them in turn, round by round, while the others wait; every second process takes the rungs in reverse order (AB/BA). A first process fills the compilers' caches and
 does not count. Each process adds its samples to RUN/captures/decode.json, so an interrupted run continues where it
 ended.
 
@@ -160,7 +160,7 @@ def wait_for_turn(options: argparse.Namespace) -> None:
     """
     if not options.turn:
         return
-    print(PREPARED, flush=True)
+    print(f"\n{PREPARED}", flush=True)  # on a line of its own, whatever a library has printed
     if not sys.stdin.readline():
         raise InputError("The program that started this process has ended.")
 
@@ -182,20 +182,28 @@ def worker_command(options: argparse.Namespace, process: int) -> list[str]:
 class Processes:
     """Run fresh processes. A few prepare side by side, as most of that is compilation; then they are timed in turn."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
-        self._at_once = max(1, min(AT_ONCE, (os.cpu_count() or 1) // 3))
+    def __init__(self, options: argparse.Namespace, missing: Sequence[int] = ()) -> None:
+        self._options, self._missing = options, list(missing)
         self._waiting: dict[int, subprocess.Popen[str]] = {}
 
-    def _start(self, process: int) -> subprocess.Popen[str]:
-        command = worker_command(self._options, process)
-        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def _at_once(self) -> int:
+        """Return how many processes prepare side by side: one for three cores and 12 GiB of the GPU, at most AT_ONCE."""
+        most = min(AT_ONCE, len(os.sched_getaffinity(0)) // 3)
+        if torch.cuda.is_available():
+            most = min(most, torch.cuda.get_device_properties(0).total_memory // (12 << 30))
+        return max(1, most)
+
+    def ready(self, process: int) -> bool:
+        """Return whether a process is prepared and only has to be timed."""
+        return process in self._waiting
 
     def _prepare(self, process: int) -> None:
-        """Start a batch from process number `process` on, and wait until all of it is prepared."""
-        last = process if process == 0 else min(process + self._at_once - 1, max(process, self._options.processes))
-        self._waiting |= {one: self._start(one) for one in range(process, last + 1)}
-        for one in range(process, last + 1):
+        """Start a batch, of which process number `process` is the first, and wait until all of it is prepared."""
+        batch = [process, *(one for one in self._missing if one > process)][: self._at_once() if process else 1]
+        for one in batch:
+            command = worker_command(self._options, one)
+            self._waiting[one] = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for one in batch:
             out = self._waiting[one].stdout
             assert out is not None
             while (line := out.readline()) and line.strip() != PREPARED:
@@ -203,7 +211,7 @@ class Processes:
 
     def __call__(self, process: int) -> dict[str, Any]:
         """Run process number `process` to its end; return what `run_worker` found. Raises: InputError if it fails."""
-        if process not in self._waiting:
+        if not self.ready(process):
             self.close()
             self._prepare(process)
         own = self._waiting.pop(process)
@@ -235,16 +243,18 @@ def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
         return
     options.rungs = trusted(document, options.rungs)
     write(document, captures)
-    started, longest = time.monotonic(), 0.0
+    started, longest = time.monotonic(), 0.0  # the longest took the preparation of a batch, too
+    processes: Processes | None = None
     with contextlib.ExitStack() as stack:
         if worker is None:
-            worker = processes = Processes(options)
+            worker = processes = Processes(options, missing)
             stack.callback(processes.close)
         if not measured:
             progress("a first process fills the compilers' caches and does not count")
             worker(0)
         for process in tqdm(missing, desc="processes", disable=None):
-            if time.monotonic() - started + longest > options.seconds:
+            prepared = processes is not None and processes.ready(process)
+            if not prepared and time.monotonic() - started + longest > options.seconds:
                 progress(
                     f"the time of --seconds is over: {len(measured)} of {options.processes} processes are measured"
                 )
