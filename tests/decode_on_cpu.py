@@ -17,7 +17,7 @@ from harness.decode.engines import Engine, new_state, sizes_of
 from harness.gpt2 import GPT2Config
 from harness.weights import Weights, build_model
 from kernels.decode.contract import Sampling
-from kernels.decode.device import DeviceProgram, Library
+from kernels.decode.device import FEW_SLOTS, DeviceProgram, Library
 from kernels.decode.plan import Shape
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -87,7 +87,7 @@ def reference() -> Any:
 
 
 def engine(
-    launcher: str = PERSISTENT, *, of: Library | None = None, most: int | None = None, slots: int = 13, stamped: int = 0,
+    launcher: str = PERSISTENT, *, of: Library | None = None, most: int | None = None, slots: int | None = None, stamped: int = 0,
     patience_ns: int = PATIENCE_NS, threads: int = 1, seed: int = 0, silent: tuple[int, int] = (-1, 0),
 ) -> Engine:  # fmt: skip
     """Return an engine on the CPU that prefills with the model in bfloat16 and decodes with the kernels.
@@ -103,6 +103,7 @@ def engine(
     state.values.fill_(torch.nan)
     model = build_model(weights, dtype=torch.bfloat16)
     most = most or (1 if launcher == FEW else sizes.capacity)
+    slots = slots or (FEW_SLOTS if launcher == FEW else 13)
     program = DeviceProgram(
         of, launcher, model.state_dict(), sizes, state, slots=slots, most=most, stamped=stamped, patience_ns=patience_ns
     )

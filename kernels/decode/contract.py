@@ -9,7 +9,7 @@ A module of this folder that decodes (few.py, persistent.py) has two functions:
 GPU. `make` packs those that it needs into its own layout. `state` belongs to the caller; its pointers never change. If
 a program can, it keeps stamps of its phases for the first `stamped` tokens of a launch.
 
-One step takes each sequence's token at `position` and puts its keys and values into row `position` of the cache. It
+One step takes each sequence's token at `position` and puts its keys and values into row `position` of its cache. It
 chooses the next token, writes it to `token` and to column `position + 1` of `ids`, and adds 1 to `position`. All of
 this happens on the GPU, without the host.
 

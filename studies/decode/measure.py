@@ -5,9 +5,9 @@
     python -m studies.decode.measure capture --out RUN       under nsys_scripts/nsys_capture.sh
 
 fair starts fresh processes. Each prepares every rung, up to five side by side. Then one process after the other times
-them in turn, round by round, while the others wait; every second process takes the rungs in reverse order (AB/BA). A first process fills the compilers' caches and
-does not count. Each process adds its samples to RUN/captures/decode.json, so an interrupted run continues where it
-ended.
+them in turn, round by round, while the others wait; every second process takes the rungs in reverse order (AB/BA). A
+first process fills the compilers' caches and does not count. Each process adds its samples to RUN/captures/decode.json,
+so an interrupted run continues where it ended.
 
 check compares every engine with a reference, on random weights and on peaked weights (harness/decode/check.py).
 capture opens the profiler's window around a few steps of every rung, inside the ranges `<rung>` and `decode` (or
@@ -187,7 +187,7 @@ class Processes:
         self._waiting: dict[int, subprocess.Popen[str]] = {}
 
     def _at_once(self) -> int:
-        """Return how many processes prepare side by side: one for three cores and 12 GiB of the GPU, at most AT_ONCE."""
+        """Return how many processes prepare side by side: one for 3 cores and 12 GiB of the GPU, at most AT_ONCE."""
         most = min(AT_ONCE, len(os.sched_getaffinity(0)) // 3)
         if torch.cuda.is_available():
             most = min(most, torch.cuda.get_device_properties(0).total_memory // (12 << 30))

@@ -5,8 +5,8 @@
 
 `make gpu-checks` runs all three and then this program, which writes four files into DIR. sanitize.csv has a row for
 each run of a tool, and one for each place in a source that it names. Older runs on the same GPU keep their rows, if the
-logs have none of them. tests.csv has a row for each test, with the digest of the sources that it tested; modules that
-did not run again keep their rows. mutants.csv has a row for each mutant. checks.json has the
+logs have none of them. tests.csv has a row for each test, with the digest of the sources that it tested; tests that did
+not run again keep their rows. mutants.csv has a row for each mutant. checks.json has the
 GPU, the driver, the time, and a digest of the sources (`sources_digest`): it shows whether the kernels have changed
 since. The last five arguments are for logs of another machine; by default they describe this one.
 """
@@ -86,14 +86,10 @@ def _merged(old: str, rows: list[dict[str, object]]) -> list[Mapping[str, object
     return sorted([*kept, *rows], key=key)
 
 
-def _with_other_modules(old: str, rows: list[dict[str, object]]) -> list[Mapping[str, object]]:
-    """Return the rows, and those that the old table has of modules that they lack."""
-
-    def module(row: Mapping[str, object]) -> str:
-        return str(row["test"]).partition("::")[0]
-
-    new = set(map(module, rows))
-    return [*(row for row in csv.DictReader(io.StringIO(old, newline="")) if module(row) not in new), *rows]
+def _with_other_tests(old: str, rows: list[dict[str, object]]) -> list[Mapping[str, object]]:
+    """Return the rows, and those that the old table has of other tests."""
+    new = {row["test"] for row in rows}
+    return [*(row for row in csv.DictReader(io.StringIO(old, newline="")) if row["test"] not in new), *rows]
 
 
 def read_tests(file: Path) -> Iterator[dict[str, object]]:
@@ -148,7 +144,7 @@ def write(out: Path, options: argparse.Namespace) -> None:
         same = known.get("tests", {}).get("gpu") == about["gpu"]
         old = (out / "tests.csv").read_text("utf-8") if same else ""
         rows = [row | {"sources": about["sources"]} for row in read_tests(options.tests)]
-        tables["tests"] = text(TESTS, _with_other_modules(old, rows))
+        tables["tests"] = text(TESTS, _with_other_tests(old, rows))
     if options.mutants:
         tables["mutants"] = options.mutants.read_text("utf-8")
     for name, content in tables.items():
