@@ -48,10 +48,10 @@ def test_tables_of_logs(tmp_path: Path) -> None:
     assert tables.main(["--out", str(out), "--tests", str(tmp_path / "junit.xml"), *said]) == 0
     assert (out / "sanitize.csv").read_text().splitlines() == [
         ",".join(tables.RUN),
-        "initcheck,default,matmul,37,3,1,37,,,,",
-        "initcheck,default,matmul,,,,,Invalid __global__ write of size 4 bytes,v01.cu:7,gelu_v01,1",
-        "initcheck,default,matmul,,,,,Uninitialized __global__ memory read of size 16 bytes,tile.cuh:165,matmul_v16,2",
-        "racecheck,default,matmul,37,0,0,37,,,,",
+        "initcheck,default,matmul,37,3,1,37,,,,,abc",
+        "initcheck,default,matmul,,,,,Invalid __global__ write of size 4 bytes,v01.cu:7,gelu_v01,1,abc",
+        "initcheck,default,matmul,,,,,Uninitialized __global__ memory read of size 16 bytes,tile.cuh:165,matmul_v16,2,abc",
+        "racecheck,default,matmul,37,0,0,37,,,,,abc",
     ]
     assert (out / "tests.csv").read_text().splitlines()[1:] == [
         "test_ops::test_a[x],passed,1.3,,abc", "test_ops::test_b,failed,0.1,no,abc",

@@ -5,10 +5,10 @@
 
 `make gpu-checks` runs all three and then this program, which writes four files into DIR. sanitize.csv has a row for
 each run of a tool, and one for each place in a source that it names. Older runs on the same GPU keep their rows, if the
-logs have none of them. tests.csv has a row for each test, with the digest of the sources that it tested; tests that did
-not run again keep their rows. mutants.csv has a row for each mutant. checks.json has the
-GPU, the driver, the time, and a digest of the sources (`sources_digest`): it shows whether the kernels have changed
-since. The last five arguments are for logs of another machine; by default they describe this one.
+logs have none of them. tests.csv has a row for each test; tests that did not run again keep their rows. Each row of both
+has a digest of the sources that ran (`sources_digest`), which shows whether kernels have changed since; it is blank where
+it was not kept. mutants.csv has a row for each mutant. checks.json has the GPU, the driver, the time and the digest of
+the last run. The last five arguments are for logs of another machine; by default they describe this one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,20 @@ from xml.etree import ElementTree
 
 from kernels import objects
 
-RUN = ("tool", "build", "part", "launches", "findings", "exit_status", "time_s", "what", "where", "kernel", "times")
+RUN = (
+    "tool",
+    "build",
+    "part",
+    "launches",
+    "findings",
+    "exit_status",
+    "time_s",
+    "what",
+    "where",
+    "kernel",
+    "times",
+    "sources",
+)
 TESTS = ("test", "outcome", "time_s", "message", "sources")
 # "=========     at void name<…>(…)+0xc80 in file.cuh:165", then perhaps the kernel that it was inlined into
 PLACE = re.compile(r"=========\s+at (?P<function>.+?)(?:\+0x[0-9a-f]+)? in (?P<where>\S+:\d+)")
@@ -139,7 +152,8 @@ def write(out: Path, options: argparse.Namespace) -> None:
     if options.sanitize:
         same = known.get("sanitize", {}).get("gpu") == about["gpu"]
         old = (out / "sanitize.csv").read_text("utf-8") if same else ""
-        tables["sanitize"] = text(RUN, _merged(old, list(read_sanitize(options.sanitize))))
+        rows = [row | {"sources": about["sources"]} for row in read_sanitize(options.sanitize)]
+        tables["sanitize"] = text(RUN, _merged(old, rows))
     if options.tests:
         same = known.get("tests", {}).get("gpu") == about["gpu"]
         old = (out / "tests.csv").read_text("utf-8") if same else ""
