@@ -33,9 +33,9 @@ for tool in nvcc compute-sanitizer nvidia-smi; do
 done
 
 # One run of a tool, with its log and its exit status where tests/gpu/sanitize.sh leaves them: tests.gpu.tables reads both.
-sanitized() { # TOOL LAUNCHER
+sanitized() { # TOOL LAUNCHER TOKENS
   local log=build/sanitize/$1-default-decode_$2 start=$SECONDS code=0
-  local command=(timeout "${LIMIT:-300}" compute-sanitizer --tool "$1" --error-exitcode 1 --print-limit 20 "$driver" 0 2 0 "$2")
+  local command=(timeout "${LIMIT:-300}" compute-sanitizer --tool "$1" --error-exitcode 1 --print-limit 20 "$driver" 0 "$3" 0 "$2")
   echo "+ ${command[*]}"
   [[ -n $dry ]] && return
   mkdir -p "${log%/*}"
@@ -68,7 +68,8 @@ run "$driver" 5 64 0 few || status=1
 run "$driver" "$runs" "$each" 2 || status=1
 if [[ ${SANITIZE:-yes} != no ]]; then
   for tool in memcheck synccheck initcheck; do
-    for launcher in persistent few; do sanitized "$tool" "$launcher" || status=1; done
+    sanitized "$tool" persistent 600 || status=1 # so that threads have a second pair of cached rows
+    sanitized "$tool" few 40 || status=1
   done
 fi
 exit "$status"

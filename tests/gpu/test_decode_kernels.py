@@ -83,6 +83,19 @@ def test_logits_are_no_worse_than_those_of_a_bfloat16_model(
     assert said.positions == 64
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_scores_far_above_that_of_the_token_itself_are_right(name: str, weights: Weights) -> None:
+    """In the first layer some exceed it by more than float32 holds, so blocks compute attention's weights a second time."""
+    state = {key: tensor.clone() for key, tensor in weights.state.items()}
+    state["h.0.attn.c_attn.weight"][:, : 2 * weights.config.n_embd] *= 6.0
+    strong = Weights(weights.config, {key: t.bfloat16().float() for key, t in state.items()}, weights.source, None)
+    models = tuple(build_model(strong, device="cuda", dtype=dtype) for dtype in (torch.float32, torch.bfloat16))
+    ids, engine = prompt(128), opened(name, strong)
+    said = compare(*logits_of(models, ids), forced_logits(engine, ids, 64), 64)
+    engine.check()
+    assert said.good
+
+
 def test_all_blocks_of_a_launch_are_resident() -> None:
     blocks = device.gpu_library().resident_blocks(device.PERSISTENT_SLOTS)
     gpu = gpu_at_hand()
