@@ -20,17 +20,21 @@
 #include <string>
 #include <vector>
 
+#ifndef DECODE_FEW_SLOTS  // tests/gpu/decode_variants.sh tries others
+#define DECODE_FEW_SLOTS 8
+#endif
+
 #ifdef __CUDACC__
 #include "decode.cu"
 using Model = Gpt2;
-constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 15, FEW_SLOTS = 8;
+constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 15, FEW_SLOTS = DECODE_FEW_SLOTS;
 #else
 #include "decode.cpp"
 using Model = Tiny;
 #ifdef GPT2  // all of it, with the SHAPE and the BLOCKS of a GPU: some ten seconds a token
-constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 15, FEW_SLOTS = 8;
+constexpr int LAYERS = 12, VOCABULARY = 50257, SLOTS = 15, FEW_SLOTS = DECODE_FEW_SLOTS;
 #else
-constexpr int LAYERS = 2, VOCABULARY = 97, SLOTS = 13, FEW_SLOTS = 8;
+constexpr int LAYERS = 2, VOCABULARY = 97, SLOTS = 13, FEW_SLOTS = DECODE_FEW_SLOTS;
 #endif
 using cudaStream_t = void*;
 #endif

@@ -20,8 +20,10 @@ VARIANTS=(
   "sums|56c04860||1:0"
   "kept0|||0"
   "kept5|||5"
+  "slots12||-DDECODE_FEW_SLOTS=12"
+  "slots15||-DDECODE_FEW_SLOTS=15"
 )
-FEW="today words sums"
+FEW="today words sums kept0 slots12 slots15"
 
 compile() { # SOURCES NAME FLAGS…
   local from=$1 name=$2
