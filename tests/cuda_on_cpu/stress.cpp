@@ -241,8 +241,8 @@ struct Few {
 };
 
 // The text of `tokens` tokens; empty where a kernel ended itself. The first `stamped` of them keep stamps.
-std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int kept,
-                            std::vector<float>& us, Buffer<uint64_t>* stamps = nullptr, int stamped = 0) {
+std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, int kept, std::vector<float>& us,
+                            Buffer<uint64_t>* stamps = nullptr, int stamped = 0) {
   const size_t cache = size_t{LAYERS} * Model::HEADS * Model::CAPACITY * Model::SIZE;
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
@@ -258,8 +258,7 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   call.stamps = stamps ? stamps->device() : nullptr, call.stamped = stamped, call.stamps_each = STAMPS_EACH;
   call.patience_ns = 100'000'000'000;
   call.layers = LAYERS, call.vocabulary = VOCABULARY, call.capacity = Model::CAPACITY, call.blocks = blocks;
-  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.kept = kept,
-  call.epsilon = 1e-5f;
+  call.tokens = few ? 1 : tokens, call.slots = few ? FEW_SLOTS : SLOTS, call.kept = kept, call.epsilon = 1e-5f;
   Few one(call);
   Watching watching;
   if (few)
