@@ -291,7 +291,7 @@ def _decode(runs: Runs) -> Iterator[Part]:
         yield Part("kernels/decode/README.md", "decode", text)
 
 
-def _decode_sources(runs: Runs) -> dict[str, list[str]]:
+def _decode_sources(runs: Runs) -> dict[str, str]:
     """Return what identifies today's kernels of each rung; nothing where a test has no such file."""
     path = runs.reports.parent / "kernels" / "decode" / "sources.toml"
     return tomllib.loads(path.read_text("utf-8")) if path.is_file() else {}

@@ -110,32 +110,22 @@ class Step {
     ring_.start(tiles_, {call_.layers, attention_tiles(), inner_, head_tiles()}, call_.kept, call_.slots,
                 memory_ + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>)-first * S::TILE_BYTES, shared_.full);
   }
-  // Asks for the weights of one part of a token, at the start of its launch.
-  DEVICE void ask(Phase part, int layer) {
-    if (part == ATTENTION) {
-      ring_.ask(QKV, layer);
-      ring_.ask(PROJ, layer);
-    } else if (part == MLP) {
-      ring_.ask(FC, layer);
-      ring_.ask(TALL, layer);
-    } else {
-      ring_.fill(0, call_.slots);
-    }
-  }
-  // Asks for the weights of a layer's attention, of its MLP, or for the first tiles of the output embedding. Copies delay the
-  // words for which blocks wait. So in the layers each is asked for when a warp has its rows of x, and waits only for the row
-  // of the cluster. All warps have loaded what lay in the slots: since then they met behind a product.
+  // Asks for the weights of a layer's attention, or of its MLP. Copies delay the words for which blocks wait. So a launch of
+  // many tokens asks when a warp has its rows of x, and waits only for the row of the cluster. All warps have loaded what lay
+  // in the slots: since then they met behind a product.
   DEVICE void ask_attention(int layer) {
     if (layer == call_.layers) return;
     ring_.ask(QKV, layer);
     ring_.ask(PROJ, layer);
   }
-  DEVICE void ask_head() { ring_.fill(0, ring_.used()); }
   DEVICE void ask_mlp(int layer) {
     ring_.ask(FC, layer);
     ring_.ask(TALL, layer);
-    if (layer == 0) ring_.fill(ring_.used(), call_.slots);
   }
+  // Asks for the first tiles of the output embedding: those in slots that layers use, those in the others, or all.
+  DEVICE void ask_head() { ring_.fill(0, ring_.used()); }
+  DEVICE void ask_spare() { ring_.fill(ring_.used(), call_.slots); }
+  DEVICE void ask_whole_head() { ring_.fill(0, call_.slots); }
   DEVICE void drain() { ring_.drain(); }
   // Prefetches `count` tiles into L2, from tile `first` of a token on.
   DEVICE void ask_tiles(int first, int count) const {
@@ -839,7 +829,12 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
   const int before = part == MLP ? step.attention_tiles() : 0;
   const int tiles = part == ATTENTION ? step.attention_tiles() : part == MLP ? step.mlp_tiles() : step.head_tiles();
   step.start_ring(part == ATTENTION, before);
-  step.ask(part, layer);
+  if (part == ATTENTION)
+    step.ask_attention(layer);
+  else if (part == MLP)
+    step.ask_mlp(layer);
+  else
+    step.ask_whole_head();
   if (layer + 1 < call.layers) step.ask_tiles((layer + 1) * step.layer_tiles() + before, tiles);
   const Sum of = part == MLP ? OF_ATTENTION : OF_MLP;
   const auto vectors = part == MLP ? step.vectors_of_middle(layer) : step.vectors_of_x(layer);
@@ -918,6 +913,7 @@ DEVICE void decode_tokens(const DecodeCall& call) {
         else
           step.embed(vectors);
         step.ask_mlp(layer);
+        if (layer == 0) step.ask_spare();
       };
       if (step.attends()) {
         auto rows = step.cached(layer);

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -24,10 +24,10 @@ def _time(row: object, of: str = "token_") -> str:
     return f"{median / 1e3:,.1f}{ends}"
 
 
-def _is_older(row: object, today: Mapping[str, Sequence[str]]) -> bool:
-    """Return whether the kernels of a rung have changed since it was measured. `today`: rung -> today's sources."""
+def _is_older(row: object, today: Mapping[str, str]) -> bool:
+    """Return whether the kernels of a rung have changed since it was measured. `today`: rung -> its source's digits."""
     name, source, reason = (getattr(row, what) for what in ("rung", "source", "reason"))
-    return name in today and source not in today[name] and text.is_missing(reason)
+    return name in today and source != today[name] and text.is_missing(reason)
 
 
 def _verdict(verdict: object, ratio: object) -> str:
@@ -45,7 +45,7 @@ def write_decode(decode: pd.DataFrame, decode_bounds: pd.DataFrame) -> str:
     return _rungs(decode, decode_bounds, {})
 
 
-def _rungs(decode: pd.DataFrame, decode_bounds: pd.DataFrame, today: Mapping[str, Sequence[str]]) -> str:
+def _rungs(decode: pd.DataFrame, decode_bounds: pd.DataFrame, today: Mapping[str, str]) -> str:
     body = []
     for row in cells.rows(decode):
         own = decode_bounds[decode_bounds["rung"] == row.rung]
@@ -75,7 +75,7 @@ def _prefill(prefill: pd.DataFrame, bounds: pd.DataFrame) -> str:
     return f"A pass over {int(prefill['tokens'].iloc[0]):,} tokens: {'; '.join(said)}. Expected: {'; '.join(judged)}."
 
 
-def render_decode(tables: Mapping[str, pd.DataFrame], run: str, today: Mapping[str, Sequence[str]]) -> str:
+def render_decode(tables: Mapping[str, pd.DataFrame], run: str, today: Mapping[str, str]) -> str:
     """Return the generated part of kernels/decode/README.md. `run` leads to the committed run from there.
 
     `today` has the source of each rung with kernels of ours, as kernels/decode/sources.toml says.
@@ -91,13 +91,13 @@ def render_decode(tables: Mapping[str, pd.DataFrame], run: str, today: Mapping[s
     return "\n\n".join(parts)
 
 
-def render_line(by_gpu: Mapping[str, Mapping[str, pd.DataFrame]], today: Mapping[str, Sequence[str]]) -> str:
+def render_line(by_gpu: Mapping[str, Mapping[str, pd.DataFrame]], today: Mapping[str, str]) -> str:
     """Return the line of README.md, a sentence for each GPU; "" if none has what it takes. `today` as above."""
     said = list(filter(None, (_render_gpu(gpu, tables, today) for gpu, tables in by_gpu.items())))
     return " ".join(["**One token of GPT-2.**", *said, "([Rung by rung](kernels/decode/README.md).)"]) if said else ""
 
 
-def _render_gpu(gpu: str, tables: Mapping[str, pd.DataFrame], today: Mapping[str, Sequence[str]]) -> str:
+def _render_gpu(gpu: str, tables: Mapping[str, pd.DataFrame], today: Mapping[str, str]) -> str:
     """Return a sentence on our fastest rung beside Hugging Face's; "" unless both have an interval."""
     rows = tables["decode"].dropna(subset=["token_low_ns"])
     ours = rows[~rows["rung"].str.startswith("hf_")].sort_values("token_ns", kind="stable")

@@ -471,7 +471,7 @@ def test_the_committed_sources_are_those_of_today() -> None:
 def test_the_readme_files_say_what_the_tables_hold() -> None:
     built = world(document(**TIMES))
     made = {name: built[name] for name in ("decode", "decode_bounds", "decode_checks")}
-    text = page.render_decode(made, "../../reports/gpu-decode", {"persistent": ["0123456789ab"]})
+    text = page.render_decode(made, "../../reports/gpu-decode", {"persistent": "0123456789ab"})
     assert "| persistent" in text
     assert "94.5 (91.0 – 98.0)" in text
     assert "confirmed" in text
@@ -479,7 +479,7 @@ def test_the_readme_files_say_what_the_tables_hold() -> None:
     assert f"| persistent {page.STALE_MARK}" in text
     assert text.count(page.STALE) == 1
     made["decode"] = made["decode"].assign(source="0123456789ab")
-    text = page.render_decode(made, "../../reports/gpu-decode", {"persistent": ["0123456789ab"]})
+    text = page.render_decode(made, "../../reports/gpu-decode", {"persistent": "0123456789ab"})
     assert page.STALE_MARK not in text
     assert "persistent` (an earlier version) takes" in page.render_line({"GPU A": made}, {"persistent": "another"})
     line = page.render_line({"GPU A": made, "GPU B": made}, {})

@@ -25,6 +25,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -88,21 +89,11 @@ def read_sanitize(folder: Path) -> Iterator[dict[str, object]]:
             yield row | {"what": what, "where": where, "kernel": kernel, "times": times}
 
 
-def _merged(old: str, rows: list[dict[str, object]]) -> list[Mapping[str, object]]:
-    """Return the rows, and those that the old table has of runs that they lack, by tool, build and part."""
-
-    def key(row: Mapping[str, object]) -> tuple[object, ...]:
-        return row["tool"], row["build"], row["part"]
-
+def _merged(old: str, rows: list[dict[str, object]], *keys: str) -> list[Mapping[str, object]]:
+    """Return the rows, behind those that the old table has of what they lack, by the columns `keys`."""
+    key = itemgetter(*keys)
     new = set(map(key, rows))
-    kept = [row for row in csv.DictReader(io.StringIO(old, newline="")) if key(row) not in new]
-    return sorted([*kept, *rows], key=key)
-
-
-def _with_other_tests(old: str, rows: list[dict[str, object]]) -> list[Mapping[str, object]]:
-    """Return the rows, and those that the old table has of other tests."""
-    new = {row["test"] for row in rows}
-    return [*(row for row in csv.DictReader(io.StringIO(old, newline="")) if row["test"] not in new), *rows]
+    return [*(row for row in csv.DictReader(io.StringIO(old, newline="")) if key(row) not in new), *rows]
 
 
 def read_tests(file: Path) -> Iterator[dict[str, object]]:
@@ -149,16 +140,18 @@ def write(out: Path, options: argparse.Namespace) -> None:
     file = out / "checks.json"
     known = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     tables: dict[str, str] = {}
+
+    def with_older(table: str, rows: Iterable[dict[str, object]], *keys: str) -> list[Mapping[str, object]]:
+        same = known.get(table, {}).get("gpu") == about["gpu"]
+        old = (out / f"{table}.csv").read_text("utf-8") if same else ""
+        return _merged(old, [row | {"sources": about["sources"]} for row in rows], *keys)
+
     if options.sanitize:
-        same = known.get("sanitize", {}).get("gpu") == about["gpu"]
-        old = (out / "sanitize.csv").read_text("utf-8") if same else ""
-        rows = [row | {"sources": about["sources"]} for row in read_sanitize(options.sanitize)]
-        tables["sanitize"] = text(RUN, _merged(old, rows))
+        runs = ("tool", "build", "part")
+        rows = with_older("sanitize", read_sanitize(options.sanitize), *runs)
+        tables["sanitize"] = text(RUN, sorted(rows, key=itemgetter(*runs)))
     if options.tests:
-        same = known.get("tests", {}).get("gpu") == about["gpu"]
-        old = (out / "tests.csv").read_text("utf-8") if same else ""
-        rows = [row | {"sources": about["sources"]} for row in read_tests(options.tests)]
-        tables["tests"] = text(TESTS, _with_other_tests(old, rows))
+        tables["tests"] = text(TESTS, with_older("tests", read_tests(options.tests), "test"))
     if options.mutants:
         tables["mutants"] = options.mutants.read_text("utf-8")
     for name, content in tables.items():
