@@ -306,7 +306,7 @@ def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame |
 def _cost_of_stamps(decode_run: Run) -> str | None:
     """Say how much the stamps of decode_phases.csv change the time of a token."""
     said = [
-        f"{entry['rung']} {entry['stamped_time_ns'] / entry['token_time_ns'] - 1:+.1%}"
+        f"{entry['rung']} {entry['stamped_time_ns'] / entry['token_time_ns'] - 1:+z.1%}"
         for entry in decode_run.get("stamped") or []
     ]
     return f"Stamps of the phases change the time of a token: {', '.join(said)}." if said else None
