@@ -61,8 +61,15 @@ __global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_stamped(const __grid_
 __global__ void __launch_bounds__(Gpt2::THREADS, 2)
     decode_few(const __grid_constant__ DecodeCall call, const Phase part, const int layer) {
 #if __CUDA_ARCH__ >= 900
-  let_next_start();  // at once, so that the next launch fills its rings meanwhile
-  decode_part<Gpt2>(call, part, layer, [] { wait_for_previous(); });
+  // A launch starts as soon as all blocks of the one before it run, but none of them before the previous token has ended. So
+  // it may run beside the launch before it, and ends after that.
+  const bool first = part == ATTENTION && layer == 0;
+  if (!first) let_next_start();
+  decode_part<Gpt2>(call, part, layer, [] {
+    wait_for_previous();
+    let_next_start();
+  });
+  wait_for_previous();
 #endif
 }
 
@@ -97,7 +104,7 @@ cudaError_t decode_run_persistent(const DecodeCall* call, cudaStream_t stream) {
                 stream, *call);
 }
 
-// Decodes one token in two launches per layer and one for the output embedding. Each starts while the previous one runs.
+// Decodes one token in two launches per layer and one for the output embedding. Each runs beside the one before it.
 cudaError_t decode_run_few(const DecodeCall* call, cudaStream_t stream) {
   DecodeCall now = *call;
   for (int layer = 0; layer < call->layers; ++layer)

@@ -6,8 +6,8 @@
 // `stamps` has 5 + 4 * layers values for a block and token: the SM, the time when the token began, then the times when
 // its phases ended. A layer has four of these, and three follow the last layer.
 
-// `words`, the exchange between blocks, has 7 * C + 2 * blocks words of 8 bytes: 4 C sums of what clusters add to x, C for x
-// and 2 C for the sums that a launch leaves to the next, and the largest logits.
+// `words`, the exchange between blocks, has 10 * C + 2 * blocks words of 8 bytes: 4 C sums of what clusters add to x, 2 C for x
+// and 4 C for the sums that a launch leaves to a later one, and the largest logits.
 
 struct DecodeCall {
   const uint16_t* units;  // (tiles, 8 C + 32): the weights, bf16, in the order in which each block takes them (plan.py)

@@ -25,7 +25,7 @@ KEPT = 3  # every third tile of the output embedding shall stay in L2, of those 
 PATIENCE_NS = 2_000_000_000
 LEAST_SLOTS, MOST_SLOTS = 12, 16  # a layer has four tiles of attention and at most eight of the MLP
 TOO_LARGE, NO_ROOM = 13, 14
-WORDS = 7  # times the width: words of the exchange, besides two of each block
+WORDS = 10  # times the width: words of the exchange, besides two of each block
 
 _POINTERS = (
     "units", "begins", "vectors", "wte", "wpe", "keys", "values", "token", "position", "ids", "logits", "words",

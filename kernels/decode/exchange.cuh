@@ -46,6 +46,12 @@ class Watch {
 DEVICE void publish(uint64_t* channel, int index, uint32_t tag, uint32_t bits) {
   store_word(channel + index, static_cast<uint64_t>(tag) << 32 | bits);
 }
+// A value of 64 bits in two words.
+DEVICE void publish_value(uint64_t* at, uint32_t tag, uint64_t value) {
+  store_words(
+      at, {{static_cast<uint64_t>(tag) << 32 | (value & 0xffffffffu), static_cast<uint64_t>(tag) << 32 | value >> 32}});
+}
+DEVICE uint64_t value_of(const TwoWords& two) { return two.word[1] << 32 | (two.word[0] & 0xffffffffu); }
 // A sum of two floats: numbers of 30 bits, whose last one is 2 to the power of -13, and above them a count of 4 bits.
 constexpr int SUM_BITS = 30, COUNT_SHIFT = 2 * SUM_BITS, MOST_CLUSTERS = 15;
 constexpr float SUM_UNIT = 1.0f / 8192.0f, MOST_PART = 4096.0f;

@@ -1,4 +1,4 @@
-"""Engine `few`: two launches per layer and one for the output embedding. Each starts while the previous one runs."""
+"""Engine `few`: two launches per layer and one for the output embedding. Each runs beside the one before it."""
 
 from __future__ import annotations
 

@@ -123,6 +123,9 @@ DEVICE uint64_t load_word(const uint64_t* at) {
 DEVICE void store_word(uint64_t* at, uint64_t word) {
   asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(at), "l"(word) : "memory");
 }
+DEVICE void store_words(uint64_t* at, const TwoWords& two) {
+  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(at), "l"(two.word[0]), "l"(two.word[1]) : "memory");
+}
 DEVICE void add_word(uint64_t* at, uint64_t addend) {
   asm volatile("red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(at), "l"(addend) : "memory");
 }

@@ -69,8 +69,8 @@ class Step {
         vocabulary_((call.vocabulary + S::TILE_ROWS - 1) / S::TILE_ROWS, block_, call.blocks) {
     sums_ = call.words + pair_ / 4 * LINE + pair_ % 4;
     residual_ = call.words + 2 * SUM_WORDS;
-    seen_ = residual_ + S::CHANNELS;
-    best_words_ = seen_ + 2 * S::CHANNELS;
+    seen_ = residual_ + 2 * S::CHANNELS;
+    best_words_ = seen_ + 4 * S::CHANNELS;
   }
 
   // The most tiles of a block in a phase.
@@ -87,9 +87,6 @@ class Step {
     const uint32_t each = ALL / blocks;
     return each + (block >= blocks - (ALL - each * blocks));
   }
-  DEVICE int mlp_tiles() const { return 2 * inner_; }
-  DEVICE int head_tiles() const { return vocabulary_.tiles(); }
-  DEVICE int layer_tiles() const { return attention_tiles() + mlp_tiles(); }
 
   // Starts the ring of a launch that computes attention or not. Its first slot is number `first`.
   DEVICE void start_ring(bool attends, int first) {
@@ -106,8 +103,8 @@ class Step {
       expect_sent(&shared_.parts_sent, PARTS_BYTES);
     }
     sync_block();
-    tiles_ = call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2);
-    ring_.start(tiles_, {call_.layers, attention_tiles(), inner_, head_tiles()}, call_.kept, call_.slots,
+    ring_.start(call_.units + static_cast<int64_t>(begin) * (S::TILE_BYTES / 2),
+                {call_.layers, attention_tiles(), inner_, vocabulary_.tiles()}, call_.kept, call_.slots,
                 memory_ + (attends ? BEFORE_RING<S, true> : BEFORE_RING<S, false>)-first * S::TILE_BYTES, shared_.full);
   }
   // Asks for the weights of a layer's attention, or of its MLP. Copies delay the words for which blocks wait. So a launch of
@@ -127,11 +124,6 @@ class Step {
   DEVICE void ask_spare() { ring_.fill(ring_.used(), call_.slots); }
   DEVICE void ask_whole_head() { ring_.fill(0, call_.slots); }
   DEVICE void drain() { ring_.drain(); }
-  // Prefetches `count` tiles into L2, from tile `first` of a token on.
-  DEVICE void ask_tiles(int first, int count) const {
-    if (thread_index() == S::THREADS - 32 && count > 0)
-      ask_l2(tiles_ + static_cast<int64_t>(first) * (S::TILE_BYTES / 2), count * S::TILE_BYTES);
-  }
 
   // Reads where the previous launch stopped. After a fault, nothing runs until the host has reset the state: a thread
   // that sees one says so at the next barrier.
@@ -225,24 +217,26 @@ class Step {
     there_ &= wait_sent(&shared_.row_sent, ROW_BYTES, row_, ROW, layer);
     row_ ^= 1;
   }
-  // Leaves this lane's rows of x, and the words that it has seen, to a later launch, and takes them up there. They take turns
-  // with two places, since all clusters read what the first one leaves. `layers` is what layers_before() returns.
-  DEVICE void leave_rows(int place) {
+  // Leaves this lane's rows of x of layer `layer`, and the words that it has seen before the sums of that layer, to a later
+  // launch, and takes them up there. A launch may run beside the one that leaves them, so they come as words with a tag. They
+  // take turns with two places, since all clusters read what the first one leaves.
+  DEVICE void leave_rows(Sum after, int layer) {
     if (leaves())
-      store_word(residual_ + place * (S::CHANNELS / 2) + pair_,
-                 static_cast<uint64_t>(as_bits(kept_[1])) << 32 | as_bits(kept_[0]));
+      publish_value(place_of_rows(after), tag_of(layer),
+                    static_cast<uint64_t>(as_bits(kept_[1])) << 32 | as_bits(kept_[0]));
   }
-  DEVICE void keep_rows(int place) {
-    const uint64_t both = load_word(residual_ + place * (S::CHANNELS / 2) + pair_);
+  DEVICE void take_rows(Sum after, Phase from, int layer) {
+    const uint64_t both = left(place_of_rows(after), true, from, layer);
     kept_[0] = as_float(static_cast<uint32_t>(both));
     kept_[1] = as_float(static_cast<uint32_t>(both >> 32));
   }
-  DEVICE void leave_seen(Sum of, int layers) {
-    if (leaves()) store_word(place_of_seen(of, layers), last_[of]);
+  DEVICE void leave_seen(Sum of, int layer) {
+    if (leaves()) publish_value(place_of_seen(of, layer), tag_of(layer), last_[of]);
   }
-  DEVICE void take_seen(Sum of, int layers) { last_[of] = load_word(place_of_seen(of, layers)); }
-  // The number of layers before layer `layer` of this token, in all tokens of the text.
-  DEVICE int layers_before(int layer) const { return position_ * call_.layers + layer; }
+  // What the last token left for the first layer is there.
+  DEVICE void take_seen(Sum of, Phase from, int layer) {
+    last_[of] = left(place_of_seen(of, layer), layer > 0, from, layer);
+  }
 
   // The channels of this block in the cached rows that this thread attends to, except this token's row.
   struct Cached {
@@ -456,8 +450,23 @@ class Step {
   // What all clusters add to this lane's pair of rows, from the first token on. Words of four pairs lie in a line of L2 of
   // their own.
   DEVICE uint64_t* sums_of(Sum of) const { return sums_ + of * SUM_WORDS; }
-  DEVICE uint64_t* place_of_seen(Sum of, int layers) const {
-    return seen_ + (2 * of + layers % 2) * (S::CHANNELS / 2) + pair_;
+  DEVICE uint64_t* place_of_rows(Sum after) const { return residual_ + after * S::CHANNELS + 2 * pair_; }
+  DEVICE uint64_t* place_of_seen(Sum of, int layer) const {
+    const int layers = position_ * call_.layers + layer;  // in all tokens of the text
+    return seen_ + (2 * of + layers % 2) * S::CHANNELS + 2 * pair_;
+  }
+  // The value that an earlier launch leaves; if it may still run, waits for it.
+  DEVICE uint64_t left(const uint64_t* at, bool waits, Phase from, int layer) {
+    watch_.reset();
+    TwoWords two = load_words(at);
+    while (waits && !due(two, tag_of(layer))) {
+      if (!watch_.patient(from, layer)) {
+        there_ = false;
+        break;
+      }
+      two = load_words(at);
+    }
+    return value_of(two);
   }
   // Cluster 0 leaves words to later launches.
   DEVICE bool leaves() const { return alive_ && head_ == 0 && lane_ % 4 == 0 && sums_rows(); }
@@ -809,7 +818,6 @@ class Step {
   const int inner_;  // tiles of both projections of the MLP
   const Part vocabulary_;
   uint64_t *sums_, *residual_, *seen_, *best_words_;
-  const uint16_t* tiles_ = nullptr;
   uint64_t* stamps_ = nullptr;
   uint32_t tag_ = 0, fault_ = 0;
   uint32_t row_ = 0, scores_ = 0, parts_ = 0;  // parities of the barriers that count what peers send
@@ -822,12 +830,12 @@ class Step {
 };
 
 // Decodes one part of one token: ATTENTION or MLP of a layer, or HEAD after the last layer. It exchanges the same words as
-// decode_tokens(). They are already written, since the previous launch has ended.
+// decode_tokens(), and so may run while the launches before it in the token still do. The token's first launch calls
+// `begin()`, which waits for the previous token.
 template <class S, class Begin>
 DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin begin) {
   Step<S> step(call);
   const int before = part == MLP ? step.attention_tiles() : 0;
-  const int tiles = part == ATTENTION ? step.attention_tiles() : part == MLP ? step.mlp_tiles() : step.head_tiles();
   step.start_ring(part == ATTENTION, before);
   if (part == ATTENTION)
     step.ask_attention(layer);
@@ -835,28 +843,43 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     step.ask_mlp(layer);
   else
     step.ask_whole_head();
-  if (layer + 1 < call.layers) step.ask_tiles((layer + 1) * step.layer_tiles() + before, tiles);
-  const Sum of = part == MLP ? OF_ATTENTION : OF_MLP;
   const auto vectors = part == MLP ? step.vectors_of_middle(layer) : step.vectors_of_x(layer);
-  const auto ready = [&] {  // before this, nothing reads what the previous launch writes
-    sync_cluster();         // the peers run, so their shared memory can be written
-    begin();
-    step.take_up();
-    step.keep_rows(part != MLP);
-    step.take_seen(of, step.layers_before(part == MLP ? layer : layer - 1));
-  };
-  if (part == ATTENTION) {
+  sync_cluster();  // the peers run, so their shared memory can be written
+  if (part == ATTENTION && layer == 0) begin();
+  step.take_up();
+  if (part == MLP) {
+    const auto fc = step.load_fc();
+    step.take_rows(OF_ATTENTION, ATTENTION, layer);
+    step.take_seen(OF_ATTENTION, ATTENTION, layer);
+    step.add_middle(layer, vectors);
+    step.admit();
+    step.leave_rows(OF_MLP, layer);
+    step.leave_seen(OF_ATTENTION, layer + 1);
+    const auto tall = step.load_tall();
+    step.take_row(layer);
+    step.mlp(layer, fc, tall);
+  } else {
     const auto take = [&](auto between) {
-      ready();
-      if (layer) step.add_x(layer - 1, vectors);
+      if (layer) {
+        step.take_rows(OF_MLP, MLP, layer - 1);
+        step.take_seen(OF_MLP, MLP, layer - 1);
+        step.add_x(layer - 1, vectors);
+      }
       step.admit();
       between();
       if (!layer) step.embed(vectors);
-      step.leave_rows(0);
-      if (layer) step.leave_seen(OF_MLP, step.layers_before(layer));
+      if (part == ATTENTION) step.leave_rows(OF_ATTENTION, layer);
+      if (layer) step.leave_seen(OF_MLP, layer);
       step.take_row(layer);
     };
-    if (step.attends()) {
+    if (part == HEAD) {
+      take([] {});
+      step.head(false);
+      if (block_index() == 0 && step.alive()) {
+        step.choose();
+        step.leave();
+      }
+    } else if (step.attends()) {
       const auto qkv = step.load_qkv();
       const auto proj = step.load_proj();
       typename Step<S>::Cached rows;
@@ -865,27 +888,6 @@ DEVICE void decode_part(const DecodeCall& call, Phase part, int layer, Begin beg
     } else {
       take([] {});
       step.no_attention();
-    }
-  } else if (part == MLP) {
-    const auto fc = step.load_fc();
-    ready();
-    step.add_middle(layer, vectors);
-    step.admit();
-    step.leave_rows(1);
-    step.leave_seen(OF_ATTENTION, step.layers_before(layer + 1));
-    const auto tall = step.load_tall();
-    step.take_row(layer);
-    step.mlp(layer, fc, tall);
-  } else {
-    ready();
-    step.add_x(layer - 1, vectors);
-    step.admit();
-    step.leave_seen(OF_MLP, step.layers_before(layer));
-    step.take_row(layer);
-    step.head(false);
-    if (block_index() == 0 && step.alive()) {
-      step.choose();
-      step.leave();
     }
   }
   step.drain();
@@ -899,7 +901,7 @@ DEVICE void decode_tokens(const DecodeCall& call) {
   step.start_ring(true, 0);
   step.ask_attention(0);
   step.take_up();
-  for (const Sum of : {OF_ATTENTION, OF_MLP}) step.take_seen(of, step.layers_before(0));
+  for (const Sum of : {OF_ATTENTION, OF_MLP}) step.take_seen(of, EMBED, 0);
   step.admit();
   step.agree();
   sync_cluster();  // the peers run, so their shared memory can be written
@@ -958,7 +960,7 @@ DEVICE void decode_tokens(const DecodeCall& call) {
     wait_for_cluster();
     step.stamp();
   }
-  for (const Sum of : {OF_ATTENTION, OF_MLP}) step.leave_seen(of, step.layers_before(0));
+  for (const Sum of : {OF_ATTENTION, OF_MLP}) step.leave_seen(of, 0);
   step.leave();
   step.drain();
   sync_cluster();  // no peer sends any more

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -226,6 +227,15 @@ def test_a_mutant_of_the_kernels_is_found(name: str) -> None:
 
 
 @compiles
+def test_a_launch_that_does_not_wait_for_x_of_the_one_before_is_found() -> None:
+    change = ("place_of_rows(after), true,", "place_of_rows(after), false,")
+    early = device.Library.load(on_cpu.compiled({"step.cuh": change}), TINY)
+    engine, ids = on_cpu.engine(FEW, of=early, patience_ns=100_000_000), prompt(16, 5)
+    with suppress(InputError):  # the kernel may wait in vain for the rest of a sum
+        assert compare(logits_of(on_cpu.reference(), ids), plain(ids), forced_logits(engine, ids, 4), 4).wrong
+
+
+@compiles
 @pytest.mark.parametrize("launcher", [PERSISTENT, FEW])
 def test_scores_far_above_that_of_the_token_itself_are_right(launcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attention's weights are relative to the token's own score: here others exceed it by more than float32 holds."""
@@ -353,10 +363,11 @@ def test_a_full_cache_is_one_sentence(launcher: str) -> None:
 
 @compiles
 @pytest.mark.slow
-def test_the_thread_sanitizer_finds_no_race() -> None:
+@pytest.mark.parametrize("launcher", ["persistent", "few"])
+def test_the_thread_sanitizer_finds_no_race(launcher: str) -> None:
     more = ("-fsanitize=thread", "-Wno-tsan", "-Wno-unknown-pragmas")
     program = on_cpu.compiled(more=more, main="stress.cpp")
-    done = subprocess.run([program, "0", "2", "1"], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "0", "2", "1", launcher], capture_output=True, text=True, check=False)
     if "FATAL: ThreadSanitizer" in done.stderr or "unexpected memory mapping" in done.stderr:
         pytest.skip("ThreadSanitizer does not run on this machine")
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,5 +1,6 @@
 // The launchers of kernels/decode/decode.cu on a CPU: the same kernels for a model small enough, one call after the other.
 #include "decode.h"
+
 #include "step.cuh"
 
 #ifndef SHAPE
@@ -30,17 +31,27 @@ int decode_resident_blocks(int, int* blocks) {
 }
 
 int decode_run_persistent(const DecodeCall* call, void*) {
-  return run(*call, true, [call] { call->stamps ? decode_tokens<Tiny, true>(*call) : decode_tokens<Tiny, false>(*call); });
+  return run(*call, true,
+             [call] { call->stamps ? decode_tokens<Tiny, true>(*call) : decode_tokens<Tiny, false>(*call); });
 }
 
+// The launches of a token run side by side, but each only after the one before the last: on a GPU, two blocks fit on an SM.
 int decode_run_few(const DecodeCall* call, void*) {
-  DecodeCall now = *call;
-  for (int layer = 0; layer < call->layers; ++layer)
-    for (const Phase part : {ATTENTION, MLP}) {
-      now.slots = part == ATTENTION ? ATTENTION_SLOTS : MLP_SLOTS;
-      run(now, part == ATTENTION, [&] { decode_part<Tiny>(now, part, layer, [] {}); });
-    }
-  return run(*call, false, [call] { decode_part<Tiny>(*call, HEAD, call->layers, [] {}); });
+  std::thread last[2];
+  const auto start = [&](int number, Phase part, int layer) {
+    DecodeCall now = *call;
+    if (part != HEAD) now.slots = part == ATTENTION ? ATTENTION_SLOTS : MLP_SLOTS;
+    std::thread& place = last[number % 2];
+    if (place.joinable()) place.join();
+    place = std::thread([=] { run(now, part == ATTENTION, [&] { decode_part<Tiny>(now, part, layer, [] {}); }); });
+  };
+  for (int layer = 0; layer < call->layers; ++layer) {
+    start(2 * layer, ATTENTION, layer);
+    start(2 * layer + 1, MLP, layer);
+  }
+  start(2 * call->layers, HEAD, call->layers);
+  for (std::thread& one : last) one.join();
+  return 0;
 }
 
 const char* decode_error(int) { return "no CUDA error: this runs on a CPU"; }

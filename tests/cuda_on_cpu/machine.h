@@ -432,6 +432,10 @@ inline uint64_t load_word(const uint64_t* at) { return __atomic_load_n(at, __ATO
 inline void store_word(uint64_t* at, uint64_t word) {
   if (!lost()) __atomic_store_n(at, word, __ATOMIC_RELAXED);
 }
+inline void store_words(uint64_t* at, const TwoWords& two) {
+  if (lost()) return;
+  for (int i = 0; i < 2; ++i) __atomic_store_n(at + i, two.word[i], __ATOMIC_RELAXED);
+}
 inline void add_word(uint64_t* at, uint64_t addend) {
   if (!lost()) __atomic_fetch_add(at, addend, __ATOMIC_RELAXED);
 }

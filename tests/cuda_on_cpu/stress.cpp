@@ -247,7 +247,7 @@ std::vector<int64_t> decode(Weights& weights, int blocks, int tokens, bool few, 
   Buffer<uint16_t> keys(cache, 0xffff), values(cache, 0xffff);  // NaN
   Buffer<int64_t> token(1, 5), position(1), ids(Model::CAPACITY + 1);
   Buffer<float> logits(VOCABULARY);
-  Buffer<uint64_t> words(7 * Model::CHANNELS + 2 * blocks);
+  Buffer<uint64_t> words(10 * Model::CHANNELS + 2 * blocks);
   Buffer<uint32_t> control(4);
   DecodeCall call{};
   call.units = weights.units.device(), call.begins = weights.begins.device();
