@@ -390,7 +390,7 @@ def _ours(name: str, idea: str, bytes_model: Any = minimum_bytes, more: Any = ta
     return cuda_variant("attention", name, idea, bytes_model, binding=binding, cannot=_head_size(more), **rest)
 
 
-BF16 = ("bfloat16",)
+FP32, BF16 = ("float32",), ("bfloat16",)
 V03_TUNABLES = {"ATTENTION_V03_ROWS": (128, 32, 64, 256), "ATTENTION_V03_UNROLL": (1, 2, 4)}
 V04_TUNABLES = {
     "ATTENTION_V04_BANDS": (2, 1),
@@ -495,8 +495,18 @@ VARIANTS = (
     _ours(
         "v03_tiled",
         "three float4 from shared memory for 32 FMA",
-        hypotheses=(Hypothesis(TIME, "floor", high=2.0, dtypes=("float32",)),),
+        hypotheses=(Hypothesis(TIME, "floor", high=2.0, dtypes=FP32),),
         tunables=V03_TUNABLES,
+    ),
+    _ours(
+        "v07_split_keys",
+        "with few blocks, clusters split the keys",
+        hypotheses=tuple(
+            Hypothesis(TIME, "v03_tiled", high=0.6, dtypes=FP32, shape=shape, counters=False)
+            for shape in ("b1_t512", "b1_t1024")
+        ),
+        dtypes=FP32,
+        tunables={"ATTENTION_V07_MOST": (8, 4, 2), "ATTENTION_V07_UNROLL": (1, 2, 4)},
     ),
     _ours(
         "v04_mma",
@@ -580,7 +590,7 @@ WINDOWED_VARIANTS = (
         "tiles of 64 keys outside the window are skipped",
         function="windowed_v03_tiled",
         binding="windowed<{launcher}>",
-        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.45, dtypes=("float32",)),),
+        hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.45, dtypes=FP32),),
         tunables=V03_TUNABLES,
     ),
     _ours(
