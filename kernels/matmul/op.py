@@ -456,6 +456,29 @@ VARIANTS = (
         GROUP_ROWS=(16, 4, 8, 32),
         STAGES=(8, 3, 2),
     ),
+    _cuda(
+        "v18_ping_pong",
+        "with a short K, one warpgroup multiplies while the other writes",
+        Tiling(128, 256, group=16, padded=True),
+        dtype="bfloat16",
+        workspace=True,
+        hypotheses=(
+            Hypothesis(TIME, "v16_any_rows", high=0.95, shape="qkv_b8", counters=False),
+            Hypothesis(TIME, "v16_any_rows", high=1.0, shape="proj_b8", counters=False),
+            Hypothesis(TIME, "v16_any_rows", high=1.0, shape="fc_b8", counters=False),
+        ),
+        GROUP_ROWS=(4, 8, 16),
+        STAGES=(5, 4, 3),
+    ),
+    _cuda(
+        "v19_cluster_k",
+        "with few tiles and a long K, two blocks of a cluster share the steps of a tile",
+        Tiling(128, 256, group=16, padded=True),
+        dtype="bfloat16",
+        workspace=True,
+        hypotheses=(Hypothesis(TIME, "v18_ping_pong", high=0.9, shape="mlp_proj", counters=False),),
+        STAGES=(5, 4, 3),
+    ),
 )
 
 MATMUL = register(
@@ -496,7 +519,8 @@ MATMUL = register(
         bench_shape=(4096, 4096, 4096),
         # one element, odd sizes, one row, sizes that no tile divides; then the other tiles of v09 and v11; K in pieces,
         # without and with rows of weight that are not aligned, alone and beside whole tiles; three widths of v14; the
-        # same of v16, with rows of N, of K and of both not aligned, and two waves of the widest
+        # same of v16, with rows of N, of K and of both not aligned, and two waves of the widest; many tiles of v18 with a
+        # short K, and a long K of v19 with few
         check_shapes=(
             (1, 1, 1),
             (64, 8, 8),
@@ -520,6 +544,9 @@ MATMUL = register(
             (1000, 2983, 391),
             (1030, 3080, 71),
             (1000, 8201, 75),
+            (2050, 2568, 72),
+            (130, 264, 2056),
+            (300, 520, 3080),
         ),
         make_inputs=make_inputs,
         hostile=hostile,
@@ -535,7 +562,7 @@ MATMUL = register(
         baseline="torch",
         chain=("addmm",),
         best="v15_padded",
-        best_by_dtype={"bfloat16": "v16_any_rows"},
+        best_by_dtype={"bfloat16": "v19_cluster_k"},
         compute_bound=True,
     )
 )
