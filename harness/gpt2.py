@@ -12,7 +12,7 @@ have another root, so that one capture can hold several:
     gpt2_fused_ops    ops="fused": each addition moves into the layernorm after it (ln_2, the next block's ln_1, ln_f),
                       and the bias of fc into act. A decode step has one `attend` in place of scores to values
     gpt2_best         ops="best": a prefill has one `attend`, too, and keeps no scores in memory. Its projections are
-                      our matmul
+                      our matmul. One launch splits qkv by head and fills the cache. An `lm_head` of one row is our gemv
 
 Finer parts (blocks, qkv_proj, qkv_reshape, values_apply, merge) are details: only tracers that ask for them open those.
 
@@ -140,6 +140,31 @@ class KVCache:
         self.values[layer, :, :, self.length : end] = v
         return self.keys[layer, :, :, :end], self.values[layer, :, :, :end]
 
+    def split(self, layer: int, qkv: Any, contiguous: bool = False) -> tuple[Any, Any, Any] | None:
+        """Split qkv (B, T, 3 C) by head and append k and v, all in one launch of our kernel; None if it cannot run.
+
+        It runs without gradients, on a GPU, with T of 2 or more, if qkv and the layer's keys and values are contiguous
+        and have a dtype that the kernel supports. Return a new, contiguous q (B, nh, T, hs), and views of all keys and
+        values, as `append` does. If the caller needs these `contiguous`, and the views of a cache that was empty are
+        not, the launch writes k and v a second time, and these copies are returned.
+        """
+        keys, values = self.keys[layer], self.values[layer]
+        launch = _split_into_cache(qkv.dtype)
+        if (
+            launch is None
+            or qkv.shape[1] == 1
+            or torch.is_grad_enabled()
+            or not keys.dtype == values.dtype == qkv.dtype
+            or not all(_on_gpu(tensor) and tensor.is_contiguous() for tensor in (qkv, keys, values))
+        ):
+            return None
+        end = self.length + qkv.shape[1]
+        k, v = keys[:, :, :end], values[:, :, :end]
+        twice = contiguous and not self.length and not k.is_contiguous()
+        q, *copies = launch(qkv, keys, values, self.length, twice)
+        k, v = copies or (k, v)
+        return q, k, v
+
     def truncate(self, length: int = 0) -> None:
         """Forget all tokens from position `length` on. This moves no memory."""
         if not 0 <= length <= self.capacity:
@@ -208,6 +233,28 @@ def _kernel(op: str, dtype: Any = torch.float32) -> Callable[..., Any]:
     return run
 
 
+@functools.cache
+def _split_into_cache(dtype: Any) -> Callable[..., Any] | None:
+    """Return our launch that splits qkv by head and fills a cache; None if it does not support the dtype."""
+    from kernels.permute.op import SPLIT_PERMUTE, split_into_cache
+
+    return split_into_cache if str(dtype).removeprefix("torch.") in SPLIT_PERMUTE.dtypes else None
+
+
+def _on_gpu(tensor: Any) -> bool:
+    """Return whether a tensor is on a GPU. Tests replace this function."""
+    return bool(tensor.is_cuda)
+
+
+@functools.cache
+def _zeros(count: int, dtype: Any, device: Any) -> Any:
+    """Return the bias of a product that has none, for a kernel that adds one.
+
+    Like the kernel's loading, this happens at the first call, which a CUDA graph must not record.
+    """
+    return torch.zeros(count, dtype=dtype, device=device)
+
+
 def _decode_head_size() -> int:
     """Return the head size that op attention_decode supports."""
     from kernels.attention_decode.op import HEAD_SIZE
@@ -262,7 +309,10 @@ class Attention(nn.Module):  # type: ignore[misc]
 
     @component("qkv_reshape", detail=True)
     def split_heads(self, qkv: Any, cache: KVCache) -> tuple[Any, Any, Any]:
-        """Return views of q, k and v by head; the cache keeps a copy of k and v."""
+        """Return q, k and v by head; the cache keeps k and v. q is a view of qkv unless one launch does all of it."""
+        parts = cache.split(self.index, qkv, contiguous=self.attends_all) if self.ops == BEST_OPS else None
+        if parts is not None:
+            return parts
         q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv.chunk(3, dim=-1))
         return q, *cache.append(self.index, k, v)
 
@@ -395,7 +445,8 @@ class GPT2(nn.Module):  # type: ignore[misc]
     `softmax` is "torch" (the unfused chain) or the name of a registered variant of op softmax. `ops` is "torch",
     "fused" or "best". With "fused", each of these is one kernel, the best of the registry: the embeddings, an addition
     with its layernorm, bias with GELU, the merging of heads, and the attention of one token. "best" also replaces the
-    attention of a prompt and the matrix products. (q, k and v stay views: the copy into the cache permutes k and v.)
+    attention of a prompt, the matrix products, and what lies between them: on a GPU one launch splits qkv by head and
+    writes k and v into the cache. (Elsewhere q is a view, and the copies into the cache permute k and v.)
     """
 
     def __init__(self, config: GPT2Config, softmax: str = TORCH_SOFTMAX, ops: str = TORCH_OPS) -> None:
@@ -493,8 +544,12 @@ class GPT2(nn.Module):  # type: ignore[misc]
 
     @component("lm_head")
     def lm_head(self, x: Any) -> Any:
-        """(B, T, C) -> (B, T, V) with the tied input embedding."""
-        return F.linear(x, self.wte.weight)
+        """(B, T, C) -> (B, T, V) with the tied input embedding. With ops="best", one row on a GPU takes our gemv."""
+        weight = self.wte.weight
+        if self.ops == BEST_OPS and x.shape[:-1].numel() == 1 and _on_gpu(x) and not torch.is_grad_enabled():
+            no_bias = _zeros(len(weight), weight.dtype, weight.device)
+            return _kernel("gemv", x.dtype)(weight, x.flatten(), no_bias).view(*x.shape[:-1], -1)
+        return F.linear(x, weight)
 
     def next_token(self, logits: Any) -> Any:
         """Return the most likely token: (B, T, V) -> (B, 1)."""

@@ -36,6 +36,9 @@ class NoCache(KVCache):
         """Return the keys and values unchanged."""
         return k, v
 
+    def split(self, layer: int, qkv: Any, contiguous: bool = False) -> None:
+        """Return None: there are no rows to write."""
+
 
 class Trainer(nn.Module):  # type: ignore[misc]
     """A model with its optimizer; `step` is one training step.

@@ -13,7 +13,7 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from kernels.registry import FOLDER, Op, Variant, ops
+from kernels.registry import FOLDER, Launcher, Op, Variant, ops
 
 BUILD = FOLDER.parent / "build" / "bindings"
 DTYPES = ("float32", "bfloat16", "float16")  # of dtype.h, then that of half.cuh
@@ -27,6 +27,11 @@ def folders() -> dict[str, list[tuple[Op, Variant]]]:
         if rungs:
             found.setdefault(op.folder, []).extend(rungs)
     return found
+
+
+def extras(folder: str) -> list[Launcher]:
+    """Return the launchers of a folder that are no rungs."""
+    return [launcher for op in ops().values() if op.folder == folder for launcher in op.extras]
 
 
 def call_type(folder: str) -> str:
@@ -45,7 +50,7 @@ def _declarations(folder: str, rungs: Iterable[tuple[Op, Variant]]) -> list[str]
 
 
 def binding_text(folder: str) -> str:
-    """Return the text of a folder's binding.cpp: the part from its header, and a line for each rung."""
+    """Return the text of a folder's binding.cpp: the part from its header, and a line for each rung and extra."""
     rungs = folders()[folder]
     lines = [
         "// Written by kernels/glue.py.",
@@ -56,9 +61,9 @@ def binding_text(folder: str) -> str:
         "",
         "PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) {",
     ]
-    for _, variant in rungs:
-        assert variant.launcher is not None
-        lines.append(f'  module.def("{variant.launcher.function}", {variant.launcher.binding});')
+    for launcher in (*(variant.launcher for _, variant in rungs), *extras(folder)):
+        assert launcher is not None
+        lines.append(f'  module.def("{launcher.function}", {launcher.binding});')
     return "\n".join([*lines, "}"]) + "\n"
 
 

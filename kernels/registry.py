@@ -46,7 +46,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Launcher:
-    """The host function of a CUDA rung, `cudaError_t name(const <Op>Call& call)`, and its Python binding.
+    """The host function of a CUDA source, and its Python binding. A rung's is `cudaError_t name(const <Op>Call& call)`.
 
     function   name in the extension module
     binding    C++ expression that binds it, made from the functions of `<op>.h`
@@ -150,6 +150,8 @@ class Op:
                         inputs of `make_inputs` (harness/norms.py)
     chain               PyTorch operations of the baseline, in order
     best                our fastest variant; `best_by_dtype` names another one for the dtypes that it does not support
+    extras              launchers of kernels that are no rungs: a program of ours calls them, and no benchmark times
+                        them. `NAME.h` declares `<op>_NAME`, `NAME.cu` defines it, `<op>.h` binds and drives it
     compute_bound       the floor counts operations as well as bytes
     reads_only          the floor is the read bandwidth, since the output is tiny
     """
@@ -180,6 +182,7 @@ class Op:
     in_gpt2: bool = False  # whether harness.gpt2 accepts a variant name for it
     best_by_dtype: Mapping[str, str] = field(default_factory=dict)
     error_spread: Callable[[tuple[Any, ...], tuple[Any, ...], Variant], tuple[Spread, ...]] | None = None
+    extras: tuple[Launcher, ...] = ()
     compute_bound: bool = False
     reads_only: bool = False
 

@@ -506,7 +506,7 @@ VARIANTS = (
             for shape in ("b1_t512", "b1_t1024")
         ),
         dtypes=FP32,
-        tunables={"ATTENTION_V07_MOST": (8, 4, 2), "ATTENTION_V07_UNROLL": (1, 2, 4)},
+        tunables={"ATTENTION_V07_MOST": (4, 2, 8), "ATTENTION_V07_UNROLL": (2, 1, 4)},
     ),
     _ours(
         "v04_mma",

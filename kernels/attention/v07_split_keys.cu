@@ -10,14 +10,13 @@
 #include <cooperative_groups.h>
 
 #ifndef ATTENTION_V07_UNROLL
-#define ATTENTION_V07_UNROLL 1
+#define ATTENTION_V07_UNROLL 2
 #endif
 #ifndef ATTENTION_V07_MOST
-#define ATTENTION_V07_MOST 8
+#define ATTENTION_V07_MOST 4
 #endif
 #define TILED_ROWS 128
 #define TILED_UNROLL ATTENTION_V07_UNROLL
-#include "check.cuh"
 #include "tiled_block.cuh"
 
 cudaError_t attention_v03_tiled(const AttentionCall& call);  // runs what this rung does not split
@@ -128,11 +127,9 @@ cudaError_t launch(const AttentionCall& call, int64_t blocks) {
   config.stream = call.stream;
   config.attrs = &together;
   config.numAttrs = 1;
-  const cudaError_t status = cudaLaunchKernelEx(
-      &config, kernel, static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
-      static_cast<T*>(call.out), call.batch_heads, call.tokens, visible_window(call), call.scale);
-  RETURN_IF_LAUNCH_FAILED();
-  return status;
+  return cudaLaunchKernelEx(&config, kernel, static_cast<const T*>(call.q), static_cast<const T*>(call.k),
+                            static_cast<const T*>(call.v), static_cast<T*>(call.out), call.batch_heads, call.tokens,
+                            visible_window(call), call.scale);
 }
 
 template <typename T>

@@ -10,10 +10,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
+from kernels.registry import (
+    LARGE,
+    TIME,
+    Hypothesis,
+    Launcher,
+    Op,
+    Shape,
+    Tensor,
+    Variant,
+    dtype_name,
+    item_bytes,
+    register,
+)
 from kernels.variants import (
     compile_variant,
     cuda_variant,
+    from_extension,
     random_normal,
     torch_variant,
     triton_variant,
@@ -81,6 +94,22 @@ def hostile(values: Any, *numbers: int) -> tuple[Any, ...]:
     for place, extreme in enumerate((math.nan, math.inf, -math.inf, 3e38, -0.0)):
         flat[place % len(flat)] = extreme
     return values, *numbers
+
+
+# --- into a KV cache -----------------------------------------------------------------------------------------
+INTO_CACHE = Launcher("permute_into_cache", "split_into_cache", "split_into_cache")
+_into_cache = from_extension("permute", INTO_CACHE.function)
+
+
+def split_into_cache(qkv: Any, keys: Any, values: Any, first: int, copies: bool) -> tuple[Any, ...]:
+    """Split qkv (B, T, 3 C) by head, and write k and v into rows [first, first + T) of keys and values, in one launch.
+
+    The result is q, and with `copies` also k and v, all new and contiguous (B, nh, T, hs). A kernel that needs k and v
+    contiguous takes these where the rows of the cache are not.
+
+    Shape   keys, values (B, nh, capacity, hs). All operands are contiguous, on one GPU and of one dtype
+    """
+    return tuple(_into_cache(qkv, keys, values, first, copies))
 
 
 # --- variants ------------------------------------------------------------------------------------------------
@@ -206,6 +235,7 @@ SPLIT_PERMUTE = register(
         baseline="torch",
         chain=("chunk", "transpose", "clone", "clone", "clone"),
         best="v02_vector",
+        extras=(INTO_CACHE,),
     )
 )
 

@@ -18,6 +18,7 @@ struct PermuteCall {
 
 #ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
+#include "into_cache.h"
 
 using Launcher = cudaError_t (*)(const PermuteCall&);
 
@@ -62,10 +63,39 @@ torch::Tensor merge(const torch::Tensor& by_heads) {
                          current_stream()}));
   return out;
 }
+
+// Splits qkv by head. Writes k and v into the rows of `keys` and `values` (B, nh, capacity, hs) from `first` on. Returns
+// q, and with `copies` also k and v, all new and contiguous.
+inline std::vector<torch::Tensor> split_into_cache(const torch::Tensor& qkv, const torch::Tensor& keys,
+                                                   const torch::Tensor& values, int64_t first, bool copies) {
+  check_operands("split_into_cache", qkv, {keys, values});
+  TORCH_CHECK(qkv.dim() == 3 && keys.dim() == 4 && keys.sizes() == values.sizes() && qkv.size(0) == keys.size(0) &&
+                  qkv.size(2) == 3 * keys.size(1) * keys.size(3),
+              "split_into_cache takes qkv (B, T, 3 nh hs), and keys and values (B, nh, capacity, hs)");
+  const int64_t tokens = qkv.size(1), heads = keys.size(1), capacity = keys.size(2), size = keys.size(3);
+  TORCH_CHECK(first >= 0 && first + tokens <= capacity, "split_into_cache has no room for rows ", first, " to ",
+              first + tokens, " in a cache of ", capacity);
+  TORCH_CHECK(capacity <= std::numeric_limits<int>::max(), "split_into_cache takes caches of at most 2^31 rows");
+  const c10::cuda::CUDAGuard guard(qkv.device());
+  std::vector<torch::Tensor> made;
+  for (int i = 0; i < (copies ? 3 : 1); ++i)
+    made.push_back(torch::empty({qkv.size(0), heads, tokens, size}, qkv.options()));
+  if (qkv.numel() == 0) return made;
+  count_rows("split_into_cache", qkv);
+  C10_CUDA_CHECK(permute_into_cache(
+      {qkv.const_data_ptr(), made[0].mutable_data_ptr(), keys.mutable_data_ptr(), values.mutable_data_ptr(),
+       copies ? made[1].mutable_data_ptr() : nullptr, copies ? made[2].mutable_data_ptr() : nullptr, qkv.numel() / 3,
+       static_cast<int>(tokens), static_cast<int>(heads), static_cast<int>(size), static_cast<int>(capacity),
+       static_cast<int>(first), static_cast<int>(qkv.element_size()), current_stream()}));
+  return made;
+}
 #endif
 
 #ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
+#include "into_cache.h"
+
 static void drive_permute(Rungs<PermuteCall>& rungs) {
+  Rungs<IntoCacheCall> cached{{"permute_into_cache", permute_into_cache, nullptr, {true, true, false}}};
   constexpr int batch = 2, tokens = 65, heads = 3;
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const int head_size : {1, 5, 6, 20, 64}) {
@@ -75,6 +105,15 @@ static void drive_permute(Rungs<PermuteCall>& rungs) {
           v(elements, size, false);
       rungs.run(dtype, {qkv, {q, k, v}, elements, tokens, heads, head_size, size, nullptr}, "_split");
       rungs.run(dtype, {q, {v, nullptr, nullptr}, elements, tokens, heads, head_size, size, nullptr}, "_merge");
+      for (const int first : {0, 7}) {  // a cache that is full at the end
+        const int capacity = first + tokens;
+        const Buffer keys(elements / tokens * capacity, size, false), values(elements / tokens * capacity, size, false);
+        cached.run(dtype, {qkv, q, keys, values, nullptr, nullptr, elements, tokens, heads, head_size, capacity, first,
+                           size, nullptr});
+        cached.run(dtype,
+                   {qkv, q, keys, values, k, v, elements, tokens, heads, head_size, capacity, first, size, nullptr});
+      }
     }
+  cached.finish("permute/into_cache");
 }
 #endif

@@ -7,11 +7,14 @@ environment sets it. The weights are those of the other rungs. tinygrad is an op
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+os.environ.pop("PYTHON", None)  # a program to our scripts, a number to tinygrad, which reads it now
 from tinygrad import Tensor, TinyJit, UOp, dtypes
 
 from harness.gpt2 import GPT2Config

@@ -20,6 +20,7 @@ def test_a_binding_has_every_rung_by_the_name_that_python_calls(folder: str) -> 
     bound = dict(re.findall(r'module\.def\("(\w+)", \w+<(\w+)[,>]', text))
     wanted = [variant.launcher for name, variant in RUNGS if name == folder]
     assert bound == {launcher.function: launcher.name for launcher in wanted if launcher}
+    assert text.count("module.def(") == len(bound) + len(glue.extras(folder))
     for launcher in wanted:
         assert launcher is not None
         assert text.count(f"cudaError_t {launcher.name}(const {glue.call_type(folder)}& call);") == 1
@@ -42,6 +43,37 @@ def test_a_header_has_what_the_glue_names(folder: str) -> None:
         assert name != folder or not re.search(rf"\b{variant.launcher.name}\(", text)
     # what is for hosts is no part of a fingerprint
     assert "torch" not in objects._code(FOLDER / folder / f"{folder}.h").lower()
+
+
+EXTRAS = [(folder, launcher) for folder in glue.folders() for launcher in glue.extras(folder)]
+
+
+@pytest.mark.parametrize(("folder", "launcher"), EXTRAS, ids=[launcher.name for _, launcher in EXTRAS])
+def test_an_extra_is_declared_bound_and_driven_by_its_header(folder: str, launcher: Launcher) -> None:
+    """A header beside the op's own declares it, so that the fingerprints of the rungs do not depend on it."""
+    stem = launcher.name.removeprefix(f"{folder}_")
+    assert stem != launcher.name
+    declared = re.search(
+        rf"^cudaError_t {launcher.name}\(const (\w+)& call\);",
+        (FOLDER / folder / f"{stem}.h").read_text("utf-8"),
+        re.MULTILINE,
+    )
+    assert declared
+    source = (FOLDER / folder / f"{stem}.cu").read_text("utf-8")
+    assert f"\ncudaError_t {launcher.name}(const {declared[1]}& call) {{" in source
+    text = (FOLDER / folder / f"{folder}.h").read_text("utf-8")
+    binding, driver = (
+        re.search(rf"^#ifdef KERNEL_LEDGER_{part}\b.*?^#endif", text, re.MULTILINE | re.DOTALL)
+        for part in ("BINDING", "DRIVER")
+    )
+    assert binding
+    assert driver
+    assert re.search(rf"\b{launcher.binding}\(", binding[0])
+    assert re.search(rf"\b{launcher.name}\(", binding[0])
+    assert f"Rungs<{declared[1]}> " in driver[0]
+    assert f'"{launcher.name}", {launcher.name}, ' in driver[0]
+    assert launcher.name not in objects._code(FOLDER / folder / f"{folder}.h")
+    assert f'module.def("{launcher.function}", {launcher.binding});' in glue.binding_text(folder)
 
 
 def test_every_rung_is_driven_on_the_dtypes_that_it_takes() -> None:

@@ -73,9 +73,17 @@ def test_a_header_expects_what_is_declared(path):
     assert headers.with_expected(text, headers.sources()[path]) == text, "run `python -m kernels.headers`"
 
 
-def test_every_cuda_source_of_an_op_has_a_variant():
-    rungs = {path for path in KERNELS.glob("*/*.cu") if (path.parent / "op.py").is_file()}
-    assert {path for path in headers.sources() if path.suffix == ".cu"} == rungs
+def test_every_cuda_source_of_an_op_has_a_variant_or_is_an_extra():
+    of_ops = {path for path in KERNELS.glob("*/*.cu") if (path.parent / "op.py").is_file()}
+    extras = {
+        KERNELS / op.folder / f"{launcher.name.removeprefix(f'{op.folder}_')}.cu"
+        for op in ops().values()
+        for launcher in op.extras
+    }
+    assert {path for path in headers.sources() if path.suffix == ".cu"} | extras == of_ops
+    assert not extras & headers.sources().keys()
+    for path in extras:
+        assert defined_kernels(path) == {f"{path.parent.name}_{path.stem}"}
 
 
 def test_a_header_that_says_otherwise_is_written_anew():

@@ -85,6 +85,8 @@ run_one() {
   local tool=$1 build=$2 part=$3 log=$place/$1-$2-${3:-all} start=$SECONDS code=0
   timeout "${LIMIT:-3600}" compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 20 \
     "$place/driver-$build" "$part" >"$log.log" 2>&1 || code=$?
+  # a tool that could not watch a launch says so, and then ends as if it had found nothing
+  if grep -q "Internal Sanitizer Error" "$log.log"; then code=1; fi
   echo "$tool $build ${part:-all} $code $((SECONDS - start))" >"$log.status"
 }
 

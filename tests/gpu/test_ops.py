@@ -27,6 +27,7 @@ ALIGNED_ONLY = (
     "v04_mma",
     "v05_wgmma",
     "v06_small",
+    "v07_split_keys",
 )
 OURS = [(op, name) for op, name in VARIANTS if op.variants[name].kind in ("cuda", "triton")]
 
