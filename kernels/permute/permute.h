@@ -73,8 +73,7 @@ inline std::vector<torch::Tensor> split_into_cache(const torch::Tensor& qkv, con
                   qkv.size(2) == 3 * keys.size(1) * keys.size(3),
               "split_into_cache takes qkv (B, T, 3 nh hs), and keys and values (B, nh, capacity, hs)");
   const int64_t tokens = qkv.size(1), heads = keys.size(1), capacity = keys.size(2), size = keys.size(3);
-  TORCH_CHECK(first >= 0 && first + tokens <= capacity, "split_into_cache has no room for rows ", first, " to ",
-              first + tokens, " in a cache of ", capacity);
+  TORCH_CHECK(first >= 0 && first + tokens <= capacity, "split_into_cache has no room for these rows in the cache");
   TORCH_CHECK(capacity <= std::numeric_limits<int>::max(), "split_into_cache takes caches of at most 2^31 rows");
   const c10::cuda::CUDAGuard guard(qkv.device());
   std::vector<torch::Tensor> made;

@@ -7,9 +7,11 @@ environment sets it. The weights are those of the other rungs. tinygrad is an op
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,20 @@ os.environ.pop("PYTHON", None)  # a program to our scripts, a number to tinygrad
 from tinygrad import Tensor, TinyJit, UOp, dtypes
 
 from harness.gpt2 import GPT2Config
+
+
+@contextmanager
+def own_context(on_gpu: bool) -> Iterator[None]:
+    """Give PyTorch its CUDA context back behind the block: tinygrad makes one of its own the thread's."""
+    if not on_gpu:
+        yield
+        return
+    driver, before = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    driver.cuCtxGetCurrent(ctypes.byref(before))
+    try:
+        yield
+    finally:
+        driver.cuCtxSetCurrent(before)
 
 
 class Model:
@@ -69,13 +85,18 @@ class Tinygrad:
     """Time a generation token by token: the host reads each token before it starts the next step."""
 
     def __init__(self, state: Mapping[str, Any], config: GPT2Config, dtype: str, prompt: Any, tokens: int) -> None:
-        self._prompt = Tensor(prompt.cpu().numpy())
-        self._length, self._tokens = prompt.shape[1], tokens
-        self._model = Model(state, config, dtype, config.n_positions)
+        self._length, self._tokens, self._on_gpu = prompt.shape[1], tokens, prompt.is_cuda
+        with own_context(self._on_gpu):
+            self._prompt = Tensor(prompt.cpu().numpy())
+            self._model = Model(state, config, dtype, config.n_positions)
         self.generate()  # TinyJit records its graph at the second call of the step
 
     def generate(self) -> tuple[list[int], list[int]]:
         """Return the tokens after the prompt, and the time in ns at which the host read each."""
+        with own_context(self._on_gpu):
+            return self._generate()
+
+    def _generate(self) -> tuple[list[int], list[int]]:
         token = self._model.forward(self._prompt, 0)
         found, stamps = [int(token.item())], [time.perf_counter_ns()]
         for at in range(self._length, self._length + self._tokens):

@@ -122,7 +122,7 @@ def test_operands_that_do_not_fit_are_refused() -> None:
     qkv = torch.zeros(2, 5, 3 * 4 * 64, device="cuda")
     keys, values = torch.zeros(2, 2, 4, 8, 64, device="cuda")
     for first in (-1, 4):
-        with pytest.raises(RuntimeError, match="no room for rows"):
+        with pytest.raises(RuntimeError, match="no room for these rows"):
             split_into_cache(qkv, keys, values, first, False)
     for wrong in (
         (qkv[:1], keys, values),
