@@ -667,7 +667,7 @@ ATTENTION = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("matmul", "mul", "masked_fill", "softmax", "matmul"),
-        best="v03_tiled",
+        best="v07_split_keys",
         best_by_dtype={"bfloat16": "v06_small"},
         compute_bound=True,
     )

@@ -510,8 +510,7 @@ MATMUL = register(
         bench_shape=(4096, 4096, 4096),
         # one element, odd sizes, one row, sizes that no tile divides; then the other tiles of v09 and v11; K in pieces,
         # without and with rows of weight that are not aligned, alone and beside whole tiles; three widths of v14; the
-        # same of v16, with rows of N, of K and of both not aligned, and two waves of the widest; many tiles of v18 with a
-        # short K
+        # same of v16, with rows of N, of K and of both not aligned, and two waves of the widest; many tiles of v18
         check_shapes=(
             (1, 1, 1),
             (64, 8, 8),

@@ -59,7 +59,7 @@ def test_every_kernel_is_registered(folder):
 
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*/*.cu")), ids=lambda path: path.name)
 def test_cuda_header(path):
-    header = path.read_text("utf-8").split("#include")[0]
+    header = re.sub(r"\n// +", " ", path.read_text("utf-8").split("#include")[0])
     for heading in HEADINGS:
         assert heading.lower() in header.lower(), f"{path.name} lacks {heading}"
     folder = path.parent.name

@@ -175,10 +175,10 @@ MUTANTS = (
     *_of("attention", "v06_small", "bfloat16", "tiles.cuh",
          mask_off_by_one=("if (ahead > i / 2 % 2", "if (ahead - 1 > i / 2 % 2")),
     *_of(
-        "attention", "v03_tiled", "float32", "v03_tiled.cu",
+        "attention", "v03_tiled", "float32", "tiled_block.cuh",
         a_tile_of_the_last_rows=(
-            "tile = max(0, first_query - window + 1) / KEYS;",
-            f"tile = max(0, first_query - window + 1) / KEYS + ({_LAST} && first_query > 0);",
+            "tile = max(0, first_query - window + 1) / KEYS + first;",
+            f"tile = max(0, first_query - window + 1) / KEYS + first + ({_LAST} && first_query > 0);",
         ),
         a_key_of_the_last_rows=(
             "#pragma unroll\n    for (int i = 0; i < MY_ROWS; ++i) {\n      float most",
@@ -187,7 +187,10 @@ MUTANTS = (
             "#pragma unroll\n    for (int i = 0; i < MY_ROWS; ++i) {\n      float most",
         ),
         mask_off_by_one=("if (ahead > i - j ||", "if (ahead > i - j + 1 ||"),
-        columns_of_the_scores=("first < D; first += 4", "first < D - 4; first += 4"),
+        columns_of_the_scores=("deep < D; deep += 4", "deep < D - 4; deep += 4"),
+    ),
+    *_of(
+        "attention", "v03_tiled", "float32", "v03_tiled.cu",
         two_rows_changed=(
             "packet.store(out + base + (query + i) * D",
             "packet.store(out + base + (query + i < 2 ? 1 - query - i : query + i) * D",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -11,7 +13,12 @@ from harness.weights import build_model, build_transformers_model, encode_prompt
 from studies.baseline import measure as baseline
 from studies.layers import measure as layers
 
-pytestmark = pytest.mark.gpu
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(
+        os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1") != "1", reason="other processes use the GPU: run it without -n"
+    ),
+]
 CONFIG = GPT2Config(n_layer=4, n_embd=256, n_head=4, n_positions=128, vocab_size=512)
 
 
