@@ -175,3 +175,24 @@ def test_a_group_whose_time_suffices_for_one_round_has_one_sample(monkeypatch: p
     op = type("AnOp", (), {"variants": variants, "make_inputs": lambda self, *a, **k: ()})()
     timed = bench.time_isolated(op, bench.Group(["ours"], 40, seconds=1e-9), "float32", (1,))
     assert len(timed.seconds["ours"]) == 1
+
+
+def test_rounds_of_a_late_cpu_are_taken_again_but_not_for_ever() -> None:
+    def rounds(count: int, late: bool) -> bench.Rounds:
+        return [{"ours": (1e-5, late), "theirs": (2e-5, False)}] * count
+
+    asked: list[int] = []
+
+    def take(count: int) -> bench.Rounds:
+        asked.append(count)
+        return rounds(count, late=len(asked) == 1)
+
+    found = bench._retaken(rounds(30, late=False) + rounds(10, late=True), 40, take)
+    assert asked == [10, 10]  # those taken first were late, too
+    assert {name: len(values) for name, values in bench._punctual(found).items()} == {"ours": 40, "theirs": 40}
+    asked.clear()
+    assert bench._retaken(rounds(40, late=False), 40, take) == rounds(40, late=False)
+    assert asked == []
+    unlucky = bench._retaken(rounds(39, late=False) + rounds(1, late=True), 40, lambda count: rounds(count, late=True))
+    assert len(unlucky) == 40 + bench.RETAKES
+    assert bench._retaken(rounds(40, late=True), 40, take) == rounds(40, late=True)  # no use
