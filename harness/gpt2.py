@@ -251,7 +251,11 @@ def _zeros(count: int, dtype: Any, device: Any) -> Any:
     """Return the bias of a product that has none, for a kernel that adds one.
 
     Like the kernel's loading, this happens at the first call, which a CUDA graph must not record.
+
+    Raises: UsageError if a graph is being recorded.
     """
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise UsageError("The model's first pass cannot be recorded in a CUDA graph: run it once before.")
     return torch.zeros(count, dtype=dtype, device=device)
 
 

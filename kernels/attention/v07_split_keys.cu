@@ -3,7 +3,7 @@
 // Needs    sm_90 and as v03; v03 runs if there are enough blocks without splitting, and where there are no clusters
 // Moves    as v03. Each block of a cluster also sends its partial sums, 32 KB, to the others' SMs.
 // Versus   v03: a batch of one has few blocks, and the last of them has all keys to itself. Here each block of a
-//          cluster takes every second, fourth or eighth tile of keys. Then each block adds up the results of a part of
+//          cluster takes every second or fourth tile of keys. Then each block adds up the results of a part of
 //          the queries, which it reads from the shared memory of the others.
 // Expect   time at most 0.6 times v03_tiled's at b1_t512 and b1_t1024. Refuted if not.
 // Source   Dao et al. 2023, "Flash-Decoding", which splits the keys of one query
@@ -141,7 +141,7 @@ cudaError_t launch_split(const AttentionCall& call) {
   if (const cudaError_t status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))
     return status;
   const int64_t blocks = static_cast<int64_t>((call.tokens + ROWS - 1) / ROWS) * call.batch_heads;
-  // Splits until the blocks fill the GPU once, or a block has a tile only.
+  // Doubles the blocks of a cluster until there are blocks for the whole GPU, or a block has a tile only.
   const int tiles =
       ((call.tokens < visible_window(call) + ROWS ? call.tokens : visible_window(call) + ROWS) + KEYS - 1) / KEYS;
   int splits = 1;

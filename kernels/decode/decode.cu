@@ -61,8 +61,8 @@ __global__ void __launch_bounds__(Gpt2::THREADS, 1) decode_stamped(const __grid_
 __global__ void __launch_bounds__(Gpt2::THREADS, 2)
     decode_few(const __grid_constant__ DecodeCall call, const Phase part, const int layer) {
 #if __CUDA_ARCH__ >= 900
-  // A launch starts as soon as all blocks of the one before it run, but none of them before the previous token has ended. So
-  // it may run beside the launch before it, and ends after that.
+  // A launch starts as soon as all blocks of the one before it run. So it may run beside that one, and ends after it. The
+  // token's first launch lets no other start, and reads nothing, before the previous token has ended.
   const bool first = part == ATTENTION && layer == 0;
   if (!first) let_next_start();
   decode_part<Gpt2>(call, part, layer, [] {

@@ -6,7 +6,7 @@
 // again only after all clusters have read it: it needs the other sums of x first, to which every cluster adds after that.
 // Other words hold a value and the tag of their round, and are written in one access; a reader loads the word again until
 // it has the expected tag. A word orders no other memory access, so a block may take nothing but the word itself from
-// another block.
+// another block. Cached rows, the token and its position come from the token before, whose launches have all ended.
 #pragma once
 
 #include "decode.h"

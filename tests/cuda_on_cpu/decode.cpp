@@ -1,4 +1,4 @@
-// The launchers of kernels/decode/decode.cu on a CPU: the same kernels for a model small enough, one call after the other.
+// The launchers of kernels/decode/decode.cu on a CPU: the same kernels for a model small enough, the launches of a token side by side.
 #include "decode.h"
 
 #include "step.cuh"

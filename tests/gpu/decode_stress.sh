@@ -68,6 +68,7 @@ runs=$(((${1:-1000000} + each - 1) / each))
 run "$driver" 20 "$each" 0 || status=1 # alone: the time of a token is that of an idle GPU
 run "$driver" 5 64 0 few || status=1
 run "$driver" "$runs" "$each" 2 || status=1
+run "$driver" 20 "$each" 2 few || status=1
 if [[ ${SANITIZE:-yes} != no ]]; then
   for tool in memcheck synccheck initcheck; do
     sanitized "$tool" persistent 600 || status=1 # so that threads have a second pair of cached rows
