@@ -19,13 +19,14 @@ class WithoutGpu(Runner):
         found = subprocess.run(asked, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         committed = Path(found.stdout.strip())
         captures, run = self.folder.captures, self.folder.path
+        self._of_gpu = run.with_name(f"{run.name}-{committed.name}")
         harness = [PYTHON, "-m", "harness.run", "--mode", "cpu", "--out", str(captures), *self.program.more]
 
         def report_committed() -> int:
             if not self.dry and not (ROOT / committed / "captures").is_dir():
                 print(f"{committed}/captures is missing from this checkout, so there is no GPU capture to report on.")
                 return 1
-            return report(committed / "captures", run.with_name(f"{run.name}-{committed.name}"))
+            return report(committed / "captures", self._of_gpu)
 
         def report(of: Path, out: Path) -> int:
             return self.run(PYTHON, "analysis/report.py", of, "--out", out, where=ROOT)
@@ -62,4 +63,7 @@ class WithoutGpu(Runner):
         return code
 
     def end(self) -> int:
+        if not self.dry:
+            print(f"\nOpen {self._of_gpu}/report.html: GPT-2 on a GPU, from a committed capture.")
+            print(f"{self.folder.path}/report.html: the layers of GPT-2 on this CPU.")
         return 0

@@ -315,6 +315,11 @@ def test_gpt2_without_a_gpu(machine: Machine) -> None:
     calls = machine.calls.read_text()
     assert "--mode cpu" in calls
     assert "analysis/report.py reports/first-overview/captures --out runs/" in calls
+    last = answer.stdout.splitlines()[-2:]
+    assert re.fullmatch(
+        r"Open runs/\S+-first-overview/report\.html: GPT-2 on a GPU, from a committed capture\.", last[0]
+    )
+    assert re.fullmatch(r"runs/\S+/report\.html: the layers of GPT-2 on this CPU\.", last[1])
 
 
 def test_gpt2_without_a_gpu_ends_where_a_step_fails(machine: Machine) -> None:
