@@ -105,6 +105,30 @@ MUTANTS = (
         ),
     ),
     *_of(
+        "matmul", "v18_ping_pong", "bfloat16", "v18_ping_pong.cu",
+        a_tile=("tile < tiles;", "tile < tiles - 1;", 2),
+        a_K_step=("steps = (k + BK - 1) / BK;", "steps = (k + BK - 1) / BK - 1;"),
+        sixteen_of_K_in_one_tile=(
+            "multiply<true>(sums[half], descriptor(at + half",
+            "if (part != 1 || step != 1 || row != 0 || column != 0)\n"
+            "              multiply<true>(sums[half], descriptor(at + half",
+        ),
+        two_rows_changed=(
+            "const int in_row = half * 64 + warp * 16 + lane % 8 + lane / 8 % 2 * 8;",
+            "const int as_is = half * 64 + warp * 16 + lane % 8 + lane / 8 % 2 * 8;\n"
+            "          const int in_row = row == 0 && as_is < 2 ? 1 - as_is : as_is;",
+        ),
+        scaled=(
+            "const float* from = sums[half] + j * 8 + pair * 4;",
+            "float from[4];\n"
+            "            for (int i = 0; i < 4; ++i) from[i] = sums[half][j * 8 + pair * 4 + i] * 1.0078125f;",
+        ),
+        a_column_of_bias=(
+            "packed[pair * 2] = pack(from[0] + shift[pair].x,",
+            "packed[pair * 2] = pack(from[0] + (column + j + pair == 0 && lane % 4 == 0 ? 0.0f : shift[pair].x),",
+        ),
+    ),
+    *_of(
         "matmul", "v13_split_k", "float32", "ring.cuh",
         a_tile=(
             "if (row >= m || column >= n) return;",
@@ -197,6 +221,22 @@ MUTANTS = (
         ),
         scaled=("const float value = sums[i][j] * inverse;", "const float value = sums[i][j] * inverse * 1.0078125f;"),
     ),
+    *_of(
+        "attention", "v07_split_keys", "float32", "v07_split_keys.cu",
+        a_block_of_the_last_rows=(
+            "const float factor = exp2_fast(",
+            "const float factor = split == 1 && first_query + row >= tokens - 16 ? 0.0f : exp2_fast(",
+        ),
+        natural_exponentials_in_the_merge=("(other[split] - most) * to_log2", "(other[split] - most) * scale"),
+        two_rows_changed=(
+            "packet.store(out + base + (first_query + row) * D",
+            "packet.store(out + base + (first_query + row < 2 ? 1 - first_query - row : first_query + row) * D",
+        ),
+        scaled=(
+            "const float inverse = __fdividef(1.0f, weight);",
+            "const float inverse = __fdividef(1.0f, weight) * 1.0078125f;",
+        ),
+    ),
     *(
         mutant
         for dtype in ("float32", "bfloat16")
@@ -229,13 +269,15 @@ MUTANTS = (
 
 
 def shapes(op: Op, variant: str, dtype: str) -> list[Shape]:
-    """Return the shapes for a mutant's check: of those that it supports, the most operations, the longest last axis."""
+    """Return the shapes for a mutant's check: of those that its own kernel runs, the most operations, the longest axis."""
     known = {
         "matmul": ("square_4096", "square_16384", "mlp_proj"),
-        "attention": ("b8_t1024",) if variant == "v06_small" else ("b8_t1024", "b1_t16384"),
+        "attention": ("b8_t1024", "b1_t16384"),
         "softmax": ("b8_t1024", "b1_t4096"),
     }
-    return [op.shapes[name] for name in known[op.name] if op.variants[variant].takes(op.shapes[name], dtype)]
+    own = {"v06_small": ("b8_t1024",), "v07_split_keys": ("b1_t1024",), "v18_ping_pong": ("qkv_b8", "fc_b8")}
+    names = own.get(variant, known[op.name])
+    return [op.shapes[name] for name in names if op.variants[variant].takes(op.shapes[name], dtype)]
 
 
 # Building ----------------------------------------------------------------------------------------------------
