@@ -18,6 +18,7 @@ from harness.training import NoCache
 from harness.weights import build_model, load_weights
 from kernels.permute.op import split_chain
 from kernels.registry import FOLDER
+from tests.random_bits import bits, noise
 
 # What the source needs of CUDA. A launch runs its threads one after another.
 CUDA = """
@@ -96,17 +97,6 @@ def on_cpu(library: Any, qkv: Any, keys: Any, values: Any, first: int, copies: b
     width = library.run(*places, ctypes.c_int64(qkv.numel() // 3), sizes)
     assert width > 0
     return [*made, width]
-
-
-def bits(value: Any) -> Any:
-    return value.view({2: torch.int16, 4: torch.int32}[value.element_size()])
-
-
-def noise(*shape: int, dtype: Any, seed: int) -> Any:
-    """Random bits: infinities and NaN of every kind among them."""
-    kind = {2: torch.int16, 4: torch.int32}[dtype.itemsize]
-    limits, generator = torch.iinfo(kind), torch.Generator().manual_seed(seed)
-    return torch.randint(limits.min, limits.max, shape, dtype=kind, generator=generator).view(dtype)
 
 
 # --- the kernel ----------------------------------------------------------------------------------------------

@@ -80,11 +80,14 @@ def _of(op: str, variant: str, dtype: str, file: str, **edits: Any) -> list[Muta
 
 _V06_BASE = "    float base[2];\n    raise_largest(scores, to_log2, largest, total, sums, base);"
 _LAST = "first_query + ROWS >= tokens"
+_OF_TILES = {
+    "a_tile": ("tile < tiles;", "tile < tiles - 1;", 2),
+    "a_K_step": ("steps = (k + BK - 1) / BK;", "steps = (k + BK - 1) / BK - 1;"),
+}
 MUTANTS = (
     *_of(
         "matmul", "v14_fitted_tile", "bfloat16", "fitted_tile.cuh",
-        a_tile=("tile < tiles;", "tile < tiles - 1;", 2),
-        a_K_step=("steps = (k + BK - 1) / BK;", "steps = (k + BK - 1) / BK - 1;"),
+        **_OF_TILES,
         sixteen_of_K_in_one_tile=(
             "part < BK / 16; ++part) {\n          const uint64_t a",
             "part < BK / 16; ++part) {\n          if (part == 1 && step == 1 && row == 0 && column == 0) continue;\n"
@@ -106,8 +109,7 @@ MUTANTS = (
     ),
     *_of(
         "matmul", "v18_ping_pong", "bfloat16", "v18_ping_pong.cu",
-        a_tile=("tile < tiles;", "tile < tiles - 1;", 2),
-        a_K_step=("steps = (k + BK - 1) / BK;", "steps = (k + BK - 1) / BK - 1;"),
+        **_OF_TILES,
         sixteen_of_K_in_one_tile=(
             "multiply<true>(sums[half], descriptor(at + half",
             "if (part != 1 || step != 1 || row != 0 || column != 0)\n"

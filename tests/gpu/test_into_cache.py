@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -12,26 +13,17 @@ from harness import gpt2  # noqa: E402
 from harness.gpt2 import GPT2, GPT2Config  # noqa: E402
 from harness.weights import build_model, load_weights  # noqa: E402
 from kernels.permute.op import split_chain, split_into_cache  # noqa: E402
+from tests import random_bits  # noqa: E402
+from tests.random_bits import bits  # noqa: E402
 
 pytestmark = pytest.mark.gpu
+noise = functools.partial(random_bits.noise, device="cuda")
 
 DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
 ROWS = [(1024, 0, 0), (1024, 0, 1024), (65, 0, 0), (33, 9, 3), (2, 40, 0), (1, 5, 2)]  # tokens, first row, rows behind
 # heads of 64: one `attend` for a prompt; heads of 16: scores, softmax and values
 ATTENDS = GPT2Config(vocab_size=211, n_positions=256, n_embd=256, n_layer=3, n_head=4)
 NARROW = GPT2Config(vocab_size=211, n_positions=256, n_embd=64, n_layer=3, n_head=4)
-
-
-def bits(value: Any) -> Any:
-    return value.view({2: torch.int16, 4: torch.int32}[value.element_size()])
-
-
-def noise(*shape: int, dtype: Any, seed: int) -> Any:
-    """Random bits: infinities and NaN of every kind among them."""
-    kind = {2: torch.int16, 4: torch.int32}[dtype.itemsize]
-    limits, generator = torch.iinfo(kind), torch.Generator("cuda").manual_seed(seed)
-    drawn = torch.randint(limits.min, limits.max, shape, dtype=kind, generator=generator, device="cuda")
-    return drawn.view(dtype)
 
 
 @DTYPES
