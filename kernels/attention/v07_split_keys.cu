@@ -1,7 +1,7 @@
 // attention v07_split_keys: v03 where the blocks of a cluster share the keys of 128 queries.
 // Shapes   q, k, v, out (batch_heads, tokens, 64), fp32; any number of tokens, any window.
 // Needs    sm_90 and as v03; v03 runs if there are enough blocks without splitting, and where there are no clusters
-// Moves    as v03. Each block of a cluster also sends its partial sums, 32 KB, to the others' SMs.
+// Moves    as v03. The other blocks of a cluster also read the partial sums of each, 32 KB.
 // Versus   v03: a batch of one has few blocks, and the last of them has all keys to itself. Here each block of a
 //          cluster takes every second or fourth tile of keys. Then each block adds up the results of a part of
 //          the queries, which it reads from the shared memory of the others.

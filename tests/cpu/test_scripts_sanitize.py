@@ -23,6 +23,7 @@ case $* in *compute_cap*) echo 9.0 ;; *) echo "$GPU" ;; esac
 SANITIZER = """#!/bin/bash
 [[ -e ${*: -2:1} ]] || exit 9
 printf '%s\\n' "$*" "37 launches"
+if [[ $* == *"${LOSES:-nothing}"* ]]; then echo "========= Internal Sanitizer Error: it did not track the launch"; fi
 [[ $* != *"${FAILS:-nothing}"* ]]
 """
 
@@ -32,7 +33,7 @@ def checkout(tmp_path: Path) -> Path:
     """The script in a checkout of its own, whose build/ may be written to, and tools that do nothing."""
     for name in ("tests/gpu", "nsys_scripts", "tools"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("tests/gpu/sanitize.sh", "tests/gpu/driver.h", "nsys_scripts/common.sh"):
+    for name in ("tests/gpu/sanitize.sh", "tests/gpu/sanitized.sh", "tests/gpu/driver.h", "nsys_scripts/common.sh"):
         shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "kernels").symlink_to(ROOT / "kernels")
     for name, text in (("nvcc", NVCC), ("nvidia-smi", NVIDIA_SMI), ("compute-sanitizer", SANITIZER)):
@@ -123,3 +124,10 @@ def test_one_build_alone_and_what_a_tool_finds_in_it(checkout: Path) -> None:
     assert (wrong.returncode, wrong.stdout.count("exit status")) == (2, 0)
     assert "BUILD is one of default tuned, not 'fast'" in wrong.stderr
     assert "ONLY=memory" in sanitize(checkout, "--help").stdout
+
+
+def test_a_tool_that_loses_a_launch_has_failed(checkout: Path) -> None:
+    answer = sanitize(checkout, "memcheck", "racecheck", BUILD="tuned", ONLY="matmul", LOSES="racecheck")
+    assert answer.returncode == 1
+    assert "tuned memcheck matmul: exit status 0" in answer.stdout
+    assert "tuned racecheck matmul: exit status 1" in answer.stdout

@@ -10,6 +10,7 @@
 # compute-sanitizer and a GPU of compute capability 9.0. Exit code 127: one is missing; 1: a text differs, or a tool found
 # something.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
+source "$(dirname "$0")/sanitized.sh"
 cd "$ROOT"
 
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
@@ -32,18 +33,15 @@ for tool in nvcc compute-sanitizer nvidia-smi; do
   fi
 done
 
-# One run of a tool, with its log and its exit status where tests/gpu/sanitize.sh leaves them: tests.gpu.tables reads both.
-sanitized() { # TOOL LAUNCHER TOKENS
-  local log=build/sanitize/$1-default-decode_$2 start=$SECONDS code=0
-  local command=(timeout "${LIMIT:-300}" compute-sanitizer --tool "$1" --error-exitcode 1 --print-limit 20 "$driver" 0 "$3" 0 "$2")
+# One run of a tool, whose log and exit status lie where tests/gpu/sanitize.sh leaves its own.
+checked() { # TOOL LAUNCHER TOKENS
+  local place=build/sanitize code=0 command
+  tool_command "${LIMIT:-300}" "$1" "$driver" 0 "$3" 0 "$2"
   echo "+ ${command[*]}"
   [[ -n $dry ]] && return
-  mkdir -p "${log%/*}"
-  "${command[@]}" >"$log.log" 2>&1 || code=$?
-  cat "$log.log"
-  # a tool that could not watch a launch says so, and then ends as if it had found nothing
-  if grep -q "Internal Sanitizer Error" "$log.log"; then code=1; fi
-  echo "$1 default decode_$2 $code $((SECONDS - start))" >"$log.status"
+  mkdir -p "$place"
+  sanitized "$place" "${LIMIT:-300}" "$1" default "decode_$2" "$driver" 0 "$3" 0 "$2" || code=$?
+  cat "$place/$1-default-decode_$2.log"
   return "$code"
 }
 build_driver() { # FILE FLAG...
@@ -71,8 +69,8 @@ run "$driver" "$runs" "$each" 2 || status=1
 run "$driver" 20 "$each" 2 few || status=1
 if [[ ${SANITIZE:-yes} != no ]]; then
   for tool in memcheck synccheck initcheck; do
-    sanitized "$tool" persistent 600 || status=1 # so that threads have a second pair of cached rows
-    sanitized "$tool" few 4 || status=1 # of more launches in flight the tools lose track
+    checked "$tool" persistent 600 || status=1 # so that threads have a second pair of cached rows
+    checked "$tool" few 4 || status=1 # of more launches in flight the tools lose track
   done
 fi
 exit "$status"

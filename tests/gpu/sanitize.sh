@@ -12,6 +12,7 @@
 # The tools check all kernels: with a filter of kernels, racecheck 2025.3.1 breaks every cluster outside of the filter.
 # It needs nvcc, compute-sanitizer, Python and a GPU. Exit code 127: one is missing; 1: a tool found something.
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
+source "$(dirname "$0")/sanitized.sh"
 cd "$ROOT"
 
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
@@ -80,23 +81,15 @@ done
 
 [[ ${BUILD_ONLY:-} ]] && exit 0
 
-# One run of a tool on a part of a driver; its log, and its exit status and seconds, behind it.
-run_one() {
-  local tool=$1 build=$2 part=$3 log=$place/$1-$2-${3:-all} start=$SECONDS code=0
-  timeout "${LIMIT:-3600}" compute-sanitizer --tool "$tool" --error-exitcode 1 --print-limit 20 \
-    "$place/driver-$build" "$part" >"$log.log" 2>&1 || code=$?
-  # a tool that could not watch a launch says so, and then ends as if it had found nothing
-  if grep -q "Internal Sanitizer Error" "$log.log"; then code=1; fi
-  echo "$tool $build ${part:-all} $code $((SECONDS - start))" >"$log.status"
-}
-
 rm -f "$place"/*.log "$place"/*.status
 read -ra tools <<<"${*:-memcheck racecheck synccheck initcheck}"
 parts=("${ONLY:-}")
 [[ -n ${ONLY:-} ]] || parts=(memory matmul attention attention_grouped)
 for tool in "${tools[@]}"; do
   for build in "${builds[@]}"; do
-    for part in "${parts[@]}"; do run_one "$tool" "$build" "$part" & done
+    for part in "${parts[@]}"; do
+      sanitized "$place" "${LIMIT:-3600}" "$tool" "$build" "$part" "$place/driver-$build" "$part" &
+    done
   done
 done
 wait
