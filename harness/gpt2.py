@@ -12,7 +12,8 @@ have another root, so that one capture can hold several:
     gpt2_fused_ops    ops="fused": each addition moves into the layernorm after it (ln_2, the next block's ln_1, ln_f),
                       and the bias of fc into act. A decode step has one `attend` in place of scores to values
     gpt2_best         ops="best": a prefill has one `attend`, too, and keeps no scores in memory. Its projections are
-                      our matmul. One launch splits qkv by head and fills the cache. An `lm_head` of one row is our gemv
+                      our matmul. One launch splits qkv by head and fills the cache. An `lm_head` of one row is our
+                      gemv. In bf16 on a GPU, `attend` also merges a prompt's heads, and `fc` includes GPT-2's `act`
 
 Finer parts (blocks, qkv_proj, qkv_reshape, values_apply, merge) are details: only tracers that ask for them open those.
 
@@ -233,6 +234,11 @@ def _kernel(op: str, dtype: Any = torch.float32) -> Callable[..., Any]:
     return run
 
 
+def _launches(x: Any) -> bool:
+    """Return whether a launch that is no registered op may take x: without gradients, on a GPU, and in bf16."""
+    return _on_gpu(x) and not torch.is_grad_enabled() and bool(x.dtype == torch.bfloat16)
+
+
 @functools.cache
 def _split_into_cache(dtype: Any) -> Callable[..., Any] | None:
     """Return our launch that splits qkv by head and fills a cache; None if it does not support the dtype."""
@@ -348,6 +354,10 @@ class Attention(nn.Module):  # type: ignore[misc]
     @component("attend")
     def attend_all(self, q: Any, k: Any, v: Any) -> Any:
         """Scores to values of a whole prompt in one kernel, which stores no scores: (B, nh, T, hs) -> (B, T, C)."""
+        if _launches(q):
+            from kernels.attention.op import attention_merged
+
+            return attention_merged(q.contiguous(), k.contiguous(), v.contiguous())
         return self.merge_heads(_kernel("attention", q.dtype)(q.contiguous(), k.contiguous(), v.contiguous()))
 
     @component("values")
@@ -385,7 +395,27 @@ class MLP(nn.Module):  # type: ignore[misc]
 
     @component("mlp")
     def forward(self, x: Any) -> Any:
-        return self.proj(self.act(self.fc(x)))
+        return self.proj(self.fc_act(x) if self.activates(x) else self.act(self.fc(x)))
+
+    def activates(self, x: Any) -> bool:
+        """Return whether one launch computes fc and act of x. It needs several rows, in packets of 16 bytes."""
+        weight, bias = self.c_fc.weight, self.c_fc.bias
+        return (
+            self.fused
+            and self.biased
+            and _launches(x)
+            and x.shape[:-1].numel() > 1
+            and not any(size % 8 for size in weight.shape)
+            and all(value.is_contiguous() and value.data_ptr() % 16 == 0 for value in (x, weight, bias))
+        )
+
+    @component("fc")
+    def fc_act(self, x: Any) -> Any:
+        """Return the activation of fc's product, in one launch."""
+        from kernels.matmul.op import matmul_gelu
+
+        rows = x.reshape(-1, x.shape[-1])
+        return matmul_gelu(rows, self.c_fc.weight, self.c_fc.bias).view(*x.shape[:-1], -1)
 
     @component("fc")
     def fc(self, x: Any) -> Any:
@@ -409,6 +439,7 @@ class Block(nn.Module):  # type: ignore[misc]
     def __init__(self, config: GPT2Config, index: int, softmax: str, ops: str) -> None:
         super().__init__()
         self.index = index
+        self.ops = ops
         self.ln_1 = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
         self.attn = Attention(config, index, softmax, ops)
         self.ln_2 = nn.LayerNorm(config.n_embd, eps=config.layer_norm_epsilon)
@@ -428,6 +459,8 @@ class Block(nn.Module):  # type: ignore[misc]
 
     @component("ln_1")
     def norm_1(self, x: Any) -> Any:
+        if self.ops == BEST_OPS:
+            return _kernel("layernorm", x.dtype)(x, self.ln_1.weight, self.ln_1.bias, self.ln_1.eps)
         return self.ln_1(x)
 
     @component("ln_2")
@@ -557,7 +590,14 @@ class GPT2(nn.Module):  # type: ignore[misc]
 
     def next_token(self, logits: Any) -> Any:
         """Return the most likely token: (B, T, V) -> (B, 1)."""
-        return logits[:, -1].argmax(dim=-1, keepdim=True)
+        last = logits[:, -1]
+        if self.ops == BEST_OPS and _launches(last) and last.is_contiguous():
+            from kernels.gemv.op import argmax
+
+            token = torch.empty(len(last), dtype=torch.int64, device=last.device)
+            argmax(last, token)
+            return token[:, None]
+        return last.argmax(dim=-1, keepdim=True)
 
     def generate(self, ids: Any, new_tokens: int) -> Any:
         """Greedy continuation with the KV cache: (B, T) int64 -> (B, T + new_tokens).

@@ -18,6 +18,7 @@ from torch.nn import functional as F  # noqa: N812  the name everybody knows
 from harness.gpt2 import GPT2Config
 from harness.ranges import component
 from kernels.decode.contract import Phase, Sampling, Sizes, State
+from kernels.gemv.op import argmax
 from kernels.registry import ops
 
 Weights = Mapping[str, Any]
@@ -48,10 +49,18 @@ class Kernels:
         self._gemv = best_kernel("gemv", device, sizes.dtype)
         self._attention = best_kernel(_GROUPED, device, sizes.dtype) if sizes.head_size in HEAD_SIZES else attend
         self._one = sizes.batch == 1
+        self._on_gpu = device == "cuda"
 
     def linear(self, x: Any, weight: Any, bias: Any) -> Any:
         """Return x (B, K) @ weight (N, K) transposed + bias (N): (B, N). Batch 1 takes op gemv."""
         return self._gemv(weight, x[0], bias)[None] if self._one else F.linear(x, weight, bias)
+
+    def argmax(self, values: Any, out: Any) -> None:
+        """Write the position of each row's largest value to `out` (B): values (B, N)."""
+        if self._on_gpu:
+            argmax(values, out)
+        else:
+            torch.argmax(values, dim=-1, out=out)
 
     def attend(self, q: Any, keys: Any, values: Any, spans: Any, scale: float) -> Any:
         """Attend with q (B, nh, 1, hs) to the rows of keys and values that `spans` (B, 3) selects: (B, C)."""
@@ -217,7 +226,7 @@ class Step:
         """Choose the next tokens from `logits` (B, V), write them behind the others, and add 1 to the position."""
         state = self.state
         if self.sampling.greedy:
-            torch.argmax(logits, dim=-1, out=state.token)
+            self.kernels.argmax(logits, state.token)
         else:
             state.token.copy_(sample(logits, self.sampling, self.generator))
         state.position.add_(1)

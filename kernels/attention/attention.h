@@ -49,25 +49,21 @@ inline int visible_window(const AttentionCall& call) {
 
 #ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
+#include "merged.h"
 
 using Launcher = cudaError_t (*)(const AttentionCall&);
 
-inline torch::Tensor run(Launcher launch, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
-                         int64_t window, bool needs_workspace = false) {
+// Throws unless q, k and v have one shape (B, nh, T, 64) that fits a call.
+inline DType check_attention(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
   const DType dtype = check_operands("attention", q, {k, v});
   constexpr int64_t limit = std::numeric_limits<int>::max();
   TORCH_CHECK(q.dim() == 4 && q.size(3) == ATTENTION_HEAD_SIZE && k.sizes() == q.sizes() && v.sizes() == q.sizes(),
               "attention takes q, k and v of one shape (B, nh, T, 64)");
-  const int64_t heads = q.size(0) * q.size(1), tokens = q.size(2);
-  TORCH_CHECK(heads <= limit && tokens <= limit, "attention takes at most 2^31 heads");
-  const c10::cuda::CUDAGuard guard(q.device());
-  torch::Tensor out = torch::empty_like(q), workspace;
-  if (out.numel() == 0) return out;
-  if (needs_workspace) workspace = torch::empty({heads * tokens * tokens}, q.options().dtype(at::kFloat));
-  const cudaError_t status =
-      launch({q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), out.mutable_data_ptr(),
-              needs_workspace ? workspace.mutable_data_ptr<float>() : nullptr, static_cast<int>(heads),
-              static_cast<int>(tokens), static_cast<int>(std::min(window, tokens)), 0.125f, dtype, current_stream()});
+  TORCH_CHECK(q.size(0) * q.size(1) <= limit && q.size(2) <= limit, "attention takes at most 2^31 heads");
+  return dtype;
+}
+
+inline void check_attended(cudaError_t status) {
   check_accepted(status);
   TORCH_CHECK(status != cudaErrorNotSupported, "this attention does not run on this GPU: use v01_separate or torch.");
   TORCH_CHECK(status != cudaErrorMisalignedAddress,
@@ -75,6 +71,34 @@ inline torch::Tensor run(Launcher launch, const torch::Tensor& q, const torch::T
   TORCH_CHECK(status != cudaErrorInvalidValue,
               "this attention does not take these sizes or this dtype: use v03_tiled or torch.");
   C10_CUDA_CHECK(status);
+}
+
+inline torch::Tensor run(Launcher launch, const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v,
+                         int64_t window, bool needs_workspace = false) {
+  const DType dtype = check_attention(q, k, v);
+  const int64_t heads = q.size(0) * q.size(1), tokens = q.size(2);
+  const c10::cuda::CUDAGuard guard(q.device());
+  torch::Tensor out = torch::empty_like(q), workspace;
+  if (out.numel() == 0) return out;
+  if (needs_workspace) workspace = torch::empty({heads * tokens * tokens}, q.options().dtype(at::kFloat));
+  check_attended(
+      launch({q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), out.mutable_data_ptr(),
+              needs_workspace ? workspace.mutable_data_ptr<float>() : nullptr, static_cast<int>(heads),
+              static_cast<int>(tokens), static_cast<int>(std::min(window, tokens)), 0.125f, dtype, current_stream()}));
+  return out;
+}
+
+// Attention whose output is (B, T, nh * 64), as the projection behind it reads it.
+inline torch::Tensor merged(const torch::Tensor& q, const torch::Tensor& k, const torch::Tensor& v) {
+  const DType dtype = check_attention(q, k, v);
+  const int64_t heads = q.size(1), tokens = q.size(2);
+  const c10::cuda::CUDAGuard guard(q.device());
+  torch::Tensor out = torch::empty({q.size(0), tokens, heads * ATTENTION_HEAD_SIZE}, q.options());
+  if (out.numel() == 0) return out;
+  check_attended(attention_merged(
+      {{q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), out.mutable_data_ptr(), nullptr,
+        static_cast<int>(q.size(0) * heads), static_cast<int>(tokens), 0, 0.125f, dtype, current_stream()},
+       static_cast<int>(heads)}));
   return out;
 }
 
@@ -91,6 +115,8 @@ torch::Tensor windowed(const torch::Tensor& q, const torch::Tensor& k, const tor
 #endif
 
 #ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
+#include "merged.h"
+
 static void drive(Rungs<AttentionCall>& rungs, DType dtype, int heads, int tokens, int window) {
   const size_t size = size_of(dtype), elements = static_cast<size_t>(heads) * tokens * ATTENTION_HEAD_SIZE;
   const Buffer q(elements, size), k(elements, size), v(elements, size), out(elements, size, false),
@@ -107,5 +133,14 @@ static void drive_attention(Rungs<AttentionCall>& rungs) {
   // more blocks per SM than the limits 4 and 2 of v06
   drive(rungs, DType::bfloat16, 180, 129, 0);
   drive(rungs, DType::bfloat16, 300, 17, 0);
+  Rungs<MergedCall> merged{{"attention_merged", attention_merged, nullptr, {false, true, false}}};
+  for (const auto& [batch_heads, heads, tokens] : {std::array{2, 2, 1}, std::array{6, 3, 65}, std::array{6, 6, 300},
+                                                   std::array{180, 12, 129}, std::array{300, 12, 129}}) {
+    const size_t elements = static_cast<size_t>(batch_heads) * tokens * ATTENTION_HEAD_SIZE;
+    const Buffer q(elements, 2), k(elements, 2), v(elements, 2), out(elements, 2, false);
+    merged.run(DType::bfloat16,
+               {{q, k, v, out, nullptr, batch_heads, tokens, 0, 0.125f, DType::bfloat16, nullptr}, heads});
+  }
+  merged.finish("attention/merged");
 }
 #endif

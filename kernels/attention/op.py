@@ -20,6 +20,7 @@ from kernels.registry import (
     LIBRARY_KINDS,
     TIME,
     Hypothesis,
+    Launcher,
     Op,
     Shape,
     Tensor,
@@ -30,7 +31,7 @@ from kernels.registry import (
     takes_all,
 )
 from kernels.spread import DEVIATIONS, Spread, sum_errors, weighted_sum_spread
-from kernels.variants import compile_variant, cuda_variant, random_normal, torch_variant
+from kernels.variants import compile_variant, cuda_variant, from_extension, random_normal, torch_variant
 
 HEAD_SIZE = 64
 SCALE = HEAD_SIZE**-0.5
@@ -261,6 +262,20 @@ def hostile(q: Any, k: Any, v: Any, *window: int) -> tuple[Any, ...]:
     if not window:
         vs[0, 0, 1] = math.nan
     return (q, k, v, *window)
+
+
+# --- with merged heads ---------------------------------------------------------------------------------------
+MERGED = Launcher("attention_merged", "attention_merged", "merged")
+_merged = from_extension("attention", MERGED.function)
+
+
+def attention_merged(q: Any, k: Any, v: Any) -> Any:
+    """Return causal attention with its heads merged, in one launch: three of (B, nh, T, 64) -> (B, T, nh * 64).
+
+    All operands are contiguous bf16, on one GPU of compute capability 9.0, and 16-byte aligned. Raises: RuntimeError
+    for others.
+    """
+    return _merged(q, k, v)
 
 
 # --- variants ------------------------------------------------------------------------------------------------
@@ -669,6 +684,7 @@ ATTENTION = register(
         chain=("matmul", "mul", "masked_fill", "softmax", "matmul"),
         best="v07_split_keys",
         best_by_dtype={"bfloat16": "v06_small"},
+        extras=(MERGED,),
         compute_bound=True,
     )
 )

@@ -9,9 +9,9 @@
 //          other shape that moves 100 MB or more. Refuted if not.
 // Source   0.5 y (1 + tanh u) = y / (1 + e^-2u); Hendrycks and Gimpel 2016, arXiv:1606.08415
 #include "check.cuh"
+#include "gelu.cuh"
 #include "gelu.h"
 #include "overlap.cuh"
-#include "reduce.cuh"
 #include "vec.cuh"
 
 #ifndef GELU_V02_THREADS
@@ -25,18 +25,6 @@ namespace {
 constexpr int THREADS = GELU_V02_THREADS;
 constexpr int64_t AHEAD_BYTES = int64_t{GELU_V02_AHEAD_MB} << 20;  // distance of the prefetch into L2; 0: no prefetch
 }  // namespace
-
-__device__ __forceinline__ float reciprocal(float value) {
-  float result;
-  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
-  return result;
-}
-
-// For y far below 0 the power is infinite, and its reciprocal 0. -inf gives NaN, as 0.5 * y * (1 + tanh(u)) does.
-__device__ __forceinline__ float gelu(float y) {
-  constexpr float LINEAR = -1.5957691216057308f, CUBIC = -1.5957691216057308f * 0.044715f;  // -2 sqrt(2 / pi)
-  return y * reciprocal(1.0f + exp_fast(y * fmaf(CUBIC, y * y, LINEAR)));
-}
 
 // One packet per thread; `row` is C / WIDTH.
 template <typename T, int WIDTH, bool BIAS>

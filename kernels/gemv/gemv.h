@@ -17,6 +17,7 @@ struct GemvCall {
 };
 
 #ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
+#include "argmax.h"
 #include "binding.h"
 
 using Launcher = cudaError_t (*)(const GemvCall&);
@@ -36,9 +37,24 @@ torch::Tensor run(const torch::Tensor& weight, const torch::Tensor& x, const tor
                          static_cast<int>(weight.size(0)), static_cast<int>(weight.size(1)), dtype, current_stream()}));
   return out;
 }
+
+// Writes the position of the largest value of each row of `values` (B, N) to `out` (B).
+inline void argmax(const torch::Tensor& values, const torch::Tensor& out) {
+  const DType dtype = check_operands("argmax", values, {});
+  TORCH_CHECK(values.dim() == 2 && values.size(1) >= 1 && out.dim() == 1 && out.size(0) == values.size(0) &&
+                  out.is_contiguous() && out.device() == values.device() && out.scalar_type() == at::kLong,
+              "argmax takes values (B, N) and an int64 out (B) on one GPU");
+  const int64_t rows = count_rows("argmax", values);
+  if (rows == 0) return;
+  const c10::cuda::CUDAGuard guard(values.device());
+  C10_CUDA_CHECK(gemv_argmax({values.const_data_ptr(), out.mutable_data_ptr(), static_cast<int>(rows),
+                              static_cast<int>(values.size(1)), dtype, current_stream()}));
+}
 #endif
 
 #ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
+#include "argmax.h"
+
 static void drive_gemv(Rungs<GemvCall>& rungs) {
   for (const DType dtype : {DType::float32, DType::bfloat16})
     for (const auto& [n, k] : {std::pair{37, 1}, std::pair{37, 8}, std::pair{37, 53}, std::pair{37, 768},
@@ -48,5 +64,12 @@ static void drive_gemv(Rungs<GemvCall>& rungs) {
       const Buffer weight(static_cast<size_t>(n) * k, size), x(k, size), bias(n, size), out(n, size, false);
       rungs.run(dtype, {weight, x, bias, out, n, k, dtype, nullptr});
     }
+  Rungs<ArgmaxCall> largest{{"gemv_argmax", gemv_argmax, nullptr, {true, true, false}}};
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [rows, n] : {std::pair{1, 1}, std::pair{3, 5}, std::pair{2, 50257}}) {
+      const Buffer values(static_cast<size_t>(rows) * n, size_of(dtype)), out(rows, 8, false);
+      largest.run(dtype, {values, out, rows, n, dtype, nullptr});
+    }
+  largest.finish("gemv/argmax");
 }
 #endif

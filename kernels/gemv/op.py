@@ -12,6 +12,7 @@ from kernels.registry import (
     LIBRARY_KINDS,
     TIME,
     Hypothesis,
+    Launcher,
     Op,
     Shape,
     Tensor,
@@ -24,6 +25,7 @@ from kernels.spread import sum_errors
 from kernels.variants import (
     compile_variant,
     cuda_variant,
+    from_extension,
     random_normal,
     torch_variant,
     triton_variant,
@@ -98,6 +100,20 @@ def hostile(weight: Any, x: Any, bias: Any) -> tuple[Any, Any, Any]:
         else:
             weight[row] *= 1e-15 if row == 3 else 0.0
     return weight, x, bias
+
+
+# --- the largest output --------------------------------------------------------------------------------------
+ARGMAX = Launcher("gemv_argmax", "argmax", "argmax")
+_argmax = from_extension("gemv", ARGMAX.function)
+
+
+def argmax(values: Any, out: Any) -> None:
+    """Write the position of each row's largest value to `out`: values (B, N), out (B) int64.
+
+    As with torch.argmax, a NaN is the largest value. Of equal values the first one counts. Both operands are
+    contiguous, on one GPU, and `values` are float32 or bfloat16. Raises: RuntimeError for others.
+    """
+    _argmax(values, out)
 
 
 # --- variants ------------------------------------------------------------------------------------------------
@@ -269,5 +285,6 @@ GEMV = register(
         chain=("linear",),
         best="v05_straight",
         reads_only=True,
+        extras=(ARGMAX,),
     )
 )

@@ -1,4 +1,4 @@
-// What v14 and v16 share: bf16 products with the tile width, of four, that minimises the work of the busiest SM. The
+// What v14, v16 and gelu.cu share: bf16 products with the tile width, of four, that minimises the work of the busiest SM. The
 // including file defines FITTED_GROUP_ROWS and FITTED_STAGES.
 #pragma once
 
@@ -111,8 +111,13 @@ __device__ __forceinline__ void write_rows(uint32_t staged, __nv_bfloat16* out, 
   }
 }
 
+// What becomes of an output before it is rounded.
+struct Unchanged {
+  __device__ __forceinline__ float operator()(float value) const { return value; }
+};
+
 // Computes every tile of a block. With ANY_OUT, rows of `out` may start at any element, and `maps` needs no map of it.
-template <int BN, bool ANY_OUT>
+template <int BN, bool ANY_OUT, typename Finish = Unchanged>
 __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __nv_bfloat16* __restrict__ bias,
                                                __nv_bfloat16* __restrict__ out, int m, int n, int k) {
   using T = Tile<BN>;
@@ -209,8 +214,9 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
             const __nv_bfloat162 pair = reinterpret_cast<const __nv_bfloat162&>(shift[j * 2 + half]);
             const float low = __low2float(pair), high = __high2float(pair);
             const float* from = sums + first / 2 + half * 4;
-            packed[half * 2] = pack(from[0] + low, from[1] + high);
-            packed[half * 2 + 1] = pack(from[2] + low, from[3] + high);
+            const Finish finish;
+            packed[half * 2] = pack(finish(from[0] + low), finish(from[1] + high));
+            packed[half * 2 + 1] = pack(finish(from[2] + low), finish(from[3] + high));
           }
           // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
           const int in_row = warp * 16 + lane % 8 + lane / 8 % 2 * 8;
@@ -298,4 +304,20 @@ static inline cudaError_t fit(const MatmulCall& call, const FittedOperands& from
   if (best->tail && !make_map(maps.weight_tail, from.weight, call.k, call.n, from.weight_pitch, BK, best->tail))
     return cudaErrorInvalidValue;
   return cudaSuccess;
+}
+
+using FittedKernel = void (*)(FittedMaps, const __nv_bfloat16*, int, int, int);
+
+// Launches the kernel of the best choice, for operands and outputs as TMA takes them. `kernels` has one of each choice.
+static inline cudaError_t launch_fitted(const MatmulCall& call, const FittedKernel (&kernels)[std::size(CHOICES)]) {
+  if (call.n % 8 || call.k % 8) return cudaErrorInvalidValue;
+  if (!aligned(call)) return cudaErrorMisalignedAddress;
+  Fitted fitted;
+  if (const cudaError_t status = fit(call, {call.a, call.weight, call.k, call.n}, fitted)) return status;
+  const Choice& choice = CHOICES[fitted.place];
+  if (!make_map(fitted.maps.out, call.out, call.m, call.n, call.n, 64, BOX) ||
+      (choice.tail && !make_map(fitted.maps.out_tail, call.out, call.m, call.n, call.n, 64, choice.tail)))
+    return cudaErrorInvalidValue;
+  return launch_overlapped(kernels[fitted.place], fitted.grid, choice.shared_bytes, call.stream, fitted.maps,
+                           static_cast<const __nv_bfloat16*>(call.bias), call.m, call.n, call.k);
 }

@@ -14,7 +14,7 @@ struct MatmulCall {
   int n;
   int k;
   cudaStream_t stream;
-  void* workspace = nullptr;  // v13, v15, v16 and v18: matmul_v13_split_k_workspace() bytes and so on; others none
+  void* workspace = nullptr;  // v13, v15, v16, v18 and v19: matmul_v13_split_k_workspace() bytes and so on; others none
 };
 
 // Whether every operand starts at a multiple of 16 bytes.
@@ -31,6 +31,7 @@ inline bool aligned(const MatmulCall& call) {
 
 #ifdef KERNEL_LEDGER_BINDING  // how tensors become a call
 #include "binding.h"
+#include "gelu.h"
 
 using Launcher = cudaError_t (*)(const MatmulCall&);
 using Workspace = cudaError_t (*)(const MatmulCall&, size_t&);
@@ -71,9 +72,16 @@ torch::Tensor run(const torch::Tensor& a, const torch::Tensor& weight, const tor
 }
 
 constexpr at::ScalarType FP32 = at::kFloat, BF16 = at::kBFloat16;
+
+// The product through GPT-2's GELU.
+inline torch::Tensor gelu_of_product(const torch::Tensor& a, const torch::Tensor& weight, const torch::Tensor& bias) {
+  return run<matmul_gelu, BF16>(a, weight, bias);
+}
 #endif
 
 #ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
+#include "gelu.h"
+
 // Operands and the output start `shift` elements after an aligned address.
 static void drive(Rungs<MatmulCall>& rungs, DType dtype, int m, int n, int k, int shift = 0) {
   const size_t size = size_of(dtype);
@@ -98,5 +106,12 @@ static void drive_matmul(Rungs<MatmulCall>& rungs) {
         std::array{1021, 2295, 200}, std::array{1000, 2983, 391}, std::array{1030, 3080, 71}})
     for (const int shift : {0, 1, 2}) drive(rungs, DType::bfloat16, m, n, k, shift);
   drive(rungs, DType::bfloat16, 2050, 2568, 72);  // many tiles with a short K
+  drive(rungs, DType::float32, 1000, 740, 204);   // one wave of small tiles
+  Rungs<MatmulCall> activated{{"matmul_gelu", matmul_gelu, nullptr, {false, true, false}}};
+  // every width of tile
+  for (const auto& [m, n, k] : {std::array{1, 8, 8}, std::array{130, 264, 72}, std::array{1000, 744, 392},
+                                std::array{1020, 2296, 200}, std::array{1000, 2984, 392}, std::array{1030, 3080, 72}})
+    drive(activated, DType::bfloat16, m, n, k);
+  activated.finish("matmul/gelu");
 }
 #endif

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "check.cuh"
+#include "ffma.cuh"
 #include "hopper.cuh"
 #include "matmul.h"
 #include "tile_order.cuh"
@@ -84,28 +85,6 @@ __device__ __forceinline__ void place(const Deal& deal, int tile, int& row, int&
   TileOrder<GROUP_ROWS, BM, BN>{deal.rows, deal.columns}.place(tile, row, column);
 }
 
-// The compiler moves no arithmetic across this instruction, which does nothing here. A scheduler reads two registers
-// per cycle and lane. So an FFMA, which has three, takes one and a half cycles unless it reuses an operand of the FFMA
-// before. Free to reorder, the compiler loses this reuse so often that it costs a quarter of the cycles. In the order
-// below, one operand serves sixteen FFMAs.
-__device__ __forceinline__ void keep_order() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-
-__device__ __forceinline__ void multiply_add(float& sum, float left, float right) {
-  asm volatile("fma.rn.f32 %0, %1, %2, %0;" : "+f"(sum) : "f"(left), "f"(right));
-}
-
-__device__ __forceinline__ void read_shared(float (&to)[4], uint32_t from) {
-  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
-               : "r"(from));
-}
-
-// The offset in bytes of a row's first 16-byte chunk in the left tile, as TMA swizzles rows of BK words.
-// The other chunks are at the xor with their own offset.
-__device__ __forceinline__ constexpr uint32_t twist(int row) {
-  return (BK == 8 ? row / 4 % 2 : BK == 16 ? row / 2 % 4 : row % 8) * 16;
-}
-
 // Computes every tile of block `block` in `deal`. If steps are shared, sums of parts of tiles go through `partial` (two
 // tiles per block) and `ready` (two words per block, 0 before the launch). Blocks then wait for each other, which works
 // because all of them are resident at once.
@@ -153,7 +132,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
 
   const int my_row = warp / WARP_COLUMNS * WARP_TILE + lane / 4;
   const int my_column = warp % WARP_COLUMNS * WARP_TILE + lane % 4 * 4;
-  const uint32_t a_mine = my_row * BK * 4 + twist(my_row), weight_mine = A_BYTES + my_column * 4;
+  const uint32_t a_mine = my_row * BK * 4 + twist<BK>(my_row), weight_mine = A_BYTES + my_column * 4;
   float left[TM][4];  // four steps in K at a time
   float right[2][TN / 4][4];
   uint32_t a_from = stages + a_mine, weight_from = stages + weight_mine;  // of the current UNROLL steps in K

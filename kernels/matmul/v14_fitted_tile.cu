@@ -30,18 +30,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 }
 
 cudaError_t matmul_v14_fitted_tile(const MatmulCall& call) {
-  if (call.n % 8 || call.k % 8) return cudaErrorInvalidValue;
-  if (!aligned(call)) return cudaErrorMisalignedAddress;
-  Fitted fitted;
-  if (const cudaError_t status = fit(call, {call.a, call.weight, call.k, call.n}, fitted)) return status;
-  const Choice& choice = CHOICES[fitted.place];
-  if (!make_map(fitted.maps.out, call.out, call.m, call.n, call.n, 64, BOX) ||
-      (choice.tail && !make_map(fitted.maps.out_tail, call.out, call.m, call.n, call.n, 64, choice.tail)))
-    return cudaErrorInvalidValue;
   // in the order of CHOICES
-  constexpr decltype(&matmul_v14_fitted_tile<256>) KERNELS[] = {
-      matmul_v14_fitted_tile<256>, matmul_v14_fitted_tile<192>, matmul_v14_fitted_tile<144>,
-      matmul_v14_fitted_tile<64>};
-  return launch_overlapped(KERNELS[fitted.place], fitted.grid, choice.shared_bytes, call.stream, fitted.maps,
-                           static_cast<const __nv_bfloat16*>(call.bias), call.m, call.n, call.k);
+  return launch_fitted(call, {matmul_v14_fitted_tile<256>, matmul_v14_fitted_tile<192>, matmul_v14_fitted_tile<144>,
+                              matmul_v14_fitted_tile<64>});
 }

@@ -102,7 +102,9 @@ __global__ void __launch_bounds__(THREADS, 1)
       uint32_t before = 0;
       for (int step = 0; step < steps; ++step) {
         wait_barrier(full + 8 * ring.stage, ring.phase);
-        if (step == steps - 1) asm volatile("bar.arrive %0, 256;" ::"r"(4 - group) : "memory");
+        // the other warpgroup waits for this if it has a tile after this one
+        if (step == steps - 1 && tile + gridDim.x < tiles)
+          asm volatile("bar.arrive %0, 256;" ::"r"(4 - group) : "memory");
         begin_multiply();
         const uint32_t at = stages + ring.stage * STAGE_BYTES;
 #pragma unroll

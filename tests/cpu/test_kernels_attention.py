@@ -146,7 +146,7 @@ def test_every_dtype_has_its_best():
 
 def test_the_check_shapes_reach_every_launch_of_v06():
     """On 132 multiprocessors: blocks alone, split keys, whole keys; the shape of the ladder is of the last kind."""
-    source = (declared_folder() / "v06_small.cu").read_text("utf-8")
+    source = "".join((declared_folder() / name).read_text("utf-8") for name in ("small.cuh", "v06_small.cu"))
     bounds = [int(re.search(rf"\b{name} = (\d+)", source)[1]) for name in ("VERY_FEW", "FEW", "SOME")]
     short = int(re.search(r"\bSHORT = (\d+)", source)[1])
 

@@ -155,6 +155,32 @@ MUTANTS = (
         ),
     ),
     *_of(
+        "matmul", "v19_one_wave", "float32", "v19_one_wave.cu",
+        a_tile=(
+            "if (row < m && column < n)",
+            "if (row < m && column < n && (row < m - BM || column < n - BN))",
+        ),
+        a_K_step=("steps = (k + BK - 1) / BK;", "steps = (k + BK - 1) / BK - 1;"),
+        one_of_K=(
+            "multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);",
+            "if (deep != 5 || step != 3 || group != 1)\n"
+            "            multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);",
+        ),
+        a_group_of_warps=("for (int i = 1; i < GROUPS; ++i)", "for (int i = 1; i < GROUPS - 1; ++i)"),
+        two_rows_changed=(
+            "static_cast<int64_t>(row) * n + column) =",
+            "static_cast<int64_t>(row < 2 ? 1 - row : row) * n + column) =",
+        ),
+        scaled=(
+            "make_float4(from[0] + zero, from[1] + zero, from[2] + zero, from[3] + zero);",
+            "make_float4(from[0] * 1.0078125f, from[1] * 1.0078125f, from[2] * 1.0078125f, from[3] * 1.0078125f);",
+        ),
+        a_column_of_bias=(
+            "add(mine[packet], packet_at(biases + in_tile * 4));",
+            "add(mine[packet], column == 0 ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : packet_at(biases + in_tile * 4));",
+        ),
+    ),
+    *_of(
         "attention", "v05_wgmma", "bfloat16", "v05_wgmma.cu",
         a_tile_of_the_last_rows=(
             "      float base[2];\n      raise_largest",
@@ -182,7 +208,7 @@ MUTANTS = (
         ),
     ),
     *_of(
-        "attention", "v06_small", "bfloat16", "v06_small.cu",
+        "attention", "v06_small", "bfloat16", "small.cuh",
         a_tile_of_the_last_rows=(
             _V06_BASE,
             "    if (tile == 0 && row + ROWS >= tokens)\n      for (int i = 0; i < KEYS / 2; ++i) scores[i] = -INFINITY;\n"
@@ -194,8 +220,8 @@ MUTANTS = (
         ),
         scaled=("merged[i] *= inverse, test", "merged[i] *= inverse * 1.0078125f, test"),
         two_rows_changed=(
-            "reinterpret_cast<uint4*>(to + at * ATTENTION_HEAD_SIZE + column) =",
-            "reinterpret_cast<uint4*>(to + (row == 0 && at < 2 ? 1 - at : at) * ATTENTION_HEAD_SIZE + column) =",
+            "reinterpret_cast<uint4*>(to + at * pitch + column) =",
+            "reinterpret_cast<uint4*>(to + (row == 0 && at < 2 ? 1 - at : at) * pitch + column) =",
         ),
     ),
     *_of("attention", "v06_small", "bfloat16", "tiles.cuh",
@@ -277,7 +303,8 @@ def shapes(op: Op, variant: str, dtype: str) -> list[Shape]:
         "attention": ("b8_t1024", "b1_t16384"),
         "softmax": ("b8_t1024", "b1_t4096"),
     }
-    own = {"v06_small": ("b8_t1024",), "v07_split_keys": ("b1_t1024",), "v18_ping_pong": ("qkv_b8", "fc_b8")}
+    own = {"v06_small": ("b8_t1024",), "v07_split_keys": ("b1_t1024",), "v18_ping_pong": ("qkv_b8", "fc_b8"),
+           "v19_one_wave": ("proj",)}  # fmt: skip
     names = own.get(variant, known[op.name])
     return [op.shapes[name] for name in names if op.variants[variant].takes(op.shapes[name], dtype)]
 
