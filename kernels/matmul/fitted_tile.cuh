@@ -32,7 +32,9 @@ struct Tile {
   static constexpr int MAIN = BN - TAIL;
   static_assert(TAIL == 0 || TAIL == 16, "rows behind the boxes have 32 bytes");
   static constexpr uint32_t TAIL_AT = A_BYTES + MAIN * BK * 2, STAGE_BYTES = TAIL_AT + TAIL * BK * 2;
-  static constexpr int OUT_COLUMNS = BN == 256 ? 128 : BN;  // columns that a consumer stages for one store
+  static constexpr int OUT_COLUMNS = BN == 256 ? 128 : BN;  // columns that a consumer stages before the first store
+  // rows of a store: a warp's, or the consumer's. The widest tiles are for many tiles a block, where the latter is faster.
+  static constexpr int OUT_ROWS = BN == 256 ? 64 : 16;
   static constexpr uint32_t OUT_BYTES = 64 * OUT_COLUMNS * 2, BIAS_BYTES = BN * 2;  // per consumer
   static constexpr uint32_t FIXED_BYTES = 1024 + CONSUMERS * (OUT_BYTES + BIAS_BYTES);
   static constexpr int FIT = (MOST_SHARED - FIXED_BYTES) / (STAGE_BYTES + 16),
@@ -161,10 +163,13 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
     wait_for_previous();
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const uint32_t mine = staged + group * T::OUT_BYTES, bias_mine = biases + group * T::BIAS_BYTES;
+    constexpr bool BY_WARP = !ANY_OUT && T::OUT_ROWS == 16;
+    const bool copies = !ANY_OUT && (BY_WARP ? lane : thread) == 0;  // this thread copies from shared memory to `out`
     Ring<STAGES> ring;
     for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
       int row, column;
       order.place(tile, row, column);
+      if (BY_WARP && tile != blockIdx.x) join_named(1 + group);  // all warps have read the bias of the tile before
       // each of the first threads copies 16 bytes of the bias while products are computed
       if (thread < BN / 8 && column + thread * 8 < n) {
         const uint32_t to = bias_mine + thread * 16;
@@ -191,12 +196,12 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
         }
       });
 
-      // Writes the output: accumulators as bf16 to shared memory, swizzled as TMA expects, from there to
-      // `out`.
+      // Writes the output: accumulators as bf16 to shared memory, swizzled as TMA expects, from there to `out`. With
+      // BY_WARP, a warp starts to copy its 16 rows of a box as soon as they are there, while it converts the next ones.
       asm volatile("cp.async.wait_all;" ::: "memory");  // the bias
 #pragma unroll
       for (int part = 0; part < BN / OUT_COLUMNS; ++part) {
-        if (!ANY_OUT && thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        if (copies) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         join_named(1 + group);
         uint32_t shift[OUT_COLUMNS / 8];  // the bias of this lane's columns, in pairs
 #pragma unroll
@@ -208,6 +213,7 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
 #pragma unroll
         for (int j = 0; j < OUT_COLUMNS / 16; ++j) {  // 16 columns: one stmatrix of four 8 x 8 matrices
           const int first = part * OUT_COLUMNS + j * 16;
+          const bool tail = TAIL > 0 && j * 16 >= MAIN;
           uint32_t packed[4];
 #pragma unroll
           for (int half = 0; half < 2; ++half) {
@@ -221,27 +227,38 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
           // matrices: rows 0-7 / 8-15 of the warp x columns 0-7 / 8-15
           const int in_row = warp * 16 + lane % 8 + lane / 8 % 2 * 8;
           uint32_t to = mine;
-          if (TAIL == 0 || j * 16 < MAIN)
+          if (!tail)
             to += j / 4 * 64 * 128 + swizzled<128>(in_row, j % 4 * 2 + lane / 16);
           else
             to += MAIN * 128 + swizzled<32>(in_row, lane / 16);
           store_matrices(to, packed[0], packed[1], packed[2], packed[3]);
+          if (BY_WARP && (tail || j % 4 == 3)) {
+            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            __syncwarp();
+            const int box = j / 4 * BOX;
+            if (copies && column + box < n) {
+              store_box(tail ? &maps.out_tail : &maps.out, mine + box * 128 + warp * 16 * (tail ? 32 : 128),
+                        column + box, row + group * 64 + warp * 16);
+              asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+            }
+          }
         }
+        if (BY_WARP) continue;
         if (!ANY_OUT) asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         join_named(1 + group);
         if constexpr (ANY_OUT) {
           write_rows<BN>(mine, out, m, n, row + group * 64, column + part * OUT_COLUMNS);
-        } else if (thread == 0) {
+        } else if (copies) {
+          static_assert(BY_WARP || TAIL == 0);
           const int to_row = row + group * 64, at = column + part * OUT_COLUMNS;
 #pragma unroll
           for (int box = 0; box < OUT_COLUMNS / BOX; ++box)
             if (at + box * BOX < n) store_box(&maps.out, mine + box * 64 * 128, at + box * BOX, to_row);
-          if (TAIL > 0 && at + MAIN < n) store_box(&maps.out_tail, mine + MAIN * 128, at + MAIN, to_row);
           asm volatile("cp.async.bulk.commit_group;" ::: "memory");
         }
       }
     }
-    if (!ANY_OUT && thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    if (copies) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
   }
 }
 
@@ -256,14 +273,14 @@ struct FittedOperands {
 // A tile width, and its times on an H200 in ns: `step` for each step in K, `rest` for everything else of a tile. They
 // were fitted to runs whose samples were not kept.
 struct Choice {
-  int columns, tail;
+  int columns, tail, out_rows;
   uint32_t shared_bytes;
   int step, rest;
 };
 
 template <int BN>
 constexpr Choice choice(int step, int rest) {
-  return {BN, Tile<BN>::TAIL, Tile<BN>::SHARED_BYTES, step, rest};
+  return {BN, Tile<BN>::TAIL, Tile<BN>::OUT_ROWS, Tile<BN>::SHARED_BYTES, step, rest};
 }
 
 constexpr Choice CHOICES[] = {choice<256>(582, 2270), choice<192>(477, 2300), choice<144>(420, 1570),
@@ -315,8 +332,8 @@ static inline cudaError_t launch_fitted(const MatmulCall& call, const FittedKern
   Fitted fitted;
   if (const cudaError_t status = fit(call, {call.a, call.weight, call.k, call.n}, fitted)) return status;
   const Choice& choice = CHOICES[fitted.place];
-  if (!make_map(fitted.maps.out, call.out, call.m, call.n, call.n, 64, BOX) ||
-      (choice.tail && !make_map(fitted.maps.out_tail, call.out, call.m, call.n, call.n, 64, choice.tail)))
+  if (!make_map(fitted.maps.out, call.out, call.m, call.n, call.n, choice.out_rows, BOX) ||
+      (choice.tail && !make_map(fitted.maps.out_tail, call.out, call.m, call.n, call.n, choice.out_rows, choice.tail)))
     return cudaErrorInvalidValue;
   return launch_overlapped(kernels[fitted.place], fitted.grid, choice.shared_bytes, call.stream, fitted.maps,
                            static_cast<const __nv_bfloat16*>(call.bias), call.m, call.n, call.k);

@@ -14,7 +14,8 @@ struct MatmulCall {
   int n;
   int k;
   cudaStream_t stream;
-  void* workspace = nullptr;  // v13, v15, v16, v18 and v19: matmul_v13_split_k_workspace() bytes and so on; others none
+  void* workspace =
+      nullptr;  // v13, v15, v16 and v18 to v20: matmul_v13_split_k_workspace() bytes and so on; others none
 };
 
 // Whether every operand starts at a multiple of 16 bytes.

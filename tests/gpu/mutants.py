@@ -155,6 +155,32 @@ MUTANTS = (
         ),
     ),
     *_of(
+        "matmul", "v20_two_sums", "bfloat16", "v20_two_sums.cu",
+        a_tile=("tiles = order.rows * order.columns, steps", "tiles = order.rows * order.columns - 1, steps"),
+        a_K_step=_OF_TILES["a_K_step"],
+        sixteen_of_K_in_one_tile=(
+            "multiply<true>(sums, descriptor(at + group",
+            "if (part != 1 || step != 1 || tile != 0)\n          multiply<true>(sums, descriptor(at + group",
+        ),
+        a_piece_of_the_last_tiles=(
+            "for (int piece = 0; piece < PIECES; ++piece) write", "for (int piece = 0; piece < PIECES - 1; ++piece) write"
+        ),
+        two_rows_changed=(
+            "swizzled<64>(lane % 8 + lane / 8 % 2 * 8,",
+            "swizzled<64>(old_row + group + warp == 0 && lane % 8 + lane / 8 % 2 * 8 < 2 ? 1 - lane % 8\n"
+            "                                    : lane % 8 + lane / 8 % 2 * 8,",
+        ),
+        scaled=(
+            "const float* from = sums + piece * 16 + j * 8 + half * 4;",
+            "float from[4];\n          for (int i = 0; i < 4; ++i)\n"
+            "            from[i] = sums[piece * 16 + j * 8 + half * 4 + i] * 1.0078125f;",
+        ),
+        a_column_of_bias=(
+            "pack(from[0] + shift.x, from[1] + shift.y)",
+            "pack(from[0] + (old_column + piece + j + half == 0 && lane % 4 == 0 ? 0.0f : shift.x), from[1] + shift.y)",
+        ),
+    ),
+    *_of(
         "matmul", "v19_one_wave", "float32", "v19_one_wave.cu",
         a_tile=(
             "if (row < m && column < n)",
@@ -304,7 +330,7 @@ def shapes(op: Op, variant: str, dtype: str) -> list[Shape]:
         "softmax": ("b8_t1024", "b1_t4096"),
     }
     own = {"v06_small": ("b8_t1024",), "v07_split_keys": ("b1_t1024",), "v18_ping_pong": ("qkv_b8", "fc_b8"),
-           "v19_one_wave": ("proj",)}  # fmt: skip
+           "v19_one_wave": ("proj",), "v20_two_sums": ("qkv_b8", "mlp_proj_b8")}  # fmt: skip
     names = own.get(variant, known[op.name])
     return [op.shapes[name] for name in names if op.variants[variant].takes(op.shapes[name], dtype)]
 
