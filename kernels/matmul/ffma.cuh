@@ -5,8 +5,9 @@
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// The compiler moves no arithmetic across this instruction, which does nothing here: no launch of ring.cuh's kernels lets
-// another overlap, and v19 has let the next one start already. A scheduler reads two registers
+// The compiler moves no arithmetic across this instruction. In v19 it does nothing, which has let the next launch start
+// already. Behind v12, v13 and v15 it lets a launch with programmatic dependent launch start early; all blocks are resident
+// then, and such a launch waits before it reads or writes. A scheduler reads two registers
 // per cycle and lane. So an FFMA, which has three, takes one and a half cycles unless it reuses an operand of the FFMA
 // before. Free to reorder, the compiler loses this reuse so often that it costs a quarter of the cycles. In the order
 // below, one operand serves sixteen FFMAs.

@@ -106,8 +106,9 @@ static void drive_matmul(Rungs<MatmulCall>& rungs) {
        {std::array{1, 1, 1}, std::array{37, 53, 19}, std::array{130, 264, 72}, std::array{257, 1029, 389},
         std::array{1021, 2295, 200}, std::array{1000, 2983, 391}, std::array{1030, 3080, 71}})
     for (const int shift : {0, 1, 2}) drive(rungs, DType::bfloat16, m, n, k, shift);
-  drive(rungs, DType::bfloat16, 2050, 2568, 72);  // many tiles with a short K
-  drive(rungs, DType::float32, 1000, 740, 204);   // one wave of small tiles
+  drive(rungs, DType::bfloat16, 2050, 2568, 72);   // many tiles with a short K
+  drive(rungs, DType::bfloat16, 2050, 4352, 456);  // and with a longer one
+  drive(rungs, DType::float32, 1000, 740, 204);    // one wave of small tiles
   Rungs<MatmulCall> activated{{"matmul_gelu", matmul_gelu, nullptr, {false, true, false}}};
   // every width of tile
   for (const auto& [m, n, k] : {std::array{1, 8, 8}, std::array{130, 264, 72}, std::array{1000, 744, 392},

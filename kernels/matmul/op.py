@@ -438,7 +438,6 @@ VARIANTS = (
             Hypothesis(TIME, "v15_padded", high=0.65, shape="proj", counters=False),
             Hypothesis(TIME, "cublaslt", high=0.85, shape="proj", counters=False),
         ),
-        DEPTH=(32, 16),
         STAGES=(10, 6),
     ),
     _cuda(

@@ -3,7 +3,7 @@
 // Needs    sm_90a, N % 64 == 0, K % 8 == 0, 16-byte aligned operands, K above 384, and so many tiles of 128 x 192 that
 //          they end first by the table of measured steps; otherwise v18 runs
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
-// Versus   v18: its two warpgroups take tiles of 128 x 128 in turn, which read a quarter more of L2 for a product than
+// Versus   v18: its two warpgroups take tiles of 128 x 128 in turn, which read a fifth more of L2 for a product than
 //          these. Here both work on one tile, and keep its sums in registers until the next tile's products run. Then a
 //          warp writes 32 columns for each step in K.
 // Expect   time at most 0.985 times v18_ping_pong's at mlp_proj_b8; time at most v18_ping_pong's at qkv_b8 and fc_b8;

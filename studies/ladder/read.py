@@ -95,7 +95,8 @@ def read_elsewhere(folder: Path, prefix: str) -> Ladder:
         InputError: as read_ladder.
     """
     other = folder.with_name(f"{prefix}ladder")  # names the benchmarks; no such folder is read
-    return replace(_declared(folder)[0], bench=_beside(other), in_model=read_in_model(other))
+    declared, same = _declared(folder)
+    return replace(declared, bench=_beside(other).replace({"fingerprint": same}), in_model=read_in_model(other))
 
 
 def _declared(folder: Path) -> tuple[Ladder, dict[str, str]]:

@@ -23,7 +23,7 @@ from studies.ladder import measure as ladder
 from studies.ladder import tables as ladder_tables
 from studies.ladder.claims_page import render_claims
 from studies.ladder.page import STALE_MARK
-from studies.ladder.read import Ladder, read_ladder
+from studies.ladder.read import Ladder, read_elsewhere, read_ladder
 from tests import committed
 from tests.declared import LADDER_TABLES
 from tests.ladder_export import LINES, Launch, checked, timed, write_csv, write_run
@@ -803,6 +803,9 @@ def test_counters_and_times_of_an_equivalent_source_are_of_the_present_one(folde
     rows = rows_of(folder)
     assert (rows["v02"]["state"], rows["v02"]["bench_time_p50_ns"]) == ("current", 500)
     assert len(composer.build(folder)["ladder_times"]) == 3
+    # and those of another GPU, which has no ladder of its own
+    beside.rename(folder.parent / "other-op-bench")
+    assert read_elsewhere(folder, "other-").bench["fingerprint"].tolist() == ["newest"]
 
 
 def test_times_of_the_benchmark_beside_go_before_a_runs_own(folder: Path) -> None:
