@@ -85,7 +85,7 @@ def prepare_all(names: Sequence[str], shared: rungs.Shared) -> tuple[dict[str, r
     """Return the rungs that run here, each timed once as a warm-up, and the reason for each that does not run."""
     running: dict[str, rungs.Running] = {}
     reasons: dict[str, str] = {}
-    for name in names:
+    for name in sorted(names, key=lambda name: name in rungs.LAST):
         progress(f"preparing {name}")
         try:
             running[name] = rungs.prepare(name, shared)
@@ -95,7 +95,7 @@ def prepare_all(names: Sequence[str], shared: rungs.Shared) -> tuple[dict[str, r
             torch.cuda.empty_cache()
         except Exception as error:  # compilers, captures and libraries fail in many ways; the other rungs still count
             reasons[name] = manifest.first_line(error, 200)
-    return running, reasons
+    return {name: running[name] for name in names if name in running}, reasons
 
 
 def time_rungs(running: Mapping[str, rungs.Running], rounds: int, process: int) -> list[dict[str, Any]]:

@@ -25,6 +25,7 @@ from studies.baseline.measure import Generate, Graph
 AUTOTUNE = {"max_autotune": True, "coordinate_descent_tuning": True, "shape_padding": True}
 OURS = (EAGER, GRAPH, FEW, PERSISTENT)
 PASSES = 20  # over a prompt, timed together
+LAST = ("tinygrad",)  # prepared behind the others: once it is loaded, Inductor compiles one kernel at a time
 
 
 class UnavailableError(LedgerError):
