@@ -231,6 +231,68 @@ def fused_step_rows(
     return _of_step(rows, "gpt2_fused_ops", workload, dtype)
 
 
+def best_step_rows(
+    config: GPT2Config,
+    workload: Workload,
+    dtype: str,
+    softmax: str,
+    last_only: bool = False,
+    on_gpu: bool = False,
+) -> list[OpRow]:
+    """As `step_rows`, of the model with ops="best": also the attention of a prompt, products and GELU are our kernels.
+
+    A product of one row is PyTorch's, but for the LM head `on_gpu`. There bf16 prompts take fewer launches: attention
+    merges the heads, and fc includes GELU. A range that does more than its op says so in `note`.
+    """
+    e, c, inner = registry.item_bytes(dtype), config.n_embd, config.inner
+    batch, tokens, tk, heads, hs = workload.batch, workload.tokens, workload.total, config.n_head, config.head_size
+    n, launches = batch * tokens, on_gpu and dtype == "bfloat16"
+
+    def product(name: str, columns: int, depth: int, note: str = "") -> OpRow:
+        if n == 1:
+            return replace(linear(name, n, columns, depth, e), note=note)
+        return fused_row("matmul", name, (n, columns, depth), dtype, note)
+
+    def attention(index: int) -> list[OpRow]:
+        if tokens == 1 and hs == HEAD_SIZE:
+            return [fused_row("attention_decode", "attn/attend", (batch, heads, tk, hs), dtype)]
+        if hs == HEAD_SIZE and tokens == tk and config.scale(index) == hs**-0.5:
+            note = "with merged heads, in the same launch" if launches else "with merge_heads, a kernel of its own"
+            return [fused_row("attention", "attn/attend", (batch, heads, tokens, hs), dtype, note)]
+        merged = values(batch, heads, tokens, tk, hs, e)
+        return [
+            scores(batch, heads, tokens, tk, hs, e),
+            *softmax_chain((batch, heads, tokens, tk), dtype, softmax),
+            merged if tokens == 1 else replace(merged, note="with merge_heads, a kernel of its own"),
+        ]
+
+    if config.activation_function == "gelu":  # the exact form has no kernel
+        activated = [product("mlp/fc", inner, c), gelu(n, inner, e)]
+    elif launches and n > 1 and c % 8 == 0 and inner % 8 == 0:
+        activated = [product("mlp/fc", inner, c, "with the activation, in the same launch")]
+    else:
+        activated = [product("mlp/fc", inner, c), fused_row("gelu", "mlp/act", (n, inner), dtype)]
+    rows = [fused_row("encoder", "embeddings", (batch, tokens, c), dtype)]
+    for index in range(config.n_layer):
+        block = [
+            fused_row("residual_layernorm" if index else "layernorm", "ln_1", (n, c), dtype),
+            product("attn/qkv", 3 * c, c, "with the appends to the KV cache"),
+            *attention(index),
+            product("attn/proj", c, c),
+            fused_row("residual_layernorm", "ln_2", (n, c), dtype),
+            *activated,
+            product("mlp/proj", c, inner),
+        ]
+        rows += [replace(row, range=f"h.{index}/{row.range}") for row in block]
+    outputs = batch if last_only else n
+    rows.append(fused_row("residual_layernorm", "ln_f", (outputs, c), dtype))
+    if on_gpu and outputs == 1:
+        rows.append(fused_row("gemv", "lm_head", (config.vocab_size, c), dtype))
+    else:
+        rows.append(linear("lm_head", outputs, config.vocab_size, c, e, bias=False))
+    return _of_step(rows, "gpt2_best", workload, dtype)
+
+
 def _of_step(rows: Iterable[OpRow], root: str, workload: Workload, dtype: str) -> list[OpRow]:
     return [
         replace(row, range=f"{root}/{workload.step}/{row.range}", workload=workload.name, dtype=dtype) for row in rows

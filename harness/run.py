@@ -8,6 +8,7 @@ The captured window (cudaProfilerStart … Stop) holds these steps, all warmed u
 
     always            gpt2 prefill, gpt2 decode, gpt2_fused prefill, gpt2_fused decode
     --ops fused       prefill and decode of gpt2_fused_ops, which takes every op that fuses in its best variant
+    --ops best        prefill and decode of gpt2_best, which also takes our products and attention
     --bench           each softmax variant once; the baseline and the best variant of every other op whose baseline is
                       a chain of kernels
     --selftest        the copy of known bytes and the GEMMs of known FLOPs
@@ -43,7 +44,7 @@ from analysis.formats.run import CEILINGS, TIMING
 from analysis.formats.spans import spread
 from harness import dataflow, ledger, manifest
 from harness.console import progress
-from harness.gpt2 import FUSED_OPS, GPT2, TORCH_OPS, TORCH_SOFTMAX, GPT2Config, KVCache
+from harness.gpt2 import BEST_OPS, FUSED_OPS, GPT2, TORCH_OPS, TORCH_SOFTMAX, GPT2Config, KVCache
 from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span, work_by_range
 from harness.timing import Measurement, measure_gpu, measure_wall
 from harness.training import Trainer, TrainingStep
@@ -112,7 +113,8 @@ def prepare(models: Sequence[GPT2], workloads: Sequence[Workload], seed: int) ->
 def make_models(weights: Weights, fused: str, device: str, dtype: Any, ops: str = TORCH_OPS) -> list[GPT2]:
     """Return the baseline and the fused model, which share parameters; only the baseline if the kernel cannot run.
 
-    With `ops` "fused", a third model takes every op that fuses, and also has the fused softmax.
+    With `ops` "fused" or "best", a third model takes every op that fuses, or every op of ours. It has the fused
+    softmax, too.
     """
     models = [build_model(weights, TORCH_SOFTMAX, device, dtype)]
     if fused == NO_FUSED:
@@ -438,6 +440,9 @@ def rows_of(step: Step | TrainingStep, dtype: str) -> list[ledger.OpRow]:
     if step.workload.step == TRAIN:
         return []
     model = step.model
+    if model.ops == BEST_OPS:
+        on_gpu = bool(model.wte.weight.is_cuda)
+        return ledger.best_step_rows(model.config, step.workload, dtype, _softmax_of(model), on_gpu=on_gpu)
     described = ledger.fused_step_rows if model.ops == FUSED_OPS else ledger.step_rows
     return described(model.config, step.workload, dtype, _softmax_of(model))
 
@@ -624,9 +629,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--softmax-fused", default=None, help="variant of the second model (default: the best)")
     parser.add_argument(
         "--ops",
-        choices=(TORCH_OPS, FUSED_OPS),
+        choices=(TORCH_OPS, FUSED_OPS, BEST_OPS),
         default=TORCH_OPS,
-        help="fused: a third model, with every op that fuses",
+        help="fused: a third model, with every op that fuses; best: with every op of ours",
     )
     parser.add_argument("--bench", action="store_true", help="capture single launches of the kernels, too")
     parser.add_argument(

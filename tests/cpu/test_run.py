@@ -16,10 +16,11 @@ import pytest
 import torch
 
 from analysis.formats.errors import UsageError
-from harness import doctor, ledger, run
+from harness import doctor, gpt2, ledger, run
 from harness.gpt2 import GPT2Config
 from harness.ranges import RecordingTracer
 from harness.workloads import GPU_WORKLOADS, WORKLOADS, find_workload
+from tests.cpu import test_model_launches as launches
 
 SMALL = ["--config", "n_layer=2,n_embd=32,n_head=4,n_positions=32,vocab_size=61"]
 SHAPES = ["--workloads", "prefill_b1_t8,decode_b1_ctx8"]
@@ -233,6 +234,49 @@ def test_every_range_of_the_model_of_fused_ops_is_a_row(
     fused = {row.op for row in rows if row.variant != "torch"}
     attends = {"attention_decode"} if "n_embd=128" in sizes else set()
     assert fused == {"encoder", "residual_layernorm", "bias_gelu", "softmax"} | attends
+
+
+@pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("sizes", ["n_embd=128,n_head=2", "n_embd=96,n_head=2", "n_embd=128,n_head=2,n_inner=36"])
+def test_every_range_of_the_model_of_best_ops_is_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: str, dtype: str, gpu: bool
+) -> None:
+    """As above, on a CPU and on what seems to be a GPU, where bf16 prompts take fewer launches."""
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    config = f"vocab_size=64,n_positions=32,n_layer=2,{sizes}"
+    plan = run.make_plan(
+        ["--mode", "bare", "--device", "cpu", "--softmax-fused", "v02_fused", "--ops", "best", "--out", str(tmp_path),
+         "--config", config, "--dtype", dtype, *SHAPES]
+    )  # fmt: skip
+    steps = [step for step in plan.steps(plan.models()) if step.model.root == "gpt2_best"]
+    if gpu:
+        monkeypatch.setattr(gpt2, "_on_gpu", lambda tensor: True)
+        monkeypatch.setattr(gpt2, "_split_into_cache", lambda dtype: None)
+        monkeypatch.setattr("kernels.attention.op.attention_merged", launches.merged)
+        monkeypatch.setattr("kernels.matmul.op.matmul_gelu", launches.through_gelu)
+        monkeypatch.setattr("kernels.gemv.op.argmax", launches.argmax)
+    tracer = RecordingTracer()
+    run.run_program(steps, [], tracer)
+    paths = {instance.path for instance in tracer.instances}
+    leaves = {path for path in paths if not any(other.startswith(f"{path}/") for other in paths)}
+    rows = []
+    for step in steps:
+        softmax = run._softmax_of(step.model)
+        rows += ledger.best_step_rows(step.model.config, step.workload, dtype, softmax, on_gpu=gpu)
+        assert gpu or run.rows_of(step, dtype) == rows[-len(run.rows_of(step, dtype)) :]  # a model on a CPU
+    assert len(steps) == 2
+    assert {row.range for row in rows} == leaves
+    ours = {row.op for row in rows if row.variant != "torch"}
+    expected = {"encoder", "layernorm", "residual_layernorm", "matmul", "gelu"}  # a decode step has its own gelu
+    expected |= {"softmax"} if "n_embd=96" in sizes else {"attention", "attention_decode"}
+    assert ours == expected | ({"gemv"} if gpu else set())
+    fused = [row for row in rows if "in the same launch" in row.note]
+    assert {row.op for row in fused} == (
+        ({"matmul"} if "n_inner=36" not in sizes else set()) | ({"attention"} if "n_embd=128" in sizes else set())
+        if gpu and dtype == "bfloat16"
+        else set()
+    )
 
 
 def test_a_capture_leaves_the_dataflow_of_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
