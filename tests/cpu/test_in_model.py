@@ -1,5 +1,6 @@
 """The time of an operation inside GPT-2: which ranges count, under which op, variant and sizes."""
 
+import itertools
 import subprocess
 from pathlib import Path
 
@@ -75,13 +76,14 @@ def test_the_committed_run_has_times_of_our_softmax() -> None:
 
 def test_the_run_that_times_come_from_is_one_command(tmp_path: Path) -> None:
     script = Path(__file__).resolve().parents[2] / "studies" / "ladder" / "in_model.sh"
-    for dtype in ("float32", "bfloat16"):
-        command = [script, "-n", "--dtype", dtype, "--out", tmp_path / "run"]
+    for ops, dtype in itertools.product(("fused", "best"), ("float32", "bfloat16")):
+        command = [script, "-n", "--ops", ops, "--dtype", dtype, "--out", tmp_path / "run"]
         timeline, export = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
         assert timeline.partition(" ")[0].endswith("nsys")  # its path, where it is installed
         assert " profile -t cuda,nvtx" in timeline
-        assert f"-m harness.run --mode capture --ops fused --dtype {dtype} --out {tmp_path}/run/captures" in timeline
+        assert f"-m harness.run --mode capture --ops {ops} --dtype {dtype} --out {tmp_path}/run/captures" in timeline
         assert export.partition(" ")[0].endswith("nsys")
         assert " stats " in export
-    wrong = subprocess.run([script, "--dtype", "int8"], capture_output=True, text=True, check=False)
-    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+    for wrong in (["--dtype", "int8"], ["--ops", "torch"]):
+        refused = subprocess.run([script, *wrong], capture_output=True, text=True, check=False)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
