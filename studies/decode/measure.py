@@ -603,8 +603,10 @@ def keep_stamps(shared: rungs.Shared, names: Sequence[str], captures: Path) -> l
             pair = [rungs.Many(shared, plain), rungs.Many(shared, stamped)]
             times = [[one.token_ns() for one in pair] for _ in range(2 * ROUNDS)][1:]
             without, with_them = (float(np.median(column)) for column in zip(*times, strict=True))
-            costs.append({"rung": name, "token_time_ns": without, "stamped_time_ns": with_them})
-            rows += [(name, *phase) for phase in stamped.program.phases() if phase.token < STEPS]
+            own = [(name, *phase) for phase in stamped.program.phases() if phase.token < STEPS]
+            if own:  # `few` keeps none
+                rows += own
+                costs.append({"rung": name, "token_time_ns": without, "stamped_time_ns": with_them})
         except Exception as error:  # the run is complete but for this engine's stamps
             progress(f"{name} has no stamps: {manifest.first_line(error, 200)}")
     if rows:

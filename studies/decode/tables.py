@@ -303,11 +303,14 @@ def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame |
 
 
 @part("note", 40)
-def _cost_of_stamps(decode_run: Run) -> str | None:
-    """Say how much the stamps of decode_phases.csv change the time of a token."""
+def _cost_of_stamps(decode_run: Run, capture: Capture) -> str | None:
+    """Say how much the stamps of decode_phases.csv change the time of a token, of the engines that have some."""
+    stamps = capture.of("decode_phases")
+    has = set() if stamps is None else set(stamps["rung"])
     said = [
         f"{entry['rung']} {entry['stamped_time_ns'] / entry['token_time_ns'] - 1:+z.1%}"
         for entry in decode_run.get("stamped") or []
+        if entry["rung"] in has
     ]
     return f"Stamps of the phases change the time of a token: {', '.join(said)}." if said else None
 

@@ -338,7 +338,8 @@ def test_phases_of_a_token_add_up_to_all_of_it() -> None:
     assert phases.loc[2, ["longest_ns", "shortest_ns"]].tolist() == [20, 10]
     assert plot_phases(built["capture"], "caption") is not None
     cost = {"rung": "persistent", "token_time_ns": 100.0, "stamped_time_ns": 100.8}
-    notes = world(document(**TIMES) | {"stamped": [cost]}).every("note")
+    both = [cost | {"rung": "few"}, cost]  # the first has no stamps
+    notes = world(document(**TIMES) | {"stamped": both}, decode_phases=stamps()).every("note")
     assert "Stamps of the phases change the time of a token: persistent +0.8%." in notes
 
 
