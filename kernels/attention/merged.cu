@@ -34,12 +34,12 @@ cudaError_t attention_merged(const MergedCall& call) {
   CUtensorMap q, k, v;
   const int64_t blocks = small_blocks(call);
   if (blocks > 0x7fffffff || !map_operands(q, k, v, call)) return cudaErrorInvalidValue;
-  const bool few = blocks <= FEW * sm_count, alone = blocks <= VERY_FEW * sm_count;
-  const cudaError_t status = launch_overlapped(
-      few ? attention_merged<T, 2> : attention_merged<T, 1>, {static_cast<int>(blocks), few ? 256 : 128},
-      alone ? ALONE_BYTES : shared_bytes(few ? 2 : 1), call.stream, q, k, v, static_cast<const T*>(call.q),
-      static_cast<const T*>(call.k), static_cast<const T*>(call.v), static_cast<T*>(call.out), call.batch_heads,
-      call.tokens, call.scale, call.heads);
+  const SmallShape shape = small_shape(blocks, sm_count);
+  const cudaError_t status =
+      launch_overlapped(shape.groups == 2 ? attention_merged<T, 2> : attention_merged<T, 1>,
+                        {static_cast<int>(blocks), 128 * shape.groups}, shape.bytes, call.stream, q, k, v,
+                        static_cast<const T*>(call.q), static_cast<const T*>(call.k), static_cast<const T*>(call.v),
+                        static_cast<T*>(call.out), call.batch_heads, call.tokens, call.scale, call.heads);
   RETURN_IF_LAUNCH_FAILED();
   return status;
 }

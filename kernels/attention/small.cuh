@@ -173,6 +173,17 @@ inline int64_t small_blocks(const AttentionCall& call) {
   return (static_cast<int64_t>(call.tokens) + ROWS - 1) / ROWS * call.batch_heads;
 }
 
+// The warpgroups of each block, and its shared memory, for a launch of so many blocks.
+struct SmallShape {
+  int groups;
+  uint32_t bytes;
+};
+
+inline SmallShape small_shape(int64_t blocks, int sm_count) {
+  const int groups = blocks <= FEW * sm_count ? 2 : 1;
+  return {groups, blocks <= VERY_FEW * sm_count ? ALONE_BYTES : shared_bytes(groups)};
+}
+
 // Makes the tensor maps. Returns false if the driver refuses.
 inline bool map_operands(CUtensorMap& q, CUtensorMap& k, CUtensorMap& v, const AttentionCall& call) {
   return map_heads(q, call.q, call, ROWS) && map_heads(k, call.k, call, KEYS) && map_heads(v, call.v, call, KEYS);

@@ -66,11 +66,10 @@ cudaError_t attention_v06_small(const AttentionCall& call) {
   int sm_count = 0;
   if (const cudaError_t status = hopper_multiprocessors(sm_count)) return status;
   const int64_t blocks = small_blocks(call);
-  const bool few = blocks <= FEW * sm_count, some = blocks <= SOME * sm_count && call.tokens <= SHORT;
+  const SmallShape shape = small_shape(blocks, sm_count);
+  const bool some = blocks <= SOME * sm_count && call.tokens <= SHORT;
   const bool takes = call.dtype == DType::bfloat16 && sizes_fit(call) && aligned(call) && sm_count > 0 &&
                      visible_window(call) == call.tokens;
-  if (!takes || !(few || some)) return attention_v05_wgmma(call);  // returns the error for what it does not take
-  if (!few) return launch<1>(call, static_cast<int>(blocks), shared_bytes(1));
-  const bool alone = blocks <= VERY_FEW * sm_count;
-  return launch<2>(call, static_cast<int>(blocks), alone ? ALONE_BYTES : shared_bytes(2));
+  if (!takes || !(shape.groups == 2 || some)) return attention_v05_wgmma(call);  // its error for what it does not take
+  return (shape.groups == 2 ? launch<2> : launch<1>)(call, static_cast<int>(blocks), shape.bytes);
 }

@@ -23,6 +23,20 @@ __device__ __forceinline__ void read_shared(float (&to)[4], uint32_t from) {
                : "r"(from));
 }
 
+// Adds left * right to row `y` of a lane's sums, in a step in K that is odd or even as `now`. Columns go forth and back, so
+// that the right operand is reused at a turn. The turns are where the register of the next left operand, odd or even as
+// the step is, has another bank than its sum.
+template <int TN>
+__device__ __forceinline__ void multiply_row(float (&sums)[TN], float left, const float (&right)[TN / 4][4], int y,
+                                             int now) {
+#pragma unroll
+  for (int i = 0; i < TN; ++i) {
+    const int walked = y % 2 ? TN - 1 - i : i;
+    const int x = now == 0 ? (walked >= TN - 2 ? 2 * TN - 3 - walked : walked) : walked < 2 ? 1 - walked : walked;
+    multiply_add(sums[x], left, right[x / 4][x % 4]);
+  }
+}
+
 // The offset in bytes of a row's first 16-byte chunk in the left tile, as TMA swizzles rows of BK words.
 // The other chunks are at the xor with their own offset.
 template <int BK>

@@ -141,22 +141,14 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
     asm volatile("setmaxnreg.dec.sync.aligned.u32 56;");
     if (threadIdx.x % 128 == 0) {
       wait_for_previous();
-      Ring<STAGES> ring = {0, 1};  // all stages start empty
-      for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        int row, column;
-        order.place(tile, row, column);
-        for (int step = 0; step < steps; ++step) {
-          wait_barrier(empty + 8 * ring.stage, ring.phase);
-          const uint32_t barrier = full + 8 * ring.stage, to = stages + ring.stage * T::STAGE_BYTES;
-          expect_bytes(barrier, T::STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
-          load_box(to, &maps.a, barrier, step * BK, row);
+      const auto load = [&](uint32_t to, uint32_t barrier, int row, int column, int step) {
+        load_box(to, &maps.a, barrier, step * BK, row);
 #pragma unroll
-          for (int box = 0; box < MAIN / BOX; ++box)
-            load_box(to + A_BYTES + box * BK * BOX * 2, &maps.weight, barrier, column + box * BOX, step * BK);
-          if (TAIL > 0) load_box(to + T::TAIL_AT, &maps.weight_tail, barrier, column + MAIN, step * BK);
-          ring.advance();
-        }
-      }
+        for (int box = 0; box < MAIN / BOX; ++box)
+          load_box(to + A_BYTES + box * BK * BOX * 2, &maps.weight, barrier, column + box * BOX, step * BK);
+        if (TAIL > 0) load_box(to + T::TAIL_AT, &maps.weight_tail, barrier, column + MAIN, step * BK);
+      };
+      feed_tiles<STAGES, T::STAGE_BYTES>(order, tiles, steps, stages, full, empty, load);
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 224;");

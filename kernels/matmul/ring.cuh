@@ -242,16 +242,7 @@ __device__ __forceinline__ void ring_product(const CUtensorMap* a_map, const CUt
         keep_order();
 #pragma unroll
         for (int y = 0; y < TM; ++y) {
-#pragma unroll
-          for (int i = 0; i < TN; ++i) {
-            // Columns go forth and back, so that the right operand is reused at a turn. The turns are where the
-            // register of the next left operand, odd or even as `deep` is, has another bank than its sum.
-            const int walked = y % 2 ? TN - 1 - i : i;
-            const int x = now == 0     ? (walked >= TN - 2 ? 2 * TN - 3 - walked : walked)
-                          : walked < 2 ? 1 - walked
-                                       : walked;
-            multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);
-          }
+          multiply_row(sums[y], left[y][deep % 4], right[now], y, now);
           if (deep % 4 == 3) read_left(last ? 0 : deep / 4 + 1, y);
         }
       }

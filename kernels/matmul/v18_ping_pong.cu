@@ -17,6 +17,7 @@
 #include "hopper.cuh"
 #include "matmul.h"
 #include "overlap_shared.cuh"
+#include "ring_steps.cuh"
 #include "tile_order.cuh"
 
 #ifndef MATMUL_V18_GROUP_ROWS
@@ -65,21 +66,13 @@ __global__ void __launch_bounds__(THREADS, 1)
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
     if (threadIdx.x % 128 == 0) {
       wait_for_previous();
-      Ring<STAGES> ring = {0, 1};  // all stages start empty
-      for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        int row, column;
-        order.place(tile, row, column);
-        for (int step = 0; step < steps; ++step) {
-          wait_barrier(empty + 8 * ring.stage, ring.phase);
-          const uint32_t barrier = full + 8 * ring.stage, to = stages + ring.stage * STAGE_BYTES;
-          expect_bytes(barrier, STAGE_BYTES);  // boxes beyond the edge are filled with zeros and counted in full
-          load_box(to, &maps.a, barrier, step * BK, row);
+      const auto load = [&](uint32_t to, uint32_t barrier, int row, int column, int step) {
+        load_box(to, &maps.a, barrier, step * BK, row);
 #pragma unroll
-          for (int box = 0; box < BN / BOX; ++box)
-            load_box(to + A_BYTES + box * BK * BOX * 2, &maps.weight, barrier, column + box * BOX, step * BK);
-          ring.advance();
-        }
-      }
+        for (int box = 0; box < BN / BOX; ++box)
+          load_box(to + A_BYTES + box * BK * BOX * 2, &maps.weight, barrier, column + box * BOX, step * BK);
+      };
+      feed_tiles<STAGES, STAGE_BYTES>(order, tiles, steps, stages, full, empty, load);
     }
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");

@@ -81,7 +81,7 @@ def _of(op: str, variant: str, dtype: str, file: str, **edits: Any) -> list[Muta
 _V06_BASE = "    float base[2];\n    raise_largest(scores, to_log2, largest, total, sums, base);"
 _LAST = "first_query + ROWS >= tokens"
 _OF_TILES = {
-    "a_tile": ("tile < tiles;", "tile < tiles - 1;", 2),
+    "a_tile": ("tiles = order.rows * order.columns, steps", "tiles = order.rows * order.columns - 1, steps"),
     "a_K_step": ("steps = (k + BK - 1) / BK;", "steps = (k + BK - 1) / BK - 1;"),
 }
 MUTANTS = (
@@ -138,8 +138,8 @@ MUTANTS = (
         ),
         a_K_step=("(call.k - 1) / BK + 1, 0, 0}", "(call.k - 1) / BK, 0, 0}"),
         one_of_K=(
-            "multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);",
-            "if (deep != 5 || piece != 3) multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);",
+            "multiply_row(sums[y], left[y][deep % 4], right[now], y, now);",
+            "if (deep != 5 || piece != 3) multiply_row(sums[y], left[y][deep % 4], right[now], y, now);",
         ),
         two_rows_changed=(
             "float* to = out + static_cast<int64_t>(row) * n + column;\n    if (packets)",
@@ -156,8 +156,7 @@ MUTANTS = (
     ),
     *_of(
         "matmul", "v20_two_sums", "bfloat16", "v20_two_sums.cu",
-        a_tile=("tiles = order.rows * order.columns, steps", "tiles = order.rows * order.columns - 1, steps"),
-        a_K_step=_OF_TILES["a_K_step"],
+        **_OF_TILES,
         sixteen_of_K_in_one_tile=(
             "multiply<true>(sums, descriptor(at + group",
             "if (part != 1 || step != 1 || tile != 0)\n          multiply<true>(sums, descriptor(at + group",
@@ -188,9 +187,8 @@ MUTANTS = (
         ),
         a_K_step=("steps = (k + BK - 1) / BK;", "steps = (k + BK - 1) / BK - 1;"),
         one_of_K=(
-            "multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);",
-            "if (deep != 5 || step != 3 || group != 1)\n"
-            "            multiply_add(sums[y][x], left[y][deep % 4], right[now][x / 4][x % 4]);",
+            "multiply_row(sums[y], left[y][deep % 4], right[now], y, now);",
+            "if (deep != 5 || step != 3 || group != 1) multiply_row(sums[y], left[y][deep % 4], right[now], y, now);",
         ),
         a_group_of_warps=("for (int i = 1; i < GROUPS; ++i)", "for (int i = 1; i < GROUPS - 1; ++i)"),
         two_rows_changed=(
