@@ -26,6 +26,7 @@ from kernels.attention_decode.op import HEAD_SIZE
 from kernels.ceilings import COPY_SYMBOL
 
 BENCH_DTYPE = "float32"
+MERGED_APART = "with merge_heads, a kernel of its own"  # the note of a range
 ALL_VARIANTS = ("softmax",)  # ops whose variants the report compares one by one
 _VIEWS = frozenset({"chunk", "transpose", "view", "unflatten", "flatten"})  # components that launch nothing
 _PRODUCTS = frozenset({"addmm", "bmm", "matmul"})
@@ -167,6 +168,16 @@ def softmax_chain(shape: tuple[int, ...], dtype: str, softmax: str) -> list[OpRo
     ]
 
 
+def attention_apart(batch: int, heads: int, tq: int, tk: int, hs: int, dtype: str, softmax: str) -> list[OpRow]:
+    """Return the rows of attention from scores to values, behind which our kernel merges the heads of a prompt."""
+    e = registry.item_bytes(dtype)
+    return [
+        scores(batch, heads, tq, tk, hs, e),
+        *softmax_chain((batch, heads, tq, tk), dtype, softmax),
+        replace(values(batch, heads, tq, tk, hs, e), note=MERGED_APART if tq > 1 else ""),
+    ]
+
+
 def fused_row(op: str, name: str, shape: tuple[int, ...], dtype: str, note: str = "") -> OpRow:
     """Return a range that is one op of kernels.registry in its best variant, numbers from its declaration."""
     declared = registry.ops()[op]
@@ -195,14 +206,7 @@ def fused_step_rows(
     if tokens == 1 and hs == HEAD_SIZE:
         attention = [fused_row("attention_decode", "attn/attend", (batch, heads, tk, hs), dtype)]
     else:
-        merged = values(batch, heads, tokens, tk, hs, e)
-        if tokens > 1:
-            merged = replace(merged, note="with merge_heads, a kernel of its own")
-        attention = [
-            scores(batch, heads, tokens, tk, hs, e),
-            *softmax_chain((batch, heads, tokens, tk), dtype, softmax),
-            merged,
-        ]
+        attention = attention_apart(batch, heads, tokens, tk, hs, dtype, softmax)
     if config.activation_function == "gelu":  # the exact form has no kernel
         activated = [linear("mlp/fc", n, inner, c, e), gelu(n, inner, e)]
     else:
@@ -257,14 +261,9 @@ def best_step_rows(
         if tokens == 1 and hs == HEAD_SIZE:
             return [fused_row("attention_decode", "attn/attend", (batch, heads, tk, hs), dtype)]
         if hs == HEAD_SIZE and tokens == tk and config.scale(index) == hs**-0.5:
-            note = "with merged heads, in the same launch" if launches else "with merge_heads, a kernel of its own"
+            note = "with merged heads, in the same launch" if launches else MERGED_APART
             return [fused_row("attention", "attn/attend", (batch, heads, tokens, hs), dtype, note)]
-        merged = values(batch, heads, tokens, tk, hs, e)
-        return [
-            scores(batch, heads, tokens, tk, hs, e),
-            *softmax_chain((batch, heads, tokens, tk), dtype, softmax),
-            merged if tokens == 1 else replace(merged, note="with merge_heads, a kernel of its own"),
-        ]
+        return attention_apart(batch, heads, tokens, tk, hs, dtype, softmax)
 
     if config.activation_function == "gelu":  # the exact form has no kernel
         activated = [product("mlp/fc", inner, c), gelu(n, inner, e)]

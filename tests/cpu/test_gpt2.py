@@ -197,16 +197,12 @@ def test_fused_ops_give_the_logits_of_the_torch_ops(name: str, batch: int) -> No
 
 
 def test_ranges_of_the_fused_ops_keep_their_names() -> None:
-    from harness.ranges import RecordingTracer, attach, detach
+    from harness.ranges import RecordingTracer
+    from tests.traced import traced
 
     model = build_model(load_weights(config=TINY, seed=1)).with_softmax("v03_causal", ops="fused")
     tracer = RecordingTracer()
-    attach(model, tracer)
-    try:
-        with torch.inference_mode():
-            model(tokens(TINY, 1, 4))
-    finally:
-        detach(model)
+    traced(model, tracer, tokens(TINY, 1, 4))
     paths = {record.path for record in tracer.instances}
     for leaf in ("ln_1", "attn/softmax", "attn/values", "ln_2", "mlp/fc", "mlp/act", "mlp/proj"):
         assert f"gpt2_fused_ops/prefill/h.1/{leaf}" in paths

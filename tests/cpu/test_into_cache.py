@@ -13,12 +13,13 @@ import torch
 
 from harness import gpt2
 from harness.gpt2 import GPT2, GPT2Config, KVCache
-from harness.ranges import RecordingTracer, attach, detach
+from harness.ranges import RecordingTracer
 from harness.training import NoCache
 from harness.weights import build_model, load_weights
 from kernels.permute.op import split_chain
 from kernels.registry import FOLDER
 from tests.random_bits import bits, noise
+from tests.traced import traced
 
 # What the source needs of CUDA. A launch runs its threads one after another.
 CUDA = """
@@ -280,12 +281,7 @@ def test_the_launch_belongs_to_the_reshape_of_qkv(launched: list[Call], monkeypa
         return launch(*inputs)
 
     monkeypatch.setattr(gpt2, "_split_into_cache", lambda dtype: noted)
-    attach(model, tracer)
-    try:
-        with torch.inference_mode():
-            model(ids_of(1, 5))
-    finally:
-        detach(model)
+    traced(model, tracer, ids_of(1, 5))
     assert [place.split("/")[-4:] for place in seen] == [
         [f"h.{layer}", "attn", "qkv", "qkv_reshape"] for layer in range(CONFIG.n_layer)
     ]

@@ -12,8 +12,9 @@ import kernels.gemv.op
 import kernels.matmul.op
 from harness import gpt2
 from harness.gpt2 import GPT2, GPT2Config
-from harness.ranges import RecordingTracer, attach, detach
+from harness.ranges import RecordingTracer
 from harness.weights import build_model, load_weights
+from tests.traced import traced
 
 BF16 = torch.bfloat16
 CONFIG = GPT2Config(vocab_size=97, n_positions=64, n_embd=128, n_layer=2, n_head=2)  # heads of 64: one `attend`
@@ -127,11 +128,6 @@ def test_on_a_cpu_nothing_is_launched(monkeypatch: pytest.MonkeyPatch, made: lis
 
 def test_fc_includes_the_activation(made: list[str]) -> None:
     model, tracer = model_of(), RecordingTracer()
-    attach(model, tracer)
-    try:
-        with torch.inference_mode():
-            model(ids_of(1, 5))
-    finally:
-        detach(model)
+    traced(model, tracer, ids_of(1, 5))
     paths = {instance.path for instance in tracer.instances}
     assert {path.rsplit("/", 1)[1] for path in paths if "/mlp/" in path} == {"fc", "proj"}
