@@ -67,12 +67,19 @@ def _rungs(decode: pd.DataFrame, decode_bounds: pd.DataFrame, today: Mapping[str
 def _prefill(prefill: pd.DataFrame, bounds: pd.DataFrame) -> str:
     """Return the sentences on a pass over the whole prompt by each rung that has a time."""
     said = [
-        f"`{row.rung}` takes {_time(row, 'time_')} µs, at an MFU of {text.number(row.mfu_frac, 'frac')}"
+        f"`{row.rung}` takes {_time(row, 'time_')} µs{_waited(row)}, at an MFU of {text.number(row.mfu_frac, 'frac')}"
         for row in cells.rows(prefill.dropna(subset=["time_ns"]))
     ]
     own = bounds[bounds["rung"].isin(prefill["rung"])]
     judged = [f"{b.bound}: {_verdict(b.verdict, b.ratio)}" for b in cells.rows(own)]
-    return f"A pass over {int(prefill['tokens'].iloc[0]):,} tokens: {'; '.join(said)}. Expected: {'; '.join(judged)}."
+    pass_of = f"A pass over {int(prefill['tokens'].iloc[0]):,} tokens: {'. '.join(said)}."
+    return f"{pass_of} Expected: {'; '.join(judged)}."
+
+
+def _waited(row: object) -> str:
+    """Return the time of a pass if the host waits for each, such as ` (694.2 µs if the host waits for each)`; or ""."""
+    seen = row.seen_ns  # type: ignore[attr-defined]
+    return "" if text.is_missing(seen) else f" ({seen / 1e3:,.1f} µs if the host waits for each)"
 
 
 def render_decode(tables: Mapping[str, pd.DataFrame], run: str, today: Mapping[str, str]) -> str:

@@ -107,7 +107,7 @@ def build_decode(
     """Return decode.csv: a row for each rung that decodes, in declared order; `reason` says why one has no time."""
     if not decode_run.get("rungs"):
         return None
-    seen = pd.DataFrame(decode_run.get("samples", []), columns=["rung", "seen_time_ns"]).groupby("rung").median()
+    seen = _seen(decode_run)
     counted = _counted(decode_run, gpu_ops, step_ranges, step_of_op)
     sources: dict[str, set[str]] = {}
     for sample in decode_run.get("samples", []):
@@ -123,7 +123,7 @@ def build_decode(
             {
                 "rung": name, "token_ns": token_ns, "token_low_ns": times["low"], "token_high_ns": times["high"],
                 "tokens_per_s": decode_run["batch"] * 1e9 / token_ns,
-                "seen_ns": seen["seen_time_ns"].get(name, np.nan),
+                "seen_ns": seen.get(name, np.nan),
                 "processes": decode_times[name].count() if name in decode_times else 0,
                 **counted.get(name, {"launches": np.nan, "kernels": np.nan, "busy_ns": np.nan}),
                 "bytes": decode_run["weight_bytes"] + decode_run["cache_bytes"],
@@ -134,6 +134,12 @@ def build_decode(
             }
         )  # fmt: skip
     return pd.DataFrame(rows) if rows else None
+
+
+def _seen(decode_run: Run) -> pd.Series:
+    """Return the median time (ns) of each rung if the host waits for each step."""
+    samples = pd.DataFrame(decode_run.get("samples", []), columns=["rung", "seen_time_ns"])
+    return samples.groupby("rung")["seen_time_ns"].median()
 
 
 def _counted(
@@ -274,6 +280,7 @@ def _checked(entry: dict[str, Any]) -> str:
         Column("time_ns", "ns", "time of the pass, median over fresh processes without a profiler", "timing"),
         Column("time_low_ns", "ns", "lower end of the 95 % interval of that median", "timing"),
         Column("time_high_ns", "ns", "upper end of that interval", "timing"),
+        Column("seen_ns", "ns", "time of a pass if the host waits for each, median", "timing"),
         Column("flops", "1", "FLOPs of projections, causal attention, and logits of the last token", "static"),
         Column(
             "mfu_frac", "0-1", "FLOP/s of the pass over those of a square product of size 8192", "timing", style="bar"
@@ -285,7 +292,7 @@ def _checked(entry: dict[str, Any]) -> str:
 )
 def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame | None:
     """Return decode_prefill.csv."""
-    rows = []
+    rows, seen = [], _seen(decode_run)
     for rung in decode_run.get("rungs", []):
         if not rung["prefill"]:
             continue
@@ -294,7 +301,8 @@ def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame |
         rows.append(
             {
                 "rung": name, "tokens": decode_run["prefill_tokens"], "time_ns": times["median"],
-                "time_low_ns": times["low"], "time_high_ns": times["high"], "flops": decode_run["prefill_flops"],
+                "time_low_ns": times["low"], "time_high_ns": times["high"], "seen_ns": seen.get(name, np.nan),
+                "flops": decode_run["prefill_flops"],
                 "mfu_frac": decode_run["prefill_flops"] / times["median"] * 1e9 / rate, "idea": rung["idea"],
                 "reason": rung.get("reason") or "", "tier": "timing",
             }
