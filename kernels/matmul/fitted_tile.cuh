@@ -19,7 +19,8 @@
 constexpr int BM = 128, BK = 64;
 constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-[[maybe_unused]] constexpr int GROUP_ROWS = FITTED_GROUP_ROWS;  // tile rows that stay together in L2
+[[maybe_unused]] constexpr int GROUP_ROWS =
+    FITTED_GROUP_ROWS;  // tile rows that stay together in L2, of several tiles a block
 constexpr uint32_t A_BYTES = BM * BK * 2;
 constexpr uint32_t MOST_SHARED = 227 * 1024;
 constexpr int MOST_STAGES = FITTED_STAGES;
@@ -129,7 +130,9 @@ __device__ __forceinline__ void fitted_product(const FittedMaps& maps, const __n
   const uint32_t staged = stages + STAGES * T::STAGE_BYTES;
   const uint32_t biases = staged + CONSUMERS * T::OUT_BYTES, full = biases + CONSUMERS * T::BIAS_BYTES;
   const uint32_t empty = full + 8 * STAGES;
-  const TileOrder<GROUP_ROWS, BM, BN> order{(m + BM - 1) / BM, (n + BN - 1) / BN};
+  const int rows = (m + BM - 1) / BM, columns = (n + BN - 1) / BN;
+  const bool one_each = rows * columns == gridDim.x;  // all tiles are under way at once, in any order
+  const AnyOrder<BM, BN> order{rows, columns, one_each ? PATCH_ROWS : GROUP_ROWS};
   const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
 

@@ -15,7 +15,7 @@ struct MatmulCall {
   int k;
   cudaStream_t stream;
   void* workspace =
-      nullptr;  // v13, v15, v16 and v18 to v20: matmul_v13_split_k_workspace() bytes and so on; others none
+      nullptr;  // v13, v15, v16 and v18 to v21: matmul_v13_split_k_workspace() bytes and so on; others none
 };
 
 // Whether every operand starts at a multiple of 16 bytes.
@@ -109,6 +109,7 @@ static void drive_matmul(Rungs<MatmulCall>& rungs) {
   drive(rungs, DType::bfloat16, 2050, 2568, 72);   // many tiles with a short K
   drive(rungs, DType::bfloat16, 2050, 4352, 456);  // and with a longer one
   drive(rungs, DType::float32, 1000, 740, 204);    // one wave of small tiles
+  drive(rungs, DType::bfloat16, 1000, 744, 456);   // the same
   Rungs<MatmulCall> activated{{"matmul_gelu", matmul_gelu, nullptr, {false, true, false}}};
   // every width of tile
   for (const auto& [m, n, k] : {std::array{1, 8, 8}, std::array{130, 264, 72}, std::array{1000, 744, 392},

@@ -519,6 +519,20 @@ VARIANTS = (
         GROUP_ROWS=(8, 4, 16),
         STAGES=(5, 4, 3),
     ),
+    _cuda(
+        "v21_transposed",
+        "tiles of 96 x 64 as products of the transposed operands, in patches that the multiprocessors of a GPC share",
+        Tiling(128, 256, group=16, padded=True),
+        dtype="bfloat16",
+        workspace=True,
+        hypotheses=(
+            Hypothesis(TIME, "v14_fitted_tile", high=0.97, shape="proj", counters=False),
+            Hypothesis(TIME, "v14_fitted_tile", high=0.97, shape="mlp_proj", counters=False),
+            Hypothesis(TIME, "linear", high=1.0, shape="mlp_proj", counters=False),
+        ),
+        GROUP_ROWS=(4, 3, 2, 16),
+        STAGES=(8, 10, 6),
+    ),
 )
 
 MATMUL = register(

@@ -30,8 +30,9 @@ cudaError_t matmul_v18_ping_pong_workspace(const MatmulCall& call, size_t& bytes
 
 namespace {
 constexpr int BN = 192, STAGES = MATMUL_V20_STAGES;
-constexpr int PIECES = BN / 32;  // a step in K writes one of them: 32 columns
-constexpr int BUFFERS = 3;       // pieces of a warp that are being copied
+constexpr int64_t WEIGHT_IN_L2 = 25 << 20;  // half of L2
+constexpr int PIECES = BN / 32;             // a step in K writes one of them: 32 columns
+constexpr int BUFFERS = 3;                  // pieces of a warp that are being copied
 constexpr uint32_t STAGE_BYTES = A_BYTES + BN * BK * 2, PIECE_BYTES = 16 * 64, BIAS_BYTES = BN * 2;
 constexpr uint32_t PIECES_BYTES = CONSUMERS * 4 * BUFFERS * PIECE_BYTES;
 constexpr uint32_t SHARED_BYTES = 1024 + STAGES * (STAGE_BYTES + 16) + PIECES_BYTES + CONSUMERS * 2 * BIAS_BYTES;
@@ -43,14 +44,14 @@ struct Maps {
 }  // namespace
 
 __global__ void __launch_bounds__(THREADS, 1)
-    matmul_v20_two_sums(const __grid_constant__ Maps maps, const __nv_bfloat16* __restrict__ bias, int m, int n,
-                        int k) {
+    matmul_v20_two_sums(const __grid_constant__ Maps maps, const __nv_bfloat16* __restrict__ bias, int m, int n, int k,
+                        int group_rows) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ uint8_t memory[];
   const uint32_t stages = (shared_address(memory) + 1023) & ~1023U;  // swizzled tiles start at multiples of 1024
   const uint32_t staged = stages + STAGES * STAGE_BYTES, biases = staged + PIECES_BYTES;
   const uint32_t full = biases + CONSUMERS * 2 * BIAS_BYTES, empty = full + 8 * STAGES;
-  const TileOrder<GROUP_ROWS, BM, BN> order{(m + BM - 1) / BM, (n + BN - 1) / BN};
+  const AnyOrder<BM, BN> order{(m + BM - 1) / BM, (n + BN - 1) / BN, group_rows};
   const int tiles = order.rows * order.columns, steps = (k + BK - 1) / BK;
   const int group = __shfl_sync(0xffffffffU, threadIdx.x / 128, 0);  // tells the compiler that a warp has one group
 
@@ -213,7 +214,9 @@ cudaError_t matmul_v20_two_sums(const MatmulCall& call) {
       !make_map(maps.out, call.out, call.m, call.n, call.n, 16, 32))
     return cudaErrorInvalidValue;
   const int64_t tiles = static_cast<int64_t>((call.m + BM - 1) / BM) * ((call.n + BN - 1) / BN);
+  // A weight that does not stay in L2 is read again for every group of tile rows.
+  const bool stays = static_cast<int64_t>(call.n) * call.k * 2 <= WEIGHT_IN_L2;
   return launch_overlapped(matmul_v20_two_sums, {static_cast<int>(std::min<int64_t>(tiles, sm_count)), THREADS},
                            SHARED_BYTES, call.stream, maps, static_cast<const __nv_bfloat16*>(call.bias), call.m,
-                           call.n, call.k);
+                           call.n, call.k, stays ? PATCH_ROWS : GROUP_ROWS);
 }

@@ -155,6 +155,26 @@ MUTANTS = (
         ),
     ),
     *_of(
+        "matmul", "v21_transposed", "bfloat16", "v21_transposed.cu",
+        a_tile=("{static_cast<int>(tiles), ALL_THREADS}", "{static_cast<int>(tiles) - 1, ALL_THREADS}"),
+        a_K_step=_OF_TILES["a_K_step"],
+        sixteen_of_K_in_one_tile=(
+            "multiply_transposed(sums, descriptor(at",
+            "if (part != 1 || step != 1 || row != 0 || column != 0) multiply_transposed(sums, descriptor(at",
+        ),
+        a_piece_of_a_warp=("if (lane == 0 && column + warp * 16 < n) {", "if (lane == 0 && (warp | row | piece)) {"),
+        two_rows_changed=(
+            "swizzled<32>(j + lane / 16 * 8 + lane % 8,",
+            "swizzled<32>(row + j == 0 && lane / 16 * 8 + lane % 8 < 2 ? 1 - lane % 8 : j + lane / 16 * 8 + lane % 8,",
+        ),
+        scaled=(
+            "const float* from = sums + j / 2 + eight * 4 + half * 2;",
+            "float from[2];\n"
+            "          for (int i = 0; i < 2; ++i) from[i] = sums[j / 2 + eight * 4 + half * 2 + i] * 1.0078125f;",
+        ),
+        a_column_of_bias=("shift[half] = at < n ?", "shift[half] = at > 0 && at < n ?"),
+    ),
+    *_of(
         "matmul", "v20_two_sums", "bfloat16", "v20_two_sums.cu",
         **_OF_TILES,
         sixteen_of_K_in_one_tile=(
@@ -328,7 +348,8 @@ def shapes(op: Op, variant: str, dtype: str) -> list[Shape]:
         "softmax": ("b8_t1024", "b1_t4096"),
     }
     own = {"v06_small": ("b8_t1024",), "v07_split_keys": ("b1_t1024",), "v18_ping_pong": ("qkv_b8", "fc_b8"),
-           "v19_one_wave": ("proj",), "v20_two_sums": ("qkv_b8", "mlp_proj_b8")}  # fmt: skip
+           "v19_one_wave": ("proj",), "v20_two_sums": ("qkv_b8", "mlp_proj_b8"),
+           "v21_transposed": ("proj", "mlp_proj")}  # fmt: skip
     names = own.get(variant, known[op.name])
     return [op.shapes[name] for name in names if op.variants[variant].takes(op.shapes[name], dtype)]
 
