@@ -19,8 +19,8 @@
 constexpr int BM = 128, BK = 64;
 constexpr int CONSUMERS = 2;  // warpgroups, 64 rows of the tile each
 constexpr int THREADS = 128 * (CONSUMERS + 1);
-[[maybe_unused]] constexpr int GROUP_ROWS =
-    FITTED_GROUP_ROWS;  // tile rows that stay together in L2, of several tiles a block
+// Tile rows of a group where a block has several tiles: a group's operands stay in L2.
+[[maybe_unused]] constexpr int GROUP_ROWS = FITTED_GROUP_ROWS;
 constexpr uint32_t A_BYTES = BM * BK * 2;
 constexpr uint32_t MOST_SHARED = 227 * 1024;
 constexpr int MOST_STAGES = FITTED_STAGES;
@@ -266,7 +266,7 @@ struct FittedOperands {
 };
 
 // A tile width, and its times on an H200 in ns: `step` for each step in K, `rest` for everything else of a tile. They
-// were fitted to runs whose samples were not kept.
+// were fitted to runs whose samples were not kept, before tiles of one wave were in the order of patches.
 struct Choice {
   int columns, tail, out_rows;
   uint32_t shared_bytes;

@@ -574,7 +574,7 @@ MATMUL = register(
         # one element, odd sizes, one row, sizes that no tile divides; then the other tiles of v09 and v11; K in pieces,
         # without and with rows of weight that are not aligned, alone and beside whole tiles; three widths of v14; the
         # same of v16, with rows of N, of K and of both not aligned, and two waves of the widest; many tiles of v18; a
-        # wave of v19; three waves of v20
+        # wave of v19; three waves of v20; a wave of v21 in three groups of tile rows
         check_shapes=(
             (1, 1, 1),
             (64, 8, 8),
@@ -601,6 +601,7 @@ MATMUL = register(
             (2050, 2568, 72),
             (1000, 740, 204),
             (2050, 4352, 456),
+            (1000, 744, 456),
         ),
         make_inputs=make_inputs,
         hostile=hostile,
@@ -616,7 +617,7 @@ MATMUL = register(
         baseline="torch",
         chain=("addmm",),
         best="v19_one_wave",
-        best_by_dtype={"bfloat16": "v20_two_sums"},
+        best_by_dtype={"bfloat16": "v21_transposed"},
         extras=(GELU,),
         compute_bound=True,
     )

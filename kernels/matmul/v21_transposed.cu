@@ -1,7 +1,7 @@
 // matmul v21_transposed: tiles of 96 x 64, one for each SM, as products of the transposed operands.
 // Shapes   a (M, K), weight (K, N), bias (N), out (M, N), row-major bf16, sums in fp32.
-// Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned operands, no more tiles than SMs, which end before those of
-//          v14 by the table of measured steps; otherwise v20 runs
+// Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned operands, at most as many tiles as SMs, and that they end
+//          before those of v14 by the table of measured steps; otherwise v20 runs
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
 // Versus   v14: its tiles of 128 x 64 leave a quarter of the SMs idle at 1024 x 768, and its SMs read 192 rows of 128
 //          bytes for each step in K. A tile of 96 x 64 takes 160, on every SM. A warpgroup multiplies 64 rows at a time,
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(ALL_THREADS, 1)
 
 namespace {
 
-// Whether one tile an SM ends before the tiles of v14, by times of an H200 in ns.
+// Whether one tile an SM ends before the tiles of v14. The times, in ns, are of trials that were not kept.
 bool ends_first(const MatmulCall& call, int64_t tiles, int sm_count) {
   int64_t others = INT64_MAX;
   for (const Choice& choice : CHOICES) others = std::min(others, nanoseconds(call, choice, sm_count));

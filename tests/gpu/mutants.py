@@ -349,6 +349,7 @@ def shapes(op: Op, variant: str, dtype: str) -> list[Shape]:
     }
     own = {"v06_small": ("b8_t1024",), "v07_split_keys": ("b1_t1024",), "v18_ping_pong": ("qkv_b8", "fc_b8"),
            "v19_one_wave": ("proj",), "v20_two_sums": ("qkv_b8", "mlp_proj_b8"),
+           # on a GPU of 132 SMs or more; with fewer, v20 runs there
            "v21_transposed": ("proj", "mlp_proj")}  # fmt: skip
     names = own.get(variant, known[op.name])
     return [op.shapes[name] for name in names if op.variants[variant].takes(op.shapes[name], dtype)]

@@ -104,9 +104,12 @@ def test_empty(op, variant):
 
 
 @ours
-def test_current_stream_and_graph(op, variant):
+@pytest.mark.parametrize("first", [2, -1], ids=["small", "last"])
+def test_current_stream_and_graph(op, variant, first):
     call = op.call(variant)
-    inputs = inputs_of(op, variant)
+    if op.variants[variant].cannot(op.check_shapes[first], op.variants[variant].dtypes[0]) and first < 0:
+        pytest.skip("it does not take the last shape")
+    inputs = inputs_of(op, variant, first=first)
     expected = bench.outputs(call(*inputs))
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
