@@ -110,7 +110,8 @@ def test_what_is_behind_a_library_is_shown_with_its_counters_and_both_times() ->
         ladder=POINTS.assign(**counters),
         ladder_times=BENCH.assign(isolated_time_p50_ns=25_000.0, chained_time_p50_ns=float("nan")),
     )
-    _, _, table = _behind(cast(Results, results))
+    _, said, table = _behind(cast(Results, results))
+    assert said.startswith("At 1 of these 1 places, ")
     (row,) = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
     assert row == [
         "widen fp32 small", "`v02`", "`torch`", "0.800 (0.512 – 1.250) ×", "25.00 / –", "barrier 50% of stalls; DRAM 25%",
