@@ -290,8 +290,8 @@ def _behind(results: Results) -> list[str]:
     even = int(missed["within_spread"].sum())
     said = (
         f"At {even} of these {len(missed)} places, more than one in twenty rounds of samples reaches the goal; the "
-        "median does not. The counters belong to the shape of the op's ladder. A launch alone takes longer than one in a "
-        "chain: alone, a small kernel cannot hide its start and its end."
+        "median does not. The counters belong to the shape of the op's ladder. A launch alone takes longer than one in "
+        "a chain: alone, a small kernel cannot hide its start and its end."
     )
     headers = ["where", "rung", "library", "times as fast", "µs alone / chained", "counters"]
     return [title, said, _markdown(table, headers)]
