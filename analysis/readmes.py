@@ -14,7 +14,7 @@ import io
 import json
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -145,12 +145,13 @@ def render(root: Path = ROOT) -> dict[str, str]:
     texts |= {("docs/tour.md", name): {"": text} for name, text in _tour(gpus).items()}
     parts, files = _multi_gpu(gpus, root / "reports")
     texts |= {(part.file, part.name): {"": part.text} for part in parts}
-    if others := "\n\n".join(_elsewhere(gpus)):
-        texts["kernels/README.md", "other-gpus"] = {"": others}
+    others = _timed_elsewhere(gpus)
+    if elsewhere := "\n\n".join(_elsewhere(others)):
+        texts["kernels/README.md", "other-gpus"] = {"": elsewhere}
     for place, runs in enumerate(gpus):
         tables = _ladder_tables(runs, root)
         suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
-        made = (*_overview(runs, tables), *_layers(runs), *_dropin(runs), *_studies(runs), *_decode(runs))
+        made = (*_overview(runs, tables, others), *_layers(runs), *_dropin(runs), *_studies(runs), *_decode(runs))
         for part in (*made, *_ladders(runs, tables, suffix)):
             texts.setdefault((part.file, part.name), {})[runs.gpu] = part.text
         benches = _benches(runs, tables)
@@ -204,8 +205,10 @@ def _index(reports: Path) -> str:
     return "\n".join(lines)
 
 
-def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
+def _overview(runs: Runs, ladder_tables: ladder.Tables, others: Sequence[tuple[Runs, ladder.Tables]]) -> Iterator[Part]:
     """Yield the results of one GPU, from its run with counters, its softmax benchmark, GPT-2 with every op, its goals.
+
+    `others` are GPUs that were only timed, and their tables.
 
     Raises: InputError if the GPU has a run with counters and no benchmark.
     """
@@ -234,7 +237,8 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables) -> Iterator[Part]:
     )
     yield Part("reports/README.md", "results", render_results(results))
     advice = scorecard.result() if runs.gpu == score.GPU else ""
-    yield Part("README.md", "results", render_summary(results, advice, _lines(runs)))
+    elsewhere = {one.gpu: made["goals"] for one, made in others}
+    yield Part("README.md", "results", render_summary(results, advice, _lines(runs), elsewhere))
 
 
 def _tour(gpus: Sequence[Runs]) -> dict[str, str]:
@@ -353,13 +357,19 @@ def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
     return found
 
 
-def _elsewhere(gpus: Sequence[Runs]) -> Iterator[str]:
-    """Yield the times of each GPU that has benchmarks and no ladder, judged by the ladder of the first GPU."""
+def _timed_elsewhere(gpus: Sequence[Runs]) -> list[tuple[Runs, ladder.Tables]]:
+    """Return each GPU that has benchmarks and no ladder, with its times, judged by the ladder of the first GPU."""
     declared = gpus[0].folder("ladder")
-    for runs in gpus[1:]:
-        if declared is None or runs.folder("ladder") is not None or not runs.entry.benches:
-            continue
-        tables = tables_of(read_elsewhere(declared, runs.entry.benches.partition("{op}")[0]))
+    return [
+        (runs, tables_of(read_elsewhere(declared, runs.entry.benches.partition("{op}")[0])))
+        for runs in gpus[1:]
+        if declared is not None and runs.folder("ladder") is None and runs.entry.benches
+    ]
+
+
+def _elsewhere(others: Iterable[tuple[Runs, ladder.Tables]]) -> Iterator[str]:
+    """Yield the times of GPUs that were only timed."""
+    for runs, tables in others:
         yield (
             f"### {runs.gpu}\n\nOn this GPU, the ops were timed and nothing was counted "
             f"(`{runs.reports.name}/{runs.entry.benches.format(op='*')}`)."

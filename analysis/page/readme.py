@@ -73,18 +73,19 @@ class Results:
         return {row["name"]: row["value"] for row in self.report["conditions"]}
 
 
-def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
+def render_summary(
+    results: Results, advice: str = "", dropin: str = "", elsewhere: Mapping[str, pd.DataFrame] | None = None
+) -> str:
     """Return the results of README.md: the conditions, and a line for each study, with its link.
 
-    Shape: `advice` and `dropin` are lines of other studies, "" if they have none on this GPU.
+    Shape: `advice` and `dropin` are lines of other studies, "" if they have none on this GPU. `elsewhere` has the goals
+    of each GPU on which ops were only timed.
     """
     check, bench = results.tables["fusion_check"], results.bench
     cold = (bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")
     rows = bench[cold].set_index("variant")
     time = (rows["bench_time_p50_ns"] / 1e3).map("{:.1f} µs".format)
     floor = rows["floor_frac"].map("{:.1%}".format)
-    goals = _goals(results)
-    met = sum(not row[-1].startswith(NOT_MET) for row in goals)
     judged = _declared(check).dropna(subset=["within"])
     gpu, least = results.conditions, _bytes(rows.at[VARIANT, "minimum_bytes"])
     lines = [
@@ -99,12 +100,23 @@ def render_summary(results: Results, advice: str = "", dropin: str = "") -> str:
         dropin,
     ]
     said = f"On {gpu['GPU']}, driver {gpu['driver']}, torch {gpu['torch']}; models have random weights."
-    found = (
-        f"{met} of {len(goals)} goals for kernels and captures are met ([each, also the missed ones]"
-        "(reports/README.md#goals)). [Advice](kernels/specimens/README.md), [decoding](kernels/decode/README.md) and "
-        "[profiles](reports/README.md#committed-runs) have goals of their own."
-    )
-    return "\n\n".join((said, "\n".join(f"- {line}" for line in lines if line), found))
+    found = [
+        f"{_met(_goals(results))} goals for kernels and captures are met ([each, also the missed ones]"
+        "(reports/README.md#goals)).",
+        *(
+            f"On {name}, {_met(_ladder_goals(goals[goals['found'].notna()]))} goals for times are "
+            f"([each](kernels/README.md#{name.lower().replace(' ', '-')}))."
+            for name, goals in (elsewhere or {}).items()
+        ),
+        "[Advice](kernels/specimens/README.md), [decoding](kernels/decode/README.md) and "
+        "[profiles](reports/README.md#committed-runs) have goals of their own.",
+    ]
+    return "\n\n".join((said, "\n".join(f"- {line}" for line in lines if line), " ".join(found)))
+
+
+def _met(rows: list[list[str]]) -> str:
+    """Return how many of the goals are met, as "m of n"."""
+    return f"{sum(not row[-1].startswith(NOT_MET) for row in rows)} of {len(rows)}"
 
 
 def render_results(results: Results) -> str:
