@@ -197,6 +197,7 @@ clean:  ## remove build/ and caches; runs/ and the virtual environment stay
 
 .PHONY: announce
 announce:
+	@[[ '$(origin CMD)' != 'command line' || -n '$(if $(CMD),yes)' ]] || { echo "CMD is empty: give the program to profile, or leave CMD out to profile GPT-2." >&2; exit 2; }
 	@[[ -z '$(if $(CMD),yes)' ]] || bash -nc "command=($$CMD)" 2>/dev/null || { echo "CMD is one program with its arguments: put |, &&, ; or > into a script, or give CMD=\"bash -c '…'\"." >&2; exit 2; }
 	@source nsys_scripts/common.sh; if gpu=$$(find_gpu); then echo "NVIDIA GPU found: $$gpu."; \
 	elif [[ -n '$(if $(CMD),$(if $(filter -n,$(ARGS)),,yes))' ]]; then echo "CMD needs an NVIDIA GPU, and there is none here: $$gpu. ARGS=-n prints the commands." >&2; exit 2; \

@@ -27,7 +27,7 @@ from tests.checkout import ROOT, files
 from tests.words import REPORTS
 
 TABLE = ROOT / "docs" / "numbers.csv"
-UNITS = ("µs", "us", "ms", "ns", "s", "TB/s", "GB/s", "MB/s", "TFLOP/s", "MB", "GB", "×", "%", "times")
+UNITS = ("µs", "us", "ms", "ns", "s", "TB/s", "GB/s", "MB/s", "TFLOP/s", "MB", "GB", "×", "%", "times", "clocks")
 _DECIMAL_ONLY = {"MB", "GB", "×", "times"}  # whole numbers of these are sizes and factors of an algorithm
 # How the unit at the end of a column becomes that of a text.
 SCALES = {

@@ -467,7 +467,7 @@ def _note_graphs(found: _Found, ops: pd.DataFrame) -> None:
 
     The kernels of a graph are those that share their launch call, which no other kernels do.
     """
-    kernels = ops[(ops["kind"] == "kernel") & ops["pid"].notna()]
+    kernels = ops[(ops["kind"] == "kernel") & ops["pid"].notna() & ops["correlation_id"].notna()]
     kernels = kernels[kernels.duplicated(["pid", "correlation_id"], keep=False)]
     unknown = int(kernels["graph_node_id"].isna().sum())
     calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})

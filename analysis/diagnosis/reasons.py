@@ -201,16 +201,20 @@ def nearest_roof(row: Row | pd.Series) -> str:
     return f"{roof} by the datasheet" if row.get("roof_from") == "datasheet" else roof
 
 
-def _shape(kernel: Kernel) -> Reason | None:
-    """Return a grid with fewer blocks than the GPU has SMs, or a block with less than a warp, in most of its time."""
-    known = (row for row in kernel.rows["kernels"] if "x" in str(row["grid"]) and "x" in str(row["block"]))
-    row = next(known, None)
-    if row is None:
+def _sizes(row: Row) -> tuple[int, int] | None:
+    """Return the blocks of a grid and the threads of a block; None if they are not known."""
+    if "x" not in str(row["grid"]) or "x" not in str(row["block"]):
         return None
     sizes = product(pd.Series([row["grid"], row["block"]]))
-    if np.isnan(sizes).any():
+    return None if np.isnan(sizes).any() else (int(sizes[0]), int(sizes[1]))
+
+
+def _shape(kernel: Kernel) -> Reason | None:
+    """Return a grid with fewer blocks than the GPU has SMs, or a block with less than a warp, in most of its time."""
+    row, sizes = next(((row, sizes) for row in kernel.rows["kernels"] if (sizes := _sizes(row))), (None, None))
+    if row is None or sizes is None:
         return None
-    blocks, threads = map(int, sizes)
+    blocks, threads = sizes
     cells = [cell("kernels", _place(row), name, str(row[name])) for name in ("grid", "block")]
     if blocks < (FEW_SMS * kernel.sm_count if kernel.sm_count else FEW_BLOCKS):
         of = f" of the GPU's {kernel.sm_count}" if kernel.sm_count else ""
@@ -333,7 +337,7 @@ _ASYNCHRONOUS = re.compile(r"nvjet_sm\d+|wgmma|warpspecialized|sm(90|100|103|120
 
 
 def _registers(kernel: Kernel) -> Reason | None:
-    """So many registers that few warps fit, known from any trace without counters."""
+    """So many registers that few warps fit, fewer than the grid has for an SM: known from a trace without counters."""
     if _ASYNCHRONOUS.search(kernel.name):
         return None
     traced = (row for row in kernel.rows["kernels"] if row["occupancy_theoretical_frac"] is None)
@@ -342,6 +346,10 @@ def _registers(kernel: Kernel) -> Reason | None:
         return None
     registers = int(row["registers"])
     warps = SM_REGISTERS // (WARP * -(-registers // 8) * 8)
+    if kernel.sm_count and (sizes := _sizes(row)):
+        blocks, threads = sizes
+        if -(-blocks // kernel.sm_count) * -(-threads // WARP) <= warps:
+            return None  # all warps that the grid gives an SM fit
     return Reason(
         f"{registers} registers a thread allow only {warps} warps an SM",
         f"with {registers} registers a thread, at most {warps} warps fit into the {SM_REGISTERS:,} registers of an SM, "
@@ -378,21 +386,22 @@ def _short(kernel: Kernel) -> Reason | None:
     """Return kernels that take no longer than their launch."""
     if kernel.mean_ns >= SHORT_NS:
         return None
-    cells, own = [], ""
+    cells, own = [], "and launching a kernel costs the host some microseconds"
     timed = (row for row in kernel.rows["host"] if row["median_ns"] is not None)
     call = next((row for row in timed if re.match(r"(cuda|cu)Launch(Cooperative)?Kernel", str(row["call"]))), None)
     in_graphs = 2 * sum(row["launches"] for row in kernel.rows.get("graphed", ())) > kernel.launches
     way_out = "fuse them, or capture them in a CUDA graph"
     if in_graphs:
         way_out = "or fuse them (CUDA graphs launch most of them already)"
+        own = "and starting a kernel takes a part of that"
     if call and not in_graphs:
-        own = f"; {call['call']} itself takes {duration(float(call['median_ns']))} of the host (median)"
+        own = f"and {call['call']} itself takes {duration(float(call['median_ns']))} of the host (median)"
         cells.append(cell("host", f"{call['source']} {call['call']}", "median_ns", int(call["median_ns"])))
     many = kernel.launches > 1
     return Reason(
         f"{count_of(kernel.launches, 'short launch', 'short launches')}, {duration(kernel.mean_ns)}{' each' * many}",
-        f"{'a' if many else 'its'} launch runs for {duration(kernel.mean_ns)}{' on average' * many}, no longer than it "
-        f"takes to launch one{own}: " + (f"do more in each, {way_out}" if many else "time it on more work"),
+        f"{'a' if many else 'its'} launch runs for {duration(kernel.mean_ns)}{' on average' * many}, {own}: "
+        + (f"do more in each, {way_out}" if many else "time it on more work"),
         cells,
         of_time=True,
     )

@@ -1272,7 +1272,7 @@ def _perhaps(
         _PERHAPS,
         "latency x parallelism",
         because,
-        "Another cause explains the symptom.",
+        "The kernel takes as long after the change.",
         last=True,
     )
 

@@ -135,6 +135,7 @@ def render_results(results: Results) -> str:
         *_fusion_parts(results.tables, results.run),
         "### Goals",
         _markdown(_goals(results) + _rates(results), ["what", "goal", "reached", "met"]),
+        *_left_out(results.ladder),
         *_behind(results),
     ]
     return "\n\n".join(parts)
@@ -273,6 +274,15 @@ def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
 def render_goals(goals: pd.DataFrame) -> str:
     """Return the table of the ladder's goals, each judged over the shapes that have a result."""
     return _markdown(_ladder_goals(goals[goals["found"].notna()]), ["what", "goal", "reached", "met"])
+
+
+def _left_out(rungs: pd.DataFrame) -> list[str]:
+    """Return a sentence that names our rungs whose times are of an older build, which no goal counts."""
+    if rungs.empty:
+        return []
+    old = rungs[(rungs["kind"] == "cuda") & rungs["stale"].map(lambda stale: "times" in str(stale).split())]
+    names = [f"{op} `{variant}`" for op, variant in dict.fromkeys(zip(old["op"], old["variant"], strict=True))]
+    return [f"No goal counts times of an older build: those of {', '.join(names)}."] if names else []
 
 
 def _behind(results: Results) -> list[str]:

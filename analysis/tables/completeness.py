@@ -49,7 +49,12 @@ def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
     gaps = []
     if not has_timeline and not on_cpu and capture.ranges.empty and not _said(capture, "nsys"):
         gaps.append(
-            Gap("time per layer and step", "there is no nsys timeline", "add the nsys exports of the same program")
+            Gap(
+                "time per layer and step",
+                "there is no nsys timeline",
+                "export it with nsys_scripts/export_csv.sh, or with `nsys stats --format csv --report "
+                "cuda_gpu_trace,nvtx_pushpop_trace,cuda_api_trace`",
+            )
         )
     if not has_timeline and not on_cpu and len(capture.ranges) > 0:
         gaps.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,7 +67,13 @@ def find_kernel(tables: Tables, wanted: str) -> str:
         return found[0]
     said = _shown(wanted)
     if not found:
-        raise UsageError(f"--kernel {said}: no kernel of this report has that name; tables/kernels.csv lists them")
+        if wanted.isdecimal() and names:
+            raise UsageError(f"--kernel {said}: the kernels of this report have the numbers 1 to {len(names)}, by time")
+        near = difflib.get_close_matches(wanted, [symbols.base(name) for name in names], n=1)
+        like = f"; {_shown(near[0])} is like it" if near else ""
+        raise UsageError(
+            f"--kernel {said}: no kernel of this report has that name{like}; tables/kernels.csv lists them"
+        )
     listed = ", ".join(f"{names.index(name) + 1} ({_shown(symbols.short(name))})" for name in found[:6])
     more = f" and {len(found) - 6} more" if len(found) > 6 else ""
     raise UsageError(f"--kernel {said} means {len(found)} kernels: give the number of one, by time: {listed}{more}")

@@ -445,7 +445,17 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
         *(f"vs `{name}` (p5 – p95)" for name in baselines),
         "vs best library",
     ]
-    return ["The fastest rung at every shape" + (f". {IN_MODEL}" if in_model else ""), _markdown(table, headers)]
+    said = ["The fastest rung at every shape", *([IN_MODEL] if in_model else [])]
+    if older := older_times(rungs):
+        names = ", ".join(f"`{variant}`" for variant in older)
+        said.append(f"Left out, as their times are of {OLDER}: {names}")
+    return [". ".join(said), _markdown(table, headers)]
+
+
+def older_times(rungs: pd.DataFrame) -> list[str]:
+    """Return our rungs whose times are of an older build; neither their times at other shapes nor goals count them."""
+    old = (rungs["kind"] == "cuda") & rungs["stale"].map(lambda stale: "times" in str(stale).split())
+    return list(dict.fromkeys(rungs.loc[old, "variant"]))
 
 
 def _beside_searches(tables: Tables, names: Callable[[pd.DataFrame], pd.Series]) -> pd.DataFrame:

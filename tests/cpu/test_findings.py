@@ -116,6 +116,12 @@ def test_a_reason_comes_from_the_table_that_knows_it(rows, headline, said):
         ({"block": "1x1x1"}, 132, "k: its blocks of 1 thread leave lanes idle"),
         ({"registers": 255}, 132, "k: 255 registers a thread allow only 8 warps an SM"),
         ({"registers": 255, "occupancy_theoretical_frac": 0.125}, 132, "k: occupancy of 12% at most"),
+        ({"registers": 255, "grid": "120x1x1", "block": "256x1x1"}, 132, f"k, 100% of the kernel time: {NO_CAUSE}"),
+        (
+            {"registers": 255, "grid": "264x1x1", "block": "256x1x1"},
+            132,
+            "k: 255 registers a thread allow only 8 warps an SM",
+        ),
         ({"nsys_time_ns": 40_000}, 132, "k: 10 short launches, 4 µs each"),
     ],
 )

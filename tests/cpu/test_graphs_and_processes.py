@@ -95,6 +95,16 @@ def test_csv_exports_say_which_recordings_of_a_graph_they_lack(recorded: str, tm
     )
 
 
+def test_kernels_without_the_id_of_their_launch_are_not_taken_for_a_graph(tmp_path: Path) -> None:
+    """cuda_kern_exec_trace.csv alone does not say which kernels one call launched."""
+    folder = as_csv(graph_export(2025), tmp_path / "csv")
+    (folder / GRAPH_KERNELS.name).unlink()
+    next(folder.glob("cuda_gpu_trace.csv*")).unlink()
+    content, tables = analyse(load([folder]))
+    assert len(tables["kernels"]) > 0
+    assert not [gap for gap in content["gaps"] if "kernels of CUDA graphs were recorded" in gap["what"]]
+
+
 def test_a_graph_may_be_recorded_before_the_capture_begins(tmp_path: Path) -> None:
     """nsys counts from the beginning of its window, so that the call has a negative time."""
     folder = as_csv(graph_export(2025), tmp_path / "csv")

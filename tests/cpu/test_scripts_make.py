@@ -77,6 +77,13 @@ def test_a_command_of_several_programs_is_refused_and_none_runs(command: str, tm
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_empty_command_is_not_taken_for_none(tmp_path: Path) -> None:
+    answer = make("profile", "CMD=", f"VENV={tmp_path}/venv")
+    assert answer.returncode == 2
+    assert answer.stderr.splitlines()[0].startswith("CMD is empty: ")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ["bash -c 'true && false | cat'", "A=1 python -c 'print(1); print(2)'", "'a b/c'"])
 def test_operators_in_quotes_belong_to_the_program(command: str) -> None:
     answer = make("announce", f"CMD={command}", "ARGS=-n")

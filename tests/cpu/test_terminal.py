@@ -197,7 +197,7 @@ def test_a_kernel_is_found_by_name_function_part_or_number(gpt2, wanted, found):
 def test_a_name_that_means_several_kernels_is_refused(gpt2):
     with pytest.raises(UsageError, match=r"means 4 kernels: give the number of one, by time: 18 \(gemvx"):
         picks.find_kernel(gpt2[1], "gemv")
-    with pytest.raises(UsageError, match="no kernel"):
+    with pytest.raises(UsageError, match="have the numbers 1 to "):
         picks.find_kernel(gpt2[1], "999999999999")
 
 
@@ -349,6 +349,15 @@ def test_a_kernel_that_is_not_there_is_one_sentence(built, exports, tmp_path, ca
     assert said.out == ""
     assert said.err.count("\n") == 1
     assert said.err.startswith("report.py: --kernel nothing: no kernel of this report")
+
+
+def test_a_number_or_a_name_that_no_kernel_has_is_answered_with_what_there_is(made):
+    _, tables = made("trace", "exec", "ranges")
+    count = len(picks.top_kernels(tables))
+    with pytest.raises(UsageError, match=f"have the numbers 1 to {count}, by time"):
+        picks.find_kernel(tables, str(count + 1))
+    with pytest.raises(UsageError, match="no kernel of this report has that name; gemm is like it; tables"):
+        picks.find_kernel(tables, "gemn")
 
 
 def test_only_and_the_forms_exclude_each_other(capsys):
