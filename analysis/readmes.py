@@ -201,7 +201,8 @@ def _index(reports: Path) -> str:
         told = "; ".join(
             f"{name} {named[name]}" for name in ("driver", "torch", "nsys", "ncu", "weights") if name in named
         )
-        lines.append(f"| [{file.parent.name}]({file.parent.name}/report.md) | {content['title']} | {told or 'not recorded'} |")
+        link = f"[{file.parent.name}]({file.parent.name}/report.md)"
+        lines.append(f"| {link} | {content['title']} | {told or 'not recorded'} |")
     return "\n".join(lines)
 
 
