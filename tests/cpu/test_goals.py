@@ -16,11 +16,12 @@ from analysis.formats.errors import InputError
 from analysis.formats.goals import limits
 from analysis.formats.spans import QUANTILES
 from analysis.fusion import plan
-from analysis.page.readme import Results, _behind, _ladder_goals
+from analysis.page.readme import Results, _behind, _ladder_goals, _left_out
 from analysis.tables import selftest
 from kernels.registry import ops
 from studies.ladder.goals import build_goals
 from studies.ladder.measure import GOALS
+from studies.ladder.page import older_times
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = pd.DataFrame(
@@ -191,3 +192,19 @@ def test_the_limits_stand_in_no_code() -> None:
     source = (ROOT / "analysis" / "page" / "readme.py").read_text("utf-8")
     for number in ("146", "0.96", "0.55", "240", "0.03", "0.99", "0.15"):
         assert not re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", source), number
+
+
+def test_rungs_whose_times_are_of_an_older_build_are_named_once():
+    rungs = pd.DataFrame(
+        [
+            {"op": "widen", "variant": "v01", "kind": "cuda", "stale": ""},
+            {"op": "widen", "variant": "v02", "kind": "cuda", "stale": "times"},
+            {"op": "widen", "variant": "v02", "kind": "cuda", "stale": "times counters"},
+            {"op": "widen", "variant": "v03", "kind": "cuda", "stale": "counters"},
+            {"op": "widen", "variant": "v04", "kind": "cuda", "stale": None},
+            {"op": "widen", "variant": "triton", "kind": "triton", "stale": "times"},
+        ]
+    )
+    assert older_times(rungs) == ["v02"]
+    assert _left_out(rungs) == ["No goal counts times of an older build: those of widen `v02`."]
+    assert _left_out(rungs.head(1)) == _left_out(rungs.head(0)) == []
