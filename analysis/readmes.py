@@ -152,7 +152,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
         tables = _ladder_tables(runs, root)
         suffix = f"_{runs.name}" if place else ""  # the figures of the first GPU have the plain names
         made = (*_overview(runs, tables, others), *_layers(runs), *_dropin(runs), *_studies(runs), *_decode(runs))
-        for part in (*made, *_ladders(runs, tables, suffix)):
+        for part in (*made, *_ladders(runs, tables, suffix, others)):
             texts.setdefault((part.file, part.name), {})[runs.gpu] = part.text
         benches = _benches(runs, tables)
         drawn = ladder_figures.draw_ladders(tables, benches) if tables else {}
@@ -383,8 +383,13 @@ def _elsewhere(others: Iterable[tuple[Runs, ladder.Tables]]) -> Iterator[str]:
             yield searches
 
 
-def _ladders(runs: Runs, tables: ladder.Tables, suffix: str) -> Iterator[Part]:
-    """Yield the ladders of one GPU: the claims, the overview, then each op's. Names of its figures end in `suffix`."""
+def _ladders(
+    runs: Runs, tables: ladder.Tables, suffix: str, others: Sequence[tuple[Runs, ladder.Tables]]
+) -> Iterator[Part]:
+    """Yield the ladders of one GPU: the claims, the overview, then each op's. Names of its figures end in `suffix`.
+
+    `others` are GPUs that were only timed, and their tables: each op's times there follow its ladder.
+    """
     folder = runs.folder("ladder")
     if folder is None:
         return
@@ -393,9 +398,11 @@ def _ladders(runs: Runs, tables: ladder.Tables, suffix: str) -> Iterator[Part]:
     yield Part("kernels/CLAIMS.md", "claims", claims)
     yield Part("kernels/README.md", "ladder", ladder.render_overview(tables, benches))
     bounds = dated(read_bounds())
+    timed = [(made, _benches(other, made)) for other, made in others]
     for one in ladder.folders(tables):
         text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix, bounds=bounds)
-        yield Part(f"kernels/{one}/README.md", "ladder", text)
+        elsewhere = (part for made, found in timed for part in ladder.render_elsewhere(one, made, found))
+        yield Part(f"kernels/{one}/README.md", "ladder", "\n\n".join((text, *elsewhere)))
 
 
 if __name__ == "__main__":

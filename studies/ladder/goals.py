@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -89,7 +90,12 @@ def versus(row: Mapping[str, Any], other: Mapping[str, Any]) -> Span:
     same = row.get("time_kind") == other.get("time_kind")
     time = _TIME if same else {at: f"chained_time_{at}_ns" for at in QUANTILES}
     times = zip(QUANTILES, reversed(QUANTILES), strict=True)
-    return Span(*(float(other[time[at]]) / float(row[time[against]]) for at, against in times))
+    return Span(*(_known(other[time[at]]) / _known(row[time[against]]) for at, against in times))
+
+
+def _known(value: Any) -> float:
+    """Return a time, NaN if it is not known: a run of few samples has no p5 and p95."""
+    return math.nan if pd.isna(value) else float(value)
 
 
 def _paired_with(row: Mapping[str, Any], other: Mapping[str, Any]) -> list[Any]:

@@ -91,6 +91,20 @@ def render_folder(
     return "\n\n".join(parts)
 
 
+def render_elsewhere(folder: str, tables: Tables, benches: Mapping[str, Bench]) -> list[str]:
+    """Return a folded table for each op of a folder: our fastest rung at every shape, on a GPU that was only timed."""
+    parts = []
+    for op in ops_of(folder, tables):
+        rungs, bench = rungs_of(op, tables), benches.get(op)
+        if bench is None or not (shapes := _other_shapes(op, rungs, bench)):
+            continue
+        said, table = shapes
+        title = f"{op} on {bench.conditions['gpu']['name']}"
+        times = _times_said(bench, bool(rungs["compute_bound"].any()))
+        parts.append("\n\n".join((f"<details>\n<summary>{title}</summary>", f"{said}.", table, times, "</details>")))
+    return parts
+
+
 def ops_of(folder: str, tables: Tables) -> list[str]:
     """Return the ops of a folder under kernels/."""
     ladder = tables["ladder"]
@@ -538,6 +552,29 @@ def _refusals(rungs: pd.DataFrame) -> list[str]:
     return ["What a rung does not take", _markdown(table, ["rung", "shapes, and why"])]
 
 
+def _times_said(bench: Bench, compute_bound: bool) -> str:
+    """Return a sentence with the conditions of an op's times."""
+    seen = bench.conditions
+    copy = max(seen["copy_byte_per_s"].values())
+    copies = f"Copy in the same run: {copy / 1e12:.3f} TB/s"
+    if bench.copy and not compute_bound:
+        copies += f", floors use {bench.copy / 1e12:.3f}: the median over the benchmarks on this model of GPU"
+    roofs = ", ".join(
+        f"{name} {value / 1e12:.4g} {'TB/s' if name == 'dram_read' else 'TFLOP/s'}"
+        for name, value in (seen.get("roofs") or {}).items()
+    )
+    clock = clock_of(seen)
+    empty = (seen.get("empty_kernel_ns") or {}).get("p50")
+    of_empty = (
+        f" An empty kernel takes {empty / 1e3:.1f} µs alone, so that short launches look more alike." if empty else ""
+    )
+    return (
+        f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}. "
+        f"{copies}.{f' Roofs: {roofs}.' if roofs else ''}{of_empty} All rungs "
+        f"ran in turn, with cold caches. {f'{clock}. ' if clock else ''}From `reports/{bench.run}/bench.csv`."
+    )
+
+
 def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where: str) -> str:
     """Return a paragraph with the sources of times and counters and their conditions."""
     parts = [KINDS_OF_TIME]
@@ -547,27 +584,7 @@ def _conditions(tables: Tables, rungs: pd.DataFrame, bench: Bench | None, where:
     elif "chained" in kinds:
         parts.append("A dtype and shape at which a rung has no isolated time is judged by chained times.")
     if bench is not None:
-        seen = bench.conditions
-        copy = max(seen["copy_byte_per_s"].values())
-        copies = f"Copy in the same run: {copy / 1e12:.3f} TB/s"
-        if bench.copy and not rungs["compute_bound"].any():
-            copies += f", floors use {bench.copy / 1e12:.3f}: the median over the benchmarks on this model of GPU"
-        roofs = ", ".join(
-            f"{name} {value / 1e12:.4g} {'TB/s' if name == 'dram_read' else 'TFLOP/s'}"
-            for name, value in (seen.get("roofs") or {}).items()
-        )
-        clock = clock_of(seen)
-        empty = (seen.get("empty_kernel_ns") or {}).get("p50")
-        of_empty = (
-            f" An empty kernel takes {empty / 1e3:.1f} µs alone, so that short launches look more alike."
-            if empty
-            else ""
-        )
-        parts.append(
-            f"Times: {seen['gpu']['name']}, driver {seen['driver']}, torch {seen['torch']}, triton {seen['triton']}. "
-            f"{copies}.{f' Roofs: {roofs}.' if roofs else ''}{of_empty} All rungs "
-            f"ran in turn, with cold caches. {f'{clock}. ' if clock else ''}From `reports/{bench.run}/bench.csv`."
-        )
+        parts.append(_times_said(bench, bool(rungs["compute_bound"].any())))
     runs = tables["ladder_runs"]
     of_rungs = runs[runs["run"].isin(rungs["run"].dropna())]
     for (gpu, driver, ncu), same in of_rungs.groupby(["gpu", "driver", "ncu"], sort=False):

@@ -19,7 +19,7 @@ from analysis.fusion import plan
 from analysis.page.readme import Results, _behind, _ladder_goals, _left_out
 from analysis.tables import selftest
 from kernels.registry import ops
-from studies.ladder.goals import build_goals
+from studies.ladder.goals import build_goals, versus
 from studies.ladder.measure import GOALS
 from studies.ladder.page import older_times
 
@@ -208,3 +208,15 @@ def test_rungs_whose_times_are_of_an_older_build_are_named_once():
     assert older_times(rungs) == ["v02"]
     assert _left_out(rungs) == ["No goal counts times of an older build: those of widen `v02`."]
     assert _left_out(rungs.head(1)) == _left_out(rungs.head(0)) == []
+
+
+def test_a_ratio_of_times_without_quantiles_has_its_median_alone():
+    """Tables that were read have NaN there, tables that were just built have pandas' NA."""
+    names = [f"bench_time_{at}_ns" for at in QUANTILES]
+    for nothing in (pd.NA, float("nan")):
+        row, other = ({"time_kind": "isolated", "variant": name, **dict.fromkeys(names, nothing)} for name in "ab")
+        row["bench_time_p50_ns"], other["bench_time_p50_ns"] = 50, 100
+        found = versus(row, other)
+        assert found.p50 == 2.0
+        assert found.p5 != found.p5
+        assert found.p95 != found.p95
