@@ -206,10 +206,10 @@ def _index(reports: Path) -> str:
     return "\n".join(lines)
 
 
-def _overview(runs: Runs, ladder_tables: ladder.Tables, others: Sequence[tuple[Runs, ladder.Tables]]) -> Iterator[Part]:
+def _overview(runs: Runs, ladder_tables: ladder.Tables, others: Iterable[Timed]) -> Iterator[Part]:
     """Yield the results of one GPU, from its run with counters, its softmax benchmark, GPT-2 with every op, its goals.
 
-    `others` are GPUs that were only timed, and their tables.
+    `others` are GPUs that were only timed.
 
     Raises: InputError if the GPU has a run with counters and no benchmark.
     """
@@ -238,7 +238,7 @@ def _overview(runs: Runs, ladder_tables: ladder.Tables, others: Sequence[tuple[R
     )
     yield Part("reports/README.md", "results", render_results(results))
     advice = scorecard.result() if runs.gpu == score.GPU else ""
-    elsewhere = {one.gpu: made["goals"] for one, made in others}
+    elsewhere = {one.runs.gpu: one.tables["goals"] for one in others}
     yield Part("README.md", "results", render_summary(results, advice, _lines(runs), elsewhere))
 
 
@@ -358,24 +358,33 @@ def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
     return found
 
 
-def _timed_elsewhere(gpus: Sequence[Runs]) -> list[tuple[Runs, ladder.Tables]]:
-    """Return each GPU that has benchmarks and no ladder, with its times, judged by the ladder of the first GPU."""
-    declared = gpus[0].folder("ladder")
-    return [
-        (runs, tables_of(read_elsewhere(declared, runs.entry.benches.partition("{op}")[0])))
-        for runs in gpus[1:]
-        if declared is not None and runs.folder("ladder") is None and runs.entry.benches
-    ]
+class Timed(NamedTuple):
+    """A GPU with benchmarks and no ladder: its tables, judged by the ladder of the first GPU, and its benchmarks."""
+
+    runs: Runs
+    tables: ladder.Tables
+    benches: dict[str, ladder.Bench]
 
 
-def _elsewhere(others: Iterable[tuple[Runs, ladder.Tables]]) -> Iterator[str]:
+def _timed_elsewhere(gpus: Sequence[Runs]) -> list[Timed]:
+    """Return the GPUs that were only timed; none if the first GPU has no ladder."""
+    declared, found = gpus[0].folder("ladder"), []
+    for runs in gpus[1:]:
+        if declared is None or runs.folder("ladder") is not None or not runs.entry.benches:
+            continue
+        tables = tables_of(read_elsewhere(declared, runs.entry.benches.partition("{op}")[0]))
+        found.append(Timed(runs, tables, _benches(runs, tables)))
+    return found
+
+
+def _elsewhere(others: Iterable[Timed]) -> Iterator[str]:
     """Yield the times of GPUs that were only timed."""
-    for runs, tables in others:
+    for runs, tables, benches in others:
         yield (
             f"### {runs.gpu}\n\nOn this GPU, the ops were timed and nothing was counted "
             f"(`{runs.reports.name}/{runs.entry.benches.format(op='*')}`)."
         )
-        yield ladder.render_overview(tables, _benches(runs, tables))
+        yield ladder.render_overview(tables, benches)
         yield "The goals, each over the shapes that were timed on this GPU:"
         yield render_goals(tables["goals"])
         if searches := ladder.render_searches(tables):
@@ -383,12 +392,10 @@ def _elsewhere(others: Iterable[tuple[Runs, ladder.Tables]]) -> Iterator[str]:
             yield searches
 
 
-def _ladders(
-    runs: Runs, tables: ladder.Tables, suffix: str, others: Sequence[tuple[Runs, ladder.Tables]]
-) -> Iterator[Part]:
+def _ladders(runs: Runs, tables: ladder.Tables, suffix: str, others: Sequence[Timed]) -> Iterator[Part]:
     """Yield the ladders of one GPU: the claims, the overview, then each op's. Names of its figures end in `suffix`.
 
-    `others` are GPUs that were only timed, and their tables: each op's times there follow its ladder.
+    `others` are GPUs that were only timed: each op's times there follow its ladder.
     """
     folder = runs.folder("ladder")
     if folder is None:
@@ -398,10 +405,9 @@ def _ladders(
     yield Part("kernels/CLAIMS.md", "claims", claims)
     yield Part("kernels/README.md", "ladder", ladder.render_overview(tables, benches))
     bounds = dated(read_bounds())
-    timed = [(made, _benches(other, made)) for other, made in others]
     for one in ladder.folders(tables):
         text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix, bounds=bounds)
-        elsewhere = (part for made, found in timed for part in ladder.render_elsewhere(one, made, found))
+        elsewhere = (part for gpu in others for part in ladder.render_elsewhere(one, gpu.tables, gpu.benches))
         yield Part(f"kernels/{one}/README.md", "ladder", "\n\n".join((text, *elsewhere)))
 
 

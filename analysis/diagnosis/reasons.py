@@ -26,7 +26,8 @@ LEAST_SPEEDUP = 0.05  # the least estimate of ncu for a headline
 NEAR_ROOF = 0.8
 BUSY = 0.6  # of its peak: a busier unit limits the kernel; otherwise the kernel waits for something else
 NEAR_PEAK = 0.8  # from here on ncu too calls a unit well used: little is left to win at the same amount of work
-SHORT_NS = 10_000  # a launch costs the host some microseconds: a kernel below this takes no longer than its launch
+# a launch costs the host some microseconds, which counts beside a kernel shorter than this
+SHORT_NS = 10_000
 FEW_SMS = 0.75  # of the GPU's SMs: with fewer blocks, many SMs are idle
 FEW_BLOCKS = 8  # fewer than the SMs of any data-centre GPU
 MANY_REGISTERS = 128
@@ -383,7 +384,7 @@ def _named(kernel: Kernel) -> Reason | None:
 
 
 def _short(kernel: Kernel) -> Reason | None:
-    """Return kernels that take no longer than their launch."""
+    """Return kernels so short that launching them counts."""
     if kernel.mean_ns >= SHORT_NS:
         return None
     cells, own = [], "and launching a kernel costs the host some microseconds"

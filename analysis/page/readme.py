@@ -104,7 +104,7 @@ def render_summary(
         f"{_met(_goals(results))} goals for kernels and captures are met ([each, also the missed ones]"
         "(reports/README.md#goals)).",
         *(
-            f"On {name}, {_met(_ladder_goals(goals[goals['found'].notna()]))} goals for times are "
+            f"On {name}, {_met(_timed_goals(goals))} goals for times are "
             f"([each](kernels/README.md#{name.lower().replace(' ', '-')}))."
             for name, goals in (elsewhere or {}).items()
         ),
@@ -273,15 +273,24 @@ def _ladder_goals(goals: pd.DataFrame) -> list[list[str]]:
 
 def render_goals(goals: pd.DataFrame) -> str:
     """Return the table of the ladder's goals, each judged over the shapes that have a result."""
-    return _markdown(_ladder_goals(goals[goals["found"].notna()]), ["what", "goal", "reached", "met"])
+    return _markdown(_timed_goals(goals), ["what", "goal", "reached", "met"])
 
 
-def _left_out(rungs: pd.DataFrame) -> list[str]:
-    """Return a sentence that names our rungs whose times are of an older build, which no goal counts."""
+def _timed_goals(goals: pd.DataFrame) -> list[list[str]]:
+    return _ladder_goals(goals[goals["found"].notna()])
+
+
+def older_times(rungs: pd.DataFrame) -> list[tuple[str, str]]:
+    """Return (op, variant) of our rungs whose times are of an older build: goals and other shapes leave them out."""
     if rungs.empty:
         return []
     old = rungs[(rungs["kind"] == "cuda") & rungs["stale"].map(lambda stale: "times" in str(stale).split())]
-    names = [f"{op} `{variant}`" for op, variant in dict.fromkeys(zip(old["op"], old["variant"], strict=True))]
+    return list(dict.fromkeys(zip(old["op"], old["variant"], strict=True)))
+
+
+def _left_out(rungs: pd.DataFrame) -> list[str]:
+    """Return a sentence that names the rungs that no goal counts."""
+    names = [f"{op} `{variant}`" for op, variant in older_times(rungs)]
     return [f"No goal counts times of an older build: those of {', '.join(names)}."] if names else []
 
 

@@ -17,6 +17,7 @@ from tabulate import tabulate
 
 from analysis.formats.spans import Span
 from analysis.page.markdown import escape
+from analysis.page.readme import older_times
 from analysis.page.text import MISSING, is_missing, number, percent
 from studies.ladder.dates import REFUTED, Dated
 from studies.ladder.goals import LIBRARY_KINDS, RUNG, fastest_rungs, precision_of, rival
@@ -461,15 +462,9 @@ def _other_shapes(op: str, rungs: pd.DataFrame, bench: Bench) -> list[str]:
     ]
     said = ["The fastest rung at every shape", *([IN_MODEL] if in_model else [])]
     if older := older_times(rungs):
-        names = ", ".join(f"`{variant}`" for variant in older)
+        names = ", ".join(f"`{variant}`" for _, variant in older)
         said.append(f"Left out, as their times are of {OLDER}: {names}")
     return [". ".join(said), _markdown(table, headers)]
-
-
-def older_times(rungs: pd.DataFrame) -> list[str]:
-    """Return our rungs whose times are of an older build; neither their times at other shapes nor goals count them."""
-    old = (rungs["kind"] == "cuda") & rungs["stale"].map(lambda stale: "times" in str(stale).split())
-    return list(dict.fromkeys(rungs.loc[old, "variant"]))
 
 
 def _beside_searches(tables: Tables, names: Callable[[pd.DataFrame], pd.Series]) -> pd.DataFrame:

@@ -16,12 +16,11 @@ from analysis.formats.errors import InputError
 from analysis.formats.goals import limits
 from analysis.formats.spans import QUANTILES
 from analysis.fusion import plan
-from analysis.page.readme import Results, _behind, _ladder_goals, _left_out
+from analysis.page.readme import Results, _behind, _ladder_goals, _left_out, older_times
 from analysis.tables import selftest
 from kernels.registry import ops
 from studies.ladder.goals import build_goals, versus
 from studies.ladder.measure import GOALS
-from studies.ladder.page import older_times
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = pd.DataFrame(
@@ -205,7 +204,7 @@ def test_rungs_whose_times_are_of_an_older_build_are_named_once():
             {"op": "widen", "variant": "triton", "kind": "triton", "stale": "times"},
         ]
     )
-    assert older_times(rungs) == ["v02"]
+    assert older_times(rungs) == [("widen", "v02")]
     assert _left_out(rungs) == ["No goal counts times of an older build: those of widen `v02`."]
     assert _left_out(rungs.head(1)) == _left_out(rungs.head(0)) == []
 
