@@ -133,6 +133,18 @@ VARIANTS = (
             "ENCODER_V04_KEEP": (1, 0),
         },
     ),
+    cuda_variant(
+        "encoder",
+        "v05_prepared",
+        "divisions prepared by the host; a row a block at a batch of one",
+        minimum_bytes,
+        symbols=("encoder_v05_prepared", "encoder_v05_row"),
+        hypotheses=(
+            Hypothesis(TIME, "v04_reuse", high=0.99, shape="b1_t1024", counters=False),
+            Hypothesis(TIME, "v04_reuse", high=0.99, shape="decode_b1", counters=False),
+        ),
+        tunables={"ENCODER_V05_L2_PERCENT": (66, 0, 33, 100)},
+    ),
 )
 
 ENCODER = register(
@@ -181,6 +193,6 @@ ENCODER = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("embedding", "add"),
-        best="v04_reuse",
+        best="v05_prepared",
     )
 )

@@ -218,6 +218,17 @@ def _variants(
                 ),
             ),
         ),
+        cuda_variant(
+            "gelu",
+            "v04_few",
+            "a few tokens: no prefetch, the division for the bias prepared by the host",
+            passes,
+            function=f"{prefix}_v04_few",
+            binding=f"{prefix}<{{launcher}}>",
+            symbols=("gelu_v04_few", "gelu_v02_vector"),
+            hypotheses=(Hypothesis(TIME, "v02_vector", high=1.0, shape="decode_b1", counters=False),),
+            no_tunables="it takes few packets, and hands the others to v02_vector",
+        ),
     )
     return {variant.name: variant for variant in variants}
 
@@ -256,7 +267,7 @@ GELU = register(
         variants=_variants("gelu", two_passes, gelu_chain, manual_chain, two_passes, manual_bytes),
         baseline="manual",
         chain=("pow", "mul", "add", "mul", "tanh", "add", "mul", "mul"),
-        best="v02_vector",
+        best="v04_few",
     )
 )
 
@@ -290,6 +301,6 @@ BIAS_GELU = register(
         ),
         baseline="torch",
         chain=("add", "gelu"),
-        best="v02_vector",
+        best="v04_few",
     )
 )

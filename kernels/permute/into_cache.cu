@@ -9,26 +9,13 @@
 //          ends of kernels. Refuted if not. It was measured before this was written.
 // Source   v02_vector
 #include "check.cuh"
+#include "divide.cuh"
 #include "into_cache.h"
 #include "overlap.cuh"
 
 namespace {
 constexpr int THREADS = 256;  // a thread moves one packet each of q, k and v
 }
-
-// Divides numbers below 2^31 (Granlund and Montgomery 1994, "Division by Invariant Integers using Multiplication").
-struct Divisor {
-  uint32_t by, factor, shift;
-
-  explicit Divisor(uint32_t divisor) : by(divisor), shift(0) {
-    while ((uint64_t{1} << shift) < by) ++shift;
-    factor = static_cast<uint32_t>((((uint64_t{1} << shift) - by) << 32) / by + 1);
-  }
-
-  __device__ __forceinline__ uint32_t quotient(uint32_t number) const {
-    return (__umulhi(number, factor) + number) >> shift;
-  }
-};
 
 // Lengths are in packets.
 struct CachePlaces {

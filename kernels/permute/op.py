@@ -132,6 +132,11 @@ def merge_chain(by_heads: Any) -> Any:
     return by_heads.transpose(1, 2).clone(memory_format=torch.contiguous_format).flatten(2)
 
 
+# v04 against v02, where trials saw most
+BY_SIZE = {
+    "split": Hypothesis(TIME, "v02_vector", high=0.995, dtypes=("bfloat16",), least_bytes=LARGE, counters=False),
+    "merge": Hypothesis(TIME, "v02_vector", high=0.97, dtypes=("bfloat16",), shape="b8_t1024", counters=False),
+}
 TUNABLES: dict[str, dict[str, tuple[int, ...]]] = {
     "split": {"PERMUTE_V02_AHEAD_MB": (3, 0, 1, 6)},
     "merge": {"PERMUTE_V02_MERGE_COUNT": (2, 1, 4)},
@@ -180,6 +185,19 @@ def _variants(which: str, passes: Any, chain: Any, function: str, launches: str)
             hypotheses=(Hypothesis(TIME, "floor", high=1 / 0.95, least_bytes=LARGE),),
             # split and merge are two kernels of one source, with separate tunables
             tunables={f"PERMUTE_V02_{which.upper()}_THREADS": (256, 64, 128, 512, 1024), **TUNABLES[which]},
+        ),
+        cuda_variant(
+            "permute",
+            "v04_by_size",
+            "divisions prepared by the host; packets a thread, prefetch and stores by the bytes that move",
+            passes,
+            function=f"{which}_v04_by_size",
+            launcher=f"permute_v04_{which}",
+            binding=f"{which}<{{launcher}}>",
+            symbols=(f"permute_v04_{which}",),
+            hypotheses=(BY_SIZE[which],),
+            tunables={"PERMUTE_V04_AHEAD_MB": (1, 0, 3)} if which == "split" else {},
+            no_tunables="" if which == "split" else "its choices are by the bytes that move",
         ),
     )
     return {variant.name: variant for variant in variants}
@@ -234,7 +252,7 @@ SPLIT_PERMUTE = register(
         variants=_variants("split", split_bytes, split_chain, "split_permute", "three launches"),
         baseline="torch",
         chain=("chunk", "transpose", "clone", "clone", "clone"),
-        best="v02_vector",
+        best="v04_by_size",
         extras=(INTO_CACHE,),
     )
 )
@@ -269,6 +287,6 @@ MERGE_HEADS = register(
         variants=_variants("merge", merge_bytes, merge_chain, "merge_heads", "one launch"),
         baseline="torch",
         chain=("transpose", "clone"),
-        best="v02_vector",
+        best="v04_by_size",
     )
 )

@@ -96,7 +96,16 @@ inline std::vector<torch::Tensor> split_into_cache(const torch::Tensor& qkv, con
 static void drive_permute(Rungs<PermuteCall>& rungs) {
   Rungs<IntoCacheCall> cached{{"permute_into_cache", permute_into_cache, nullptr, {true, true, false}}};
   constexpr int batch = 2, tokens = 65, heads = 3;
-  for (const DType dtype : {DType::float32, DType::bfloat16})
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    // heads of one token; so many that v04 takes other packets a thread, and stores that leave L2 first
+    for (const auto& [sequences, length] : {std::pair{3, 1}, std::pair{6, 1000}, std::pair{45, 1000}}) {
+      const int64_t elements = static_cast<int64_t>(sequences) * length * 12 * 64 * 4 / size_of(dtype);
+      const int size = static_cast<int>(size_of(dtype)), heads_of_64 = 12 * 4 / size;
+      const Buffer qkv(3 * elements, size), q(elements, size, false), k(elements, size, false),
+          v(elements, size, false);
+      rungs.run(dtype, {qkv, {q, k, v}, elements, length, heads_of_64, 64, size, nullptr}, "_split");
+      rungs.run(dtype, {q, {v, nullptr, nullptr}, elements, length, heads_of_64, 64, size, nullptr}, "_merge");
+    }
     for (const int head_size : {1, 5, 6, 20, 64}) {
       const int64_t elements = static_cast<int64_t>(batch) * tokens * heads * head_size;
       const int size = static_cast<int>(size_of(dtype));
@@ -113,6 +122,7 @@ static void drive_permute(Rungs<PermuteCall>& rungs) {
                    {qkv, q, keys, values, k, v, elements, tokens, heads, head_size, capacity, first, size, nullptr});
       }
     }
+  }
   cached.finish("permute/into_cache");
 }
 #endif

@@ -93,6 +93,17 @@ VARIANTS = (
         hypotheses=(Hypothesis(TIME, "floor", high=1.03, least_bytes=LARGE),),
         tunables={"RESIDUAL_V02_THREADS": (256, 64, 128, 512, 1024)},
     ),
+    cuda_variant(
+        "residual",
+        "v04_pass_l1",
+        "blocks of 1024 threads, whose loads pass L1 if all tensors are small",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "v02_vector", high=1.0),
+            Hypothesis(TIME, "v02_vector", high=0.995, shape="b8_t1024", counters=False),
+        ),
+        tunables={"RESIDUAL_V04_THREADS": (1024, 256, 512), "RESIDUAL_V04_PASS_MB": (128, 0, 1024)},
+    ),
 )
 
 RESIDUAL = register(
@@ -126,6 +137,6 @@ RESIDUAL = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("add",),
-        best="v02_vector",
+        best="v04_pass_l1",
     )
 )

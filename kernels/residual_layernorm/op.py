@@ -140,6 +140,14 @@ VARIANTS = (
             "RESIDUAL_LAYERNORM_V02_EARLY": (3, 0),
         },
     ),
+    cuda_variant(
+        "residual_layernorm",
+        "v04_one_exchange",
+        "one exchange between the threads of a row; L2 fed 1 MB ahead",
+        minimum_bytes,
+        hypotheses=(Hypothesis(TIME, "v02_vector", high=0.995, counters=False, least_bytes=LARGE),),
+        tunables={"RESIDUAL_LAYERNORM_V04_AHEAD_MB": (1, 0, 3)},
+    ),
 )
 
 RESIDUAL_LAYERNORM = register(
@@ -166,13 +174,15 @@ RESIDUAL_LAYERNORM = register(
             "large": (131072, WIDTH),
         },
         bench_shape=(131072, WIDTH),
-        # one element, unaligned rows, every mapping of rows to threads, rows too long for registers
+        # one element, unaligned rows, every mapping of rows to threads, rows so many that they are prefetched, or too long
+        # for registers
         check_shapes=(
             (1, 1),
             (3, 5),
             (7, 131),
             (300, 768),
             (9, 768),
+            (4101, 768),
             (300, 128),
             (300, 257),
             (300, 1024),
@@ -198,6 +208,6 @@ RESIDUAL_LAYERNORM = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("add", "layer_norm"),
-        best="v02_vector",
+        best="v04_one_exchange",
     )
 )

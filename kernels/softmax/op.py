@@ -334,6 +334,15 @@ VARIANTS = (
     ),
     cuda_variant(
         "softmax",
+        "v09_one_query",
+        "one query sees every key: no division before the load, no prefetch",
+        causal_bytes,
+        symbols=("softmax_v09_one_query", "softmax_v05_early"),
+        hypotheses=(Hypothesis(TIME, "v03_causal", high=1.0, shape="decode_b1_t1024", counters=False),),
+        no_tunables="it takes rows of one query, and hands the others to v05_early",
+    ),
+    cuda_variant(
+        "softmax",
         "v08_half",
         "float16, which GPUs before Ampere have instead of bfloat16",
         causal_bytes,
@@ -386,7 +395,7 @@ SOFTMAX = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("mul", "masked_fill", "softmax"),
-        best="v05_early",
+        best="v09_one_query",
         best_by_dtype={"float16": "v08_half"},
         in_gpt2=True,
     )

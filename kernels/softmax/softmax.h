@@ -65,6 +65,7 @@ static void drive_softmax(Rungs<SoftmaxCall>& rungs) {
   for (const DType dtype : {DType::float32, DType::bfloat16, FLOAT16}) {
     for (const int tk : {1, 17, 131, 1000, 1023, 2046, 9001}) drive(rungs, dtype, 2, 9, tk);
     drive(rungs, dtype, 2, 130, 130);
+    for (const int tk : {64, 512, 1024}) drive(rungs, dtype, 3, 1, tk);
   }
 }
 #endif

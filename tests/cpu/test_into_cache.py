@@ -1,4 +1,7 @@
-"""The launch that splits qkv into a KV cache: its source compiled for the CPU, and when a model uses it."""
+"""The launch that splits qkv into a KV cache: its source compiled for the CPU, and when a model uses it.
+
+The last rung of the permutations is compiled for the CPU, too.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from harness.gpt2 import GPT2, GPT2Config, KVCache
 from harness.ranges import RecordingTracer
 from harness.training import NoCache
 from harness.weights import build_model, load_weights
-from kernels.permute.op import split_chain
+from kernels.permute.op import merge_chain, split_chain
 from kernels.registry import FOLDER
 from tests.random_bits import bits, noise
 from tests.traced import traced
@@ -35,6 +38,13 @@ inline struct { uint32_t x; } blockIdx, threadIdx;
 #define __forceinline__ inline
 #define __launch_bounds__(threads)
 inline uint32_t __umulhi(uint32_t a, uint32_t b) { return static_cast<uint32_t>((uint64_t{a} * b) >> 32); }
+"""
+# v04 streams stores that L2 does not hold; how many is counted
+VEC = """
+#pragma once
+inline int64_t streamed = 0;
+template <typename Raw> void __stcs(Raw* to, Raw value) { *to = value; ++streamed; }
+inline void prefetch_l2(const void*, uint32_t) {}
 """
 CHECK = "#pragma once\n#define RETURN_IF_LAUNCH_FAILED()\n"
 OVERLAP = """
@@ -61,6 +71,14 @@ extern "C" int run(const void* qkv, void* q, void* keys, void* values, void* k, 
                                                  sizes[3], sizes[4], sizes[5], nullptr});
   return status == cudaSuccess ? width : -status;
 }
+#include "v04_by_size.cu"
+extern "C" int permute(int split, const void* from, void* first, void* second, void* third, int64_t elements,
+                       const int* sizes) {
+  const PermuteCall call = {from, {first, second, third}, elements, sizes[0], sizes[1], sizes[2], sizes[3], nullptr};
+  streamed = 0;
+  const cudaError_t status = split ? permute_v04_split(call) : permute_v04_merge(call);
+  return status == cudaSuccess ? width + 100 * (streamed > 0) : -status;
+}
 extern "C" uint32_t quotient(uint32_t number, uint32_t by) { return Divisor(by).quotient(number); }
 """
 
@@ -69,14 +87,16 @@ extern "C" uint32_t quotient(uint32_t number, uint32_t by) { return Divisor(by).
 def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The source, compiled for the CPU."""
     place = tmp_path_factory.mktemp("into_cache")
-    for name, text in (("cuda_runtime.h", CUDA), ("check.cuh", CHECK), ("overlap.cuh", OVERLAP), ("main.cpp", MAIN)):
+    texts = {"cuda_runtime.h": CUDA, "check.cuh": CHECK, "overlap.cuh": OVERLAP, "vec.cuh": VEC, "main.cpp": MAIN}
+    for name, text in texts.items():
         (place / name).write_text(text, encoding="utf-8")
-    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    flags = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-shared", "-fPIC"]
     command = [
         "g++",
         *flags,
         f"-I{place}",
         f"-I{FOLDER / 'permute'}",
+        f"-I{FOLDER / 'include'}",
         "-o",
         str(place / "a.so"),
         str(place / "main.cpp"),
@@ -148,6 +168,44 @@ def test_a_division_by_multiplication_is_exact(library: Any) -> None:
         numbers = {by * count + near for count in times for near in (-1, 0, 1)} | {most, most - 1}
         for number in sorted(number for number in numbers if 0 <= number <= most):
             assert library.quotient(number, by) == number // by, (number, by)
+
+
+# --- the rung of the permutations ----------------------------------------------------------------------------
+def permuted(library: Any, values: Any, heads: int, tokens: int, size: int, *, split: bool) -> tuple[list[Any], int]:
+    """What the binding does (permute.h), with the kernel on the CPU; the width of its packets, plus 100 if it streamed."""
+    elements = values.numel() // (3 if split else 1)
+    made = [values.new_empty(elements) for _ in range(3 if split else 1)]
+    places = [ctypes.c_void_p(one.data_ptr()) for one in (values, *made)] + [ctypes.c_void_p()] * (3 - len(made))
+    sizes = (ctypes.c_int * 4)(tokens, heads, size, values.element_size())
+    return made, library.permute(int(split), *places, ctypes.c_int64(elements), sizes)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize(("batch", "heads", "size"), SIZES)
+@pytest.mark.parametrize("tokens", [1, 7, 65])
+def test_heads_are_split_and_merged(library: Any, dtype: Any, batch: int, heads: int, size: int, tokens: int) -> None:
+    qkv = noise(batch, tokens, 3 * heads * size, dtype=dtype, seed=1)
+    got, width = permuted(library, qkv, heads, tokens, size, split=True)
+    expected = split_chain(qkv, heads)
+    for part, right in zip(got, expected, strict=True):
+        assert torch.equal(bits(part), bits(right.flatten()))
+    (merged,), also = permuted(library, expected[0], heads, tokens, size, split=False)
+    assert torch.equal(bits(merged), bits(merge_chain(expected[0]).flatten()))
+    assert width == also > 0
+
+
+# bytes of merge's input below 8 MB, up to 128 MB, and above; of split's output below and above 128 MB
+@pytest.mark.parametrize(("batch", "streams"), [(2, False), (5, False), (44, True)])
+def test_every_size_is_moved_whole(library: Any, batch: int, streams: bool) -> None:
+    tokens, heads, size = 1000, 12, 64
+    by_heads = torch.arange(batch * heads * tokens * size, dtype=torch.int32).view(batch, heads, tokens, size)
+    (merged,), width = permuted(library, by_heads, heads, tokens, size, split=False)
+    assert torch.equal(merged, merge_chain(by_heads).flatten())
+    assert width == 16
+    qkv = torch.arange(3 * by_heads.numel(), dtype=torch.int32).view(batch, tokens, -1)
+    got, width = permuted(library, qkv, heads, tokens, size, split=True)
+    assert all(torch.equal(one, right.flatten()) for one, right in zip(got, split_chain(qkv, heads), strict=True))
+    assert width == 16 + 100 * streams
 
 
 # --- the model -----------------------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ def test_every_rung_is_driven_on_the_dtypes_that_it_takes() -> None:
         expected[variant.launcher.name] = taken
     assert all(any(takes) for takes in expected.values())
     assert driven == expected
-    assert len(driven) == len({(folder, variant.source) for folder, variant in RUNGS}) + 2  # of permute two a source
+    assert len(driven) == len({(folder, variant.source) for folder, variant in RUNGS}) + 3  # of permute two a source
 
 
 def test_a_new_rung_needs_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,10 +36,10 @@ inline void tell(const char* what, double seconds = 0) {
 }
 
 // Rows and columns for what goes over rows: every width of packets, rows that are not aligned, more rows than a block has.
-constexpr std::pair<int, int> SHAPES_OF_ROWS[] = {{5, 1},     {5, 5},      {5, 6},      {5, 128},   {5, 131},
-                                                  {5, 768},   {5, 1022},   {5, 1024},   {5, 1536},  {5, 3072},
-                                                  {5, 4096},  {5, 8192},   {5, 9001},   {261, 128}, {261, 257},
-                                                  {261, 768}, {261, 1024}, {261, 1536}, {261, 3072}};
+constexpr std::pair<int, int> SHAPES_OF_ROWS[] = {{5, 1},     {5, 5},      {5, 6},      {5, 128},    {5, 131},
+                                                  {5, 768},   {5, 1022},   {5, 1024},   {5, 1536},   {5, 3072},
+                                                  {5, 4096},  {5, 8192},   {5, 9001},   {261, 128},  {261, 257},
+                                                  {261, 768}, {261, 1024}, {261, 1536}, {261, 3072}, {4101, 768}};
 
 inline size_t size_of(DType dtype) { return dtype == DType::float32 ? 4 : 2; }
 
