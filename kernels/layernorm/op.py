@@ -186,8 +186,8 @@ LAYERNORM = register(
             "large": (262144, WIDTH),
         },
         bench_shape=(262144, WIDTH),
-        # one element, unaligned rows, every mapping of rows to threads, rows so many that they are prefetched, or too long
-        # for registers
+        # one element, unaligned rows, every mapping of rows to threads, so many rows that they are prefetched, rows too
+        # long for registers
         check_shapes=(
             (1, 1),
             (3, 5),

@@ -174,8 +174,8 @@ RESIDUAL_LAYERNORM = register(
             "large": (131072, WIDTH),
         },
         bench_shape=(131072, WIDTH),
-        # one element, unaligned rows, every mapping of rows to threads, rows so many that they are prefetched, or too long
-        # for registers
+        # one element, unaligned rows, every mapping of rows to threads, so many rows that they are prefetched, rows too
+        # long for registers
         check_shapes=(
             (1, 1),
             (3, 5),
