@@ -209,7 +209,7 @@ def _index(reports: Path) -> str:
 def _overview(runs: Runs, ladder_tables: ladder.Tables, others: Iterable[Timed]) -> Iterator[Part]:
     """Yield the results of one GPU, from its run with counters, its softmax benchmark, GPT-2 with every op, its goals.
 
-    `others` are GPUs that were only timed.
+    `others` are GPUs without a page of their own.
 
     Raises: InputError if the GPU has a run with counters and no benchmark.
     """
@@ -343,7 +343,11 @@ def _ladder_tables(runs: Runs, root: Path) -> ladder.Tables:
     if folder is None:
         return {}
     tables = read_tables(folder)
-    return tables | {"ladder": tables["ladder"].assign(hot_line=lines_today(tables["ladder"], root / "kernels"))}
+    return tables | {"ladder": _with_lines_today(tables["ladder"], root)}
+
+
+def _with_lines_today(rungs: pd.DataFrame, root: Path) -> pd.DataFrame:
+    return rungs.assign(hot_line=lines_today(rungs, root / "kernels"))
 
 
 def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
@@ -359,7 +363,7 @@ def _benches(runs: Runs, tables: ladder.Tables) -> dict[str, ladder.Bench]:
 
 
 class Timed(NamedTuple):
-    """A GPU with benchmarks and no ladder: its tables, judged by the ladder of the first GPU, and its benchmarks."""
+    """A GPU without a page of its own: its tables, judged by the ladder of the first GPU, and its benchmarks."""
 
     runs: Runs
     tables: ladder.Tables
@@ -367,22 +371,32 @@ class Timed(NamedTuple):
 
 
 def _timed_elsewhere(gpus: Sequence[Runs]) -> list[Timed]:
-    """Return the GPUs that were only timed; none if the first GPU has no ladder."""
+    """Return the GPUs with benchmarks whose ladder is not published as a page; none if the first GPU has no ladder."""
     declared, found = gpus[0].folder("ladder"), []
     for runs in gpus[1:]:
         if declared is None or runs.folder("ladder") is not None or not runs.entry.benches:
             continue
         tables = tables_of(read_elsewhere(declared, runs.entry.benches.partition("{op}")[0]))
+        tables = tables | {"ladder": _with_lines_today(tables["ladder"], runs.reports.parent)}
         found.append(Timed(runs, tables, _benches(runs, tables)))
     return found
 
 
+def _ladder_of(runs: Runs) -> str:
+    """Return the path of the ladder beside the benchmarks of a GPU."""
+    return f"{runs.reports.name}/{runs.entry.benches.partition('{op}')[0]}ladder"
+
+
+def _counted(runs: Runs, tables: ladder.Tables) -> str:
+    return f", and the rungs counted (`{_ladder_of(runs)}`)" if len(tables["ladder_runs"]) else ", and nothing was counted"
+
+
 def _elsewhere(others: Iterable[Timed]) -> Iterator[str]:
-    """Yield the times of GPUs that were only timed."""
+    """Yield the times of GPUs without a page of their own."""
     for runs, tables, benches in others:
         yield (
-            f"### {runs.gpu}\n\nOn this GPU, the ops were timed and nothing was counted "
-            f"(`{runs.reports.name}/{runs.entry.benches.format(op='*')}`)."
+            f"### {runs.gpu}\n\nOn this GPU, the ops were timed (`{runs.reports.name}/"
+            f"{runs.entry.benches.format(op='*')}`){_counted(runs, tables)}. The page of each op ends with its rungs here."
         )
         yield ladder.render_overview(tables, benches)
         yield "The goals, each over the shapes that were timed on this GPU:"
@@ -395,7 +409,7 @@ def _elsewhere(others: Iterable[Timed]) -> Iterator[str]:
 def _ladders(runs: Runs, tables: ladder.Tables, suffix: str, others: Sequence[Timed]) -> Iterator[Part]:
     """Yield the ladders of one GPU: the claims, the overview, then each op's. Names of its figures end in `suffix`.
 
-    `others` are GPUs that were only timed: each op's times there follow its ladder.
+    `others` are GPUs without a page of their own: each op's rungs there follow its ladder.
     """
     folder = runs.folder("ladder")
     if folder is None:
@@ -407,7 +421,11 @@ def _ladders(runs: Runs, tables: ladder.Tables, suffix: str, others: Sequence[Ti
     bounds = dated(read_bounds())
     for one in ladder.folders(tables):
         text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix, bounds=bounds)
-        elsewhere = (part for gpu in others for part in ladder.render_elsewhere(one, gpu.tables, gpu.benches))
+        elsewhere = (
+            part
+            for gpu in others
+            for part in ladder.render_elsewhere(one, gpu.tables, gpu.benches, _ladder_of(gpu.runs))
+        )
         yield Part(f"kernels/{one}/README.md", "ladder", "\n\n".join((text, *elsewhere)))
 
 

@@ -79,7 +79,7 @@ def render_summary(
     """Return the results of README.md: the conditions, and a line for each study, with its link.
 
     Shape: `advice` and `dropin` are lines of other studies, "" if they have none on this GPU. `elsewhere` has the goals
-    of each GPU on which ops were only timed.
+    of each GPU without a page of its own.
     """
     check, bench = results.tables["fusion_check"], results.bench
     cold = (bench["shape_name"] == SHAPE) & (bench["dtype"] == DTYPE) & (bench["convention"] == "cold")

@@ -92,17 +92,24 @@ def render_folder(
     return "\n\n".join(parts)
 
 
-def render_elsewhere(folder: str, tables: Tables, benches: Mapping[str, Bench]) -> list[str]:
-    """Return a folded table for each op of a folder: our fastest rung at every shape, on a GPU that was only timed."""
+def render_elsewhere(folder: str, tables: Tables, benches: Mapping[str, Bench], where: str) -> list[str]:
+    """Return a folded part for each op of a folder: every rung, every shape and the counters, on another GPU.
+
+    `where` is the path of that GPU's ladder in the text.
+    """
     parts = []
     for op in ops_of(folder, tables):
         rungs, bench = rungs_of(op, tables), benches.get(op)
-        if bench is None or not (shapes := _other_shapes(op, rungs, bench)):
+        if bench is None:
             continue
-        said, table = shapes
-        title = f"{op} on {bench.conditions['gpu']['name']}"
-        times = _times_said(bench, bool(rungs["compute_bound"].any()))
-        parts.append("\n\n".join((f"<details>\n<summary>{title}</summary>", f"{said}.", table, times, "</details>")))
+        counted = not rungs["launches"].isna().all()
+        what = "every rung, every shape, counters" if counted else "every rung, every shape"
+        parts += [f"<details>\n<summary>{op} on {bench.conditions['gpu']['name']}: {what}</summary>"]
+        for _, rows in rungs.groupby("dtype", sort=False):
+            heading = [f"{sizes_of(rows.iloc[0])}, {rows['dtype'].iloc[0]}", *_floor(rows), *_clocks(rows, bench)]
+            parts += ["; ".join(heading), _ladder_table(rows)]
+        parts += [*_older(rungs), *_elsewhere(rungs), *_other_shapes(op, rungs, bench), *_folded_counters(rungs, tables)]
+        parts += [_conditions(tables, rungs, bench, where), "</details>"]
     return parts
 
 
@@ -146,11 +153,7 @@ def render_op(
     parts += _not_timed(op, tables)
     parts += _refusals(rungs)
     parts += ["Hypotheses", _hypothesis_table(rungs), *_dates(op, bounds)]
-    counted = rungs[rungs["launches"].notna()]
-    for dtype, rows in counted.groupby("dtype", sort=False):
-        # folded, because the tables are wide and only some readers need them
-        title = f"Counters, {dtype}: each rung once, alone, from cold caches"
-        parts += [f"<details>\n<summary>{title}</summary>", *_counter_tables(rows, tables), "</details>"]
+    parts += _folded_counters(rungs, tables)
     parts.append(_conditions(tables, rungs, bench, where))
     return "\n\n".join(parts)
 
@@ -311,6 +314,15 @@ _SEARCHED = "Ratios of our rungs to them are of that run, which timed both."
 
 def _variants(rows: pd.DataFrame) -> str:
     return ", ".join(f"`{name}`" for name in dict.fromkeys(rows["variant"]))
+
+
+def _folded_counters(rungs: pd.DataFrame, tables: Tables) -> list[str]:
+    """Return the counters of each dtype, folded, because the tables are wide and only some readers need them."""
+    parts = []
+    for dtype, rows in rungs[rungs["launches"].notna()].groupby("dtype", sort=False):
+        title = f"Counters, {dtype}: each rung once, alone, from cold caches"
+        parts += [f"<details>\n<summary>{title}</summary>", *_counter_tables(rows, tables), "</details>"]
+    return parts
 
 
 def _counter_tables(rows: pd.DataFrame, tables: Tables) -> list[str]:

@@ -80,23 +80,29 @@ def read_ladder(folder: Path) -> Ladder:
         InputError: no ladder.json, or a damaged file.
     """
     declared, same = _declared(folder)
+    return _measured(declared, same, folder)
+
+
+def read_elsewhere(folder: Path, prefix: str) -> Ladder:
+    """Read what the ladder in `folder` declares, measured on another GPU.
+
+    Its benchmarks lie beside the folder and are named `<prefix>…-bench`; its counters are in `<prefix>ladder`, if there
+    is one.
+
+    Raises:
+        InputError: as read_ladder.
+    """
+    return _measured(*_declared(folder), folder.with_name(f"{prefix}ladder"))
+
+
+def _measured(declared: Ladder, same: dict[str, str], folder: Path) -> Ladder:
+    """Return what is declared with what was measured in `folder` and beside it; `same` as in _declared."""
     return replace(
         declared,
         bench=_beside(folder).replace({"fingerprint": same}),
         in_model=read_in_model(folder),
         runs=[_run(file.parents[1], same) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))],
     )
-
-
-def read_elsewhere(folder: Path, prefix: str) -> Ladder:
-    """Read what the ladder in `folder` declares, with another GPU's benchmarks beside it, named `<prefix>…-bench`.
-
-    Raises:
-        InputError: as read_ladder.
-    """
-    other = folder.with_name(f"{prefix}ladder")  # names the benchmarks; no such folder is read
-    declared, same = _declared(folder)
-    return replace(declared, bench=_beside(other).replace({"fingerprint": same}), in_model=read_in_model(other))
 
 
 def _declared(folder: Path) -> tuple[Ladder, dict[str, str]]:

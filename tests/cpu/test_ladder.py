@@ -287,13 +287,14 @@ def test_measure_checks_times_and_writes_what_the_capture_launches(
     assert rows["triton", "fp32"]["note"] == "does not run: no compiler"
     assert "too far" in rows["v01_element", "bf16"]["note"]
     assert rows["v02_vector", "fp32"]["passed"] == "yes"
-    assert asked == [("float32", "v02_vector", "compile", "torch"), ("bfloat16", "v02_vector", "compile", "torch")]
+    ours = ("v02_vector", "v04_pass_l1")
+    assert asked == [(dtype, *ours, "compile", "torch") for dtype in ("float32", "bfloat16")]
     times = ladder._rows(out / "r1-residual" / "captures" / "bench.csv")
-    assert {row["variant"] for row in times} == {"torch", "compile", "v02_vector"}
+    assert {row["variant"] for row in times} == {"torch", "compile", *ours}
     manifest = json.loads((out / "r1-residual" / "captures" / "manifest.json").read_text("utf-8"))
     assert manifest["copy_byte_per_s"] == {"torch_copy": 4e12}
     # captured in between, and v02's source changed: that alone is measured again, beside the library
-    passed = [point for point in some_points() if point.variant in ("torch", "compile", "v02_vector")]
+    passed = [point for point in some_points() if point.variant in ("torch", "compile", *ours)]
     from tests.ladder_export import ncu_page
 
     (out / "r1-residual" / "captures" / "ncu_raw.csv").write_text(ncu_page([Launch(point.key) for point in passed]))
