@@ -137,6 +137,6 @@ RESIDUAL = register(
         variants={variant.name: variant for variant in VARIANTS},
         baseline="torch",
         chain=("add",),
-        best="v04_pass_l1",
+        best="v02_vector",
     )
 )
