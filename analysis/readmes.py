@@ -387,17 +387,12 @@ def _ladder_of(runs: Runs) -> str:
     return f"{runs.reports.name}/{runs.entry.benches.partition('{op}')[0]}ladder"
 
 
-def _counted(runs: Runs, tables: ladder.Tables) -> str:
-    return f", and the rungs counted (`{_ladder_of(runs)}`)" if len(tables["ladder_runs"]) else ", and nothing was counted"
-
-
 def _elsewhere(others: Iterable[Timed]) -> Iterator[str]:
     """Yield the times of GPUs without a page of their own."""
     for runs, tables, benches in others:
-        yield (
-            f"### {runs.gpu}\n\nOn this GPU, the ops were timed (`{runs.reports.name}/"
-            f"{runs.entry.benches.format(op='*')}`){_counted(runs, tables)}. The page of each op ends with its rungs here."
-        )
+        timed = f"the ops were timed (`{runs.reports.name}/{runs.entry.benches.format(op='*')}`)"
+        counted = f"the rungs counted (`{_ladder_of(runs)}`)" if len(tables["ladder_runs"]) else "nothing was counted"
+        yield f"### {runs.gpu}\n\nOn this GPU, {timed}, and {counted}. The page of each op ends with its rungs here."
         yield ladder.render_overview(tables, benches)
         yield "The goals, each over the shapes that were timed on this GPU:"
         yield render_goals(tables["goals"])

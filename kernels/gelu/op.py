@@ -225,7 +225,6 @@ def _variants(
             passes,
             function=f"{prefix}_v04_few",
             binding=f"{prefix}<{{launcher}}>",
-            symbols=("gelu_v04_few", "gelu_v02_vector"),
             hypotheses=(Hypothesis(TIME, "v02_vector", high=1.0, shape="decode_b1", counters=False),),
             no_tunables="it takes few packets, and hands the others to v02_vector",
         ),
@@ -267,7 +266,7 @@ GELU = register(
         variants=_variants("gelu", two_passes, gelu_chain, manual_chain, two_passes, manual_bytes),
         baseline="manual",
         chain=("pow", "mul", "add", "mul", "tanh", "add", "mul", "mul"),
-        best="v04_few",
+        best="v02_vector",
     )
 )
 
@@ -301,6 +300,6 @@ BIAS_GELU = register(
         ),
         baseline="torch",
         chain=("add", "gelu"),
-        best="v04_few",
+        best="v02_vector",
     )
 )

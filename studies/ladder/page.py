@@ -108,8 +108,8 @@ def render_elsewhere(folder: str, tables: Tables, benches: Mapping[str, Bench], 
         for _, rows in rungs.groupby("dtype", sort=False):
             heading = [f"{sizes_of(rows.iloc[0])}, {rows['dtype'].iloc[0]}", *_floor(rows), *_clocks(rows, bench)]
             parts += ["; ".join(heading), _ladder_table(rows)]
-        parts += [*_older(rungs), *_elsewhere(rungs), *_other_shapes(op, rungs, bench), *_folded_counters(rungs, tables)]
-        parts += [_conditions(tables, rungs, bench, where), "</details>"]
+        parts += [*_older(rungs), *_elsewhere(rungs), *_other_shapes(op, rungs, bench)]
+        parts += [*_folded_counters(rungs, tables), _conditions(tables, rungs, bench, where), "</details>"]
     return parts
 
 
