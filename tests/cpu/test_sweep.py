@@ -827,7 +827,7 @@ def test_what_a_variant_does_not_take_is_not_missing() -> None:
 def test_what_runs_unasked_is_not_built_with_a_choice_that_was_not_timed_at_every_shape(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    choice = merged("residual", "v02_vector", {"RESIDUAL_V02_THREADS": 256})
+    choice = merged("split_permute", "v04_by_size", {"PERMUTE_V04_AHEAD_MB": 1})
     choice["not_measured"] = sweep.not_measured(choice)
     reason = "it runs where no rung is named, and was not timed at every shape"
     assert sweep.keeps_default(choice) == reason
