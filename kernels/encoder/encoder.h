@@ -62,8 +62,10 @@ static void drive_encoder(Rungs<EncoderCall>& rungs) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const int batch : {1, 3})
       for (const int columns : {1, 6, 131, 768}) drive(rungs, dtype, batch, 7, columns);
-    drive(rungs, dtype, 3, 2731, 768);  // long enough for v04 to go through the batch first on an H200, in every width
-    for (const int columns : {131, 132, 134}) drive(rungs, dtype, 3, 16001, columns);
+    // long enough for v04 and v05 to go through the batch first on an H200, in every width
+    drive(rungs, dtype, 3, 5407, 768);
+    for (const int columns : {131, 132, 134}) drive(rungs, dtype, 3, 32003, columns);
+    drive(rungs, dtype, 6, 5, 768);
   }
 }
 #endif

@@ -169,17 +169,17 @@ ENCODER = register(
             "large": (256, 1024, WIDTH),
         },
         bench_shape=(256, 1024, WIDTH),
-        # one element, every packet width, a last block that is not full; the last two are long enough for v04 to go
-        # through the batch first, on an H200
+        # one element, every packet width, a last block that is not full; the last two are long enough for v04
+        # and v05 to go through the batch first in both dtypes, on an H200
         check_shapes=(
             (1, 1, 1),
             (2, 3, 5),
             (3, 7, 6),
             (1, 9, 131),
-            (2, 5, 768),
+            (6, 5, 768),
             (1, 33, 1000),
-            (3, 2731, 768),
-            (3, 16001, 131),
+            (3, 5407, 768),
+            (3, 32003, 131),
         ),
         make_inputs=make_inputs,
         hostile=hostile,

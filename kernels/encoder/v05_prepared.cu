@@ -1,9 +1,9 @@
-// encoder v05_prepared: the host prepares the divisions; a row a block where the batch is one; four sequences share a
-// position where positions are few.
+// encoder v05_prepared: the host prepares the divisions; at a batch of one a row is a block, if it has 64 to 1024
+// packets; four sequences share a position where positions are few.
 // Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).
 // Needs    < 2^31 packets (16-byte ones if rows are a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
 // Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
-// Versus   v04: multiplications and shifts in place of two divisions before the first load, and none at a batch of one.
+// Versus   v04: multiplications and shifts in place of two divisions before the first load, and neither where a row is a block.
 //          It goes through the batch first only if two sequences move more than two thirds of L2, not a third.
 // Expect   time at most 0.99 times v04_reuse's at b1_t1024 and decode_b1. Refuted if not.
 // Source   v04_reuse
@@ -23,8 +23,8 @@ constexpr int THREADS = 256;
 // If two sequences move more than this share of L2, blocks go through the batch first. Otherwise L2 keeps the positions
 // for the next sequences, and blocks go along a sequence, which reads and writes memory contiguously.
 constexpr int L2_PERCENT = ENCODER_V05_L2_PERCENT;
-constexpr int64_t FEW_BYTES = int64_t{2} << 20;  // positions up to which four sequences share one, not two
-constexpr int ROW_THREADS = 1024;                // a row of no more packets may be a block
+constexpr int64_t FEW_BYTES = int64_t{2} << 20;      // positions up to which four sequences share one, not two
+constexpr int FEW_THREADS = 64, ROW_THREADS = 1024;  // a row of so many packets may be a block
 }  // namespace
 
 // Loads a packet of positions that L2 evicts last.
@@ -139,7 +139,9 @@ cudaError_t encoder_v05_prepared(const EncoderCall& call) {
     using Widest = decltype(packet);
     using T = typename Widest::Type;
     constexpr int WIDTH = Widest::WIDTH;
-    if (call.rows == call.length && call.columns / WIDTH <= ROW_THREADS) return launch_row<T, WIDTH>(call);
+    const int row_packets = call.columns / WIDTH;
+    if (call.rows == call.length && row_packets >= FEW_THREADS && row_packets <= ROW_THREADS)
+      return launch_row<T, WIDTH>(call);
     const int64_t positions = static_cast<int64_t>(call.length) * call.columns * sizeof(T);
     return positions <= FEW_BYTES ? launch<T, WIDTH, 4>(call) : launch<T, WIDTH, 2>(call);
   });

@@ -6,7 +6,8 @@
 
 // Mean and scale of the COUNT * WIDTH * G values of a row, all of which exist. Threads and warps combine their means and
 // sums over values centred there (Chan, Golub, LeVeque 1979, "Updating formulae and a pairwise algorithm for computing
-// sample variances"), so a large mean costs no digits here either.
+// sample variances"). With a large mean the variance loses some digits, as the rounding of the parts' means enters it;
+// in the result the rounding of the mean itself weighs more.
 template <int G, int ROWS, int COUNT, int WIDTH>
 __device__ __forceinline__ RowStatistics exchanged_statistics(const float (&value)[COUNT][WIDTH], float eps) {
   constexpr int OWN = COUNT * WIDTH;

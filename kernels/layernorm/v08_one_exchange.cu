@@ -1,6 +1,6 @@
 // layernorm v08_one_exchange: the threads of a row exchange once for mean and variance; few rows without prefetches.
 // Shapes   x, out (N, C) row-major; weight, bias (C,).
-// Needs    nothing (rows of other than 64, 96, 128, 192 or 256 packets of 16 bytes are v05's)
+// Needs    nothing (rows of other than 64, 96, 128, 192 or 256 aligned packets of 16 bytes are v05's)
 // Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM, once out; weight and bias from L1.
 // Versus   v05: five shuffles one after the other in place of ten, one barrier in place of two, and no instruction for
 //          columns past the end of a row or for prefetches that few rows do not make.

@@ -1,10 +1,11 @@
 // permute v04_by_size: divisions prepared by the host; packets a thread, prefetch and stores chosen by the bytes moved.
 // Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).
-// Needs    < 2^31 packets (16-byte ones if a head of a token is a multiple of 16 bytes, otherwise smaller ones)
+// Needs    < 2^32 packets (16-byte ones if a head of a token is a multiple of 16 bytes, otherwise smaller ones); more than
+//          2^31 are v02's
 // Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out.
 // Versus   v02: a packet's place costs multiplications and shifts, not divisions. Merging few bytes, a thread has eight
 //          packets in flight, merging many only one. Heads of one token are already merged: a copy. Split prefetches
-//          1 MB ahead in place of 3, and L2 evicts what it writes first where that is more than L2 holds.
+//          1 MB ahead in place of 3, and L2 evicts what it writes first where that is more than 128 MB.
 // Expect   merge_heads: time at most 0.97 times v02_vector's in bf16 at b8_t1024; split_permute: time at most 0.995
 //          times v02_vector's in bf16 at large and every other shape that moves 100 MB or more. Refuted if not.
 // Source   v02_vector, into_cache
@@ -13,6 +14,9 @@
 #include "overlap.cuh"
 #include "permute.h"
 #include "vec.cuh"
+
+cudaError_t permute_v02_split(const PermuteCall& call);
+cudaError_t permute_v02_merge(const PermuteCall& call);
 
 #ifndef PERMUTE_V04_AHEAD_MB
 #define PERMUTE_V04_AHEAD_MB 1
@@ -86,6 +90,8 @@ static Places places_of(const PermuteCall& call, uint32_t head) {
 
 template <typename Raw>
 struct Split {
+  static constexpr auto older = permute_v02_split;
+
   template <bool STREAMED>
   static cudaError_t launch(const PermuteCall& call, uint32_t items, const Places& places) {
     const auto kernel = permute_v04_split<Raw, STREAMED>;
@@ -106,6 +112,8 @@ struct Split {
 
 template <typename Raw>
 struct Merge {
+  static constexpr auto older = permute_v02_merge;
+
   template <int COUNT, int THREADS, bool COPY = false>
   static cudaError_t launch(const PermuteCall& call, uint32_t items, const Places& places) {
     const auto kernel = permute_v04_merge<Raw, COUNT, THREADS, COPY>;
@@ -129,7 +137,7 @@ struct Merge {
 template <template <typename> class Which, typename Raw>
 static cudaError_t launch_in(const PermuteCall& call) {
   const int64_t items = call.elements * call.element_bytes / static_cast<int64_t>(sizeof(Raw));
-  if (items > 0x7ffff000) return cudaErrorInvalidConfiguration;
+  if (items > 0x7ffff000) return Which<Raw>::older(call);  // beyond the divisions
   const auto head = static_cast<uint32_t>(call.head_size * call.element_bytes / sizeof(Raw));
   return Which<Raw>::choose(call, static_cast<uint32_t>(items), places_of(call, head));
 }

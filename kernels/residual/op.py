@@ -123,8 +123,8 @@ RESIDUAL = register(
             "large": (196608, WIDTH),
         },
         bench_shape=(196608, WIDTH),
-        # one element, every packet width, a last block that is not full
-        check_shapes=((1, 1), (3, 5), (1, 6), (7, 131), (9, 768), (129, 770), (33, 4096)),
+        # one element, every packet width, a last block that is not full; so much that v04 loads into L1
+        check_shapes=((1, 1), (3, 5), (1, 6), (7, 131), (9, 768), (129, 770), (33, 4096), (29200, 768)),
         make_inputs=make_inputs,
         hostile=hostile,
         reference=reference,

@@ -1,6 +1,6 @@
 // residual_layernorm v04_one_exchange: one exchange between the threads of a row; with many rows, L2 fed 1 MB ahead.
 // Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).
-// Needs    nothing (rows of other than 64, 96, 128, 192 or 256 packets of 16 bytes are v02's)
+// Needs    nothing (rows of other than 64, 96, 128, 192 or 256 aligned packets of 16 bytes are v02's)
 // Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out; weight and bias from L1.
 // Versus   v02: five shuffles one after the other in place of ten, one barrier in place of two. Inputs are prefetched
 //          1 MB ahead in place of 3, from 4097 rows on in place of 16385, and in fp32 too.

@@ -1,5 +1,5 @@
 // softmax v09_one_query: few rows of one query, which sees every key: no division before the load, no prefetch.
-// Shapes   scores (..., Tq, Tk) -> out, Tq 1 (others, more than 256 rows or 256 packets of 16 bytes are v05's).
+// Shapes   scores (..., Tq, Tk) -> out, Tq 1 (others, more than 256 rows or 256 aligned packets are v05's).
 // Needs    nothing
 // Moves    2 * rows * Tk * sizeof(T) bytes: every score once in, every weight once out.
 // Versus   v03 and v05: they divide by Tq to find how many keys a row sees, and each row could prefetch a later one.

@@ -72,6 +72,9 @@ extern "C" int run(const void* qkv, void* q, void* keys, void* values, void* k, 
   return status == cudaSuccess ? width : -status;
 }
 #include "v04_by_size.cu"
+// what takes more packets than v04's divisions do
+cudaError_t permute_v02_split(const PermuteCall&) { return cudaErrorMisalignedAddress; }
+cudaError_t permute_v02_merge(const PermuteCall&) { return cudaErrorMisalignedAddress; }
 extern "C" int permute(int split, const void* from, void* first, void* second, void* third, int64_t elements,
                        const int* sizes) {
   const PermuteCall call = {from, {first, second, third}, elements, sizes[0], sizes[1], sizes[2], sizes[3], nullptr};
@@ -206,6 +209,14 @@ def test_every_size_is_moved_whole(library: Any, batch: int, streams: bool) -> N
     got, width = permuted(library, qkv, heads, tokens, size, split=True)
     assert all(torch.equal(one, right.flatten()) for one, right in zip(got, split_chain(qkv, heads), strict=True))
     assert width == 16 + 100 * streams
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_more_packets_than_the_divisions_take_are_another_rungs(library: Any, split: bool) -> None:
+    nothing = (ctypes.c_void_p(16),) * 4  # aligned addresses that no kernel reads
+    for elements, status in ((0x7FFFF000 * 4 + 4, -2), (2**33 + 4, -2)):
+        sizes = (ctypes.c_int * 4)(2**20, 12, 4, 4)
+        assert library.permute(int(split), *nothing, ctypes.c_int64(elements), sizes) == status
 
 
 # --- the model -----------------------------------------------------------------------------------------------
