@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -804,9 +805,17 @@ def test_counters_and_times_of_an_equivalent_source_are_of_the_present_one(folde
     rows = rows_of(folder)
     assert (rows["v02"]["state"], rows["v02"]["bench_time_p50_ns"]) == ("current", 500)
     assert len(composer.build(folder)["ladder_times"]) == 3
-    # and those of another GPU, which has no ladder of its own
+    # and those of another GPU, held against what this ladder declares, without counters and with its own
     beside.rename(folder.parent / "other-op-bench")
-    assert read_elsewhere(folder, "other-").bench["fingerprint"].tolist() == ["newest"]
+    elsewhere = read_elsewhere(folder, "other-")
+    assert elsewhere.bench["fingerprint"].tolist() == ["newest"]
+    assert elsewhere.runs == []
+    for run in folder.glob("*/captures"):
+        shutil.copytree(run, folder.parent / "other-ladder" / run.parent.name / "captures")
+    counted = read_elsewhere(folder, "other-")
+    assert [run.name for run in counted.runs] == [run.name for run in read_ladder(folder).runs] != []
+    found = composer.tables_of(counted)["ladder"].set_index("variant")
+    assert found.loc["v02", "launches"] == rows["v02"]["launches"] > 0
 
 
 def test_times_of_the_benchmark_beside_go_before_a_runs_own(folder: Path) -> None:

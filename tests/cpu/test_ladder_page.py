@@ -315,6 +315,20 @@ def test_ops_of_one_folder_have_headings() -> None:
     assert ladder.folders(both) == ["wide"]
 
 
+def test_another_gpu_is_folded_with_every_rung_every_shape_and_its_counters() -> None:
+    parts = ladder.render_elsewhere("wide", tables(), {"widen": bench()}, "reports/x-ladder")
+    assert parts[0].splitlines()[1] == "<summary>widen on a GPU: every rung, every shape, counters</summary>"
+    text = "\n\n".join(parts)
+    assert text.count("<details>") == text.count("</details>") == 3  # the op, and the counters of two dtypes
+    assert parts[-1] == "</details>"
+    assert cells(text, "`v01_naive`")["verdict"].startswith("**refuted**")
+    assert "reports/x-ladder/20260101T000000Z" in text
+    bare = tables(**dict.fromkeys(COUNTERS, NAN))
+    (summary, *_) = ladder.render_elsewhere("wide", bare, {"widen": bench()}, "reports/x-ladder")
+    assert summary.endswith("every rung, every shape</summary>")
+    assert ladder.render_elsewhere("wide", tables(), {}, "reports/x-ladder") == []
+
+
 def test_the_overview_has_one_line_an_op() -> None:
     text = ladder.render_overview(tables(), {})
     row = cells(text, "[widen](wide/README.md)")
