@@ -40,7 +40,7 @@ from studies.chains.page import render_chains
 from studies.chains.read import compare
 from studies.decode import page as decode
 from studies.dropin.page import render_dropin, render_line
-from studies.ladder import changed
+from studies.ladder import changed, otherwise
 from studies.ladder import figures as ladder_figures
 from studies.ladder import page as ladder
 from studies.ladder.build import lines_today, read_tables, tables_of
@@ -387,15 +387,35 @@ def _ladder_of(runs: Runs) -> str:
     return f"{runs.reports.name}/{runs.entry.benches.partition('{op}')[0]}ladder"
 
 
+OTHERWISE = (
+    "The goals for library speed, counted in two other ways. The loop is `tests/gpu/plain_loop.py`, which shares no "
+    "code with the benchmark. A caller who names no rung gets one for all shapes of a dtype, not the fastest at each. "
+    "Bold is a verdict that turns over."
+)
+
+
+def _otherwise(runs: Runs, tables: ladder.Tables) -> str:
+    """Return the table of the goals counted otherwise on one GPU."""
+    checks = runs.reports / f"{runs.entry.benches.partition('{op}')[0]}checks"
+    return otherwise.render(
+        otherwise.count(tables["goals"], otherwise.read_loops(checks), tables["ladder"], tables["ladder_times"])
+    )
+
+
 def _elsewhere(others: Iterable[Timed]) -> Iterator[str]:
     """Yield the times of GPUs without a page of their own."""
     for runs, tables, benches in others:
         timed = f"the ops were timed (`{runs.reports.name}/{runs.entry.benches.format(op='*')}`)"
-        counted = f"the rungs counted (`{_ladder_of(runs)}`)" if len(tables["ladder_runs"]) else "nothing was counted"
+        rungs = tables["ladder"]
+        known = rungs.loc[rungs["launches"].notna(), "op"].nunique()
+        some = f"rungs of {known} of {rungs['op'].nunique()} were counted (`{_ladder_of(runs)}`)"
+        counted = some if known else "nothing was counted"
         yield f"### {runs.gpu}\n\nOn this GPU, {timed}, and {counted}. The page of each op ends with its rungs here."
         yield ladder.render_overview(tables, benches)
         yield "The goals, each over the shapes that were timed on this GPU:"
         yield render_goals(tables["goals"])
+        yield OTHERWISE
+        yield _otherwise(runs, tables)
         if searches := ladder.render_searches(tables):
             yield "Baselines that search at every shape, beside our fastest rung in the same run:"
             yield searches
@@ -413,6 +433,7 @@ def _ladders(runs: Runs, tables: ladder.Tables, suffix: str, others: Sequence[Ti
     claims = render_claims(tables["claims"], tables["ladder"], tables["ladder_runs"], f"../{where}")
     yield Part("kernels/CLAIMS.md", "claims", claims)
     yield Part("kernels/README.md", "ladder", ladder.render_overview(tables, benches))
+    yield Part("reports/README.md", "otherwise", f"{OTHERWISE}\n\n{_otherwise(runs, tables)}")
     bounds = dated(read_bounds())
     for one in ladder.folders(tables):
         text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix, bounds=bounds)

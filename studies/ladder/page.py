@@ -635,7 +635,7 @@ def render_overview(tables: Tables, benches: Mapping[str, Bench]) -> str:
                 ", ".join(fast["dtype"]),
                 *(", ".join(dict.fromkeys(values) if name == "rung" else values) for name, values in cells.items()),
                 " / ".join(str(int(counts.get(name, 0))) for name in OUTCOMES),
-                f"{int((moved <= MOST_BYTES).sum())} of {len(moved)}",
+                f"{int((moved <= MOST_BYTES).sum())} of {len(moved)}" if len(moved) else MISSING,
             ]
         )
     headers = list(OVERVIEW)
