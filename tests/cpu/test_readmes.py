@@ -131,7 +131,7 @@ def test_a_second_gpu_publishes_by_one_file(tree: Path) -> None:
     both = [key for key, text in sections.items() if f"### {GPU}\n" in text]
     assert set(both) == {
         ("README.md", "results"), ("kernels/decode/README.md", "decode"), ("reports/README.md", "dropin"), ("kernels/README.md", "ladder"), ("reports/README.md", "results"),
-        ("reports/README.md", "layers"), ("kernels/CLAIMS.md", "claims"), ("kernels/softmax/README.md", "ladder"),
+        ("reports/README.md", "layers"), ("reports/README.md", "otherwise"), ("kernels/CLAIMS.md", "claims"), ("kernels/softmax/README.md", "ladder"),
         ("kernels/gelu/README.md", "ladder"), ("studies/accounting/README.md", "accounting"),
         ("studies/lectures/README.md", "studies"), *((f"studies/lectures/pages/{name}.md", "study") for name in STUDIES),
     }  # fmt: skip
