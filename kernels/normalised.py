@@ -10,6 +10,28 @@ from kernels.registry import Variant, dtype_name
 EPS = 1e-5
 UNIT = 2.0**-24
 
+# Rows and columns: one element, unaligned rows, every mapping of rows to threads, many rows with prefetches. Each op adds
+# rows that are too long for registers.
+CHECK_ROWS = (
+    (1, 1),
+    (3, 5),
+    (7, 131),
+    (300, 768),
+    (9, 768),
+    (4101, 768),
+    (4101, 1024),
+    (300, 256),
+    (300, 512),
+    (300, 2048),
+    (5, 1024),
+    (300, 128),
+    (300, 257),
+    (300, 1024),
+    (300, 1536),
+    (6, 3072),
+    (300, 4096),
+)
+
 TOLERANCE_WHY = (
     "With u = 2^-24, a sum of n terms one after the other is off by n u max |x|: n is C for one thread per row, and "
     "C / 32 + 8 if 32 lanes or more share a row. So the mean is off by d = 2 (n + 5) u max |x|, a centred value by as "

@@ -9,6 +9,7 @@
 // Source   v02_vector
 #include "check.cuh"
 #include "encoder.h"
+#include "keep.cuh"
 #include "overlap.cuh"
 #include "vec.cuh"
 #include "widest.cuh"
@@ -34,23 +35,6 @@ constexpr int COUNT = ENCODER_V04_COUNT;  // sequences to which a thread adds it
 constexpr int L2_PERCENT = ENCODER_V04_L2_PERCENT;
 constexpr bool KEEP = ENCODER_V04_KEEP;
 }  // namespace
-
-// Loads a packet of positions that L2 evicts last. L2_PERCENT and COUNT limit such packets to a fifteenth of L2.
-template <typename P, typename T>
-__device__ __forceinline__ P load_and_keep(const T* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(P) == 16) {
-    P packet;
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
-    asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(packet.raw.x), "=r"(packet.raw.y), "=r"(packet.raw.z), "=r"(packet.raw.w)
-                 : "l"(from), "l"(policy));
-    return packet;
-  }
-#endif
-  return P::load(from);
-}
 
 template <typename T, int WIDTH>
 __global__ void __launch_bounds__(THREADS)

@@ -10,6 +10,7 @@
 #include "check.cuh"
 #include "divide.cuh"
 #include "encoder.h"
+#include "keep.cuh"
 #include "overlap.cuh"
 #include "vec.cuh"
 #include "widest.cuh"
@@ -26,23 +27,6 @@ constexpr int L2_PERCENT = ENCODER_V05_L2_PERCENT;
 constexpr int64_t FEW_BYTES = int64_t{2} << 20;      // positions up to which four sequences share one, not two
 constexpr int FEW_THREADS = 64, ROW_THREADS = 1024;  // a row of so many packets may be a block
 }  // namespace
-
-// Loads a packet of positions that L2 evicts last.
-template <typename P, typename T>
-__device__ __forceinline__ P load_and_keep(const T* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (sizeof(P) == 16) {
-    P packet;
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0;" : "=l"(policy));
-    asm volatile("ld.global.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
-                 : "=r"(packet.raw.x), "=r"(packet.raw.y), "=r"(packet.raw.z), "=r"(packet.raw.w)
-                 : "l"(from), "l"(policy));
-    return packet;
-  }
-#endif
-  return P::load(from);
-}
 
 template <typename P, typename T>
 __device__ __forceinline__ void store_sum(bool known, const P& token, const P& position, T* to) {

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.normalised import EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
+from kernels.normalised import CHECK_ROWS, EPS, TOLERANCE_WHY, awkward_rows, layernorm64, layernorm_error
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
@@ -186,29 +186,7 @@ LAYERNORM = register(
             "large": (262144, WIDTH),
         },
         bench_shape=(262144, WIDTH),
-        # one element, unaligned rows, every mapping of rows to threads, so many rows that they are prefetched, rows too
-        # long for registers
-        check_shapes=(
-            (1, 1),
-            (3, 5),
-            (7, 131),
-            (300, 768),
-            (9, 768),
-            (4101, 768),
-            (4101, 1024),
-            (300, 256),
-            (300, 512),
-            (300, 2048),
-            (5, 1024),
-            (300, 128),
-            (300, 257),
-            (300, 1024),
-            (300, 1536),
-            (6, 3072),
-            (300, 4096),
-            (7, 8192),
-            (5, 8191),
-        ),
+        check_shapes=(*CHECK_ROWS, (7, 8192), (5, 8191)),
         make_inputs=make_inputs,
         hostile=hostile,
         reference=layernorm64,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kernels.normalised import EPS, TOLERANCE_WHY, UNIT, awkward_rows, layernorm64, layernorm_error
+from kernels.normalised import CHECK_ROWS, EPS, TOLERANCE_WHY, UNIT, awkward_rows, layernorm64, layernorm_error
 from kernels.registry import LARGE, TIME, Hypothesis, Op, Shape, Tensor, Variant, dtype_name, item_bytes, register
 from kernels.variants import (
     compile_variant,
@@ -174,31 +174,7 @@ RESIDUAL_LAYERNORM = register(
             "large": (131072, WIDTH),
         },
         bench_shape=(131072, WIDTH),
-        # one element, unaligned rows, every mapping of rows to threads, so many rows that they are prefetched, rows too
-        # long for registers
-        check_shapes=(
-            (1, 1),
-            (3, 5),
-            (7, 131),
-            (300, 768),
-            (9, 768),
-            (4101, 768),
-            (4101, 1024),
-            (300, 256),
-            (300, 512),
-            (300, 2048),
-            (5, 1024),
-            (300, 128),
-            (300, 257),
-            (300, 1024),
-            (300, 1536),
-            (6, 3072),
-            (300, 4096),
-            (5000, 768),
-            (16400, 768),
-            (7, 8192),
-            (5, 9001),
-        ),
+        check_shapes=(*CHECK_ROWS, (5000, 768), (16400, 768), (7, 8192), (5, 9001)),
         make_inputs=make_inputs,
         hostile=hostile,
         reference=reference,
