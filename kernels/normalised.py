@@ -10,7 +10,7 @@ from kernels.registry import Variant, dtype_name
 EPS = 1e-5
 UNIT = 2.0**-24
 
-# Rows and columns: one element, unaligned rows, every mapping of rows to threads, many rows with prefetches. Each op adds
+# Rows and columns: one element, unaligned rows, every mapping of rows to threads, many rows with prefetches. An op adds
 # rows that are too long for registers.
 CHECK_ROWS = (
     (1, 1),
