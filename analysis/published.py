@@ -62,6 +62,11 @@ class Runs:
         name = getattr(self.entry, part)
         return self.reports / name if name else None
 
+    @property
+    def prefix(self) -> str:
+        """The beginning of the names of this GPU's folders, such as `h100-`; "" if it names no benchmarks."""
+        return self.entry.benches.partition("{op}")[0]
+
     def bench(self, op: str) -> Path | None:
         """Return the folder of an op's benchmark, which may not exist; None if published.toml names no benchmarks."""
         return self.reports / self.entry.benches.format(op=op) if self.entry.benches else None

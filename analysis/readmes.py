@@ -376,7 +376,7 @@ def _timed_elsewhere(gpus: Sequence[Runs]) -> list[Timed]:
     for runs in gpus[1:]:
         if declared is None or runs.folder("ladder") is not None or not runs.entry.benches:
             continue
-        tables = tables_of(read_elsewhere(declared, runs.entry.benches.partition("{op}")[0]))
+        tables = tables_of(read_elsewhere(declared, runs.prefix))
         tables = tables | {"ladder": _with_lines_today(tables["ladder"], runs.reports.parent)}
         found.append(Timed(runs, tables, _benches(runs, tables)))
     return found
@@ -384,22 +384,14 @@ def _timed_elsewhere(gpus: Sequence[Runs]) -> list[Timed]:
 
 def _ladder_of(runs: Runs) -> str:
     """Return the path of the ladder beside the benchmarks of a GPU."""
-    return f"{runs.reports.name}/{runs.entry.benches.partition('{op}')[0]}ladder"
-
-
-OTHERWISE = (
-    "The goals for library speed, counted in two other ways. The loop is `tests/gpu/plain_loop.py`, which shares no "
-    "code with the benchmark. A caller who names no rung gets one for all shapes of a dtype, not the fastest at each. "
-    "Bold is a verdict that turns over."
-)
+    return f"{runs.reports.name}/{runs.prefix}ladder"
 
 
 def _otherwise(runs: Runs, tables: ladder.Tables) -> str:
-    """Return the table of the goals counted otherwise on one GPU."""
-    checks = runs.reports / f"{runs.entry.benches.partition('{op}')[0]}checks"
-    return otherwise.render(
-        otherwise.count(tables["goals"], otherwise.read_loops(checks), tables["ladder"], tables["ladder_times"])
-    )
+    """Return the goals of one GPU, counted otherwise."""
+    loops = otherwise.read_loops(runs.reports / f"{runs.prefix}checks")
+    times = paired(tables["ladder_times"], tables.get("searched"))
+    return otherwise.render(otherwise.count(tables["goals"], loops, tables["ladder"], times))
 
 
 def _elsewhere(others: Iterable[Timed]) -> Iterator[str]:
@@ -414,7 +406,6 @@ def _elsewhere(others: Iterable[Timed]) -> Iterator[str]:
         yield ladder.render_overview(tables, benches)
         yield "The goals, each over the shapes that were timed on this GPU:"
         yield render_goals(tables["goals"])
-        yield OTHERWISE
         yield _otherwise(runs, tables)
         if searches := ladder.render_searches(tables):
             yield "Baselines that search at every shape, beside our fastest rung in the same run:"
@@ -433,7 +424,7 @@ def _ladders(runs: Runs, tables: ladder.Tables, suffix: str, others: Sequence[Ti
     claims = render_claims(tables["claims"], tables["ladder"], tables["ladder_runs"], f"../{where}")
     yield Part("kernels/CLAIMS.md", "claims", claims)
     yield Part("kernels/README.md", "ladder", ladder.render_overview(tables, benches))
-    yield Part("reports/README.md", "otherwise", f"{OTHERWISE}\n\n{_otherwise(runs, tables)}")
+    yield Part("reports/README.md", "otherwise", _otherwise(runs, tables))
     bounds = dated(read_bounds())
     for one in ladder.folders(tables):
         text = ladder.render_folder(one, tables, benches, where=where, suffix=suffix, bounds=bounds)

@@ -106,8 +106,7 @@ def render_elsewhere(folder: str, tables: Tables, benches: Mapping[str, Bench], 
         what = "every rung, every shape, counters" if counted else "every rung, every shape"
         parts += [f"<details>\n<summary>{op} on {bench.conditions['gpu']['name']}: {what}</summary>"]
         for _, rows in rungs.groupby("dtype", sort=False):
-            heading = [f"{sizes_of(rows.iloc[0])}, {rows['dtype'].iloc[0]}", *_floor(rows), *_clocks(rows, bench)]
-            parts += ["; ".join(heading), _ladder_table(rows)]
+            parts += [_heading(rows, bench), _ladder_table(rows)]
         parts += [*_older(rungs), *_elsewhere(rungs), *_other_shapes(op, rungs, bench)]
         parts += [*_folded_counters(rungs, tables), _conditions(tables, rungs, bench, where), "</details>"]
     return parts
@@ -139,9 +138,8 @@ def render_op(
     """Return the ladder of one op: rungs by dtype, other shapes, what was refused, hypotheses, counters, conditions."""
     rungs = rungs_of(op, tables)
     parts: list[str] = []
-    for place, (dtype, rows) in enumerate(rungs.groupby("dtype", sort=False)):
-        heading = [f"{sizes_of(rows.iloc[0])}, {dtype}", *_floor(rows), *_clocks(rows, bench)]
-        parts += ["; ".join(heading), _ladder_table(rows), *_default(rows)]
+    for place, (_, rows) in enumerate(rungs.groupby("dtype", sort=False)):
+        parts += [_heading(rows, bench), _ladder_table(rows), *_default(rows)]
         parts += _built_with(rungs) if place == 0 else []
     parts += [*_older(rungs), *_elsewhere(rungs)]
     parts.append(f"![{op}: share of the measured roof by rung, with what it waits for]({op}{suffix}.svg)")
@@ -184,6 +182,12 @@ def best_library(rows: pd.DataFrame, row: pd.Series) -> tuple[str, Span, bool]:
         return "", Span(math.nan, math.nan, math.nan), False
     fastest, span, apart = rival(row, known)
     return str(fastest["variant"]), span, apart
+
+
+def _heading(rows: pd.DataFrame, bench: Bench | None) -> str:
+    """Return the line above the table of one dtype: sizes, floor, clocks."""
+    row = rows.iloc[0]
+    return "; ".join([f"{sizes_of(row)}, {row['dtype']}", *_floor(rows), *_clocks(rows, bench)])
 
 
 def _ladder_table(rows: pd.DataFrame) -> str:
