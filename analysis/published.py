@@ -64,7 +64,7 @@ class Runs:
 
     @property
     def prefix(self) -> str:
-        """The beginning of the names of this GPU's folders, such as `h100-`; "" if it names no benchmarks."""
+        """What the names of this GPU's folders begin with: `x-` of `x-{op}-bench`. "" if it names no benchmarks."""
         return self.entry.benches.partition("{op}")[0]
 
     def bench(self, op: str) -> Path | None:
