@@ -152,7 +152,7 @@ def _lines(source: pd.DataFrame) -> dict[str, str]:
 
 
 def _sentence(defect: str, gain: float, refuted: str) -> str:
-    entry = words()[defect]
+    entry = words(defect)
     if not refuted:
         return f"{entry['what']} {entry['cure']}"
     return f"{entry['what']} {entry['cure']} This wins at most {share(gain)} of its time. Refuted if: {refuted}"
@@ -216,7 +216,7 @@ _COLUMNS = (
     Column("kernel", "", "kernel name", "key"),
     Column("range", "", "folded range; blank if the row is about all ranges of the kernel", "key"),
     Column("rank", "1", "1 is the cause that explains most of the time; blank if no rule names a cause", "row"),
-    Column("defect", "", "the cause: an identifier of analysis/diagnosis/defects.toml", "row"),
+    Column("defect", "", "the cause: an identifier of analysis/diagnosis/kinds.toml", "row"),
     Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md has the score)", "row"),
     Column("gain_bound_frac", "0-1", "largest share of the kernel's time that the cure can win", "row"),
     Column("time_to_win_ns", "ns", "the same as time, over all its launches in the program", "row"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from analysis.diagnosis.vocabulary import vocabulary
+from analysis.diagnosis.vocabulary import of_part
 
 INSTRUCTION_CACHE_BYTES = 128 * 1024  # the largest level of one SM since Volta: arXiv 1804.06826, section 3.6
 
@@ -88,7 +88,7 @@ def judge_static(census: Census) -> StaticRule | None:
 
 def cannot_judge() -> tuple[str, ...]:
     """Return the causes that a census never shows."""
-    return tuple(name for name in vocabulary()["kernel"] if name not in {rule.defect for rule in STATIC_RULES})
+    return tuple(name for name in of_part("kernel") if name not in {rule.defect for rule in STATIC_RULES})
 
 
 def settle(census: Census) -> str:

@@ -36,7 +36,7 @@ def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
     columns=(
         Column("range", "", "step, or outermost range without steps; judged on the one of median length", "key"),
         Column("rank", "1", "1 is the cause that explains most of the time, weighted by sure_frac", "timing"),
-        Column("defect", "", "the cause: an identifier of analysis/diagnosis/defects.toml", "timing"),
+        Column("defect", "", "the cause: an identifier of analysis/diagnosis/kinds.toml", "timing"),
         Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md)", "timing"),
         Column("gain_bound_frac", "0-1", "share of the step that the cause explains, with nsys attached", "timing"),
         Column("time_to_win_ns", "ns", "the same as time, for each step of this name", "timing"),
@@ -60,7 +60,7 @@ def build_step_diagnosis(
             "gain_bound_frac": round(float(found.gain), 4),
             "time_to_win_ns": round(float(found.gain) * float(total)),
             "reason": (
-                f"{words()[found.rule.defect]['what']} {words()[found.rule.defect]['cure']} This explains "
+                f"{words(found.rule.defect)['what']} {words(found.rule.defect)['cure']} This explains "
                 f"{share(float(found.gain))} of the step. Refuted if: {found.rule.refuted}"
             ),
             "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in found.cells),

@@ -26,6 +26,7 @@ import json
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache, cached_property
 from importlib import import_module
 from pkgutil import iter_modules
@@ -90,10 +91,17 @@ class _Type:
     unset: bool
 
     @property
+    def values(self) -> tuple[str, ...]:
+        """Return the values of an enumeration; () for other types."""
+        return tuple(self.plain) if isinstance(self.plain, type) and issubclass(self.plain, StrEnum) else ()
+
+    @property
     def words(self) -> str:
         """Return a description of the valid values."""
         if self.meta.description:
             return self.meta.description
+        if self.values:
+            return f"one of {', '.join(self.values)}"
         name = _NAMES.get(self.plain) or ("a list" if get_origin(self.plain) is list else "an object")
         if self.meta.gt is not None:
             return f"{name} above {self.meta.gt:g}"
@@ -103,6 +111,8 @@ class _Type:
         """Return whether a scalar value is of this type."""
         if self.plain is Any:
             return True
+        if self.values:
+            return value in self.values
         if self.plain in (str, bool):
             return isinstance(value, self.plain)
         kinds = (int,) if self.plain is int else (int, float)

@@ -9,15 +9,21 @@ running it: `slow LDL >= 1` counts instructions by their opcode, or bytes and re
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from analysis.formats.report import kind_of, kinds
+
 FOLDER = Path(__file__).resolve().parent
-VOCABULARY = FOLDER.parent.parent / "analysis" / "diagnosis" / "defects.toml"
+# The causes of lost time outside kernels that have a pair of programs, by the names that their captures have.
+TIMELINE = (
+    "launch_bound", "item_in_loop", "synchronise_each_op", "pageable_copies", "small_copies", "copies_not_overlapped",
+    "allocation_in_loop", "default_stream", "data_loader", "repeated_casts", "graph_each_step", "compile_in_window",
+    "rank_waits",
+)  # fmt: skip
 HALVES = ("development", "validation")
 DEVELOPMENT, VALIDATION = HALVES
 HOLDOUT = "holdout"  # written on 2026-11-23 without a look at the rules; to be captured, and scored once without tuning
@@ -78,8 +84,12 @@ class Clean:
 
 @cache
 def vocabulary() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
-    """analysis/diagnosis/defects.toml: `kernel`, `timeline`, `clean`, each identifier with its `what` and `cure`."""
-    return tomllib.loads(VOCABULARY.read_text("utf-8"))
+    """Return the causes that have specimens: `kernel`, `timeline`, `clean`, each with its `what` and `cure`."""
+    said = kinds()
+    parts = {part: [name for name in said if said[name]["part"] == part] for part in ("kernel", "clean")}
+    parts["clean"].remove("nothing")  # which is said of steps
+    parts["timeline"] = list(TIMELINE)
+    return {part: {name: said[kind_of(name)] for name in names} for part, names in parts.items()}
 
 
 def _pairs(half: str, *rows: tuple[Any, ...]) -> Iterator[Pair]:

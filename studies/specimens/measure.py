@@ -7,7 +7,7 @@
                                                           one cudaProfilerStart and cudaProfilerStop
 
 NAME is the beginning of a name: `validation/`, `development/item_in_loop`. The defects are those of the table
-`timeline` in analysis/diagnosis/defects.toml. Exit: 0 done; 1 a pair failed or its results differ; 2 no such name.
+`TIMELINE` in kernels/specimens/registry.py. Exit: 0 done; 1 a pair failed or its results differ; 2 no such name.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from analysis.diagnosis.limits import Limits, find_limits
 from analysis.diagnosis.static import Census, cannot_judge, judge_static
 from analysis.diagnosis.timelines import TimelineVerdict, judge_window, windows
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF
+from analysis.formats.report import KINDS_FILE
 from analysis.hardware.devices import find_device
 from analysis.hardware.metrics import derive
 from analysis.tables.join import prepare_counters
@@ -39,7 +40,7 @@ LADDER = Path(__file__).with_name("ladder.toml")
 RUNGS = Path(__file__).with_name("rungs")  # the default metrics of the rungs, if they were captured
 TIMELINES = Path(__file__).with_name("captures")
 RECAPTURED = Path(__file__).with_name("recaptured")  # timelines captured a second time, and those of the holdout
-NCU_RULES = Path(registry.VOCABULARY).with_name("ncu_rules.toml")
+NCU_RULES = KINDS_FILE.with_name("ncu_rules.toml")
 GPU = "NVIDIA H200"
 DEFAULT, FULL = "default", "full"
 SURE = 0.8

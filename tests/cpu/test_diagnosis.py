@@ -20,10 +20,12 @@ from analysis.diagnosis.limits import Limits, capabilities, find_limits, why_non
 from analysis.diagnosis.rules import RULES, Rule
 from analysis.diagnosis.static import STATIC_RULES, Census, cannot_judge, judge_static, settle
 from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
-from analysis.diagnosis.vocabulary import NONE_AT_ROOF, vocabulary, words
+from analysis.diagnosis.vocabulary import NONE_AT_ROOF
 from analysis.formats import symbols
+from analysis.formats.report import kinds
 from analysis.hardware.devices import Device, devices, find_by_capability, find_device
 from kernels.specimens import registry
+from kernels.specimens.registry import vocabulary
 from studies.specimens import score, scorecard
 
 H200 = find_device("NVIDIA H200")
@@ -72,7 +74,7 @@ def test_every_timeline_defect_has_a_rule() -> None:
 
 def test_the_page_is_what_the_captures_say() -> None:
     assert scorecard.README.read_text("utf-8") == scorecard.render()
-    assert set(tomllib.loads(score.LADDER.read_text("utf-8"))["cures"].values()) <= {*words(), ""}
+    assert set(tomllib.loads(score.LADDER.read_text("utf-8"))["cures"].values()) <= {*kinds(), ""}
 
 
 def test_the_first_look_at_the_validation_half_is_kept() -> None:
@@ -158,7 +160,7 @@ def test_every_rule_names_a_word_of_the_vocabulary_and_every_word_has_a_rule() -
 
 def test_ncus_rules_are_mapped_to_the_vocabulary() -> None:
     entries = tomllib.loads(score.NCU_RULES.read_text("utf-8"))["rule"]
-    assert {name for entry in entries for name in entry["defect"]} <= set(words())
+    assert {name for entry in entries for name in entry["defect"]} <= set(kinds())
     assert score.in_our_words("ThreadDivergence", "anything") == ("divergence",)
     assert score.in_our_words("IssueSlotUtilization", "anything") == ()
 

@@ -69,8 +69,8 @@ def test_the_vocabulary_says_what_and_how_to_cure() -> None:
     assert all(re.fullmatch(r"[a-z][a-z0-9_]+", name) for name in names)
     for part in words.values():
         for entry in part.values():
-            assert set(entry) == {"what", "cure"}
-            assert all(text.endswith(".") for text in entry.values())
+            assert all(entry[text].endswith(".") for text in ("what", "cure"))
+            assert re.fullmatch("#[0-9a-fA-F]{6}", entry["colour"])
 
 
 def test_every_version_says_what_it_does() -> None:
