@@ -15,6 +15,9 @@
 The console prints the cells of the details page, so `read` turns them into rows of that page (ncu_details). Until 2022
 a block has a date and no grid, and its tables have no header. `--print-summary` prints one block for several launches,
 with minimum, maximum and average; `read` then gives each launch the average.
+
+People paste this text into reports. So the line of a launch may be wrapped, shortened or lost, the rulers of a table or
+the indentation may be gone, and `> ` may stand before each line.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from itertools import pairwise
 from analysis.capture import ncu_csv, ncu_details
 from analysis.capture.model import Gap
 from analysis.capture.text import NumberStyle
+from analysis.capture.units import is_unit
 from analysis.formats.errors import InputError
 from analysis.formats.words import count_of
 
@@ -38,9 +42,9 @@ _HEADER = (
     "Push/Pop_Range:PL_Type", "Section Name", "Metric Name", "Metric Unit", "Metric Value",
     "Rule Name", "Rule Type", "Rule Description", "Estimated Speedup Type", "Estimated Speedup",
 )  # fmt: skip
-_NUMBERS = r"\((?:\d+, ){2}\d+\)"
+_NUMBERS = r"\((?:\d+, *){2}\d+\)"
 _LAUNCH = re.compile(
-    rf"(?P<indent> +)(?P<name>\S.*?)??(?:(?:^| ) *(?P<grid>{_NUMBERS})x(?P<block>{_NUMBERS}))?"
+    rf"(?P<indent> *)(?P<name>\S(?:.*?\S)??)??(?:(?:^| |(?<= )) *(?P<grid>{_NUMBERS})x(?P<block>{_NUMBERS}))?"
     r"(?:, \d{4}-[A-Z][a-z]{2}-\d{2} [\d:]{8})?(?:, Context (?P<context>\d+), Stream (?P<stream>\d+))?"
     r"(?:, Device (?P<device>\d+), CC (?P<cc>\d+\.\d+))?(?:, Invocations (?P<times>\d+))?"
 )
@@ -48,19 +52,31 @@ _LOOKS_LIKE_LAUNCH = re.compile(
     r"^ .*(?:, Context \d|, Stream \d|\bDevice \d+, CC |, CC \d+\.\d+$|\)x\(\d+, \d)"
     r"|, Context \d+, Stream \d+(?:$|, Device \d)"
 )
-_PROCESS = re.compile(r"\[(?P<pid>\d+)\] (?P<app>.+)@\S+")
-_SECTION = re.compile(r" +Section: (?P<title>\S.*)")
-_RULER = re.compile(r" +-{2,}(?: -+){2,4}")
-_BETWEEN_RULES = re.compile(r" +-{5} -{20,}")
+_PROCESS = re.compile(r" *\[(?P<pid>\d+)\] (?P<app>.+)@\S+")
+_GLUED = re.compile(r" *\[(?P<pid>\d+)\] (?P<app>\S+)@\S+(?P<rest>  \S.*)")
+_SECTION = re.compile(r"(?P<indent> *)Section: (?P<title>\S.*)")
+_SECTIONS = re.compile(rb"^[ >]*Section: (?P<title>\S[^\r\n]*?) *\r?$", re.M)
+_RULER = re.compile(r" *-{2,}(?: -+){2,4}")
+_BETWEEN_RULES = re.compile(r" *-{5} -{20,}")
+_PROFILED = re.compile(r'Profiling "(?P<name>.*?)"(?: - \d+|:)')
+_QUOTED = re.compile(r"^> ?", re.M)
+_TITLES = re.compile(r" *Metric Name +Metric Unit +(?P<value>Metric Value|Minimum +Maximum +Average) *")
+_LOOSE = re.compile(r" *(?P<name>\S.*?) +(?P<value>(?:\(!\) )?[-+\d.,]+|n/a|nan|[A-Z]\w+)")
+_LOOSE_SUMMARY = re.compile(r" *(?P<name>\S.*?) +[\d.,]+ +[\d.,]+ +(?P<value>[\d.,]+)")
+_UNIT_BEHIND = re.compile(r"(?P<name>.*\S)(?P<blanks> +)(?P<unit>\S+)")
 _INDENTED = re.compile(r"\S? {3,}\S")
-_RULE = re.compile(r" {2,}(?P<type>[A-Z]{3})   (?P<text>\S.*)")
+_RULE = re.compile(r" *(?P<type>[A-Z]{3})   (?P<text>\S.*)")
 _MORE = re.compile(r" {8,}\S")
 _SPEEDUP = re.compile(r"Est\. (?P<local>Local )?Speedup: (?P<value>[0-9.,]+)%")
-_STACK = re.compile(r" +NVTX Push/Pop Stack for Thread (?P<tid>\d+):")
-_RANGES = re.compile(r" +NVTX Start/End Ranges")
-_BELOW_RANGES = re.compile(r" +(?:NVTX |Section: )")
+_STACK = re.compile(r" *NVTX Push/Pop Stack for Thread (?P<tid>\d+):")
+_RANGES = re.compile(r" *NVTX Start/End Ranges")
+_BELOW_RANGES = re.compile(r" *(?:NVTX |Section: )")
 _RANGE = re.compile(r" +<\d+,(?P<name>.*)>")
 _LONG_NAME = re.compile(r"(?P<name>\S+) +(?:(?P<unit>\S+) +)?(?P<value>\(!\) \S+|\S+)")
+_LAUNCH_ENDS = re.compile(r", Stream \d+$|CC \d+\.\d+(?:, Invocations \d+)?$|\d\)x\(\d+, *\d+, *\d+\)$")
+_NAME_BEGINS = re.compile(r"(?!(?:Context|Stream|Device|CC) \d)[^\s\d,.)\]>*&x]|x[^(]")
+_MOST_WRAPPED = 64  # lines of one launch
+_OF_COMMAND_LINE = "Command line profiler metrics"
 _COLUMNS = ["Metric Name", "Metric Unit"]
 _VALUES = (["Metric Value"], ["Minimum", "Maximum", "Average"])
 
@@ -76,26 +92,64 @@ class _Launch:
     ranges: list[str] = field(default_factory=list)
     sections: dict[str, int] = field(default_factory=dict)  # tables with metrics of each section
     is_cut: bool = False
+    is_unnamed: bool = False
 
 
 def holds(raw: bytes | mmap.mmap) -> bool:
-    """Return whether a file has a launch's block with a section."""
-    at = raw.find(b"Section: ")
-    while at >= 0:
-        begin = max(0, at - 65536)  # a template's name may be long, and NVTX ranges may stand below it
-        before = raw[begin:at].decode("utf-8", errors="replace").split("\n")
-        if not before[-1].strip() and any(_launch(line) for line in before[-64:]):
+    """Return whether a file has a launch's block with a section, or a section of ncu below a lost launch line."""
+    for found in _SECTIONS.finditer(raw):
+        if found["title"].decode("utf-8", errors="replace") in (*ncu_details.SECTIONS, _OF_COMMAND_LINE):
             return True
-        at = raw.find(b"Section: ", at + 1)
+        begin = max(0, found.start() - 65536)  # a template's name may be long, and NVTX ranges may stand below it
+        if any(map(_launch, raw[begin : found.start()].decode("utf-8", errors="replace").split("\n")[-64:])):
+            return True
     return False
 
 
 def _launch(line: str) -> re.Match[str] | None:
     """Return the launch whose block this line begins, or None."""
-    if ", CC " not in line and ", Stream " not in line:
+    if ", CC " not in line and ", Stream " not in line and ")x(" not in line:
         return None
     match = _LAUNCH.fullmatch(line.rstrip())
-    return match if match and (match["context"] or match["cc"]) else None
+    return match if match and (match["context"] or match["cc"] or match["grid"]) else None
+
+
+def _is_between(line: str) -> bool:
+    """Return whether no line of a launch's name can look like this."""
+    return (
+        not line.strip()
+        or line.startswith("==")
+        or any(one.fullmatch(line.rstrip()) for one in (_PROCESS, _SECTION, _RULER, _BETWEEN_RULES, _RULE))
+    )
+
+
+def _unwrapped(lines: list[str]) -> list[str]:
+    """Return the lines with each wrapped line of a launch put together in its first line; the others become blank."""
+    lines = list(lines)
+    for at, line in enumerate(lines):
+        if not _LAUNCH_ENDS.search(line.rstrip()):
+            continue
+        match = _launch(line)
+        first = at
+        while not (match and _is_whole(match["name"] or "")) and first and at - first < _MOST_WRAPPED:
+            first -= 1
+            if _is_between(lines[first]):
+                break
+            parts = [part.strip() for part in lines[first : at + 1]]
+            match = next(
+                (found for sign in (" ", "") if (found := _launch("  " + sign.join(parts))) and found["name"]), None
+            )
+        if match and first < at and match["name"] and _is_whole(match["name"]):
+            lines[first : at + 1] = [match[0], *[""] * (at - first)]
+    return lines
+
+
+def _is_whole(name: str) -> bool:
+    """Return whether a name has its beginning and all its brackets."""
+    plain = re.sub(r"operator *(?:<=>|<<=?|>>=?|->\*?|<=?|>=?|\(\))|->", "", name)
+    return _NAME_BEGINS.match(plain) is not None and all(
+        plain.count(a) == plain.count(b) for a, b in ("()", "<>", "[]")
+    )
 
 
 def read(
@@ -106,13 +160,20 @@ def read(
     Raises:
         InputError: a table holds a line that is no row, a unit is unknown, or the locale is ambiguous.
     """
+    if len(_QUOTED.findall(text)) > text.count("\n") // 2:
+        text = _QUOTED.sub("", text)
     lines = [line.rstrip("\r") for line in text.split("\n")]
     cut = bool(lines.pop().strip())  # ncu ends its last line: one without an end may be the beginning of another
-    launches, strange = _blocks(lines, where)
+    launches, strange = _blocks(_unwrapped(lines), where)
     page = ncu_csv.Page(
         where, list(_HEADER), [], [], False, {name: at for at, name in enumerate(_HEADER)}
     )  # fmt: skip
     whole = [launch for launch in launches for _ in range(launch.times)]
+    profiled = [match["name"] for _, said in found if (match := _PROFILED.match(said))]
+    for at, launch in enumerate(whole):
+        if not launch.cells["Kernel Name"]:
+            launch.cells["Kernel Name"] = profiled[at] if len(profiled) == len(whole) else f"unnamed kernel {at + 1}"
+            launch.is_unnamed = True
     for ncu_id, launch in enumerate(whole):  # the console prints no IDs
         shared = launch.cells | {"ID": str(ncu_id), "Push/Pop_Range:PL_Type": _stack(launch)}
         for number, row in launch.rows:
@@ -120,6 +181,7 @@ def read(
             page.rows.append([cells.get(name, "") for name in _HEADER])
             page.numbers.append(number)
     gaps = [_averages(launches, where)] if any(launch.times > 1 for launch in launches) else []
+    gaps += _lost(launches, profiled, where)
     if strange:
         gaps.append(
             Gap(
@@ -148,6 +210,30 @@ def _averages(launches: Sequence[_Launch], where: str) -> Gap:
     )
 
 
+def _lost(launches: Sequence[_Launch], profiled: Sequence[str], where: str) -> list[Gap]:
+    """Return the gaps of launches without their line, and of those that only the lines of progress name."""
+    gaps = []
+    unnamed = sum(launch.is_unnamed for launch in launches)
+    if unnamed:
+        gaps.append(
+            Gap(
+                f"name, grid and block of {unnamed} of {count_of(len(launches), 'launch')} of {where}",
+                "the line of a launch (`kernel (grid)x(block), Context …`) does not stand above its sections",
+                "copy the whole output of ncu",
+            )
+        )
+    missing = len(profiled) - sum(launch.times for launch in launches)
+    if missing > 0:
+        gaps.append(
+            Gap(
+                f"{missing} of {count_of(len(profiled), 'launch')} of {where}",
+                "ncu says that it profiled them (==PROF==), and the file has no section of them",
+                "copy the whole output of ncu",
+            )
+        )
+    return gaps
+
+
 def _stack(launch: _Launch) -> str:
     """Return the push/pop ranges in the form of the NVTX column of the CSV pages."""
     entries = [f'"{name}:none:none:none:none:none:none"' for name in launch.ranges]
@@ -163,9 +249,11 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
     at = total = 0
     while at < len(lines):
         line = lines[at]
+        if match := _GLUED.fullmatch(line):
+            process, line = {"Process ID": match["pid"], "Process Name": match["app"]}, match["rest"]
         if match := _PROCESS.fullmatch(line):
             process = {"Process ID": match["pid"], "Process Name": match["app"]}
-        elif match := _launch(line):
+        elif (match := _launch(line)) and (match["context"] or match["cc"] or _above_section(lines, at)):
             launches.append(_started(match, lines, at, process))
             total += launches[-1].times
             if total > _MOST_LAUNCHES:
@@ -175,14 +263,12 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
             section = ""
         elif _LOOKS_LIKE_LAUNCH.search(line):
             raise _damaged(where, at, "looks like the beginning of a launch and is none")
-        elif (
-            not launches and _SECTION.fullmatch(line) and _RULER.fullmatch(lines[min(at + 1, len(lines) - 1)].rstrip())
-        ):
-            raise _damaged(where, at, "begins a section of no launch")
-        elif launches and (match := _SECTION.fullmatch(line)):
+        elif (match := _SECTION.fullmatch(line)) and (launches or _is_section(match["title"].strip(), lines, at)):
             section = match["title"].strip()
-            if section in launches[-1].sections:
-                raise _damaged(where, at, f"begins the section {section} of a launch a second time")
+            name = _name_above(lines, at, match["indent"])
+            if not launches or section in launches[-1].sections or name:
+                cells = dict.fromkeys(("Context", "Stream", "Block Size", "Grid Size", "Device", "CC"), "")
+                launches.append(_Launch(at + 1, process | cells | {"Kernel Name": name}))
             launches[-1].sections[section] = 0
         elif launches and not section and (_STACK.fullmatch(line) or _RANGES.match(line)):
             at = _ranges(lines, at, launches[-1])
@@ -198,10 +284,71 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
             continue
         elif line.startswith("==PROF== Connected"):
             section = ""  # the line comes from another run of ncu
+        elif (
+            section
+            and line.strip()
+            and not launches[-1].sections[section]
+            and (after := _loose_table(lines, at, launches[-1], section)) > at
+        ):
+            at = after
+            continue
         elif section and _INDENTED.match(line) and not _BETWEEN_RULES.fullmatch(line.rstrip()):
             strange.append(at + 1)
         at += 1
     return launches, strange
+
+
+def _above_section(lines: Sequence[str], at: int) -> bool:
+    """Return whether the next line that is not blank begins a section or the ranges of a launch."""
+    following = next((line for line in lines[at + 1 : at + 8] if line.strip()), "")
+    return _SECTION.fullmatch(following) is not None or _STACK.fullmatch(following) is not None
+
+
+def _is_section(title: str, lines: Sequence[str], at: int) -> bool:
+    """Return whether a section without a launch is one of ncu: by its title, or by the ruler below it."""
+    below = lines[min(at + 1, len(lines) - 1)].rstrip()
+    return title in ncu_details.SECTIONS or title == _OF_COMMAND_LINE or _RULER.fullmatch(below) is not None
+
+
+def _name_above(lines: Sequence[str], at: int, indent: str) -> str:
+    """Return the name right above a section, indented less than it, below a blank line; '' without one."""
+    above = lines[at - 1] if at else ""
+    before = lines[at - 2] if at > 1 else ""
+    depth = len(above) - len(above.lstrip())
+    if _is_between(above) or _launch(above) or not (indent and 0 < depth < len(indent)):
+        return ""
+    return above.strip() if _is_between(before) else ""
+
+
+def _loose_table(lines: Sequence[str], at: int, launch: _Launch, section: str) -> int:
+    """Read a table without rulers from its titles or its first row on. Return the line after it, or `at` without one.
+
+    Without titles, only lines with a known label or metric are rows.
+    """
+    titles = _TITLES.fullmatch(lines[at])
+    pattern = _LOOSE if not titles or titles["value"] == "Metric Value" else _LOOSE_SUMMARY
+    at += titles is not None
+    while at < len(lines) and not _launch(lines[at]) and (match := pattern.fullmatch(lines[at])):
+        named = _name_and_unit(match["name"], section, titled=titles is not None and "  " in lines[at].strip())
+        if named is None:
+            break
+        cells = {"Section Name": section, "Metric Name": named[0], "Metric Unit": named[1]}
+        launch.rows.append((at + 1, cells | {"Metric Value": match["value"].removeprefix("(!)").strip()}))
+        launch.sections[section] = 1
+        at += 1
+    return at
+
+
+def _name_and_unit(text: str, section: str, *, titled: bool) -> tuple[str, str] | None:
+    """Return label and unit of a row without its value; None if it is no row. `titled`: any label is allowed."""
+    both = _UNIT_BEHIND.fullmatch(text)
+    if ncu_details.is_label(section, text):
+        return text, ""
+    if both and is_unit(both["unit"]):
+        name = both["name"].strip()
+        if ncu_details.is_label(section, name) or (titled and len(both["blanks"]) > 1):
+            return name, both["unit"]
+    return (text, "") if titled else None
 
 
 def _started(match: re.Match[str], lines: Sequence[str], at: int, process: dict[str, str]) -> _Launch:

@@ -62,7 +62,8 @@ SECTIONS = {
 TITLES = {identifier: title for title, identifier in SECTIONS.items()}
 
 # (section identifier, label) -> (metric, its base unit), as ncu 2024.1.1 prints both with `--print-metric-name
-# label-name` on the six reports that it ships; 2022.3 has the same labels. "Memory Throughput" is in two sections.
+# label-name` on the six reports that it ships; 2022.3 has the same labels. "Memory Throughput" is in two sections. 2025
+# added the labels of spills.
 LABELS: dict[tuple[str, str], tuple[str, str]] = {
     ("SpeedOfLight", "DRAM Frequency"): ("dram__cycles_elapsed.avg.per_second", "hz"),
     ("SpeedOfLight", "SM Frequency"): ("gpc__cycles_elapsed.avg.per_second", "hz"),
@@ -87,6 +88,12 @@ LABELS: dict[tuple[str, str], tuple[str, str]] = {
         "gpu__compute_memory_request_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
     ("MemoryWorkloadAnalysis", "L1/TEX Hit Rate"): ("l1tex__t_sector_hit_rate.pct", "%"),
     ("MemoryWorkloadAnalysis", "L2 Hit Rate"): ("lts__t_sector_hit_rate.pct", "%"),
+    ("MemoryWorkloadAnalysis", "Local Memory Spilling Requests"): ("derived__local_spilling_requests", ""),
+    ("MemoryWorkloadAnalysis", "Local Memory Spilling Request Overhead"): (
+        "derived__local_spilling_requests_pct", "%"),
+    ("MemoryWorkloadAnalysis", "Shared Memory Spilling Requests"): ("derived__shared_spilling_requests", ""),
+    ("MemoryWorkloadAnalysis", "Shared Memory Spilling Request Overhead"): (
+        "derived__shared_spilling_requests_pct", "%"),
     ("MemoryWorkloadAnalysis", "Mem Pipes Busy"): ("sm__memory_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
     ("SchedulerStats", "One or More Eligible"): ("smsp__issue_active.avg.pct_of_peak_sustained_active", "%"),
     ("SchedulerStats", "Issued Warp Per Scheduler"): ("smsp__issue_active.avg.per_cycle_active", ""),
@@ -166,6 +173,11 @@ class DetailsPage:
 def is_metric_name(text: str) -> bool:
     """Return whether a text is the name of a metric rather than a label."""
     return _RAW_NAME.fullmatch(text) is not None
+
+
+def is_label(section: str, text: str) -> bool:
+    """Return whether a text is a known label in the section with this display name, or the name of a metric."""
+    return is_metric_name(text) or _labelled(section, text)[0] != ""
 
 
 def metric_of(section: str, item: str, label: str, unit: str) -> tuple[str, str]:

@@ -99,3 +99,12 @@ def base_unit(unit: str, where: str) -> tuple[float, str]:
     if base == "cycle" and per == "s":
         return scale, "hz"
     return scale, f"{base}/{per}"
+
+
+def is_unit(text: str) -> bool:
+    """Return whether `base_unit` knows a unit."""
+    try:
+        base_unit(text, "")
+    except InputError:
+        return False
+    return True

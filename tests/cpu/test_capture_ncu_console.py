@@ -130,6 +130,12 @@ def test_a_block_of_2022_has_a_date_nvtx_ranges_and_a_table_without_titles(tmp_p
     assert row["smsp__average_warps_issue_stalled_long_scoreboard_not_issued_per_issue_active.ratio"] == 0.25
 
 
+def test_a_process_glued_to_its_first_launch_keeps_both(tmp_path: Path) -> None:
+    counters = load([put(tmp_path, NEW.replace(PROCESS, PROCESS[:-1]))]).counters
+    assert list(counters["name"]) == ["void scale<4>(float *, int)", "a_kernel_with_a_long_name"]
+    assert list(counters["pid"]) == [4711, 4711]
+
+
 def test_several_runs_in_one_log_are_all_read(tmp_path: Path) -> None:
     capture = load([put(tmp_path, NEW + NEW)])
     assert list(capture.counters["ncu_id"]) == [0, 1, 2, 3]
@@ -207,12 +213,97 @@ def test_prose_that_mentions_sections_is_no_console_output() -> None:
     ("old", "new", "said"),
     [
         ("Context 1, Stream 7, Device 0, CC 8.6\n", "Context 1, Stream 7, Device 0; CC 8.6\n", "beginning of a launch"),
-        (LONG, "", "a second time"),
-        (PROCESS, PROCESS[:-1], "beginning of a launch"),
-        (SCALE, "", "a section of no launch"),
         ("    Section: Occupancy\n", SPEED.partition("\n")[2], "a second table"),
     ],
 )
 def test_a_damaged_line_moves_no_number_to_another_launch(tmp_path: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(InputError, match=said):
         load([put(tmp_path, NEW.replace(old, new, 1))])
+
+
+SECTION = """\
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ----------- ------------
+    Metric Name             Metric Unit Metric Value
+    ----------------------- ----------- ------------
+    Duration                         us {time:>12}
+    DRAM Throughput                   % {percent:>12}
+    ----------------------- ----------- ------------
+
+    OPT   Look at the caches first.
+
+    Section: Launch Statistics
+    ----------------------- ----------- ------------
+    Metric Name             Metric Unit Metric Value
+    ----------------------- ----------- ------------
+    Block Size                                   128
+    Waves Per SM                                0.50
+    ----------------------- ----------- ------------
+
+"""
+FULL = "(64, 2, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 8.9"
+NAMES = ["void rotate<float, 4>(const float *, float *, int)", "fold(double *)"]
+
+
+def pasted(*heads: str) -> str:
+    sections = (SECTION.format(time=time, percent=percent) for time, percent in (("20.50", "31.25"), ("8.25", "72.00")))
+    return "[77] tool@127.0.0.1\n" + "".join(head + section for head, section in zip(heads, sections, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("heads", "names", "grid"),
+    [
+        ([f"  {name} {FULL}\n" for name in NAMES], NAMES, "64x2x1"),
+        ([f"  {name}\n  {FULL}\n" for name in NAMES], NAMES, "64x2x1"),
+        ([f"  {name}\n{FULL}\n" for name in NAMES], NAMES, "64x2x1"),
+        ([f"  {name} {FULL[:31]}\n{FULL[31:]}\n" for name in NAMES], NAMES, "64x2x1"),  # hard wrap of a terminal
+        ([f"  {NAMES[0][:28]}\n  {NAMES[0][28:]} {FULL}\n", f"  {NAMES[1]} {FULL}\n"], NAMES, "64x2x1"),
+        ([f"  {NAMES[0].replace(' *, ', ' *,@ ')} {FULL}\n".replace("@", "\n  "), f"  {NAMES[1]} {FULL}\n"], NAMES,
+         "64x2x1"),
+        ([f"  {name} {FULL.partition(', Context')[0]}\n" for name in NAMES], NAMES, "64x2x1"),
+        ([f"  {name} {FULL.replace('Context 1, Stream 7, ', '')}\n" for name in NAMES], NAMES, "64x2x1"),
+        ([f"  {name}, Context 1, Stream 7\n" for name in NAMES], NAMES, ""),
+        ([f"  {name}\n" for name in NAMES], NAMES, ""),
+        (["", ""], ["unnamed kernel 1", "unnamed kernel 2"], ""),
+    ],
+)  # fmt: skip
+def test_a_launch_is_found_by_any_form_of_its_line(
+    tmp_path: Path, heads: list[str], names: list[str], grid: str
+) -> None:
+    capture = load([put(tmp_path, pasted(*heads))])
+    counters = capture.counters
+    assert list(counters["name"]) == names
+    assert list(counters["grid"]) == [grid] * 2
+    assert list(counters["gpu__time_duration.sum"]) == [20500, 8250]
+    assert list(counters["launch__waves_per_multiprocessor"]) == [0.5, 0.5]
+    lost = [gap.what for gap in capture.gaps if gap.what.startswith("name, grid and block")]
+    assert lost == (["name, grid and block of 2 of 2 launches of ncu.txt"] if "unnamed" in names[0] else [])
+
+
+def test_lost_lines_of_launches_take_their_names_from_the_progress(tmp_path: Path) -> None:
+    progress = "".join(f'==PROF== Profiling "{name}" - {at}: 0%....100% - 8 passes\n' for at, name in enumerate("ab"))
+    assert list(load([put(tmp_path, progress + pasted("", ""))]).counters["name"]) == ["a", "b"]
+
+
+def test_launches_that_only_the_progress_names_are_told(tmp_path: Path) -> None:
+    progress = "".join(f'==PROF== Profiling "{name}" - {at}: 0%....100% - 8 passes\n' for at, name in enumerate("abc"))
+    capture = load([put(tmp_path, progress + pasted(*(f"  {name} {FULL}\n" for name in NAMES)))])
+    assert "1 of 3 launches of ncu.txt" in [gap.what for gap in capture.gaps]
+
+
+@pytest.mark.parametrize("lost", ["rulers", "indent", "quoted", "blanks", "all"])
+def test_the_tables_are_found_without_rulers_and_without_indentation(tmp_path: Path, lost: str) -> None:
+    lines = pasted(*(f"  {name} {FULL}\n" for name in NAMES)).split("\n")
+    if lost in ("rulers", "all"):
+        lines = [line for line in lines if "----" not in line]
+    if lost in ("indent", "all"):
+        lines = [line.lstrip() for line in lines]
+    if lost in ("blanks", "all"):
+        lines = [line for line in lines if line.strip()]
+    if lost == "quoted":
+        lines = [f"> {line}" for line in lines]
+    capture = load([put(tmp_path, "\n".join([*lines, ""]))])
+    assert list(capture.counters["name"]) == NAMES
+    assert list(capture.counters["gpu__time_duration.sum"]) == [20500, 8250]
+    assert list(capture.counters["launch__block_size"]) == [128, 128]
+    assert list(capture.rules["text"]) == ["Look at the caches first."] * 2
