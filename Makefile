@@ -24,7 +24,9 @@ BASE := $(if $(VENV),$(VENV)/.base,.at-hand)
 HARNESS := $(if $(VENV),$(VENV)/.harness,.at-hand-harness)
 CENSUS := $(if $(VENV),$(VENV)/.census,.at-hand)
 TESTS := $(if $(VENV),$(VENV)/.harness,.at-hand-tests)
-PIP := $(PY) -m pip install -qq --disable-pip-version-check
+# The versions of the lock; without its hashes, which pip wants of every package or of none.
+PINS := $(VENV)/.pins
+PIP := PIP_CONSTRAINT=$(abspath $(PINS)) $(PY) -m pip install -qq --disable-pip-version-check
 # Without a GPU, torch's CPU build saves gigabytes. PyPI has none under this name; other indexes and local wheels may.
 TORCH_CPU := torch==2.13.0+cpu
 TORCH_CUDA := torch==2.13.0
@@ -188,6 +190,10 @@ readme: $(HARNESS)  ## rebuild the committed reports and the generated parts of 
 	@$(PY) -m tests.bench.host --update-readme
 	@$(PY) -m tests.bench.profiles --update-readme
 
+.PHONY: lock
+lock: $(VENV)/bin/python  ## resolve the newest versions of all packages into .ci/requirements.lock
+	@$(PY) .ci/lock
+
 .PHONY: clean
 clean:  ## remove build/ and caches; runs/ and the virtual environment stay
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -222,7 +228,10 @@ $(VENV)/bin/python:
 	@echo "Setting up $(VENV) …"
 	@'$(PYTHON)' -m venv '$(VENV)'
 
-$(VENV)/.base: pyproject.toml | $(VENV)/bin/python
+$(PINS): .ci/requirements.lock | $(VENV)/bin/python
+	@sed -e '/--hash=/d' -e 's/ \\$$//' $< >$@
+
+$(VENV)/.base: pyproject.toml $(PINS)
 	@echo "Installing what reports need …"
 	@$(PIP) -e . || $(no_pip)
 	@touch $@

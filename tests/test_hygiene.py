@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from analysis.formats import packed
 from tests.checkout import ROOT, by_git
@@ -126,15 +127,21 @@ def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
-def test_dependencies_are_pinned() -> None:
+def test_the_lock_pins_what_ci_installs() -> None:
+    """torch is the machine's own build; CI does not install the libraries that benchmarks compare with."""
     table = project()["project"]
-    requirements = [
-        *table["dependencies"],
-        *(name for extra in table["optional-dependencies"].values() for name in extra),
-    ]
-    pinned = re.compile(r"^[A-Za-z0-9_.-]+==[0-9][0-9a-z.]*$")
-    # torch is a range: a machine with a GPU brings the build that fits its driver
-    assert [name for name in requirements if not pinned.match(name)] == ["torch>=2.11,<2.14"]
+    lock = (ROOT / ".ci" / "requirements.lock").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE))
+    assert len(re.findall(r"^\S+==.* \\\n    --hash=sha256:", lock, re.MULTILINE)) == len(
+        re.findall(r"^\S+==", lock, re.MULTILINE)
+    )
+    extras = {
+        name: names for name, names in table["optional-dependencies"].items() if name not in ("baselines", "tinygrad")
+    }
+    for wanted in map(Requirement, [*table["dependencies"], *(name for names in extras.values() for name in names)]):
+        if wanted.name != "torch":
+            assert [one.operator for one in wanted.specifier] == [">="], wanted
+            assert wanted.specifier.contains(pinned[wanted.name]), wanted
 
 
 def test_the_base_install_is_small() -> None:

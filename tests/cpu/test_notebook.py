@@ -2,7 +2,6 @@
 
 import ast
 import json
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,16 +25,6 @@ def test_it_is_committed_without_outputs():
 def test_every_cell_of_code_parses():
     for text in source("code"):
         ast.parse(text)
-
-
-def test_a_badge_and_a_clone_need_an_address():
-    """The address comes from [project.urls]; while there is none, the reader uploads the project."""
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"].get("urls", {})
-    text = "\n".join([*source("markdown"), *source("code")])
-    for word in ("colab.research.google.com", "git clone"):
-        assert (word in text) == bool(urls), f"[project.urls] has {urls}: the notebook's badge and first cell follow it"
-    for url in urls.values():
-        assert url in text
 
 
 def test_each_section_says_what_to_expect_and_why():

@@ -104,9 +104,9 @@ def test_the_interpreter_at_hand_names_what_it_lacks(target: str, tmp_path: Path
     answer = make(target, "VENV=", f"PYTHON={bare}", path=hidden_gpu(tmp_path))
     assert answer.returncode == 2
     sentence = next(line for line in answer.stderr.splitlines() if " lacks " in line)
-    assert "'pandas==" in sentence
+    assert "'pandas>=" in sentence
     assert ("'torch>=2.11,<2.14'" in sentence) == (target != "report")
-    assert ("'pytest==" in sentence) == (target == "test")
+    assert ("'pytest>=" in sentence) == (target == "test")
     assert "Traceback" not in answer.stderr
 
 
@@ -132,11 +132,11 @@ def look(*lacked: str, gpu: bool = False, **installed: str) -> subprocess.Comple
 
 
 def test_other_versions_are_named_and_no_error() -> None:
-    answer = look(torch="2.14.1", transformers="5.18.0")
+    answer = look(torch="2.14.1", transformers="4.57.0")
     assert answer.returncode == 0
     for line in (
-        "warning: torch is 2.14.1 where pyproject.toml pins >=2.11,<2.14.",
-        "warning: transformers is 5.18.0 where pyproject.toml pins ==5.17.0.",
+        "warning: torch is 2.14.1 where pyproject.toml asks for >=2.11,<2.14.",
+        "warning: transformers is 4.57.0 where pyproject.toml asks for >=5.0.",
     ):
         assert line in answer.stderr.splitlines()
     assert "torch is" not in look(torch="2.11.0+cu130").stderr
@@ -145,7 +145,7 @@ def test_other_versions_are_named_and_no_error() -> None:
 def test_nvtx_is_needed_where_a_gpu_is() -> None:
     with_gpu, without = look("nvtx", gpu=True), look("nvtx")
     assert with_gpu.returncode == 2
-    assert "lacks 'nvtx==" in with_gpu.stderr
+    assert "lacks 'nvtx>=" in with_gpu.stderr
     assert without.returncode == 0
     assert "ranges cannot be shown to nsys and ncu" in without.stderr
 
