@@ -167,6 +167,7 @@ lint: $(TESTS)  ## run ruff, mypy, shellcheck, clang-format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
+	@$(dir $(PY))lint-imports --no-cache
 	@PATH="$(abspath $(dir $(PY))):$$PATH" shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run .ci/package
 	@git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' '*.c' | PATH="$(abspath $(dir $(PY))):$$PATH" xargs -r clang-format --dry-run -Werror
 
@@ -178,13 +179,13 @@ format: $(TESTS)  ## format the sources as lint requires
 
 .PHONY: readme
 readme: $(HARNESS)  ## rebuild the committed reports and the generated parts of the READMEs
-	@folders=$$($(PY) -m analysis.published ladder); for folder in $$folders; do \
+	@folders=$$($(PY) -m studies.runs ladder); for folder in $$folders; do \
 	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
-	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu data_parallel tensor_parallel; do $(PY) -m analysis.published $$part; done); \
+	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu data_parallel tensor_parallel; do $(PY) -m studies.runs $$part; done); \
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
 	@$(PY) -m studies.ladder.changed >reports/ratios.new && mv reports/ratios.new reports/ratios.csv
 	@$(PY) -m studies.specimens.scorecard
-	@$(PY) -m analysis.readmes
+	@$(PY) -m studies.publish
 	@$(PY) -m tests.bench.readers --update-readme
 	@$(PY) -m tests.bench.bare --update-readme
 	@$(PY) -m tests.bench.host --update-readme

@@ -17,7 +17,7 @@ import pandas as pd
 from analysis.capture import ncu_csv, ncu_source
 from analysis.formats import symbols
 from analysis.formats.console import guarded
-from analysis.formats.ladder import HOT_LINES
+from analysis.formats.hot_lines import HOT_LINES
 
 KEPT_LINES = 5  # of each launch
 OURS = (".cu", ".cuh", ".py")  # suffixes of files with kernels; CUDA's headers have others

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import argparse
 import gc
-import importlib
 import json
 import os
-import pkgutil
 import shlex
 import signal
 import sys
 import tempfile
+import tomllib
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -31,6 +30,7 @@ from analysis.formats.place import IN_CHECKOUT, program, runs  # noqa: E402 - as
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analysis.capture.model import Capture
     from analysis.pipeline import Report
     from analysis.tables.declare import Declaration
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Write the requested report, print its path, and return the exit code."""
-    from analysis import show
+    from analysis import pipeline, show
     from analysis.formats.errors import UsageError
     from analysis.tables.declare import Table
 
@@ -100,7 +100,7 @@ def _run(options: argparse.Namespace) -> int:
         return _show_fusion(report, tables, out, paths)
     form = "json" if options.json else "text" if options.text or not sys.stdout.isatty() else "screen"
     if options.kernel is not None:
-        tables_declared = [one for one in declared() if isinstance(one, Table)]
+        tables_declared = [one for one in pipeline.declarations() if isinstance(one, Table)]
         sources = [Path(_shown(path)) for path in paths]
         show.show_kernel(options.kernel, report, tables, tables_declared, form, sources)
     else:
@@ -228,15 +228,16 @@ def committed_run() -> Path:
 
     Raises: InputError if reports/published.toml names none.
     """
-    from analysis import published
     from analysis.formats.errors import InputError
 
     if not IN_CHECKOUT:
         raise InputError("no run found in runs/ of this folder; name a file or folder of exports")
-    found = published.folders("overview", COMMITTED)
+    file = COMMITTED / "published.toml"
+    gpus = tomllib.loads(file.read_text(encoding="utf-8")).values() if file.is_file() else ()
+    found = next((gpu["overview"] for gpu in gpus if "overview" in gpu), "")
     if not found:
-        raise InputError(f"{COMMITTED.name}/{published.FILE}: names no overview; name a file or folder of exports")
-    return found[0]
+        raise InputError(f"{COMMITTED.name}/{file.name}: names no overview; name a file or folder of exports")
+    return COMMITTED / str(found)
 
 
 def default_run(needed: str = "*") -> Path:
@@ -329,7 +330,7 @@ def build(
         with converted(paths) if convert else nullcontext(paths) as readable:
             capture = load(readable, progress=not quiet and sys.stderr.isatty(), style=style)
         stage("building tables")
-        report = pipeline.analyse(capture, declared(), extrapolate=extrapolate, only=only)
+        report = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
         stage("drawing figures")
         images = pipeline.draw(report, only=only)
         if only is not None and not images and (only not in report.tables or report.tables[only].empty):
@@ -344,14 +345,11 @@ def build(
     return report.content, report.tables
 
 
-def declared() -> list[Declaration]:
-    """Return all declarations: those that every report shares, and those of the studies."""
-    import studies
-    from analysis import pipeline
-    from analysis.tables.declare import find
+def declared(capture: Capture) -> list[Declaration]:
+    """Return what the report on a capture has: what every report shares, and what a study adds to its own files."""
+    from analysis import pipeline, studies
 
-    names = [found.name for found in pkgutil.iter_modules(studies.__path__) if found.ispkg]
-    return [*pipeline.declarations(), *find(*(importlib.import_module(f"studies.{name}") for name in names))]
+    return [*pipeline.declarations(), *studies.declarations(capture)]
 
 
 def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, only: str | None) -> list[str]:

@@ -29,7 +29,7 @@ while (($#)); do
   *) break ;;
   esac
 done
-listed=$(cd "$ROOT" && "$PYTHON" -m analysis.examples "$@") || exit 2
+listed=$(cd "$ROOT" && "$PYTHON" -m studies.publish.examples "$@") || exit 2
 
 if [[ $PYTHON == */* ]]; then PATH=$(cd "$(dirname "$PYTHON")" && pwd):$PATH; fi # python3 of the commands is the project's
 

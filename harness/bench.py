@@ -43,10 +43,10 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.spans import QUANTILES, quantiles
+from harness.bench_files import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
 from harness.norms import Norms
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ class WithoutGpu(Runner):
     """The stages of `make profile` on a machine without a GPU."""
 
     def stages(self) -> list[Stage]:
-        asked = [PYTHON, "-m", "analysis.published", "overview", "--first"]
+        asked = [PYTHON, "-m", "studies.runs", "overview", "--first"]
         found = subprocess.run(asked, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
         committed = Path(found.stdout.strip())
         captures, run = self.folder.captures, self.folder.path

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis import published
 from analysis.formats.errors import InputError
+from studies import runs as published
 
 
 def folder(part: str) -> Path:

@@ -8,12 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import pipeline, report
+from analysis import pipeline
 from analysis.capture.model import Capture
 from analysis.tables.declare import Table
 from studies.ladder.build import declared_tables
+from studies.publish.columns import every
 
-DECLARED = report.declared()
+DECLARED = every()
 LADDER_TABLES = {table.name: table for table in declared_tables()}
 _ALL = {one.name: one for one in DECLARED if isinstance(one, Table) and one.name not in LADDER_TABLES}
 TABLES = {name: table for name, table in _ALL.items() if not table.optional}

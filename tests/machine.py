@@ -100,7 +100,7 @@ case "$*" in
   exit "${LADDER_ENDS:-0}"
   ;;
 "-m studies.ladder.measure"*) ;;
-"-m analysis.published"*) echo "reports/first-$3" ;;
+"-m studies.runs"*) echo "reports/first-$3" ;;
 "-m studies.ladder.build --columns"*) echo "columns${4:+,of slow}" ;;
 "-m analysis.hot_lines"*) cat > /dev/null && echo kernel,ordinal ;;
 "-m studies.ladder.build"*) echo "points: some" ;;

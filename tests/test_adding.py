@@ -180,7 +180,7 @@ def ladder(copy: Copy) -> Path:
         with path.open("w", encoding="utf-8", newline="") as stream:
             kept = [row for row in rows if "op" not in header or row[header.index("op")] in OPS]
             csv.writer(stream, lineterminator="\n").writerows([header, *kept])
-    copy.run("-m", "analysis.readmes")
+    copy.run("-m", "studies.publish")
     return folder
 
 

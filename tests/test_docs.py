@@ -1,4 +1,4 @@
-"""The documents tell the truth: their commands exist and run, links resolve, and what they name is there.
+"""The documents tell the truth: their commands exist and run, and their links resolve.
 
 A command of `make` or bash runs with -n. A Python program starts and parses the very arguments that a document gives.
 A report of committed captures is made.
@@ -11,7 +11,6 @@ import shlex
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ import pytest
 
 from analysis import report
 from kernel_ledger.cli import COMMANDS
-from tests import programs, words
+from tests import programs
 from tests.checkout import ROOT, files
-from tests.declared import DECLARED, LADDER_TABLES
 
 DOCUMENTS = [ROOT / name for name in files("*.md")]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
@@ -221,113 +219,3 @@ def test_commands_of_the_documents_run(command: str, monkeypatch: pytest.MonkeyP
             assert all((ROOT / name).exists() for name in files if not name.startswith("-"))
         case [name, *_]:
             assert name in FOREIGN, command
-
-
-# --- what is named is there ---
-
-SPAN = re.compile(r"`([^`\n]+)`")
-FILE = re.compile(r"[\w./-]+\.(?:py|md|toml|csv|json|sh|cu|cuh|h|c|txt|svg|png|html|ipynb|js)")
-COLUMN = re.compile(r"[a-z][a-z0-9_]*_(?:ns|us|bytes|frac|per_s|mhz|s)")
-# Files that nothing here holds or writes: those of a reader or of another project.
-NOT_HERE = {
-    "my_model.py": "a reader's program",
-    "twice.h": "of the op that kernels/README.md makes up",
-    "config.json": "of a Hugging Face model",
-    "standard.py": "of Triton, whose lines a kernel runs",
-}
-# Options of other programs, in code that a document quotes.
-OPTIONS_OF_OTHERS = {
-    "ncu": "--csv --page --print-source --metrics --kernel-id --nvtx --nvtx-include --import --set --section "
-    "--import-source --print-metric-instances --query-metrics --clock-control --launch-skip --launch-count --devices",
-    "nsys": "--format --type --cuda-graph-trace --report",
-    "dcgmi": "--pause --resume",
-    "docker": "--gpus --cap-add",
-    "nvcc": "--threads --fmad",
-    "torchrun": "--nproc-per-node",
-    "examples/qwen_like.py": "--compile",
-}
-QUOTED = [
-    path for path in DOCUMENTS if path.name != "CHANGELOG.md" and not words.REPORTS.match(str(path.relative_to(ROOT)))
-]
-
-
-@functools.cache
-def spans(path: Path) -> list[str]:
-    """The code spans of a document, outside its blocks."""
-    return list(dict.fromkeys(SPAN.findall(re.sub(r"^```.*?^```", "", text(path), flags=re.DOTALL | re.MULTILINE))))
-
-
-@functools.cache
-def committed() -> tuple[str, ...]:
-    return tuple(f"/{name}" for name in files())
-
-
-@functools.cache
-def sources() -> str:
-    """Every program and script, in one text: what they write or read is named there."""
-    return "\n".join(
-        text(ROOT / name[1:]) for name in committed() if name.endswith((".py", ".sh")) and "/tests/" not in name
-    )
-
-
-def is_there(name: str) -> bool:
-    """Whether a file of this name is committed, also packed, is a table of a report, or is named by a program."""
-    tables = {f"{one.name}.csv" for one in [*DECLARED, *LADDER_TABLES.values()]}
-    wanted = f"/{name.removeprefix('./').removeprefix('../')}"
-    here = any(file.endswith((wanted, f"{wanted}.xz")) for file in committed())
-    return here or name in tables or name in NOT_HERE or re.search(rf"\b{re.escape(name)}\b", sources()) is not None
-
-
-def test_every_file_that_is_named_exists() -> None:
-    named = {
-        (path, one)
-        for path in QUOTED
-        for span in spans(path)
-        for one in [span.partition(":")[0]]
-        if FILE.fullmatch(one)
-    }
-    assert len(named) > 100
-    missing = [f"{path.relative_to(ROOT)}: {name}" for path, name in sorted(named) if not is_there(name)]
-    assert missing == []
-
-
-def test_every_option_that_is_named_exists() -> None:
-    known = {option for words_ in OPTIONS_OF_OTHERS.values() for option in words_.split()} | {"--help", "--version"}
-    known |= {option for file in programs.programs() for option in programs.options_of(file)}
-    known |= {option for file in programs.scripts() for option in programs.options_of_script(file)}
-    found = {
-        (path, one) for path in QUOTED for span in spans(path) for one in re.findall(r"(?<![\w-])--[a-z][\w-]+", span)
-    }
-    assert len(found) > 40
-    assert [f"{path.relative_to(ROOT)}: {option}" for path, option in sorted(found) if option not in known] == []
-
-
-def _columns() -> Iterator[str]:
-    for table in [*DECLARED, *LADDER_TABLES.values()]:
-        yield from getattr(table, "column_names", ())
-    for folder in ("analysis/formats", "harness", "analysis/hardware", "studies"):
-        for file in (ROOT / folder).rglob("*.py"):
-            yield from re.findall(COLUMN, text(file))
-
-
-def test_every_column_that_is_named_exists() -> None:
-    known = set(_columns())
-    found = {(path, span) for path in QUOTED for span in spans(path) if COLUMN.fullmatch(span)}
-    assert len(found) > 30
-    assert [f"{path.relative_to(ROOT)}: {name}" for path, name in sorted(found) if name not in known] == []
-
-
-def test_the_pictures_are_small_and_shown() -> None:
-    from tests.browser import pictures
-
-    drawn = sorted(pictures.FOLDER.glob("*"))
-    assert {path.name for path in drawn} == {f"{name}.png" for name in pictures.SHOTS}
-    assert sum(path.stat().st_size for path in drawn) <= pictures.MOST_BYTES
-    shown = text(ROOT / "README.md") + text(ROOT / "docs/tour.md")
-    assert all(f"pictures/{path.name})" in shown for path in drawn)
-
-
-def test_no_table_of_the_readme_is_wider_than_six_columns() -> None:
-    rows = [line for line in text(ROOT / "README.md").splitlines() if line.startswith("|")]
-    assert rows
-    assert max(len(re.findall(r"(?<!\\)\|", row)) - 1 for row in rows) <= 6

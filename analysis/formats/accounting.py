@@ -43,4 +43,4 @@ class Accounting(Struct):
     steps: list[StepNeeds]
 
 
-ACCOUNTING = JsonFile("accounting", "accounting.json", Accounting, _AGAIN, alone=True)
+ACCOUNTING = JsonFile("accounting", "accounting.json", Accounting, _AGAIN, alone=True, studies=("studies.accounting",))

@@ -48,4 +48,11 @@ class Baseline(Struct):
     settings: list[Setting]
 
 
-BASELINE = JsonFile("baseline", "baseline.json", Baseline, again="write it again with `make baseline`", alone=True)
+BASELINE = JsonFile(
+    "baseline",
+    "baseline.json",
+    Baseline,
+    again="write it again with `make baseline`",
+    alone=True,
+    studies=("studies.baseline", "studies.layers"),
+)

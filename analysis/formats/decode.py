@@ -107,7 +107,7 @@ class Decode(Struct):
     flop_per_s: Positive | UnsetType | None = UNSET
 
 
-DECODE = JsonFile("decode", "decode.json", Decode, again=AGAIN, alone=True)
+DECODE = JsonFile("decode", "decode.json", Decode, again=AGAIN, alone=True, studies=("studies.decode",))
 
 
 class PhaseRow(Struct):
@@ -122,4 +122,4 @@ class PhaseRow(Struct):
     end_ns: Whole
 
 
-PHASES = CsvFile("decode-phases", "decode_phases.csv", PhaseRow, again=AGAIN, alone=True)
+PHASES = CsvFile("decode-phases", "decode_phases.csv", PhaseRow, again=AGAIN, alone=True, studies=("studies.decode",))

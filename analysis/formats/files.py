@@ -213,6 +213,7 @@ class OurFile:
     content   the Struct of its object, or of one of its rows
     again     how to write it again, as the end of a sentence
     alone     whether it is worth a report without any other file
+    studies   packages whose tables the report on such a file has, too
     captured  whether it belongs to a capture, so that analysis.capture.load reads it
     version   the version that is written now; versions `oldest` to `version` are read
     """
@@ -222,6 +223,7 @@ class OurFile:
     content: type[Struct]
     again: str
     alone: bool = False
+    studies: tuple[str, ...] = ()
     captured: bool = True
     version: int = 1
     oldest: int = 1

@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Spread, Whole
 
 _AGAIN = "write it again with `make layers`"
+_STUDIES = ("studies.layers",)
 
 
 class ComponentTime(Struct):
@@ -128,12 +129,13 @@ class LayerEvent(Struct):
     own_ns: Whole
 
 
-LAYER_PROFILE = JsonFile("layer-profile", "layers.json", LayerProfiles, _AGAIN, alone=True)
-LAYER_EVENTS = CsvFile("layer_events", "layer_events.csv", LayerEvent, _AGAIN)
+LAYER_PROFILE = JsonFile("layer-profile", "layers.json", LayerProfiles, _AGAIN, alone=True, studies=_STUDIES)
+LAYER_EVENTS = CsvFile("layer_events", "layer_events.csv", LayerEvent, _AGAIN, studies=_STUDIES)
 KERNELS_OF_LAYERS = JsonFile(
     "kernels-of-layers",
     "kernels_of_layers.json",
     KernelProfiles,
     again="write it again with `make kernels-of-layers`",
     alone=True,
+    studies=_STUDIES,
 )

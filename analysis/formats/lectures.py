@@ -60,4 +60,11 @@ class Lectures(Struct):
     profiles: list[ProfiledCase]
 
 
-LECTURES = JsonFile("lectures", "lectures.json", Lectures, again="write it again with `make studies`", alone=True)
+LECTURES = JsonFile(
+    "lectures",
+    "lectures.json",
+    Lectures,
+    "write it again with `make studies`",
+    alone=True,
+    studies=("studies.lectures",),
+)

@@ -64,4 +64,11 @@ class MultiGpu(Struct):
     trap: list[TrapTime]
 
 
-MULTI_GPU = JsonFile("multi_gpu", "multi_gpu.json", MultiGpu, "write it again with `make multi-gpu`", alone=True)
+MULTI_GPU = JsonFile(
+    "multi_gpu",
+    "multi_gpu.json",
+    MultiGpu,
+    "write it again with `make multi-gpu`",
+    alone=True,
+    studies=("studies.multi_gpu",),
+)

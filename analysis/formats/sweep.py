@@ -114,5 +114,5 @@ class Sweep(Struct):
     least_gain: Amount = 0.0
 
 
-SWEEP = JsonFile("sweep", "sweep.json", Sweep, _AGAIN, version=2)
-SWEEP_ROWS = CsvFile("sweep_rows", "sweep.csv", Combination, _AGAIN, alone=True)
+SWEEP = JsonFile("sweep", "sweep.json", Sweep, _AGAIN, version=2, studies=("studies.sweep",))
+SWEEP_ROWS = CsvFile("sweep_rows", "sweep.csv", Combination, _AGAIN, alone=True, studies=("studies.sweep",))

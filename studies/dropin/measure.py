@@ -25,12 +25,12 @@ import torch
 
 import kernels.integrations.transformers as ours
 from analysis.formats.console import guarded
-from analysis.formats.dropin import DROPIN
 from analysis.formats.errors import InputError
 from harness import manifest
 from harness.console import progress
 from harness.run import DTYPES
 from harness.weights import RANDOM, build_transformers_model, encode_prompt, import_transformers, load_weights
+from studies.dropin.files import DROPIN
 
 PROMPTS = Path(__file__).with_name("prompts.txt")
 TOKENS, ROUNDS, PROMPT_REPEATS = 16, 3, 5

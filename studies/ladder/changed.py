@@ -20,10 +20,10 @@ from pathlib import Path
 import pandas as pd
 from tabulate import tabulate
 
-from analysis.formats.bench import BASELINES
-from analysis.published import folders
+from harness.bench_files import BASELINES
 from studies.ladder.goals import fastest_rungs, library_of, rival
 from studies.ladder.searched import paired
+from studies.runs import folders
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = ["op", "dtype", "shape_name"]

@@ -42,7 +42,7 @@ if [[ -n $dir && ! -e $dir/ladder.json && -n $(compgen -G "$dir/*") ]]; then
 fi
 if [[ -z $dir ]]; then
   dir=runs/ladder
-  if [[ -n $missing && -z $(compgen -G "$dir/*/captures") ]]; then dir=$("$PYTHON" -m analysis.published ladder --first) || exit; fi
+  if [[ -n $missing && -z $(compgen -G "$dir/*/captures") ]]; then dir=$("$PYTHON" -m studies.runs ladder --first) || exit; fi
 fi
 only=(${ops[@]+--ops "${ops[@]}"})
 run=$dir/$(date -u +%Y%m%dT%H%M%SZ)

@@ -33,16 +33,17 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats import packed, symbols
-from analysis.formats.bench import BASELINES, BENCH, BENCH_ROWS, median_ns
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
-from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
+from analysis.formats.hot_lines import HOT_LINES
 from analysis.formats.spans import quantile
-from analysis.published import gpu_of
+from harness.bench_files import BASELINES, BENCH, BENCH_ROWS, median_ns
 from kernels import registry
 from kernels.gpu import modelling, named
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
 from kernels.variants import choices, equivalents, fingerprint
+from studies.ladder.files import LADDER, POINTS
+from studies.runs import gpu_of
 
 CLAIMS = registry.FOLDER / "claims.toml"
 GOALS = registry.FOLDER / "goals.toml"

@@ -14,9 +14,9 @@ from tabulate import tabulate
 
 from analysis.formats import packed
 from analysis.page.markdown import escape
-from analysis.page.readme import reaches
 from analysis.page.text import MISSING
 from studies.ladder.goals import versus
+from studies.publish.results import reaches
 
 # of the benchmarks, and of the runs of variants that search: the first that timed the library counts
 LOOPS = ("plain_loop_isolated.csv", "plain_loop_tuned.csv")

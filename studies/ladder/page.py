@@ -17,12 +17,12 @@ from tabulate import tabulate
 
 from analysis.formats.spans import Span
 from analysis.page.markdown import escape
-from analysis.page.readme import older_times
 from analysis.page.text import MISSING, is_missing, number, percent
 from studies.ladder.dates import REFUTED, Dated
 from studies.ladder.goals import LIBRARY_KINDS, RUNG, fastest_rungs, precision_of, rival
 from studies.ladder.searched import is_search, paired
 from studies.ladder.tables import ACROSS_RUNS, BASELINES, WORDS
+from studies.publish.results import older_times
 from studies.sweep.tables import short_name
 
 STALLS = 3  # stall reasons shown for a rung, the largest ones

@@ -25,13 +25,14 @@ import pandas as pd
 from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.formats import packed, symbols
-from analysis.formats.bench import BENCH, BENCH_ROWS, KINDS
 from analysis.formats.errors import InputError
 from analysis.formats.files import CsvFile, JsonFile
-from analysis.formats.ladder import HOT_LINES, LADDER, POINTS
+from analysis.formats.hot_lines import HOT_LINES
 from analysis.formats.run import MANIFEST
 from analysis.formats.spans import QUANTILES
 from analysis.formats.tools import TOOL_STATUS
+from harness.bench_files import BENCH, BENCH_ROWS, KINDS
+from studies.ladder.files import LADDER, POINTS
 from studies.ladder.in_model import read_in_model
 
 KEY = ["op", "variant", "dtype", "shape_name"]

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from analysis import published
 from analysis.formats import packed
 from analysis.formats.errors import InputError
+from studies import runs as published
 
 LAYERS = 12
 API_CALLS = Path(__file__).parent.parent / "specimens" / "captures" / "cuda_api_sum.csv.xz"

@@ -21,7 +21,6 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import published
 from analysis.capture.load import load
 from analysis.diagnosis.judge import Verdict, judge
 from analysis.diagnosis.limits import Limits, find_limits
@@ -33,6 +32,7 @@ from analysis.hardware.devices import find_device
 from analysis.hardware.metrics import derive
 from analysis.tables.join import prepare_counters
 from kernels.specimens import registry
+from studies import runs as published
 from studies.ladder.tables import by_point
 
 CAPTURES = registry.FOLDER / "captures"

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis import published
-from analysis.formats.ladder import POINTS
 from kernels.specimens import registry
+from studies import runs as published
+from studies.ladder.files import POINTS
 from studies.specimens import score
 
 MANIFEST = score.CAPTURES / "manifest.json"

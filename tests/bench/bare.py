@@ -159,7 +159,7 @@ def table_of(rows: Sequence[dict[str, Any]], tablefmt: str = "simple") -> str:
 
 def shown_in(readme: str, folder: Path) -> str:
     """Return the text of a README with the results of `folder` in its generated part."""
-    from analysis.page.readme import replace_part
+    from studies.publish.results import replace_part
 
     rows, seen = results.read(folder)
     told = f"{rows[0]['turns']} turns; {seen['cores']} cores of {seen['cpu']}, python {seen['python']}, nvtx {seen['nvtx']}."

@@ -138,7 +138,7 @@ def table_of(rows: Sequence[dict[str, Any]], tablefmt: str = "simple") -> str:
 
 def shown_in(readme: str, folder: Path) -> str:
     """Return the text of a README with the results of `folder` in its generated part."""
-    from analysis.page.readme import replace_part
+    from studies.publish.results import replace_part
 
     rows, seen = results.read(folder)
     told = f"{rows[0]['turns']} turns of {rows[0]['calls']} calls; {seen['cores']} cores of {seen['cpu']}"

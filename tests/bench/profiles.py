@@ -62,7 +62,7 @@ def shown_in(readme: str, folder: Path = OUT) -> str:
     """Return the text of a README with the runs of `folder` in its generated part: a column for each run, and notes."""
     from tabulate import tabulate
 
-    from analysis.page.readme import replace_part
+    from studies.publish.results import replace_part
 
     runs = read("runs.csv", folder)
     took = {(row["run"], row["stage"]): float(row["seconds"]) for row in read("stages.csv", folder)}

@@ -431,7 +431,7 @@ def _in_words(seen: dict[str, Any]) -> str:
 
 def shown_in(readme: str, folder: Path) -> str:
     """Return the text of a README with the results of `folder` in its generated part `analysis-bench`."""
-    from analysis.page.readme import replace_part
+    from studies.publish.results import replace_part
 
     rows, seen = results.read(folder)
     return replace_part(readme, "analysis-bench", f"{table_of(rows, 'github')}\n\n{_in_words(seen)}")

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import studies.decode
-from analysis import published, readmes, report
+from analysis import report
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table, nest_ranges
 from analysis.formats.decode import DECODE
 from analysis.formats.run import TIMING
@@ -30,9 +30,11 @@ from harness.weights import build_model
 from kernels.decode.contract import Gpu
 from kernels.decode.rungs import NAMES, RUNGS, sources
 from kernels.decode.rungs import table as rungs_table
+from studies import runs as published
 from studies.decode import measure, page, tables
 from studies.decode import measure_rungs as rungs
 from studies.decode.figures import plot_decode, plot_phases
+from studies.publish import __main__ as readmes
 
 TINY = "n_layer=2,n_embd=128,n_head=2,vocab_size=97,n_positions=48"
 ARGUMENTS = [

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from analysis.formats.dropin import DROPIN
 from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
 from studies.dropin import measure
+from studies.dropin.files import DROPIN
 from studies.dropin.page import render_dropin, render_line
 
 SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from analysis import examples
 from analysis.formats.errors import InputError
+from studies.publish import examples
 from tests.cpu.test_profile import prepared
 from tests.machine import ROOT, Machine
 
@@ -98,6 +98,7 @@ def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> 
     """The whole script against fake tools, with our own driver and scripts between."""
     python, checkout = prepared(gpu_machine), gpu_machine.scripts.parent
     (checkout / "analysis").symlink_to(ROOT / "analysis")
+    (checkout / "studies" / "publish").symlink_to(ROOT / "studies" / "publish")
     shutil.copytree(FOLDER, checkout / "examples", ignore=shutil.ignore_patterns(examples.GPU))
     gpu_machine.put("bin/python3", '#!/usr/bin/env bash\necho "program $*" >> "$CALLS"\n')
     if report_fails:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.formats import bench, files, ladder, packed, run, sweep, tools
+from analysis.formats import files, packed, run, sweep, tools
 from analysis.formats.errors import InputError
+from harness import bench_files as bench
+from studies.ladder import files as ladder
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = sorted(path for path in (ROOT / "reports").rglob("*.*") if {".json", ".csv"} & set(path.suffixes))
@@ -18,17 +20,20 @@ PROFILED = sorted(path for one in ("profile", "counting") for path in (ROOT / "t
 ONLY_PROFILED = {"bare_ranges", "count-plan", "count-selection", "selftest", "capture-costs"}
 
 
+EVERY = {**files.every(), **{one.kind: one for one in (bench.BENCH, bench.BENCH_ROWS, ladder.LADDER, ladder.POINTS)}}
+
+
 def test_every_kind_is_found() -> None:
-    assert {run.OPS, run.MANIFEST, sweep.SWEEP_ROWS, bench.BENCH, ladder.LADDER} <= set(files.every().values())
+    assert {run.OPS, run.MANIFEST, sweep.SWEEP_ROWS} <= set(files.every().values())
     assert ladder.LADDER.kind not in files.captured()
     assert run.OPS.kind in files.captured()
-    headers = [one.header for one in files.every().values() if isinstance(one, files.CsvFile)]
+    headers = [one.header for one in EVERY.values() if isinstance(one, files.CsvFile)]
     assert len(headers) == len(set(headers))
 
 
-@pytest.mark.parametrize("kind", [kind for kind, one in files.every().items() if isinstance(one, files.JsonFile)])
+@pytest.mark.parametrize("kind", [kind for kind, one in EVERY.items() if isinstance(one, files.JsonFile)])
 def test_committed_json_is_what_its_writer_declares(kind: str) -> None:
-    file = files.every()[kind]
+    file = EVERY[kind]
     found = []
     for path in PROFILED if kind in ONLY_PROFILED else COMMITTED:
         document = json.loads(packed.read_bytes(path)) if ".json" in path.suffixes else None
@@ -41,9 +46,9 @@ def test_committed_json_is_what_its_writer_declares(kind: str) -> None:
     assert found or kind in ("accounting", "kernel")
 
 
-@pytest.mark.parametrize("kind", [kind for kind, one in files.every().items() if isinstance(one, files.CsvFile)])
+@pytest.mark.parametrize("kind", [kind for kind, one in EVERY.items() if isinstance(one, files.CsvFile)])
 def test_committed_csv_has_the_columns_that_are_declared(kind: str) -> None:
-    file = files.every()[kind]
+    file = EVERY[kind]
     paths = PROFILED if kind in ONLY_PROFILED else COMMITTED
     named = [path for path in paths if path.name.removesuffix(".xz") == file.name and path.parent.name != "tables"]
     for path in named:

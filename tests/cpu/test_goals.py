@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import msgspec
 import pandas as pd
 import pytest
 
-from analysis.formats.errors import InputError
-from analysis.formats.goals import limits
 from analysis.formats.spans import QUANTILES
-from analysis.fusion import plan
-from analysis.page.readme import Results, _behind, _ladder_goals, _left_out, older_times
-from analysis.tables import selftest
 from kernels.registry import ops
 from studies.ladder.goals import build_goals, versus
 from studies.ladder.measure import GOALS
+from studies.publish.results import Results, _behind, _ladder_goals, _left_out, older_times
 
 ROOT = Path(__file__).resolve().parents[2]
 POINTS = pd.DataFrame(
@@ -169,28 +163,6 @@ def test_a_goal_may_ask_for_a_share_of_the_shapes_and_less_of_all(share: float, 
     (row,) = _ladder_goals(build_goals([goal | {"beside": "torch"}], POINTS, BENCH))
     assert row[1] == f"≥ 1 × at {share:.0%} of the shapes, ≥ {never:g} × at all"
     assert row[2:] == ["1 of 2, least 0.800 (0.512 – 1.250) ×, fp32 small, `v02`", said]
-
-
-def test_the_limits_are_those_of_the_file() -> None:
-    known = tomllib.loads(GOALS.read_text("utf-8"))["limits"]
-    assert msgspec.structs.asdict(limits()) == known
-    assert all(value > 0 for value in known.values())
-    assert {"byte": known["selftest_bytes_frac"], "FLOP": known["selftest_flops_frac"]} == selftest.LIMITS
-    assert (known["fusion_bytes_frac"], known["fusion_time_frac"]) == (plan.BYTES_GOAL, plan.TIME_GOAL)
-
-
-@pytest.mark.parametrize("text", ["", "[limits]\nselftest_bytes_frac = 0.03\n", "[limits\n", "[limits]\nspeed = 1\n"])
-def test_a_file_without_sound_limits_is_one_sentence(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "goals.toml"
-    path.write_text(text)
-    with pytest.raises(InputError, match=r"^kernels/goals.toml has no sound \[limits\] .*: restore it with git\.$"):
-        limits(path)
-
-
-def test_the_limits_stand_in_no_code() -> None:
-    source = (ROOT / "analysis" / "page" / "readme.py").read_text("utf-8")
-    for number in ("146", "0.96", "0.55", "240", "0.03", "0.99", "0.15"):
-        assert not re.search(rf"(?<![\d.]){re.escape(number)}(?![\d.])", source), number
 
 
 def test_rungs_whose_times_are_of_an_older_build_are_named_once():

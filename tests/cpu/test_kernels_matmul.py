@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from analysis.formats.bench import BENCH_ROWS
 from harness import bench
+from harness.bench_files import BENCH_ROWS
 from kernels import build, objects
 from kernels.matmul import waves
 from kernels.registry import item_bytes, ops

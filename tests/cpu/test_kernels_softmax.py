@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from analysis.formats.bench import BENCH_ROWS
 from analysis.formats.spans import quantiles
 from harness import bench, outputs
+from harness.bench_files import BENCH_ROWS
 from kernels import registry
 from kernels.registry import ops
 from kernels.softmax.custom_op import causal_softmax

@@ -195,7 +195,8 @@ def test_what_pays_is_told_from_the_largest_batch_down() -> None:
 
 
 def test_the_committed_run_of_cpu_ranks_has_a_report() -> None:
-    report = pipeline.analyse(load([RANKS / "captures"]), declared())
+    capture = load([RANKS / "captures"])
+    report = pipeline.analyse(capture, declared(capture))
     assert report.content["title"] == "GPT-2 on several GPUs, CPU ranks"
     assert {"multi_gpu", "multi_gpu_claims", "multi_gpu_checks"} <= report.tables.keys()
     checks = report.tables["multi_gpu_checks"]

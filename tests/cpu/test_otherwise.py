@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.published import read
 from studies.ladder import otherwise
 from studies.ladder.build import read_tables
 from studies.ladder.searched import paired
+from studies.runs import read
 
 REPORTS = Path(__file__).parents[2] / "reports"
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from analysis.formats.bench import BENCH
+from harness.bench_files import BENCH
 from kernels.registry import ops
 from kernels.variants import fingerprint
 from tests.gpu import publish

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from analysis import published, readmes
 from analysis.formats.errors import InputError
-from analysis.page.readme import join_gpus
+from studies import runs as published
 from studies.lectures.predict import STUDIES
+from studies.publish import __main__ as readmes
+from studies.publish.results import join_gpus
 from tests.committed import needs_committed
 
 ROOT = Path(__file__).parents[2]

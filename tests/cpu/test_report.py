@@ -14,9 +14,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis import published, report
+from analysis import report
 from analysis.formats import console
 from analysis.formats.words import count_of
+from studies import runs as published
 from tests import committed as committed_runs
 from tests.committed import needs_committed
 from tests.declared import TABLES

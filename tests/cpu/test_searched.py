@@ -9,11 +9,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from analysis.page.readme import render_goals
 from studies.ladder import changed, page
 from studies.ladder.build import read_tables, tables_of, write
 from studies.ladder.read import read_elsewhere, read_ladder
 from studies.ladder.searched import paired
+from studies.publish.results import render_goals
 from tests import committed
 
 LADDER, BENCH = committed.folder("ladder"), committed.bench("attention")

@@ -9,13 +9,13 @@ import pytest
 from analysis.capture.model import GPU_OPS_COLUMNS, as_table
 from analysis.diagnosis.findings import find
 from analysis.hardware.devices import Device
-from analysis.readmes import document_columns
 from analysis.tables.gaps import add_other_threads, build_gaps, busy_and_gaps
 from analysis.tables.kernels import build_kernels
 from analysis.tables.roofline import build_roofline, build_roofs, dram_roof, refuse_impossible
 from analysis.tables.selftest import check_counters, kept_selftest_of
 from analysis.tables.stalls import build_stalls
 from analysis.tables.traffic import build_traffic, copied_bytes, for_figure
+from studies.publish.columns import document_columns
 from tests.declared import TABLES
 
 CEILINGS = {

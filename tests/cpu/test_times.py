@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from analysis.formats.bench import BENCH_ROWS, median_ns
-from analysis.published import folders
+from harness.bench_files import BENCH_ROWS, median_ns
 from studies.ladder import changed
 from studies.ladder.goals import versus
 from studies.ladder.read import judged, read_bench
+from studies.runs import folders
 from tests.ladder_export import timed
 
 KEY = ("widen", "v01", "fp32", "large")

@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from analysis import published
-from analysis.formats.bench import BENCH, BENCH_ROWS
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
-from analysis.published import Runs
+from harness.bench_files import BENCH, BENCH_ROWS
+from studies import runs as published
 from studies.ladder.read import SEARCHES
+from studies.runs import Runs
 from tests.gpu.plain_loop import TOLERANCE
 
 FILES = (BENCH_ROWS.name, BENCH.name, "correctness.txt", "microbenchmark.txt")

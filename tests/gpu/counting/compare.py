@@ -28,11 +28,11 @@ from tabulate import tabulate
 from analysis import counting
 from analysis.capture.load import load
 from analysis.hardware import metrics
-from analysis.page.readme import replace_part
 from analysis.planning import select
 from analysis.planning.cost import Cost
 from analysis.tables import counting as tables
 from analysis.tables import groups, join
+from studies.publish.results import replace_part
 
 PROGRAMS = ("qwen", "gpt2")
 TITLES = {"qwen": "Qwen3-like, 6 layers", "gpt2": "GPT-2, two models"}

@@ -1,6 +1,8 @@
 """Compare the report's first findings on each example program with what an expert names there.
 
-    python -m analysis.examples [NAME …]    name, build, options and command of each, with tabs, for examples/capture.sh
+    python -m studies.publish.examples [NAME …]
+
+The command prints name, build, options and command of each, with tabs, for examples/capture.sh.
 
 The header of each program in examples/ holds the expert's list. examples.toml holds the words that a finding must use
 to agree with an entry. A captured example has its report.json in examples/h200/<name>/.
@@ -23,7 +25,7 @@ import msgspec
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 
-FOLDER = Path(__file__).resolve().parent.parent / "examples"
+FOLDER = Path(__file__).resolve().parents[2] / "examples"
 FILE = "examples.toml"
 GPU = "h200"
 FIRST = 3  # findings that are compared
@@ -162,7 +164,9 @@ def commands(names: Sequence[str], folder: Path = FOLDER) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 0: printed. 2: wrong usage. 3: an example is unknown or unusable."""
     parser = argparse.ArgumentParser(
-        prog="python -m analysis.examples", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m studies.publish.examples",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="of examples.toml (default: all)")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""Declare the files of studies/ladder: the points to measure, the checked points, and the hottest source lines."""
+"""Declare the files of studies/ladder: the points to measure, and the checked points."""
 
 from __future__ import annotations
 
@@ -133,20 +133,6 @@ class Checked(Struct):
     note: str
 
 
-class HotLine(Struct):
-    """One of the source lines of a launch with most samples; `ordinal` counts the launches of its kernel."""
-
-    kernel: str
-    ordinal: Whole
-    source_file: str
-    line: Whole
-    text: str
-    samples: Whole
-    launch_samples: Whole
-    stall: str
-    stall_samples: Whole | None
-
-
 LADDER = JsonFile(
     "ladder",
     "ladder.json",
@@ -155,4 +141,3 @@ LADDER = JsonFile(
     captured=False,
 )
 POINTS = CsvFile("points", "points.csv", Checked, _AGAIN, captured=False)
-HOT_LINES = CsvFile("ncu_lines", "ncu_lines.csv", HotLine, _AGAIN, captured=False)

@@ -1,7 +1,7 @@
 """Print which committed runs the README files show, one folder a line.
 
-    python -m analysis.published ladder            of every GPU
-    python -m analysis.published overview --first  of the first GPU, as the default if nothing was captured here
+    python -m studies.runs ladder            of every GPU
+    python -m studies.runs overview --first  of the first GPU, as the default if nothing was captured here
 
 reports/published.toml names the runs.
 """
@@ -20,7 +20,7 @@ import msgspec
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "reports"
 FILE = "published.toml"
 PARTS = (
@@ -104,7 +104,7 @@ def gpu_of(folder: Path, part: str, reports: Path = REPORTS) -> str | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 0: printed. 2: wrong usage. 3: published.toml is unusable or lacks the run."""
     parser = argparse.ArgumentParser(
-        prog="python -m analysis.published",
+        prog="python -m studies.runs",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

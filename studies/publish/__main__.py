@@ -1,6 +1,6 @@
 """Rewrite the generated parts of this repository's Markdown files, and their figures, from the committed runs.
 
-    python -m analysis.readmes
+    python -m studies.publish
 
 A generated part lies between `<!-- begin: NAME -->` and `<!-- end: NAME -->`. reports/published.toml names the runs.
 This program reads their committed tables and reports. `make readme` regenerates those first.
@@ -20,25 +20,21 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from analysis import examples, pipeline, published
+from analysis import pipeline
 from analysis.capture.load import load
 from analysis.formats.console import guarded
-from analysis.formats.dropin import DROPIN
 from analysis.formats.errors import InputError
-from analysis.formats.files import document_fields
 from analysis.formats.multi_gpu import MULTI_GPU
-from analysis.formats.report import KERNEL_REPORT, REPORT
 from analysis.formats.run import CEILINGS
-from analysis.page import terminal, tour
-from analysis.page.readme import Results, join_gpus, render_goals, render_results, render_summary, replace_part
-from analysis.published import Runs
+from analysis.page import terminal
 from analysis.report import declared
-from analysis.tables.declare import Table
+from studies import runs as published
 from studies.accounting.page import render_accounting
 from studies.baseline.page import render_baseline
 from studies.chains.page import render_chains
 from studies.chains.read import compare
 from studies.decode import page as decode
+from studies.dropin.files import DROPIN
 from studies.dropin.page import render_dropin, render_line
 from studies.ladder import changed, otherwise
 from studies.ladder import figures as ladder_figures
@@ -53,9 +49,13 @@ from studies.layers.page import render_layers
 from studies.lectures import page as lectures
 from studies.multi_gpu import page as multi_gpu
 from studies.multi_gpu import tables as multi_gpu_tables
+from studies.publish import examples, tour
+from studies.publish.columns import document_columns, document_json
+from studies.publish.results import Results, join_gpus, render_goals, render_results, render_summary, replace_part
+from studies.runs import Runs
 from studies.specimens import score, scorecard
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CPU_RANKS = "cpu-multi-gpu"  # the committed run of several processes without a GPU
 PROFILED = "tests/cpu/data/profile/qwen"  # a program of somebody else, as `make profile` captured it
 SCREEN_LINES = 45  # of the transcript
@@ -72,41 +72,18 @@ class Part(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 0: written. 2: wrong usage. 3: a run or README is unusable; nothing written."""
     parser = argparse.ArgumentParser(
-        prog="python -m analysis.readmes", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m studies.publish", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout (default: this one)")
     options = parser.parse_args(arguments)
     return guarded(lambda: write(options.root))
 
 
-def document_columns() -> str:
-    """Return the generated text of analysis/COLUMNS.md: a list of all tables, studies included, then their columns."""
-    tables = sorted((one for one in declared() if isinstance(one, Table)), key=lambda one: (one.optional, one.order))
-    listed = [f"| [`{one.name}.csv`](#{one.name}csv) | {one.question} |" for one in tables]
-    return "\n\n".join(["\n".join(["| table | question |", "|---|---|", *listed]), *(one.document() for one in tables)])
-
-
-def document_json() -> str:
-    """Return the generated text of analysis/JSON.md: the fields that `report.py --json` prints."""
-    texts = []
-    for file, said in ((REPORT, "`--json`, and `report.json`"), (KERNEL_REPORT, "`--json --kernel NAME`")):
-        lines = [
-            f"{said}: `kind` is `{file.kind}`, `schema_version` is {file.version}.",
-            "",
-            "| field | type | meaning |",
-        ]
-        lines += [
-            "|---|---|---|",
-            *(f"| `{one}` | {kind} | {meaning} |" for one, kind, meaning in document_fields(file.content)),
-        ]
-        texts.append("\n".join(lines))
-    return "\n\n".join(texts)
-
-
 @functools.cache
 def transcript() -> str:
     """Return the transcript in README.md: what the report on PROFILED prints on a terminal."""
-    report = pipeline.analyse(load([ROOT / PROFILED]), declared())
+    capture = load([ROOT / PROFILED])
+    report = pipeline.analyse(capture, declared(capture))
     to = terminal.console(io.StringIO(), plain=True)
     to.height = SCREEN_LINES
     paths = [f"runs/qwen-report/report.{suffix}" for suffix in ("html", "md")]

@@ -1,0 +1,42 @@
+"""Describe the columns of all tables, for analysis/COLUMNS.md, and the fields of report.json, for analysis/JSON.md."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import studies
+from analysis import pipeline
+from analysis.formats.files import document_fields
+from analysis.formats.report import KERNEL_REPORT, REPORT
+from analysis.tables.declare import Declaration, Table, find
+
+
+def every() -> list[Declaration]:
+    """Return what the reports on all captures have: what every report shares, and what each study adds to its own."""
+    names = [found.name for found in pkgutil.iter_modules(studies.__path__) if found.ispkg]
+    return [*pipeline.declarations(), *find(*(importlib.import_module(f"studies.{name}") for name in names))]
+
+
+def document_columns() -> str:
+    """Return the generated text of analysis/COLUMNS.md: a list of all tables, studies included, then their columns."""
+    tables = sorted((one for one in every() if isinstance(one, Table)), key=lambda one: (one.optional, one.order))
+    listed = [f"| [`{one.name}.csv`](#{one.name}csv) | {one.question} |" for one in tables]
+    return "\n\n".join(["\n".join(["| table | question |", "|---|---|", *listed]), *(one.document() for one in tables)])
+
+
+def document_json() -> str:
+    """Return the generated text of analysis/JSON.md: the fields that `report.py --json` prints."""
+    texts = []
+    for file, said in ((REPORT, "`--json`, and `report.json`"), (KERNEL_REPORT, "`--json --kernel NAME`")):
+        lines = [
+            f"{said}: `kind` is `{file.kind}`, `schema_version` is {file.version}.",
+            "",
+            "| field | type | meaning |",
+        ]
+        lines += [
+            "|---|---|---|",
+            *(f"| `{one}` | {kind} | {meaning} |" for one, kind, meaning in document_fields(file.content)),
+        ]
+        texts.append("\n".join(lines))
+    return "\n\n".join(texts)
