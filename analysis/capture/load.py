@@ -82,6 +82,7 @@ class _Found:
     calls: pd.DataFrame | None = None  # cuda_api_sum of a cuda_api_trace
     waits: pd.DataFrame | None = None
     setups: pd.DataFrame | None = None
+    launches: tuple[Table, pd.DataFrame] | None = None  # cuda_api_trace, API_CALLS_COLUMNS
     ours: dict[str, tuple[str, Any]] = field(default_factory=dict)
     tools: list[dict[str, Any]] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -311,6 +312,7 @@ def _read_nsys(found: _Found, source: Source) -> None:
             )
         if report == "cuda_api_trace" and len(rows):
             found.calls, found.waits, found.setups = nsys_csv.calls_and_waits(table, rows)
+            found.launches = (table, rows)
         if report == "cuda_api_sum":
             found.api_calls.extend(nsys_csv.api_names(table))
         found.tables[report] = (name, rows)
@@ -380,6 +382,10 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
     trace = found.tables.get("cuda_gpu_trace")
     launches = found.tables.get("cuda_kern_exec_trace")
     calls = found.tables.get("cuda_api_trace")
+    if trace is not None:
+        rows, lost = nsys_csv.timed(trace[1], None if calls is None else calls[1], trace[0])
+        trace = trace[0], rows
+        found.gaps.extend(lost)
     if trace is None and launches is None:
         return empty_table(GPU_OPS_COLUMNS)
     if trace is None:
@@ -512,6 +518,9 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     timeline = _with_recordings(found, _timeline(found))
     if found.timeline is None:
         _note_graphs(found, timeline.gpu_ops)
+        ops = found.tables.get("cuda_gpu_trace")
+        if ops and found.launches and (gap := nsys_csv.unrecorded(*found.launches, ops[1])):
+            found.gaps.append(gap)
     sums = found.tables.get("cuda_gpu_kern_gb_sum") or found.tables.get("cuda_gpu_kern_sum")
     trace = found.tables.get("cuda_gpu_trace")
     if sums and trace and found.timeline is None:

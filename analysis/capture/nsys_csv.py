@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.capture import lost as lost_records
 from analysis.capture import nsys_host, summaries
 from analysis.capture.model import (
     API_CALLS_COLUMNS,
@@ -511,6 +512,32 @@ def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd
     sums = nsys_host.sums_of_calls("cuda_api_sum", table.where, known, code, start, end)
     called = known, code, start, end, pid, tid
     return sums, nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True)
+
+
+def timed(ops: pd.DataFrame, calls: pd.DataFrame | None, where: str) -> tuple[pd.DataFrame, list[Gap]]:
+    """Return the GPU operations that have a time, and the gap of the others. `calls`: API_CALLS_COLUMNS."""
+    start = ops["start_ns"].to_numpy(np.int64)
+    if not (start == 0).any():
+        return ops, []
+    called = pd.Series(-1, index=ops.index)
+    if calls is not None:
+        known = calls.dropna(subset=["correlation_id", "api_start_ns"]).groupby("correlation_id")["api_start_ns"].min()
+        called = ops["correlation_id"].map(known.astype("int64").to_dict()).fillna(-1)
+    lost = lost_records.without_time(start, called.to_numpy(np.int64))
+    gaps = [lost_records.time_gap(int(lost.sum()), len(ops), "GPU operation", where)] if lost.any() else []
+    return ops[~lost].reset_index(drop=True), gaps
+
+
+def unrecorded(table: Table, calls: pd.DataFrame, ops: pd.DataFrame) -> Gap | None:
+    """Return the gap of launches without a record of their kernel. Shape: as `calls_and_waits`, and gpu_trace."""
+    names = table.categories("Name")
+    returned = calls["api_end_ns"].notna().to_numpy(bool)
+    start, end = (calls.loc[returned, name].to_numpy("int64") for name in ("api_start_ns", "api_end_ns"))
+    thread = [calls.loc[returned, name].array for name in ("pid", "tid")]
+    correlation = calls.loc[returned, "correlation_id"].array
+    return lost_records.unrecorded(
+        list(names.categories), names.codes[returned], start, end, thread, correlation, ops, table.where
+    )
 
 
 def fill_from_calls(ops: pd.DataFrame, calls: pd.DataFrame) -> pd.DataFrame:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture import nccl, nsys_host
+from analysis.capture.lost import unrecorded
 from analysis.capture.model import (
     FROM_NCCL,
     GPU_OPS_COLUMNS,
@@ -121,7 +122,7 @@ def read(path: Path, where: str) -> Timeline:
                 f"{_few(export.tables)}); capture again with `nsys profile -t cuda,nvtx,osrt`."
             )
         gpu_ops = _gpu_ops(export)
-        summaries, waits, setups = _host(export)
+        summaries, waits, setups = _host(export, gpu_ops)
         ranges, start_end, left_open = _nvtx(export)
         nccl_calls = _nccl_calls(file, ranges, left_open)
         nodes = _graph_nodes(export, gpu_ops)
@@ -189,7 +190,9 @@ def _no_gpu_operations(export: _Export, calls: int) -> Gap:
     )
 
 
-def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None, pd.DataFrame | None]:
+def _host(
+    export: _Export, gpu_ops: pd.DataFrame
+) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None, pd.DataFrame | None]:
     """Return the calls of the host in three tables.
 
     First the sums over the calls of CUDA and of the operating system's runtime, by nsys report. Then the calls in which
@@ -200,7 +203,8 @@ def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None
     for report, table in (("cuda_api_sum", RUNTIME), ("osrt_sum", OSRT)):
         if not {"start", "end", "nameId"} <= set(export.tables.get(table, ())):
             continue
-        columns, start, end = _times(export, table, export.read(table, ("start", "end", "nameId"), ("globalTid",)))
+        wanted = export.read(table, ("start", "end", "nameId"), ("globalTid", "correlationId"))
+        columns, start, end = _times(export, table, wanted)
         code, ids = pd.factorize(columns["nameId"].values)
         if not len(code):
             continue
@@ -211,6 +215,9 @@ def _host(export: _Export) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None
             pid, tid = export.pid(_process(thread.values)), thread.values & 0xFFFFFF
             called = names, code, start, end, pid, tid
             waits, setups = nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True)
+            number = _masked(columns.get("correlationId"), len(start))
+            lost = unrecorded(names, code, start, end, [thread.values], number, gpu_ops, export.where)
+            export.gaps += [lost] if lost else []
     return sums, waits, setups
 
 

@@ -1,7 +1,8 @@
 """Read Chrome traces of torch.profiler (json, json.gz), so that a machine without nsys has a timeline, too.
 
 Times are decimal microseconds with three digits after the point. 64-bit floats are too coarse for this clock, so they
-are never read as floats. This module reads only what the process ran, and none of the host names and paths in the file.
+are never read as floats. They count from the first event, since machines put their zero at the epoch, at the boot or
+elsewhere. This module reads only what the process ran, and none of the host names and paths in the file.
 
 Ranges are the marks of the program itself (`record_function`, `user_annotation`). A program without marks gets the
 frames of nn.Module (traces `with_stack`), else PyTorch's operators. Operators are left out beside marks: they would
@@ -24,6 +25,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from analysis.capture.lost import time_gap, unrecorded, without_time
 from analysis.capture.model import (
     FROM_TRACE,
     GPU_OPS_COLUMNS,
@@ -144,13 +146,11 @@ class _Trace(
     msgspec.Struct,
     rename={
         "events": "traceEvents",
-        "base": "baseTimeNanoseconds",
         "devices": "deviceProperties",
         "distributed": "distributedInfo",
     },
 ):
     events: list[_Event]
-    base: _Number = 0
     devices: list[_Device] = []
     distributed: _Distributed = _Distributed()
 
@@ -173,7 +173,7 @@ def unpack(path: Path, limit: int = _MOST_BYTES) -> bytes:
 def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
     """Read a trace: GPU operations with their launch calls, and ranges.
 
-    Times are ns on the clock of the machine (with `baseTimeNanoseconds` added, if the file has it).
+    Times are ns since the first event.
 
     Raises:
         InputError: the file is cut off or damaged, or holds no event of torch.profiler.
@@ -202,12 +202,15 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
     elsewhere = next((match["name"].upper() for name in others if (match := _ACCELERATOR.fullmatch(name))), "")
     if not by_kind["gpu"]:
         gaps += _no_gpu_operations(len(by_kind["call"]), elsewhere, where)
-    gpu_ops, nccl_calls = _gpu_ops(by_kind["gpu"], by_kind["call"], trace, where, gaps)
+    recorded = by_kind["gpu"]
+    by_kind, first = _timed(by_kind, where, gaps)
+    gpu_ops, nccl_calls = _gpu_ops(by_kind["gpu"], by_kind["call"], trace, first, where, gaps)
+    gaps += _unrecorded(gpu_ops, recorded, by_kind["call"], first, where)
     marks, what = by_kind["mark"], "marks of the program"
     if all(_STEP.fullmatch(event.name) for event in marks):
         what = "modules" if by_kind["module"] else "operators"
         marks = marks + (by_kind["module"] or by_kind["operator"])
-    ranges = _ranges(marks, trace.base, where)
+    ranges = _ranges(marks, first, where)
     names = list(dict.fromkeys(device.name for device in trace.devices if device.name))
     used = bool(by_kind["gpu"] or by_kind["call"] or elsewhere)
     return Timeline(
@@ -223,6 +226,28 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         ranks_from=FROM_TRACE if ranks else "",
         nccl_calls=nccl_calls,
     )
+
+
+def _timed(
+    by_kind: dict[str, list[_Event]], where: str, gaps: list[Gap]
+) -> tuple[dict[str, list[_Event]], int]:  # fmt: skip
+    """Return the events with a time stamp, and the first of these times in ns. Add the gap of those without."""
+    events = [event for kind in by_kind.values() for event in kind]
+    start = _nanoseconds([event.ts for event in events], where, "ts")
+    called = np.full(len(events), -1, dtype=np.int64)
+    if len(events) and (start == 0).any() and (start > 0).any():
+        begun = {
+            detail.correlation: int(_nanoseconds([call.ts], where, "ts")[0])
+            for call, detail in zip(by_kind["call"], _details(by_kind["call"], _Called, where), strict=True)
+        }
+        of_gpu = _details(by_kind["gpu"], _Details, where)
+        called[: len(of_gpu)] = [begun.get(one.correlation, -1) if one.correlation else -1 for one in of_gpu]
+    lost = without_time(start, called)
+    if lost.any():
+        kept = iter(~lost)
+        by_kind = {kind: [event for event in of_kind if next(kept)] for kind, of_kind in by_kind.items()}
+        gaps.append(time_gap(int(lost.sum()), len(events), "record", where))
+    return by_kind, int(start[~lost].min(initial=_LONGEST_NS)) if len(start) else 0
 
 
 def _ranks(gpu_ops: pd.DataFrame, trace: _Trace) -> dict[int, int]:
@@ -354,14 +379,14 @@ def _nanoseconds(cells: Sequence[msgspec.Raw], where: str, what: str) -> IntArra
     raise InputError(f"{where}: an event has {found!r} as its {what}, not a time in microseconds; {_AGAIN}.")
 
 
-def _times(events: list[_Event], base: int, where: str) -> tuple[IntArray, IntArray]:
-    """Start and duration of events, ns."""
+def _times(events: list[_Event], first: int, where: str) -> tuple[IntArray, IntArray]:
+    """Start of events, since the time `first`, and their duration, ns."""
     start = _nanoseconds([event.ts for event in events], where, "ts")
     duration = _nanoseconds([event.dur for event in events], where, "dur")
     if (duration < 0).any():
         name = events[int((duration < 0).argmax())].name[:60]
         raise InputError(f"{where}: the event {name!r} has a negative duration; {_AGAIN}.")
-    return start + base, duration
+    return start - first, duration
 
 
 def _details(events: list[_Event], kind: type[_Args], where: str) -> list[_Args]:
@@ -401,11 +426,11 @@ def _device(number: float | None, names: dict[int, str]) -> str:
 
 
 def _gpu_ops(
-    events: list[_Event], calls: list[_Event], trace: _Trace, where: str, gaps: list[Gap]
+    events: list[_Event], calls: list[_Event], trace: _Trace, first: int, where: str, gaps: list[Gap]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:  # fmt: skip
     if not events:
         return empty_table(GPU_OPS_COLUMNS), empty_table(NCCL_CALLS_COLUMNS)
-    start, duration = _times(events, trace.base, where)
+    start, duration = _times(events, first, where)
     details = _details(events, _Details, where)
     names = {device.id: device.name for device in trace.devices}
     table = as_table(
@@ -428,7 +453,7 @@ def _gpu_ops(
         },
         GPU_OPS_COLUMNS,
     )
-    launched = _with_calls(table, calls, trace.base, where)
+    launched = _with_calls(table, calls, first, where)
     lonely = int(launched["api_start_ns"].isna().sum())
     if lonely:
         gaps.append(
@@ -439,6 +464,21 @@ def _gpu_ops(
             )
         )
     return launched.sort_values("start_ns", kind="stable", ignore_index=True), _collectives(launched, details)
+
+
+def _unrecorded(
+    ops: pd.DataFrame, recorded: list[_Event], calls: list[_Event], first: int, where: str
+) -> list[Gap]:  # fmt: skip
+    """Return the gap of the launches without a record of their kernel; `recorded`: all records, also untimed ones."""
+    if ops.empty or not calls:
+        return []
+    untimed = [detail.correlation for detail in _details(recorded, _Details, where)] if len(recorded) > len(ops) else []
+    start, duration = _times(calls, first, where)
+    code, names = pd.factorize(np.array([call.name for call in calls], dtype=object))
+    thread = [[str(call.pid) for call in calls], [str(call.tid) for call in calls]]
+    correlation = _column([detail.correlation for detail in _details(calls, _Called, where)])
+    gap = unrecorded(list(names), code, start, start + duration, thread, correlation, ops, where, untimed)
+    return [gap] if gap else []
 
 
 # Bytes of an element, as torch names its types.
@@ -485,10 +525,10 @@ def _payload(one: _Details) -> int | None:
     return size * (max(sent, received) if part is None else part)
 
 
-def _with_calls(ops: pd.DataFrame, calls: list[_Event], base: int, where: str) -> pd.DataFrame:
+def _with_calls(ops: pd.DataFrame, calls: list[_Event], first: int, where: str) -> pd.DataFrame:
     """Join operations to the call with their correlation id; an id that two processes use is ignored."""
     calls = [call for call in calls if isinstance(call.pid, int) and isinstance(call.tid, int)]
-    start, duration = _times(calls, base, where)
+    start, duration = _times(calls, first, where)
     table = pd.DataFrame(
         {
             "correlation_id": _column([detail.correlation for detail in _details(calls, _Called, where)]),
@@ -506,7 +546,7 @@ def _with_calls(ops: pd.DataFrame, calls: list[_Event], base: int, where: str) -
     return ops.assign(**{name: found[name].array for name in side})
 
 
-def _ranges(events: list[_Event], base: int, where: str) -> pd.DataFrame:
+def _ranges(events: list[_Event], first: int, where: str) -> pd.DataFrame:
     """Return ranges of the CPU's threads.
 
     A step of the profiler loses its number, so that all steps are one repeated range.
@@ -514,7 +554,7 @@ def _ranges(events: list[_Event], base: int, where: str) -> pd.DataFrame:
     events = [event for event in events if isinstance(event.pid, int) and isinstance(event.tid, int)]
     if not events:
         return empty_table(RANGES_COLUMNS)
-    start, duration = _times(events, base, where)
+    start, duration = _times(events, first, where)
     names = [range_name(event.name.removeprefix(_MODULE)) for event in events]
     return nest_ranges(
         pd.DataFrame(

@@ -177,8 +177,12 @@ def _typical(length: IntArray) -> int:
 
 def _around(start: int, end: int, shows: str) -> Span:
     """Add the same length on either side, so that the reader sees the neighbours of a launch."""
-    beside = max(end - start, BESIDE_NS)
-    return Span(start - beside, end + beside, shows)
+    return _beside(start, end, max(end - start, BESIDE_NS), shows)
+
+
+def _beside(start: int, end: int, beside: int, shows: str) -> Span:
+    """Add a length on either side. No span begins before 0, where the timeline does, unless its content does."""
+    return Span(max(start - beside, min(start, 0)), end + beside, shows)
 
 
 def _of(count: int, what: str) -> str:
@@ -233,7 +237,7 @@ def _loss(about: About, timeline: _Timeline) -> Span | None:
     if about.lost != WAITED_FOR:
         return _around(*loss[:3])
     beside = max((loss.end_ns - loss.start_ns) // 10, BESIDE_NS)
-    return Span(loss.start_ns - beside, loss.end_ns + beside, loss.shows)
+    return _beside(loss.start_ns, loss.end_ns, beside, loss.shows)
 
 
 def _pause(timeline: _Timeline) -> Span | None:
@@ -243,7 +247,7 @@ def _pause(timeline: _Timeline) -> Span | None:
         return None
     at = int(np.argmax(start[1:] - end[:-1]))
     beside = (int(start[at + 1]) - int(end[at])) // 10
-    return Span(int(end[at]) - beside, int(start[at + 1]) + beside, "the longest pause of the GPU")
+    return _beside(int(end[at]), int(start[at + 1]), beside, "the longest pause of the GPU")
 
 
 def _longest_call(name: str, calls: pd.DataFrame) -> Span | None:
@@ -275,7 +279,8 @@ def said(span: Span, clock: str, first_ns: int) -> str:
     """
     digits = min(max(3 - math.floor(math.log10(max(span.end_ns - span.start_ns, 1) / 1e9)), 3), 9)
     origin = first_ns if clock == "torch" else 0
-    start, end = (f"{(one - origin) / 1e9:.{digits}f} s" for one in (span.start_ns, span.end_ns))
+    begin = max(span.start_ns, origin) if span.end_ns > origin else span.start_ns
+    start, end = (f"{(one - origin) / 1e9:.{digits}f} s" for one in (begin, span.end_ns))
     if clock == "torch":
         return f"Look at {start} to {end} after the first GPU operation: {span.shows}."
     if clock == "nsys":
