@@ -364,7 +364,7 @@ def _derive(counters: pd.DataFrame) -> pd.DataFrame:
 
     tensor_names = [name for name in frame if name.startswith("flops_tensor_")]
     tensor = frame[tensor_names].sum(axis=1, min_count=1)
-    tensor = tensor.fillna(_no_tensor(counters, frame))
+    tensor = tensor.fillna(_no_tensor(counters, frame)).mask(_uncounted_tensor(counters, frame, tensor_names))
     scalar = frame[["flops_fp32", "flops_fp64", "flops_fp16"]].sum(axis=1).where(frame["flops_fp32"].notna())
     frame["flops"] = scalar + tensor
     kinds = ["flops_fp32", "flops_fp64", "flops_fp16", *tensor_names]
@@ -452,6 +452,31 @@ def _no_tensor(counters: pd.DataFrame, frame: pd.DataFrame) -> Any:
     if "cc" in counters:
         proof |= counters["cc"].isin(["5.0", "5.2", "5.3", "6.0", "6.1", "6.2"])
     return pd.Series(np.where(proof, 0.0, np.nan), index=counters.index)
+
+
+_TENSOR_NAMES = {  # column -> what the names of kernels of this format hold
+    "flops_tensor_fp8": re.compile(r"e4m3|e5m2|fp8|f8f6f4|qgmma", re.IGNORECASE),
+    "tensor_ops_int8": re.compile(r"int8|imma|igmma|s8s8|i8i8|(?<![a-z0-9])[su]8(?![a-z0-9])", re.IGNORECASE),
+    "flops_tensor_fp4": re.compile(r"e2m1|fp4|mxf4|nvf4", re.IGNORECASE),
+    "flops_tensor_fp64": re.compile(r"dmma|_d884|d16n8k", re.IGNORECASE),
+}
+
+
+def _uncounted_tensor(counters: pd.DataFrame, frame: pd.DataFrame, names: Sequence[str]) -> Any:
+    """Return the kernels that used tensor cores although every format that was counted has 0 operations.
+
+    Tensor instructions prove the use, or the name of a format that was not counted.
+    """
+    import pandas as pd
+
+    counted = [*names, "tensor_ops_int8"]
+    none = frame[counted].fillna(0.0).sum(axis=1) == 0
+    ran = (frame["tensor_instructions"] > 0) | (frame["tensor_active_frac"] > 0)
+    for column, pattern in _TENSOR_NAMES.items():
+        unknown = frame[column].isna() if column in frame else pd.Series(True, index=frame.index)
+        if "name" in counters and unknown.any():
+            ran |= unknown & counters["name"].astype(str).str.contains(pattern) & (frame["tensor_active_frac"] != 0)
+    return none & ran
 
 
 # ---------------------------------------------------------------------------------------------- what a capture answers
