@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from msgspec import to_builtins
 
 import analysis.diagnosis
 import analysis.fusion
@@ -55,16 +56,16 @@ def analyse(
     """Build a report from all that is `declared`, by default what every report shares. Touch no file.
 
     `extrapolate`: give kernels without counters those of a sibling. `only`: the beginning of the names of the tables to
-    build. Such a report has no findings, gaps and notes, because these need the other tables.
+    build. Such a report has no findings, missing data and notes, because these need the other tables.
     """
     world = World(declarations() if declared is None else declared, raw=capture, extrapolate=extrapolate)
     wanted = [table for table in world.tables() if only is None or table.name.startswith(only)]
     built = {table: world[table.name] for table in wanted if table.optional or world["is_program"]}
     listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}
     whole = only is None
-    gaps = [
-        *(world.every("gap") if whole else ()),
-        *(table.gap for table, rows in listed.items() if table.gap and rows.empty and world["has_counters"]),
+    missing = [
+        *(world.every("missing") if whole else ()),
+        *(table.missing for table, rows in listed.items() if table.missing and rows.empty and world["has_counters"]),
     ]
     equal, compared = world["nsys_equality"]
     content = {
@@ -78,7 +79,7 @@ def analyse(
         "findings": world["shown_findings"] if whole else [],
         "tables": [table.entry(rows) for table, rows in listed.items()],
         "figures": [],
-        "gaps": [{"what": gap.what, "why": gap.why, "fix": gap.fix} for gap in dict.fromkeys(gaps)],
+        "missing": [to_builtins(one) for one in dict.fromkeys(missing)],
         "files": [{"name": file.name, "kind": file.kind, "rows": file.rows} for file in capture.files],
         "notes": world.every("note") if whole else [],
     }

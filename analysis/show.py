@@ -68,11 +68,11 @@ def of_kernel(
     rows = picks.of_kernel(tables, name)
     ranges = [str(one) for one in rows["kernels"]["range"].dropna().unique()]
     why = {
-        one.name: picks.why_unknown(one, picks.rows_of(rows, one.name), tables, report["gaps"], ranges)
+        one.name: picks.why_unknown(one, picks.rows_of(rows, one.name), tables, report["missing"], ranges)
         for one in declared
         if one.name in {part.table for part in terminal_kernel.PARTS}
     }
-    why |= {"timing": picks.why_untimed(report["gaps"]), "key": picks.why_without_range(report["gaps"])}
+    why |= {"timing": picks.why_untimed(report["missing"]), "key": picks.why_without_range(report["missing"])}
     row = top.loc[place]
     return terminal_kernel.Kernel(
         name, place + 1, len(top), row["launches"], row["time_ns"], row["share_frac"], rows, why,

@@ -5,24 +5,26 @@ from __future__ import annotations
 from importlib import import_module
 from importlib.util import find_spec
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
 from analysis.formats.files import captured
+from analysis.formats.report import Missing, Reason
 from analysis.tables.declare import Declaration, Part, find
 
 
 def declarations(capture: Capture) -> list[Declaration]:
     """Return what the studies declare that `OurFile.studies` names for a file of the capture.
 
-    A capture without such a file imports no study. The installed package has no studies: then a gap says so.
+    A capture without such a file imports no study. The installed package has no studies: the report says so.
     """
     kinds = captured()
     named = {file.name: kinds[file.kind].studies for file in capture.files if file.kind in kinds}
     packages = sorted({package for packages in named.values() for package in packages})
     if packages and find_spec(packages[0].partition(".")[0]) is None:
-        lacking = Gap(
+        lacking = Missing(
+            Reason.UNREAD,
             f"the tables of {', '.join(name for name, packages in named.items() if packages)}",
             "a study of the repository reads such a file, and the installed package has no studies",
             "run `python analysis/report.py` in a clone of the repository",
         )
-        return [Part(name="gap of studies", build=lambda: lacking, kind="gap")]
+        return [Part(name="missing studies", build=lambda: lacking, kind="missing")]
     return find(*map(import_module, packages))

@@ -411,7 +411,7 @@ class Profile(Measuring):
     def end(self) -> int:
         if self.lowered:
             without = ", ".join(dict.fromkeys(self.lowered))
-            lower = "the report is one evidence tier lower and says why under its gaps"
+            lower = "the report is one evidence tier lower and says what is missing"
             print(f"Without {without}: {'there is no report, as said above' if self.report_code else lower}.")
         for what, viewer, name in VIEWERS:
             if (self.folder.raw / name).is_file():

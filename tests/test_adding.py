@@ -135,7 +135,7 @@ def test_a_report_has_the_table_its_figure_the_metric_and_the_file(copy: Copy) -
         text = (copy.out / name).read_text(encoding="utf-8")
         assert "How many toy bytes does each kernel move?" in text, name
         assert adding.GPU in text, name
-    assert "datasheet roofs" not in {gap["what"] for gap in content["gaps"]}
+    assert "datasheet roofs" not in {gap["what"] for gap in content["missing"]}
 
 
 def test_a_metric_is_asked_for_by_name(copy: Copy) -> None:

@@ -25,12 +25,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap, SourceFile
+from analysis.capture.model import Capture, SourceFile
+from analysis.formats.report import Missing
 
-FORMAT = 1
+FORMAT = 2
 ENVIRONMENT = "KERNEL_LEDGER_CACHE"
 WORTH_BYTES = 16 << 20  # a smaller capture is read as fast as its entry
 MOST_BYTES = 4 << 30
@@ -40,7 +42,7 @@ _DIGEST = 32
 _BLOCK = 4096
 _PLACES = 512  # blocks of a file whose content is part of its key
 _SUM_WORDS = 1 << 17
-_LISTS: dict[str, type] = {"gaps": Gap, "files": SourceFile}
+_LISTS: dict[str, type] = {"missing": Missing, "files": SourceFile}
 
 
 def folder() -> Path | None:
@@ -173,7 +175,7 @@ def _tables(capture: Capture) -> tuple[dict[str, pd.DataFrame], dict[str, Any]]:
             tables |= {f"{field.name}/{key}": item for key, item in value.items() if isinstance(item, pd.DataFrame)}
             rest[field.name] = {key: item for key, item in value.items() if not isinstance(item, pd.DataFrame)}
         elif field.name in _LISTS:
-            rest[field.name] = [dataclasses.asdict(item) for item in value]
+            rest[field.name] = msgspec.to_builtins(value)
         else:
             rest[field.name] = value
     return tables, rest
@@ -227,7 +229,7 @@ def _read(path: Path) -> Capture:
     buffer = pa.py_buffer(mapped)
     values: dict[str, Any] = dict(entry["rest"])
     for name, kind in _LISTS.items():
-        values[name] = [kind(**item) for item in values[name]]
+        values[name] = [msgspec.convert(item, kind) for item in values[name]]
     for name, (start, size, dtypes) in entry["tables"].items():
         table = pa.ipc.open_stream(buffer.slice(start, size)).read_all().to_pandas(split_blocks=True)
         if [str(dtype) for dtype in table.dtypes] != dtypes:

@@ -30,7 +30,6 @@ from analysis.capture.model import (
     RULES_COLUMNS,
     SOURCE_LINES_COLUMNS,
     Capture,
-    Gap,
     SourceFile,
     Timeline,
     as_table,
@@ -45,6 +44,7 @@ from analysis.formats.bare import BARE_RANGES
 from analysis.formats.errors import InputError
 from analysis.formats.graphs import GRAPH_KERNELS
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
+from analysis.formats.report import Missing, Reason
 from analysis.formats.run import CPU_RANGES
 from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
@@ -85,7 +85,7 @@ class _Found:
     launches: tuple[Table, pd.DataFrame] | None = None  # cuda_api_trace, API_CALLS_COLUMNS
     ours: dict[str, tuple[str, Any]] = field(default_factory=dict)
     tools: list[dict[str, Any]] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)
     refused: list[tuple[str, Sniffed]] = field(default_factory=list)
     logs: list[tuple[str, str, str]] = field(default_factory=list)  # file, why, fix
@@ -193,16 +193,18 @@ def _note(
 ) -> None:
     found.files.append(SourceFile(name, kind, rows, size))
     if doubt:
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.CUT,
                 f"the last name of {name} may be cut short",
                 "the file ends without a line end, right after a name that stands nowhere else in it",
                 "export it again with the same command",
             )
         )
     if cut_after is not None:
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.CUT,
                 f"{name} ends in the middle of a row: cut off after {cut_after} complete rows",
                 "the export or the copy of the file was interrupted, so the rows after that are missing",
                 "export it again with the same command",
@@ -236,7 +238,7 @@ def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
                 )
             found.units[metric] = known or unit  # versions name plain counts differently, or not at all
     found.ncu.take(parts)
-    found.gaps.extend(parts.gaps)
+    found.missing.extend(parts.missing)
     metrics = len({metric for _, units in parts.units for metric in units})
     for page, rows in parts.counted.items():
         detail = count_of(metrics, "metric")
@@ -287,17 +289,17 @@ _NSYS_READERS: dict[str, Callable[[Table], pd.DataFrame]] = {
 def _read_nsys(found: _Found, source: Source) -> None:
     name = source.name
     raw, others = nsys_runs.first_run(source.sniffed.raw, name)
-    found.gaps.extend(others)
+    found.missing.extend(others)
     tables = nsys_csv.read_all(raw, name, source.style)
-    found.gaps.extend(nsys_csv.lost_tables(raw, name, [table.raw for table in tables]))
+    found.missing.extend(nsys_csv.lost_tables(raw, name, [table.raw for table in tables]))
     for table in tables:
         report = table.report
         unplaced = nsys_csv.unplaced(table)
         if unplaced:
-            found.gaps.append(unplaced)
+            found.missing.append(unplaced)
             found.files.append(SourceFile(name, f"nsys {report}", 0, source.size, "without the times of its starts"))
             continue
-        found.gaps.extend(nsys_csv.gaps_of(table))
+        found.missing.extend(nsys_csv.lacking(table))
         reader = _NSYS_READERS.get(report, nsys_csv.summary_of if report in SUMMARIES else None)
         if reader is None:
             found.files.append(SourceFile(name, f"nsys {report}", 0, source.size, "recognised, not needed"))
@@ -353,8 +355,9 @@ def _set_aside(found: _Found, reports: Sequence[str]) -> None:
                     "give one capture at a time."
                 )
             if not known.all():
-                found.gaps.append(
-                    Gap(
+                found.missing.append(
+                    Missing(
+                        Reason.CONTRADICTION,
                         f"{int((~known).sum())} of {len(rows)} rows of {file}",
                         f"they are not in {name}, which was used instead",
                         "export both again from the same .nsys-rep",
@@ -385,13 +388,14 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
     if trace is not None:
         rows, lost = nsys_csv.timed(trace[1], None if calls is None else calls[1], trace[0])
         trace = trace[0], rows
-        found.gaps.extend(lost)
+        found.missing.extend(lost)
     if trace is None and launches is None:
         return empty_table(GPU_OPS_COLUMNS)
     if trace is None:
         assert launches is not None
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.NO_GPU_TRACE,
                 "registers, streams and memory copies of the timeline",
                 "there is no cuda_gpu_trace among the files",
                 "export it with `nsys stats --report cuda_gpu_trace --format csv`",
@@ -402,8 +406,9 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
         ops = trace[1].sort_values("start_ns", kind="stable", ignore_index=True)
         return nsys_csv.fill_from_calls(ops, calls[1])
     if launches is None:
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.NO_LAUNCHES,
                 "which range launched which kernel",
                 "there is no cuda_kern_exec_trace among the files, so the launches are unknown",
                 "export it with `nsys stats --report cuda_kern_exec_trace --format csv`",
@@ -418,16 +423,18 @@ def _gpu_ops(found: _Found) -> pd.DataFrame:
             "give one capture at a time."
         )
     if lonely:
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.LOST_LAUNCHES,
                 f"the launches of {lonely} of {kernels} kernels",
                 f"they stand in {trace[0]} and not in {launches[0]}",
                 "export both reports again from the same .nsys-rep",
             )
         )
     if added:
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.CUT,
                 f"registers and streams of {added} kernels, and copies beside them",
                 f"they stand in {launches[0]} and not in {trace[0]}, which was cut",
                 "export both reports again from the same .nsys-rep",
@@ -469,7 +476,7 @@ def _with_recordings(found: _Found, timeline: Timeline) -> Timeline:
 
 
 def _note_graphs(found: _Found, ops: pd.DataFrame) -> None:
-    """Add the gaps of CUDA graphs in CSV exports: kernels that may be missing, or whose recording is unknown.
+    """Add the missing of CUDA graphs in CSV exports: kernels that may be missing, or whose recording is unknown.
 
     The kernels of a graph are those that share their launch call, which no other kernels do.
     """
@@ -478,16 +485,18 @@ def _note_graphs(found: _Found, ops: pd.DataFrame) -> None:
     unknown = int(kernels["graph_node_id"].isna().sum())
     calls = sorted({call for call in found.api_calls if call.startswith(("cudaGraphLaunch", "cuGraphLaunch"))})
     if unknown:
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.IN_GRAPHS,
                 f"in which range {unknown} of {len(kernels)} kernels of CUDA graphs were recorded",
                 f"the graph was built before the capture began, or {GRAPH_KERNELS.name} is missing",
                 "let the capture begin before the graph is built, and export it with nsys_scripts/export_csv.sh",
             )
         )
     elif calls and kernels.empty:
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.IN_GRAPHS,
                 "kernels inside CUDA graphs may be missing",
                 f"the program calls {calls[0]}, and nsys lists the kernels of a graph only when asked",
                 "capture with `nsys profile --cuda-graph-trace=node`",
@@ -502,8 +511,8 @@ def _together(frames: list[pd.DataFrame], columns: Mapping[str, str]) -> pd.Data
 def _put_together(found: _Found, given: list[str]) -> Capture:
     if found.timelines:
         found.timeline = several.together(found.timelines)
-        found.gaps.extend(found.timeline[1].gaps)
-    found.gaps.extend(ncu.details_gaps(found.ncu))
+        found.missing.extend(found.timeline[1].missing)
+    found.missing.extend(ncu.lost_in_details(found.ncu))
     of_ncu = _of_ncu(found)
     if found.timeline is not None:
         _set_aside(found, ("cuda_gpu_trace", "cuda_kern_exec_trace", "cuda_api_trace", "nvtx_pushpop_trace"))
@@ -511,27 +520,32 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     has_data = has_data or any(len(frame) for frame in of_ncu.values())
     if not has_data and not any(files.captured()[kind].alone for kind in found.ours):
         _raise_nothing(found, given)
-    found.gaps.extend(Gap(f"the counters of {name}", why, fix) for name, why, fix in found.logs)
+    found.missing.extend(
+        Missing(Reason.NCU_FAILED, f"the counters of {name}", why, fix) for name, why, fix in found.logs
+    )
     for name, sniffed in found.refused:
         if sniffed.kind.startswith("ncu ") and not len(of_ncu["counters"]):
-            found.gaps.append(Gap(f"the counters of {name}", f"it is {sniffed.found}", sniffed.advice))
+            found.missing.append(
+                Missing(Reason.NCU_FAILED, f"the counters of {name}", f"it is {sniffed.found}", sniffed.advice)
+            )
     timeline = _with_recordings(found, _timeline(found))
     if found.timeline is None:
         _note_graphs(found, timeline.gpu_ops)
         ops = found.tables.get("cuda_gpu_trace")
-        if ops and found.launches and (gap := nsys_csv.unrecorded(*found.launches, ops[1])):
-            found.gaps.append(gap)
+        if ops and found.launches and (lost := nsys_csv.unrecorded(*found.launches, ops[1])):
+            found.missing.append(lost)
     sums = found.tables.get("cuda_gpu_kern_gb_sum") or found.tables.get("cuda_gpu_kern_sum")
     trace = found.tables.get("cuda_gpu_trace")
     if sums and trace and found.timeline is None:
         differing = nsys_csv.differs_from_sums(trace[1], sums[1], (trace[0], sums[0]))
-        found.gaps += [differing] if differing else []
+        found.missing += [differing] if differing else []
     range_sums = found.tables.get("nvtx_kern_sum")
     for tool in found.tools:
         if tool["status"] != "ok":
             why, fix = str(tool.get("reason") or tool["status"]), str(tool.get("fix") or "run `make doctor`")
+            reason = {"nsys": Reason.NSYS_FAILED, "ncu": Reason.NCU_FAILED}.get(tool["tool"], Reason.BARE_FAILED)
             measures = "the bare run" if tool["tool"] == "bare" else tool["tool"]
-            found.gaps.append(Gap(f"what {measures} measures", why, fix))
+            found.missing.append(Missing(reason, f"what {measures} measures", why, fix))
     return Capture(
         gpu_ops=timeline.gpu_ops,
         ranges=timeline.ranges,
@@ -555,7 +569,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         **of_ncu,
         **_of_ours(found),
         tools=found.tools,
-        gaps=found.gaps,
+        missing=found.missing,
         files=found.files,
     )
 
@@ -572,8 +586,8 @@ def _kernel_sums(found: _Found) -> pd.DataFrame:
     if "nvtx_kern_sum" in found.tables:
         name, rows = found.tables["nvtx_kern_sum"]
         if len(rows):
-            sums, gap = nsys_csv.sums_of_largest_range(rows, name)
-            found.gaps.append(gap)
+            sums, rest = nsys_csv.sums_of_largest_range(rows, name)
+            found.missing.append(rest)
             return sums
     return empty_table(KERNEL_SUMS_COLUMNS)
 
@@ -618,8 +632,9 @@ def _timeline(found: _Found) -> Timeline:
         timeline = replace(timeline, ranges=ours.as_ranges(found.ours[BARE_RANGES.kind][1]), clock="bare")
     if len(timeline.gpu_ops) and timeline.ranges.empty:
         none = "there is no nvtx_pushpop_trace with ranges among the files"
-        found.gaps.append(
-            Gap(
+        found.missing.append(
+            Missing(
+                Reason.NO_RANGES,
                 "time per layer",
                 "the capture has no NVTX push/pop range" if pushpop or found.timeline else none,
                 "put NVTX ranges around the layers, capture with `nsys profile -t cuda,nvtx` and export "
@@ -660,9 +675,9 @@ def _raise_nothing(found: _Found, given: list[str]) -> None:
     if found.logs:
         name, why, fix = found.logs[0]
         raise InputError(f"{name}: holds no counters because {why}; {fix}")
-    if found.gaps:
-        gap = found.gaps[0]
-        raise InputError(f"{gap.what}: {gap.why}; {gap.fix}.")
+    if found.missing:
+        first = found.missing[0]
+        raise InputError(f"{first.what}: {first.why}; {first.do}.")
     ranked = sorted(found.refused, key=lambda item: not (item[1].kind == "binary" or item[1].kind.startswith("ncu ")))
     if ranked:
         name, sniffed = ranked[0]

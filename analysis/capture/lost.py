@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture.model import Gap, IntArray
+from analysis.capture.model import IntArray
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of, duration
 
 _LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?(Kernel|Grid)\w*")
@@ -32,9 +33,10 @@ def without_time(start: IntArray, called: IntArray) -> npt.NDArray[np.bool_]:
     return zero & (far | (called > 0))
 
 
-def time_gap(lost: int, count: int, what: str, where: str) -> Gap:
+def untimed(lost: int, count: int, what: str, where: str) -> Missing:
     """Return the gap of records that `without_time` found."""
-    return Gap(
+    return Missing(
+        Reason.LOST_TIMES,
         f"{lost} of {count_of(count, what)} of {where}",
         "their time stamp is 0, so they were left out: the tool recorded them and not when they ran; all sums lack "
         "them",
@@ -45,7 +47,7 @@ def time_gap(lost: int, count: int, what: str, where: str) -> Gap:
 def unrecorded(
     names: Sequence[str], code: IntArray, start: IntArray, end: IntArray, thread: Sequence[Any], correlation: Any,
     ops: pd.DataFrame, where: str, untimed: Any = (),
-) -> Gap | None:  # fmt: skip
+) -> Missing | None:  # fmt: skip
     """Return the gap of the launches without a record of their kernel; None without one.
 
     A launch that a CUDA graph records has no kernel. A launch inside another one, as the runtime calls the driver,
@@ -82,7 +84,8 @@ def unrecorded(
     shown = f"{ids[0]} to {ids[-1]}" if len(ids) > 1 and ids[-1] - ids[0] < 2 * len(ids) else f"{ids[0]}"
     shown += " and others" if len(ids) > 1 and "to" not in shown else ""
     cost = duration(len(lost) * float(kernels["duration_ns"].mean()))
-    return Gap(
+    return Missing(
+        Reason.LOST_RECORDS,
         f"the kernels of {len(lost)} of {count_of(total, 'launch call')} of {where}",
         f"the file has no record of them (correlation {shown}), so all sums are too small: by about {cost} if they "
         "take as long as the others",

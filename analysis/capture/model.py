@@ -16,19 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.formats.report import Missing
+
 # Most captures have some hundred kernels: Arrow costs a fifth of their analysis, and saves nothing at a million.
 pd.set_option("mode.string_storage", "python")
 
 IntArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Something that the report cannot answer: what is missing, why, and how to get it (a short sentence each)."""
-
-    what: str
-    why: str
-    fix: str
 
 
 @dataclass(frozen=True)
@@ -360,7 +353,7 @@ class Timeline:
     overhead: pd.DataFrame = field(default_factory=lambda: empty_table(OVERHEAD_COLUMNS))
     graph_nodes: pd.DataFrame = field(default_factory=lambda: empty_table(GRAPH_NODES_COLUMNS))
     detail: str = ""
-    gaps: list[Gap] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
     summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     vendor: str = ""
     gpu: str = ""
@@ -449,7 +442,7 @@ class Capture:
     vendor: str = ""
     is_unrecorded: bool = False
     tools: list[dict[str, Any]] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
     files: list[SourceFile] = field(default_factory=list)
 
     def of(self, kind: str) -> Any:

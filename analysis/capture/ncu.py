@@ -8,9 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.capture import ncu_console, ncu_csv, ncu_details, ncu_raw, ncu_rep, ncu_session, ncu_source
-from analysis.capture.model import Gap
 from analysis.capture.text import COMMA, NumberStyle
 from analysis.formats.errors import InputError
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 
 _Messages = list[tuple[str, str]]  # of ncu: kind, text
@@ -33,7 +33,7 @@ class Parts:
     metric_instances: list[pd.DataFrame] = field(default_factory=list)
     details: list[pd.DataFrame] = field(default_factory=list)
     session: dict[str, str] = field(default_factory=dict)
-    gaps: list[Gap] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
     counted: dict[str, int] = field(default_factory=dict)
     decimal_comma: bool = False
     log: tuple[str, str] | None = None  # why there is no kernel, and what to do
@@ -62,8 +62,8 @@ def read_pages(text: str, where: str, style: NumberStyle | None = None) -> Parts
             _refuse_summary(parts, where, alone=len({one.page for one in sections}) == 1)
         else:
             _PAGES[section.page](parts, section, found, style)
-    parts.gaps += _damage(text, where, parts.gaps)
-    if not any((parts.counters, parts.rounded, parts.rules, parts.source_lines, parts.gaps, parts.session)):
+    parts.missing += _damage(text, where, parts.missing)
+    if not any((parts.counters, parts.rounded, parts.rules, parts.source_lines, parts.missing, parts.session)):
         parts.log = ncu_csv.explain(found)
     return parts
 
@@ -84,7 +84,7 @@ def _take_raw(parts: Parts, section: ncu_csv.Section, found: _Messages, style: N
     _add(parts.counters, raw.counters)
     _add(parts.metric_instances, raw.instances)
     parts.units.append((section.name, raw.units))
-    parts.gaps += raw.gaps
+    parts.missing += raw.missing
     parts.decimal_comma |= raw.style.decimal == COMMA
     parts.count("raw", len(raw.counters))
 
@@ -99,15 +99,15 @@ def _take_page(parts: Parts, details: ncu_details.DetailsPage, name: str, kind: 
     _add(parts.details, details.details)
     _add(parts.rules, details.rules)
     parts.units.append((name, details.units))
-    parts.gaps += details.gaps
+    parts.missing += details.missing
     parts.decimal_comma |= details.style.decimal == COMMA
     parts.count(kind, len(details.details) + len(details.rules))
 
 
 def _take_source(parts: Parts, section: ncu_csv.Section, found: _Messages, style: NumberStyle | None) -> None:
-    lines, gaps = ncu_source.read_source(section, style)
+    lines, missing = ncu_source.read_source(section, style)
     _add(parts.source_lines, lines)
-    parts.gaps += gaps
+    parts.missing += missing
     parts.count("source", len(lines))
 
 
@@ -120,21 +120,22 @@ _PAGES = {"raw": _take_raw, "details": _take_details, "source": _take_source, "s
 
 
 def _refuse_summary(parts: Parts, where: str, *, alone: bool) -> None:
-    """Record a gap for a summary page, or raise an error if the file holds nothing else."""
+    """Record what is missing for a summary page, or raise an error if the file holds nothing else."""
     why = f"{where} holds a summary over launches (--print-summary), whose rows belong to no single launch"
     fix = "export the raw page instead with `ncu --import <report>.ncu-rep --csv --page raw`"
     if alone:
         raise InputError(f"{why}; {fix}.")
-    parts.gaps.append(Gap(f"a summary page of {where}", why, fix))
+    parts.missing.append(Missing(Reason.UNREAD, f"a summary page of {where}", why, fix))
 
 
-def _damage(text: str, where: str, known: list[Gap]) -> list[Gap]:
-    """Return gaps for pages that stand in the file but were not read; `known` are the gaps of the others."""
-    gaps = []
+def _damage(text: str, where: str, known: list[Missing]) -> list[Missing]:
+    """Return missing for pages that stand in the file but were not read; `known` are the missing of the others."""
+    missing = []
     lost = ncu_csv.lost_headers(text)
     if lost:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.UNREAD,
                 f"the page below line {lost[0]} of {where}",
                 "its header has columns of ncu and is none of a known page, so it was not read",
                 "export the file again with the same command",
@@ -143,18 +144,19 @@ def _damage(text: str, where: str, known: list[Gap]) -> list[Gap]:
     last = text.rpartition("\n")[2]
     cells = ncu_csv.split_row(last.rstrip("\r")) or []
     if last.strip() and (len(cells) < 3 or not cells[-1]) and not _cut_already(known):
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.CUT,
                 f"{where} ends in the middle of a line",
                 "the export or the copy of the file was interrupted, so what came after that is missing",
                 "export it again with the same command",
             )
         )
-    return gaps
+    return missing
 
 
-def _cut_already(gaps: list[Gap]) -> bool:
-    return any("ends in the middle of a row" in gap.what for gap in gaps)
+def _cut_already(missing: list[Missing]) -> bool:
+    return any(one.reason == Reason.CUT for one in missing)
 
 
 def read_binary(path: Path, where: str) -> Parts:
@@ -164,12 +166,12 @@ def read_binary(path: Path, where: str) -> Parts:
         InputError: the package is missing or cannot read it.
     """
     report = ncu_rep.read_report(path, where)
-    parts = Parts(units=[(where, report.units)], gaps=report.gaps)
+    parts = Parts(units=[(where, report.units)], missing=report.missing)
     _add(parts.counters, report.counters)
     _add(parts.rules, report.rules)
     _add(parts.source_lines, report.source_lines)
     _add(parts.metric_instances, report.metric_instances)
-    if report.counters.empty and not report.gaps:
+    if report.counters.empty and not report.missing:
         parts.log = (
             "the package ncu-report finds no kernel in it: it is empty, damaged or of a newer ncu",
             f"export it with the ncu that wrote it: {ncu_rep.EXPORT}.",
@@ -184,8 +186,8 @@ def _add(frames: list[pd.DataFrame], frame: pd.DataFrame) -> None:
         frames.append(frame)
 
 
-def details_gaps(parts: Parts) -> list[Gap]:
-    """Return gaps of a capture with details pages alone: digits, and metrics that they print under a label only."""
+def lost_in_details(parts: Parts) -> list[Missing]:
+    """Return missing of a capture with details pages alone: digits, and metrics that they print under a label only."""
     exact = {
         (row.ncu_id, row.name) for frame in parts.counters for row in frame[["ncu_id", "name"]].itertuples(index=False)
     }
@@ -193,10 +195,11 @@ def details_gaps(parts: Parts) -> list[Gap]:
         (row.ncu_id, row.name) for frame in parts.rounded for row in frame[["ncu_id", "name"]].itertuples(index=False)
     } - exact
     labels = {label for frame in parts.details for label in frame.loc[frame["metric"] == "", "label"]}
-    gaps = []
+    missing = []
     if alone:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.IMPRECISE,
                 f"all digits of the counters of {count_of(len(alone), 'launch')}",
                 "they come from a details page, which prints two decimals",
                 f"add the raw page: {ncu_csv.EXPORT.format(page='raw')}",
@@ -204,14 +207,15 @@ def details_gaps(parts: Parts) -> list[Gap]:
         )
     if alone and labels:
         shown = ", ".join(sorted(labels)[:3]) + (f" and {len(labels) - 3} more" if len(labels) > 3 else "")
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.UNREAD,
                 f"{count_of(len(labels), 'metric')} of the details page ({shown})",
                 "the page has only their labels, and which metrics these stand for is not known",
                 "export it with --print-metric-name name, or the raw page",
             )
         )
-    return gaps
+    return missing
 
 
 def merge_rounded(exact: list[pd.DataFrame], rounded: list[pd.DataFrame]) -> list[pd.DataFrame]:

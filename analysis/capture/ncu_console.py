@@ -29,10 +29,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from analysis.capture import ncu_csv, ncu_details
-from analysis.capture.model import Gap
 from analysis.capture.text import NumberStyle
 from analysis.capture.units import is_unit
 from analysis.formats.errors import InputError
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 
 _AGAIN = "run ncu again with `--csv --page details --log-file <file>.csv`"
@@ -180,58 +180,63 @@ def read(
             cells = shared | row
             page.rows.append([cells.get(name, "") for name in _HEADER])
             page.numbers.append(number)
-    gaps = [_averages(launches, where)] if any(launch.times > 1 for launch in launches) else []
-    gaps += _lost(launches, profiled, where)
+    missing = [_averages(launches, where)] if any(launch.times > 1 for launch in launches) else []
+    missing += _lost(launches, profiled, where)
     if strange:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.UNREAD,
                 f"line {strange[0]} of {where}" + (f" and {len(strange) - 1} more" if len(strange) > 1 else ""),
                 "it stands among the sections of a launch and is neither of a table nor of a rule",
                 _AGAIN,
             )
         )
     if cut or (launches and launches[-1].is_cut):
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.CUT,
                 f"{where} ends in the middle of a table or a line: cut off after {count_of(len(page.rows), 'row')}",
                 "the copy of the file was interrupted, so what came after that is missing",
                 _AGAIN,
             )
         )
-    return ncu_details.read_rows(page, found, style, gaps)
+    return ncu_details.read_rows(page, found, style, missing)
 
 
-def _averages(launches: Sequence[_Launch], where: str) -> Gap:
+def _averages(launches: Sequence[_Launch], where: str) -> Missing:
     times = sum(launch.times for launch in launches)
-    return Gap(
+    return Missing(
+        Reason.IMPRECISE,
         f"{count_of(times, 'launch')} of {where} one by one",
         f"ncu printed {count_of(len(launches), 'summary', 'summaries')}; each launch stands with the average of one",
         "run ncu without --print-summary",
     )
 
 
-def _lost(launches: Sequence[_Launch], profiled: Sequence[str], where: str) -> list[Gap]:
-    """Return the gaps of launches without their line, and of those that only the lines of progress name."""
-    gaps = []
+def _lost(launches: Sequence[_Launch], profiled: Sequence[str], where: str) -> list[Missing]:
+    """Return what is missing of launches without their line, and of those that only the lines of progress name."""
+    missing = []
     unnamed = sum(launch.is_unnamed for launch in launches)
     if unnamed:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.UNREAD,
                 f"name, grid and block of {unnamed} of {count_of(len(launches), 'launch')} of {where}",
                 "the line of a launch (`kernel (grid)x(block), Context …`) does not stand above its sections",
                 "copy the whole output of ncu",
             )
         )
-    missing = len(profiled) - sum(launch.times for launch in launches)
-    if missing > 0:
-        gaps.append(
-            Gap(
-                f"{missing} of {count_of(len(profiled), 'launch')} of {where}",
+    absent = len(profiled) - sum(launch.times for launch in launches)
+    if absent > 0:
+        missing.append(
+            Missing(
+                Reason.LOST_RECORDS,
+                f"{absent} of {count_of(len(profiled), 'launch')} of {where}",
                 "ncu says that it profiled them (==PROF==), and the file has no section of them",
                 "copy the whole output of ncu",
             )
         )
-    return gaps
+    return missing
 
 
 def _stack(launch: _Launch) -> str:

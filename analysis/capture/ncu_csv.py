@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from analysis.capture.model import COUNTERS_COLUMNS, Gap, as_table
+from analysis.capture.model import COUNTERS_COLUMNS, as_table
 from analysis.capture.text import parse_integer
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import never_closes, without_domain
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 
 csv.field_size_limit(1 << 30)  # a cell with the samples of a whole kernel is long; the file bounds it
@@ -219,14 +220,15 @@ def read_page(section: Section, lengths: Sequence[int] = ()) -> Page:
     return Page(where, header, rows, numbers, cut, columns)
 
 
-def missing_gap(page: Page, ids: Iterable[int]) -> list[Gap]:
-    """Return a gap if IDs are missing between others. ncu numbers the launches that it profiles without gaps."""
+def lost_launches(page: Page, ids: Iterable[int]) -> list[Missing]:
+    """Return what is missing if IDs are absent between others. ncu numbers all launches that it profiles."""
     known = sorted(set(ids))
     missing = known[-1] - known[0] + 1 - len(known) if known else 0
     if not missing:
         return []
     return [
-        Gap(
+        Missing(
+            Reason.LOST_RECORDS,
             f"{count_of(missing, 'launch')} of {page.name} between ID {known[0]} and {known[-1]}",
             "their IDs are not in the file: it was filtered, or lines were lost",
             f"export the whole report with {EXPORT.format(page='raw')}",
@@ -234,9 +236,10 @@ def missing_gap(page: Page, ids: Iterable[int]) -> list[Gap]:
     ]
 
 
-def cut_gap(page: Page, kind: str) -> Gap:
-    """Return the gap of a page that ends in the middle of a row."""
-    return Gap(
+def cut_off(page: Page, kind: str) -> Missing:
+    """Return what is missing from a page that ends in the middle of a row."""
+    return Missing(
+        Reason.CUT,
         f"{page.name} ends in the middle of a row: cut off after {len(page.rows)} complete rows",
         "the export or the copy of the file was interrupted, so what came after that is missing",
         f"export it again with {EXPORT.format(page=kind)}",

@@ -15,12 +15,13 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture import ncu_csv
-from analysis.capture.model import COUNTERS_COLUMNS, DETAILS_COLUMNS, RULES_COLUMNS, Gap, as_table
-from analysis.capture.ncu_raw import column_values, crash_gap, crashed, locale_of
+from analysis.capture.model import COUNTERS_COLUMNS, DETAILS_COLUMNS, RULES_COLUMNS, as_table
+from analysis.capture.ncu_raw import column_values, crashed, locale_of, uncounted
 from analysis.capture.text import C_LOCALE, NumberStyle, is_missing, parse_number
 from analysis.capture.units import base_unit, check_metric
 from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
+from analysis.formats.report import Missing
 
 _EXPORT = ncu_csv.EXPORT.format(page="details")
 # `dram__bytes_read.sum`, `launch__grid_size`, and the few names without `__` or a suffix. No label looks like these.
@@ -158,7 +159,7 @@ class DetailsPage:
     units      their base units
     details    every metric row (DETAILS_COLUMNS)
     rules      every rule row (RULES_COLUMNS)
-    gaps       what is missing from the page
+    missing       what is missing from the page
     style      how its numbers are written
     """
 
@@ -166,7 +167,7 @@ class DetailsPage:
     units: dict[str, str]
     details: pd.DataFrame
     rules: pd.DataFrame
-    gaps: list[Gap]
+    missing: list[Missing]
     style: NumberStyle
 
 
@@ -261,15 +262,15 @@ def read_details(
     if missing:
         raise InputError(f"{section.name}: has no column {missing[0]!r}; export it again with {_EXPORT}.")
     page = ncu_csv.read_page(section, lengths=(header.index("Metric Value") + 1,))
-    return read_rows(page, found, style, [ncu_csv.cut_gap(page, "details")] if page.cut else [])
+    return read_rows(page, found, style, [ncu_csv.cut_off(page, "details")] if page.cut else [])
 
 
 def read_rows(
-    page: ncu_csv.Page, found: list[tuple[str, str]], style: NumberStyle | None, gaps: list[Gap]
+    page: ncu_csv.Page, found: list[tuple[str, str]], style: NumberStyle | None, missing: list[Missing]
 ) -> DetailsPage:
     """Return metrics and rules of the rows of a page (see read_details).
 
-    `gaps` come from splitting the page into rows.
+    `missing` come from splitting the page into rows.
     """
     is_metric = np.array([bool(name.strip()) for name in page.column("Metric Name")], dtype=bool)
     labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
@@ -278,20 +279,20 @@ def read_rows(
     )
     rules = _rules(page, ~is_metric, style)
     read = _read_metrics(page, is_metric, style)
-    gaps = gaps + ncu_csv.missing_gap(page, read.launches)
+    missing = missing + ncu_csv.lost_launches(page, read.launches)
     counters = _counters(page, read.launches, read.values, read.texts)
     details = as_table(read.rows, DETAILS_COLUMNS)
     gone = crashed(
         {name: counters[name].to_numpy(float) for name in read.values if counters[name].dtype == float}, len(counters)
     ) | _without_values(details, counters)
     if gone.any():
-        gaps.append(crash_gap(counters, gone, page.name, found))
+        missing.append(uncounted(counters, gone, page.name, found))
         failed = set(counters["ncu_id"][gone])
         counters = counters[~gone].reset_index(drop=True)
         rules = rules[~rules["ncu_id"].isin(failed)].reset_index(drop=True)
         details = details[~details["ncu_id"].isin(failed)].reset_index(drop=True)
     known = {name: unit for name, unit in read.units.items() if name in read.values}
-    return DetailsPage(counters, known, details, rules, gaps, style)
+    return DetailsPage(counters, known, details, rules, missing, style)
 
 
 def _without_values(details: pd.DataFrame, counters: pd.DataFrame) -> np.ndarray:

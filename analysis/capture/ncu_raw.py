@@ -15,10 +15,11 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture import ncu_csv
-from analysis.capture.model import METRIC_INSTANCES_COLUMNS, Gap, as_table, empty_table
+from analysis.capture.model import METRIC_INSTANCES_COLUMNS, as_table, empty_table
 from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
 from analysis.capture.units import base_unit, check_metric
 from analysis.formats.errors import InputError
+from analysis.formats.report import Missing, Reason
 
 _EXPORT = ncu_csv.EXPORT.format(page="raw")
 _NUMERIC_NAME = re.compile(r".*\.(?:sum|avg|min|max|ratio|pct|max_rate)(?:\.[a-z_]+)?")
@@ -36,14 +37,14 @@ class RawPage:
 
     counters   COUNTERS_COLUMNS, then one float64 column a metric in base units
     units      base unit of each metric
-    gaps       what is missing from the page
+    missing       what is missing from the page
     style      how its numbers are written
     instances  METRIC_INSTANCES_COLUMNS, where the export was made with --print-metric-instances
     """
 
     counters: pd.DataFrame
     units: dict[str, str]
-    gaps: list[Gap]
+    missing: list[Missing]
     style: NumberStyle
     instances: pd.DataFrame = field(default_factory=lambda: empty_table(METRIC_INSTANCES_COLUMNS))
 
@@ -56,8 +57,8 @@ def crashed(metrics: dict[str, np.ndarray], length: int) -> np.ndarray:
     return np.asarray(np.isnan(np.array(measured or list(metrics.values()))).all(axis=0))
 
 
-def crash_gap(counters: pd.DataFrame, gone: np.ndarray, where: str, found: list[tuple[str, str]]) -> Gap:
-    """Return the gap of the launches `gone` that crashed; `found` are the messages of ncu in the same file."""
+def uncounted(counters: pd.DataFrame, gone: np.ndarray, where: str, found: list[tuple[str, str]]) -> Missing:
+    """Return what is missing of the launches `gone` that crashed; `found` are the messages of ncu in the same file."""
     failed = counters["grid"][gone].isin(["", "0x0x0"]).any()
     if any(kind == "ERROR" for kind, _ in found):
         why = ncu_csv.explain(found)[0]
@@ -65,7 +66,8 @@ def crash_gap(counters: pd.DataFrame, gone: np.ndarray, where: str, found: list[
         why = "the launch failed" if failed else "ncu knows no such metric, or the launch failed"
     names = list(dict.fromkeys(counters["name"][gone]))
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Gap(
+    return Missing(
+        Reason.NCU_FAILED,
         f"{int(gone.sum())} of {len(counters)} kernels of {where} have no value in any metric",
         f"their profiling failed: {why} ({shown})",
         "run the program without ncu until it ends without an error, then capture again",
@@ -199,7 +201,7 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
     page = ncu_csv.read_page(section)
     where = page.name
     page, unit_row = _take_units(page)
-    gaps = [ncu_csv.cut_gap(page, "raw")] if page.cut else []
+    missing = [ncu_csv.cut_off(page, "raw")] if page.cut else []
     metric_names = [
         name for name in page.columns if name and name not in ncu_csv.IDENTITY and not ncu_csv.is_nvtx_column(name)
     ]
@@ -211,7 +213,7 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
         ((name, unit_row[page.columns[name]], cell) for name in metric_names for cell in printed[name]), where, style
     )
     ids = ncu_csv.launch_ids(page)
-    gaps += ncu_csv.missing_gap(page, ids)
+    missing += ncu_csv.lost_launches(page, ids)
     metrics: dict[str, np.ndarray] = {}
     units: dict[str, str] = {}
     device = page.column("Device")
@@ -248,9 +250,9 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
     )
     gone = crashed(metrics, len(counters))
     if gone.any():
-        gaps.append(crash_gap(counters, gone, where, found))
+        missing.append(uncounted(counters, gone, where, found))
         counters = counters[~gone].reset_index(drop=True)
-    return RawPage(counters, units, gaps, style, as_table(instances, METRIC_INSTANCES_COLUMNS))
+    return RawPage(counters, units, missing, style, as_table(instances, METRIC_INSTANCES_COLUMNS))
 
 
 def _take_units(page: ncu_csv.Page) -> tuple[ncu_csv.Page, list[str]]:

@@ -21,16 +21,16 @@ from analysis.capture.model import (
     METRIC_INSTANCES_COLUMNS,
     RULES_COLUMNS,
     SOURCE_LINES_COLUMNS,
-    Gap,
     as_table,
 )
 from analysis.capture.ncu_details import TITLES
-from analysis.capture.ncu_raw import crash_gap, crashed
+from analysis.capture.ncu_raw import crashed, uncounted
 from analysis.capture.ncu_source import base_name, hottest_stall
 from analysis.capture.units import base_unit
 from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
 from analysis.formats.ranges import never_closes, without_domain
+from analysis.formats.report import Missing
 
 INSTALL = (
     "install NVIDIA's reader with `pip install -e '.[ncu-rep]'` (or `pip install ncu-report==2026.3.1`), or "
@@ -55,14 +55,14 @@ _SPEEDUPS = {1: "local", 2: "global"}
 
 @dataclass(frozen=True)
 class Report:
-    """A report: the tables of Capture that it fills, its base units, and its gaps."""
+    """A report: the tables of Capture that it fills, its base units, and its missing."""
 
     counters: pd.DataFrame
     units: dict[str, str]
     rules: pd.DataFrame
     source_lines: pd.DataFrame
     metric_instances: pd.DataFrame
-    gaps: list[Gap]
+    missing: list[Missing]
 
 
 def installed() -> bool:
@@ -133,10 +133,10 @@ def read_report(path: Path, where: str) -> Report:
     identity = as_table(identities, COUNTERS_COLUMNS)
     numbers_table = pd.DataFrame(values, index=identity.index, dtype="float64")
     counters = pd.concat([identity, numbers_table.reindex(columns=sorted(numbers_table.columns))], axis=1)
-    gaps: list[Gap] = []
+    missing: list[Missing] = []
     gone = crashed({name: counters[name].to_numpy(float) for name in numbers_table}, len(counters))
     if gone.any():
-        gaps.append(crash_gap(counters, gone, where, []))
+        missing.append(uncounted(counters, gone, where, []))
         counters = counters[~gone].reset_index(drop=True)
     return Report(
         counters,
@@ -144,7 +144,7 @@ def read_report(path: Path, where: str) -> Report:
         as_table(rules, RULES_COLUMNS),
         as_table(lines, SOURCE_LINES_COLUMNS),
         as_table(instances, METRIC_INSTANCES_COLUMNS),
-        gaps,
+        missing,
     )
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from analysis.capture import ncu_csv
-from analysis.capture.model import SOURCE_LINES_COLUMNS, Gap, as_table
+from analysis.capture.model import SOURCE_LINES_COLUMNS, as_table
 from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
 from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
+from analysis.formats.report import Missing, Reason
 
 _EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
 _AGAIN = f"the file is damaged, export it again with {_EXPORT}"
@@ -87,17 +88,18 @@ def hottest_stall(samples: dict[str, float]) -> tuple[str, float]:
     return name, known[name]
 
 
-def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> tuple[pd.DataFrame, list[Gap]]:
-    """Return (SOURCE_LINES_COLUMNS rows, gaps) of a source page, without blocks that have neither samples nor counts.
+def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> tuple[pd.DataFrame, list[Missing]]:
+    """Return (SOURCE_LINES_COLUMNS rows, missing) of a source page, without blocks without samples and counts.
 
     Raises:
         InputError: damage inside, or an ambiguous locale.
     """
     blocks, cut = _blocks(section)
-    gaps: list[Gap] = []
+    missing: list[Missing] = []
     if cut:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.CUT,
                 f"{section.name} ends in the middle of a row",
                 "the export or the copy of the file was interrupted, so the lines after that are missing",
                 f"export it again with {_EXPORT}",
@@ -105,8 +107,9 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
         )
     counted = [block for block in blocks if any(name in block.header for names in _LABELS.values() for name in names)]
     if not counted:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.NO_SOURCE,
                 f"the hottest source lines of {section.name}",
                 "it holds source text alone, without samples or counts",
                 f"export it with {_EXPORT}",
@@ -145,7 +148,7 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
         _add(table, block, section.name, launch, style)
     lines = pd.DataFrame({"block": table["block"], "address": pd.array(table["instruction"], dtype="Int64")})
     table["instruction"] = list(lines.groupby("block")["address"].rank(method="dense").astype("Int64") - 1)
-    return as_table(table, SOURCE_LINES_COLUMNS), gaps
+    return as_table(table, SOURCE_LINES_COLUMNS), missing
 
 
 def _is_number(name: str) -> bool:

@@ -24,7 +24,6 @@ from analysis.capture.model import (
     KERNEL_SUMS_COLUMNS,
     RANGE_SUMS_COLUMNS,
     RANGES_COLUMNS,
-    Gap,
     as_table,
     empty_table,
     nest_ranges,
@@ -36,6 +35,7 @@ from analysis.capture.nsys_table import RawTable, ends_within, kind_of, lost_hea
 from analysis.capture.text import NumberStyle, is_missing, open_text
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import never_closes
+from analysis.formats.report import Missing, Reason
 
 _MEMORY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
 _MEMORY |= {"PtoP": "Peer-to-Peer", "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoA": "Array-to-Array"}
@@ -92,15 +92,17 @@ def read_all(raw: bytes | mmap.mmap, where: str, style: NumberStyle | None = Non
     )
 
 
-def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) -> list[Gap]:
-    """Return a gap for each table whose header matches no known report, and one for a file that ends within a line."""
-    cut = Gap(
+def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) -> list[Missing]:
+    """Return what is missing: tables whose header matches no known report, and the rest of a file cut within a line."""
+    cut = Missing(
+        Reason.CUT,
         f"{where} ends in the middle of a line",
         "the export or the copy of the file was interrupted, so what came after that is missing",
         "export it again with the same command",
     )
     return [cut] * ends_within(raw, tables) + [
-        Gap(
+        Missing(
+            Reason.UNREAD,
             f"the table below line {line} of {where}",
             "its header has columns of nsys and is none of a known report, so it was not read",
             "export the file again with `nsys stats`, or leave that report out",
@@ -109,52 +111,56 @@ def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) 
     ]
 
 
-def gaps_of(table: Table) -> list[Gap]:
-    """Return the gaps of a table: missing columns, rows that were cut off, rounded numbers."""
+def lacking(table: Table) -> list[Missing]:
+    """Return the missing of a table: missing columns, rows that were cut off, rounded numbers."""
     looks = (_no_rows, shares, _unknown_columns, _orphans, _disorder, _cut_names, rounding, _sizes_without_unit)
-    return [gap for look in looks if (gap := look(table)) is not None]
+    return [found for look in looks if (found := look(table)) is not None]
 
 
-def _no_rows(table: Table) -> Gap | None:
+def _no_rows(table: Table) -> Missing | None:
     if len(table):
         return None
-    return Gap(
+    return Missing(
+        Reason.CUT,
         f"all rows of {table.report} in {table.where}",
         "the table ends right below its header",
         "export it again with the same command",
     )
 
 
-def _unknown_columns(table: Table) -> Gap | None:
+def _unknown_columns(table: Table) -> Missing | None:
     unknown = table.raw.header.unknown
     if not unknown:
         return None
-    return Gap(
+    return Missing(
+        Reason.UNREAD,
         f"column {', '.join(unknown)} of {table.where}",
         f"no known nsys prints it in {table.report}, so it was not read",
         "export the file again with `nsys stats`, or tell what the column holds",
     )
 
 
-def _orphans(table: Table) -> Gap | None:
-    """Return a gap for ranges whose parent is missing from the table."""
+def _orphans(table: Table) -> Missing | None:
+    """Return what is missing around ranges whose parent is missing from the table."""
     if table.report != "nvtx_pushpop_trace" or not table.has("RangeId", "ParentId"):
         return None
     ids, parents = table.integers("RangeId"), table.integers("ParentId")
     orphans = int((~parents.isna() & ~np.isin(parents.to_numpy(dtype="int64", na_value=0), ids)).sum())
     if not orphans:
         return None
-    return Gap(
+    return Missing(
+        Reason.LOST_RECORDS,
         f"the ranges around {orphans} ranges of {table.where}",
         "nsys leaves out ranges of one thread that begin and end at the same nanosecond",
         "read the SQLite export instead, which holds them all",
     )
 
 
-def _disorder(table: Table) -> Gap | None:
+def _disorder(table: Table) -> Missing | None:
     if in_order(table):
         return None
-    return Gap(
+    return Missing(
+        Reason.CONTRADICTION,
         f"the order of {table.where}",
         f"the rows of {table.report} do not stand in the order of their start, in which nsys prints them, so "
         "the file may have been edited",
@@ -162,39 +168,42 @@ def _disorder(table: Table) -> Gap | None:
     )
 
 
-def _cut_names(table: Table) -> Gap | None:
+def _cut_names(table: Table) -> Missing | None:
     if not table.raw.cut_names:
         return None
-    return Gap(
+    return Missing(
+        Reason.CUT,
         f"{table.raw.cut_names} names of {table.where} are cut",
         "they come from console output, which ends names at 100 characters with …",
         "export with `nsys stats --format csv`",
     )
 
 
-def _sizes_without_unit(table: Table) -> Gap | None:
+def _sizes_without_unit(table: Table) -> Missing | None:
     if table.report != "cuda_gpu_mem_size_sum" or table.raw.unit("Total") != UNKNOWN_SIZE:
         return None
-    return Gap(
+    return Missing(
+        Reason.IMPRECISE,
         f"sizes of copies in {table.where}",
         "nsys 2020 prints them without a unit",
         "export with nsys 2022 or later, or use cuda_gpu_trace",
     )
 
 
-def unplaced(table: Table) -> Gap | None:
-    """Return the gap of a trace of 2021. It prints starts in seconds with six digits, too few to order the rows."""
+def unplaced(table: Table) -> Missing | None:
+    """Return what a trace of 2021 lacks. It prints starts in seconds with six digits, too few to order the rows."""
     if table.report != "cuda_gpu_trace" or table.raw.unit("Start") not in ("s", "sec") or not table.raw.console:
         return None
-    return Gap(
+    return Missing(
+        Reason.IMPRECISE,
         f"the timeline of {table.where}",
         "nsys 2021 prints the starts of cuda_gpu_trace in seconds with six digits, so they place no operation",
         "export with `nsys stats --report gputrace --format csv --timeunit nsec`",
     )
 
 
-def rounding(table: Table) -> Gap | None:
-    """Return a gap if sizes printed in MB leave an error of more than 1 % in the bytes of copies."""
+def rounding(table: Table) -> Missing | None:
+    """Return what is missing if sizes printed in MB leave an error of more than 1 % in the bytes of copies."""
     if table.report != "cuda_gpu_trace" or not table.has("Bytes") or table.raw.unit("Bytes") == "B":
         return None
     sizes = table.integers("Bytes")
@@ -202,7 +211,8 @@ def rounding(table: Table) -> Gap | None:
     step = {"KB": 1, "KiB": 1}.get(table.raw.unit("Bytes"), 1000)
     if not len(known) or step / 2 * len(known) <= 0.01 * int(known.sum()):
         return None
-    return Gap(
+    return Missing(
+        Reason.IMPRECISE,
         f"bytes of {len(known)} copies and sets of {table.where} to the byte",
         "nsys prints sizes in MB with three decimals, so small ones are rounded to 0 or 1 kB",
         "export with `nsys stats --format csv:mem=B`",
@@ -449,8 +459,8 @@ def sums_of_executions(kern_exec_sum: pd.DataFrame) -> pd.DataFrame:
     return sums.assign(grid="", block="")[list(KERNEL_SUMS_COLUMNS)].astype(dict(KERNEL_SUMS_COLUMNS))
 
 
-def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataFrame, Gap]:
-    """Return kernel totals (KERNEL_SUMS_COLUMNS) of the range with the most kernel time, and the gap that this leaves.
+def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataFrame, Missing]:
+    """Return kernel totals (KERNEL_SUMS_COLUMNS) of the range with the most kernel time, and what this leaves out.
 
     Shape: `kern_sums` as RANGE_SUMS_COLUMNS. They list a kernel in each range around it and do not tell how ranges
     nest, so totals over several ranges would count kernels twice.
@@ -458,12 +468,13 @@ def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataF
     of_range = kern_sums.groupby(["pid", "tid", "name"], dropna=False, sort=False)
     largest = kern_sums[of_range.ngroup() == of_range.ngroup()[of_range["total_ns"].transform("sum").idxmax()]]
     sums = largest.rename(columns={"kernel_instances": "instances"}).assign(grid="", block="")
-    gap = Gap(
+    rest = Missing(
+        Reason.LARGEST_RANGE_ONLY,
         f"kernels outside the range {largest['name'].iloc[0]}",
         f"{where} lists a kernel in each range around it, so only the range with the most kernel time is shown",
         "export cuda_gpu_trace and nvtx_pushpop_trace too",
     )
-    return sums[list(KERNEL_SUMS_COLUMNS)].astype(dict(KERNEL_SUMS_COLUMNS)).reset_index(drop=True), gap
+    return sums[list(KERNEL_SUMS_COLUMNS)].astype(dict(KERNEL_SUMS_COLUMNS)).reset_index(drop=True), rest
 
 
 def summary_of(table: Table) -> pd.DataFrame:
@@ -514,8 +525,8 @@ def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd
     return sums, nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True)
 
 
-def timed(ops: pd.DataFrame, calls: pd.DataFrame | None, where: str) -> tuple[pd.DataFrame, list[Gap]]:
-    """Return the GPU operations that have a time, and the gap of the others. `calls`: API_CALLS_COLUMNS."""
+def timed(ops: pd.DataFrame, calls: pd.DataFrame | None, where: str) -> tuple[pd.DataFrame, list[Missing]]:
+    """Return the GPU operations that have a time, and what is missing of the others. `calls`: API_CALLS_COLUMNS."""
     start = ops["start_ns"].to_numpy(np.int64)
     if not (start == 0).any():
         return ops, []
@@ -524,12 +535,12 @@ def timed(ops: pd.DataFrame, calls: pd.DataFrame | None, where: str) -> tuple[pd
         known = calls.dropna(subset=["correlation_id", "api_start_ns"]).groupby("correlation_id")["api_start_ns"].min()
         called = ops["correlation_id"].map(known.astype("int64").to_dict()).fillna(-1)
     lost = lost_records.without_time(start, called.to_numpy(np.int64))
-    gaps = [lost_records.time_gap(int(lost.sum()), len(ops), "GPU operation", where)] if lost.any() else []
-    return ops[~lost].reset_index(drop=True), gaps
+    missing = [lost_records.untimed(int(lost.sum()), len(ops), "GPU operation", where)] if lost.any() else []
+    return ops[~lost].reset_index(drop=True), missing
 
 
-def unrecorded(table: Table, calls: pd.DataFrame, ops: pd.DataFrame) -> Gap | None:
-    """Return the gap of launches without a record of their kernel. Shape: as `calls_and_waits`, and gpu_trace."""
+def unrecorded(table: Table, calls: pd.DataFrame, ops: pd.DataFrame) -> Missing | None:
+    """Return what is missing: launches without a record of their kernel. Shape: as `calls_and_waits`, and gpu_trace."""
     names = table.categories("Name")
     returned = calls["api_end_ns"].notna().to_numpy(bool)
     start, end = (calls.loc[returned, name].to_numpy("int64") for name in ("api_start_ns", "api_end_ns"))
@@ -572,13 +583,14 @@ def _process_of_gpu(ops: pd.DataFrame) -> pd.Series:
     return ops["device"].astype(object).map(alone.to_dict()).astype("Int64")
 
 
-def differs_from_sums(ops: pd.DataFrame, sums: pd.DataFrame, files: tuple[str, str]) -> Gap | None:
-    """Return a gap if a trace has other kernels than nsys' own sum, as in a file that was cut at the end of a line."""
+def differs_from_sums(ops: pd.DataFrame, sums: pd.DataFrame, files: tuple[str, str]) -> Missing | None:
+    """Return what is missing if a trace has other kernels than nsys' own sum, as a file that was cut has."""
     durations = ops.loc[ops["kind"] == "kernel", "duration_ns"]
     listed, summed = (len(durations), int(durations.sum())), (int(sums["instances"].sum()), int(sums["total_ns"].sum()))
     if listed == summed:
         return None
-    return Gap(
+    return Missing(
+        Reason.CONTRADICTION,
         f"kernels of {files[0]}: it lists {listed[0]:,} with {listed[1]:,} ns, and {files[1]} counts {summed[0]:,} "
         f"with {summed[1]:,} ns",
         "one of the files was cut or filtered, or they are of different captures",

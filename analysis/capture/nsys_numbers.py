@@ -19,7 +19,6 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.capture.model import Gap
 from analysis.capture.nsys_reports import Report
 from analysis.capture.nsys_table import RawTable, kind_of, read_tables
 from analysis.capture.text import (
@@ -31,6 +30,7 @@ from analysis.capture.text import (
 )
 from analysis.capture.units import base_unit
 from analysis.formats.errors import InputError
+from analysis.formats.report import Missing, Reason
 
 _AGAIN = "export it again with `nsys stats`"
 _ENOUGH = 10_000  # distinct cells with a separator per column that decide the style; all cells are then checked
@@ -428,8 +428,8 @@ def _check_decimals(table: Table) -> None:
         _raise_first(table, rows, f"{name} has no decimals, which the others have")
 
 
-def shares(table: Table) -> Gap | None:
-    """Return a gap if the shares of a summary add up to less than 100 %, because rows are missing.
+def shares(table: Table) -> Missing | None:
+    """Return what is missing if the shares of a summary add up to less than 100 %, because rows are missing.
 
     Raises:
         InputError: the shares exceed 100 % or contradict the times, so one header covers rows of several runs.
@@ -448,7 +448,8 @@ def shares(table: Table) -> Gap | None:
             "header, export each one into its own file with `nsys stats --output`."
         )
     if listed < 100 - slack:
-        return Gap(
+        return Missing(
+            Reason.CUT,
             f"{table.report} of {table.where} lacks rows: their shares sum to {listed:.1f} %",
             "the export was cut or filtered, so sums over its rows are too small",
             "export it again with the same command",

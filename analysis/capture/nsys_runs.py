@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 
-from analysis.capture.model import Gap
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 
 _MOST_BYTES = 16 << 20  # the largest log; a larger file is an export and holds one run
@@ -18,8 +18,8 @@ _BEGINNINGS = {
 }
 
 
-def first_run(raw: bytes | mmap.mmap, where: str) -> tuple[bytes | mmap.mmap, list[Gap]]:
-    """Return a log's part from its first run, with its line numbers kept, and the gap that names the other runs."""
+def first_run(raw: bytes | mmap.mmap, where: str) -> tuple[bytes | mmap.mmap, list[Missing]]:
+    """Return a log's part from its first run, with its line numbers kept, and what names the other runs."""
     if len(raw) > _MOST_BYTES:
         return raw, []
     for text, beginning in _BEGINNINGS.items():
@@ -30,7 +30,8 @@ def first_run(raw: bytes | mmap.mmap, where: str) -> tuple[bytes | mmap.mmap, li
         if len(starts) > 1:
             lines = bytes(raw[: starts[1]]).count(b"\n")
             return bytes(raw[: starts[1]]), [
-                Gap(
+                Missing(
+                    Reason.OTHER_RUN,
                     f"{count_of(len(starts) - 1, 'further run')} of nsys in {where}",
                     f"the log holds the output of {len(starts)} runs; this report is of the first, up to line {lines}",
                     "cut the log before each of its lines `Generating …` and give the pieces one by one",

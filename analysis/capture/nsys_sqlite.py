@@ -27,7 +27,6 @@ from analysis.capture.model import (
     OVERHEAD_COLUMNS,
     RANGES_COLUMNS,
     START_END_COLUMNS,
-    Gap,
     IntArray,
     Timeline,
     as_table,
@@ -38,6 +37,7 @@ from analysis.capture.names import range_name
 from analysis.capture.sqlite_table import Tables, open_tables
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import DOMAIN, NCCL, never_closes
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -132,7 +132,7 @@ def read(path: Path, where: str) -> Timeline:
         gpus = _gpu_names(export)
         calls = int(summaries["cuda_api_sum"]["count"].sum()) if "cuda_api_sum" in summaries else 0
         if gpu_ops.empty:
-            export.gaps.append(_no_gpu_operations(export, calls))
+            export.missing.append(_no_gpu_operations(export, calls))
     used = len(gpu_ops) > 0 or calls > 0
     return Timeline(
         gpu_ops,
@@ -142,7 +142,7 @@ def read(path: Path, where: str) -> Timeline:
         overhead,
         nodes,
         detail=f"schema {version}" if version else "a schema without version",
-        gaps=export.gaps,
+        missing=export.missing,
         summaries=summaries,
         vendor="NVIDIA" if used else "",
         gpu=next(iter(gpus.values()), "") if calls and gpu_ops.empty else "",
@@ -172,16 +172,18 @@ def _nccl_calls(file: Tables, ranges: pd.DataFrame, left_open: pd.DataFrame) -> 
     return nccl.calls(every, nccl.payloads(file) if every["name"].str.startswith(NCCL).any() else {})
 
 
-def _no_gpu_operations(export: _Export, calls: int) -> Gap:
-    """Return the gap of an export without kernels, with the message of nsys about it."""
+def _no_gpu_operations(export: _Export, calls: int) -> Missing:
+    """Return what is missing from an export without kernels, with the message of nsys about it."""
     if not calls:
-        return Gap(
+        return Missing(
+            Reason.NO_GPU_TIME,
             "GPU operations",
             f"{export.where} holds no CUDA activity",
             "capture with `nsys profile -t cuda,nvtx` on a machine with a GPU",
         )
     said = next((match[0] for text in _warnings(export) if (match := _WHY_NONE.search(text))), "")
-    return Gap(
+    return Missing(
+        Reason.LOST_RECORDS,
         "the kernels, which were not recorded",
         f"{export.where} holds {count_of(calls, 'CUDA API call')} and no kernel"
         + (f"; nsys says: {said}" if said else ""),
@@ -217,18 +219,18 @@ def _host(
             waits, setups = nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True)
             number = _masked(columns.get("correlationId"), len(start))
             lost = unrecorded(names, code, start, end, [thread.values], number, gpu_ops, export.where)
-            export.gaps += [lost] if lost else []
+            export.missing += [lost] if lost else []
     return sums, waits, setups
 
 
 class _Export:
-    """An open export: reads of optional columns, names by id, and the gaps found so far."""
+    """An open export: reads of optional columns, names by id, and the missing found so far."""
 
     def __init__(self, file: Tables, where: str) -> None:
         self.file = file
         self.where = where
         self.tables = file.tables()
-        self.gaps: list[Gap] = []
+        self.missing: list[Missing] = []
         self._strings: pd.Series | None = None
         self._processes: dict[int, int] | None = None
 
@@ -268,8 +270,9 @@ class _Export:
         found = self._strings.reindex(ids).tolist()
         unknown = [number for number, text in zip(ids.tolist(), found, strict=True) if not isinstance(text, str)]
         if unknown:
-            self.gaps.append(
-                Gap(
+            self.missing.append(
+                Missing(
+                    Reason.UNREAD,
                     f"{len(unknown)} names in {self.where}",
                     f"table StringIds has no text for them (the first is id {unknown[0]})",
                     _EXPORT_AGAIN,
@@ -391,8 +394,9 @@ def _times(export: _Export, table: str, columns: dict[str, Column]) -> tuple[dic
     timed = ~(start.missing | end.missing | ((start.values == 0) & (end.values == 0)))
     lost = int((~timed).sum())
     if lost:
-        export.gaps.append(
-            Gap(
+        export.missing.append(
+            Missing(
+                Reason.LOST_TIMES,
                 f"the time of {lost} of {len(timed)} rows of {table} in {export.where}",
                 "nsys recorded neither their start nor their end",
                 "capture again; such rows come from a crash or from lost events",
@@ -662,8 +666,9 @@ def _call_rows_sparse(
 
 def _explain_calls(export: _Export, parts: list[dict[str, Any]], calls: dict[str, Column]) -> None:
     if not calls:
-        export.gaps.append(
-            Gap(
+        export.missing.append(
+            Missing(
+                Reason.NO_LAUNCHES,
                 "which range launched which kernel",
                 f"{export.where} has no table of API calls ({RUNTIME})",
                 "capture with `nsys profile -t cuda,nvtx` and without filters on CUDA API calls",
@@ -682,8 +687,9 @@ def _explain_calls(export: _Export, parts: list[dict[str, Any]], calls: dict[str
     parts = [part for part in parts if "migration" not in part["kind"].categories]
     lonely = sum(int(part["api_start_ns"]._mask.sum()) for part in parts)
     if lonely:
-        export.gaps.append(
-            Gap(
+        export.missing.append(
+            Missing(
+                Reason.LOST_LAUNCHES,
                 f"the launches of {lonely} of {sum(len(part['start_ns']) for part in parts)} GPU operations",
                 f"{export.where} has no API call with their process and correlation id",
                 "let the capture begin before the calls; events at its edges are cut off",
@@ -695,7 +701,7 @@ def _explain_calls(export: _Export, parts: list[dict[str, Any]], calls: dict[str
 
 
 def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Graph launches that nsys timed only as a whole, as operations of kind `graph`. Adds the gaps that follow."""
+    """Graph launches that nsys timed only as a whole, as operations of kind `graph`. Adds the missing that follow."""
     columns = export.read(GRAPH_TRACE, ("start", "end"), ("graphId", "graphExecId", *_PLACE))
     nodes = any((~part["graph_node_id"]._mask).any() for part in parts)
     if columns:
@@ -708,8 +714,9 @@ def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[st
         if fresh.any():
             built = {name: values[fresh] for name, values in built.items()}
             total = int(built["duration_ns"].sum())
-            export.gaps.append(
-                Gap(
+            export.missing.append(
+                Missing(
+                    Reason.IN_GRAPHS,
                     f"the kernels inside {count_of(fresh.sum(), 'launch')} of CUDA graphs ({total} ns)",
                     "nsys recorded each graph as a whole; they count as busy time, in no kernel's and no layer's time",
                     "capture with `nsys profile --cuda-graph-trace=node`",
@@ -721,8 +728,9 @@ def _whole_graphs(export: _Export, calls: dict[str, Column], parts: list[dict[st
         named = export.read(RUNTIME, (), ("nameId",))
         count = int(np.isin(named["nameId"].values, launches).sum()) if named else 0
         if count:
-            export.gaps.append(
-                Gap(
+            export.missing.append(
+                Missing(
+                    Reason.IN_GRAPHS,
                     f"the kernels inside {count_of(count, 'launch')} of CUDA graphs",
                     "the capture holds neither the kernels of graphs nor the graphs as a whole, so their time may "
                     "look idle",
@@ -778,8 +786,9 @@ def _graph_nodes(export: _Export, gpu_ops: pd.DataFrame) -> pd.DataFrame:
         at[has_original[at]] = -1
     found = at >= 0
     if not found.all():
-        export.gaps.append(
-            Gap(
+        export.missing.append(
+            Missing(
+                Reason.IN_GRAPHS,
                 f"in which range {int((~found).sum())} of {len(found)} kernels of CUDA graphs were recorded",
                 "the graph was built before the capture began, or nsys did not trace its nodes",
                 "let the capture begin before the graph is built, with `--cuda-graph-trace=node`",
@@ -852,8 +861,9 @@ def _nvtx(export: _Export) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     left_open[left_open] = [never_closes(name) for name in names[left_open]]
     unclosed = int((chosen & ~closed & ~left_open).sum())
     if unclosed:
-        export.gaps.append(
-            Gap(
+        export.missing.append(
+            Missing(
+                Reason.OPEN_RANGES,
                 f"the end of {unclosed} NVTX ranges",
                 "they were never closed, so they are taken to last to the last NVTX event, as nsys does",
                 "close every range before the program ends, or stop the capture after them",
@@ -956,20 +966,22 @@ def _warnings(export: _Export) -> list[str]:
 
 
 def _diagnostics(export: _Export) -> None:
-    """Record a gap for warnings and errors that nsys stored. Their text may name files and hosts, so it is left out."""
+    """Record that nsys stored warnings and errors. Their text may name files and hosts, so it is left out."""
     texts = _warnings(export)
     lost = sum(1 for text in texts if _LOST.search(text))
     if lost:
-        export.gaps.append(
-            Gap(
+        export.missing.append(
+            Missing(
+                Reason.LOST_RECORDS,
                 f"events that {export.where} has lost",
                 f"nsys warns {lost} times that events are missing, so sums and launches may be too low",
                 "capture a shorter window, or fewer kinds of events",
             )
         )
     if len(texts) > lost:
-        export.gaps.append(
-            Gap(
+        export.missing.append(
+            Missing(
+                Reason.WARNINGS,
                 f"{len(texts) - lost} other warnings of nsys in {export.where}",
                 "they are not repeated here, because they name files and hosts",
                 "open the report in the Nsight Systems window, diagnostics summary",

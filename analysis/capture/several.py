@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import FROM_NAMES, FROM_ORDER, Gap, IntArray, Timeline
+from analysis.capture.model import FROM_NAMES, FROM_ORDER, IntArray, Timeline
 from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, communicates, kind_of, most_skew, skew
 from analysis.formats.errors import InputError
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import duration
 
 _RANK = re.compile(r"rank[_\-. ]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -113,7 +114,7 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
         tables = [getattr(one, field) for one in timelines]
         known = all(table is not None for table in tables)  # `waits` and `setups` are None if unknown
         moved[field] = _concat([*map(_moved, tables, pids, shifts)]) if known else None
-    lacking = Gap(
+    lacking = Missing(Reason.UNREAD,
         "sums over the calls of the host", "they were not added up over the captures of several ranks",
         "capture all ranks in one `make profile`",
     )  # fmt: skip
@@ -122,7 +123,7 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
         gpu_ops=_concat(gpu_ops).sort_values("start_ns", kind="stable", ignore_index=True),
         ranges=_ranges(timelines, pids, shifts),
         detail=f"{len(parts)} captures on the clock of {parts[0][0]}",
-        gaps=[gap for one in timelines for gap in one.gaps] + [lacking],
+        missing=[each for one in timelines for each in one.missing] + [lacking],
         summaries={},
         process_ranks=ranks,
         ranks_from=source,

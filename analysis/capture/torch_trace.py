@@ -25,13 +25,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.capture.lost import time_gap, unrecorded, without_time
+from analysis.capture.lost import unrecorded, without_time, untimed
 from analysis.capture.model import (
     FROM_TRACE,
     GPU_OPS_COLUMNS,
     NCCL_CALLS_COLUMNS,
     RANGES_COLUMNS,
-    Gap,
     IntArray,
     Timeline,
     as_table,
@@ -41,6 +40,7 @@ from analysis.capture.model import (
 from analysis.capture.names import range_name
 from analysis.formats.collectives import kind_of
 from analysis.formats.errors import InputError
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 
 MARK = b'"traceEvents"'
@@ -198,14 +198,14 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
             others[event.cat] += 1
     if not any(by_kind.values()) and not others:
         raise InputError(f"{where}: is a Chrome trace without events of torch.profiler; {_AGAIN}.")
-    gaps = _not_read(others, where)
+    missing = _not_read(others, where)
     elsewhere = next((match["name"].upper() for name in others if (match := _ACCELERATOR.fullmatch(name))), "")
     if not by_kind["gpu"]:
-        gaps += _no_gpu_operations(len(by_kind["call"]), elsewhere, where)
+        missing += _no_gpu_operations(len(by_kind["call"]), elsewhere, where)
     recorded = by_kind["gpu"]
-    by_kind, first = _timed(by_kind, where, gaps)
-    gpu_ops, nccl_calls = _gpu_ops(by_kind["gpu"], by_kind["call"], trace, first, where, gaps)
-    gaps += _unrecorded(gpu_ops, recorded, by_kind["call"], first, where)
+    by_kind, first = _timed(by_kind, where, missing)
+    gpu_ops, nccl_calls = _gpu_ops(by_kind["gpu"], by_kind["call"], trace, first, where, missing)
+    missing += _unrecorded(gpu_ops, recorded, by_kind["call"], first, where)
     marks, what = by_kind["mark"], "marks of the program"
     if all(_STEP.fullmatch(event.name) for event in marks):
         what = "modules" if by_kind["module"] else "operators"
@@ -218,7 +218,7 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         ranges,
         "torch" if len(gpu_ops) else "cpu",
         detail=f"ranges: {what}",
-        gaps=gaps,
+        missing=missing,
         vendor=elsewhere or _vendor(names, by_kind["call"]),
         gpu=names[0] if names and used else elsewhere,
         is_unrecorded=used and gpu_ops.empty,
@@ -229,7 +229,7 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
 
 
 def _timed(
-    by_kind: dict[str, list[_Event]], where: str, gaps: list[Gap]
+    by_kind: dict[str, list[_Event]], where: str, missing: list[Missing]
 ) -> tuple[dict[str, list[_Event]], int]:  # fmt: skip
     """Return the events with a time stamp, and the first of these times in ns. Add the gap of those without."""
     events = [event for kind in by_kind.values() for event in kind]
@@ -246,7 +246,7 @@ def _timed(
     if lost.any():
         kept = iter(~lost)
         by_kind = {kind: [event for event in of_kind if next(kept)] for kind, of_kind in by_kind.items()}
-        gaps.append(time_gap(int(lost.sum()), len(events), "record", where))
+        missing.append(untimed(int(lost.sum()), len(events), "record", where))
     return by_kind, int(start[~lost].min(initial=_LONGEST_NS)) if len(start) else 0
 
 
@@ -256,12 +256,13 @@ def _ranks(gpu_ops: pd.DataFrame, trace: _Trace) -> dict[int, int]:
     return {int(processes[0]): int(rank)} if rank is not None and len(processes) == 1 else {}
 
 
-def _not_read(others: Counter[str], where: str) -> list[Gap]:
-    """Return the gaps for events that no table holds."""
-    gaps = []
+def _not_read(others: Counter[str], where: str) -> list[Missing]:
+    """Return the missing for events that no table holds."""
+    missing = []
     if others[_COUNTED]:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.UNCOUNTED,
                 f"the counters of {count_of(others[_COUNTED], 'range')} in {where}",
                 f"PyTorch read them over whole ranges ({_COUNTED}), which name no launch",
                 "capture the counters of each launch with ncu and add its raw page",
@@ -269,26 +270,28 @@ def _not_read(others: Counter[str], where: str) -> list[Gap]:
         )
     for name, count in others.items():
         if name != _COUNTED:
-            gaps.append(
-                Gap(
+            missing.append(
+                Missing(
+                    Reason.UNREAD,
                     f"{count_of(count, 'event')} of {name} in {where}",
                     "they ran on an accelerator whose operations are not read",
                     "read them in the tool of its vendor; the ranges of the CPU are here",
                 )
             )
-    return gaps
+    return missing
 
 
-def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Gap]:
-    """Return the gap of a trace without GPU operations: its program ran on a CPU, or its kernels were lost.
+def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Missing]:
+    """Return what is missing from a trace without GPU operations: its program ran on a CPU, or its kernels were lost.
 
-    No gap for a trace of another accelerator, which `_not_read` reports.
+    Nothing for a trace of another accelerator, which `_not_read` reports.
     """
     if elsewhere:
         return []
     if calls:
         return [
-            Gap(
+            Missing(
+                Reason.LOST_RECORDS,
                 "the kernels, which were not recorded",
                 f"{where} holds {count_of(calls, 'call')} of the GPU's runtime and not one kernel or copy",
                 "end every other profiler, call torch.cuda.synchronize() before the profile ends, and capture again "
@@ -296,7 +299,8 @@ def _no_gpu_operations(calls: int, elsewhere: str, where: str) -> list[Gap]:
             )
         ]
     return [
-        Gap(
+        Missing(
+            Reason.NO_GPU_TIME,
             "GPU operations",
             f"{where} holds events of the CPU only",
             "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on a machine with a GPU",
@@ -426,7 +430,7 @@ def _device(number: float | None, names: dict[int, str]) -> str:
 
 
 def _gpu_ops(
-    events: list[_Event], calls: list[_Event], trace: _Trace, first: int, where: str, gaps: list[Gap]
+    events: list[_Event], calls: list[_Event], trace: _Trace, first: int, where: str, missing: list[Missing]
 ) -> tuple[pd.DataFrame, pd.DataFrame]:  # fmt: skip
     if not events:
         return empty_table(GPU_OPS_COLUMNS), empty_table(NCCL_CALLS_COLUMNS)
@@ -456,8 +460,9 @@ def _gpu_ops(
     launched = _with_calls(table, calls, first, where)
     lonely = int(launched["api_start_ns"].isna().sum())
     if lonely:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.LOST_LAUNCHES,
                 f"the launches of {lonely} of {len(launched)} GPU operations",
                 f"{where} has no call, or several of different processes, with their correlation id",
                 "let the profiler begin before the launches, and give the trace of one process",
@@ -468,7 +473,7 @@ def _gpu_ops(
 
 def _unrecorded(
     ops: pd.DataFrame, recorded: list[_Event], calls: list[_Event], first: int, where: str
-) -> list[Gap]:  # fmt: skip
+) -> list[Missing]:  # fmt: skip
     """Return the gap of the launches without a record of their kernel; `recorded`: all records, also untimed ones."""
     if ops.empty or not calls:
         return []

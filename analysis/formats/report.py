@@ -69,35 +69,42 @@ class Reason(StrEnum):
     """Why something is missing."""
 
     NO_GPU = "no_gpu"  # the run was on a CPU
-    NO_TIMELINE = "no_timeline"  # no timeline was given
-    NSYS_FAILED = "nsys_failed"  # the capture of the timeline failed
+    NO_TIMELINE = "no_timeline"
+    NSYS_FAILED = "nsys_failed"
     NO_GPU_TIME = "no_gpu_time"  # the timeline has no GPU operation
-    NO_COUNTERS = "no_counters"  # no counters were given
-    NCU_FAILED = "ncu_failed"  # the capture of the counters failed
+    NO_GPU_TRACE = "no_gpu_trace"  # kernels without registers, streams and copies
+    NO_COUNTERS = "no_counters"
+    NCU_FAILED = "ncu_failed"
     UNCOUNTED = "uncounted"  # some launches have no counters
-    NO_METRICS = "no_metrics"  # ncu ran without the metrics
+    NO_METRICS = "no_metrics"  # ncu ran without the metrics, or gave no value
     NO_STALLS = "no_stalls"
     NO_SOURCE = "no_source"
     NO_RULES = "no_rules"
     NO_ROOFLINE = "no_roofline"
-    UNKNOWN_GPU = "unknown_gpu"  # no datasheet
+    UNKNOWN_GPU = "unknown_gpu"  # the GPU has no datasheet here
     NO_ROOFS = "no_roofs"  # the roofs were not measured
-    NO_PREDICTIONS = "no_predictions"  # no ops.csv
+    NO_PREDICTIONS = "no_predictions"  # there is no ops.csv
     NO_BARE_TIMES = "no_bare_times"
+    BARE_FAILED = "bare_failed"
     NO_DATAFLOW = "no_dataflow"
     NO_RANGES = "no_ranges"
+    OPEN_RANGES = "open_ranges"  # ranges that never end
+    LARGEST_RANGE_ONLY = "largest_range_only"  # the sums of other ranges cannot be told apart
     NO_LAUNCHES = "no_launches"  # which range launched which kernel
-    LOST_RECORDS = "lost_records"  # the tool lost or left out records
+    LOST_LAUNCHES = "lost_launches"  # the same, of some kernels
+    LOST_RECORDS = "lost_records"  # the tool lost records, or left them out
     LOST_TIMES = "lost_times"  # records without a time
+    WARNINGS = "warnings"  # of the tool, which are not repeated
     IN_GRAPHS = "in_graphs"  # kernels of CUDA graphs
     NO_RANKS = "no_ranks"  # ranks, or their order
+    UNMATCHED_RANKS = "unmatched_ranks"  # the ranks ran different programs
     CLOCKS = "clocks"  # the clocks of ranks do not fit
     CUT = "cut"  # a file ends too early, or names are cut
-    UNREAD = "unread"  # a part of a file that was not understood
+    UNREAD = "unread"  # a part of a file that is not read
     CONTRADICTION = "contradiction"  # two files or numbers that do not fit
     IMPRECISE = "imprecise"  # rounded numbers
     OTHER_RUN = "other_run"  # files of different runs
-    UNMEASURED = "unmeasured"  # a study did not measure it
+    UNMEASURED = "unmeasured"  # a study has not measured it
 
 
 class Disposition(StrEnum):
@@ -420,14 +427,6 @@ class _Finding(Struct):
     span: Annotated[_Span | UnsetType, Meta(title="where it shows; left out where no timeline does")] = UNSET
 
 
-class _Gap(Struct):
-    """One thing that the report cannot answer."""
-
-    what: Annotated[str, Meta(title="what is missing")]
-    why: Annotated[str, Meta(title="why")]
-    fix: Annotated[str, Meta(title="how to get it")]
-
-
 class _Report(Struct):
     """report.json"""
 
@@ -439,7 +438,7 @@ class _Report(Struct):
     findings: list[_Finding]
     tables: list[ReportTable]
     figures: list[ReportFigure]
-    gaps: list[_Gap]
+    missing: list[Missing]
     files: list[ReadFile]
     notes: Annotated[list[str], Meta(title="sentences that belong to no table")]
 
@@ -465,5 +464,5 @@ class KernelReport(Struct):
     commands: list[Command]
 
 
-REPORT = JsonFile("report", "report.json", _Report, again=AGAIN, captured=False, version=2, oldest=2)
+REPORT = JsonFile("report", "report.json", _Report, again=AGAIN, captured=False, version=VERSION, oldest=VERSION)
 KERNEL_REPORT = JsonFile("kernel", "kernel.json", KernelReport, again=AGAIN, captured=False)

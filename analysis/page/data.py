@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.formats import symbols
+from analysis.formats.report import Reason
 from analysis.page import markdown, text
 
 MAX_ROWS = 100_000  # of a table in the page; the CSV file holds all
@@ -22,16 +23,17 @@ _WIDTH, _BESIDE_KERNEL, _KERNEL = (
     48,
     56,
 )  # letters of a text in a table: a kernel's name leaves little room
-# A part that a kernel's page lacks -> words of the gap that explains it, the most specific first.
+# A part that a kernel's page lacks -> why, the most specific reason first.
+_NO_COUNTERS = (Reason.UNCOUNTED, Reason.NCU_FAILED, Reason.NO_COUNTERS, Reason.NO_GPU)
 _WHY = {
-    "counters": ("the counters of", "roofline, stalls", "counters"),
-    "roofline": ("roofline", "the counters of"),
-    "stalls": ("stall", "the counters of"),
-    "source": ("source lines",),
-    "rules": ("rules",),
-    "minimum": ("predicted bytes",),
-    "times": ("time per layer", "time on the GPU"),
-    "bare": ("verdicts on steps",),
+    "counters": _NO_COUNTERS,
+    "roofline": (Reason.NO_ROOFLINE, *_NO_COUNTERS),
+    "stalls": (Reason.NO_STALLS, *_NO_COUNTERS),
+    "source": (Reason.NO_SOURCE,),
+    "rules": (Reason.NO_RULES,),
+    "minimum": (Reason.NO_PREDICTIONS,),
+    "times": (Reason.NO_RANGES, Reason.NO_TIMELINE, Reason.NO_GPU_TIME),
+    "bare": (Reason.NO_BARE_TIMES, Reason.BARE_FAILED),
 }
 
 
@@ -149,15 +151,14 @@ def shortened(texts: Iterable[str], name: str, table: pd.DataFrame, described: M
     return text.shorten_all((one for one in texts if len(one) > width), width, head)
 
 
-def why(gaps: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """For each part that a kernel's page may lack, the gap with the reason and the remedy."""
-    said = {text.clean(gap.get("what", "")): gap for gap in gaps}
+def why(missing: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """For each part that a kernel's page may lack, what is missing, with the reason and the remedy."""
     found = {}
-    for part, words in _WHY.items():
-        name = next((name for word in words for name in said if word in name), None)
-        if name is not None:
-            reason, fix = (text.clean(said[name].get(key, "")) for key in ("why", "fix"))
-            found[part] = f"{name}: {reason}. To get it: {fix}."
+    for part, reasons in _WHY.items():
+        one = next((one for reason in reasons for one in missing if one.get("reason") == reason), None)
+        if one is not None:
+            what, why, do = (text.clean(one.get(key, "")) for key in ("what", "why", "do"))
+            found[part] = f"{what}: {why}. To get it: {do}."
     return found
 
 

@@ -58,7 +58,7 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
     """Return the HTML text of the page.
 
     Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name. The page
-    omits a table or figure that is absent, and lists the gap.
+    omits a table or figure that is absent, and says what is missing.
     """
     style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script().encode("utf-8")).digest()).decode("ascii")
@@ -94,7 +94,7 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
         findings=findings,
         first=findings[:FIRST],
         sections=_sections(report, tables, svgs, block.short, untrusted),
-        gaps=[_cleaned(g, "what", "why", "fix") for g in report.get("gaps") or []],
+        missing=[_cleaned(one, "what", "why", "do") for one in report.get("missing") or []],
         files=[{**_cleaned(f, "name", "kind"), "rows": text.number(f.get("rows"))} for f in report.get("files") or []],
         notes=[text.clean(note) for note in report.get("notes") or []],
     )
@@ -127,7 +127,7 @@ def _dump(
     names = tables["kernels"]["kernel"].dropna().unique().tolist() if "kernel" in tables.get("kernels", ()) else []
     return block.dump(
         untrusted=untrusted,
-        why=data.why(report.get("gaps") or []),
+        why=data.why(report.get("missing") or []),
         bases=data.bases(names),
         findings=[_about(finding) for finding in report.get("findings") or []],
     )

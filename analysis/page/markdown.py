@@ -28,7 +28,7 @@ Sections = Mapping[str, Sequence[str]]
 def render_markdown(
     report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], sections: Sections | None = None
 ) -> str:
-    """Render the report as GitHub Markdown. A table without rows is left out; `report["gaps"]` has the reason.
+    """Render the report as GitHub Markdown. A table without rows is left out; `report["missing"]` has the reason.
 
     `sections` holds, by table, the blocks of tables with their own layout.
     """
@@ -40,7 +40,7 @@ def render_markdown(
     for entry in report.get("tables") or []:
         blocks += _section(entry, tables, (sections or {}).get(entry["name"]), untrusted)
         blocks += _figures(report, entry["name"])
-    blocks += [*_gaps(report), *_conditions(report), *_files(report)]
+    blocks += [*_missing(report), *_conditions(report), *_files(report)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -189,7 +189,7 @@ def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], unt
     if not findings:
         return [
             "## Findings",
-            "No finding: no table holds enough evidence. The gaps below say what is missing.",
+            "No finding: no table holds enough evidence. The table below says what is missing.",
         ]
     blocks = ["## Findings"]
     for finding in findings:
@@ -267,11 +267,11 @@ def _file_of(figure: Mapping[str, Any]) -> str:
     return next((str(f) for f in figure["files"] if str(f).endswith(".svg")), str(figure["files"][0]))
 
 
-def _gaps(report: Mapping[str, Any]) -> list[str]:
-    gaps = report.get("gaps") or []
-    if not gaps:
+def _missing(report: Mapping[str, Any]) -> list[str]:
+    missing = report.get("missing") or []
+    if not missing:
         return ["## What is missing", "Nothing that a run of this kind can hold."]
-    body = [[escape(g.get(k, "")) for k in ("what", "why", "fix")] for g in gaps]
+    body = [[escape(one.get(key, "")) for key in ("what", "why", "do")] for one in missing]
     return ["## What is missing", table_of(["missing", "why", "how to get it"], body, ["left"] * 3)]
 
 
@@ -327,16 +327,16 @@ def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame],
     return "\n".join(lines).rstrip()
 
 
-def with_run(fix: Any, run: str) -> str:
-    """Return `fix` with this run's folder in place of `RUN=…` or `RUN`."""
-    said = text.clean(fix)
+def with_run(do: Any, run: str) -> str:
+    """Return a remedy with this run's folder in place of `RUN=…` or `RUN`."""
+    said = text.clean(do)
     return (
         re.sub("(?<=RUN=)…| RUN(?=[/ ])", lambda at: at[0].replace("…", run).replace("RUN", run), said) if run else said
     )
 
 
 def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") -> str:
-    """Render the end of `make profile`: trust, the findings with their evidence, and the gaps.
+    """Render the end of `make profile`: trust, the findings with their evidence, and what is missing.
 
     `run` is the run's folder for the commands that continue with it; the text names no other path.
     """
@@ -348,7 +348,7 @@ def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") 
     lines.append("")
     findings = (report.get("findings") or [])[:MOST_FINDINGS]
     if not findings:
-        lines.append("No finding: no table holds enough evidence; the report's gaps say what is missing.")
+        lines.append("No finding: no table holds enough evidence; the report says what is missing.")
     for finding in findings:
         gain = f" ({win(finding)} to win)" if win(finding) else ""
         lines.append(f"{finding.get('rank', '')}. {text.shorten(finding.get('title', ''), 160)}{gain}")
@@ -359,14 +359,14 @@ def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") 
         for item in finding.get("evidence") or []:
             where, row, value = evidence_line(item)
             lines.append(f"   - {text.shorten(value, 60)}  {text.clean(where)}{f'  [{row}]' if row else ''}")
-    gaps = report.get("gaps") or []
-    if gaps:
-        lines += ["", f"Missing ({len(gaps)}):"]
-        for gap in gaps[:4]:
+    missing = report.get("missing") or []
+    if missing:
+        lines += ["", f"Missing ({len(missing)}):"]
+        for one in missing[:4]:
             # a user cannot copy a cut or wrapped command, so each has its own line in full
             lines += [
-                f"   - {text.shorten(gap.get('what', ''), 80)}",
-                f"     Fix: {with_run(gap.get('fix', ''), run)}",
+                f"   - {text.shorten(one.get('what', ''), 80)}",
+                f"     Fix: {with_run(one.get('do', ''), run)}",
             ]
-        lines += [f"   - and {len(gaps) - 4} more, all in the report"] if len(gaps) > 4 else []
+        lines += [f"   - and {len(missing) - 4} more, all in the report"] if len(missing) > 4 else []
     return "\n".join(lines) + "\n"

@@ -30,11 +30,11 @@ _TRUST = {"trusted": ("✓", GOOD), "untrusted": (text.UNTRUSTED_MARK, BAD)}
 
 @dataclass(frozen=True)
 class Detail:
-    """How much a screen shows: sentences of findings or only titles, rows of each list of bars, gaps."""
+    """How much a screen shows: sentences of findings or only titles, rows of each list of bars, what is missing."""
 
     sentences: bool
     rows: int
-    gaps: int
+    missing: int
 
 
 # From most to least. The screen takes the first that fits the height of the terminal, or the last if none fits.
@@ -66,7 +66,7 @@ def screen(
     """
     for detail in DETAILS:
         shown = Group(*_parts(report, tables, paths, run, detail, to.width))
-        folded = sum(len(str(gap.get("fix", ""))) // to.width for gap in (report.get("gaps") or [])[: detail.gaps])
+        folded = sum(len(str(one.get("do", ""))) // to.width for one in (report.get("missing") or [])[: detail.missing])
         if len(to.render_lines(shown, pad=False)) + folded < to.height:
             break
     return shown
@@ -253,13 +253,13 @@ def short_kernels(names: Iterable[Any], width: int) -> list[str]:
 
 
 def _missing(report: Mapping[str, Any], detail: Detail, run: str) -> Iterator[RenderableType]:
-    gaps = report.get("gaps") or []
-    if not gaps:
+    missing = report.get("missing") or []
+    if not missing:
         return
     yield Text()
-    yield Text(f"Missing ({len(gaps)})", style=HEAD)
-    for gap in gaps[: detail.gaps]:
-        yield line(f"{gap.get('what', '')}: {gap.get('why', '')}")
-        yield command(markdown.with_run(gap.get("fix", ""), run), indent=3)
-    if len(gaps) > detail.gaps:
-        yield line(f"and {len(gaps) - detail.gaps} more, all in the report", FAINT)
+    yield Text(f"Missing ({len(missing)})", style=HEAD)
+    for one in missing[: detail.missing]:
+        yield line(f"{one.get('what', '')}: {one.get('why', '')}")
+        yield command(markdown.with_run(one.get("do", ""), run), indent=3)
+    if len(missing) > detail.missing:
+        yield line(f"and {len(missing) - detail.missing} more, all in the report", FAINT)

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
 from analysis.formats.bare import BARE_RANGES, PUSH
+from analysis.formats.report import Missing, Reason
 from analysis.formats.spans import quantiles
 from analysis.tables import gaps as steps_one_by_one
 from analysis.tables.attribution import fold_paths
@@ -138,12 +139,13 @@ def whole_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     return rows.assign(**{name: rows[name].astype("Float64").round().astype("Int64") for name in names})
 
 
-@part("gap", 12)
-def _never_closed(bare: pd.DataFrame) -> Gap | None:
+@part("missing", 12)
+def _never_closed(bare: pd.DataFrame) -> Missing | None:
     lost = int(bare["end_ns"].isna().sum())
     if not lost:
         return None
-    return Gap(
+    return Missing(
+        Reason.OPEN_RANGES,
         f"the bare time of {lost:,} of {len(bare):,} ranges",
         "they were still open when the program ended",
         "close every range before the program ends, and do not kill the program",
@@ -422,11 +424,12 @@ def _median(values: pd.Series) -> float | None:
     return float(known.astype(float).median()) if len(known) else None
 
 
-@part("gap", 12)
-def _unmatched(bare: pd.DataFrame, step_ranges: pd.DataFrame, bare_wall_ns: dict[str, float]) -> Gap | None:
+@part("missing", 12)
+def _unmatched(bare: pd.DataFrame, step_ranges: pd.DataFrame, bare_wall_ns: dict[str, float]) -> Missing | None:
     if bare.empty or step_ranges.empty or bare_wall_ns:
         return None
-    return Gap(
+    return Missing(
+        Reason.OTHER_RUN,
         "bare times of the steps",
         f"no step of the timeline ({step_ranges['path'].iloc[0]}) is a range of the bare run",
         "run the same program both times",

@@ -14,9 +14,10 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Gap, IntArray, empty_table
+from analysis.capture.model import IntArray, empty_table
 from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, bus_factor, most_skew, size_of, skew
 from analysis.formats.ranges import warms_up
+from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
@@ -38,12 +39,12 @@ class Matched:
              `_with_waiting` adds, NA where unknown; start_ns and end_ns stay as recorded, but for `_without_lead`
     clocks   one row for each place: offset_ns, skew_ns, pairs (collectives that both come from), aligned, lead_ns (by
              which its process is recorded before that of the last place)
-    gaps     which collectives or clocks do not match
+    missing     which collectives or clocks do not match
     """
 
     rows: pd.DataFrame
     clocks: pd.DataFrame
-    gaps: list[Gap] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
 
 
 @fact("matched")
@@ -54,12 +55,12 @@ def matched(communication: pd.DataFrame, rank_places: pd.DataFrame, gpu_ops: pd.
     """
     if communication.empty:
         return _nothing_matched(len(rank_places))
-    number, gaps = _numbered(communication, rank_places["label"].tolist())
+    number, missing = _numbered(communication, rank_places["label"].tolist())
     rows = communication.assign(collective=number)
     clocks = _clocks(rows, len(rank_places))
-    gaps += _not_aligned(clocks, rank_places)
+    missing += _not_aligned(clocks, rank_places)
     clocks["lead_ns"] = _leads(gpu_ops, rank_places, clocks["offset_ns"].to_numpy(np.int64))
-    return Matched(_with_waiting(_without_warm_up(_without_lead(rows, clocks), clocks), clocks), clocks, gaps)
+    return Matched(_with_waiting(_without_warm_up(_without_lead(rows, clocks), clocks), clocks), clocks, missing)
 
 
 @functools.cache
@@ -73,13 +74,13 @@ def _nothing_matched(places: int) -> Matched:
 # Which kernels belong together ------------------------------------------------------------------------------------
 
 
-def _numbered(rows: pd.DataFrame, labels: list[str]) -> tuple[IntArray, list[Gap]]:
-    """Return the number of each row's collective, -1 for none, and the gaps.
+def _numbered(rows: pd.DataFrame, labels: list[str]) -> tuple[IntArray, list[Missing]]:
+    """Return the number of each row's collective, -1 for none, and the missing.
 
     Shape: (rows,).
     """
     number = np.full(len(rows), -1, dtype=np.int64)
-    gaps: list[Gap] = []
+    missing: list[Missing] = []
     collectives = rows[rows["kind"] != PEER_COPY]
     by = "communicator" if collectives["communicator"].ne("").all() else None
     groups = collectives.groupby(by).indices.values() if by else [np.arange(len(collectives))]
@@ -90,32 +91,33 @@ def _numbered(rows: pd.DataFrame, labels: list[str]) -> tuple[IntArray, list[Gap
         if len(places) < 2:
             continue
         kept, found = _fitted(rows, places, labels)
-        gaps += found
+        missing += found
         count = len(next(iter(kept.values())))
         for at in kept.values():
             number[at] = first + np.arange(count)
         first += count
-    return number, gaps
+    return number, missing
 
 
 def _fitted(
     rows: pd.DataFrame, places: dict[int, IntArray], labels: list[str]
-) -> tuple[dict[int, IntArray], list[Gap]]:
-    """Return, for each place, its rows that have a partner at every other place, in order; and the gaps.
+) -> tuple[dict[int, IntArray], list[Missing]]:
+    """Return, for each place, its rows that have a partner at every other place, in order; and the missing.
 
     Every place keeps equally many. If the ranks ran different numbers of collectives, cut those at the end or those
     at the beginning, whichever makes kinds, bytes and ends agree better.
     """
     counts = {place: len(at) for place, at in places.items()}
     least = min(counts.values())
-    gaps: list[Gap] = []
+    missing: list[Missing] = []
     kept = {place: at[:least] for place, at in places.items()}
     if max(counts.values()) > least:
         late = {place: at[len(at) - least :] for place, at in places.items()}
         kept = min((kept, late), key=lambda one: (_differing(rows, one) is not None, _spread(rows, one)))
         listed = ", ".join(f"{labels[place]} {count}" for place, count in counts.items())
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.UNMATCHED_RANKS,
                 f"the partners of {count_of(sum(counts.values()) - least * len(counts), 'collective')}",
                 f"the ranks ran different numbers of them ({listed}): the capture cut some off, or the programs differ",
                 "let the capture begin and end at a collective of all ranks, such as a barrier",
@@ -125,15 +127,16 @@ def _fitted(
     if differing is not None:
         kinds = {place: rows["kind"].to_numpy()[at[differing]] for place, at in kept.items()}
         said = ", ".join(f"{kind} on {labels[place]}" for place, kind in kinds.items())
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.UNMATCHED_RANKS,
                 f"waiting and transfer of the collectives from number {differing + 1} on",
                 f"the ranks ran different programs: that collective is {said}",
                 "capture ranks that make the same calls in the same order",
             )
         )
         kept = {place: at[:differing] for place, at in kept.items()}
-    return kept, gaps
+    return kept, missing
 
 
 def _differing(rows: pd.DataFrame, kept: dict[int, IntArray]) -> int | None:
@@ -186,13 +189,14 @@ def _clocks(rows: pd.DataFrame, places: int) -> pd.DataFrame:
     return found.assign(aligned=~(found["skew_ns"] > most))
 
 
-def _not_aligned(clocks: pd.DataFrame, rank_places: pd.DataFrame) -> list[Gap]:
+def _not_aligned(clocks: pd.DataFrame, rank_places: pd.DataFrame) -> list[Missing]:
     bad = clocks[~clocks["aligned"]]
     if bad.empty:
         return []
     listed = ", ".join(f"{rank_places['label'].iloc[at]} by {duration(row.skew_ns)}" for at, row in bad.iterrows())
     return [
-        Gap(
+        Missing(
+            Reason.CLOCKS,
             "which rank waits for which",
             f"the clocks of the ranks cannot be aligned: collectives that should end together end apart ({listed})",
             "capture all ranks of a machine in one `make profile`, so that they have one clock",
@@ -267,9 +271,9 @@ def _with_waiting(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@part("gap", 64)
-def _what_did_not_fit(matched: Matched) -> list[Gap]:
-    return matched.gaps
+@part("missing", 64)
+def _what_did_not_fit(matched: Matched) -> list[Missing]:
+    return matched.missing
 
 
 # The table --------------------------------------------------------------------------------------------------------

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
 from analysis.formats.inductor import INDUCTOR
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, fact, part, table
@@ -238,15 +239,16 @@ def _said(compiled: pd.DataFrame) -> str | None:
     )
 
 
-@part("gap", 8)
-def _unknown(launches: pd.DataFrame, capture: Capture) -> Gap | None:
+@part("missing", 8)
+def _unknown(launches: pd.DataFrame, capture: Capture) -> Missing | None:
     # A run of the harness has ops.csv and ranges of its own. It does not record Inductor, so there is no gap.
     if capture.of(INDUCTOR.kind) is not None or launches.empty or capture.ops is not None:
         return None
     count = int(_is_fused(launches["kernel"]).sum())
     if not count:
         return None
-    return Gap(
+    return Missing(
+        Reason.NO_DATAFLOW,
         f"the modules that {count_of(count, 'launch')} of torch.compile fuse",
         "there is no inductor.csv, which lists the modules behind each kernel of Inductor",
         "profile the program with `make profile`, without --no-auto-ranges: it records that file",

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.inductor import INDUCTOR
+from analysis.formats.report import Missing, Reason
 from analysis.hardware.devices import Device, find_device
 from analysis.tables.conditions import CPU, compute_capability, where_it_ran
 from analysis.tables.declare import part
@@ -18,13 +19,13 @@ from analysis.tables.remedies import BARE_TIMES, METRICS, ROOFS
 from analysis.tables.roofline import Ceilings
 
 
-@part("gap", 0)
-def _of_the_readers(capture: Capture) -> list[Gap]:
-    return list(capture.gaps)
+@part("missing", 0)
+def _of_the_readers(capture: Capture) -> list[Missing]:
+    return list(capture.missing)
 
 
-@part("gap", 1)
-def _impossible_roofs(allowed_ceilings: Ceilings) -> list[Gap]:
+@part("missing", 1)
+def _impossible_roofs(allowed_ceilings: Ceilings) -> list[Missing]:
     return allowed_ceilings[1]
 
 
@@ -38,18 +39,26 @@ def has_own_times(capture: Capture) -> bool:
     return any((capture.layer_profile, capture.kernels_of_layers, capture.baseline))
 
 
-@part("gap", 10)
-def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
-    """Return the gaps of a run without any timeline, or without any counters."""
+@part("missing", 10)
+def name_missing_captures(capture: Capture, is_program: bool) -> list[Missing]:
+    """Return the missing of a run without any timeline, or without any counters."""
     has_timeline, on_cpu = len(capture.gpu_ops) > 0, where_it_ran(capture) == CPU
     if not is_program:
         return []
     if on_cpu and has_own_times(capture):
-        return [Gap("times and counters of a GPU", "this run was on a CPU", "run it again on a machine with a GPU")]
-    gaps = []
+        return [
+            Missing(
+                Reason.NO_GPU,
+                "times and counters of a GPU",
+                "this run was on a CPU",
+                "run it again on a machine with a GPU",
+            )
+        ]
+    missing = []
     if not has_timeline and not on_cpu and capture.ranges.empty and not _said(capture, "nsys"):
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.NO_TIMELINE,
                 "time per layer and step",
                 "there is no nsys timeline",
                 "export it with nsys_scripts/export_csv.sh, or with `nsys stats --format csv --report "
@@ -57,63 +66,73 @@ def name_missing_captures(capture: Capture, is_program: bool) -> list[Gap]:
             )
         )
     if not has_timeline and not on_cpu and len(capture.ranges) > 0:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.NO_GPU_TIME,
                 "time on the GPU",
                 "the timeline holds ranges and no GPU operation",
                 "capture with `-t cuda,nvtx` a program that uses an NVIDIA GPU",
             )
         )
     if capture.counters.empty and not _said(capture, "ncu"):
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.NO_COUNTERS,
                 "roofline, stalls and measured bytes",
                 "the run was on a CPU" if on_cpu else "there is no ncu export",
                 "capture with nsys_scripts/ncu_capture.sh on a machine with an NVIDIA GPU",
             )
         )
-    return gaps
+    return missing
 
 
-def _no_datasheet(capture: Capture, gpu: str) -> Gap:
+def _no_datasheet(capture: Capture, gpu: str) -> Missing:
     named, cc = find_device(gpu), compute_capability(capture)
     if named:
         why = f"{gpu} has compute capability {named.cc}, and these counters are of a GPU with {cc}"
-        return Gap("datasheet roofs", why, "give the exports of one GPU")
-    return Gap(
+        return Missing(Reason.UNKNOWN_GPU, "datasheet roofs", why, "give the exports of one GPU")
+    return Missing(
+        Reason.UNKNOWN_GPU,
         "datasheet roofs",
         f"the GPU {gpu} is not in the device table",
         "add it with its source to analysis/hardware/devices.toml",
     )
 
 
-@part("gap", 11)
+@part("missing", 11)
 def name_missing_files(
     capture: Capture, roofs: pd.DataFrame, gpu: str | None, device: Device | None, is_program: bool
-) -> list[Gap]:
-    """Return the gaps of a run that lacks the files with the values to compare its numbers with."""
+) -> list[Missing]:
+    """Return the missing of a run that lacks the files with the values to compare its numbers with."""
     has_timeline = len(capture.gpu_ops) > 0
     if not is_program:
         return []
-    gaps = []
+    missing = []
     if capture.ops is None and not (has_own_times(capture) and not has_timeline):
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.NO_PREDICTIONS,
                 "predicted bytes",
                 "there is no ops.csv, which says what each range must move",
                 "list the ranges with their bytes in ops.csv, with the columns that analysis/README.md gives",
             )
         )
     if (has_timeline or len(capture.counters)) and bool(roofs["measured"].isna().all()):
-        gaps.append(Gap("measured roofs", "there is no ceilings.json", ROOFS))
+        missing.append(Missing(Reason.NO_ROOFS, "measured roofs", "there is no ceilings.json", ROOFS))
     if gpu and device is None and capture.clock != "cpu":
-        gaps.append(_no_datasheet(capture, gpu))
+        missing.append(_no_datasheet(capture, gpu))
     if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
-        gaps.append(Gap("verdicts on steps", "there is no bare time (bare_ranges.csv)", BARE_TIMES))
+        missing.append(
+            Missing(Reason.NO_BARE_TIMES, "verdicts on steps", "there is no bare time (bare_ranges.csv)", BARE_TIMES)
+        )
     if has_timeline and capture.dataflow is None:
         is_compiled = capture.of(INDUCTOR.kind) is not None
-        gaps.append(Gap("what to fuse, beyond known patterns", *(COMPILED if is_compiled else NO_DATAFLOW)))
-    return gaps
+        missing.append(
+            Missing(
+                Reason.NO_DATAFLOW, "what to fuse, beyond known patterns", *(COMPILED if is_compiled else NO_DATAFLOW)
+            )
+        )
+    return missing
 
 
 NO_DATAFLOW = (
@@ -126,20 +145,21 @@ COMPILED = (
 )
 
 
-@part("gap", 13)
-def _partial_counters(joined: Joined, measured: pd.DataFrame, planned_rows: object) -> list[Gap]:
+@part("missing", 13)
+def _partial_counters(joined: Joined, measured: pd.DataFrame, planned_rows: object) -> list[Missing]:
     return name_partial_counters(joined.launches, measured, is_planned=planned_rows is not None)
 
 
-def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_planned: bool = False) -> list[Gap]:
+def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_planned: bool = False) -> list[Missing]:
     """Return a gap for kernels that ncu was not asked to count, and one for matched kernels without counter values."""
-    gaps: list[Gap] = []
+    missing: list[Missing] = []
     if launches.empty or not (launches["counters_from"] != "").any():
-        return gaps
+        return missing
     outside = int((~launches["requested"] & (launches["counters_from"] == "")).sum())
     if outside:
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.UNCOUNTED,
                 f"the counters of {outside} of {len(launches)} kernels",
                 "the time of the plan was spent on others"
                 if is_planned
@@ -151,13 +171,14 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_
         )
     matched = measured[measured["counters_from"] != ""]
     for column, what in (("duration_ns", "duration"), ("dram_read_bytes", "DRAM bytes"), ("flops", "FLOPs")):
-        missing = int(matched[column].isna().sum()) if column in matched else 0
-        if missing:
-            gaps.append(
-                Gap(
-                    f"{what} of {missing} of {len(matched)} measured kernels",
+        lost = int(matched[column].isna().sum()) if column in matched else 0
+        if lost:
+            missing.append(
+                Missing(
+                    Reason.NO_METRICS,
+                    f"{what} of {lost} of {len(matched)} measured kernels",
                     "ncu gave no value (nan or n/a) or its metrics were not captured",
                     METRICS,
                 )
             )
-    return gaps
+    return missing

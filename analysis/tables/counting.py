@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture.model import Gap
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import share
 from analysis.tables import groups
 from analysis.tables.attribution import UNATTRIBUTED
@@ -35,24 +35,26 @@ def is_of(count_plan: pd.DataFrame, launches: pd.DataFrame) -> bool:
     )
 
 
-@part("gap", 12)
-def _other_timeline(count_plan: pd.DataFrame | None, launches: pd.DataFrame, ncu: Ncu) -> Gap | None:
+@part("missing", 12)
+def _other_timeline(count_plan: pd.DataFrame | None, launches: pd.DataFrame, ncu: Ncu) -> Missing | None:
     if count_plan is None or launches.empty or not (ncu and ncu.get("planned")) or is_of(count_plan, launches):
         return None
-    return Gap(
+    return Missing(
+        Reason.OTHER_RUN,
         "which launches the plan chose",
         "count_plan.csv was made from another timeline than the one here",
         "plan again with `python -m analysis.counting`, and capture the counters with that plan",
     )
 
 
-@part("gap", 14)
-def _spread_groups(counting: pd.DataFrame) -> Gap | None:
+@part("missing", 14)
+def _spread_groups(counting: pd.DataFrame) -> Missing | None:
     apart = counting[counting["reason"].astype(str).str.contains("differ by")] if len(counting) else counting
     if apart.empty:
         return None
     lost = int((apart["launches"] - apart["counted"]).sum())
-    return Gap(
+    return Missing(
+        Reason.UNCOUNTED,
         f"the counters of {lost} launches in {len(apart)} groups",
         f"the replayed launches of each differ by more than {groups.DIFFER:.0%}, so they do not speak for the others",
         "capture all launches with `make profile ARGS=--deep`",

@@ -5,10 +5,10 @@ A declaration is a function whose parameters name its inputs. An input is anothe
 `World` builds a value and the inputs that it needs, each of them once. There are five kinds of declarations:
 
     fact      an intermediate value, such as the join of timeline and counters
-    table     a table of the report: its question, its columns, its place on the page, and the gap if it is empty
+    table     a table of the report: its question, its columns, its place on the page, what is missing if it is empty
     picture   a figure of a table
     section   a table with a Markdown form of its own
-    part      a contribution to the report's notes, gaps, findings, title or conditions
+    part      a contribution to the report's notes, missing, findings, title or conditions
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
+from analysis.formats.report import Missing
 
 TIERS = ("static", "timing", "counters")
 # What the values of a column rest on: a tier, `key` (they name the subject of the row) or `row` (the tier of the row).
@@ -32,7 +33,7 @@ EVIDENCE = (*TIERS, "key", "row")
 STYLES = ("", "bar", "prose")
 TOP = 12  # rows of a table on the Markdown page and in the terminal
 FIRST_WINS = ("title", "conditions", "findings")
-ALL_COUNT = ("note", "gap")
+ALL_COUNT = ("note", "missing")
 
 Glance = Callable[[pd.DataFrame], pd.DataFrame]
 
@@ -131,8 +132,8 @@ class Table(Declaration):
 
     `title` is the heading on the Markdown page. Without a title, only the HTML page, the JSON and the CSV files have
     the table. `glance` picks the rows and columns of the short view; by default these are the first rows and the
-    columns that are `shown`. A report without rows for an `optional` table omits it. For other tables, `gap` says
-    what is missing if the capture has counters and the table has no rows. `build` may return None for no rows.
+    columns that are `shown`. A report without rows for an `optional` table omits it. For other tables,
+    `missing` says so if the capture has counters and the table has no rows. `build` may return None for no rows.
     """
 
     question: str
@@ -140,7 +141,7 @@ class Table(Declaration):
     title: str = ""
     glance: Glance | None = None
     optional: bool = False
-    gap: Gap | None = None
+    missing: Missing | None = None
     every: tuple[Column, ...] = field(init=False, repr=False, default=())
 
     def __post_init__(self) -> None:
@@ -160,10 +161,10 @@ class Table(Declaration):
 
         Raises: ValueError naming the missing or unknown columns (a defect of the caller, not of the input).
         """
-        missing = [name for name in self.column_names if name not in rows]
+        absent = [name for name in self.column_names if name not in rows]
         unknown = [name for name in rows if name not in self.column_names]
-        if missing or unknown:
-            raise ValueError(f"table {self.name}: missing {missing}, unknown {unknown}")
+        if absent or unknown:
+            raise ValueError(f"table {self.name}: missing {absent}, unknown {unknown}")
         return rows[self.column_names].reset_index(drop=True)
 
     def filed(self, rows: pd.DataFrame) -> pd.DataFrame:
@@ -241,14 +242,14 @@ def picture(name: str, *, of: str, order: float = 0, compact: bool = False) -> C
 
 def table(
     name: str, *, question: str, order: float, columns: Iterable[Column], title: str = "", glance: Glance | None = None,
-    optional: bool = False, gap: Gap | None = None,
+    optional: bool = False, missing: Missing | None = None,
 ) -> Callable[[Build], Table]:  # fmt: skip
     """Declare that the decorated function builds the table `name`. Tables with a lower `order` come first."""
 
     def declare(build: Build) -> Table:
         return Table(
             name=name, build=build, order=order, question=question, columns=tuple(columns), title=title, glance=glance,
-            optional=optional, gap=gap,
+            optional=optional, missing=missing,
         )  # fmt: skip
 
     return declare

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
 from analysis.formats.ranges import never_closes
+from analysis.formats.report import Missing, Reason
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
 from analysis.tables.compiled import place_compiled
 from analysis.tables.declare import TOP, Column, fact, part, table
@@ -200,12 +201,13 @@ def without_launch(kernels: pd.DataFrame) -> pd.DataFrame:
     return kernels[kernels["api_start_ns"].isna()]
 
 
-@part("gap", 3)
-def _unknown_launches(launches: pd.DataFrame, ranges: pd.DataFrame) -> Gap | None:
+@part("missing", 3)
+def _unknown_launches(launches: pd.DataFrame, ranges: pd.DataFrame) -> Missing | None:
     lost = len(without_launch(launches))
     if not lost or ranges.empty:
         return None
-    return Gap(
+    return Missing(
+        Reason.LOST_LAUNCHES,
         f"the range of {lost:,} of {len(launches):,} kernels",
         "the file lacks their launches. So layers.csv is blank for ranges without a known kernel, and its times of the "
         "other ranges are lower bounds",

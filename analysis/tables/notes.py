@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
+from analysis.formats.report import Missing, Reason
 from analysis.tables import attribution, layers, nsys_sums
 from analysis.tables.conditions import Ncu
 from analysis.tables.declare import fact, part
@@ -22,12 +23,13 @@ def _nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame
     return layers.check_against_nsys(sums, capture.nsys_range_sums)
 
 
-@part("gap", 2)
-def _unequal_sums(nsys_equality: tuple[int, int]) -> Gap | None:
+@part("missing", 2)
+def _unequal_sums(nsys_equality: tuple[int, int]) -> Missing | None:
     equal, compared = nsys_equality
     if equal == compared:
         return None
-    return Gap(
+    return Missing(
+        Reason.CONTRADICTION,
         f"kernel time of {compared - equal} of {compared} ranges",
         "it differs from nsys' own sums (nvtx_kern_sum), so the exports are not of one whole capture",
         "export all reports again from the same .nsys-rep",

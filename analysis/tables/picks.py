@@ -10,10 +10,11 @@ import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.errors import UsageError
+from analysis.formats.report import Reason
 from analysis.formats.words import count_of
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Table
-from analysis.tables.remedies import COUNTER_GAPS, FILE_GAPS, METRICS, RANGE_GAPS, TIMELINE_GAPS
+from analysis.tables.remedies import METRICS, NO_CELLS, NO_COUNTERS, NO_RANGES, NO_TIMES
 
 Tables = Mapping[str, pd.DataFrame]
 _OCCUPANCY = ("shared_bytes_per_block", "waves", "occupancy_limiter")  # columns of counters.csv beside kernels.csv
@@ -105,14 +106,14 @@ def of_kernel(tables: Tables, kernel: str) -> dict[str, pd.DataFrame]:
 
 
 def why_unknown(
-    table: Table, rows: pd.DataFrame, tables: Tables, gaps: Sequence[Mapping[str, Any]], ranges: Sequence[str]
+    table: Table, rows: pd.DataFrame, tables: Tables, missing: Sequence[Mapping[str, Any]], ranges: Sequence[str]
 ) -> str:
     """Return the reason and the remedy if `rows` of a kernel that runs in `ranges` lack values in this table."""
     if rows_of(tables, "counters").empty:
-        return _of_gap(gaps, COUNTER_GAPS, "there are no counters of ncu")
+        return _why(missing, NO_COUNTERS, "there are no counters of ncu")
     whole = rows_of(tables, table.name)
-    if whole.empty and table.gap:
-        return _sentence(table.gap.why, table.gap.fix)
+    if whole.empty and table.missing:
+        return _sentence(table.missing.why, table.missing.do)
     coverage = rows_of(tables, "coverage")
     mine = coverage[coverage["range"].isin(ranges)] if len(coverage) else coverage
     without = mine[mine["matched"].astype("Float64") == 0] if len(mine) else mine
@@ -122,25 +123,24 @@ def why_unknown(
         return f"{said} ({row.range}{more})"
     if rows.empty:
         return f"{table.name}.csv has no row of this kernel"
-    return _of_gap(gaps, FILE_GAPS.get(table.name, ()), f"ncu did not measure it: {METRICS}")
+    return _why(missing, NO_CELLS.get(table.name, ()), f"ncu did not measure it: {METRICS}")
 
 
-def why_untimed(gaps: Sequence[Mapping[str, Any]]) -> str:
+def why_untimed(missing: Sequence[Mapping[str, Any]]) -> str:
     """Return why a kernel has no time in the running program."""
-    return _of_gap(gaps, TIMELINE_GAPS, "the timeline does not say")
+    return _why(missing, NO_TIMES, "the timeline does not say")
 
 
-def why_without_range(gaps: Sequence[Mapping[str, Any]]) -> str:
+def why_without_range(missing: Sequence[Mapping[str, Any]]) -> str:
     """Return why the range, grid or block of a kernel is unknown."""
-    return _of_gap(gaps, RANGE_GAPS, "the capture does not say")
+    return _why(missing, NO_RANGES, "the capture does not say")
 
 
-def _of_gap(gaps: Sequence[Mapping[str, Any]], names: tuple[str, ...], otherwise: str) -> str:
-    """Return the text of the first gap whose name begins with one of `names`, the most specific name first."""
-    found = (gap for name in names for gap in gaps if str(gap["what"]).startswith(name))
-    gap = next(found, None)
-    return _sentence(gap["why"], gap["fix"]) if gap else otherwise
+def _why(missing: Sequence[Mapping[str, Any]], reasons: Sequence[Reason], otherwise: str) -> str:
+    """Return the text of what is missing for the first of these reasons."""
+    found = next((one for reason in reasons for one in missing if one["reason"] == reason), None)
+    return _sentence(found["why"], found["do"]) if found else otherwise
 
 
-def _sentence(why: Any, fix: Any) -> str:
-    return f"{why}: {fix}"
+def _sentence(why: Any, do: Any) -> str:
+    return f"{why}: {do}"

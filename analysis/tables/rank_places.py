@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture.model import FROM_ORDER, Gap, IntArray, empty_table
+from analysis.capture.model import FROM_ORDER, IntArray, empty_table
 from analysis.formats.collectives import UNKNOWN, communicates, kind_of
 from analysis.formats.ranges import NCCL
+from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of
 from analysis.tables import attribution
@@ -211,11 +212,12 @@ def _groups(calls: pd.DataFrame) -> dict[int, list[int]]:
     return found
 
 
-@part("gap", 62)
-def _ranks_from_order(rank_places: pd.DataFrame) -> Gap | None:
+@part("missing", 62)
+def _ranks_from_order(rank_places: pd.DataFrame) -> Missing | None:
     if not rank_places["rank_from"].eq(FROM_ORDER).any():
         return None
-    return Gap(
+    return Missing(
+        Reason.NO_RANKS,
         f"which of {count_of(len(rank_places), 'process', 'processes')} is which rank",
         "the capture has neither ncclCommInitRank nor the ranks of its processes, so the report takes the order of "
         "process ids",
@@ -223,14 +225,15 @@ def _ranks_from_order(rank_places: pd.DataFrame) -> Gap | None:
     )
 
 
-@part("gap", 63)
-def _ranks_that_are_missing(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Gap | None:
+@part("missing", 63)
+def _ranks_that_are_missing(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Missing | None:
     """Name the ranks of a communicator that the capture lacks."""
     ranks = communication.loc[communication["kind"] != PEER_COPY, "ranks"].max()
     if pd.isna(ranks) or len(rank_places) >= int(ranks):
         return None
     missing = int(ranks) - len(rank_places)
-    return Gap(
+    return Missing(
+        Reason.NO_RANKS,
         f"the captures of {missing} of {count_of(int(ranks), 'rank')}",
         f"NCCL's communicator has {int(ranks)} ranks, and the files have {len(rank_places)}",
         "add the captures of the others: without them, the report cannot separate waiting from transfer",

@@ -1,14 +1,15 @@
-"""Remedies that several gaps name."""
+"""Remedies for several kinds of missing data."""
 
 from __future__ import annotations
+
+from analysis.formats.report import Reason
 
 ROOFS = "measure them with `make selftest` on that GPU, which keeps them for every `make profile` there"
 BARE_TIMES = "run the program with `nsys_scripts/bare.sh --out RUN -- COMMAND`"
 METRICS = "capture with the metrics that `python -m analysis.metrics` prints"
-# Beginnings of the names of gaps that explain why there are no counters at all.
-COUNTER_GAPS = ("roofline, stalls and measured bytes", "what ncu measures", "the counters of", "times and counters")
-# And of those that explain why there is no time in the running program, and no range.
-TIMELINE_GAPS = ("what nsys measures", "time per layer and step", "time on the GPU")
-RANGE_GAPS = ("which range launched which kernel", "time per layer", "what nsys measures")
-# Table -> beginnings of the gaps that name the file its cells lack.
-FILE_GAPS = {"traffic": ("predicted bytes",), "roofline": ("datasheet roofs", "measured roofs")}
+# Why there are no counters at all, no time in the running program, and no range; the most specific reason first.
+NO_COUNTERS = (Reason.NO_COUNTERS, Reason.NCU_FAILED, Reason.UNCOUNTED, Reason.NO_GPU)
+NO_TIMES = (Reason.NSYS_FAILED, Reason.NO_TIMELINE, Reason.NO_GPU_TIME)
+NO_RANGES = (Reason.NO_LAUNCHES, Reason.NO_RANGES, Reason.NO_TIMELINE, Reason.NSYS_FAILED)
+# Table -> why its cells are blank.
+NO_CELLS = {"traffic": (Reason.NO_PREDICTIONS,), "roofline": (Reason.UNKNOWN_GPU, Reason.NO_ROOFS)}

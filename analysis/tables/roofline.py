@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Gap
+from analysis.formats.report import Missing, Reason
 from analysis.hardware.devices import Device
 from analysis.tables.declare import Column, part, table
 from analysis.tables.join import Joined
@@ -23,7 +23,7 @@ MEASURED_BANDWIDTH = {"dram": ("dram_copy", "dram_read"), "l2": ("l2_read",), "l
 COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_tensor": "bf16"}
 
 
-Ceilings = tuple[dict[str, Any] | None, list[Gap]]  # the accepted part of ceilings.json, and a gap per refused roof
+Ceilings = tuple[dict[str, Any] | None, list[Missing]]  # the accepted part of ceilings.json, and the refused roofs
 
 L1_BYTES_A_CLOCK = 128  # of one SM, since compute capability 7.0
 ABOVE_DATASHEET = 1.05  # boards may clock above the datasheet's boost clock
@@ -52,21 +52,22 @@ def refuse_impossible(
         peak = getattr(device, f"{name}_flop_per_s", None)
         if peak:
             most[name] = peak, "the datasheet"
-    kept, gaps = [], []
+    kept, missing = [], []
     for roof in ceilings["roofs"]:
         limit, source = most.get(roof["name"], (np.inf, ""))
         if roof["value"] <= ABOVE_DATASHEET * limit:
             kept.append(roof)
             continue
-        gaps.append(
-            Gap(
+        missing.append(
+            Missing(
+                Reason.CONTRADICTION,
                 f"the measured roof {roof['name']}",
                 f"its {roof['value'] / 1e12:,.1f} T{roof['unit']} is more than {source} allows ({limit / 1e12:,.1f}), "
                 "so its micro-kernel did less than it counted",
                 "measure the roofs again with `make profile ARGS=--remeasure`",
             )
         )
-    return {**ceilings, "roofs": kept}, gaps
+    return {**ceilings, "roofs": kept}, missing
 
 
 def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd.DataFrame:
@@ -277,9 +278,9 @@ _NEEDED = {
 _TENSOR = "sm__inst_executed_pipe_tensor.sum, without which the FLOPs of the tensor cores are unknown"
 
 
-@part("gap", 12)
-def _without_points(joined: Joined, measured: pd.DataFrame) -> list[Gap]:
-    """Return the roofline's gaps for a capture without a timeline (otherwise name_partial_counters reports them)."""
+@part("missing", 12)
+def _without_points(joined: Joined, measured: pd.DataFrame) -> list[Missing]:
+    """Return what the roofline lacks in a capture without a timeline; else name_partial_counters reports it."""
     if len(joined.launches) or measured.empty:
         return []
     lacking = {column: said for column, said in _NEEDED.items() if measured[column].isna().all()}
@@ -289,4 +290,4 @@ def _without_points(joined: Joined, measured: pd.DataFrame) -> list[Gap]:
         lacking["flops"] = "FLOPs", _TENSOR
     what = " and ".join(said[0] for said in lacking.values())
     metrics = "; ".join(said[1] for said in lacking.values())
-    return [Gap(f"the roofline's {what}", f"the file has no value of {metrics}", METRICS)]
+    return [Missing(Reason.NO_ROOFLINE, f"the roofline's {what}", f"the file has no value of {metrics}", METRICS)]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
 from analysis.formats import symbols
+from analysis.formats.report import Missing, Reason
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, table
 
@@ -47,7 +48,8 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
         Column("launches", "1", "launches with a result of this rule", "counters"),
         Column("text", "", "ncu's text, with the numbers of the launch with the largest estimate", "row"),
     ),
-    gap=Gap(
+    missing=Missing(
+        Reason.NO_RULES,
         "what ncu's own rules say",
         "the files include no details page of ncu with rules",
         "export it with `ncu --import X.ncu-rep --csv --page details` and add the file",

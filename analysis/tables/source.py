@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
+from analysis.formats.report import Missing, Reason
 from analysis.tables.declare import Column, table
 from analysis.tables.rules import with_launch
 
@@ -37,7 +38,8 @@ _LAUNCH = ["file", "ncu_id", "block"]
             shown=False,
         ),
     ),
-    gap=Gap(
+    missing=Missing(
+        Reason.NO_SOURCE,
         "the hottest source lines",
         "the files include no source page of ncu with samples",
         "compile with -lineinfo, capture with `--section SourceCounters --import-source yes`, export with "

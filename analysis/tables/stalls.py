@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Gap
+from analysis.formats.report import Missing, Reason
 from analysis.tables.declare import Column, table
 from analysis.tables.kernels import by_share
 from analysis.tables.remedies import METRICS
@@ -48,7 +48,7 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
         ),
     ),
     glance=top_reasons,
-    gap=Gap("stall reasons", "the ncu export holds no stall metrics", METRICS),
+    missing=Missing(Reason.NO_STALLS, "stall reasons", "the ncu export holds no stall metrics", METRICS),
 )
 def build_stalls(measured: pd.DataFrame) -> pd.DataFrame | None:
     """Return stalls.csv: shares that sum to 1 per kernel and range, the longest kernels first.

@@ -9,7 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture, Gap
+from analysis.capture.model import Capture
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 from analysis.tables.declare import Column, fact, part, table
 from studies.sweep import calls as sweep_calls
@@ -664,33 +665,40 @@ def _without_choices(capture: Capture) -> str | None:
     return f"Rungs without compile-time choices: {'; '.join(rungs)}." if rungs else None
 
 
-@part("gap", 12)
-def name_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Gap]:
-    """Return gaps: rungs and combinations that were not tried, and kernels without counters."""
+@part("missing", 12)
+def name_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Missing]:
+    """Return missing: rungs and combinations that were not tried, and kernels without counters."""
     if capture.sweep_rows is None:
         return []
     timed = sweep[sweep["verdict"] == "timed"]
     counted = timed["tier"].eq("counters").groupby([timed[name] for name in CELL]).any()
     without = int((~counted).sum())
-    gaps = []
+    missing = []
     if rungs := (capture.sweep or {}).get("not_swept"):
         wanted = dict.fromkeys(rung.split()[0] for rung in rungs)
         fix = f"`make sweep RUN=… OP='{' '.join(wanted)}'` with this run"
         what = f"{count_of(len(rungs), 'rung')} with compile-time choices"
-        gaps.append(Gap(what, f"not swept: {', '.join(rungs)}", fix))
+        missing.append(Missing(Reason.UNMEASURED, what, f"not swept: {', '.join(rungs)}", fix))
     if count := _without_row(sweep):
         why = "sweep.csv holds no row of them: the sweep was interrupted, or they came to it later"
-        gaps.append(Gap(count_of(count, "combination"), why, "`make sweep RUN=… OP=…` with this run goes on"))
+        missing.append(
+            Missing(
+                Reason.UNMEASURED, count_of(count, "combination"), why, "`make sweep RUN=… OP=…` with this run goes on"
+            )
+        )
     if timed.empty:
         fix = "sweep on a machine with an NVIDIA GPU: `make sweep OP=…`"
-        return [Gap("times of the combinations", "nothing was timed", fix), *gaps]
+        return [Missing(Reason.UNMEASURED, "times of the combinations", "nothing was timed", fix), *missing]
     failed = any(tool.get("tool") == "ncu" and tool.get("status") != "ok" for tool in capture.tools)
     if not without or (failed and not counted.any()):  # its status file already names this gap
-        return gaps
+        return missing
     why = "no combination of them was launched under ncu: achieved occupancy, stalls, cache hits and bytes are unknown"
     bare = dict.fromkeys(cell[0] for cell in counted.index[~counted])
     fix = f"`make sweep RUN=… ARGS=--counters OP='{' '.join(bare)}'` with this run; what is timed or counted stays"
-    return [Gap(f"the counters of {without} of {len(counted)} kernels, dtypes and shapes", why, fix), *gaps]
+    return [
+        Missing(Reason.UNCOUNTED, f"the counters of {without} of {len(counted)} kernels, dtypes and shapes", why, fix),
+        *missing,
+    ]
 
 
 def _without_row(sweep: pd.DataFrame) -> int:

@@ -153,7 +153,7 @@ def _check_load_again(folder: Path) -> None:
     assert list((folder / "cache").glob("*.capture")), "nothing was kept"
     for name in ("gpu_ops", "ranges", "start_end_ranges", "overhead", "graph_nodes"):
         assert getattr(fresh, name).equals(getattr(again, name)), f"another table {name}"
-    assert (fresh.gaps, fresh.files) == (again.gaps, again.files), "other gaps or files"
+    assert (fresh.missing, fresh.files) == (again.missing, again.files), "other gaps or files"
 
 
 def _program(folder: Path) -> Any:

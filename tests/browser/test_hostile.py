@@ -79,7 +79,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = pipeline.analyse(hostile(), DECLARED)
     content = made.content
     content["title"], content["notes"] = NAMES[0], list(NAMES)
-    content["gaps"] = [{"what": name, "why": name, "fix": name} for name in NAMES]
+    content["missing"] = [{"what": name, "why": name, "do": name} for name in NAMES]
     content["conditions"] = [{"name": name, "value": name} for name in ("GPU", "workload", *NAMES)]
     cited = [{"table": "kernels.csv", "row": name, "column": name, "value": name} for name in NAMES]
     content["findings"] = [

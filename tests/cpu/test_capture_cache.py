@@ -20,7 +20,8 @@ import pytest
 from analysis.capture import cache
 from analysis.capture import load as load_module
 from analysis.capture.load import load
-from analysis.capture.model import Capture, Gap, SourceFile
+from analysis.capture.model import Capture, SourceFile
+from analysis.formats.report import Missing, Reason
 from tests import committed
 from tests.bench.make_captures import make_program, write_sqlite
 
@@ -210,7 +211,7 @@ def test_every_byte_of_an_entry_is_checked(place: Path, tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x")
     key = cache.key_of([(tmp_path / "x", "x")])
     assert key
-    assert cache.keep(key, Capture(gaps=[Gap("a", "b", "c")], session={"gpu": "x"}))
+    assert cache.keep(key, Capture(missing=[Missing(Reason.CUT, "a", "b", "c")], session={"gpu": "x"}))
     (entry,) = entries(place)
     raw = entry.read_bytes()
     for at in range(0, len(raw), max(1, len(raw) // 300)):
@@ -219,7 +220,7 @@ def test_every_byte_of_an_entry_is_checked(place: Path, tmp_path: Path) -> None:
     entry.write_bytes(raw)
     kept = cache.recall(key)
     assert kept
-    assert kept.gaps == [Gap("a", "b", "c")]
+    assert kept.missing == [Missing(Reason.CUT, "a", "b", "c")]
 
 
 def test_what_would_come_back_otherwise_is_not_kept(place: Path) -> None:

@@ -88,7 +88,7 @@ def test_unknown_files_of_a_folder_are_listed_and_not_read(tmp_path: Path) -> No
         ("README.md", "ignored", 0),
         ("z", "nsys cuda_gpu_kern_sum", 1),
     ]
-    assert not capture.gaps
+    assert not capture.missing
     with pytest.raises(InputError, match=r"README\.md"):
         load([tmp_path / "README.md", tmp_path / "z"])
 
@@ -149,7 +149,7 @@ def test_our_own_files(tmp_path: Path) -> None:
     assert capture.ops["ordinal"].tolist() == [0, 1]
     assert capture.ops["shape"].tolist() == ["(1)", "(1, 2)"]
     assert [tool["status"] for tool in capture.tools] == ["denied"]
-    assert any(gap.why == "no permission" and gap.fix == "sudo" for gap in capture.gaps)
+    assert any(gap.why == "no permission" and gap.do == "sudo" for gap in capture.missing)
 
 
 def test_another_schema_version_is_refused(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_cut_ops_file_loses_its_last_row(tmp_path: Path) -> None:
     capture = load([tmp_path])
     assert capture.ops is not None
     assert len(capture.ops) == 1
-    assert any("cut off after 1 complete rows" in gap.what for gap in capture.gaps)
+    assert any("cut off after 1 complete rows" in gap.what for gap in capture.missing)
 
 
 def test_ranges_of_a_cpu_run(tmp_path: Path) -> None:

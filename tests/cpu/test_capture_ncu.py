@@ -206,7 +206,7 @@ def test_a_cut_last_row_is_dropped_and_named(tmp_path: Path) -> None:
     text = page([GOOD, kernel(1, *GOOD[-4:])])
     capture = load([put(tmp_path, text[:-30])])
     assert capture.counters["ncu_id"].tolist() == [0]
-    assert any("cut off after 1 complete rows" in gap.what for gap in capture.gaps)
+    assert any("cut off after 1 complete rows" in gap.what for gap in capture.missing)
 
 
 def test_a_cut_first_row_leaves_nothing(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_crashed_launches_become_a_gap(tmp_path: Path) -> None:
     text = "==ERROR== LaunchFailed\n" + page([GOOD, kernel(1, "nan", "nan", "", "nan")])
     capture = load([put(tmp_path, text)])
     assert capture.counters["ncu_id"].tolist() == [0]
-    assert any("1 of 2 kernels" in gap.what and "LaunchFailed" in gap.why for gap in capture.gaps)
+    assert any("1 of 2 kernels" in gap.what and "LaunchFailed" in gap.why for gap in capture.missing)
 
 
 def test_only_crashed_launches_are_an_error(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_a_file_of_messages_says_why_there_are_no_counters(tmp_path: Path, log: 
     put(tmp_path, page([GOOD]), name="y")
     capture = load([tmp_path])
     assert len(capture.counters) == 1
-    assert any(says in gap.why + gap.fix for gap in capture.gaps)
+    assert any(says in gap.why + gap.do for gap in capture.missing)
 
 
 def test_a_summary_is_refused_with_the_way_out(tmp_path: Path) -> None:

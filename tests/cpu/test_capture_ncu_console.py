@@ -145,7 +145,7 @@ def test_several_runs_in_one_log_are_all_read(tmp_path: Path) -> None:
 def test_a_summary_stands_for_its_launches_and_says_so(tmp_path: Path) -> None:
     capture = load([put(tmp_path, SUMMARY)])
     assert list(capture.counters["gpu__time_duration.sum"]) == [2070] * 4
-    assert capture.gaps[0].what == "4 launches of ncu.txt one by one"
+    assert capture.missing[0].what == "4 launches of ncu.txt one by one"
 
 
 def test_a_file_of_failed_launches_is_refused_with_the_failure(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_file_of_failed_launches_is_refused_with_the_failure(tmp_path: Path) -
 def test_a_failed_launch_beside_good_ones_is_a_gap(tmp_path: Path) -> None:
     capture = load([put(tmp_path, NEW + FAILED)])
     assert len(capture.counters) == 2
-    assert any("1 of 3 kernels" in gap.what and "render" in gap.why for gap in capture.gaps)
+    assert any("1 of 3 kernels" in gap.what and "render" in gap.why for gap in capture.missing)
     assert "ERR" not in set(capture.rules["type"])
 
 
@@ -189,14 +189,14 @@ def test_output_inside_a_table_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_ends_within_a_table_is_told(tmp_path: Path) -> None:
     capture = load([put(tmp_path, NEW[: NEW.rindex("    DRAM")])])
-    assert any("cut off" in gap.what for gap in capture.gaps)
+    assert any("cut off" in gap.what for gap in capture.missing)
     assert capture.counters["gpu__time_duration.sum"].tolist() == [12750, 24250]
 
 
 def test_a_line_that_is_none_of_ncu_is_told(tmp_path: Path) -> None:
     capture = load([put(tmp_path, NEW.replace("    WRN   Est.", "    WRN;   Est."))])
     assert len(capture.rules) == 2
-    assert any("neither of a table nor of a rule" in gap.why for gap in capture.gaps)
+    assert any("neither of a table nor of a rule" in gap.why for gap in capture.missing)
 
 
 def test_an_absurd_number_of_launches_is_refused(tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_a_launch_is_found_by_any_form_of_its_line(
     assert list(counters["grid"]) == [grid] * 2
     assert list(counters["gpu__time_duration.sum"]) == [20500, 8250]
     assert list(counters["launch__waves_per_multiprocessor"]) == [0.5, 0.5]
-    lost = [gap.what for gap in capture.gaps if gap.what.startswith("name, grid and block")]
+    lost = [gap.what for gap in capture.missing if gap.what.startswith("name, grid and block")]
     assert lost == (["name, grid and block of 2 of 2 launches of ncu.txt"] if "unnamed" in names[0] else [])
 
 
@@ -288,7 +288,7 @@ def test_lost_lines_of_launches_take_their_names_from_the_progress(tmp_path: Pat
 def test_launches_that_only_the_progress_names_are_told(tmp_path: Path) -> None:
     progress = "".join(f'==PROF== Profiling "{name}" - {at}: 0%....100% - 8 passes\n' for at, name in enumerate("abc"))
     capture = load([put(tmp_path, progress + pasted(*(f"  {name} {FULL}\n" for name in NAMES)))])
-    assert "1 of 3 launches of ncu.txt" in [gap.what for gap in capture.gaps]
+    assert "1 of 3 launches of ncu.txt" in [gap.what for gap in capture.missing]
 
 
 @pytest.mark.parametrize("lost", ["rulers", "indent", "quoted", "blanks", "all"])

@@ -117,7 +117,7 @@ def test_labels_stand_for_raw_names_only_where_that_is_known(tmp_path: Path) -> 
     assert kept["label"].tolist() == ["A New Label", "L2 Hit Rate", "stall_wait"]
     assert "lts__t_sector_hit_rate.pct" not in capture.counters
     assert capture.details["text"].tolist()[5] == "CachePreferNone"
-    gaps = {gap.what: gap for gap in capture.gaps}
+    gaps = {gap.what: gap for gap in capture.missing}
     assert "two decimals" in gaps["all digits of the counters of 1 launch"].why
     assert "3 metrics of the details page (A New Label, L2 Hit Rate, stall_wait)" in gaps
 
@@ -158,7 +158,7 @@ def test_nan_of_a_crashed_kernel_is_named_and_never_zero(tmp_path: Path) -> None
     )
     capture = load([put(tmp_path, text)])
     assert capture.counters[["ncu_id", "dram__bytes.sum"]].to_numpy().tolist() == [[0, 1024]]
-    gap = next(gap for gap in capture.gaps if "no value in any metric" in gap.what)
+    gap = next(gap for gap in capture.missing if "no value in any metric" in gap.what)
     assert gap.what.startswith("1 of 2 kernels")
     assert "LaunchFailed" in gap.why
     assert "sigma_gpp" in gap.why
@@ -185,7 +185,7 @@ def test_the_better_page_wins_and_the_other_fills_what_it_lacks(tmp_path: Path) 
 
     row = prepare_counters(capture.counters).iloc[0]
     assert len(prepare_counters(capture.counters)) == 1
-    assert not any("all digits" in gap.what for gap in capture.gaps)
+    assert not any("all digits" in gap.what for gap in capture.missing)
     assert row["dram__bytes_read.sum"] == 128_500_000.0
     assert row["sm__warps_active.avg.pct_of_peak_sustained_active"] == 76.44
 
@@ -212,7 +212,7 @@ def test_a_cut_details_page_keeps_what_is_whole(tmp_path: Path) -> None:
     text = details([*who(), "S", "a__b.sum", "byte", "10"], [*who(), "S", "c__d.sum", "byte", "20"])
     capture = load([put(tmp_path, text[:-4])])
     assert "c__d.sum" not in capture.counters
-    assert any("middle of a row" in gap.what for gap in capture.gaps)
+    assert any("middle of a row" in gap.what for gap in capture.missing)
 
 
 # ------------------------------------------------------------------------------------------- live output, several tables
@@ -359,7 +359,7 @@ def test_the_same_file_again_is_the_next_launch(tmp_path: Path) -> None:
 def test_a_listing_without_counts_is_a_gap(tmp_path: Path) -> None:
     listing = line(["File Name", "/home/someone/k.cu"]) + line(["Line No", "Source"]) + '"1","#include "x.h""\n'
     capture = load([put(tmp_path, mixed() + listing), put(tmp_path, listing, "y")])
-    assert any("source text alone" in gap.why for gap in capture.gaps)
+    assert any("source text alone" in gap.why for gap in capture.missing)
 
 
 def test_damage_in_a_source_page(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_a_crashed_launch_of_a_report_is_named(package):
     }
     capture = load([package([launch(), launch("sigma", metrics=nothing)])])
     assert capture.counters["ncu_id"].tolist() == [0]
-    assert any("1 of 2 kernels" in gap.what and "sigma" in gap.why for gap in capture.gaps)
+    assert any("1 of 2 kernels" in gap.what and "sigma" in gap.why for gap in capture.missing)
 
 
 @pytest.mark.parametrize(

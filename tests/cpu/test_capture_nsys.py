@@ -52,7 +52,7 @@ def test_both_traces_give_kernels_with_their_launch(tmp_path: Path) -> None:
     assert capture.gpu_ops["api_start_ns"].isna().tolist() == [False, True]
     assert capture.ranges["path"].tolist() == ["fwd", "fwd/h.0"]
     assert capture.ranges["parent_id"].tolist()[1] == 3
-    assert not capture.gaps
+    assert not capture.missing
 
 
 def test_2022_has_no_colons_no_green_contexts_and_prints_none(tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ def test_one_trace_alone_works_and_names_what_is_missing(tmp_path: Path) -> None
     only_exec.mkdir()
     capture = load([put(only_gpu, a=GPU + ROW)])
     assert capture.gpu_ops["pid"].isna().all()
-    assert any("cuda_kern_exec_trace" in gap.why for gap in capture.gaps)
+    assert any("cuda_kern_exec_trace" in gap.why for gap in capture.missing)
     capture = load([put(only_exec, b=EXEC + LAUNCH)])
     assert capture.gpu_ops[["grid", "tid"]].iloc[0].tolist() == ["64x2x1", 22]
     assert capture.gpu_ops["registers"].isna().all()
-    assert any("cuda_gpu_trace" in gap.why for gap in capture.gaps)
+    assert any("cuda_gpu_trace" in gap.why for gap in capture.missing)
 
 
 def test_equal_kernels_at_one_nanosecond_are_paired_once(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_equal_kernels_at_one_nanosecond_are_paired_once(tmp_path: Path) -> None
 def test_a_kernel_without_launch_is_a_gap_and_other_captures_are_refused(tmp_path: Path) -> None:
     other = ROW.replace("1000,500", "9000,500")
     capture = load([put(tmp_path, a=GPU + ROW + other, b=EXEC + LAUNCH)])
-    assert any("1 of 2 kernels" in gap.what for gap in capture.gaps)
+    assert any("1 of 2 kernels" in gap.what for gap in capture.missing)
     put(tmp_path, a=GPU + other)
     with pytest.raises(InputError, match="different captures"):
         load([tmp_path])
@@ -172,14 +172,14 @@ def test_other_time_units_become_nanoseconds(tmp_path: Path) -> None:
 def test_a_cut_last_row_is_dropped_and_named(tmp_path: Path, keep: int) -> None:
     capture = load([put(tmp_path, a=GPU + ROW + COPY + ROW[:keep])])
     assert len(capture.gpu_ops) == 2
-    assert any("cut off after 2 complete rows" in gap.what and "a.dat" in gap.what for gap in capture.gaps)
+    assert any("cut off after 2 complete rows" in gap.what and "a.dat" in gap.what for gap in capture.missing)
 
 
 def test_a_file_without_its_last_newline_is_whole(tmp_path: Path) -> None:
     text = (GPU + ROW + COPY).rstrip("\n")
     capture = load([put(tmp_path, a=text)])
     assert len(capture.gpu_ops) == 2
-    assert not any("cut off" in gap.what for gap in capture.gaps)
+    assert not any("cut off" in gap.what for gap in capture.missing)
 
 
 def test_a_name_cut_short_is_seen(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_name_cut_short_is_seen(tmp_path: Path) -> None:
 def test_a_name_that_may_be_cut_is_kept_and_named(tmp_path: Path) -> None:
     capture = load([put(tmp_path, a=GPU + COPY + ROW.replace(KERNEL, "sm80_xmma_ge").rstrip("\n"))])
     assert "sm80_xmma_ge" in capture.gpu_ops["name"].tolist()
-    assert any("may be cut short" in gap.what for gap in capture.gaps)
+    assert any("may be cut short" in gap.what for gap in capture.missing)
     capture = load([put(tmp_path, a=GPU + COPY + ROW.replace(KERNEL, "void k<a").rstrip("\n"))])
     assert len(capture.gpu_ops) == 1
 
@@ -294,7 +294,7 @@ def test_graph_launches_are_warned_about(tmp_path: Path) -> None:
         "100.0,500,1,500.0,500.0,500,500,0.0,cudaGraphLaunch_v10000\n"
     )
     capture = load([put(tmp_path, a=GPU + ROW, b=api)])
-    assert any("--cuda-graph-trace=node" in gap.fix for gap in capture.gaps)
+    assert any("--cuda-graph-trace=node" in gap.do for gap in capture.missing)
 
 
 def test_ranges_without_ids_are_nested_by_time(tmp_path: Path) -> None:
@@ -310,7 +310,7 @@ def test_ranges_without_ids_are_nested_by_time(tmp_path: Path) -> None:
 
 def test_no_range_at_all_is_a_gap(tmp_path: Path) -> None:
     capture = load([put(tmp_path, a=GPU + ROW, b=EXEC + LAUNCH, c=PUSHPOP)])
-    assert any("NVTX" in gap.why for gap in capture.gaps)
+    assert any("NVTX" in gap.why for gap in capture.missing)
 
 
 def test_300_000_launches_load_in_seconds(tmp_path: Path) -> None:

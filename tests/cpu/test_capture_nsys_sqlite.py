@@ -75,7 +75,7 @@ def test_every_schema_gives_the_same_timeline(era: int, tmp_path: Path) -> None:
     assert ops["registers"].tolist()[:3] == [32, 32, pd.NA]
     assert owners(timeline) == ["step/h.0", "step/h.1", "step/h.1", "step/h.1", "step", ""]
     assert timeline.detail == ("a schema without version" if era < 2022 else f"schema 3.{era - 2020}.1")
-    assert timeline.gaps == []
+    assert timeline.missing == []
 
 
 @pytest.mark.parametrize("table", ["NVTX_EVENTS", "TARGET_INFO_GPU", "CUPTI_ACTIVITY_KIND_MEMCPY", "PROCESSES"])
@@ -89,7 +89,7 @@ def test_tables_that_are_absent_are_missing_data_and_nothing_else(table: str, tm
 def test_without_api_calls_nothing_is_attributed_and_the_report_says_so(tmp_path: Path) -> None:
     timeline = read(two_layers(), tmp_path, CUPTI_ACTIVITY_KIND_RUNTIME=())
     assert owners(timeline) == [""] * 6
-    assert [gap.what for gap in timeline.gaps] == ["which range launched which kernel"]
+    assert [gap.what for gap in timeline.missing] == ["which range launched which kernel"]
     assert timeline.gpu_ops["pid"].tolist() == [1] * 6  # the kernels know their process themselves
 
 
@@ -133,7 +133,7 @@ def test_nvtx_columns_that_are_absent(absent: str, tmp_path: Path) -> None:
 def test_a_name_that_is_not_in_the_file_says_so(tmp_path: Path) -> None:
     timeline = read(two_layers(), tmp_path, StringIds=())
     assert timeline.gpu_ops["name"].tolist()[0].startswith("(name ")
-    assert any("StringIds" in gap.why for gap in timeline.gaps)
+    assert any("StringIds" in gap.why for gap in timeline.missing)
 
 
 def test_wide_grids(tmp_path: Path) -> None:
@@ -224,7 +224,7 @@ def test_threads_without_ranges_are_named(tmp_path: Path) -> None:
         "3 of 6 kernels belong to no range: 1 were launched from threads without ranges, 1 outside every range of "
         "their thread, 1 have no launch call in the file."
     )
-    assert any(gap["what"] == "the launches of 1 of 8 GPU operations" for gap in content["gaps"])
+    assert any(gap["what"] == "the launches of 1 of 8 GPU operations" for gap in content["missing"])
 
 
 # -------------------------------------------------------------------------------------------------------------- NVTX
@@ -266,7 +266,7 @@ def test_a_range_that_was_never_closed_ends_with_the_last_event(tmp_path: Path) 
     timeline = read(export, tmp_path)
     assert timeline.ranges[["name", "end_ns"]].to_numpy().tolist() == [["open", 90], ["inner", 90]]
     assert owners(timeline) == ["open/inner", ""]
-    assert timeline.gaps[0].what == "the end of 1 NVTX ranges"
+    assert timeline.missing[0].what == "the end of 1 NVTX ranges"
 
 
 def test_start_end_ranges_are_kept_apart_and_may_end_elsewhere(tmp_path: Path) -> None:
@@ -333,7 +333,7 @@ def test_graph_kernels_belong_to_the_launch_and_show_where_they_were_recorded(er
     assert table.loc["record", "gpu_time_ns"] == 0
     assert int(table["gpu_self_time_ns"].sum()) == 160
     assert any("[graph]" in note for note in content["notes"])
-    assert not [gap for gap in content["gaps"] if "graph" in gap["what"]]
+    assert not [gap for gap in content["missing"] if "graph" in gap["what"]]
     assert tables["kernels"]["range"].tolist() == ["decode", "decode"]
 
 
@@ -344,9 +344,9 @@ def test_a_graph_from_before_the_window_is_said_to_be(tmp_path: Path) -> None:
     export.kernel("a", 1100, 1150, corr, node=21)
     content, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
     assert tables["layers"].set_index("range").loc["decode", "gpu_time_ns"] == 50
-    (gap,) = [gap for gap in content["gaps"] if "graph" in gap["what"]]
+    (gap,) = [gap for gap in content["missing"] if "graph" in gap["what"]]
     assert gap["what"] == "in which range 1 of 1 kernels of CUDA graphs were recorded"
-    assert "before the graph is built" in gap["fix"]
+    assert "before the graph is built" in gap["do"]
 
 
 def test_a_graph_launched_where_it_was_recorded_adds_nothing(tmp_path: Path) -> None:
@@ -386,7 +386,7 @@ def test_a_graph_without_its_recording_is_a_gap(damage: str, tmp_path: Path) -> 
     timeline = read(export, tmp_path)
     assert owners(timeline) == ["decode"]
     assert len(timeline.graph_nodes) == 0
-    assert timeline.gaps[0].what == "in which range 1 of 1 kernels of CUDA graphs were recorded"
+    assert timeline.missing[0].what == "in which range 1 of 1 kernels of CUDA graphs were recorded"
 
 
 def test_whole_graphs_are_busy_time_and_a_gap(tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_whole_graphs_are_busy_time_and_a_gap(tmp_path: Path) -> None:
     step = tables["gaps"].iloc[0]
     assert (step["busy_ns"], step["largest_gaps_ns"], step["launches"]) == (700, "50", 1)
     assert int(tables["layers"]["gpu_self_time_ns"].sum()) == 100
-    gap = next(gap for gap in content["gaps"] if "CUDA graphs" in gap["what"])
+    gap = next(gap for gap in content["missing"] if "CUDA graphs" in gap["what"])
     assert gap["what"] == "the kernels inside 1 launch of CUDA graphs (600 ns)"
 
 
@@ -414,7 +414,7 @@ def test_graph_launches_that_left_nothing_are_named(tmp_path: Path) -> None:
     export = two_layers(2021)
     export.call(600, 610, name="cudaGraphLaunch_v10000")
     timeline = read(export, tmp_path)
-    assert timeline.gaps[0].what == "the kernels inside 1 launch of CUDA graphs"
+    assert timeline.missing[0].what == "the kernels inside 1 launch of CUDA graphs"
 
 
 # ------------------------------------------------------------------------------------- nsys about itself; privacy
@@ -437,11 +437,11 @@ def test_warnings_of_nsys_are_gaps_without_their_text(tmp_path: Path) -> None:
     for severity, text in ((1, "fine"), (2, "Some CUDA events were lost in /home/somebody/x"), (3, "host pc17 is odd")):
         export.add("DIAGNOSTIC_EVENT", severity=severity, text=text)
     timeline = read(export, tmp_path)
-    assert [gap.what for gap in timeline.gaps] == [
+    assert [gap.what for gap in timeline.missing] == [
         "events that x.sqlite has lost",
         "1 other warnings of nsys in x.sqlite",
     ]
-    assert not any("somebody" in str(gap) or "pc17" in str(gap) for gap in timeline.gaps)
+    assert not any("somebody" in str(gap) or "pc17" in str(gap) for gap in timeline.missing)
 
 
 def test_the_environment_of_the_process_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,7 +491,7 @@ def test_exports_of_both_kinds_are_not_counted_twice(tmp_path: Path) -> None:
     details = {file.kind: file.detail for file in capture.files}
     assert details == {"nsys sqlite": "schema 3.3.1", "nsys cuda_gpu_trace": "not used: x.sqlite holds the same"}
     (tmp_path / "trace.csv").write_text(TRACE + text.replace("600,", "601,"))
-    assert load([tmp_path]).gaps[0].what == "1 of 2 rows of trace.csv"
+    assert load([tmp_path]).missing[0].what == "1 of 2 rows of trace.csv"
     (tmp_path / "trace.csv").write_text(TRACE + text.replace("600,", "601,").replace("700,", "701,"))
     with pytest.raises(InputError, match=r"trace\.csv and x\.sqlite are of different captures"):
         load([tmp_path])
@@ -550,7 +550,7 @@ def test_kernels_that_were_never_timed_are_left_out_and_named(tmp_path: Path) ->
     export.launch("crashed", (970, 980), (0, 0))
     timeline = read(export, tmp_path)
     assert len(timeline.gpu_ops) == 6
-    assert timeline.gaps[0].what == "the time of 1 of 5 rows of CUPTI_ACTIVITY_KIND_KERNEL in x.sqlite"
+    assert timeline.missing[0].what == "the time of 1 of 5 rows of CUPTI_ACTIVITY_KIND_KERNEL in x.sqlite"
 
 
 def test_kernels_of_several_processes_without_process_ids_are_refused(tmp_path: Path) -> None:
@@ -930,7 +930,7 @@ def test_calls_without_kernels_are_a_capture_with_sums(tmp_path: Path) -> None:
     assert system[["name", "count", "total_ns"]].values.tolist() == [["poll", 2, 500], ["read", 1, 10]]
     assert system["stddev_ns"].tolist() == [pytest.approx(70.7106, abs=1e-3), 0]
     assert (capture.is_unrecorded, capture.vendor, capture.session["gpu"]) == (True, "NVIDIA", "NVIDIA H200")
-    gap = next(gap for gap in capture.gaps if gap.what == "the kernels, which were not recorded")
+    gap = next(gap for gap in capture.missing if gap.what == "the kernels, which were not recorded")
     assert gap.why.endswith("Installed CUDA driver version (13.3) is not supported by this build of Nsight Systems")
     assert analyse(capture)[0]["title"] == "Capture on NVIDIA H200"
 
@@ -946,7 +946,7 @@ def test_an_export_of_the_system_alone_is_a_run_on_the_cpu(tmp_path: Path) -> No
 
 def test_pages_of_unified_memory_are_migrations_and_no_lost_launches(tmp_path: Path) -> None:
     export = two_layers()
-    before = read(export, tmp_path).gaps
+    before = read(export, tmp_path).missing
     export.memcpy(5000, 5100, 0, 4096, kind=11)
     export.memcpy(5200, 5300, 0, 65536, kind=12)
     export.memcpy(5400, 5500, None, 8192, kind=11)
@@ -959,7 +959,7 @@ def test_pages_of_unified_memory_are_migrations_and_no_lost_launches(tmp_path: P
         "[CUDA memcpy Unified Host-to-Device]",
     ]
     assert moved["bytes"].tolist() == [4096, 65536, 8192]
-    assert timeline.gaps == before
+    assert timeline.missing == before
 
 
 def test_copies_name_their_memory(tmp_path: Path) -> None:

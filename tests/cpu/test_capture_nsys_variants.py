@@ -107,7 +107,7 @@ def test_sizes_in_every_unit_and_without_one(tmp_path: Path, unit: str, size: st
         assert summary[["total_bytes", "mean_bytes", "max_bytes"]].iloc[0].tolist() == [known[unit]] * 3
     else:
         assert summary["total_bytes"].isna().all()
-        assert any("without a unit" in gap.why for gap in capture.gaps)
+        assert any("without a unit" in gap.why for gap in capture.missing)
     assert summary["name"].tolist() == ["[CUDA memcpy Device-to-Host]"]
 
 
@@ -253,9 +253,9 @@ def test_a_trace_that_lacks_kernels_of_the_sum_is_told(tmp_path: Path) -> None:
     row = "{},500,7,64,2,1,128,1,1,32,0.000,0.000,,,,,H200 (0),1,,7,k\n"
     sums = KERNELS + "100.0,1000,2,500.0,500.0,500,500,0.0,k\n"
     whole = read(tmp_path, GPU + row.format(1000) + row.format(2000) + "\n" + sums)
-    assert not any("counts" in gap.what for gap in whole.gaps)
+    assert not any("counts" in gap.what for gap in whole.missing)
     cut = read(tmp_path, GPU + row.format(1000) + "\n" + sums)
-    assert any("lists 1 with 500 ns" in gap.what and "counts 2 with 1,000 ns" in gap.what for gap in cut.gaps)
+    assert any("lists 1 with 500 ns" in gap.what and "counts 2 with 1,000 ns" in gap.what for gap in cut.missing)
 
 
 def test_rows_of_two_captures_in_one_trace_of_ranges_are_refused(tmp_path: Path) -> None:
@@ -266,17 +266,17 @@ def test_rows_of_two_captures_in_one_trace_of_ranges_are_refused(tmp_path: Path)
     with pytest.raises(InputError, match="occurs twice"):
         read(tmp_path, head + "100,900,800,0,800,:a,11,22,0,0,3,,:3,:a\n100,900,800,0,800,:b,12,22,0,0,3,,:3,:b\n")
     capture = read(tmp_path, head + "100,900,800,0,800,:a,11,22,1,0,3,2,:2:3,--:a\n")
-    assert any("the ranges around 1 ranges" in gap.what for gap in capture.gaps)
+    assert any("the ranges around 1 ranges" in gap.what for gap in capture.missing)
 
 
 def test_small_copies_in_megabytes_are_told(tmp_path: Path) -> None:
     row = "1000,500,7,,,,,,,,,,{},,Pageable,Device,H200 (0),1,,7,[CUDA memcpy HtoD]\n"
     small = read(tmp_path, GPU + row.format("0.001"))
-    assert any("to the byte" in gap.what and "mem=B" in gap.fix for gap in small.gaps)
+    assert any("to the byte" in gap.what and "mem=B" in gap.do for gap in small.missing)
     assert small.gpu_ops["name"].tolist() == ["[CUDA memcpy Host-to-Device]"]
-    assert not any("to the byte" in gap.what for gap in read(tmp_path, GPU + row.format("4.194")).gaps)
+    assert not any("to the byte" in gap.what for gap in read(tmp_path, GPU + row.format("4.194")).missing)
     exact = read(tmp_path, GPU.replace("Bytes (MB)", "Bytes (B)") + row.format("1000"))
-    assert not any("to the byte" in gap.what for gap in exact.gaps)
+    assert not any("to the byte" in gap.what for gap in exact.missing)
 
 
 # ------------------------------------------------------------------------------------------------------ the console
@@ -357,7 +357,7 @@ def test_console_tables_in_every_locale(tmp_path: Path, big: str, mean: str, ten
     )
     assert capture.nsys_kernel_sums["total_ns"].tolist() == [1_346_714_824, 157_998_386]
     assert capture.nsys_kernel_sums["kernel"].tolist() == [LONG, "k(int)"]
-    assert any("1 names of f.dat are cut" in gap.what for gap in capture.gaps)
+    assert any("1 names of f.dat are cut" in gap.what for gap in capture.missing)
 
 
 def test_consoles_of_2020_and_2021(tmp_path: Path) -> None:
@@ -467,7 +467,7 @@ def test_application_output_around_a_table_does_no_harm(tmp_path: Path) -> None:
 
 def test_missing_rows_of_a_summary_are_told(tmp_path: Path) -> None:
     capture = read(tmp_path, KERNELS + ROWS[NEW].format(a="k", b="l").split("\n")[0] + "\n")
-    assert any("shares sum to 75.0 %" in gap.what for gap in capture.gaps)
+    assert any("shares sum to 75.0 %" in gap.what for gap in capture.missing)
 
 
 # ------------------------------------------------------------------------------------------- locales, encodings, units
@@ -547,7 +547,7 @@ def test_a_column_that_nobody_knows_is_told(tmp_path: Path) -> None:
     text = TABLE.replace("Name", "Mood,Name").replace(",k\n", ",good,k\n").replace(",l\n", ",bad,l\n")
     capture = read(tmp_path, text)
     assert capture.nsys_kernel_sums["total_ns"].tolist() == [900, 300]
-    assert any("column Mood" in gap.what for gap in capture.gaps)
+    assert any("column Mood" in gap.what for gap in capture.missing)
 
 
 def test_a_last_row_without_line_end_needs_an_end_that_proves_itself(tmp_path: Path) -> None:
@@ -585,8 +585,8 @@ def _run_of(number: int, total: int) -> str:
 def test_a_log_of_several_runs_is_read_up_to_the_second(tmp_path: Path) -> None:
     capture = load([put(tmp_path, _run_of(1, 1234) + _run_of(2, 5678) + _run_of(3, 91), "log")])
     assert capture.summaries["cuda_api_sum"]["total_ns"].tolist() == [1234]
-    assert capture.gaps[0].what == "2 further runs of nsys in log"
-    assert len(load([put(tmp_path, _run_of(1, 1234), "one")]).gaps) == len(capture.gaps) - 1
+    assert capture.missing[0].what == "2 further runs of nsys in log"
+    assert len(load([put(tmp_path, _run_of(1, 1234), "one")]).missing) == len(capture.missing) - 1
 
 
 def test_the_decimal_comma_that_was_decided_is_said(tmp_path: Path) -> None:
@@ -635,13 +635,13 @@ Report file moved to "/home/alice/report2.qdrep"
     capture = load([put(tmp_path, KERNELS_2020 + "\n" + trace, "log")])
     assert capture.gpu_ops.empty
     assert capture.nsys_kernel_sums["total_ns"].tolist() == [58366]
-    assert any(gap.what == "the timeline of log" for gap in capture.gaps)
+    assert any(gap.what == "the timeline of log" for gap in capture.missing)
 
 
 def titles(tmp_path: Path, text: str) -> list[str]:
     """The titles of the findings of a file, and the names of its gaps."""
     content, _ = analyse(load([put(tmp_path, text, "x.csv")]))
-    return [one["title"] for one in content["findings"]] + [gap["what"] for gap in content["gaps"]]
+    return [one["title"] for one in content["findings"]] + [gap["what"] for gap in content["missing"]]
 
 
 def test_launches_and_their_mean_times_are_kernel_totals(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_kernels_copies_and_sets_with_their_launches() -> None:
     assert (ops["api_end_ns"] + FIRST).tolist()[0] == 122_625
     assert owners(timeline) == ["step/h.0", "step/h.1", "step/h.1", "step/h.1", ""]
     assert timeline.clock == "torch"
-    assert timeline.gaps == []
+    assert timeline.missing == []
 
 
 @pytest.mark.parametrize(("said", "ranks"), [('{"rank": 3, "world_size": 4}', {100: 3}), ('{"backend": "nccl"}', {})])
@@ -176,7 +176,7 @@ def test_ids_of_two_processes_fill_nothing() -> None:
         )
     )
     assert timeline.gpu_ops["api_start_ns"].isna().tolist() == [True, False]
-    assert timeline.gaps[0].what == "the launches of 1 of 2 GPU operations"
+    assert timeline.missing[0].what == "the launches of 1 of 2 GPU operations"
 
 
 def test_devices_are_told_by_id() -> None:
@@ -289,7 +289,7 @@ def test_a_real_trace_of_a_cpu(tmp_path: Path) -> None:
         layers = tables["layers_folded"].set_index("range")
         assert layers["calls"].to_dict() == {"step": 3, "step/h.*": 6}
         assert 0 < layers.loc["step/h.*", "cpu_time_ns"] <= layers.loc["step", "cpu_time_ns"]
-        assert any(gap["what"] == "GPU operations" for gap in content["gaps"])
+        assert any(gap["what"] == "GPU operations" for gap in content["missing"])
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         model(torch.ones(4, 8))
     profiler.export_chrome_trace(str(tmp_path / "t.json"))
@@ -343,7 +343,7 @@ def test_calls_without_kernels_are_no_run_on_the_cpu(tmp_path: Path) -> None:
     raw = trace(call("100", 7), event("user_annotation", "step", "90", "50"))
     capture = load_trace(tmp_path, raw)
     assert capture.is_unrecorded
-    assert capture.gaps[0].what == "the kernels, which were not recorded"
+    assert capture.missing[0].what == "the kernels, which were not recorded"
     report, _ = analyse(capture)
     assert report["title"] == "Capture on NVIDIA H200"
     assert not load_trace(tmp_path, trace(event("user_annotation", "step", "90", "50"))).is_unrecorded
@@ -357,14 +357,14 @@ def test_another_accelerator_is_named(tmp_path: Path) -> None:
     )
     capture = load_trace(tmp_path, raw)
     assert (capture.vendor, capture.session["gpu"]) == ("MTIA", "ARTEMIS")
-    assert "1 event of mtia_ccp_events" in capture.gaps[0].what
-    assert not any("CPU only" in gap.why for gap in capture.gaps)
+    assert "1 event of mtia_ccp_events" in capture.missing[0].what
+    assert not any("CPU only" in gap.why for gap in capture.missing)
 
 
 def test_counters_over_ranges_are_named(tmp_path: Path) -> None:
     counted = event("cuda_profiler_range", "step", "90", "50", **{"sm__cycles_elapsed.max": 5})
     capture = load_trace(tmp_path, trace(counted, call("100", 7), kernel("k", "110", "5", 7)))
-    assert any("the counters of 1 range" in gap.what for gap in capture.gaps)
+    assert any("the counters of 1 range" in gap.what for gap in capture.missing)
 
 
 def test_text_that_is_no_number_is_damage(tmp_path: Path) -> None:

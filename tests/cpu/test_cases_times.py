@@ -97,7 +97,7 @@ def test_no_stretch_to_zoom_to_begins_before_zero(tmp_path: Path) -> None:
 
 
 def missing_of(folder: Path) -> dict[str, str]:
-    return {gap.what: gap.why for gap in load([folder]).gaps}
+    return {gap.what: gap.why for gap in load([folder]).missing}
 
 
 def test_launches_without_a_kernel_record_are_told(tmp_path: Path) -> None:

@@ -105,13 +105,13 @@ def test_compiled_kernels_have_their_modules_in_layers_and_in_a_table_of_their_o
     assert rows.loc[("layers.* + layers.*.down", ADD), ["launches", "time_ns"]].tolist() == [6, 360]
     assert rows.loc[("head", "gemm"), "launches"] == 2
     assert any(note.startswith("For 26 of 26 launches of torch.compile, the modules") for note in content["notes"])
-    assert not [gap for gap in content["gaps"] if "torch.compile" in gap["what"]]
+    assert not [gap for gap in content["missing"] if "torch.compile" in gap["what"]]
 
 
 def test_compiled_kernels_of_which_nothing_was_recorded_are_a_gap(tmp_path: Path) -> None:
     (compiled_run(tmp_path) / "inductor.csv").unlink()
     content, tables = analyse(load([tmp_path]))
-    (gap,) = [gap for gap in content["gaps"] if "torch.compile" in gap["what"]]
+    (gap,) = [gap for gap in content["missing"] if "torch.compile" in gap["what"]]
     assert gap["what"] == "the modules that 12 launches of torch.compile fuse"
     assert "compiled" not in tables
 

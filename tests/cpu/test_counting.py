@@ -255,7 +255,7 @@ def test_representatives_that_differ_speak_for_themselves_alone():
     assert table.loc["act", "differ_frac"] == pytest.approx(1 / 3)
     assert table.loc["act", "reason"] == "the replayed launches of its group differ by 33%"
     assert table.loc["gemm", "extrapolated"].gt(0).all()
-    assert any("do not speak for the others" in gap["why"] for gap in content["gaps"])
+    assert any("do not speak for the others" in gap["why"] for gap in content["missing"])
 
 
 def test_a_launch_that_ncu_did_not_replay_is_named_and_surplus_joins_nothing():
@@ -275,9 +275,9 @@ def test_what_the_budget_did_not_reach_is_a_gap_with_a_larger_budget():
     rows = launches.index[launches["path"] == "decode/head"].tolist()
     content, tables = report(launches, ranges, rows)
     assert tables["counting"].set_index("range").loc["decode/head", "counted"] == len(rows)
-    gap = next(gap for gap in content["gaps"] if gap["what"].startswith("the counters of"))
+    gap = next(gap for gap in content["missing"] if gap["what"].startswith("the counters of"))
     assert gap["what"] == f"the counters of {len(launches) - len(rows)} of {len(launches)} kernels"
-    assert (gap["why"], "--budget" in gap["fix"]) == ("the time of the plan was spent on others", True)
+    assert (gap["why"], "--budget" in gap["do"]) == ("the time of the plan was spent on others", True)
 
 
 def test_a_plan_of_another_timeline_is_a_gap_and_selects_nothing():
@@ -286,7 +286,7 @@ def test_a_plan_of_another_timeline_is_a_gap_and_selects_nothing():
     plan = pd.DataFrame(select.planned_groups(launches, select.Choice(np.array(rows), (), (), 0.0, 0.0), Cost()))
     content, tables = report(launches, ranges, rows, plan=plan.assign(nsys_time_ns=plan["nsys_time_ns"] + 1))
     assert "counting" not in tables
-    assert any("another timeline" in gap["why"] for gap in content["gaps"])
+    assert any("another timeline" in gap["why"] for gap in content["missing"])
 
 
 # --- a GPU's captures: see tests/gpu/counting ---

@@ -95,7 +95,7 @@ def test_the_oracle_sees_what_is_wrong(tmp_path: Path) -> None:
     assert "has the row" in wrong(read(text.replace("3000,503", "3000,504")), truth, done)
     assert "6 rows where there are 5" in wrong(read(text + lines[1].replace("1000,", "9000,", 1)), truth, done)
     fewer = "".join(lines[:-1])
-    assert "no gap says so" in wrong(read(fewer), truth, done)
+    assert "nothing says so" in wrong(read(fewer), truth, done)
     assert wrong(read(fewer), truth, Damaged(b"", "cut", clean=True)) == ""
     ratio = Damaged(b"", "unit", ratio=1000.0)
     assert wrong(read(text.replace("(ns)", "(us)")), truth, ratio) == ""
@@ -136,6 +136,6 @@ def test_the_oracle_knows_that_sums_of_a_cut_trace_are_less(tmp_path: Path) -> N
 
     truth = truth_of(read(rows))
     assert truth.summed
-    assert "no gap says so" in wrong(read(rows[:2]), truth, Damaged(b"", "cut"))
+    assert "nothing says so" in wrong(read(rows[:2]), truth, Damaged(b"", "cut"))
     assert wrong(read(rows[:2]), truth, Damaged(b"", "cut", clean=True)) == ""
     assert "601 total_ns" in wrong(read([*rows[:2], rows[2].replace(",300,", ",301,")]), truth, Damaged(b"", "cut"))

@@ -91,7 +91,7 @@ def report(
         "findings": [{**finding, "evidence": evidence}],
         "tables": [listed(n, t) for n, t in (of or tables()).items()],
         "figures": [{"name": "traffic", "files": ["figures/traffic.svg"], "table": "layers_folded", "caption": name}],
-        "gaps": [{"what": f"No roofs for {name}.", "why": "No ceilings.json.", "fix": "Run make roofline."}],
+        "missing": [{"what": f"No roofs for {name}.", "why": "No ceilings.json.", "do": "Run make roofline."}],
         "files": [{"name": name, "kind": "ncu raw", "rows": 3}],
         "notes": [name],
     }
@@ -304,7 +304,7 @@ def test_missing_numbers_are_never_zero() -> None:
 
 @pytest.mark.parametrize("empty", [{}, {name: table.head(0) for name, table in tables().items()}])
 def test_an_empty_report_is_a_page_that_says_so(empty: dict[str, pd.DataFrame]) -> None:
-    bare = {**report(), "findings": [], "figures": [], "gaps": [], "conditions": [], "files": [], "notes": []}
+    bare = {**report(), "findings": [], "figures": [], "missing": [], "conditions": [], "files": [], "notes": []}
     page = Page(render_html(bare, empty, {}))
     assert "No finding" in page.shown
     assert "No rows." in page.shown
@@ -412,13 +412,13 @@ def test_the_terminal_summary_holds_findings_evidence_and_no_control_characters(
 def test_the_terminals_commands_are_whole_and_name_the_run() -> None:
     options = " ".join(f"--option-{number}" for number in range(20))
     gaps = [
-        {"what": "counters", "why": "not asked", "fix": f"`make sweep RUN=… ARGS='{options}'` with this run"},
-        {"what": "roofs", "why": "no file", "fix": "run `python -m harness.run --out RUN/captures` on that GPU"},
+        {"what": "counters", "why": "not asked", "do": f"`make sweep RUN=… ARGS='{options}'` with this run"},
+        {"what": "roofs", "why": "no file", "do": "run `python -m harness.run --out RUN/captures` on that GPU"},
     ]
-    shown = render_terminal({**report(), "gaps": gaps}, run="runs/one")
+    shown = render_terminal({**report(), "missing": gaps}, run="runs/one")
     assert f"     Fix: `make sweep RUN=runs/one ARGS='{options}'` with this run\n" in shown
     assert "--out runs/one/captures`" in shown
-    assert "RUN=…" in render_terminal({**report(), "gaps": gaps})
+    assert "RUN=…" in render_terminal({**report(), "missing": gaps})
 
 
 def test_a_finding_without_a_known_win_claims_none() -> None:

@@ -34,7 +34,7 @@ def test_kept_roofs_and_selftest_are_named(program: tuple[str, dict[str, Any], d
     assert conditions["roofs"] == f"measured {WHEN[name]}, driver 580.159.04"
     assert set(tables["roofline"]["roof_from"].dropna()) == {"measured"}
     assert tables["roofline"]["roof_from"].notna().any()
-    assert not any(gap["what"] == "measured roofs" for gap in content["gaps"])
+    assert not any(gap["what"] == "measured roofs" for gap in content["missing"])
 
 
 def test_what_stands_first_is_what_costs_most(program: tuple[str, dict[str, Any], dict[str, Any]]) -> None:

@@ -399,4 +399,4 @@ def test_readers_take_ranges_with_these_payloads(era: int, tmp_path: Path) -> No
     assert shown.ranges["name"].tolist() == ["NCCL:ncclAllReduce", "step Net(2 x 4)", "fc"]
     assert shown.ranges.equals(plain.ranges)
     assert shown.nccl_calls["bytes"].tolist() == plain.nccl_calls["bytes"].tolist() == [4096]
-    assert [str(gap) for gap in shown.gaps] == [str(gap) for gap in plain.gaps]
+    assert [str(gap) for gap in shown.missing] == [str(gap) for gap in plain.missing]

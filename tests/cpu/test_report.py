@@ -84,7 +84,7 @@ def test_foreign_exports_give_every_table_and_named_gaps(capture, tmp_path, caps
     assert traffic.loc["decode/h.0", "dram_read_bytes"] == 2000
     assert "decode" not in traffic.index or pd.isna(traffic.loc["decode", "dram_read_bytes"])
     content = json.loads((out / "report.json").read_text())
-    gaps = {gap["what"] for gap in content["gaps"]}
+    gaps = {gap["what"] for gap in content["missing"]}
     assert {"predicted bytes", "measured roofs", "datasheet roofs", "verdicts on steps", "stall reasons"} <= gaps
     assert content["coverage"]["matched"] == 2
     assert content["trust"]["status"] == "untested"
@@ -96,7 +96,7 @@ def test_a_capture_without_ranges_is_complete_but_for_a_named_gap(capture, tmp_p
     (capture / "c").unlink()
     assert run(capture, "--out", tmp_path / "out", "--quiet") == 0
     content = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert "time per layer" in {gap["what"] for gap in content["gaps"]}
+    assert "time per layer" in {gap["what"] for gap in content["missing"]}
     assert read(tmp_path / "out", "gaps").step.tolist() == ["capture"]
 
 

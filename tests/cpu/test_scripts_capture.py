@@ -488,10 +488,10 @@ def test_a_row_that_the_file_ends_in_stays_cut_off(tmp_path: Path, cut: str) -> 
     assert "someone" not in text
     page = ncu_raw.read_raw(text, "ncu_raw.csv")
     assert len(page.counters) == 1
-    assert "cut off after 1 complete rows" in page.gaps[0].what
+    assert "cut off after 1 complete rows" in page.missing[0].what
     source.write_text(f"{head}{whole}\n==PROF== Disconnected\n")
     subprocess.run(command, check=True)
-    assert not ncu_raw.read_raw((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").gaps
+    assert not ncu_raw.read_raw((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").missing
 
 
 @pytest.mark.parametrize(

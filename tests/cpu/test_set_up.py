@@ -159,7 +159,7 @@ def test_the_compiled_example_is_judged_by_a_later_call() -> None:
     assert shown["end_ns"] - shown["start_ns"] < 3 * MS  # the first call takes 1,226 ms
     causes = report.tables["step_diagnosis"].set_index("range")
     assert causes.loc["step Decoder(4 x 1)", "time_to_win_ns"] < 16 * 3 * MS
-    (gap,) = [one for one in report.content["gaps"] if one["what"].startswith("what to fuse")]
-    assert "without torch.compile" in gap["fix"]
+    (gap,) = [one for one in report.content["missing"] if one["what"].startswith("what to fuse")]
+    assert "without torch.compile" in gap["do"]
     compiled = report.tables["compiled"]
     assert {"layers.*.up", "layers.*.gate"} <= set(compiled["modules"])

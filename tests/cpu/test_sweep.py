@@ -1527,7 +1527,7 @@ def test_where_only_the_best_were_tried_is_a_table_of_its_own(tmp_path: Path) ->
         ["small", "THREADS=64 AHEAD_MB=0", 1.01],
         ["wide", "THREADS=64 AHEAD_MB=0", 0.7],
     ]
-    assert not [gap for gap in report["gaps"] if "no row" in gap["why"]]
+    assert not [gap for gap in report["missing"] if "no row" in gap["why"]]
     assert len(tables.heat_maps(found["sweep"])["gelu"]) == 1
     page = page_of(captured)
     said = "**decode 0.700 (0.690 – 0.710)**, small 1.010 (1.000 – 1.020), wide 0.700 (0.690 – 0.710)"
@@ -1619,7 +1619,7 @@ def test_a_combination_without_a_row_is_drawn_as_such_and_missing(tmp_path: Path
     report, found = analyse(load([captures]))
     (panel,) = tables.heat_maps(found["sweep"])["gelu"]
     assert [cell["verdict"] for line in panel["cells"] for cell in line].count("no row") == 1
-    assert "1 combination" in [gap["what"] for gap in report["gaps"]]
+    assert "1 combination" in [gap["what"] for gap in report["missing"]]
     figure = heatmap.plot_sweep("gelu", [panel], "")
     assert figure is not None
     assert "no row" in [text.get_text().replace("\n", " ") for axes in figure.axes for text in axes.texts]
@@ -1677,7 +1677,7 @@ def test_the_report_has_the_figure_and_is_the_same_every_time(tmp_path: Path) ->
     page = (tmp_path / "one" / "report.md").read_text()
     assert "![sweep_gelu" in page
     assert "error above the tolerance" in page
-    assert [gap["what"] for gap in report["gaps"]] == ["the counters of 2 of 2 kernels, dtypes and shapes"]
+    assert [gap["what"] for gap in report["missing"]] == ["the counters of 2 of 2 kernels, dtypes and shapes"]
 
 
 def test_combinations_without_counters_are_missing() -> None:
@@ -1691,7 +1691,7 @@ def test_combinations_without_counters_are_missing() -> None:
     swept = pd.DataFrame(rows | choices_of | {"variant": "v", "dtype": "fp32", "shape": "large"})
     (gap,) = name_gaps(Capture(sweep_rows=swept), swept)
     assert gap.what == "the counters of 1 of 2 kernels, dtypes and shapes"
-    assert gap.fix.startswith("`make sweep RUN=… ARGS=--counters OP='softmax'`")
+    assert gap.do.startswith("`make sweep RUN=… ARGS=--counters OP='softmax'`")
     ended = Capture(sweep_rows=swept, tools=[{"tool": "ncu", "status": "failed", "reason": "ended by its limit"}])
     assert gap in name_gaps(ended, swept)
     swept["tier"] = ["counters", "timing", "counters"]
@@ -1722,10 +1722,10 @@ def test_rungs_that_were_not_swept_are_missing(tmp_path: Path) -> None:
         json.dumps(document | {"not_swept": ["gelu v01_naive", "gelu v03", "gemv v01"]})
     )
     report, _ = analyse(load([captures]))
-    gap = report["gaps"][-1]
+    gap = report["missing"][-1]
     assert gap["what"] == "3 rungs with compile-time choices"
     assert gap["why"] == "not swept: gelu v01_naive, gelu v03, gemv v01"
-    assert gap["fix"] == "`make sweep RUN=… OP='gelu gemv'` with this run"
+    assert gap["do"] == "`make sweep RUN=… OP='gelu gemv'` with this run"
 
 
 def test_a_report_of_a_sweep_alone_holds_its_own_tables_and_removes_what_another_left(tmp_path: Path) -> None:

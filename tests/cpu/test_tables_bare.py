@@ -226,12 +226,12 @@ def test_without_such_a_name_the_outermost_range_that_repeats_is_the_step(world)
 def test_a_bare_run_of_another_program_is_a_gap(world) -> None:
     made = world(timeline(), regular(9, 150, 140, name="other"))
     assert made["gaps"]["verdict"].unique().tolist() == [""]
-    assert "bare times of the steps" in [gap.what for gap in made.every("gap")]
+    assert "bare times of the steps" in [gap.what for gap in made.every("missing")]
 
 
 def test_never_closed_ranges_are_a_gap(world) -> None:
     made = world(timeline(), regular(4, 150, 140) + bare(("decode", 700, None)))
-    gap = next(gap for gap in made.every("gap") if "range" in gap.what)
+    gap = next(gap for gap in made.every("missing") if "range" in gap.what)
     assert gap.what == "the bare time of 1 of 5 ranges"
 
 
@@ -278,7 +278,7 @@ def test_a_bare_run_alone_has_a_report(tmp_path: Path) -> None:
     assert times.loc["step/a", "bare_p50_ns"] == 4000
     assert times["nsys_p50_ns"].isna().all()
     assert made.tables["layers"]["range"].tolist() == ["step", "step/a"]
-    assert "time on the GPU" in [gap["what"] for gap in made.content["gaps"]]
+    assert "time on the GPU" in [gap["what"] for gap in made.content["missing"]]
     text = render_markdown(made.content, made.tables, made.sections())
     assert "Ranges without a profiler" in text
 

@@ -166,16 +166,16 @@ def test_bytes_alone_have_a_share_of_the_bandwidth_and_no_figure() -> None:
     assert row["bandwidth_frac"] == pytest.approx(0.5)
     assert pd.isna(row["roof_frac"])
     assert not pipeline.draw(pipeline.analyse(capture, DECLARED), only="roofline")
-    assert [gap["what"] for gap in report["gaps"] if "roofline" in gap["what"]] == ["the roofline's FLOPs"]
+    assert [gap["what"] for gap in report["missing"] if "roofline" in gap["what"]] == ["the roofline's FLOPs"]
 
 
 def test_what_the_roofline_lacks_is_named() -> None:
     report, tables = analyse(launches({BUSY: 50.0}))
     assert tables["roofline"].empty
-    gap = next(gap for gap in report["gaps"] if gap["what"] == "the roofline's durations and DRAM bytes and FLOPs")
+    gap = next(gap for gap in report["missing"] if gap["what"] == "the roofline's durations and DRAM bytes and FLOPs")
     assert "gpu__time_duration.sum" in gap["why"]
     lacking, _ = analyse(launches(of_sass("sm", "", ffma=1.0) | {TIME: 1.0, "dram__bytes.sum": 1.0}))
-    why = next(gap["why"] for gap in lacking["gaps"] if gap["what"] == "the roofline's FLOPs")
+    why = next(gap["why"] for gap in lacking["missing"] if gap["what"] == "the roofline's FLOPs")
     assert "sm__inst_executed_pipe_tensor.sum" in why
 
 

@@ -166,7 +166,7 @@ def test_migrations_of_unified_memory_are_a_kind_of_their_own() -> None:
         ["migration", "Host-to-Device", 1.0],
         ["migration", "Device-to-Host", 0.0],
     ]
-    assert not any("range of" in gap["what"] for gap in report["gaps"])
+    assert not any("range of" in gap["what"] for gap in report["missing"])
     assert not tables["gaps"]["evidence"].str.contains("some launches were not recorded").any()
 
 
@@ -205,7 +205,7 @@ def test_ranges_are_blank_where_launches_are_missing() -> None:
     assert rows["launches"].fillna(-1).tolist() == [1, -1, -1, 1]
     assert rows["share_frac"].isna().tolist() == [False, True, True, False]
     assert tables["layers_folded"]["gpu_time_ns"].isna().sum() == 2
-    assert "the range of 1 of 2 kernels" in [gap["what"] for gap in report["gaps"]]
+    assert "the range of 1 of 2 kernels" in [gap["what"] for gap in report["missing"]]
     assert tables["gaps"]["evidence"].tolist() == [
         "no GPU operation is known to belong to this step: some launches were not recorded"
     ]
@@ -214,4 +214,4 @@ def test_ranges_are_blank_where_launches_are_missing() -> None:
 def test_coverage_is_empty_without_counters() -> None:
     report, tables = analyse(Capture(gpu_ops=ops((10, 5, "k", {})), ranges=ranges((0, 20, "a"))))
     assert tables["coverage"].empty
-    assert any("there is no ncu export" in gap["why"] for gap in report["gaps"])
+    assert any("there is no ncu export" in gap["why"] for gap in report["missing"])

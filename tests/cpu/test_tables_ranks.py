@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 from analysis import counting, nccl_calls
 from analysis.capture import ncu_csv, ours
 from analysis.capture.load import load
-from analysis.capture.model import GPU_OPS_COLUMNS, Capture, Gap, as_table
+from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import WARM_UP
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
+from analysis.formats.report import Missing
 from analysis.formats.run import CEILINGS
 from analysis.tables.declare import World
 from analysis.tables.join import join, prepare_counters
@@ -87,8 +88,8 @@ def world_of(export: Export, tmp_path: Path, **more: Any) -> World:
     return World(DECLARED, raw=replace(capture, **more), extrapolate=False)
 
 
-def gap_of(world: World, beginning: str) -> Gap | None:
-    return next((gap for gap in world.every("gap") if gap.what.startswith(beginning)), None)
+def gap_of(world: World, beginning: str) -> Missing | None:
+    return next((gap for gap in world.every("missing") if gap.what.startswith(beginning)), None)
 
 
 # Who is who -------------------------------------------------------------------------------------------------------
@@ -888,4 +889,4 @@ def test_ranks_of_other_processes_name_no_rank() -> None:
     assert capture.ranks_from == ""
     world = World(DECLARED, raw=capture, extrapolate=False)
     assert world["ranks"]["rank_from"].tolist() == ["order of processes"] * 2
-    assert any("nor the ranks of its processes" in gap.why for gap in world.every("gap"))
+    assert any("nor the ranks of its processes" in gap.why for gap in world.every("missing"))

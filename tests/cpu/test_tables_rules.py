@@ -135,7 +135,7 @@ def test_pages_show_what_ncu_says_as_evidence(kind: str) -> None:
 )
 def test_an_empty_table_of_ncu_is_a_named_gap_where_there_are_counters(table: str, gap: str, page: str) -> None:
     def gaps(capture: Capture) -> dict[str, str]:
-        return {found["what"]: found["fix"] for found in analyse(capture)[0]["gaps"]}
+        return {found["what"]: found["do"] for found in analyse(capture)[0]["missing"]}
 
     assert page in gaps(Capture(counters=counters("a")))[gap]
     assert gap not in gaps(Capture())

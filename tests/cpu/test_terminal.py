@@ -83,7 +83,7 @@ def test_the_screen_of_gpt2_fits_the_terminal(gpt2, width):
     lines = shown.splitlines()
     assert len(lines) <= 50
     wide = [line for line in lines if cell_len(line.rstrip()) > width]
-    assert all(line.strip() in {gap["fix"] for gap in content["gaps"]} for line in wide)  # commands stay whole
+    assert all(line.strip() in {gap["do"] for gap in content["missing"]} for line in wide)  # commands stay whole
     assert "✓ The counters passed their self-test" in shown
     for finding in content["findings"]:
         assert f"{finding['rank']}. {finding['title'][:20]}" in shown
@@ -132,7 +132,7 @@ def test_every_capture_has_a_screen_and_pages(made, kinds, width):
 
 def test_a_report_without_anything_says_so(made):
     content, _ = made("trace")
-    empty = content | {"findings": [], "tables": [], "gaps": [], "trust": {}, "coverage": {}, "title": ""}
+    empty = content | {"findings": [], "tables": [], "missing": [], "trust": {}, "coverage": {}, "title": ""}
     shown = screen(empty, {})
     assert shown.splitlines()[0] == "Report"
     assert "No finding" in shown
@@ -258,7 +258,7 @@ def test_no_name_breaks_the_terminal(made, name, width):
     shown.encode()
     odd = {letter for letter in shown if unicodedata.category(letter) in {"Cc", "Cf", "Cs"}} - {"\n"}
     assert odd == set()
-    fixes = [gap["fix"] for gap in content["gaps"]]
+    fixes = [gap["do"] for gap in content["missing"]]
     for line in shown.splitlines():
         is_command = line.startswith(("  ncu", "  python")) or line.strip() in fixes
         assert cell_len(line.rstrip()) <= width or is_command

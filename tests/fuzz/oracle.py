@@ -43,6 +43,7 @@ from analysis.capture.ncu_csv import page_of_line
 from analysis.capture.nsys_reports import parse_header
 from analysis.formats.errors import LedgerError
 from analysis.formats.files import captured
+from analysis.formats.report import Reason
 from tests.fuzz.seeds import Seed
 
 LONGEST = 1000
@@ -115,14 +116,14 @@ class Truth:
     """`summed`: its calls are sums over the rows of a trace, which are less where rows are lost."""
 
     facts: dict[str, list[Row]]
-    gaps: frozenset[str]
+    missing: frozenset[str]
     summed: bool = False
 
 
 def truth_of(capture: Capture) -> Truth:
     kinds = {file.kind for file in capture.files}
     summed = "nsys cuda_api_trace" in kinds and not kinds & {"nsys cuda_api_sum", "nsys osrt_sum"}
-    return Truth(facts(capture), frozenset(gap.what for gap in capture.gaps), summed)
+    return Truth(facts(capture), frozenset(one.what for one in capture.missing), summed)
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def wrong(capture: Capture, truth: Truth, done: Damaged) -> str:
     """Return what is wrong with the numbers from a damaged file, '' if nothing is."""
     lost = ""
     found = facts(capture)
-    of_one_range = any(gap.what.startswith("kernels outside the range") for gap in capture.gaps)
+    of_one_range = any(one.reason == Reason.LARGEST_RANGE_ONLY for one in capture.missing)
     partial = [name for name, is_so in (("calls", truth.summed), ("nsys_kernel_sums", of_one_range)) if is_so]
     for name, true in truth.facts.items():
         rows = found.pop(name, [])
@@ -170,8 +171,8 @@ def wrong(capture: Capture, truth: Truth, done: Damaged) -> str:
     if found:
         name, rows = next(iter(found.items()))
         return f"{name} is new: {dict(rows[0])}"
-    if lost and not done.clean and frozenset(gap.what for gap in capture.gaps) <= truth.gaps:
-        return f"{lost} and no gap says so"
+    if lost and not done.clean and frozenset(one.what for one in capture.missing) <= truth.missing:
+        return f"{lost} and nothing says so"
     return ""
 
 

@@ -21,7 +21,7 @@ const because = (part, fallback = "no table of this report holds it") => make("s
 const NOT_COLLECTED = "ncu counted this kernel without the metrics of this field: `python -m analysis.metrics` prints those to capture";
 // A short sign that unfolds into the reason.
 const folded = (reason, label) => make("details", { class: "why" }, make("summary", { "aria-label": `${label}: unknown, why?` }, `${MISSING} why?`), reason);
-// Why there are no counters of a kernel: what the join says of its ranges, else the gap.
+// Why there are no counters of a kernel: what the join says of its ranges, else what is missing.
 const whyNoCounters = (ranges, kernel) => {
   const of = table("coverage");
   if (ranges.some((range) => rowsOf("counters", kernel).some((row) => (table("counters").at("range", row) ?? "") === range))) return make("span", { class: "missing" }, `${MISSING} ${NOT_COLLECTED}`);

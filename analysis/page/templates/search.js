@@ -1,4 +1,4 @@
-// Search over kernels, ranges, findings, tables and gaps: all words must occur.
+// Search over kernels, ranges, findings, tables and what is missing: all words must occur.
 const MOST_FOUND = 40;
 
 const search = {
