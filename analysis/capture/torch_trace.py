@@ -25,7 +25,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.capture.lost import unrecorded, without_time, untimed
+from analysis.capture.lost import unrecorded, untimed, without_time
 from analysis.capture.model import (
     FROM_TRACE,
     GPU_OPS_COLUMNS,
