@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
-import hashlib
 import io
 import lzma
 import os
@@ -140,20 +139,6 @@ def read_sass(text: str) -> dict[str, Code]:
             if match[3] != "NOP" and match[2] != "@!PT":
                 current.opcodes[match[3]] += 1
     return found
-
-
-def machine_code(text: str) -> str:
-    """Return a digest (12 hex digits) of the instructions in the output of `cuobjdump -sass`.
-
-    It does not depend on the names and the order of the functions.
-    """
-    functions: list[list[str]] = []
-    for line in text.splitlines():
-        if "Function : " in line:
-            functions.append([])
-        elif functions and "/*" in line:
-            functions[-1].append(" ".join(line.split()))
-    return hashlib.sha256("\0".join(sorted("\n".join(lines) for lines in functions)).encode()).hexdigest()[:12]
 
 
 def read_max_threads(text: str) -> dict[str, int]:

@@ -10,14 +10,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import tomllib
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from kernels import objects, tuned
-from kernels.registry import FOLDER, ByteModel, Launcher, Op, Variant, ops
+from kernels.registry import FOLDER, ByteModel, Launcher, Op, Variant
 
 _modules: dict[str, Any] = {}  # folder -> loaded extension
 
@@ -216,7 +215,7 @@ def fingerprint(op: Op, variant: str) -> str:
 
     They change with the source of the variant and of the rungs that it calls. They also change with its tunables that
     tuned.toml sets to other values than the default on any GPU. A measurement with another fingerprint is of another
-    kernel, unless `equivalents` maps one to the other. For a variant without a source of ours, the digits come from its
+    kernel. For a variant without a source of ours, the digits come from its
     kind, its name and the names of PyTorch's operations.
     """
     declared = op.variant(variant)
@@ -234,21 +233,6 @@ def choices(op: Op, variant: Variant) -> list[str]:
 def _as_built(op: Op, variant: Variant, of_source: str) -> str:
     flags = choices(op, variant)
     return hashlib.sha256(" ".join([of_source, *flags]).encode()).hexdigest()[:12] if flags else of_source
-
-
-def equivalents() -> dict[str, str]:
-    """Older fingerprints -> present ones, for sources that kernels/equivalent.toml declares to be the same kernels.
-
-    A measurement with either fingerprint counts.
-    """
-    entries = tomllib.loads((FOLDER / "equivalent.toml").read_text("utf-8"))["equivalent"]
-    return {
-        _as_built(op, variant, entry["older"]): _as_built(op, variant, entry["now"])
-        for entry in entries
-        for op in ops().values()
-        for variant in op.variants.values()
-        if f"{op.folder}/{variant.source}" == entry["source"]
-    }
 
 
 def random_normal(seed: int, device: str) -> Callable[..., Any]:

@@ -166,7 +166,6 @@ OPS = ("residual", "thrice")  # of the ladder in the copy: what takes time is re
 @pytest.fixture(scope="module")
 def ladder(copy: Copy) -> Path:
     """The folder of the ladder in the copy, declared and built anew, and the README files of it."""
-    copy.run("-m", "kernels.headers")
     folder = copy.root / committed.folder("ladder").relative_to(ROOT)
     for run in folder.glob("*/captures"):
         if not run.parent.name.endswith(OPS):

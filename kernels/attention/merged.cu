@@ -4,8 +4,6 @@
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of 64 queries.
 // Versus   v06: a row of a head goes to its place among the rows of all heads, so no launch has to permute the output.
 //          It takes any number of blocks, also where v05 would be faster.
-// Expect   in a prefill of GPT-2 124M in a graph, bf16, T 1024: attention and merging of heads take at most 0.9 times as
-//          long as v06 and v02_vector of merge_heads, between the ends of kernels. Refuted if not.
 // Source   v06_small
 #define SMALL_STAGES 2
 #include "merged.h"

@@ -5,7 +5,6 @@
 // Moves    7 times the visible scores in fp32, and q, k, v and out. The first launch writes the scores, the softmax
 //          reads them three times and writes them twice, the last launch reads them.
 // Versus   the PyTorch chain: the same idea, with one thread for each output.
-// Expect   time at least 20 times v03_tiled's. Refuted if not.
 // Source   Vaswani et al. 2017, arXiv:1706.03762, equation 1
 #include "attention.h"
 #include "check.cuh"

@@ -7,8 +7,6 @@
 // Versus   v01: one launch, and no workspace that the caller knows of.
 // Why      One block per head makes 12 blocks at B 1, so 120 of 132 SMs do nothing. The stack frame has 4096 bytes. A
 //          student's report claims an occupancy of 14.5 % and a branch efficiency of 55 %.
-// Expect   time at least v01_separate's at b8_t1024 and b1_t1024; local memory 13.02 to 14.39 GB (refuted below 12.33
-//          GB or above 15.07 GB). Refuted if not.
 // Source   a student project's report
 #include "attention.h"
 #include "check.cuh"

@@ -3,8 +3,6 @@
 // Needs    96 KB of shared memory per block (sm_80), 16-byte aligned operands
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each 128 queries.
 // Versus   v02: no array of weights. Three float4 from shared memory feed 32 FMA, instead of two words for one FMA.
-// Expect   attention: time at most 2 times the floor's in fp32; attention_windowed: time at most 2.222 times the
-//          floor's in fp32. Refuted if not.
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867; Dao et al. 2022, arXiv:2205.14135
 #ifndef ATTENTION_V03_ROWS
 #define ATTENTION_V03_ROWS 128

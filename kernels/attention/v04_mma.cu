@@ -4,8 +4,6 @@
 // Moves    q, k, v and out once through DRAM; k and v through L2 once for each tile of queries.
 // Versus   v03: one instruction computes 16 x 8 x 16 products instead of one, and no weight passes through shared
 //          memory.
-// Expect   attention: time at most 0.2 times v03_tiled's; time at most sdpa_flash's; throughput at least 250 TFLOP/s at
-//          b4_t4096, b2_t8192 and b1_t16384; attention_windowed: time at most 0.8 times flex's. Refuted if not.
 // Source   Dao, "FlashAttention-2", arXiv:2307.08691; PTX ISA, "mma.sync", "ldmatrix" and "cp.async"
 #include <cuda_bf16.h>
 

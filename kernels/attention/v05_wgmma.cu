@@ -6,8 +6,6 @@
 //          registers. While a quarter of a tile's weights multiplies its values, the exponentials of the next quarter
 //          are computed. A warpgroup skips the half of a tile that none of its queries sees. A block works on several
 //          tiles, longest first.
-// Expect   attention: time at most sdpa_cudnn's at b8_t1024, b1_t512, b8_t512, b1_t1024, b4_t4096, b2_t8192 and
-//          b1_t16384; attention_windowed: time at most 0.8 times v04_mma's. Refuted if not.
 // Source   Shah et al., "FlashAttention-3", arXiv:2407.08608; PTX ISA, "Asynchronous Warpgroup Level Matrix
 //          Instructions"
 #include <algorithm>

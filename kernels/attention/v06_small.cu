@@ -9,7 +9,6 @@
 //          operands into L2 while the previous kernel drains. Up to 4 blocks per SM, two warpgroups take the tiles of
 //          keys in turn, and their sums are merged in shared memory, always in the same order. v05 runs above 12 blocks
 //          per SM, and with more than 1024 tokens above 4 per SM: of many blocks, each of v05's costs less.
-// Expect   time at most 0.95 times v05_wgmma's; time at most sdpa_cudnn's at b1_t1024. Refuted if not.
 // Source   Dao et al., "Flash-Decoding for long-context inference", 2023; PTX ISA, griddepcontrol
 #ifndef ATTENTION_V06_STAGES
 #define ATTENTION_V06_STAGES 2

@@ -5,7 +5,6 @@
 // Versus   v03: a batch of one has few blocks, and the last of them has all keys to itself. Here each block of a
 //          cluster takes every second or fourth tile of keys. Then each block adds up the results of a part of
 //          the queries, which it reads from the shared memory of the others.
-// Expect   time at most 0.6 times v03_tiled's at b1_t512 and b1_t1024. Refuted if not.
 // Source   Dao et al. 2023, "Flash-Decoding", which splits the keys of one query
 #include <cooperative_groups.h>
 

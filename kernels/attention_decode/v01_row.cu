@@ -3,7 +3,6 @@
 // Needs    nothing
 // Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes: every key and value once.
 // Versus   nothing: this is the first rung. Its softmax is already the online one, so scores stay in registers.
-// Expect   time at least 10 times the floor's. Refuted if not.
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867 (online softmax)
 #include "check.cuh"
 #include "decode.cuh"

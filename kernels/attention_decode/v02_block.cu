@@ -5,8 +5,6 @@
 // Versus   v01: 16 bytes per lane, 4 keys (bf16) per load, 8 packets per lane in flight. Maxima and sums of groups and
 //          warps are merged once, at the end.
 // Why      B*nh blocks on 132 SMs: at B 8, 96 SMs have one block each.
-// Expect   time 1.667 to 3.333 times the floor's; global load instructions at most 0.3 times v01_row's; sectors per
-//          load request at least 15. Refuted if not.
 // Source   Little's law, as for gemv v02_warp
 #include "check.cuh"
 #include "decode.cuh"

@@ -3,7 +3,6 @@
 // Needs    a workspace of 66 floats for each head and split
 // Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes, and the workspace, which is written and read.
 // Versus   v02: as many blocks as the GPU holds at once, for every B*nh.
-// Expect   time at most 1.176 times the floor's. Refuted if not.
 // Source   Dao et al. 2023, "Flash-Decoding for long-context inference"
 #include "check.cuh"
 #include "decode.cuh"

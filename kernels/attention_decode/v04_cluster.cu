@@ -4,8 +4,6 @@
 // Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes: every key and value once, nothing else.
 // Versus   v03: one launch, no workspace. With few heads, blocks prefetch the first keys and values into L2 before they
 //          wait for the previous kernel. A prefetch is a hint: no value is read before that kernel has ended.
-// Expect   time at most 1.03 times v03_split's; time at most 1.176 times the floor's; time at most 0.6 times
-//          v03_split's at b1_t1024. Refuted if not.
 // Source   CUDA C++ Programming Guide, "Distributed Shared Memory"; PTX ISA, st.async
 #include <cooperative_groups.h>
 

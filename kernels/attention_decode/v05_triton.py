@@ -5,7 +5,6 @@ Shapes   q (B, nh, 1, 64), k, v (B, nh, Tk, 64) with any strides of batch, head 
 Needs    nothing
 Moves    2 * B*nh * (Tk + 1) * 64 * sizeof(T) bytes, and 66 floats per split, written and read.
 Versus   v03: the same split, blocks of 128 keys; Triton picks the access width.
-Expect   time at most 1.25 times the floor's. Refuted if not.
 Source   v03_split
 """
 

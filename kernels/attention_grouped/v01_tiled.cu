@@ -3,8 +3,6 @@
 // Needs    hs 64 or 128, 16-byte aligned tokens; for hs 128 72 KB of shared memory per block (sm_80)
 // Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 64 queries.
 // Versus   nothing: this is the first rung.
-// Expect   attention_decode_grouped: time at least 5 times v03_split's; attention_grouped: time at most 5 times the
-//          floor's in fp32. Refuted if not.
 // Source   attention/v03_tiled.cu; Dao et al. 2022, arXiv:2205.14135
 #include <cstdint>
 

@@ -5,7 +5,6 @@
 // Moves    q and out once, visible keys and values once through DRAM; through L2 once for each head and 64 queries.
 // Versus   v01: one instruction computes 16 x 8 x 16 products instead of one, and no weight passes through shared
 //          memory.
-// Expect   time at most 0.2 times v01_tiled's; time at most 1.3 times sdpa_flash's. Refuted if not.
 // Source   attention/v04_mma.cu; Dao, "FlashAttention-2", arXiv:2307.08691
 #include <cuda_bf16.h>
 

@@ -4,7 +4,6 @@
 // Moves    2 * (B*nkv*Tk + B*nh) * hs * sizeof(T) bytes of visible keys, and the workspace, which is written and read.
 // Versus   v01: a thread uses 16 bytes of a key for up to four query heads, and there are as many blocks as the GPU
 //          holds.
-// Expect   time at most 1.25 times the floor's. Refuted if not.
 // Source   Dao et al. 2023, "Flash-Decoding for long-context inference"; Ainslie et al. 2023, arXiv:2305.13245
 #include <algorithm>
 

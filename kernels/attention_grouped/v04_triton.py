@@ -5,7 +5,6 @@ Shapes   q (B, nh, 1, hs), k, v (B, nkv, Tk, hs) with any strides of batch, head
 Needs    nothing
 Moves    2 * (B*nkv*Tk + B*nh) * hs * sizeof(T) bytes of visible keys, and hs + 2 floats per part, written and read.
 Versus   v03: the same split, blocks of 64 keys; query heads are rows of a product with sums in fp32.
-Expect   time at least 0.8 times v03_split's. Refuted if not.
 Source   v03_split
 """
 

@@ -3,8 +3,6 @@
 // Needs    sm_90, batch 1, heads of 64, C % 256 == 0, an MLP of 4 C, clusters of 8 blocks that all fit at once
 // Moves    every weight once per token, and the keys and values of the context.
 // Versus   one launch per operation: here blocks load weights while they wait for activations.
-// Expect   GPT-2 124M on an H200, a token: at most 2.5 times the floor in few launches, at most 1.667 times in one.
-// Refuted if   the worse end of the interval lies above.
 // Source   Kog, MI300X: data that is its own flag, instead of barriers. Hazy Research, Megakernels: a ring that runs
 //          ahead
 #include "decode.h"

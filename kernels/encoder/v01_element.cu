@@ -3,7 +3,6 @@
 // Needs    nothing; an id outside 0 to V - 1 gives NaN
 // Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
 // Versus   PyTorch: one launch instead of two. The gathered rows are neither written nor read again.
-// Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 // Source   llm.c, dev/cuda/encoder_forward.cu, kernel 2 (the idea)
 #include "check.cuh"
 #include "encoder.h"

@@ -3,7 +3,6 @@
 // Needs    < 2^31 packets (16-byte ones if rows are a multiple of 16 bytes); an id outside 0 to V - 1 gives NaN
 // Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
 // Versus   v01: 16 bytes per access, one division per packet.
-// Expect   time at most 1.1 times the floor's at large and every other shape that moves 100 MB or more. Refuted if not.
 // Source   llm.c, dev/cuda/encoder_forward.cu, kernel 3 (the idea)
 #include "check.cuh"
 #include "encoder.h"

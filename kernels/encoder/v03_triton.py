@@ -4,7 +4,6 @@
 Shapes   ids (B, T); tokens (V, C); positions (T, C); out (B, T, C).   Needs  C <= 131072; ids from 0 to V - 1
 Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
 Versus   v01: one id per program, wide accesses.
-Expect   time at most 1.1 times v02_vector's. Refuted if not.
 Source   v01_element
 """
 

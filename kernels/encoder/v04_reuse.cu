@@ -4,8 +4,6 @@
 // Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
 // Versus   v02: its blocks use a position again only one whole sequence later. If L2 would have lost it by then, blocks
 //          go through the batch first here. Otherwise they ask L2 to keep it.
-// Expect   time at most 0.9 times v02_vector's in fp32 at b8_t4096; time at most 1.1 times the floor's at b8_t4096;
-//          time at most 0.99 times v02_vector's in fp32; time at most v02_vector's in bf16. Refuted if not.
 // Source   v02_vector
 #include "check.cuh"
 #include "encoder.h"

@@ -5,7 +5,6 @@
 // Moves    8 bytes per id, each row of tokens that occurs (once), positions once, B * T * C * sizeof(T) out.
 // Versus   v04: multiplications and shifts in place of two divisions before the first load, and neither where a row is a block.
 //          It goes through the batch first only if two sequences move more than two thirds of L2, not a third.
-// Expect   time at most 0.99 times v04_reuse's at b1_t1024 and decode_b1. Refuted if not.
 // Source   v04_reuse
 #include "check.cuh"
 #include "divide.cuh"

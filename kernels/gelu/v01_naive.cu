@@ -3,7 +3,6 @@
 // Needs    nothing
 // Moves    2 * N * C * sizeof(T) bytes (+ C for the bias): every element once in, once out.
 // Versus   PyTorch: with a bias, one launch instead of two, so 2 passes instead of 4.
-// Expect   time at least 1.03 times v02_vector's in bf16. Refuted if not.
 // Source   Hendrycks and Gimpel 2016, arXiv:1606.08415
 #include "check.cuh"
 #include "gelu.h"

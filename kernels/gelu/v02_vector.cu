@@ -4,9 +4,6 @@
 // Moves    2 * N * C * sizeof(T) bytes (+ C for the bias): every element once in, once out.
 // Versus   v01: 16 bytes per access, and about 10 instructions per element instead of tanhf's 30. Its relative error
 //          also holds where tanh is near -1: 1 + tanh(u) cancels there, 1 + e^-2u does not.
-// Expect   time at most 1.03 times the floor's in fp32 at large and every other shape that moves 100 MB or more; time
-//          at most 1.03 times the floor's in bf16; time at most 1.05 times the floor's in bf16 at b8_t1024 and every
-//          other shape that moves 100 MB or more. Refuted if not.
 // Source   0.5 y (1 + tanh u) = y / (1 + e^-2u); Hendrycks and Gimpel 2016, arXiv:1606.08415
 #include "check.cuh"
 #include "gelu.cuh"

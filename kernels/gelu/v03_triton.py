@@ -4,7 +4,6 @@
 Shapes   x, out (N, C) row-major; bias (C,) or none.   Needs  C < 2^30
 Moves    2 * N * C * sizeof(T) bytes (+ C for the bias).
 Versus   v01: Triton picks the access width.
-Expect   time at most 1.05 times v02_vector's. Refuted if not.
 Source   the vector addition tutorial of Triton; y * sigmoid(2u) for 0.5 y (1 + tanh u).
 """
 

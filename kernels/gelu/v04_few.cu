@@ -3,7 +3,6 @@
 // Needs    nothing (more than 1 MB, or rows that are not aligned to 16 bytes, are v02's)
 // Moves    2 * N * C * sizeof(T) bytes (+ C for the bias): every element once in, once out.
 // Versus   v02: a multiplication and a shift before the load of the bias in place of a division, smaller blocks.
-// Expect   time at most v02_vector's at decode_b1. Refuted if not.
 // Source   v02_vector
 #include "check.cuh"
 #include "divide.cuh"

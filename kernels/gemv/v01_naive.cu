@@ -3,7 +3,6 @@
 // Needs    nothing
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes if caches kept every sector until its last element is read.
 // Versus   nothing: this is the first rung.
-// Expect   time at least 2 times the floor's; sectors per load request at least 31. Refuted if not.
 // Source   the first kernel of every course
 #include <cstdint>
 

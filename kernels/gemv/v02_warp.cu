@@ -3,7 +3,6 @@
 // Needs    nothing (rows or operands that are not 16-byte aligned are read element by element)
 // Moves    (N*K + K + 2*N) * sizeof(T) bytes: every weight once from DRAM; x from L1.
 // Versus   v01: whole sectors per request, 48 to 192 bytes in flight per thread.
-// Expect   time at most 1.111 times the floor's. Refuted if not.
 // Source   Little's law: bytes in flight = bandwidth * latency
 #ifndef GEMV_V02_THREADS
 #define GEMV_V02_THREADS 256

@@ -5,7 +5,6 @@ Shapes   weight (N, K) row-major, x (K), bias, out (N).   Needs  nothing
 Moves    (N*K + K + 2*N) * sizeof(T) bytes.
 Versus   v01: Triton picks the access width; sums stay in registers. Blocks are 1024 columns wide, so at K 768 a quarter
          of the lanes idles.
-Expect   time at most 1.15 times the floor's. Refuted if not.
 Source   v01_naive
 """
 

@@ -5,8 +5,6 @@
 // Versus   v02: a chain of small products, such as a decode step, waits for DRAM once, not at every launch. Blocks
 //          start early, and prefetch their first rows into L2 before they wait for the previous kernel. A prefetch is a
 //          hint: no value is read before that kernel has ended.
-// Expect   time 0.95 to 0.99 times v02_warp's; time at most 0.95 times v02_warp's at qkv, proj, fc and mlp_proj.
-//          Refuted if not.
 // Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol
 #ifndef GEMV_V04_THREADS
 #define GEMV_V04_THREADS 128

@@ -6,7 +6,6 @@
 // Versus   v04: it has branches between loads and sums: a loop over a row of any length, which the LM head runs once,
 //          and tests for missing rows. It loads the bias only after the sums. Here the number of packets in a row is
 //          known at compile time.
-// Expect   time at most 1.111 times the floor's; time at most v04_early's. Refuted if not.
 // Source   Little's law, see v02
 #ifndef GEMV_V05_THREADS
 #define GEMV_V05_THREADS 128

@@ -4,7 +4,6 @@
 // Moves    at best 2 * N * C * sizeof(T) bytes. Lanes are C elements apart, so each load takes 32 sectors and uses 4
 //          bytes (fp32) of each. Later loads find the rest in L1 only if the rows of a block stay there.
 // Versus   nothing: this is the first rung.
-// Expect   DRAM bytes over the minimum at least 1.25; sectors per load request at least 31. Refuted if not.
 // Source   llm.c, dev/cuda/layernorm_forward.cu, kernel 1 (the idea)
 #include "check.cuh"
 #include "layernorm.h"

@@ -3,7 +3,6 @@
 // Needs    nothing
 // Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM (the second and third pass hit L1), once out.
 // Versus   v01: neighbouring threads read neighbouring elements, and a row (3 KB at C 768 in fp32) stays in L1.
-// Expect   top stall barrier; sectors per load request 3.8 to 4.2. Refuted if not.
 // Source   Harris 2007, "Optimizing parallel reduction in CUDA", with sequential addressing
 #include "check.cuh"
 #include "layernorm.h"

@@ -4,7 +4,6 @@
 // Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM (the second and third pass hit L1), once out.
 // Versus   v02: 5 shuffles per sum instead of a tree of 8 steps with barriers; the rows of a block do not wait for each
 //          other.
-// Expect   time at most 0.8333 times v02_shared's; barrier stalls at most 1 %. Refuted if not.
 // Source   Luitjens 2014, "Faster parallel reductions on Kepler", NVIDIA developer blog
 #include "check.cuh"
 #include "layernorm.h"

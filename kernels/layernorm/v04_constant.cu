@@ -6,7 +6,6 @@
 // Versus   v03: weight and bias no longer pass through L1. But the constant cache serves one address per cycle, and the
 //          32 lanes of a warp read 32 columns.
 // Why      serialised reads: 2 * C cycles per row instead of C / 16.
-// Expect   time at least v03_shuffle's. Refuted if not.
 // Source   the claim that constant memory speeds up a bias (CLAIMS.md): it holds for one address per warp
 #include "check.cuh"
 #include "layernorm.h"

@@ -3,8 +3,6 @@
 // Needs    nothing (rows that are no multiple of 16 bytes, or longer than 16 KB, take three passes by a block)
 // Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM, once out; weight and bias from L1.
 // Versus   v03: one pass instead of three, 16 bytes per access, all loads of a row in flight before the first use.
-// Expect   time at most 1.053 times the floor's at large and every other shape that moves 100 MB or more. Refuted if
-//          not.
 // Source   the mapping of softmax v03_causal; apex's layer_norm also keeps a row in registers for its statistics
 #include "check.cuh"
 #include "layernorm.h"

@@ -4,7 +4,6 @@
 // Moves    2 * N * C * sizeof(T) bytes: every element once from DRAM, once out; weight and bias from L1.
 // Versus   v05: five shuffles one after the other in place of ten, one barrier in place of two, and no instruction for
 //          columns past the end of a row or for prefetches that few rows do not make.
-// Expect   time at most 0.99 times v05_vector's at b1_t1024. Refuted if not.
 // Source   v05_vector; Chan, Golub, LeVeque 1979 for the statistics of two parts together
 #include "check.cuh"
 #include "layernorm.h"

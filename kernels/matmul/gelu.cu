@@ -3,8 +3,6 @@
 // Needs    sm_90a, N % 8 == 0, K % 8 == 0, 16-byte aligned operands
 // Moves    (M*K + K*N + N + M*N) * 2 bytes: the product is not written, read and written again.
 // Versus   v14: an output is rounded once, after the GELU.
-// Expect   in a prefill of GPT-2 124M in a graph, bf16, T 1024: the product and its GELU take at most 0.9 times as long as
-//          v14 and v02_vector of gelu, between the ends of kernels. Refuted if not.
 // Source   v14_fitted_tile; v02_vector of gelu
 #include "gelu.cuh"
 #include "gelu.h"

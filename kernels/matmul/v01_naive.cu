@@ -4,7 +4,6 @@
 // Moves    (M*K + K*N + N + M*N) * 4 bytes if caches kept everything.
 // Versus   nothing: this is the first rung.
 // Why      a warp's load of `a` touches 16 rows, its load of `weight` 2 columns: 8.5 sectors per load request.
-// Expect   sectors per load request at least 8. Refuted if not.
 // Source   the first kernel of every course
 #include <cstdint>
 

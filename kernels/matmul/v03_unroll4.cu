@@ -3,8 +3,6 @@
 // Needs    nothing
 // Moves    as v01.
 // Versus   v02: a quarter of the loop's branches, more loads in flight.
-// Expect   time 0.95 to 0.99 times v02_restrict's; sectors per load request 0.99 to 1.01 times v01_naive's. Refuted if
-//          not.
 // Source   CUDA C++ Programming Guide, "#pragma unroll"
 #include <cstdint>
 

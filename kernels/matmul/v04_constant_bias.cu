@@ -3,7 +3,6 @@
 // Needs    N <= 16384
 // Moves    as v01, and 4 * N bytes more for the copy into constant memory before each launch.
 // Versus   v03: one global load per thread less, of 2 * K + 1.
-// Expect   time 0.98 to 1.02 times v03_unroll4's. Refuted if not.
 // Source   CUDA C++ Best Practices Guide, "Constant Memory"
 #include <cstdint>
 

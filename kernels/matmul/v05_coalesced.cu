@@ -4,7 +4,6 @@
 // Moves    as v01.
 // Versus   v02: only threadIdx.x changes: it runs along the columns.
 // Why      2.5 sectors per load request (one broadcast, one row of 4 sectors) instead of 8.5.
-// Expect   time at most 0.5 times v02_restrict's; sectors per load request 2.4 to 2.6. Refuted if not.
 // Source   CUDA C++ Best Practices Guide, "Coalesced Access to Global Memory"
 #include <cstdint>
 

@@ -3,7 +3,6 @@
 // Needs    nothing
 // Moves    (M*K * ceil(N / 32) + K*N * ceil(M / 32)) * 4 bytes through L2, 16 to 32 times less than v05.
 // Versus   v05: every word of a tile is loaded from L2 once, and from shared memory 32 times.
-// Expect   time at least 0.4 times v05_coalesced's. Refuted if not.
 // Source   CUDA C++ Programming Guide, "Shared Memory"
 #include <cstdint>
 

@@ -3,7 +3,6 @@
 // Needs    N % 4 == 0, 16-byte aligned operands
 // Moves    as v05.
 // Versus   v05: a thread loads one word of `a` and one packet of `weight` for four FMA: 2 loads instead of 8.
-// Expect   global load instructions 0.2469 to 0.2532 times v05_coalesced's. Refuted if not.
 // Source   CUDA C++ Programming Guide, "Device Memory Accesses"
 #include <cstdint>
 

@@ -3,7 +3,6 @@
 // Needs    nothing
 // Moves    (M*K * ceil(N / 128) + K*N * ceil(M / 128)) * 4 bytes through L2, 4 times less than v06.
 // Versus   v06: 16 words from shared memory feed 64 FMA, instead of 2 words for one.
-// Expect   time at most 0.5 times v06_shared_tile's. Refuted if not.
 // Source   Volkov, "Better Performance at Lower Occupancy", GTC 2010
 #include <cstdint>
 

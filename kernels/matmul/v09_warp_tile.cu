@@ -4,7 +4,6 @@
 // Moves    (M*K * ceil(N / BN) + K*N * ceil(M / BM)) * 4 bytes through L2, BM x BN outputs per block.
 // Versus   v08: for 2048 FMA, a warp of a 128 x 128 tile reads 256 + 128 bytes of shared memory, in contiguous pieces
 //          without bank conflicts. Loads overlap the arithmetic. The tile is chosen by shape.
-// Expect   time at most 1.053 times torch's; FMA pipe busy at least 85 %. Refuted if not.
 // Source   the tiling of NVIDIA's CUTLASS ("Efficient GEMM in CUDA"), written anew
 #include <cstdint>
 

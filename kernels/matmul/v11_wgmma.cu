@@ -4,7 +4,6 @@
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
 // Versus   v10: the tensor cores read operands from shared memory, not from registers, and one thread feeds a ring of
 //          stages.
-// Expect   time at most 1.111 times torch's; tensor pipe busy at least 80 %. Refuted if not.
 // Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"; tile order after Triton's matmul tutorial
 #include <cuda_bf16.h>
 

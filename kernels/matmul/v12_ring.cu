@@ -5,8 +5,6 @@
 // Versus   v09: warps load nothing from global memory and compute no addresses. They wait only for a stage of the ring,
 //          not for each other. `a` is not transposed in shared memory. An FFMA seldom reads three registers, because
 //          one operand stays in the reuse cache.
-// Expect   time at most 0.9 times v09_warp_tile's; FMA pipe busy at least 80 %; dispatch stalls at most 1 %. Refuted if
-//          not.
 // Source   PTX ISA, "cp.async.bulk.tensor" and "mbarrier"; Jia et al. 2018, arXiv:1804.06826, for the reuse cache,
 //          whose effect we measured again (README.md)
 #ifndef MATMUL_V12_DEPTH

@@ -5,8 +5,6 @@
 // Versus   v12: the last wave is never half empty. The steps of the tiles that do not fill a wave, and of one wave
 //          more, are cut into equal pieces. Blocks leave their parts of tiles in the workspace. Then each block of a
 //          tile sums an equal share of it, always in the same order.
-// Expect   time at most 0.8 times v12_ring's at mlp_proj and qkv; time at most 1.053 times torch's at square_4096,
-//          proj, lm_head, square_1793 and square_2049. Refuted if not.
 // Source   Osama et al. 2023, "Stream-K", arXiv:2301.03598
 #ifndef MATMUL_V13_DEPTH
 #define MATMUL_V13_DEPTH 32

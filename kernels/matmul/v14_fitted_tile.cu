@@ -5,8 +5,6 @@
 // Versus   v11: its widths are three, and its bias is loaded word by word with the output, which took a part of its
 //          time at 1024 x 2304 x 768. Here the bias is loaded while products are computed, and blocks start while the
 //          previous launch drains.
-// Expect   time at most torch's at square_4096, qkv, proj, fc and mlp_proj; tensor pipe busy at least 80 %. Refuted if
-//          not.
 // Source   PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"
 #ifndef MATMUL_V14_GROUP_ROWS
 #define MATMUL_V14_GROUP_ROWS 16

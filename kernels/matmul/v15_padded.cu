@@ -5,8 +5,6 @@
 // Versus   v13: such an operand is first copied into rows a multiple of 16 bytes apart. That moves M*K + K*N words at
 //          most, for a product of M*K*N operations. Outputs change lanes in shared memory, so that a warp writes whole
 //          sectors of rows that start at any element.
-// Expect   time at most 0.95 times torch's at lm_head; time at most 1.053 times torch's at square_1793 and square_2049.
-//          Refuted if not.
 // Source   CUDA driver API, "cuTensorMapEncodeTiled", for what TMA takes
 #ifndef MATMUL_V15_DEPTH
 #define MATMUL_V15_DEPTH 32

@@ -5,8 +5,6 @@
 // Versus   v14: such an operand is first copied into rows a multiple of 128 bytes apart. If a row starts inside a word,
 //          a shuffle assembles the words. Outputs go from shared memory to rows of any address in the same way. The
 //          warps that computed them write them, not TMA.
-// Expect   time at most 0.4 times torch's at lm_head; time at most 0.6 times torch's at square_1793 and square_2049.
-//          Refuted if not.
 // Source   CUDA driver API, "cuTensorMapEncodeTiled", for what TMA takes
 #ifndef MATMUL_V16_GROUP_ROWS
 #define MATMUL_V16_GROUP_ROWS 16

@@ -5,8 +5,6 @@
 // Moves    (M*K + K*N + N + M*N) * 2 bytes.
 // Versus   v14: its two warpgroups share a tile, so the tensor cores rest while both write it. Here one multiplies
 //          while the other writes its own tile. Smaller tiles read more of L2 for a product, so a long K has no gain.
-// Expect   time at most 0.95 times v16_any_rows's at qkv_b8; time at most v16_any_rows's at proj_b8 and fc_b8. Refuted
-//          if not.
 // Source   CUTLASS, "KernelTmaWarpSpecializedPingpong"
 #include <cuda_bf16.h>
 

@@ -7,7 +7,6 @@
 //          tile is small enough for one SM. Four groups of two warps each take a quarter of every stage's depth, so a
 //          lane has 8 x 12 outputs, and reads little of shared memory for a product. At the end, the groups add their
 //          sums through shared memory, always in the same order.
-// Expect   time at most 0.65 times v15_padded's at proj; time at most 0.85 times cublaslt's at proj. Refuted if not.
 // Source   CUTLASS, "sliced-K"
 #include <cstdint>
 

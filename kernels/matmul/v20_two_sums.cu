@@ -6,8 +6,6 @@
 // Versus   v18: its two warpgroups take tiles of 128 x 128 in turn, which read a fifth more of L2 for a product than
 //          these. Here both work on one tile, and keep its sums in registers until the next tile's products run. Then a
 //          warp writes 32 columns for each step in K.
-// Expect   time at most 0.985 times v18_ping_pong's at mlp_proj_b8; time at most v18_ping_pong's at qkv_b8 and fc_b8;
-//          time at most 0.96 times v14_fitted_tile's at lm_head_padded. Refuted if not.
 // Source   CUTLASS, "KernelTmaWarpSpecializedCooperative", with the epilogue overlapped as on later GPUs
 #include <cuda_bf16.h>
 

@@ -6,8 +6,6 @@
 // Versus   v14: its tiles of 128 x 64 leave a quarter of the SMs idle at 1024 x 768, and its SMs read 192 rows of 128
 //          bytes for each step in K. A tile of 96 x 64 takes 160, on every SM. A warpgroup multiplies 64 rows at a time,
 //          so the rows of its product are columns of the weight.
-// Expect   time at most 0.97 times v14_fitted_tile's at proj and mlp_proj; time at most linear's at mlp_proj. Refuted
-//          if not.
 // Source   cuBLAS takes tiles of 96 x 64 for this product (nvjet_sm90_tst_96x64_64x8_1x2)
 #include <cuda_bf16.h>
 

@@ -5,8 +5,6 @@
 // Moves    6 * B * T * C * sizeof(T) bytes, 8 with the second k and v: every element is read once.
 // Versus   v02_vector: the rows of two heads of the cache lie `capacity` rows apart. The host prepares the divisions,
 //          so each costs a multiplication and a shift. No prefetch: the product before it has just written qkv.
-// Expect   in a prefill of GPT-2 124M in a graph, bf16, T 1024: half of the time of PyTorch's three copies, between the
-//          ends of kernels. Refuted if not. It was measured before this was written.
 // Source   v02_vector
 #include "check.cuh"
 #include "divide.cuh"

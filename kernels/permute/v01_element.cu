@@ -3,7 +3,6 @@
 // Needs    < 2^32 elements
 // Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out.
 // Versus   PyTorch: split is one launch instead of three copies. The bytes are the same, so only launches are saved.
-// Expect   time at least 1.1 times v02_vector's in bf16. Refuted if not.
 // Source   llm.c, dev/cuda/attention_forward.cu, permute_kernel (the idea)
 #include "check.cuh"
 #include "permute.h"

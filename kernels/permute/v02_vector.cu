@@ -3,8 +3,6 @@
 // Needs    < 2^32 packets (16-byte ones if a head of a token is a multiple of 16 bytes, otherwise smaller ones)
 // Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2: every element once in, once out.
 // Versus   v01: 16 bytes per access; divisions once per packet instead of once per element.
-// Expect   time at most 1.053 times the floor's at large and every other shape that moves 100 MB or more. Refuted if
-//          not.
 // Source   measured here, see README.md
 #include "check.cuh"
 #include "overlap.cuh"

@@ -4,7 +4,6 @@
 Shapes   split: qkv (B, T, 3 C) -> q, k, v (B, nh, T, hs); merge: (B, nh, T, hs) -> (B, T, C).   Needs  < 2^31 elements
 Moves    split 6 * B * T * C * sizeof(T) bytes, merge 2.
 Versus   v01: Triton picks the access width, if it can see that neighbours of one head are adjacent.
-Expect   time at most 1.1 times v02_vector's. Refuted if not.
 Source   v01_element
 """
 

@@ -6,8 +6,6 @@
 // Versus   v02: a packet's place costs multiplications and shifts, not divisions. Merging few bytes, a thread has eight
 //          packets in flight, merging many only one. Heads of one token are already merged: a copy. Split prefetches
 //          1 MB ahead in place of 3, and L2 evicts what it writes first where that is more than 128 MB.
-// Expect   merge_heads: time at most 0.97 times v02_vector's in bf16 at b8_t1024; split_permute: time at most 0.995
-//          times v02_vector's in bf16 at large and every other shape that moves 100 MB or more. Refuted if not.
 // Source   v02_vector, into_cache
 #include "check.cuh"
 #include "divide.cuh"

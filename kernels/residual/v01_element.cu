@@ -3,7 +3,6 @@
 // Needs    nothing
 // Moves    3 * N * C * sizeof(T) bytes: both operands once in, the sum once out.
 // Versus   PyTorch: its kernel uses 16-byte packets.
-// Expect   time at least 1.111 times v02_vector's in bf16. Refuted if not.
 // Source   llm.c, dev/cuda/residual_forward.cu, kernel 1 (the idea)
 #include "check.cuh"
 #include "residual.h"

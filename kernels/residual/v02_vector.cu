@@ -3,8 +3,6 @@
 // Needs    nothing (16-byte packets if the tensors are aligned and have a multiple of 16 bytes)
 // Moves    3 * N * C * sizeof(T) bytes: both operands once in, the sum once out.
 // Versus   v01: a quarter (fp32) or an eighth (bf16) of the accesses.
-// Expect   time at most 1.03 times the floor's at large and every other shape that moves 100 MB or more. Refuted if
-//          not.
 // Source   measured here, see README.md
 #include "check.cuh"
 #include "overlap.cuh"

@@ -4,7 +4,6 @@
 Shapes   x, y, out of one shape, N * C elements.   Needs  nothing
 Moves    3 * N * C * sizeof(T) bytes.
 Versus   v01: Triton picks the access width.
-Expect   time at most 1.05 times v02_vector's. Refuted if not.
 Source   the vector addition tutorial of Triton
 """
 

@@ -3,7 +3,6 @@
 // Needs    nothing (16-byte packets if the tensors are aligned and have a multiple of 16 bytes)
 // Moves    3 * N * C * sizeof(T) bytes: both operands once in, the sum once out.
 // Versus   v02: no thread reads a line of another, so a line in L1 is of no use. A quarter of the blocks to start.
-// Expect   time at most v02_vector's; time at most 0.995 times v02_vector's at b8_t1024. Refuted if not.
 // Source   v02_vector
 #include "check.cuh"
 #include "overlap.cuh"

@@ -5,7 +5,6 @@
 //          residual in L1 or L2.
 // Versus   separate addition and layernorm: one launch instead of two, and 4 passes over DRAM instead of 5, because the
 //          residual is not read from DRAM.
-// Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 // Source   layernorm v03_shuffle; llm.c has the same pair as fused_residual_forward
 #include "check.cuh"
 #include "reduce.cuh"

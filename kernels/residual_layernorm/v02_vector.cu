@@ -4,8 +4,6 @@
 // Needs    nothing (rows that are no multiple of 16 bytes, or longer than 16 KB, take three passes by a block)
 // Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out; weight and bias from L1.
 // Versus   v01: one pass instead of three, 16 bytes per access, all loads of a row in flight before the first use.
-// Expect   time at most 0.8333 times torch's at large and every other shape that moves 100 MB or more; time at most
-//          compile's at large and every other shape that moves 100 MB or more. Refuted if not.
 // Source   layernorm v05_vector
 #include "check.cuh"
 #include "overlap.cuh"

@@ -4,7 +4,6 @@
 Shapes   x, y, residual, out (N, C) row-major; weight, bias (C,).   Needs  C <= 131072 (one row is one block)
 Moves    4 * N * C * sizeof(T) bytes.
 Versus   v01: one pass; a row is padded to a power of two, so at C 768 a quarter of the lanes idles.
-Expect   time at most 1.1 times the floor's; time at least 1.03 times v02_vector's. Refuted if not.
 Source   the layer normalisation tutorial of Triton, with the addition in front
 """
 

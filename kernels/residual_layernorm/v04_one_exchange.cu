@@ -4,8 +4,6 @@
 // Moves    4 * N * C * sizeof(T) bytes: x and y once in, residual and out once out; weight and bias from L1.
 // Versus   v02: five shuffles one after the other in place of ten, one barrier in place of two. Inputs are prefetched
 //          1 MB ahead in place of 3, from 4097 rows on in place of 16385, and in fp32 too.
-// Expect   time at most 0.995 times v02_vector's at large and every other shape that moves 100 MB or more. Refuted if
-//          not.
 // Source   v02_vector; layernorm v08_one_exchange
 #include "check.cuh"
 #include "overlap.cuh"

@@ -4,7 +4,6 @@
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once from DRAM (the second pass finds it in L1), every output
 //          once.
 // Versus   v01: one launch, no intermediate in memory.
-// Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 // Source   Milakov and Gimelshein 2018, arXiv:1805.02867, "online softmax".
 #include "check.cuh"
 #include "reduce.cuh"

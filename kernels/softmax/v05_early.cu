@@ -5,9 +5,6 @@
 // Versus   v03: blocks prefetch the first rows, which no earlier block prefetches, into L2 before they wait for the
 //          previous kernel. A prefetch is a hint: no value is read before that kernel has ended and its writes are
 //          visible.
-// Expect   time at most 0.9986 times v03_causal's in fp32; time at most 0.9973 times v03_causal's in bf16; time at most
-//          v03_causal's at b8_t512, b8_t2048, b8_t4096, b1_t512, b1_t1024, b1_t2048, b1_t4096 and decode_b1_t1024.
-//          Refuted if not.
 // Source   PTX ISA, cp.async.bulk.prefetch.L2 and griddepcontrol; README.md has the measurements
 #ifndef SOFTMAX_V05_AHEAD_MB
 #define SOFTMAX_V05_AHEAD_MB 6

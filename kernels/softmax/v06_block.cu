@@ -4,7 +4,6 @@
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once, every output once.
 // Versus   v02: a score is read once instead of twice, and an exponential computed once instead of three times. But the
 //          maximum and the sum need a tree each, of eight steps with a barrier.
-// Expect   time at least 0.95 times v02_fused's. Refuted if not.
 // Source   Harris, "Optimizing Parallel Reduction in CUDA", sequential addressing
 #include "check.cuh"
 #include "reduce.cuh"

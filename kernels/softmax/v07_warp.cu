@@ -4,7 +4,6 @@
 // Moves    2 * N * Tk * sizeof(T) bytes: every score once, every output once.
 // Versus   v06: ten shuffles instead of sixteen tree steps with barriers; a warp waits for no other; registers instead
 //          of shared memory.
-// Expect   time at most 0.85 times v06_block's. Refuted if not.
 // Source   CUDA C++ Programming Guide, "Warp Shuffle Functions"
 #include "check.cuh"
 #include "reduce.cuh"

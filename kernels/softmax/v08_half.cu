@@ -3,7 +3,6 @@
 // Needs    rows that fit into registers: Tk up to 8192, 16384, 8192 or 4096, by the widest packet that Tk allows
 // Moves    every 32-byte sector with a visible score once, plus N * Tk * 2 bytes written.
 // Versus   v03: another dtype; sums stay in fp32, and there is no path for longer rows.
-// Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 // Source   v03_causal
 #define ROW_AHEAD_MB 6
 

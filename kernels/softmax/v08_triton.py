@@ -4,7 +4,6 @@
 Shapes   scores, out (N, Tk) row-major, N = B * nh * Tq.   Needs  Tk <= 131072 (one row is one block)
 Moves    32-byte sectors with a visible score once, plus the whole output once.
 Versus   v04: it has one row per program, and two, four or sixteen warps by Tk.
-Expect   DRAM bytes over predicted at most 1.1. Refuted if not.
 Source   the fused softmax tutorial of Triton, with a causal mask and its autotuner
 """
 

@@ -3,7 +3,6 @@
 // Needs    nothing
 // Moves    2 * rows * Tk * sizeof(T) bytes: every score once in, every weight once out.
 // Versus   v03 and v05: they divide by Tq to find how many keys a row sees, and each row could prefetch a later one.
-// Expect   time at most v03_causal's at decode_b1_t1024. Refuted if not.
 // Source   v03_causal
 #define ROW_AHEAD_MB 0
 #include "causal_row.cuh"

@@ -110,13 +110,12 @@ class Goal(Struct):
 
 
 class Ladder(Struct):
-    """ladder.json. `shapes`: names by op and dtype; `equivalent`: older fingerprints of a kernel, with today's."""
+    """ladder.json. `shapes`: names by op and dtype."""
 
     points: list[Point]
     claims: list[Claim]
     goals: list[Goal]
     shapes: dict[str, dict[str, list[str]]] = {}
-    equivalent: dict[str, str] = {}
 
 
 class Checked(Struct):

@@ -41,7 +41,7 @@ from harness.bench_files import BASELINES, BENCH, BENCH_ROWS, median_ns
 from kernels import registry
 from kernels.gpu import modelling, named
 from kernels.registry import MOST_BYTES, dtype_name, short_dtype
-from kernels.variants import choices, equivalents, fingerprint
+from kernels.variants import choices, fingerprint
 from studies.ladder.files import LADDER, POINTS
 from studies.runs import gpu_of
 
@@ -277,7 +277,7 @@ def _declaration() -> str:
         + lines(tomllib.loads(GOALS.read_text("utf-8"))["goal"])
         + '\n ],\n "shapes": {\n  '
         + ",\n  ".join(f"{json.dumps(name)}: {json.dumps(of_op)}" for name, of_op in shapes().items())
-        + f'\n }},\n "equivalent": {json.dumps(equivalents())}\n}}\n'
+        + "\n }\n}\n"
     )
 
 
@@ -310,7 +310,6 @@ def captured(folder: Path) -> dict[Measured, bool]:
     A capture is complete if it has the hottest source lines of one of the launches. A run of slow points may lack them.
     """
     found: dict[Measured, bool] = {}
-    same = equivalents()
     for file in sorted(folder.glob(f"*/captures/{POINTS.name}")):
         launches = _launches(file.with_name("ncu_raw.csv"))
         ranges = set(launches.values())
@@ -321,7 +320,7 @@ def captured(folder: Path) -> dict[Measured, bool]:
             key = (row["op"], row["variant"], row["dtype"], row["shape_name"])
             path = (ROOT_RANGE, *key)
             if row["passed"] == "yes" and path in ranges:
-                measured = key, row["shape"], same.get(row["fingerprint"], row["fingerprint"])
+                measured = key, row["shape"], row["fingerprint"]
                 found[measured] = slow or path in lined or found.get(measured, False)
     return found
 
@@ -341,8 +340,7 @@ def timed(folder: Path) -> dict[Measured, float]:
         known = json.loads(document.read_text("utf-8")).get("sources", {}) if document.is_file() else {}
         rows = [row for row in _rows(file) if median_ns(row) is not None]
         found |= _cold(rows, {(row["op"], row["variant"]): known.get(row["variant"], "") for row in rows})
-    same = equivalents()
-    return {(key, sizes, same.get(source, source)): value for (key, sizes, source), value in found.items()}
+    return found
 
 
 def _cold(rows: Iterable[Mapping[str, Any]], sources: Mapping[tuple[str, str], str]) -> dict[Measured, float]:

@@ -80,8 +80,7 @@ def read_ladder(folder: Path) -> Ladder:
     Raises:
         InputError: no ladder.json, or a damaged file.
     """
-    declared, same = _declared(folder)
-    return _measured(declared, same, folder)
+    return _measured(_declared(folder), folder)
 
 
 def read_elsewhere(folder: Path, prefix: str) -> Ladder:
@@ -93,21 +92,21 @@ def read_elsewhere(folder: Path, prefix: str) -> Ladder:
     Raises:
         InputError: as read_ladder.
     """
-    return _measured(*_declared(folder), folder.with_name(f"{prefix}ladder"))
+    return _measured(_declared(folder), folder.with_name(f"{prefix}ladder"))
 
 
-def _measured(declared: Ladder, same: dict[str, str], folder: Path) -> Ladder:
-    """Return what is declared with what was measured in `folder` and beside it; `same` as in _declared."""
+def _measured(declared: Ladder, folder: Path) -> Ladder:
+    """Return what is declared with what was measured in `folder` and beside it."""
     return replace(
         declared,
-        bench=_beside(folder).replace({"fingerprint": same}),
+        bench=_beside(folder),
         in_model=read_in_model(folder),
-        runs=[_run(file.parents[1], same) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))],
+        runs=[_run(file.parents[1]) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))],
     )
 
 
-def _declared(folder: Path) -> tuple[Ladder, dict[str, str]]:
-    """Return what ladder.json declares, and older fingerprints of the same kernels -> their present ones."""
+def _declared(folder: Path) -> Ladder:
+    """Return what ladder.json declares."""
     document = _json(folder / LADDER.name, LADDER)
     if document is None:
         raise InputError(
@@ -119,7 +118,7 @@ def _declared(folder: Path) -> tuple[Ladder, dict[str, str]]:
         said = point.pop("hypotheses")
         points.append(point)
         hypotheses += [{name: point[name] for name in KEY} | {"stated": True} | row for row in said]
-    declared = Ladder(
+    return Ladder(
         pd.DataFrame(points),
         pd.DataFrame(
             hypotheses,
@@ -131,7 +130,6 @@ def _declared(folder: Path) -> tuple[Ladder, dict[str, str]]:
         bench=pd.DataFrame(),
         in_model=pd.DataFrame(),
     )
-    return declared, document.get("equivalent", {})
 
 
 def _json(path: Path, file: JsonFile) -> dict[str, Any] | None:
@@ -244,11 +242,11 @@ def judged(times: pd.DataFrame) -> pd.DataFrame:
     return found
 
 
-def _run(folder: Path, same: dict[str, str]) -> LadderRun:
+def _run(folder: Path) -> LadderRun:
     captures = folder / "captures"
     pages = [path for name in ("ncu_raw.csv", "ncu_ratios.csv") if (path := packed.find(captures / name)).is_file()]
     bench = _table(captures / BENCH_ROWS.name, BENCH_ROWS, TIMES)
-    points = _table(captures / POINTS.name, POINTS).replace({"fingerprint": same})
+    points = _table(captures / POINTS.name, POINTS)
     sources = points[["op", "variant", "fingerprint"]].drop_duplicates(["op", "variant"])
     lines = _table(captures / HOT_LINES.name, HOT_LINES)
     lines["kernel"] = [symbols.match_key(name) for name in lines["kernel"]]  # older runs kept whole signatures

@@ -1,11 +1,6 @@
 """The census: ptxas and disassembly text written by hand, occupancy against ncu's own, the comparison with the table."""
 
-import ast
 import csv
-import functools
-import hashlib
-import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -407,39 +402,3 @@ def test_a_fingerprint_follows_the_rungs_that_a_source_calls(tmp_path):
     (folder / "v01_a.cu").write_text('#include "op.h"\nint op_v01_a(int x) { return -x; }')
     assert all(new != old for new, old in zip(prints(), after, strict=True))
     assert set(objects.with_headers(folder / "v02_b.cu")) == {"v02_b.cu", "op.h", "step.cuh"}
-
-
-def test_machine_code_is_what_it_does_and_not_what_it_is_called():
-    renamed = SASS.replace("_Z5emptyv", "_Z6absentv").replace("/*0000*/                   EXIT", "/*0000*/  EXIT")
-    assert census.machine_code(renamed) == census.machine_code(SASS)
-    first, second = SASS.split("\t\tFunction : _Z5emptyv")
-    other_order = "\t\tFunction : _Z5emptyv" + second + first[first.index("\t\tFunction") :]
-    assert census.machine_code(other_order) == census.machine_code(SASS)
-    assert census.machine_code(SASS.replace("LDG.E.U8 R8", "LDG.E.U8 R9")) != census.machine_code(SASS)
-
-
-EQUIVALENT = tomllib.loads((build.FOLDER / "equivalent.toml").read_text("utf-8"))["equivalent"]
-
-
-@functools.cache  # a source may have been another one several times
-def code_today(source: Path, version: str) -> str | None:
-    """The machine code of a source for sm_90 by this version of nvcc; None where that or cuobjdump is not here."""
-    nvcc = build.find_nvcc()
-    if nvcc is None or not census.tool("cuobjdump") or objects.nvcc_version(nvcc) != version:
-        return None
-    return census.machine_code(census.dump("-sass", objects.compile_one(nvcc, version, source, 90).object))
-
-
-@pytest.mark.xdist_group("compiler")
-@pytest.mark.parametrize("entry", EQUIVALENT, ids=lambda entry: entry["source"])
-def test_a_source_that_is_said_to_be_the_same_kernel_still_is(entry):
-    source = build.FOLDER / entry["source"]
-    assert objects.fingerprint(source) == entry["now"] != entry["older"]
-    if "behind" in entry:
-        text = source.read_text("utf-8")
-        behind = "".join(text.splitlines(keepends=True)[ast.parse(text).body[0].end_lineno :])
-        assert hashlib.sha256(behind.encode()).hexdigest().startswith(entry["behind"])
-        return
-    if code_today(source, entry["nvcc"]) is None:
-        pytest.skip(f"its machine code is compared with nvcc {entry['nvcc']} and cuobjdump")
-    assert code_today(source, entry["nvcc"]) == entry["code"]

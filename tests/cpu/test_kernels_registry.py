@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels import build, headers, objects, registry
+from kernels import build, objects, registry
 from kernels.registry import ops
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "kernels"
-HEADINGS = ("Shapes", "Needs", "Moves", "Versus", "Expect", "Refuted if", "Source")
+HEADINGS = ("Shapes", "Needs", "Moves", "Versus", "Source")
 VARIANTS = [(op, variant) for op in ops().values() for variant in op.variants.values()]
 VARIANT_IDS = [f"{op.name}-{variant.name}" for op, variant in VARIANTS]
 HELPERS = {"_by_heads"}  # jit functions that other kernels call
@@ -66,13 +66,6 @@ def test_cuda_header(path):
     assert header.startswith(f"// {folder if path.stem == folder else f'{folder} {path.stem}'}: ")
 
 
-@pytest.mark.parametrize("path", sorted(headers.sources()), ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_header_expects_what_is_declared(path):
-    text = path.read_text("utf-8")
-    assert len(re.findall(r"^(?:// )?Expect ", text, re.MULTILINE)) == 1
-    assert headers.with_expected(text, headers.sources()[path]) == text, "run `python -m kernels.headers`"
-
-
 def test_every_cuda_source_of_an_op_has_a_variant_or_is_an_extra():
     of_ops = {path for path in KERNELS.glob("*/*.cu") if (path.parent / "op.py").is_file()}
     extras = {
@@ -80,21 +73,11 @@ def test_every_cuda_source_of_an_op_has_a_variant_or_is_an_extra():
         for op in ops().values()
         for launcher in op.extras
     }
-    assert {path for path in headers.sources() if path.suffix == ".cu"} | extras == of_ops
-    assert not extras & headers.sources().keys()
+    sources = {KERNELS / op.folder / variant.source for op, variant in VARIANTS if variant.source.endswith(".cu")}
+    assert sources | extras == of_ops
+    assert not extras & sources
     for path in extras:
         assert defined_kernels(path) == {f"{path.parent.name}_{path.stem}"}
-
-
-def test_a_header_that_says_otherwise_is_written_anew():
-    old = "// op v01: x.\n// Expect   faster\n//          by far. Refuted if not.\n// Source   none\n#include <a>\n"
-    assert headers.with_expected(old, {"op": "time at most 0.5 times v02's"}) == (
-        "// op v01: x.\n// Expect   time at most 0.5 times v02's. Refuted if not.\n// Source   none\n#include <a>\n"
-    )
-    two = headers.expect({"split": "time at most torch's", "merge": "top stall wait"})
-    assert two == "// Expect   split: time at most torch's; merge: top stall wait. Refuted if not.\n"
-    with pytest.raises(ValueError, match='no line "Expect"'):
-        headers.with_expected("#include <a>\n", {"op": "x"})
 
 
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*/*.cu")), ids=lambda path: path.name)

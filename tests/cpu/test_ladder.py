@@ -222,16 +222,6 @@ def test_times_of_a_benchmark_beside_the_ladder_count_if_of_the_same_source(tmp_
     assert ladder.timed(tmp_path / "ladder") == {}  # not beside it: another GPU's
 
 
-def test_what_an_equivalent_source_measured_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    point, other = some_points()[2:4]
-    monkeypatch.setattr(ladder, "equivalents", lambda: {"older": point.fingerprint})
-    write_run(tmp_path / "r1", [row_of(point, "older"), row_of(other, "old")], [Launch(point.key), Launch(other.key)])
-    missing = ladder.missing(tmp_path, ["residual"])
-    assert point not in missing
-    assert other in missing
-    assert json.loads(ladder.declaration(tmp_path))["equivalent"] == {"older": point.fingerprint}
-
-
 def test_missing_lists_points_and_needs_no_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ladder.main(["--mode", "missing", "--out", str(tmp_path), "--ops", "residual"]) == 0
     shown = capsys.readouterr()
@@ -794,11 +784,7 @@ def test_clocks_of_a_run_that_timed_nothing_are_nobodys(folder: Path) -> None:
     assert composer.build(folder)["ladder_runs"][shown].fillna("").to_numpy().tolist() == [["", ""]]
 
 
-def test_counters_and_times_of_an_equivalent_source_are_of_the_present_one(folder: Path) -> None:
-    document = json.loads((folder / "ladder.json").read_text())
-    document["points"][2]["fingerprint"] = "newest"
-    document["equivalent"] = {"f2": "newest"}
-    (folder / "ladder.json").write_text(json.dumps(document))
+def test_counters_and_times_of_another_gpu_are_of_the_present_source(folder: Path) -> None:
     beside = folder.parent / "gpu-op-bench"
     write_csv(beside / "bench.csv", [timed(key("v02"), "2x3", 500)])
     (beside / "bench.json").write_text(json.dumps({"kind": "bench", "schema_version": 1, "sources": {"v02": "f2"}}))
@@ -808,7 +794,7 @@ def test_counters_and_times_of_an_equivalent_source_are_of_the_present_one(folde
     # and those of another GPU, held against what this ladder declares, without counters and with its own
     beside.rename(folder.parent / "other-op-bench")
     elsewhere = read_elsewhere(folder, "other-")
-    assert elsewhere.bench["fingerprint"].tolist() == ["newest"]
+    assert elsewhere.bench["fingerprint"].tolist() == ["f2"]
     assert elsewhere.runs == []
     for run in folder.glob("*/captures"):
         shutil.copytree(run, folder.parent / "other-ladder" / run.parent.name / "captures")
