@@ -25,6 +25,7 @@ if __package__ in (None, ""):
     # Python puts the folder of a script on its path, where `capture` or `tables` could shadow other packages.
     sys.path[0] = str(ROOT)
 
+from analysis.formats.console import signals_held  # noqa: E402 - as the path has just been set
 from analysis.formats.place import IN_CHECKOUT, program, runs  # noqa: E402 - as the path has just been set
 
 if TYPE_CHECKING:
@@ -399,23 +400,21 @@ def _move_into_place(scratch: Path, out: Path, names: list[str], stale: list[str
     out.mkdir(parents=True, exist_ok=True)
     kept = scratch / "replaced"
     moved: list[str] = []
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        for name in (*names, *stale):
-            (kept / name).parent.mkdir(parents=True, exist_ok=True)
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            if (out / name).exists():
-                os.replace(out / name, kept / name)
-            moved.append(name)
-            if name in names:
-                os.replace(scratch / name, out / name)
-    except BaseException:
-        for name in reversed(moved):
-            if (kept / name).exists():
-                os.replace(kept / name, out / name)
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+    with signals_held():
+        try:
+            for name in (*names, *stale):
+                (kept / name).parent.mkdir(parents=True, exist_ok=True)
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                if (out / name).exists():
+                    os.replace(out / name, kept / name)
+                moved.append(name)
+                if name in names:
+                    os.replace(scratch / name, out / name)
+        except BaseException:
+            for name in reversed(moved):
+                if (kept / name).exists():
+                    os.replace(kept / name, out / name)
+            raise
 
 
 def _shown(path: Path) -> str:

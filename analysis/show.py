@@ -9,12 +9,13 @@ import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pandas as pd
 from rich.console import Console
 
 from analysis.formats import symbols
+from analysis.formats.console import tolerant
 from analysis.formats.place import program
 from analysis.formats.report import KERNEL_REPORT
 from analysis.page import markdown, terminal, terminal_kernel
@@ -34,7 +35,7 @@ def show_report(report: Mapping[str, Any], tables: Tables, form: str, paths: Seq
         print(markdown.render_terminal(report, run=run))
         print(f"\nreport: {'  '.join(paths)}")
     else:
-        to = terminal.console(_tolerant(sys.stdout), plain=False)
+        to = terminal.console(tolerant(sys.stdout), plain=False)
         to.print(terminal.screen(to, report, tables, paths, run), crop=False)
 
 
@@ -54,7 +55,7 @@ def show_kernel(
     if form == "json":
         print(dumped(as_document(kernel)))
         return
-    to: Console = terminal.console(_tolerant(sys.stdout), plain=form == "text")
+    to: Console = terminal.console(tolerant(sys.stdout), plain=form == "text")
     to.print(terminal_kernel.page(kernel, report, tables, to.width), crop=False)
 
 
@@ -147,10 +148,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str | int | float | list):
         return value
     raise TypeError(f"{type(value).__name__} has no place in JSON")
-
-
-def _tolerant(stream: Any) -> IO[str]:
-    """Return a stream that prints ? for letters outside its encoding."""
-    if hasattr(stream, "reconfigure"):
-        stream.reconfigure(errors="replace")
-    return stream

@@ -38,6 +38,7 @@ _PIECE = 8 << 20
 _WINDOW = 1 << 20
 _MISSING = ("", "None", "NULL", "null", "nan", "n/a", "-")
 _MOST_QUOTES = 100
+_MOST_LINES = 32  # over which a quoted name goes on
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {"text": _TEXT, "word": _TEXT, "size": pa.float64(), "rate": pa.float64(), "percent": pa.float64()}
 _TIME_UNITS = ("ns", "us", "ms", "s", "nsec", "usec", "msec", "sec")
@@ -328,6 +329,8 @@ def _read_lines(raw: Raw, begin: int, end: int, header: Header, where: str) -> _
     while at < end:
         line, following = _line_at(raw, at)
         cells = split_row(line, header)
+        if cells is None and '"' in line:
+            cells, following = _split_lines(raw, at, end, header)
         if cells is not None:
             rows.cells.append(cells)
         elif line.strip():
@@ -337,6 +340,25 @@ def _read_lines(raw: Raw, begin: int, end: int, header: Header, where: str) -> _
         blank_before = cells is None
         at = following
     return rows
+
+
+def _split_lines(raw: Raw, at: int, end: int, header: Header) -> tuple[list[str] | None, int]:
+    """Return the cells of a row whose quoted field goes on in the next lines, and the offset after it.
+
+    A line that is a row, a header or framing cannot go on: then a quote is missing, and the cells are None.
+    """
+    line, first = _line_at(raw, at)
+    following = first
+    for _ in range(_MOST_LINES):
+        if line.count('"') % 2 == 0 or following >= end:
+            break
+        more, following = _line_at(raw, following)
+        if split_row(more, header) is not None or _FRAMING.match(more) or header_at(raw, following, more):
+            break
+        line = f"{line.rstrip()} {more.strip()}"
+        if more.rstrip().endswith('"') and (cells := split_row(line, header)) is not None:
+            return cells, following
+    return None, first
 
 
 def _check_end(raw: Raw, at: int, line: str, header: Header, where: str, blank_before: bool) -> None:

@@ -27,6 +27,10 @@ def of_binary(head: bytes, name: str) -> Named | None:
     stem = shlex.quote(name.rpartition(".")[0] or name)
     if head[257:262] == _TAR:
         return "a tar archive", f"unpack it with `tar xf {file}`, then give the files in it"
+    if head.startswith(b"PK\x03\x04"):
+        return "a zip archive", f"unpack it with `unzip {file}`, then give the files in it"
+    if head.startswith(b"\x28\xb5\x2f\xfd"):
+        return "a Zstandard file", f"unpack it with `zstd -d {file}`, then give what is in it"
     if head.startswith(_REPORT):
         return "a binary nsys report", (
             f"export it with `nsys export --type sqlite --force-overwrite true --output {stem}.sqlite {file}` and give "

@@ -8,6 +8,7 @@ every kind and apostrophes group digits in some locales and are a decimal sign i
 
 from __future__ import annotations
 
+import codecs
 import math
 import mmap
 import re
@@ -105,18 +106,48 @@ def _utf16(head: bytes) -> str:
     return ""
 
 
+def _as_windows(error: UnicodeError) -> tuple[str, int]:
+    """Decode the bytes that are no UTF-8 in code page 1252 of Windows, so that two names stay two names."""
+    assert isinstance(error, UnicodeDecodeError)
+    wrong = error.object[error.start : error.end]
+    return "".join(one.to_bytes().decode("cp1252", errors="ignore") or chr(one) for one in wrong), error.end
+
+
+codecs.register_error("windows", _as_windows)
+
+
 def decode(raw: bytes) -> str:
-    """Decode a file: UTF-8 with or without a byte order mark, or UTF-16 of either order (PowerShell's `>`)."""
+    """Decode a file.
+
+    It is in UTF-8 with or without a byte order mark, in UTF-16 of either order (PowerShell's `>`), or in code page
+    1252.
+    """
     encoding = _utf16(raw[:4])
     if encoding:
         return raw.decode(encoding, errors="replace")
-    return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="replace")
+    return raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", errors="windows")
+
+
+def _is_utf8(raw: bytes | mmap.mmap) -> bool:
+    """Return whether a text is UTF-8; it is read in windows, most of which are ASCII."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    pending = False
+    try:
+        for at in range(0, len(raw), _MAPPED_FROM):
+            window = raw[at : at + _MAPPED_FROM]
+            if pending or not window.isascii():
+                decoder.decode(window, final=at + _MAPPED_FROM >= len(raw))
+                pending = bool(decoder.getstate()[0])
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def open_text(path: Path) -> bytes | mmap.mmap:
     """Return the bytes of a text file as UTF-8; a large file in UTF-8 is mapped instead of read.
 
-    A mapped file keeps its byte order mark (`text_start` skips it). UTF-16 is converted, and a packed file is unpacked.
+    A mapped file keeps its byte order mark (`text_start` skips it). A packed file is unpacked. UTF-16 and code page
+    1252 are converted; a file with a zero byte is no text and stays as it is.
 
     Raises:
         OSError: the file cannot be read.
@@ -126,13 +157,14 @@ def open_text(path: Path) -> bytes | mmap.mmap:
         head = stream.read(8)
         stream.seek(0)
         if packed.is_packed(head):
-            raw = packed.unpack(stream.read(), path.name)
-            return decode(raw).encode() if _utf16(raw[:4]) else raw.removeprefix(b"\xef\xbb\xbf")
-        if _utf16(head[:4]):
-            return decode(stream.read()).encode()
-        if path.stat().st_size >= _MAPPED_FROM:
-            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-        return stream.read().removeprefix(b"\xef\xbb\xbf")
+            raw: bytes | mmap.mmap = packed.unpack(stream.read(), path.name)
+        elif path.stat().st_size >= _MAPPED_FROM:
+            raw = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        else:
+            raw = stream.read()
+        if _utf16(raw[:4]) or (raw.find(b"\0", 0, _MAPPED_FROM) < 0 and not _is_utf8(raw)):
+            return decode(bytes(raw)).encode()
+        return raw if isinstance(raw, mmap.mmap) else raw.removeprefix(b"\xef\xbb\xbf")
 
 
 def text_start(raw: bytes | mmap.mmap) -> int:

@@ -46,6 +46,8 @@ from analysis.formats.words import count_of
 MARK = b'"traceEvents"'
 GZIP = b"\x1f\x8b"
 _MOST_BYTES = 8 << 30  # the largest size of an unpacked trace
+_MOST_RATIO = 200  # of it and its gzip file: traces reach about 30, and a file made to fill the memory 1,000
+_SMALL_BYTES = 64 << 20  # of any ratio
 _LONGEST_NS = 1 << 61  # so that a sum of two stays within 64 bits
 _AGAIN = "write it again with `prof.export_chrome_trace(...)`"
 # Categories by kind; those with capitals come from PyTorch 1.8 to 1.11.
@@ -351,13 +353,14 @@ def _parse(text: bytes | mmap.mmap) -> _Trace:
 
 def _unpack_whole(raw: bytes | mmap.mmap, where: str) -> bytes:
     unpacker = zlib.decompressobj(wbits=31)
+    most = min(_MOST_BYTES, max(_SMALL_BYTES, _MOST_RATIO * len(raw)))
     try:
-        text = unpacker.decompress(raw, _MOST_BYTES)
+        text = unpacker.decompress(raw, most)
     except zlib.error:
         raise InputError(f"{where}: is a damaged gzip file; copy it again, or {_AGAIN}.") from None
     if not unpacker.eof:
         raise InputError(
-            f"{where}: is a gzip file that was cut off, or one of more than {_MOST_BYTES >> 30} GiB; copy it again, or "
+            f"{where}: is a gzip file that was cut off, or one of more than {most >> 20:,} MiB; copy it again, or "
             f"{_AGAIN}."
         )
     return text

@@ -5,10 +5,14 @@ Imports only the standard library.
 
 from __future__ import annotations
 
+import codecs
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
+from typing import IO, Any
 
 from analysis.formats.errors import INTERRUPTED, MISSING, InputError, LedgerError
 
@@ -26,8 +30,43 @@ _NAMED = {"baseline", "bench", "census", "decode", "layers", "ladder", "report",
 _ANY = "profile"  # installs what all of them need
 
 
+# What stands for a letter of ours on a terminal without it; any other becomes ?.
+_PLAIN = {"µ": "u", "–": "-", "—": "-", "…": "...", "×": "x", "≥": ">=", "≤": "<=", "→": "->", "“": '"', "”": '"'}
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(_PLAIN.get(letter, "?") for letter in error.object[error.start : error.end]), error.end
+
+
+codecs.register_error("plain", _plain)
+
+
+def tolerant(stream: Any) -> IO[str]:
+    """Return a stream that prints plain letters for those outside its encoding, such as `us` for `µs` in ASCII."""
+    if hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="plain")
+    found: IO[str] = stream
+    return found
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """Hold Ctrl-C and termination back until the end of the block. Windows cannot: there, the block runs as it is."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
 def run_program(main: Callable[[], int]) -> int:
     """Return the exit code of `main`; 0 if the reader of our output closed the pipe, as `| head` does."""
+    tolerant(sys.stdout)
+    tolerant(sys.stderr)
     try:
         code = main()
         sys.stdout.flush()

@@ -22,12 +22,37 @@ def is_packed(head: bytes) -> bool:
     return head.startswith(XZ)
 
 
+def stated_size(packed: bytes) -> int:
+    """Return the size that the index of the last stream of an xz file states; 0 without an index that can be read.
+
+    The file ends in its checksum, the size of the index, flags and `YZ` (The .xz File Format, 2.1.2 and 4).
+    """
+    packed = packed.rstrip(b"\0") if len(packed) % 4 == 0 else packed
+    if packed[-2:] != b"YZ" or len(packed) < 24:
+        return 0
+    at = len(packed) - 12 - 4 * (int.from_bytes(packed[-8:-4], "little") + 1)
+    index = packed[max(at, 0) : -12]
+    numbers, value, shift = [], 0, 0
+    for byte in index[1:]:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            numbers.append(value)
+            value = shift = 0
+        if numbers and len(numbers) > 2 * numbers[0]:
+            break
+    return sum(numbers[2::2]) if index[:1] == b"\0" else 0
+
+
 def unpack(packed: bytes, where: str, most: int = MOST_BYTES) -> bytes:
     """Unpack a file.
 
     Raises:
         InputError: it is damaged or cut off, or holds more than `most` bytes.
     """
+    too_large = InputError(f"{where}: is an xz file of more than {most / 2**30:g} GiB when unpacked; {_AGAIN}.")
+    if stated_size(packed) > most:
+        raise too_large
     content = b""
     rest = packed
     for _ in range(_MOST_STREAMS):
@@ -37,7 +62,7 @@ def unpack(packed: bytes, where: str, most: int = MOST_BYTES) -> bytes:
         except lzma.LZMAError:
             break
         if len(content) > most:
-            raise InputError(f"{where}: is an xz file of more than {most / 2**30:g} GiB when unpacked; {_AGAIN}.")
+            raise too_large
         if not unpacker.eof:
             raise InputError(f"{where}: is an xz file that was cut off; {_AGAIN}.")
         rest = unpacker.unused_data.lstrip(b"\0")  # padding between streams
