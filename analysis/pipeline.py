@@ -18,6 +18,7 @@ import analysis.fusion
 import analysis.page
 import analysis.tables
 from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.formats.report import REPORT
 from analysis.page.canvas import compact, to_bytes, to_svg
 from analysis.tables.declare import Declaration, Drawn, Picture, World, find
@@ -58,7 +59,7 @@ def analyse(
     `extrapolate`: give kernels without counters those of a sibling. `only`: the beginning of the names of the tables to
     build. Such a report has no findings, missing data and notes, because these need the other tables.
     """
-    world = World(declarations() if declared is None else declared, raw=capture, extrapolate=extrapolate)
+    world = World(declarations() if declared is None else declared, facts=Facts(capture, extrapolate=extrapolate))
     wanted = [table for table in world.tables() if only is None or table.name.startswith(only)]
     built = {table: world[table.name] for table in wanted if table.optional or world["is_program"]}
     listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}

@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis import pipeline
 from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.tables.declare import Table
 from studies.ladder.build import declared_tables
 from studies.publish.columns import every
@@ -38,3 +39,10 @@ def page(capture: Capture) -> str:
 
     made = pipeline.analyse(capture, DECLARED)
     return render_markdown(made.content, made.tables, made.sections())
+
+
+def facts_of(raw: Capture | None = None, **values: Any) -> Facts:
+    """Return the facts of a capture, with these values in place of those that would be computed."""
+    facts = Facts(raw or Capture())
+    vars(facts).update(values)
+    return facts

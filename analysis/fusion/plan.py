@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain as joined
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -30,10 +31,13 @@ from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
 from analysis.tables.gaps import LAUNCH_BOUND, step_paths
 from analysis.tables.layers import GRAPH_MARK, place_recorded
 from analysis.tables.roofline import dram_roof
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 MOST_LAUNCHES = 20_000  # the plan of a longer capture covers its first so many operations
 FAR_BEYOND_L2 = 4  # little traffic of a working set of so many times L2 stays in L2
@@ -1053,8 +1057,8 @@ Plan = tuple[pd.DataFrame, pd.DataFrame]
         ),
     ),
 )
-def _fusion_table(fusion_plan: Plan, *, held_back: bool) -> pd.DataFrame | None:
-    return None if held_back else fusion_plan[0]
+def fusion_table(facts: Facts) -> pd.DataFrame | None:
+    return None if facts.held_back else facts.fusion_plan[0]
 
 
 def build_fusion(
@@ -1071,7 +1075,7 @@ def build_fusion(
     """
     judged = [candidate for candidate in candidates if candidate.step or not steps]
     if not judged:
-        return _fusion_table.empty()
+        return fusion_table.empty()
     paths = pd.Series(list(dict.fromkeys(path for candidate in judged for path in candidate.paths)))
     folded = dict(zip(paths, fold_paths(paths), strict=True))
     rows = []
@@ -1116,7 +1120,7 @@ def build_fusion(
         for text, step in zip(table["evidence"], table["step"], strict=True)
     ]
     table = table.sort_values(["gain_ns", "now_bytes", "range"], ascending=[False, False, True], na_position="last")
-    return _fusion_table.conform(table)
+    return fusion_table.conform(table)
 
 
 # The check ---------------------------------------------------------------------------------------------------
@@ -1170,8 +1174,8 @@ _SIZE = ["op", "shape", "dtype"]
         Column("reason", "", "what causes the difference", "row", style="prose"),
     ),
 )
-def _check_table(fusion_plan: Plan, *, held_back: bool) -> pd.DataFrame | None:
-    return None if held_back else fusion_plan[1]
+def check_table(facts: Facts) -> pd.DataFrame | None:
+    return None if facts.held_back else facts.fusion_plan[1]
 
 
 def build_check(
@@ -1191,7 +1195,7 @@ def build_check(
     Shape: `queued_ns` a step's GPU time behind a filled queue, no profiler attached, by path.
     """
     if ops is None or not len(work):
-        return _check_table.empty()
+        return check_table.empty()
     declared = ops.drop_duplicates("range").set_index("range")
     declared = declared.assign(
         folded=fold_paths(pd.Series(declared.index)).to_numpy(), step=declared.index.map(step_of)
@@ -1222,7 +1226,7 @@ def build_check(
             )
             rows.append(_check(key, same, work, launches, machine, gained))
     if not rows:
-        return _check_table.empty()
+        return check_table.empty()
     table = pd.DataFrame(rows)
     for name in table.columns[table.columns.str.endswith(("_bytes", "_ns"))]:
         table[name] = table[name].astype("Float64").round().astype("Int64")
@@ -1231,7 +1235,7 @@ def build_check(
     table = table.assign(place=table["op"].map(order)).sort_values(
         ["place", "in_step", "measured_time_ns"], kind="stable"
     )
-    return _check_table.conform(table.drop(columns=["place", "in_step"]))
+    return check_table.conform(table.drop(columns=["place", "in_step"]))
 
 
 def _differ_in(op: str, one: pd.DataFrame, other: pd.DataFrame) -> bool:
@@ -1324,7 +1328,6 @@ def _reasons(
 # The whole plan ----------------------------------------------------------------------------------------------
 
 
-@fact("fusion_plan")
 def plan(
     gpu_ops: pd.DataFrame,
     ranges: pd.DataFrame,
@@ -1344,7 +1347,7 @@ def plan(
     `bare_gpu_ns` a step's GPU time behind a filled queue, as build_check takes it.
     """
     if gpu_ops.empty and dataflow is None:
-        return _fusion_table.empty(), _check_table.empty()
+        return fusion_table.empty(), check_table.empty()
     order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
     first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
     gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
@@ -1379,7 +1382,8 @@ def plan(
 
 
 @part("note", 5)
-def _cut_plan(gpu_ops: pd.DataFrame) -> str | None:
+def _cut_plan(facts: Facts) -> str | None:
+    gpu_ops = facts.gpu_ops
     if len(gpu_ops) <= MOST_LAUNCHES:
         return None
     return f"The fusion plan is of the first {MOST_LAUNCHES:,} of {len(gpu_ops):,} GPU operations."

@@ -11,7 +11,7 @@ occurrences are left out if they take more than 1.5 times the median of that hal
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +22,11 @@ from analysis.formats.report import Missing, Reason
 from analysis.formats.spans import quantiles
 from analysis.tables import gaps as steps_one_by_one
 from analysis.tables.attribution import fold_paths
-from analysis.tables.declare import TOP, Column, fact, part, table
+from analysis.tables.declare import TOP, Column, part, table
 from analysis.tables.set_up import SET_UP
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 SLOWER = 1.5  # a leading occurrence above this multiple of the later half's median is a first one
 TO_START, TO_END, HARNESS = "start to start", "start to end", "harness"
@@ -33,8 +36,7 @@ _COLUMNS = ["process", "process_rank", "thread", "start_ns", "end_ns", "style", 
 # Ranges ---------------------------------------------------------------------------------------------------------
 
 
-@fact("folded")
-def _folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
+def folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
     """Return each path of timeline and bare run -> the path with repeated layers and steps folded into one."""
     bare = capture.of(BARE_RANGES.kind)
     paths = [*ranges["path"].unique(), *([] if bare is None else bare["path"].unique())]
@@ -42,8 +44,7 @@ def _folded(capture: Capture, ranges: pd.DataFrame) -> dict[str, str]:
     return dict(zip(unique, fold_paths(unique), strict=True))
 
 
-@fact("bare")
-def _bare(capture: Capture, folded: dict[str, str]) -> pd.DataFrame:
+def bare_ranges(capture: Capture, folded: dict[str, str]) -> pd.DataFrame:
     """Return the ranges of bare_ranges.csv with `range`, the folded path, and `duration_ns`, NA if never closed."""
     found = capture.of(BARE_RANGES.kind)
     if found is None:
@@ -116,13 +117,12 @@ def _most_time(rows: pd.DataFrame) -> pd.DataFrame:
         Column("nsys_p50_ns", "ns", "duration of the range with nsys attached, median", "timing"),
     ),
 )
-def build_bare_times(
-    bare: pd.DataFrame, ranges: pd.DataFrame, folded: dict[str, str], capture: Capture
-) -> pd.DataFrame | None:  # fmt: skip
+def build_bare_times(facts: Facts) -> pd.DataFrame | None:
     """Return bare_times.csv: one row per folded path, in the order of first appearance."""
+    bare, ranges = facts.bare, facts.ranges
     if bare.empty:
         return None
-    length = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["path"].map(folded).to_numpy()).median()
+    length = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["path"].map(facts.folded).to_numpy()).median()
     rows = []
     for path, own in bare.groupby("range", sort=False):
         found = steady_state(own, "duration_ns")
@@ -130,7 +130,7 @@ def build_bare_times(
         never = int(own["duration_ns"].isna().sum())
         rows.append({"range": path, "calls": len(own), "never_closed": never} | found)
     built = pd.DataFrame(rows)
-    built["nsys_p50_ns"] = built["range"].map(length) if capture.clock != "bare" else np.nan
+    built["nsys_p50_ns"] = built["range"].map(length) if facts.capture.clock != "bare" else np.nan
     return whole_numbers(built, [name for name in built if name != "range"]).assign(tier="timing")
 
 
@@ -140,7 +140,8 @@ def whole_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
 
 
 @part("missing", 12)
-def _never_closed(bare: pd.DataFrame) -> Missing | None:
+def _never_closed(facts: Facts) -> Missing | None:
+    bare = facts.bare
     lost = int(bare["end_ns"].isna().sum())
     if not lost:
         return None
@@ -170,15 +171,13 @@ def find_repeated(
     return ranges[ranges["path"].isin(chosen)].sort_values("start_ns", kind="stable")
 
 
-@fact("gpu_until_ns")
-def _gpu_until(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> np.ndarray:
+def gpu_until(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> np.ndarray:
     """Return the end of the last GPU operation of each step, 0 without any."""
     last = (gpu_ops["start_ns"] + gpu_ops["duration_ns"]).groupby(step_of_op).max()
     return last.reindex(step_ranges.index).fillna(0).to_numpy(np.int64)
 
 
-@fact("waiting_calls")
-def _waiting_calls(capture: Capture, gpu_ops: pd.DataFrame) -> pd.DataFrame | None:
+def waiting_calls(capture: Capture, gpu_ops: pd.DataFrame) -> pd.DataFrame | None:
     """start_ns, end_ns, pid and tid of the calls in which the host waits for the GPU; None if no file lists calls.
 
     Copies from and to pageable memory are included: even an asynchronous one returns only at its end.
@@ -192,8 +191,7 @@ def _waiting_calls(capture: Capture, gpu_ops: pd.DataFrame) -> pd.DataFrame | No
     return pd.concat([capture.waits[list(copies)], copies]).dropna().astype(np.int64)
 
 
-@fact("ends_in_wait")
-def _ends_in_wait(
+def ends_in_wait(
     step_ranges: pd.DataFrame, gpu_until_ns: np.ndarray, waiting_calls: pd.DataFrame | None
 ) -> np.ndarray:  # fmt: skip
     """Return whether each step ends in a synchronisation: its thread waits in it for its last GPU operation.
@@ -222,8 +220,7 @@ def _by_thread(steps: pd.DataFrame, calls: pd.DataFrame) -> Iterator[tuple[np.nd
             yield at, own
 
 
-@fact("blocked_ns")
-def _blocked(
+def blocked(
     step_ranges: pd.DataFrame, gpu_until_ns: np.ndarray, waiting_calls: pd.DataFrame | None
 ) -> np.ndarray | None:
     """Return the time that the thread of each step waits for the GPU; None if no file lists the calls.
@@ -277,8 +274,7 @@ def walls_of_steps(bare: pd.DataFrame, ends_in_wait: Mapping[str, bool]) -> pd.D
     )
 
 
-@fact("bare_steps")
-def _bare_steps(
+def bare_steps(
     capture: Capture, bare: pd.DataFrame, step_ranges: pd.DataFrame, ends_in_wait: np.ndarray, folded: dict[str, str]
 ) -> pd.DataFrame:
     """Return the time of each kind of step without a profiler, as the harness timed it, else from the bare ranges.
@@ -305,8 +301,7 @@ def _bare_steps(
     return pd.DataFrame([{"range": path} | row for path, row in rows.items() if pd.notna(row["bare_p50_ns"])])
 
 
-@fact("bare_wall_ns")
-def _bare_wall_ns(bare_steps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str]) -> dict[str, float]:
+def bare_wall_ns(bare_steps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str]) -> dict[str, float]:
     """Return the median bare time of each step by its path in the timeline.
 
     Beside steps that were timed several times, a step that ran once has none: it may hold the start of the program.
@@ -319,8 +314,7 @@ def _bare_wall_ns(bare_steps: pd.DataFrame, step_ranges: pd.DataFrame, folded: d
     return {path: float(known[folded[path]]) for path in step_ranges["path"].unique() if folded[path] in known}
 
 
-@fact("filled")
-def _filled(
+def filled(
     bare: pd.DataFrame, bare_steps: pd.DataFrame, gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame,
     step_of_op: np.ndarray, folded: dict[str, str],
 ) -> dict[str, float]:  # fmt: skip
@@ -345,8 +339,7 @@ def _filled(
     return {path: found[folded[path]] for path in step_ranges["path"].unique() if folded[path] in found}
 
 
-@fact("bare_gpu_ns")
-def _bare_gpu_ns(capture: Capture) -> dict[str, float]:
+def bare_gpu_ns(capture: Capture) -> dict[str, float]:
     timed = (capture.timing or {}).get("steps", [])
     return {step["range"]: float(step["gpu_ns"]["p50"]) for step in timed if step.get("gpu_ns")}
 
@@ -381,14 +374,12 @@ def _bare_gpu_ns(capture: Capture) -> dict[str, float]:
         ),
     ),
 )  # fmt: skip
-def build_steps(
-    bare_steps: pd.DataFrame, gaps: pd.DataFrame, step_ranges: pd.DataFrame, folded: dict[str, str],
-    limits: dict[str, tuple[str, str]], filled: dict[str, float],
-) -> pd.DataFrame | None:  # fmt: skip
+def build_steps(facts: Facts) -> pd.DataFrame | None:
     """Return steps.csv: one row per kind of step that was timed without a profiler, in the order of the timeline."""
+    bare_steps, gaps, step_ranges = facts.bare_steps, facts.gaps, facts.step_ranges
     if bare_steps.empty or step_ranges.empty or len(gaps) != len(step_ranges):
         return None
-    seen = gaps.assign(path=step_ranges["path"].to_numpy(), range=step_ranges["path"].map(folded).to_numpy())
+    seen = gaps.assign(path=step_ranges["path"].to_numpy(), range=step_ranges["path"].map(facts.folded).to_numpy())
     rows = []
     for path, own in seen.groupby("range", sort=False):
         timed = bare_steps[bare_steps["range"] == path]
@@ -398,8 +389,8 @@ def build_steps(
         seen_in = ("busy_ns", "blocked_ns", "launches", "launch_calls")
         busy, blocked, launches, calls = (_median(own[name]) for name in seen_in)
         verdict, evidence = steps_one_by_one.judge(
-            busy, host, limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=calls,
-            filled=filled.get(str(own["path"].iloc[0])),
+            busy, host, facts.limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=calls,
+            filled=facts.filled.get(str(own["path"].iloc[0])),
         )  # fmt: skip
         if own["verdict"].eq(SET_UP).all():
             verdict, evidence = SET_UP, "; ".join(dict.fromkeys(own["evidence"]))
@@ -425,8 +416,9 @@ def _median(values: pd.Series) -> float | None:
 
 
 @part("missing", 12)
-def _unmatched(bare: pd.DataFrame, step_ranges: pd.DataFrame, bare_wall_ns: dict[str, float]) -> Missing | None:
-    if bare.empty or step_ranges.empty or bare_wall_ns:
+def _unmatched(facts: Facts) -> Missing | None:
+    step_ranges = facts.step_ranges
+    if facts.bare.empty or step_ranges.empty or facts.bare_wall_ns:
         return None
     return Missing(
         Reason.OTHER_RUN,

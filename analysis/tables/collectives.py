@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -21,11 +22,14 @@ from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
 from analysis.tables.distinct import holds
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
 from analysis.tables.rank_places import COMMUNICATION
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 LEAST_LEAD_NS = 1_000_000  # ranks begin so far apart by themselves; a profiler takes longer to open its window
 WAITING_KINDS = (*TOGETHER, "broadcast", "reduce", "barrier")  # collectives in which a rank waits for another
@@ -47,7 +51,6 @@ class Matched:
     missing: list[Missing] = field(default_factory=list)
 
 
-@fact("matched")
 def matched(communication: pd.DataFrame, rank_places: pd.DataFrame, gpu_ops: pd.DataFrame) -> Matched:
     """Match collectives by their order in each communicator, then align the clocks of the places by them.
 
@@ -272,8 +275,8 @@ def _with_waiting(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
 
 
 @part("missing", 64)
-def _what_did_not_fit(matched: Matched) -> list[Missing]:
-    return matched.missing
+def _what_did_not_fit(facts: Facts) -> list[Missing]:
+    return facts.matched.missing
 
 
 # The table --------------------------------------------------------------------------------------------------------
@@ -334,17 +337,15 @@ def _what_did_not_fit(matched: Matched) -> list[Missing]:
     ),
     glance=by_share,
 )
-def build_collectives(
-    gpu_ops: pd.DataFrame, matched: Matched, exposed: pd.DataFrame, links: pd.DataFrame
-) -> pd.DataFrame | None:
+def build_collectives(facts: Facts) -> pd.DataFrame | None:
     """Return collectives.csv, one row for each kind, range, number of ranks and size, most time first.
 
     None for a program without communication between GPUs. Shape: `exposed` as of ranks.exposed; `links` links.csv.
     """
-    rows = matched.rows
+    rows = facts.matched.rows
     if rows.empty:
         return None
-    sized = _sized(rows.assign(exposed_ns=exposed["exposed_ns"], time_ns=rows["end_ns"] - rows["start_ns"]))
+    sized = _sized(rows.assign(exposed_ns=facts.exposed["exposed_ns"], time_ns=rows["end_ns"] - rows["start_ns"]))
     sized["range"] = fold_paths(sized["path"]).replace("", UNATTRIBUTED)
     # The first kernel of a collective carries its count and its transfer; the others count zero.
     sized["one"] = ~sized["collective"].duplicated() | (sized["collective"] < 0)
@@ -362,11 +363,13 @@ def build_collectives(
         exposed_ns=("exposed_ns", "sum"),
         transfer_p50_ns=("moved_ns", "median"),
     ).reset_index()
-    found["share_frac"] = found["time_ns"] / max(int(gpu_ops["duration_ns"].sum()), 1)
+    found["share_frac"] = found["time_ns"] / max(int(facts.gpu_ops["duration_ns"].sum()), 1)
     found["bus_byte_per_s"] = [
         _bus(*one) for one in found[["kind", "ranks", "bytes", "transfer_p50_ns"]].itertuples(index=False)
     ]
-    found["roof_byte_per_s"] = [_roof(links, *one) for one in found[["kind", "ranks", "bytes"]].itertuples(index=False)]
+    found["roof_byte_per_s"] = [
+        _roof(facts.links, *one) for one in found[["kind", "ranks", "bytes"]].itertuples(index=False)
+    ]
     found["roof_frac"] = found["bus_byte_per_s"] / found["roof_byte_per_s"]
     found["transfer_p50_ns"] = found["transfer_p50_ns"].astype("Float64").round().astype("Int64")
     for name in ("count", "time_ns", "waiting_ns", "transfer_ns", "exposed_ns"):

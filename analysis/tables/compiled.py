@@ -13,6 +13,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,10 @@ from analysis.formats.inductor import INDUCTOR
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 COMPILED_MARK = "[compiled] "
 NO_MODULE = "no module"  # stands for operations outside all modules, such as those of a plain function
@@ -147,8 +151,7 @@ def _of_run(shown: tuple[str, ...], graphs: Sequence[_Graph]) -> _Graph | None:
     return same[0] if len({one.modules for one in same}) == 1 else None
 
 
-@fact("fused_modules")
-def _fused_modules(launches: pd.DataFrame, capture: Capture) -> np.ndarray | None:
+def fused_modules(launches: pd.DataFrame, capture: Capture) -> np.ndarray | None:
     """Return the modules of each launch; None if the capture has no launches or no inductor.csv."""
     calls = capture.of(INDUCTOR.kind)
     if calls is None or calls.empty or launches.empty:
@@ -205,11 +208,12 @@ def place_compiled(
         Column("share_frac", "0-1", "time_ns over all kernel time of the capture", "timing", style="bar"),
     ),
 )
-def build_compiled(launches: pd.DataFrame, fused_modules: np.ndarray | None) -> pd.DataFrame | None:
+def build_compiled(facts: Facts) -> pd.DataFrame | None:
     """Return compiled.csv, most time first; None if no launch is a kernel of Inductor or has known modules.
 
     Shape: `fused_modules` (launches,), None without inductor.csv.
     """
+    launches, fused_modules = facts.launches, facts.fused_modules
     if fused_modules is None:
         return None
     rows = launches.assign(modules=fused_modules)
@@ -229,7 +233,8 @@ def build_compiled(launches: pd.DataFrame, fused_modules: np.ndarray | None) -> 
 
 
 @part("note", 8)
-def _said(compiled: pd.DataFrame) -> str | None:
+def _said(facts: Facts) -> str | None:
+    compiled = facts.compiled
     if compiled.empty:
         return None
     known, total = int(compiled.loc[compiled["modules"].notna(), "launches"].sum()), int(compiled["launches"].sum())
@@ -240,8 +245,9 @@ def _said(compiled: pd.DataFrame) -> str | None:
 
 
 @part("missing", 8)
-def _unknown(launches: pd.DataFrame, capture: Capture) -> Missing | None:
+def _unknown(facts: Facts) -> Missing | None:
     # A run of the harness has ops.csv and ranges of its own. It does not record Inductor, so there is no gap.
+    launches, capture = facts.launches, facts.capture
     if capture.of(INDUCTOR.kind) is not None or launches.empty or capture.ops is not None:
         return None
     count = int(_is_fused(launches["kernel"]).sum())

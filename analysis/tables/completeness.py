@@ -5,28 +5,31 @@ A table without rows has its own gap beside its declaration.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.inductor import INDUCTOR
 from analysis.formats.report import Missing, Reason
-from analysis.hardware.devices import Device, find_device
+from analysis.hardware.devices import find_device
 from analysis.tables.conditions import CPU, compute_capability, where_it_ran
 from analysis.tables.declare import part
-from analysis.tables.join import Joined
 from analysis.tables.remedies import BARE_TIMES, METRICS, ROOFS
-from analysis.tables.roofline import Ceilings
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 
 @part("missing", 0)
-def _of_the_readers(capture: Capture) -> list[Missing]:
-    return list(capture.missing)
+def _of_the_readers(facts: Facts) -> list[Missing]:
+    return list(facts.capture.missing)
 
 
 @part("missing", 1)
-def _impossible_roofs(allowed_ceilings: Ceilings) -> list[Missing]:
-    return allowed_ceilings[1]
+def _impossible_roofs(facts: Facts) -> list[Missing]:
+    return facts.allowed_ceilings[1]
 
 
 def _said(capture: Capture, tool: str) -> bool:
@@ -40,10 +43,11 @@ def has_own_times(capture: Capture) -> bool:
 
 
 @part("missing", 10)
-def name_missing_captures(capture: Capture, is_program: bool) -> list[Missing]:
+def name_missing_captures(facts: Facts) -> list[Missing]:
     """Return the missing of a run without any timeline, or without any counters."""
+    capture = facts.capture
     has_timeline, on_cpu = len(capture.gpu_ops) > 0, where_it_ran(capture) == CPU
-    if not is_program:
+    if not facts.is_program:
         return []
     if on_cpu and has_own_times(capture):
         return [
@@ -100,12 +104,11 @@ def _no_datasheet(capture: Capture, gpu: str) -> Missing:
 
 
 @part("missing", 11)
-def name_missing_files(
-    capture: Capture, roofs: pd.DataFrame, gpu: str | None, device: Device | None, is_program: bool
-) -> list[Missing]:
+def name_missing_files(facts: Facts) -> list[Missing]:
     """Return the missing of a run that lacks the files with the values to compare its numbers with."""
+    capture, gpu = facts.capture, facts.gpu
     has_timeline = len(capture.gpu_ops) > 0
-    if not is_program:
+    if not facts.is_program:
         return []
     missing = []
     if capture.ops is None and not (has_own_times(capture) and not has_timeline):
@@ -117,9 +120,9 @@ def name_missing_files(
                 "list the ranges with their bytes in ops.csv, with the columns that analysis/README.md gives",
             )
         )
-    if (has_timeline or len(capture.counters)) and bool(roofs["measured"].isna().all()):
+    if (has_timeline or len(capture.counters)) and bool(facts.roofs["measured"].isna().all()):
         missing.append(Missing(Reason.NO_ROOFS, "measured roofs", "there is no ceilings.json", ROOFS))
-    if gpu and device is None and capture.clock != "cpu":
+    if gpu and facts.device is None and capture.clock != "cpu":
         missing.append(_no_datasheet(capture, gpu))
     if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
         missing.append(
@@ -146,8 +149,8 @@ COMPILED = (
 
 
 @part("missing", 13)
-def _partial_counters(joined: Joined, measured: pd.DataFrame, planned_rows: object) -> list[Missing]:
-    return name_partial_counters(joined.launches, measured, is_planned=planned_rows is not None)
+def _partial_counters(facts: Facts) -> list[Missing]:
+    return name_partial_counters(facts.joined.launches, facts.measured, is_planned=facts.planned_rows is not None)
 
 
 def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_planned: bool = False) -> list[Missing]:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.hardware.devices import Device
-from analysis.tables.declare import fact, part
+from analysis.tables.declare import part
 from analysis.tables.join import Joined
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 Ncu = dict[str, Any] | None  # the content of ncu's status files
 _CLOCKS = (("SM clock", "sm_mhz", "MHz"), ("memory clock", "memory_mhz", "MHz"), ("power", "power_w", "W"))
 
 
-@fact("gpu")
 def gpu_name(capture: Capture) -> str | None:
     """Return the GPU's name from the manifest, else from nsys or ncu; None for a run without a GPU."""
     gpu = (capture.manifest or {}).get("gpu") or {}
@@ -52,15 +53,17 @@ def sm_count(capture: Capture) -> int | None:
 
 
 @part("note", 7)
-def _by_capability(gpu: str | None, device: Device | None) -> str | None:
-    if gpu or device is None:
+def _by_capability(facts: Facts) -> str | None:
+    device = facts.device
+    if facts.gpu or device is None:
         return None
     return f"The file does not name its GPU; by compute capability and number of SMs it is {device.name}."
 
 
 @part("title", 10)
-def title(capture: Capture, gpu: str | None) -> str:
+def title(facts: Facts) -> str:
     """Return the report's title."""
+    capture, gpu = facts.capture, facts.gpu
     workloads = (capture.manifest or {}).get("workloads") or []
     what = "GPT-2" if any(str(w.get("range", "")).startswith("gpt2") for w in workloads) else "Capture"
     by_layer = ", layer by layer" if capture.layer_profile else ""
@@ -92,8 +95,7 @@ def where_it_ran(capture: Capture) -> str:
 _CONTROLS = ("cache_control", "clock_control", "replay_mode")
 
 
-@fact("ncu")
-def _ncu(capture: Capture) -> Ncu:
+def ncu_status(capture: Capture) -> Ncu:
     """Return the content of ncu's status files: the first of several captures, with the conditions of the others."""
     found = [tool for tool in capture.tools if tool.get("tool") == "ncu"]
     together = {key: ", ".join(dict.fromkeys(tool[key] for tool in found if tool.get(key))) for key in _CONTROLS}
@@ -101,11 +103,12 @@ def _ncu(capture: Capture) -> Ncu:
 
 
 @part("conditions", 10)
-def conditions_of_program(capture: Capture, gpu: str | None, ncu: Ncu) -> list[dict[str, str]]:
+def conditions_of_program(facts: Facts) -> list[dict[str, str]]:
     """Return the conditions of a run of one program."""
+    capture = facts.capture
     roofs = capture.ceilings or {}
     when = f"measured {roofs['measured']}, driver {roofs.get('driver')}" if roofs.get("measured") else ""
-    return list_conditions(capture, gpu, ncu, more=[("roofs", when)])
+    return list_conditions(capture, facts.gpu, facts.ncu, more=[("roofs", when)])
 
 
 def list_conditions(
@@ -146,8 +149,7 @@ def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-@fact("coverage_said")
-def _coverage(
+def coverage(
     capture: Capture, joined: Joined, launches: pd.DataFrame, has_counters: bool, has_ncu: bool, is_program: bool
 ) -> dict[str, Any]:
     """Return the part of the timeline with counters, as in report.json."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,9 @@ from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, table
 from analysis.tables.kernels import by_share
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 WORK = ("kernel", "graph")  # kinds of GPU operations that compute; all others move or set bytes
 WITHIN = "Device-to-Device"
@@ -74,8 +78,9 @@ def link_rate(device: Device | None, direction: str) -> float | None:
     ),
     glance=by_share,
 )
-def build_copies(gpu_ops: pd.DataFrame, device: Device | None, capture: Capture | None = None) -> pd.DataFrame | None:
+def build_copies(facts: Facts) -> pd.DataFrame | None:
     """Return copies.csv, most time first. Shape: `gpu_ops` as in `Capture`, with `path`."""
+    gpu_ops, device, capture = facts.gpu_ops, facts.device, facts.capture
     moved = gpu_ops[~gpu_ops["kind"].isin(WORK)]
     if moved.empty:
         return None if capture is None or len(gpu_ops) else _from_sums(capture, device)

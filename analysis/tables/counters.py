@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
 from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 # Column of the table -> unit and meaning. Means over the launches are weighted by duration.
 _MEANS = (
@@ -63,12 +68,13 @@ def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
     ),
     glance=_with_values,
 )
-def build_counters(measured: pd.DataFrame) -> pd.DataFrame | None:
+def build_counters(facts: Facts) -> pd.DataFrame | None:
     """Return counters.csv, longest kernels first, else those with most launches; blank without counters.
 
     Shape: `measured` from kernels.measured_launches. A sum is blank unless every launch of the row has a value. A mean
     weights a launch by its duration; all launches weigh the same if a duration is unknown.
     """
+    measured = facts.measured
     rows = measured[measured["counters_from"] == "measured"] if len(measured) else measured
     if rows.empty:
         return None

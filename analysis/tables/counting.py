@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -10,14 +12,10 @@ from analysis.formats.report import Missing, Reason
 from analysis.formats.words import share
 from analysis.tables import groups
 from analysis.tables.attribution import UNATTRIBUTED
-from analysis.tables.conditions import Ncu
-from analysis.tables.declare import Column, fact, part, table
-from analysis.tables.join import Joined
+from analysis.tables.declare import Column, part, table
 
-
-@fact("count_plan")
-def _count_plan(ours: dict[str, object]) -> object:
-    return ours.get("count_plan")
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 
 def replayed(count_plan: pd.DataFrame) -> npt.NDArray[np.int64]:
@@ -36,7 +34,8 @@ def is_of(count_plan: pd.DataFrame, launches: pd.DataFrame) -> bool:
 
 
 @part("missing", 12)
-def _other_timeline(count_plan: pd.DataFrame | None, launches: pd.DataFrame, ncu: Ncu) -> Missing | None:
+def _other_timeline(facts: Facts) -> Missing | None:
+    count_plan, launches, ncu = facts.count_plan, facts.launches, facts.ncu
     if count_plan is None or launches.empty or not (ncu and ncu.get("planned")) or is_of(count_plan, launches):
         return None
     return Missing(
@@ -48,7 +47,8 @@ def _other_timeline(count_plan: pd.DataFrame | None, launches: pd.DataFrame, ncu
 
 
 @part("missing", 14)
-def _spread_groups(counting: pd.DataFrame) -> Missing | None:
+def _spread_groups(facts: Facts) -> Missing | None:
+    counting = facts.counting
     apart = counting[counting["reason"].astype(str).str.contains("differ by")] if len(counting) else counting
     if apart.empty:
         return None
@@ -62,8 +62,9 @@ def _spread_groups(counting: pd.DataFrame) -> Missing | None:
 
 
 @part("note", 5)
-def _said(counting: pd.DataFrame) -> str | None:
+def _said(facts: Facts) -> str | None:
     """Return `Counted 96 of 1,100 launches, 99.2% of the GPU time.`"""
+    counting = facts.counting
     if counting.empty:
         return None
     launches, counted, extrapolated = (int(counting[name].sum()) for name in ("launches", "counted", "extrapolated"))
@@ -105,11 +106,10 @@ def _said(counting: pd.DataFrame) -> str | None:
         Column("reason", "", "why launches of the group have no counters", "row", style="prose"),
     ),
 )
-def build_counting(
-    joined: Joined, planned_rows: npt.NDArray[np.int64] | None, counter_values: pd.DataFrame
-) -> pd.DataFrame | None:
+def build_counting(facts: Facts) -> pd.DataFrame | None:
     """Return counting.csv: one row per group, most GPU time first; None if no plan guided ncu."""
-    if planned_rows is None or joined.launches.empty:
+    joined = facts.joined
+    if facts.planned_rows is None or joined.launches.empty:
         return None
     launches = groups.with_groups(joined.launches)
     how = launches["counters_from"]
@@ -126,7 +126,7 @@ def build_counting(
         extrapolated=("extrapolated", "sum"),
         reason=("reason", lambda texts: "; ".join(filter(None, texts.unique()))),
     )
-    apart = groups.apart(launches, counter_values)
+    apart = groups.apart(launches, facts.counter_values)
     found["counted"] = apart["counted"].reindex(found.index).fillna(0).astype("int64")
     found["differ_frac"] = apart["differ_frac"].reindex(found.index)
     found["share_frac"] = found["nsys_time_ns"] / max(int(found["nsys_time_ns"].sum()), 1)

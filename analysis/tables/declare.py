@@ -20,12 +20,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats.report import Missing
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 TIERS = ("static", "timing", "counters")
 # What the values of a column rest on: a tier, `key` (they name the subject of the row) or `row` (the tier of the row).
@@ -150,6 +153,14 @@ class Table(Declaration):
     def __call__(self, *arguments: Any, **named: Any) -> pd.DataFrame:
         rows = self.build(*arguments, **named)
         return self.empty() if rows is None else self.conform(rows)
+
+    @overload
+    def __get__(self, facts: None, owner: type) -> Table: ...
+    @overload
+    def __get__(self, facts: Facts, owner: type) -> pd.DataFrame: ...
+    def __get__(self, facts: Facts | None, owner: type) -> Table | pd.DataFrame:
+        """Return the rows of the table if it is an attribute of facts."""
+        return self if facts is None else facts.rows(self)
 
     @property
     def column_names(self) -> list[str]:
@@ -294,22 +305,25 @@ class World:
         self.declarations = sorted(declarations, key=lambda one: one.order)
         self._builders = _by_name(self.declarations)
         self._known = dict(given)
+        self.facts: Facts | None = given.get("facts")
         self._waiting: list[str] = []
         self._suffices: dict[str, bool] = {}  # what __contains__ has said of a builder
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._known:
-            if name in self._builders:
+            if hasattr(type(self.facts), name):
+                self._known[name] = getattr(self.facts, name)
+            elif name in self._builders:
                 self._known[name] = self._build_once(name)
             elif name in FIRST_WINS:
                 self._known[name] = self.first(name)
             else:
-                self._known[name] = getattr(self["capture"], name)
+                self._known[name] = getattr(self.facts.capture, name)  # type: ignore[union-attr]
         return self._known[name]
 
     def __contains__(self, name: object) -> bool:
         """Return whether the given values suffice to build `name`."""
-        if name in self._known:
+        if name in self._known or hasattr(type(self.facts), str(name)):
             return True
         if name in self._builders:
             builder = self._builders[str(name)]
@@ -319,7 +333,7 @@ class World:
         if name in FIRST_WINS:
             return True
         fields = Capture.__dataclass_fields__
-        return name in fields and "capture" in self._builders and "capture" in self
+        return name in fields and self.facts is not None
 
     def _build_once(self, name: str) -> Any:
         if name in self._waiting:

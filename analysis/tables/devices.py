@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,8 +12,11 @@ import pandas as pd
 from analysis.formats.words import count_of
 from analysis.tables import intervals
 from analysis.tables.copies import WORK
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
 from analysis.tables.distinct import repeats
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,6 @@ class Activity:
     copies: intervals.Union
 
 
-@fact("gpu_places")
 def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     """Return the `device` of each GPU operation, and its `process` (from 1, in the order of their ids).
 
@@ -40,7 +43,6 @@ def gpu_places(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"device": device, "process": np.where(known, process, 0)})
 
 
-@fact("activities")
 def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity]:
     """Return the activity of each process on each GPU, in the order of their names."""
     start, duration = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
@@ -74,19 +76,18 @@ def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity
         Column("largest_gap_ns", "ns", "longest time between two operations of this row", "timing"),
     ),
 )
-def build_devices(
-    gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame, activities: list[Activity], process_ranks: dict[int, int]
-) -> pd.DataFrame | None:
+def build_devices(facts: Facts) -> pd.DataFrame | None:
     """Return devices.csv: one row per GPU and process; None for a capture of one process on one GPU.
 
     `process_ranks`: pid -> rank. The four times of a row add up to its wall time.
     """
+    gpu_ops, activities, process_ranks = facts.gpu_ops, facts.activities, facts.capture.process_ranks
     if len(activities) < 2:
         return None
     first = int(gpu_ops["start_ns"].min())
     wall = int((gpu_ops["start_ns"] + gpu_ops["duration_ns"]).max()) - first
     works = gpu_ops["kind"].isin(WORK).to_numpy()
-    indices = gpu_places.groupby(["device", "process"]).indices
+    indices = facts.gpu_places.groupby(["device", "process"]).indices
     rows = []
     for one in activities:
         at = indices[one.device, one.process]
@@ -121,7 +122,8 @@ def build_devices(
 
 
 @part("note", 0)
-def _several_gpus(gpu_places: pd.DataFrame) -> str | None:
+def _several_gpus(facts: Facts) -> str | None:
+    gpu_places = facts.gpu_places
     devices, processes = gpu_places["device"].nunique(), gpu_places.loc[gpu_places["process"] > 0, "process"].nunique()
     if devices < 2 and processes < 2:
         return None

@@ -7,6 +7,8 @@ no verdict. Busy time is the union of the intervals in which a GPU operation ran
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
@@ -14,7 +16,10 @@ from analysis.formats.ranges import is_step
 from analysis.tables import set_up as set_up_steps
 from analysis.tables.attribution import innermost
 from analysis.tables.copies import WORK
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 WHOLE_CAPTURE = "capture"
 LAUNCH_BOUND, HOST_BOUND = "launch-bound", "host-bound"
@@ -68,14 +73,6 @@ def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np
     found = innermost(calls.assign(api_end_ns=calls["api_start_ns"]), windows)
     result[left] = np.where(found >= 0, steps.index.to_numpy(np.int64)[found], -1)
     return result
-
-
-@fact("limits")
-def _limits(
-    measured: pd.DataFrame, roofline: pd.DataFrame, ops: pd.DataFrame | None, roofs: pd.DataFrame,
-    step_ranges: pd.DataFrame,
-) -> dict[str, tuple[str, str]]:  # fmt: skip
-    return step_limits(measured, roofline, ops, roofs, list(step_ranges["path"]) if len(step_ranges) else [])
 
 
 @table(
@@ -137,12 +134,7 @@ def _limits(
         Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
     ),
 )
-def build_gaps(
-    gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray, bare_wall_ns: dict[str, float],
-    limits: dict[str, tuple[str, str]], overhead: pd.DataFrame | None = None, *, bare_gpu_ns: dict[str, float],
-    held_back: bool = False, blocked_ns: np.ndarray | None = None, filled: dict[str, float] | None = None,
-    set_up: dict[int, str] | None = None,
-) -> pd.DataFrame | None:  # fmt: skip
+def build_gaps(facts: Facts) -> pd.DataFrame | None:
     """Return gaps.csv, one row for each instance of a step, in order of time; None without rows.
 
     Shape: `gpu_ops` every GPU operation; `step_of_op` (operations,) row of its step, -1 for none. Without steps, one
@@ -152,7 +144,9 @@ def build_gaps(
     uses several GPUs, judge the busiest and name the others in the evidence. `held_back`: the capture made the GPU
     wait on purpose, so its gaps say nothing about the program: no rows. `set_up` as set_up.py says of steps, by row.
     """
-    if held_back or (step_ranges.empty and gpu_ops.empty):
+    gpu_ops, step_ranges, step_of_op = facts.gpu_ops, facts.step_ranges, facts.step_of_op
+    overhead, blocked_ns, filled = facts.capture.overhead, facts.blocked_ns, facts.filled
+    if facts.held_back or (step_ranges.empty and gpu_ops.empty):
         return None
     steps = step_ranges
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
@@ -166,18 +160,18 @@ def build_gaps(
         ops: np.ndarray, label: str, path: str, start: int, end: int, held: pd.DataFrame | None,
         blocked: float | None = None, pid: int | None = None,
     ) -> dict[str, object]:  # fmt: skip
-        bare = bare_wall_ns.get(path)
+        bare = facts.bare_wall_ns.get(path)
         launches, end = int(is_kernel[ops].sum()), int((begin[ops] + length[ops]).max(initial=end))
         counts = launches, len(np.unique(call[ops][call[ops] >= 0]))
         ops, others = _busiest(ops, begin, length, device, names)
-        context = bare, limits.get(path), held, blocked, filled.get(path) if filled else None
+        context = bare, facts.limits.get(path), held, blocked, filled.get(path) if filled else None
         found = _row(label, start, end, begin[ops], length[ops], counts, *context)
         found["evidence"] = f"{found['evidence']}{of_process.get(pid, '')}"
         if others:
             found["evidence"] = f"{found['evidence']}; {others}"
         elif is_lost and not len(ops):
             found["evidence"] = "no GPU operation is known to belong to this step: some launches were not recorded"
-        return found | {"bare_gpu_ns": bare_gpu_ns.get(path, pd.NA)}
+        return found | {"bare_gpu_ns": facts.bare_gpu_ns.get(path, pd.NA)}
 
     rows = []
     if steps.empty:
@@ -192,7 +186,7 @@ def build_gaps(
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
         start, end = int(step["start_ns"]), int(step["end_ns"])
         found = row(inside, label, step["path"], start, end, held, blocked, step.get("pid"))
-        rows.append(found | set_up_steps.verdict((set_up or {}).get(int(index)), float(str(found["wall_ns"]))))
+        rows.append(found | set_up_steps.verdict((facts.set_up or {}).get(int(index)), float(str(found["wall_ns"]))))
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches", "launch_calls"):
         table[name] = table[name].astype("Float64").round().astype("Int64")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 NODES, WHOLE = "nodes", "whole"
 
@@ -49,11 +54,12 @@ def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
         Column("recorded", "1", "number of ranges in which their nodes were recorded; blank if unknown", "timing"),
     ),
 )
-def build_graphs(gpu_ops: pd.DataFrame) -> pd.DataFrame | None:
+def build_graphs(facts: Facts) -> pd.DataFrame | None:
     """Return graphs.csv, most time first; None without CUDA graphs.
 
     Shape: `gpu_ops` with `path` and `recorded` (row of the range in which the node was recorded, -1 for none).
     """
+    gpu_ops = facts.gpu_ops
     if gpu_ops.empty or (ops := gpu_ops[of_graphs(gpu_ops)]).empty:
         return None
     ops = ops.assign(

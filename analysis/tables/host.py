@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
-from analysis.capture.model import Capture
 from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 CUDA, SYSTEM, RANGES = "CUDA API", "OS runtime", "NVTX range"
 # Source -> its reports, the better one first. Ranges count only without a trace of them.
@@ -41,8 +45,9 @@ SOURCES = {
     ),
     optional=True,
 )
-def build_host(capture: Capture) -> pd.DataFrame | None:
+def build_host(facts: Facts) -> pd.DataFrame | None:
     """Return host.csv: the longest calls first within each source; None if no file sums them."""
+    capture = facts.capture
     parts = []
     for source, reports in SOURCES.items():
         if source == RANGES and len(capture.ranges):

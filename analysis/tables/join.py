@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,9 @@ from analysis.formats.errors import InputError
 from analysis.tables import groups
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
@@ -285,14 +289,14 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
         Column("reason", "", "why requested kernels have no match", "row", style="prose"),
     ),
 )
-def build_coverage(joined: Joined, *, has_counters: bool, has_timeline: bool = True) -> pd.DataFrame | None:
+def build_coverage(facts: Facts) -> pd.DataFrame | None:
     """Return coverage.csv: per folded range the kernels seen, requested, matched and extrapolated, and the refusals.
 
     None without a timeline, or without any counters, which a gap names.
     """
-    if not has_timeline or not has_counters:
+    if not facts.has_timeline or not facts.has_counters:
         return None
-    launches = joined.launches
+    launches = facts.joined.launches
     frame = pd.DataFrame(
         {
             "range": launches["folded"].replace("", UNATTRIBUTED),

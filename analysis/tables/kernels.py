@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
 from analysis.formats import symbols
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.declare import TOP, Column, fact, table
-from analysis.tables.join import Joined
+from analysis.tables.declare import TOP, Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 KEY = ["kernel", "range", "grid", "block"]
-
-
-@fact("all_measured")
-def _all_measured(joined: Joined, ncu_launches: pd.DataFrame, counter_values: pd.DataFrame) -> pd.DataFrame:
-    return measured_launches(joined.launches, ncu_launches, counter_values)
-
-
-@fact("measured")
-def _measured(all_measured: pd.DataFrame, *, is_program: bool) -> pd.DataFrame:
-    """Return the launches of a program.
-
-    A capture of a sweep alone has none: its single combinations have their own tables.
-    """
-    return all_measured if is_program else all_measured.head(0)
 
 
 def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
@@ -139,8 +129,9 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
     ),
     glance=_by_share_told_apart,
 )
-def build_kernels(measured: pd.DataFrame, nsys_kernel_sums: pd.DataFrame | None = None) -> pd.DataFrame | None:
+def build_kernels(facts: Facts) -> pd.DataFrame | None:
     """Return kernels.csv, longest first. `measured` from measured_launches; without launches from nsys' own sums."""
+    measured, nsys_kernel_sums = facts.measured, facts.capture.nsys_kernel_sums
     if measured.empty:
         return None if nsys_kernel_sums is None or nsys_kernel_sums.empty else _from_nsys_sums(nsys_kernel_sums)
     has_timeline = measured["nsys_time_ns"].notna().any()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture
 from analysis.formats.ranges import never_closes
 from analysis.formats.report import Missing, Reason
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
 from analysis.tables.compiled import place_compiled
-from analysis.tables.declare import TOP, Column, fact, part, table
+from analysis.tables.declare import TOP, Column, part, table
 from analysis.tables.distinct import holds
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 GRAPH_MARK = "[graph] "
 
@@ -47,16 +50,14 @@ _COLUMNS = (
     order=111,
     columns=_COLUMNS,
 )
-def build_layers(
-    placed_ranges: pd.DataFrame, placed_launches: pd.DataFrame, *, has_timeline: bool
-) -> pd.DataFrame | None:
+def build_layers(facts: Facts) -> pd.DataFrame | None:
     """Return layers.csv: one row for each full range path, in the order of first starts, then `unattributed`.
 
-    Shape: `placed_launches` the kernel rows of `Capture.gpu_ops` with `owner` (row of `placed_ranges`, -1 for none).
     Units: ns. Without a GPU timeline, GPU columns are blank, and shares refer to the CPU time of the outermost ranges.
     If the file lacks the launch of some kernel, a range without a known kernel is blank: the kernel may belong to it.
     """
-    ranges, kernels = placed_ranges, placed_launches
+    has_timeline = facts.has_timeline
+    ranges, kernels = facts.placed
     if ranges.empty and not has_timeline:
         return None
     own, count = own_time(ranges, kernels)
@@ -175,7 +176,6 @@ def _recorded_ranges(ranges: pd.DataFrame, added: pd.DataFrame, parent: np.ndarr
     return extra
 
 
-@fact("placed")
 def place(
     ranges: pd.DataFrame, launches: pd.DataFrame, fused_modules: np.ndarray | None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -186,25 +186,16 @@ def place(
     return place_compiled(*place_recorded(ranges, launches), fused_modules)
 
 
-@fact("placed_ranges")
-def _placed_ranges(placed: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
-    return placed[0]
-
-
-@fact("placed_launches")
-def _placed_launches(placed: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
-    return placed[1]
-
-
 def without_launch(kernels: pd.DataFrame) -> pd.DataFrame:
     """Return the kernels whose launch call is in no file. They may belong to any range."""
     return kernels[kernels["api_start_ns"].isna()]
 
 
 @part("missing", 3)
-def _unknown_launches(launches: pd.DataFrame, ranges: pd.DataFrame) -> Missing | None:
+def _unknown_launches(facts: Facts) -> Missing | None:
+    launches = facts.launches
     lost = len(without_launch(launches))
-    if not lost or ranges.empty:
+    if not lost or facts.ranges.empty:
         return None
     return Missing(
         Reason.LOST_LAUNCHES,
@@ -255,20 +246,15 @@ def _largest(layers: pd.DataFrame) -> pd.DataFrame:
     columns=_COLUMNS,
     glance=_largest,
 )
-def fold_layers(layers: pd.DataFrame) -> pd.DataFrame | None:
+def fold_layers(facts: Facts) -> pd.DataFrame | None:
     """Return layers_folded.csv: layers.csv with one row for all repeated layers of a kind."""
+    layers = facts.layers
     if layers.empty:
         return None
     summed = ["calls", "cpu_time_ns", "gpu_time_ns", "gpu_self_time_ns", "launches", "share_frac"]
     table = layers.assign(range=fold_paths(layers["range"]))
     # `min_count` keeps an unknown sum blank; otherwise it would become zero.
     return _finish(table.groupby("range", sort=False)[summed].sum(min_count=1).reset_index())
-
-
-@fact("layers_drawn")
-def _drawn(layers_folded: pd.DataFrame, capture: Capture) -> pd.DataFrame:
-    profiles = (capture.layer_profile or {}).get("profiles") or []
-    return for_figure(layers_folded, dict.fromkeys(entry["name"] for entry in profiles))
 
 
 def for_figure(layers_folded: pd.DataFrame, profiles: Iterable[str]) -> pd.DataFrame:

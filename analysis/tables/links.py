@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.formats.words import count_of
 from analysis.tables.declare import Column, part, table
-from analysis.tables.roofline import Ceilings
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 
 @table(
@@ -47,7 +49,7 @@ from analysis.tables.roofline import Ceilings
     ),
     glance=lambda rows: rows.sort_values("byte_per_s", ascending=False, kind="stable").drop_duplicates("link"),
 )
-def build_links(allowed_ceilings: Ceilings) -> pd.DataFrame | None:
+def build_links(facts: Facts) -> pd.DataFrame | None:
     """Return links.csv, one row for each link, number of GPUs and size; None if ceilings.json has no links.
 
     Source: `harness.links`, which measures the links into ceilings.json.
@@ -61,7 +63,7 @@ def build_links(allowed_ceilings: Ceilings) -> pd.DataFrame | None:
             "byte_per_s": one["byte_per_s"],
             "tier": "timing",
         }
-        for one in (allowed_ceilings[0] or {}).get("links") or []
+        for one in (facts.allowed_ceilings[0] or {}).get("links") or []
     ]
     return pd.DataFrame(rows) if rows else None
 
@@ -82,9 +84,9 @@ def roof_at(links: pd.DataFrame, link: str, ranks: int, size: float) -> float:
 
 
 @part("note", 6)
-def _measured_with(allowed_ceilings: Ceilings) -> str | None:
+def _measured_with(facts: Facts) -> str | None:
     """Say under which conditions the links were measured."""
-    said: dict[str, Any] | None = (allowed_ceilings[0] or {}).get("link_conditions")
+    said: dict[str, Any] | None = (facts.allowed_ceilings[0] or {}).get("link_conditions")
     if not said:
         return None
     is_off = said["nccl_variables"].get("NCCL_NVLS_ENABLE") == "0"

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats.report import Missing, Reason
 from analysis.tables import attribution, layers, nsys_sums
-from analysis.tables.conditions import Ncu
-from analysis.tables.declare import fact, part
-from analysis.tables.join import Joined
+from analysis.tables.declare import part
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 
-@fact("nsys_equality")
-def _nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[int, int]:
+def nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame) -> tuple[int, int]:
     """Return (number of ranges with the same kernel time as in nsys' own report, number of ranges)."""
     if not len(capture.nsys_range_sums) or not len(ranges):
         return 0, 0
@@ -24,8 +24,8 @@ def _nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame
 
 
 @part("missing", 2)
-def _unequal_sums(nsys_equality: tuple[int, int]) -> Missing | None:
-    equal, compared = nsys_equality
+def _unequal_sums(facts: Facts) -> Missing | None:
+    equal, compared = facts.nsys_equality
     if equal == compared:
         return None
     return Missing(
@@ -37,28 +37,28 @@ def _unequal_sums(nsys_equality: tuple[int, int]) -> Missing | None:
 
 
 @part("note", 1)
-def _equal_sums(nsys_equality: tuple[int, int]) -> str | None:
-    equal, compared = nsys_equality
+def _equal_sums(facts: Facts) -> str | None:
+    equal, compared = facts.nsys_equality
     if not compared:
         return None
     return f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges."
 
 
 @part("note", 2)
-def _whose_clock(capture: Capture) -> str | None:
-    if capture.clock != "torch":
+def _whose_clock(facts: Facts) -> str | None:
+    if facts.capture.clock != "torch":
         return None
     return "The timeline is a trace of torch.profiler: its times stand where columns are named after nsys."
 
 
 @part("note", 3)
-def _unattributed(launches: pd.DataFrame, ranges: pd.DataFrame) -> str | None:
-    return attribution.explain_unattributed(launches, ranges)
+def _unattributed(facts: Facts) -> str | None:
+    return attribution.explain_unattributed(facts.launches, facts.ranges)
 
 
 @part("note", 4)
-def _graphs(placed_ranges: pd.DataFrame, ranges: pd.DataFrame) -> str | None:
-    if len(placed_ranges) <= len(ranges):
+def _graphs(facts: Facts) -> str | None:
+    if len(facts.placed[0]) <= len(facts.ranges):
         return None
     return (
         f"Rows of layers.csv marked {layers.GRAPH_MARK.strip()} are kernels of CUDA graphs, shown in the ranges in "
@@ -67,7 +67,8 @@ def _graphs(placed_ranges: pd.DataFrame, ranges: pd.DataFrame) -> str | None:
 
 
 @part("note", 6)
-def _siblings(joined: Joined) -> str | None:
+def _siblings(facts: Facts) -> str | None:
+    joined = facts.joined
     count = int((joined.launches["counters_from"] == "sibling").sum()) if len(joined.launches) else 0
     if not count:
         return None
@@ -75,24 +76,24 @@ def _siblings(joined: Joined) -> str | None:
 
 
 @part("note", 8)
-def _rates(capture: Capture) -> list[str]:
-    return timing_notes(capture.timing)
+def _rates(facts: Facts) -> list[str]:
+    return timing_notes(facts.capture.timing)
 
 
 @part("note", 9)
-def _calls(capture: Capture) -> list[str]:
-    return api_notes(capture.summaries)
+def _calls(facts: Facts) -> list[str]:
+    return api_notes(facts.capture.summaries)
 
 
 @part("note", 11)
-def _decimal_commas(capture: Capture) -> str | None:
-    names = sorted({file.name for file in capture.files if file.decimal_comma})
+def _decimal_commas(facts: Facts) -> str | None:
+    names = sorted({file.name for file in facts.capture.files if file.decimal_comma})
     return f"Read with a decimal comma, as the numbers prove or --locale says: {', '.join(names)}." if names else None
 
 
 @part("note", 10)
-def _counters(traffic: pd.DataFrame, roofline: pd.DataFrame, ncu: Ncu) -> list[str]:
-    return counter_notes({"traffic": traffic, "roofline": roofline}, ncu)
+def _counters(facts: Facts) -> list[str]:
+    return counter_notes({"traffic": facts.traffic, "roofline": facts.roofline}, facts.ncu)
 
 
 def timing_notes(timing: dict[str, Any] | None) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
@@ -10,6 +12,9 @@ from analysis.formats.words import count_of
 from analysis.tables.declare import Column, part, table
 from analysis.tables.gaps import step_labels
 from analysis.tables.kernels import KEY
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 MOST_OPERATIONS = 100_000  # rows of operations.csv; a longer timeline merges neighbours of a lane
 _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_p95_ns": 0.95, "time_max_ns": 1.0}
@@ -32,19 +37,17 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
         Column("launches", "1", "operations in this row. A very long timeline merges neighbours", "timing"),
     ),
 )
-def build_operations(
-    gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray, place_of_op: np.ndarray,
-    rank_places: pd.DataFrame,
-) -> pd.DataFrame | None:  # fmt: skip
+def build_operations(facts: Facts) -> pd.DataFrame | None:
     """Return operations.csv in order of time, at most about MOST_OPERATIONS rows."""
+    gpu_ops, step_ranges = facts.gpu_ops, facts.step_ranges
     if gpu_ops.empty:
         return None
     start, length = (gpu_ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
     start = start - int(start.min())
-    lane, lanes = _lanes(gpu_ops["stream"], place_of_op, rank_places)
+    lane, lanes = _lanes(gpu_ops["stream"], facts.place_of_op, facts.rank_places)
     kind, kinds = pd.factorize(gpu_ops["kind"])
     labels = np.array([*step_labels(step_ranges), ""], dtype=object)
-    place = step_ranges.index.get_indexer(step_of_op) if len(step_ranges) else np.full(len(gpu_ops), -1)
+    place = step_ranges.index.get_indexer(facts.step_of_op) if len(step_ranges) else np.full(len(gpu_ops), -1)
     place = np.where(place < 0, len(labels) - 1, place)
     row = np.arange(len(gpu_ops))
     if len(gpu_ops) > MOST_OPERATIONS:  # merge those of a lane, step and kind that start in one stretch of time
@@ -99,7 +102,8 @@ def _lanes(streams_: pd.Series, place_of_op: np.ndarray, rank_places: pd.DataFra
 
 
 @part("note", 11)
-def _merged(gpu_ops: pd.DataFrame) -> str | None:
+def _merged(facts: Facts) -> str | None:
+    gpu_ops = facts.gpu_ops
     if len(gpu_ops) <= MOST_OPERATIONS:
         return None
     return (
@@ -126,9 +130,10 @@ def _merged(gpu_ops: pd.DataFrame) -> str | None:
         Column("time_max_ns", "ns", "the longest launch", "timing"),
     ),
 )
-def build_launch_times(all_measured: pd.DataFrame, is_program: bool) -> pd.DataFrame | None:
+def build_launch_times(facts: Facts) -> pd.DataFrame | None:
     """Return launch_times.csv, most time first, from kernels.measured_launches; None without a timeline."""
-    rows = all_measured[all_measured["nsys_time_ns"].notna()] if is_program and len(all_measured) else None
+    all_measured = facts.all_measured
+    rows = all_measured[all_measured["nsys_time_ns"].notna()] if facts.is_program and len(all_measured) else None
     if rows is None or rows.empty:
         return None
     time = rows["nsys_time_ns"].astype("int64")

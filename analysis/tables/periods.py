@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,10 @@ import pandas as pd
 
 from analysis.capture.model import RANGES_COLUMNS, Capture, as_table, empty_table
 from analysis.formats.ranges import is_own
-from analysis.tables.declare import fact, part
+from analysis.tables.declare import part
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 ITERATION = "iteration"
 LEAST_REPEATS, LEAST_LAUNCHES = 3, 20  # a period needs this many repeats and launches
@@ -68,7 +71,6 @@ def _opens_ranges(capture: Capture) -> bool:
     return any(map(is_own, capture.ranges["name"].unique()))
 
 
-@fact("iterations")
 def find_iterations(capture: Capture) -> pd.DataFrame:
     """Return the iterations of a program without its own ranges, as ranges (RANGES_COLUMNS); empty if nothing repeats.
 
@@ -94,7 +96,8 @@ def find_iterations(capture: Capture) -> pd.DataFrame:
 
 
 @part("note", 6)
-def _said(capture: Capture, iterations: pd.DataFrame, step_ranges: pd.DataFrame) -> str | None:
+def _said(facts: Facts) -> str | None:
+    capture, iterations, step_ranges = facts.capture, facts.iterations, facts.step_ranges
     if _opens_ranges(capture) or len(capture.gpu_ops) < LEAST_LAUNCHES:
         return None
     if len(iterations) and step_ranges is iterations:

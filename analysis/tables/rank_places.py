@@ -7,7 +7,7 @@ process with several GPUs, it is a GPU. Places are numbered from 0.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +21,11 @@ from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of
 from analysis.tables import attribution
 from analysis.tables.copies import WORK, direction_of
-from analysis.tables.declare import fact, part
+from analysis.tables.declare import part
 from analysis.tables.gaps import gpu_label
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 PEER = "Peer-to-Peer"
 _GROUP_BEGIN, _GROUP_END = "ncclGroupStart", "ncclGroupEnd"
@@ -37,13 +40,11 @@ _PLACES = {
 }  # fmt: skip
 
 
-@fact("place_of_op")
 def place_of_op(gpu_places: pd.DataFrame) -> IntArray:
     """Return the place of each GPU operation, in the order of `activities`. Shape: (operations,)."""
     return gpu_places.groupby(["device", "process"], observed=True).ngroup().to_numpy(np.int64)
 
 
-@fact("rank_places")
 def rank_places(
     gpu_ops: pd.DataFrame,
     place_of_op: IntArray,
@@ -87,7 +88,6 @@ def _is_collective(gpu_ops: pd.DataFrame) -> npt.NDArray[np.bool_]:
     return (names.map(known).astype(bool) & (gpu_ops["kind"] == "kernel")).to_numpy(np.bool_)
 
 
-@fact("communication")
 def communication(
     gpu_ops: pd.DataFrame, place_of_op: IntArray, nccl_calls: pd.DataFrame, graph_nodes: pd.DataFrame
 ) -> pd.DataFrame:
@@ -213,7 +213,8 @@ def _groups(calls: pd.DataFrame) -> dict[int, list[int]]:
 
 
 @part("missing", 62)
-def _ranks_from_order(rank_places: pd.DataFrame) -> Missing | None:
+def _ranks_from_order(facts: Facts) -> Missing | None:
+    rank_places = facts.rank_places
     if not rank_places["rank_from"].eq(FROM_ORDER).any():
         return None
     return Missing(
@@ -226,8 +227,9 @@ def _ranks_from_order(rank_places: pd.DataFrame) -> Missing | None:
 
 
 @part("missing", 63)
-def _ranks_that_are_missing(communication: pd.DataFrame, rank_places: pd.DataFrame) -> Missing | None:
+def _ranks_that_are_missing(facts: Facts) -> Missing | None:
     """Name the ranks of a communicator that the capture lacks."""
+    communication, rank_places = facts.communication, facts.rank_places
     ranks = communication.loc[communication["kind"] != PEER_COPY, "ranks"].max()
     if pd.isna(ranks) or len(rank_places) >= int(ranks):
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -12,12 +12,14 @@ from analysis.formats.words import duration
 from analysis.tables import intervals
 from analysis.tables.collectives import Matched
 from analysis.tables.copies import WORK
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 RANK = Column("rank", "", "rank, or the GPU where ranks are unknown", "key")
 
 
-@fact("computing")
 def computing(gpu_ops: pd.DataFrame, place_of_op: IntArray, communication: pd.DataFrame) -> list[intervals.Union]:
     """Return, for each place, when it computed: it ran a kernel that does not communicate, or a CUDA graph as a whole.
 
@@ -30,7 +32,6 @@ def computing(gpu_ops: pd.DataFrame, place_of_op: IntArray, communication: pd.Da
     return [intervals.union(start[at], length[at]) for at in (works & (place_of_op == one) for one in range(places))]
 
 
-@fact("exposed")
 def exposed(matched: Matched, computing: list[intervals.Union]) -> pd.DataFrame:
     """Return the exposed time and exposed waiting of each row of `matched`: when its GPU did not compute meanwhile.
 
@@ -124,15 +125,13 @@ def _without(one: intervals.Union, other: intervals.Union) -> int:
         ),
     ),
 )
-def build_ranks(
-    gpu_ops: pd.DataFrame, place_of_op: IntArray, rank_places: pd.DataFrame, matched: Matched,
-    computing: list[intervals.Union], clock_shifts: dict[int, int],
-) -> pd.DataFrame | None:  # fmt: skip
+def build_ranks(facts: Facts) -> pd.DataFrame | None:
     """Return ranks.csv, one row for each rank or GPU; None for a single rank that does not communicate.
 
     Shape: `place_of_op` (operations,) rows of `rank_places`; `computing` one union for each place; `clock_shifts` what
     the reader added to the times of each process (by id) to put several captures on one clock. Units: ns.
     """
+    gpu_ops, rank_places, matched = facts.gpu_ops, facts.rank_places, facts.matched
     if len(rank_places) < 2 and matched.rows.empty:
         return None
     start = gpu_ops["start_ns"].to_numpy(np.int64, copy=True)
@@ -144,15 +143,15 @@ def build_ranks(
     kernels = gpu_ops["kind"].eq("kernel").to_numpy()
     rows: list[dict[str, Any]] = []
     for place, one in enumerate(rank_places.itertuples()):
-        own = place_of_op == place
+        own = facts.place_of_op == place
         began = begun[own].min() if several else begun.min()
         wall = int(end.max() - began - (start - begun)[own].sum())
         busy = intervals.union(start[own], length[own])
-        talks, computes = _of_place(matched.rows, place), computing[place]
+        talks, computes = _of_place(matched.rows, place), facts.computing[place]
         worked = intervals.joined(talks, computes)
         waiting = matched.rows.loc[matched.rows["place"] == place, "waiting_ns"]
         clock = matched.clocks.iloc[place]
-        shift = 0 if pd.isna(one.pid) else clock_shifts.get(int(one.pid), 0)
+        shift = 0 if pd.isna(one.pid) else facts.capture.clock_shifts.get(int(one.pid), 0)
         rows.append(
             {
                 "rank": one.label,
@@ -181,8 +180,9 @@ def build_ranks(
 
 
 @part("note", 1)
-def _skew(ranks: pd.DataFrame) -> str | None:
+def _skew(facts: Facts) -> str | None:
     """Say how far the clocks of the ranks still differ after their alignment."""
+    ranks = facts.ranks
     known = ranks[ranks["skew_ns"].notna()] if len(ranks) else ranks
     if known.empty:
         return None
@@ -195,8 +195,9 @@ def _skew(ranks: pd.DataFrame) -> str | None:
 
 
 @part("note", 2)
-def _recorded_late(ranks: pd.DataFrame, matched: Matched) -> str | None:
+def _recorded_late(facts: Facts) -> str | None:
     """Say by how much the ranks are recorded apart, if that is more than 1 % of the capture."""
+    ranks, matched = facts.ranks, facts.matched
     if ranks.empty or matched.rows.empty:
         return None
     lead = float(matched.clocks["lead_ns"].max())
@@ -240,14 +241,15 @@ def _recorded_late(ranks: pd.DataFrame, matched: Matched) -> str | None:
         ),
     ),
 )
-def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataFrame) -> pd.DataFrame | None:
+def build_overlap(facts: Facts) -> pd.DataFrame | None:
     """Return overlap.csv, one row for each rank and kind of collective, in the order of ranks, then most time first.
 
     None for a program without communication between GPUs.
     """
+    matched = facts.matched
     if matched.rows.empty:
         return None
-    rows = pd.concat([matched.rows, exposed], axis=1).assign(time_ns=lambda one: one["end_ns"] - one["start_ns"])
+    rows = pd.concat([matched.rows, facts.exposed], axis=1).assign(time_ns=lambda one: one["end_ns"] - one["start_ns"])
     groups = rows.groupby(["place", "kind"], sort=False)
     found = groups.agg(
         count=("time_ns", "size"),
@@ -258,7 +260,7 @@ def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataF
     found["overlapped_ns"] = found["time_ns"] - found["exposed_ns"]
     found["overlapped_frac"] = found["overlapped_ns"] / found["time_ns"].where(found["time_ns"] > 0)
     found["exposed_transfer_ns"] = found["exposed_ns"] - found["exposed_waiting_ns"]
-    found["rank"] = rank_places["label"].to_numpy()[found["place"].to_numpy()]
+    found["rank"] = facts.rank_places["label"].to_numpy()[found["place"].to_numpy()]
     found = found.sort_values(["place", "time_ns"], ascending=[True, False], kind="stable").drop(columns="place")
     whole = [name for name in found if name.endswith("_ns")] + ["count"]
     return found.astype(dict.fromkeys(whole, "Int64")).assign(tier="timing")
@@ -297,13 +299,12 @@ def build_overlap(matched: Matched, exposed: pd.DataFrame, rank_places: pd.DataF
         Column("compute_over_mean", "1", "compute_ns over the mean of all ranks", "timing"),
     ),
 )
-def build_stragglers(
-    matched: Matched, rank_places: pd.DataFrame, computing: list[intervals.Union]
-) -> pd.DataFrame | None:
+def build_stragglers(facts: Facts) -> pd.DataFrame | None:
     """Return stragglers.csv, one row for each rank. The rank that causes most waiting comes first.
 
     None if waiting is unknown for all collectives.
     """
+    matched, rank_places = facts.matched, facts.rank_places
     rows = matched.rows[matched.rows["waiting_ns"].notna()] if len(matched.rows) else matched.rows
     if rows.empty:
         return None
@@ -311,7 +312,7 @@ def build_stragglers(
     start = rows["aligned_start_ns"]
     last = start.groupby(rows["collective"]).idxmax()
     caused = groups["waiting_ns"].sum().reindex(last.index).to_numpy(np.int64)
-    computed = np.array([intervals.length(one) for one in computing], dtype=np.int64)
+    computed = np.array([intervals.length(one) for one in facts.computing], dtype=np.int64)
     found = pd.DataFrame({"place": np.arange(len(rank_places)), "compute_ns": computed})
     by_last = pd.DataFrame(
         {

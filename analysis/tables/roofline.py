@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -10,8 +10,10 @@ import pandas as pd
 from analysis.formats.report import Missing, Reason
 from analysis.hardware.devices import Device
 from analysis.tables.declare import Column, part, table
-from analysis.tables.join import Joined
 from analysis.tables.remedies import METRICS
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), "l1": ("l1_bytes",)}
 
@@ -171,11 +173,12 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
     ),
     glance=_at_dram,
 )
-def build_roofline(measured: pd.DataFrame, roofs: pd.DataFrame) -> pd.DataFrame | None:
+def build_roofline(facts: Facts) -> pd.DataFrame | None:
     """Return roofline.csv over the launches that ncu measured, longest kernels first, levels dram, l2, l1.
 
     Units: FLOP, byte, FLOP/s. Both numerator and time are ncu's, taken in one replay of the same launch.
     """
+    measured, roofs = facts.measured, facts.roofs
     known = measured[measured["duration_ns"].notna()] if "duration_ns" in measured else measured
     if known.empty:
         return None
@@ -256,9 +259,10 @@ def _sums(known: pd.DataFrame) -> pd.DataFrame:
         Column("datasheet_flop_per_s", "FLOP/s", "arithmetic of the datasheet, dense", "static"),
     ),
 )
-def build_roof_lines(roofs: pd.DataFrame, roofline: pd.DataFrame) -> pd.DataFrame | None:
+def build_roof_lines(facts: Facts) -> pd.DataFrame | None:
     """Return roof_lines.csv: one row per known roof; None if there is no point below them."""
-    if roofline.empty:
+    roofs = facts.roofs
+    if facts.roofline.empty:
         return None
     known = roofs[roofs[["measured", "datasheet"]].notna().any(axis=1)]
     is_level = known["kind"] == "bandwidth"
@@ -279,9 +283,10 @@ _TENSOR = "sm__inst_executed_pipe_tensor.sum, without which the FLOPs of the ten
 
 
 @part("missing", 12)
-def _without_points(joined: Joined, measured: pd.DataFrame) -> list[Missing]:
+def _without_points(facts: Facts) -> list[Missing]:
     """Return what the roofline lacks in a capture without a timeline; else name_partial_counters reports it."""
-    if len(joined.launches) or measured.empty:
+    measured = facts.measured
+    if len(facts.joined.launches) or measured.empty:
         return []
     lacking = {column: said for column, said in _NEEDED.items() if measured[column].isna().all()}
     if not lacking:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
-from analysis.capture.model import Capture
 from analysis.formats import symbols
 from analysis.formats.report import Missing, Reason
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 KEY = ["kernel", "range", "section", "rule", "type", "speedup_type", "shape"]
 _TYPES = ["OPT", "WRN", "INF", "ERR"]
@@ -55,12 +59,13 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
         "export it with `ncu --import X.ncu-rep --csv --page details` and add the file",
     ),
 )
-def build_rules(capture: Capture) -> pd.DataFrame | None:
+def build_rules(facts: Facts) -> pd.DataFrame | None:
     """Return rules.csv: one row per message of a kernel, most promising first.
 
     Launches of one kernel in one folded range share a row if only the numbers of the text differ. The text is that of
     the launch with the largest estimate.
     """
+    capture = facts.capture
     if capture.rules.empty:
         return None
     rows = with_launch(capture.rules, capture.counters)

@@ -10,7 +10,6 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.formats.run import SELFTEST
 from analysis.tables.conditions import Ncu
-from analysis.tables.declare import fact
 
 LIMITS = {"byte": 0.03, "FLOP": 0.01}  # the largest deviation of ncu from known bytes and operations
 
@@ -18,7 +17,6 @@ LIMITS = {"byte": 0.03, "FLOP": 0.01}  # the largest deviation of ncu from known
 Check = dict[str, Any]
 
 
-@fact("kept_selftest")
 def kept_selftest_of(capture: Capture, gpu: str | None, ncu: Ncu) -> dict[str, Any] | None:
     """Return the self-test that an earlier run on this GPU stored; None if it belongs to another GPU or another ncu."""
     kept = capture.ours.get(SELFTEST.kind)
@@ -27,7 +25,6 @@ def kept_selftest_of(capture: Capture, gpu: str | None, ncu: Ncu) -> dict[str, A
     return kept
 
 
-@fact("trust")
 def check_counters(
     all_measured: pd.DataFrame, ops: pd.DataFrame | None, *, has_ncu: bool = False,
     kept_selftest: dict[str, Any] | None = None,

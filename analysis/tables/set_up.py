@@ -6,6 +6,7 @@ A profiler sees such a step as one in which the GPU hardly works. It happens onc
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,10 @@ from analysis.capture.model import Capture
 from analysis.formats.words import count_of, duration
 from analysis.tables import intervals
 from analysis.tables.copies import WORK
-from analysis.tables.declare import fact, part
+from analysis.tables.declare import part
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 SET_UP = "set-up"
 MOST = 2  # calls of a step that load or record and are no first calls yet: a step that always does so is judged
@@ -25,8 +29,7 @@ _ANY = re.compile(r"cu(da)?(ModuleLoad|LibraryLoad|Stream(Begin|End)Capture)")
 _COMPILED = "triton_"  # the names of Inductor's kernels begin so
 
 
-@fact("set_up")
-def _set_up(
+def set_up(
     capture: Capture, gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray, folded: dict[str, str]
 ) -> dict[int, str]:  # fmt: skip
     """Return the row of each step that only sets the program up -> what it does, as the end of a sentence.
@@ -108,7 +111,8 @@ def verdict(what: str | None, wall_ns: float) -> dict[str, object]:
 
 
 @part("note", 4.5)
-def _not_judged(set_up: dict[int, str], gaps: pd.DataFrame, step_ranges: pd.DataFrame) -> str | None:
+def _not_judged(facts: Facts) -> str | None:
+    set_up, gaps, step_ranges = facts.set_up, facts.gaps, facts.step_ranges
     if not set_up or len(gaps) != len(step_ranges):
         return None
     rows = gaps.set_axis(step_ranges.index).loc[list(set_up)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
-from analysis.capture.model import Capture
 from analysis.formats.report import Missing, Reason
 from analysis.tables.declare import Column, table
 from analysis.tables.rules import with_launch
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 MOST = 10  # lines of a kernel
 _LAUNCH = ["file", "ncu_id", "block"]
@@ -46,12 +50,13 @@ _LAUNCH = ["file", "ncu_id", "block"]
         "`ncu --import X.ncu-rep --csv --page source --print-source cuda,sass` and add the file",
     ),
 )
-def build_source(capture: Capture) -> pd.DataFrame | None:
+def build_source(facts: Facts) -> pd.DataFrame | None:
     """Return source.csv: the lines of each kernel with most samples, kernels with most samples first.
 
     Numbers are sums over instructions and launches. Without line numbers in a capture (no -lineinfo, or only the SASS
     view), a row is an instruction.
     """
+    capture = facts.capture
     lines = capture.source_lines
     sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
     if sass.empty or not (sass["samples"] > 0).any():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 
@@ -9,6 +11,9 @@ from analysis.formats.report import Missing, Reason
 from analysis.tables.declare import Column, table
 from analysis.tables.kernels import by_share
 from analysis.tables.remedies import METRICS
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 # Family -> prefix of its columns, and the column that weights a launch. Counters are warps per issued instruction,
 # samples are absolute numbers.
@@ -50,11 +55,12 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
     glance=top_reasons,
     missing=Missing(Reason.NO_STALLS, "stall reasons", "the ncu export holds no stall metrics", METRICS),
 )
-def build_stalls(measured: pd.DataFrame) -> pd.DataFrame | None:
+def build_stalls(facts: Facts) -> pd.DataFrame | None:
     """Return stalls.csv: shares that sum to 1 per kernel and range, the longest kernels first.
 
     `selected` is left out, because such a warp issues and does not stall. A kernel has rows of one family only.
     """
+    measured = facts.measured
     shares = [_shares(measured, family) for family in FAMILIES]
     table = pd.concat([part for part in shares if not part.empty] or shares[:1], ignore_index=True)
     if table.empty:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.tables import intervals
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 DECODE = "decode"
 BYTES, KERNELS, GAPS, HOST = "bytes", "kernels beyond the bytes", "gaps between kernels", "waiting for the host"
@@ -18,8 +21,7 @@ PARTS = (BYTES, EXCHANGES, KERNELS, GAPS, HOST)
 WAIT = "wait"  # prefix of the phases in which a block waits for another one
 
 
-@fact("token_floors")
-def _token_floors(capture: Capture, ops: pd.DataFrame | None, roofs: pd.DataFrame) -> dict[str, float]:
+def token_floors(capture: Capture, ops: pd.DataFrame | None, roofs: pd.DataFrame) -> dict[str, float]:
     """Return the least time in ns of a step to move its bytes at the speed of a copy, by range path.
 
     From decode.json, else from the bytes of the operations under the range in ops.csv.
@@ -44,8 +46,7 @@ def _copy_roof(roofs: pd.DataFrame) -> float:
     return 0.0 if np.isnan(found) else found
 
 
-@fact("idle_inside")
-def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> dict[str, float]:
+def idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray) -> dict[str, float]:
     """Return the idle time between the first and the last GPU operation of a decode step, median, by path."""
     decoding = step_ranges[step_ranges["path"].str.rpartition("/")[2] == DECODE] if len(step_ranges) else step_ranges
     if decoding.empty or gpu_ops.empty:
@@ -63,8 +64,7 @@ def _idle_inside(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: n
     return {path: float(np.median(values)) for path, values in found.items()}
 
 
-@fact("exchange_ns")
-def _exchange_ns(capture: Capture) -> dict[str, float]:
+def exchange_ns(capture: Capture) -> dict[str, float]:
     """Return the time per token that a persistent kernel's block waits for others, mean over blocks, by path."""
     stamps, run = capture.of("decode_phases"), capture.of("decode")
     if stamps is None or stamps.empty or not run:
@@ -90,25 +90,27 @@ def _exchange_ns(capture: Capture) -> dict[str, float]:
         Column("note", "", "what the part contains", "row", style="prose"),
     ),
 )
-def build_token_parts(
-    steps: pd.DataFrame, token_floors: dict[str, float], idle_inside: dict[str, float], exchange_ns: dict[str, float]
-) -> pd.DataFrame | None:
+def build_token_parts(facts: Facts) -> pd.DataFrame | None:
     """Return token_parts.csv: the parts of each step named decode that was timed without a profiler.
 
     The parts add up to bare_wall_ns. Idle time is bare_wall_ns minus busy_ns. The part between kernels is the idle time
     that nsys saw there, limited to all of it: nsys lengthens a step that waits for launches.
     """
+    steps = facts.steps
+    floors = token_floors(facts.capture, facts.capture.ops, facts.roofs)
+    idle = idle_inside(facts.gpu_ops, facts.step_ranges, facts.step_of_op)
+    exchanges = exchange_ns(facts.capture)
     rows = []
     for step in steps.itertuples(index=False) if len(steps) else ():
         if str(step.step).rpartition("/")[2] != DECODE or pd.isna(step.busy_ns):
             continue
         wall, busy = float(step.bare_wall_ns), float(step.busy_ns)
-        floor = token_floors.get(str(step.step))
-        gaps = min(idle_inside.get(str(step.step), 0.0), wall - busy)
+        floor = floors.get(str(step.step))
+        gaps = min(idle.get(str(step.step), 0.0), wall - busy)
         parts = {} if floor is None else {BYTES: min(floor, busy)}
         beyond = busy - parts.get(BYTES, 0.0)
-        if str(step.step) in exchange_ns:
-            parts[EXCHANGES] = min(exchange_ns[str(step.step)], beyond)
+        if str(step.step) in exchanges:
+            parts[EXCHANGES] = min(exchanges[str(step.step)], beyond)
         parts |= {KERNELS: beyond - parts.get(EXCHANGES, 0.0), GAPS: gaps, HOST: wall - busy - gaps}
         rows += [
             {

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 PREDICTED = ["minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes"]
 VISIBLE_FRAC = 0.01
 MEASURED = ["dram_read_bytes", "dram_write_bytes", "l2_bytes"]
 
 
-@fact("copied")
 def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     """Return dram_read_bytes and dram_write_bytes of the copies and sets of each path (the index).
 
@@ -93,15 +97,14 @@ def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
     ),
     glance=one_per_op,
 )
-def build_traffic(
-    measured: pd.DataFrame, ops: pd.DataFrame | None, seen_paths: set[str], copied: pd.DataFrame
-) -> pd.DataFrame | None:
+def build_traffic(facts: Facts) -> pd.DataFrame | None:
     """Return traffic.csv: totals per innermost range, in the harness' order (else by bytes moved).
 
     Shape: `measured` from kernels.measured_launches; `ops` as ops.csv, None for a capture of another program;
     `seen_paths` the ranges of this capture, so that a declared operation that did not run has no row; `copied` from
     copied_bytes.
     """
+    measured, ops, seen_paths, copied = facts.measured, facts.capture.ops, facts.seen_paths, facts.copied
     if ops is None and not measured[[name for name in MEASURED if name in measured]].notna().any(axis=None):
         return None
     moved = _measured_by_path(measured)

@@ -10,6 +10,7 @@ import torch
 
 from analysis import pipeline
 from analysis.capture.load import load
+from analysis.facts import Facts
 from analysis.formats.errors import InputError, UsageError
 from analysis.hardware.devices import find_device
 from analysis.tables.declare import World
@@ -32,7 +33,7 @@ SMALL = GPT2Config(n_layer=2, n_embd=64, n_head=4, n_positions=64, vocab_size=10
 @pytest.fixture(scope="module")
 def counted() -> Any:
     """Launches of the committed GPT-2 capture with their counters."""
-    return World(pipeline.declarations(), raw=load([folder("overview") / "captures"]), extrapolate=False)["measured"]
+    return World(pipeline.declarations(), facts=Facts(load([folder("overview") / "captures"])))["measured"]
 
 
 @pytest.mark.parametrize(("name", "count"), [*SIZES.items(), *LLAMAS.items()])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from analysis.capture import ncu, ncu_csv, ncu_source
 from analysis.capture.load import load
 from analysis.capture.units import base_unit
+from analysis.facts import Facts
 from analysis.formats import paths
 from analysis.formats.errors import InputError
 
@@ -346,7 +347,7 @@ def test_source_and_sass_with_quotes_ellipses_and_paths(tmp_path: Path) -> None:
     assert "someone" not in lines.to_csv()
     from analysis.tables.source import build_source
 
-    table = build_source(capture)
+    table = build_source(Facts(capture))
     assert table["place"].tolist() == ["k.cu:12"]
     assert table["samples"].tolist() == [9]
 

@@ -8,6 +8,7 @@ import pytest
 
 from analysis.capture import ncu_rep, sniff
 from analysis.capture.load import load
+from analysis.facts import Facts
 from analysis.formats.errors import InputError
 
 MAGIC = b"NVR\0"
@@ -217,7 +218,7 @@ def test_rules_lines_and_instances(package):
     assert "someone" not in lines.to_csv()
     from analysis.tables.source import build_source
 
-    table = build_source(capture)
+    table = build_source(Facts(capture))
     assert table[["place", "text", "samples"]].to_numpy().tolist() == [["k.cu:2", "int x = 1;", 5]]
 
 

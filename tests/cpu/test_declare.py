@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.page.text import unit_of
 from analysis.tables import declare
 from analysis.tables.declare import Column, Table, World, fact, part, table
@@ -55,7 +56,7 @@ def test_tables_have_places_of_their_own() -> None:
 
 
 def test_whatever_is_declared_can_be_built_of_a_report_or_of_a_ladder() -> None:
-    report = World(DECLARED, raw=Capture(), extrapolate=False, caption="")
+    report = World(DECLARED, facts=Facts(Capture()), caption="")
     ladder = World(DECLARED, ladder_read=None, show=None)
     for one in DECLARED:
         assert report.has_inputs(one) != ladder.has_inputs(one), one.name

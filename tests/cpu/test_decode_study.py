@@ -19,6 +19,7 @@ import torch
 import studies.decode
 from analysis import report
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table, nest_ranges
+from analysis.facts import Facts
 from analysis.formats.decode import DECODE
 from analysis.formats.run import TIMING
 from analysis.pipeline import declarations
@@ -276,7 +277,7 @@ TIMES = {
 
 def world(made: dict[str, Any], **more: Any) -> World:
     capture = Capture(ours={"decode": made} | more)
-    return World([*declarations(), *find(studies.decode)], raw=capture, extrapolate=False)
+    return World([*declarations(), *find(studies.decode)], facts=Facts(capture))
 
 
 def test_the_interval_of_a_median_needs_six_values() -> None:
@@ -409,7 +410,7 @@ def timeline(kind: str = "kernel") -> Capture:
 
 
 def test_parts_of_a_step_add_up_to_its_bare_time() -> None:
-    built = World([*declarations(), *find(studies.decode)], raw=timeline(), extrapolate=False)
+    built = World([*declarations(), *find(studies.decode)], facts=Facts(timeline()))
     parts = built["token_parts"].set_index("part")
     assert parts["time_ns"].to_dict() == {
         "bytes": 25_000, "kernels beyond the bytes": 25_000, "gaps between kernels": 10_000, "waiting for the host": 10_000,
@@ -424,7 +425,7 @@ def test_waits_of_blocks_are_a_part_of_their_own() -> None:
     capture.ours["decode_phases"] = stamps().assign(
         rung="graph", end_ns=stamps()["end_ns"] * 1000, start_ns=stamps()["start_ns"] * 1000
     )
-    built = World([*declarations(), *find(studies.decode)], raw=capture, extrapolate=False)
+    built = World([*declarations(), *find(studies.decode)], facts=Facts(capture))
     parts = built["token_parts"].set_index("part")
     assert parts["time_ns"].to_dict() == {
         "bytes": 25_000, "tails and exchanges of blocks": 15_000, "kernels beyond the bytes": 10_000,
@@ -435,7 +436,7 @@ def test_waits_of_blocks_are_a_part_of_their_own() -> None:
 
 def test_whole_graphs_are_busy_time_without_kernels() -> None:
     """Of a capture in graph granularity: no false idle, and no invented count."""
-    built = World([*declarations(), *find(studies.decode)], raw=timeline("graph"), extrapolate=False)
+    built = World([*declarations(), *find(studies.decode)], facts=Facts(timeline("graph")))
     row = built["decode"].set_index("rung").loc["graph"]
     assert row["busy_ns"] == 50_000
     assert row["launches"] == 1
@@ -445,7 +446,7 @@ def test_whole_graphs_are_busy_time_without_kernels() -> None:
 def test_a_step_of_any_other_program_gets_the_same_parts() -> None:
     capture = timeline()
     capture.ours.clear()
-    built = World(declarations(), raw=capture, extrapolate=False)
+    built = World(declarations(), facts=Facts(capture))
     parts = built["token_parts"].set_index("part")["time_ns"].to_dict()
     assert parts == {"kernels beyond the bytes": 50_000, "gaps between kernels": 10_000, "waiting for the host": 10_000}
 

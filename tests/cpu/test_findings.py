@@ -14,6 +14,7 @@ from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.host import cpu_ranges, explain_call, host_waits, idle_gpu
 from analysis.diagnosis.hot import NO_CAUSE, hot_kernels
 from analysis.diagnosis.loops import elementwise_chains, turns
+from analysis.facts import Facts
 from analysis.formats import symbols
 from analysis.formats.words import duration, share, tell_apart
 from analysis.page import text
@@ -217,7 +218,9 @@ def gaps_row(busy_ns: int, bare_wall_ns: int | None = None) -> dict[str, Any]:
 
 
 def test_a_gpu_that_idles_is_a_lead_and_no_proof():
-    host = build_host(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 2, 700_000, 690_000))}))
+    host = build_host(
+        Facts(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 2, 700_000, 690_000))}))
+    )
     found = only(idle_gpu(pd.DataFrame([gaps_row(300_000)]), host, "nsys"))
     assert found["title"] == "The GPU idles for 70% of the capture, as seen under nsys"
     for said in (
@@ -267,7 +270,7 @@ def test_pageable_copies_have_a_time_to_win_unless_they_come_before_the_steps():
 
 def test_a_first_iteration_is_no_idle_gpu():
     rows = [gaps_row(busy) | {"step": f"iteration#{at}"} for at, busy in enumerate((10_000, 900_000, 900_000), start=1)]
-    host = build_host(Capture())
+    host = build_host(Facts(Capture()))
     host = pd.DataFrame(columns=["source", "call", "calls", "host_time_ns"]) if host is None else host
     assert idle_gpu(pd.DataFrame(rows), host, "nsys") == []
     behind = pd.DataFrame([gaps_row(100_000) | {"step": "iteration"}])  # the GPU works for an earlier one
@@ -316,22 +319,22 @@ def sums(report: str, *rows: tuple[str, int, int, int]) -> pd.DataFrame:
 
 
 def test_the_host_table_holds_every_call_longest_first():
-    host = build_host(
+    host = build_host(Facts(
         Capture(summaries={
             "cuda_api_sum": sums("cuda_api_sum", ("cudaFree", 1, 1_000, 1_000), ("cudaMalloc", 2, 3_000, 2_500)),
             "osrt_sum": sums("osrt_sum", ("poll", 5, 10_000, 4_000)),
         })
-    )  # fmt: skip
+    ))  # fmt: skip
     assert host["call"].tolist() == ["cudaMalloc", "cudaFree", "poll"]
     assert host["share_frac"].tolist() == [0.75, 0.25, 1.0]
-    assert build_host(Capture()).empty
+    assert build_host(Facts(Capture())).empty
 
 
 def test_ranges_are_summed_only_where_no_trace_has_them():
     nvtx = {"nvtx_sum": sums("nvtx_sum", ("load", 2, 2_000, 1_500))}
-    assert build_host(Capture(summaries=nvtx))["source"].tolist() == ["NVTX range"]
+    assert build_host(Facts(Capture(summaries=nvtx)))["source"].tolist() == ["NVTX range"]
     ranges = pd.concat([empty_table(RANGES_COLUMNS), pd.DataFrame([{"name": "load", "path": "load"}])])
-    assert build_host(Capture(summaries=nvtx, ranges=ranges)).empty
+    assert build_host(Facts(Capture(summaries=nvtx, ranges=ranges))).empty
 
 
 def test_a_report_of_sums_alone_says_where_the_process_waits():
@@ -350,7 +353,7 @@ def test_a_report_of_sums_alone_says_where_the_process_waits():
 
 def test_one_long_call_among_many_is_said():
     found = host_waits(
-        build_host(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 3, 900, 880))}))
+        build_host(Facts(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 3, 900, 880))})))
     )
     assert "One call takes 0.88 µs of that, and the others are short." in only(found)["sentence"]
 

@@ -14,6 +14,7 @@ from analysis.formats.errors import InputError, UsageError
 from analysis.hardware import metrics
 from analysis.tables.stalls import build_stalls
 from tests import committed
+from tests.declared import facts_of
 
 SASS = "smsp__sass_thread_inst_executed_op_{}_pred_on.sum"
 COLUMNS = """
@@ -329,7 +330,7 @@ def test_the_two_stall_families_are_never_mixed() -> None:
 
     def table(**values: float) -> pd.DataFrame:
         launch = pd.Series({"kernel": "k", "range": "r", "duration_ns": 1.0, "inst_issued": 5.0}, dtype="object")
-        return build_stalls(pd.DataFrame([pd.concat([launch, pd.Series(values)])]).convert_dtypes())
+        return build_stalls(facts_of(measured=pd.DataFrame([pd.concat([launch, pd.Series(values)])]).convert_dtypes()))
 
     mixed = table(stall_wait=2.0, stall_barrier=6.0, sample_wait=30.0, sample_barrier=10.0)
     assert mixed[["reason", "share_frac", "family"]].to_numpy().tolist() == [

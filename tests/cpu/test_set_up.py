@@ -17,6 +17,7 @@ from analysis.capture.nsys_host import waits
 from analysis.diagnosis.host import idle_gpu
 from analysis.tables import set_up
 from analysis.tables.gaps import build_gaps
+from tests.declared import facts_of
 from tests.machine import ROOT
 
 MS = 1_000_000
@@ -53,7 +54,7 @@ def found(steps: Sequence[Step], calls: Sequence[Call], timing: dict[str, Any] |
     rows: dict[str, Any] = {"start_ns": begins, "name": [name for name, _ in calls]}
     rows |= {"end_ns": [one + 1000 for one in begins], "pid": [1] * len(calls), "tid": [1] * len(calls)}
     capture: Any = SimpleNamespace(setups=as_table(rows, WAITS_COLUMNS), timing=timing)
-    return set_up._set_up(capture, ops, ranges, owner, {path: path for path in ranges["path"]})
+    return set_up.set_up(capture, ops, ranges, owner, {path: path for path in ranges["path"]})
 
 
 WARM, RECORDED, REPLAY = ("step M", 0, 100, "gemm"), ("step M", 110, 112, ""), ("step CUDAGraph", 120, 120.2, "gemm")
@@ -68,7 +69,9 @@ def test_a_step_that_records_a_graph_and_the_call_that_warms_up_for_it_are_no_id
         1: "records a CUDA graph, whose kernels run when the graph is launched",
     }
     ranges, ops, owner = steps_of([WARM, RECORDED, REPLAY])
-    gaps = build_gaps(ops, ranges, owner, {"step M": 100e6}, {}, bare_gpu_ns={}, set_up=seen)
+    known: dict[str, Any] = {"gpu_ops": ops, "step_ranges": ranges, "step_of_op": owner, "blocked_ns": None}
+    known |= {"limits": {}, "filled": {}}
+    gaps = build_gaps(facts_of(**known, bare_wall_ns={"step M": 100e6}, set_up=seen))
     assert gaps is not None
     assert gaps["verdict"].tolist() == ["set-up", "set-up", ""]
     assert gaps["bare_wall_ns"].isna().all()
@@ -77,7 +80,7 @@ def test_a_step_that_records_a_graph_and_the_call_that_warms_up_for_it_are_no_id
     )
     host = pd.DataFrame(columns=["source", "call", "host_time_ns"])
     assert idle_gpu(gaps, host, "nsys") == []
-    unknown = build_gaps(ops, ranges, owner, {}, {}, bare_gpu_ns={})
+    unknown = build_gaps(facts_of(**known, bare_wall_ns={}, set_up={}))
     assert unknown is not None
     assert "step M#1" in idle_gpu(unknown, host, "nsys")[0]["title"]
 
@@ -110,7 +113,7 @@ def test_a_recording_counts_for_its_process_and_while_it_is_open() -> None:
     assert list(found([RECORDED], [BEGIN, END])) == [0]
     ranges, ops, owner = steps_of([RECORDED])
     capture: Any = SimpleNamespace(setups=None, timing=None)
-    assert set_up._set_up(capture, ops, ranges, owner, {}) == {}  # no file lists calls
+    assert set_up.set_up(capture, ops, ranges, owner, {}) == {}  # no file lists calls
 
 
 def test_a_harness_that_timed_later_calls_knows_better() -> None:

@@ -10,6 +10,7 @@ from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, START_END_CO
 from analysis.tables.attribution import UNATTRIBUTED, attribute, fold_paths
 from analysis.tables.layers import build_layers, check_against_nsys, fold_layers, inclusive
 from analysis.tables.nsys_sums import range_sums
+from tests.declared import facts_of
 
 
 def make_ranges(rows):
@@ -160,10 +161,10 @@ def test_attribution_equals_the_oracle_and_survives_time_shift_and_relabelling(c
 def test_self_times_and_unattributed_sum_to_the_total(capture):
     ranges, ops = capture
     kernels = ops.assign(owner=attribute(ops, ranges))
-    layers = build_layers(ranges, kernels, has_timeline=True)
+    layers = build_layers(facts_of(placed=(ranges, kernels), has_timeline=True))
     total = int(ops.duration_ns.sum())
     assert int(layers.gpu_self_time_ns.sum()) == total
-    folded = fold_layers(layers)
+    folded = fold_layers(facts_of(layers=layers))
     assert int(folded.gpu_self_time_ns.sum()) == total
     assert int(folded.calls.sum()) == int(layers.calls.sum()) == len(ranges)
     assert layers.range.iloc[-1] == UNATTRIBUTED

@@ -10,6 +10,7 @@ import pytest
 
 from analysis.capture.load import load
 from analysis.diagnosis.findings import find
+from analysis.facts import Facts
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.errors import InputError
 from analysis.formats.run import TIMING
@@ -69,7 +70,7 @@ def world(tmp_path: Path):
         if timing:
             steps = [{"range": path, "wall_ns": {"p50": wall}} for path, wall in timing.items()]
             (tmp_path / "timing.json").write_text(json.dumps(TIMING.document({"steps": steps})))
-        return World(declarations(), raw=load([tmp_path]), extrapolate=False)
+        return World(declarations(), facts=Facts(load([tmp_path])))
 
     return made
 
@@ -237,7 +238,7 @@ def test_never_closed_ranges_are_a_gap(world) -> None:
 
 def test_the_committed_prefill_stays_bound_by_its_gpu_and_decode_by_launches() -> None:
     captures = Path(__file__).resolve().parents[2] / "reports" / "h200-gpt2-fp32" / "captures"
-    steps = World(declarations(), raw=load([captures]), extrapolate=False)["steps"].set_index("step")
+    steps = World(declarations(), facts=Facts(load([captures])))["steps"].set_index("step")
     prefill, decode = steps.loc["gpt2/prefill"], steps.loc["gpt2/decode"]
     assert prefill[["bare_wall_ns", "busy_ns", "verdict"]].tolist() == [10_461_162, 9_940_121, "compute-bound"]
     assert decode[["bare_wall_ns", "busy_ns", "verdict"]].tolist() == [4_012_960, 633_018, "launch-bound"]

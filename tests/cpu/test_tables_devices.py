@@ -15,7 +15,7 @@ from analysis.capture.summaries import SUMMARIES
 from analysis.hardware.devices import find_device
 from analysis.tables import intervals
 from analysis.tables.copies import build_copies, direction_of
-from tests.declared import DECLARED, analyse, page
+from tests.declared import DECLARED, analyse, facts_of, page
 
 HTOD, DTOD, DTOH, SET = (f"[CUDA {name}]" for name in (
     "memcpy Host-to-Device", "memcpy Device-to-Device", "memcpy Device-to-Host", "memset",
@@ -151,7 +151,7 @@ def test_copies_have_rates_and_what_runs_beside_them() -> None:
 
 def test_rates_are_held_against_the_link() -> None:
     timeline = ops((0, 100, HTOD, {"bytes": 1600}), (200, 100, DTOD, {"bytes": 16800}), (300, 1, SET, {"bytes": 3360}))
-    table = build_copies(timeline.assign(path=""), find_device("NVIDIA H100 80GB HBM3"))
+    table = build_copies(facts_of(gpu_ops=timeline.assign(path=""), device=find_device("NVIDIA H100 80GB HBM3")))
     assert table is not None
     assert table.set_index("kind")["link_frac"].round(3).tolist() == [0.1, 0.25, 1.003]
 

@@ -15,6 +15,7 @@ from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, as_table
 from analysis.fusion import opmap
 from analysis.fusion import plan as fusion
 from analysis.tables.roofline import build_roofline, build_roofs
+from tests.declared import facts_of
 
 MIB = 1 << 20
 MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> >, std::array<char*, 2ul> >(int, T2, T3)"
@@ -131,7 +132,7 @@ def plan(
         gpu_ops,
         ranges,
         counters,
-        more.get("roofline", build_roofline(pd.DataFrame(), ROOFS)),
+        more.get("roofline", build_roofline(facts_of(measured=pd.DataFrame(), roofs=ROOFS))),
         more.get("roofs", ROOFS),
         more.get("steps", NO_STEPS),
         dataflow,

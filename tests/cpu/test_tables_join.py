@@ -5,6 +5,7 @@ import pytest
 
 from analysis.formats.errors import InputError
 from analysis.tables.join import build_coverage, join, path_matcher, prepare_counters
+from tests.declared import facts_of
 
 
 def launches(*rows):
@@ -83,7 +84,10 @@ def test_another_grid_is_refused():
     joined = join(launches(("p", "k", "8x1x1")), prepare_counters(counters(("p", "k", "4x1x1"))), [])
     assert rows_of(joined) == [-1]
     assert "grid or block differ" in joined.launches["refused"][0]
-    assert build_coverage(joined, has_counters=True)["reason"][0] == "grid or block differ between the two runs"
+    assert (
+        build_coverage(facts_of(joined=joined, has_counters=True, has_timeline=True))["reason"][0]
+        == "grid or block differ between the two runs"
+    )
 
 
 def test_one_pair_of_another_shape_refuses_its_whole_group():
@@ -151,7 +155,7 @@ def test_siblings_are_filled_only_on_request_and_marked():
     assert rows_of(filled)[3:] == [0, 0, 2]
     assert filled.launches["counters_from"].tolist() == ["measured"] * 3 + ["sibling"] * 3
     assert filled.matched == 3
-    assert build_coverage(filled, has_counters=True)["extrapolated"].sum() == 3
+    assert build_coverage(facts_of(joined=filled, has_counters=True, has_timeline=True))["extrapolated"].sum() == 3
 
 
 def test_no_counters_and_no_timeline_are_not_errors():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.capture.model import GPU_OPS_COLUMNS, as_table
+from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
 from analysis.diagnosis.findings import find
 from analysis.hardware.devices import Device
 from analysis.tables.gaps import add_other_threads, build_gaps, busy_and_gaps
@@ -16,7 +16,7 @@ from analysis.tables.selftest import check_counters, kept_selftest_of
 from analysis.tables.stalls import build_stalls
 from analysis.tables.traffic import build_traffic, copied_bytes, for_figure
 from studies.publish.columns import document_columns
-from tests.declared import TABLES
+from tests.declared import TABLES, facts_of
 
 CEILINGS = {
     "roofs": [
@@ -53,7 +53,7 @@ def measured(**columns):
 
 
 def test_a_memory_bound_kernel_stands_under_the_measured_slope():
-    table = build_roofline(measured(), build_roofs(CEILINGS, None))
+    table = build_roofline(facts_of(measured=measured(), roofs=build_roofs(CEILINGS, None)))
     dram = table.iloc[0]
     assert table["level"].tolist() == ["dram", "l2", "l1"]
     assert dram["intensity_flop_per_byte"] == 0.5
@@ -71,14 +71,14 @@ def test_a_measured_roof_is_the_value_that_the_floors_of_benchmarks_use():
 
 
 def test_a_kernel_without_flops_is_judged_by_its_bandwidth():
-    dram = build_roofline(measured(flops=[0.0]), build_roofs(CEILINGS, None)).iloc[0]
+    dram = build_roofline(facts_of(measured=measured(flops=[0.0]), roofs=build_roofs(CEILINGS, None))).iloc[0]
     assert dram["achieved_flop_per_s"] == 0
     assert dram["roof_frac"] == pytest.approx(2e6 / 1e-6 / 4e12)
 
 
 def test_an_unknown_number_makes_its_row_unknown_not_smaller():
     two = measured(kernel=["k", "k"], flops=[1e6, np.nan], dram_read_bytes=[1e6, 1e6])
-    dram = build_roofline(two, build_roofs(CEILINGS, None)).iloc[0]
+    dram = build_roofline(facts_of(measured=two, roofs=build_roofs(CEILINGS, None))).iloc[0]
     assert pd.isna(dram["flops"])
     assert pd.isna(dram["roof_frac"])
     assert dram["bytes"] == 4e6
@@ -104,13 +104,15 @@ def test_a_roof_that_the_hardware_cannot_have_is_refused():
 
 
 def test_bytes_that_l1_does_not_count_are_unknown_there():
-    table = build_roofline(measured(l1_bytes=[0.0]), build_roofs(CEILINGS, None)).set_index("level")
+    table = build_roofline(facts_of(measured=measured(l1_bytes=[0.0]), roofs=build_roofs(CEILINGS, None))).set_index(
+        "level"
+    )
     assert pd.isna(table.loc["l1", "bytes"])
     assert table.loc["l2", "bytes"] == 4e6
 
 
 def test_missing_roofs_leave_blanks():
-    dram = build_roofline(measured(), build_roofs(None, None)).iloc[0]
+    dram = build_roofline(facts_of(measured=measured(), roofs=build_roofs(None, None))).iloc[0]
     assert pd.isna(dram["roof_flop_per_s"])
     assert pd.isna(dram["roof_frac"])
     assert pd.isna(dram["bound"])
@@ -120,22 +122,26 @@ def test_datasheet_roofs_stand_beside_the_measured_ones():
     device = Device(
         "X", "9.0", 132, 60_000_000, 4.8e12, 67e12, "datasheet", tf32_flop_per_s=495e12, bf16_flop_per_s=990e12
     )
-    dram = build_roofline(measured(), build_roofs(CEILINGS, device)).iloc[0]
+    dram = build_roofline(facts_of(measured=measured(), roofs=build_roofs(CEILINGS, device))).iloc[0]
     assert dram["roof_datasheet_flop_per_s"] == pytest.approx(2.4e12)
 
 
 def test_kernels_give_ncu_time_only_when_ncu_has_every_launch():
-    table = build_kernels(measured(kernel=["k", "k"], duration_ns=[1000.0, np.nan]))
+    table = build_kernels(facts_of(measured=measured(kernel=["k", "k"], duration_ns=[1000.0, np.nan])))
     assert table["launches"][0] == 2
     assert table["nsys_time_ns"][0] == 2200
     assert pd.isna(table["ncu_time_ns"][0])
     assert table["occupancy_achieved_frac"][0] == 0.5
-    assert build_kernels(measured(kernel=["k", "k"]))["ncu_time_ns"][0] == 2000
+    assert build_kernels(facts_of(measured=measured(kernel=["k", "k"])))["ncu_time_ns"][0] == 2000
 
 
 def test_kernels_without_counters_are_of_tier_timing_with_blanks():
     table = build_kernels(
-        measured(duration_ns=[np.nan], occupancy_theoretical_frac=[np.nan], occupancy_achieved_frac=[np.nan])
+        facts_of(
+            measured=measured(
+                duration_ns=[np.nan], occupancy_theoretical_frac=[np.nan], occupancy_achieved_frac=[np.nan]
+            )
+        )
     )
     assert table["tier"][0] == "timing"
     assert table[["ncu_time_ns", "occupancy_achieved_frac"]].isna().all(axis=None)
@@ -149,7 +155,7 @@ def test_stalls_weigh_by_issued_instructions_and_leave_selected_out():
         stall_wait=[4.0, 0.0],
         stall_barrier=[0.0, 2.0],
     )
-    table = build_stalls(rows)
+    table = build_stalls(facts_of(measured=rows))
     assert table["reason"].tolist() == ["barrier", "wait"]
     assert table["share_frac"].tolist() == [0.6, 0.4]
 
@@ -158,9 +164,9 @@ def test_stalls_without_issued_instructions_weigh_launches_alike():
     stalls = {"kernel": ["k", "k"], "stall_wait": [4.0, 0.0], "stall_barrier": [0.0, 2.0]}
     expected = [("wait", pytest.approx(2 / 3)), ("barrier", pytest.approx(1 / 3))]
     for rows in (measured(**stalls), measured(**stalls, inst_issued=[np.nan, np.nan])):
-        table = build_stalls(rows)
+        table = build_stalls(facts_of(measured=rows))
         assert list(zip(table["reason"], table["share_frac"], strict=True)) == expected
-    half = build_stalls(measured(**stalls, inst_issued=[1.0, np.nan]))
+    half = build_stalls(facts_of(measured=measured(**stalls, inst_issued=[1.0, np.nan])))
     assert half["reason"].tolist() == ["wait"]  # a launch without a weight beside one that has it
 
 
@@ -203,7 +209,7 @@ def test_copies_that_ncu_does_not_see_are_in_the_ledger():
     )
     moved = copied_bytes(gpu_ops.assign(path="p"))
     assert moved.loc["p"].tolist() == [100, 117]
-    table = build_traffic(measured(), ops(), {"p"}, moved)
+    table = build_traffic(facts_of(Capture(ops=ops()), measured=measured(), seen_paths={"p"}, copied=moved))
     assert table[["dram_read_bytes", "dram_write_bytes"]].iloc[0].tolist() == [1_000_100, 1_000_117]
 
 
@@ -225,17 +231,26 @@ def test_the_figure_compares_one_layer_with_one_layer():
 
 
 def test_the_ledger_subtracts_nothing_and_blanks_what_is_not_whole():
-    table = build_traffic(measured(), ops(), {"p"}, NO_COPIES)
+    table = build_traffic(facts_of(Capture(ops=ops()), measured=measured(), seen_paths={"p"}, copied=NO_COPIES))
     assert table["dram_read_bytes"][0] == 1_000_000
     assert table["measured_over_minimum"][0] == 2.0
-    partial = build_traffic(measured(path=["p", "p"], dram_read_bytes=[1e6, np.nan]), ops(), {"p"}, NO_COPIES)
+    partial = build_traffic(
+        facts_of(
+            Capture(ops=ops()),
+            measured=measured(path=["p", "p"], dram_read_bytes=[1e6, np.nan]),
+            seen_paths={"p"},
+            copied=NO_COPIES,
+        )
+    )
     assert pd.isna(partial["dram_read_bytes"][0])
     assert pd.isna(partial["measured_over_minimum"][0])
-    assert build_traffic(measured(), ops(range="elsewhere"), {"p"}, NO_COPIES).empty
+    assert build_traffic(
+        facts_of(Capture(ops=ops(range="elsewhere")), measured=measured(), seen_paths={"p"}, copied=NO_COPIES)
+    ).empty
 
 
 def test_a_foreign_capture_has_a_ledger_without_predictions():
-    table = build_traffic(measured(), None, {"p"}, NO_COPIES)
+    table = build_traffic(facts_of(measured=measured(), seen_paths={"p"}, copied=NO_COPIES))
     assert table["dram_read_bytes"][0] == 1_000_000
     assert table["minimum_bytes"].isna().all()
 
@@ -256,6 +271,12 @@ def gpu_ops(*rows):
 STEPS = pd.DataFrame({"path": ["m/decode"], "start_ns": [0], "end_ns": [50], "name": ["decode"]})
 
 
+def gaps_of(steps, step_of_op, bare_wall_ns, limits, **more):
+    two = gpu_ops((10, 10), (40, 10))
+    known = {"bare_wall_ns": bare_wall_ns, "limits": limits, "filled": {}, "set_up": {}, **more}
+    return build_gaps(facts_of(gpu_ops=two, step_ranges=steps, step_of_op=step_of_op, blocked_ns=None, **known))
+
+
 @pytest.mark.parametrize(
     ("bare", "limits", "verdict"),
     [
@@ -267,7 +288,7 @@ STEPS = pd.DataFrame({"path": ["m/decode"], "start_ns": [0], "end_ns": [50], "na
     ],
 )
 def test_verdicts_rest_on_bare_time(bare, limits, verdict):
-    table = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), bare, limits, bare_gpu_ns={})
+    table = gaps_of(STEPS, np.array([0, 0]), bare, limits, bare_gpu_ns={})
     row = table.iloc[0]
     assert (row["wall_ns"], row["busy_ns"], row["launches"], row["largest_gaps_ns"]) == (50, 20, 2, "20")
     assert row["verdict"] == verdict
@@ -284,12 +305,10 @@ def test_kernels_of_other_threads_keep_the_gpu_busy_in_a_step():
 
 
 def test_a_step_that_waits_is_found_and_its_kernels_are_not():
-    gaps = build_gaps(
-        gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), {"m/decode": 100.0}, {}, bare_gpu_ns={"m/decode": 30.0}
-    )
+    gaps = gaps_of(STEPS, np.array([0, 0]), {"m/decode": 100.0}, {}, bare_gpu_ns={"m/decode": 30.0})
     rows = measured(path=["m/decode/a"], range=["m/decode/a"])
     roofs = build_roofs(CEILINGS, None)
-    tables = (gaps, rows, build_roofline(rows, roofs), build_stalls(rows))
+    tables = (gaps, rows, build_roofline(facts_of(measured=rows, roofs=roofs)), build_stalls(facts_of(measured=rows)))
     found = find(*tables, plan())
     assert [finding["title"] for finding in found] == ["m/decode waits for launches"]
     assert found[0]["time_to_win_ns"] == 70
@@ -310,8 +329,13 @@ def test_a_step_that_waits_is_found_and_its_kernels_are_not():
 def test_a_kernel_that_a_fusion_replaces_has_no_finding_of_its_own():
     """An integer division in one kernel of a chain cannot win again what the fusion of the chain wins."""
     rows = measured(path=["m/decode/a"], range=["m/decode/a"])
-    gaps = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS, np.array([0, 0]), {}, {}, bare_gpu_ns={})
-    tables = (gaps, rows, build_roofline(rows, build_roofs(CEILINGS, None)), build_stalls(rows))
+    gaps = gaps_of(STEPS, np.array([0, 0]), {}, {}, bare_gpu_ns={})
+    tables = (
+        gaps,
+        rows,
+        build_roofline(facts_of(measured=rows, roofs=build_roofs(CEILINGS, None))),
+        build_stalls(facts_of(measured=rows)),
+    )
     verdict = {
         "range": "m/decode/a",
         "rank": 1,
@@ -340,7 +364,7 @@ def plan():
 
 
 def test_the_whole_capture_is_the_step_where_no_range_is():
-    table = build_gaps(gpu_ops((10, 10), (40, 10)), STEPS.head(0), np.array([-1, -1]), {}, {}, bare_gpu_ns={})
+    table = gaps_of(STEPS.head(0), np.array([-1, -1]), {}, {}, bare_gpu_ns={})
     assert table["step"].tolist() == ["capture"]
     assert table["wall_ns"][0] == 40
 

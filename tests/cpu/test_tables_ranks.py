@@ -19,6 +19,7 @@ from analysis import counting, nccl_calls
 from analysis.capture import ncu_csv, ours
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
+from analysis.facts import Facts
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import WARM_UP
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
@@ -85,7 +86,7 @@ class Ranks:
 
 def world_of(export: Export, tmp_path: Path, **more: Any) -> World:
     capture = load([export.save(tmp_path / "x.sqlite")])
-    return World(DECLARED, raw=replace(capture, **more), extrapolate=False)
+    return World(DECLARED, facts=Facts(replace(capture, **more)))
 
 
 def gap_of(world: World, beginning: str) -> Missing | None:
@@ -367,7 +368,7 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
         **frame.drop(columns="rank"), "kind": kind, "device": frame["rank"].astype(str), "pid": frame["rank"] + 1,
         "tid": [1] * len(frame), "api_start_ns": frame["start_ns"] - 5, "api_end_ns": frame["start_ns"] - 4,
     }  # fmt: skip
-    world = World(DECLARED, raw=Capture(gpu_ops=as_table(columns, GPU_OPS_COLUMNS)), extrapolate=False)
+    world = World(DECLARED, facts=Facts(Capture(gpu_ops=as_table(columns, GPU_OPS_COLUMNS))))
     ranks = world["ranks"]
     if len(ranks):
         assert (ranks[["compute_ns", "exposed_ns", "copies_ns", "idle_ns"]].sum(axis=1) == ranks["wall_ns"]).all()
@@ -490,7 +491,7 @@ def test_what_ranks_pay_again_says_where_it_shows_and_for_how_many_processes(tmp
 def test_copies_of_an_unknown_process_are_one_finding_too(tmp_path: Path) -> None:
     """The CSV reports name no process of a copy if two processes use one GPU."""
     capture = load([ROOT / "examples/h200/two_processes/captures"])
-    world = World(DECLARED, raw=capture, extrapolate=False)
+    world = World(DECLARED, facts=Facts(capture))
     assert sum("pageable" in title for title in titles(world)) == 1
     sentence = next(one["sentence"] for one in world.first("findings") if "pageable" in one["title"])
     assert "The capture does not say which of the 2 processes makes them." in sentence
@@ -576,7 +577,7 @@ def test_copies_of_csv_exports_belong_to_the_rank_of_their_gpu(tmp_path: Path) -
     capture = csv_of(tmp_path, ranks=noted)
     copies = capture.gpu_ops[capture.gpu_ops["kind"] == "memcpy"].sort_values("pid")
     assert copies[["pid", "api_start_ns"]].to_numpy().tolist() == [[49, 351], [50, 350]]
-    ranks = World(DECLARED, raw=capture, extrapolate=False)["ranks"]
+    ranks = World(DECLARED, facts=Facts(capture))["ranks"]
     assert ranks[["rank", "rank_from", "device", "copies_ns"]].to_numpy().tolist() == [
         ["rank 0", "environment", "NVIDIA H200 (0)", 10], ["rank 1", "environment", "NVIDIA H200 (1)", 10],
     ]  # fmt: skip
@@ -596,7 +597,7 @@ def test_the_calls_that_the_export_keeps_have_the_bytes(tmp_path: Path) -> None:
         f"49,49,170,190,ncclAllReduce,4096,{COMM:x},,",
     ]
     (tmp_path / "csv").mkdir()
-    world = World(DECLARED, raw=csv_of(tmp_path / "csv", calls=text), extrapolate=False)
+    world = World(DECLARED, facts=Facts(csv_of(tmp_path / "csv", calls=text)))
     assert world["collectives"][["bytes", "bytes_from", "ranks"]].to_numpy().tolist() == [[4096, "NCCL", 2]]
     assert world["ranks"]["rank_from"].tolist() == ["NCCL", "NCCL"]
 
@@ -641,7 +642,7 @@ def test_one_capture_a_rank_is_one_timeline(tmp_path: Path) -> None:
     save_each(tmp_path)
     capture = load([tmp_path])
     assert sorted(capture.process_ranks.values()) == [0, 1]
-    world = World(DECLARED, raw=capture, extrapolate=False)
+    world = World(DECLARED, facts=Facts(capture))
     ranks = world["ranks"]
     assert ranks[["rank", "rank_from", "waiting_ns", "compute_ns"]].to_numpy().tolist() == [
         ["rank 0", "NCCL", 400_000, 760_000], ["rank 1", "NCCL", 0, 1_160_000],
@@ -655,7 +656,7 @@ def test_one_capture_a_rank_is_one_timeline(tmp_path: Path) -> None:
 
 def test_ranks_of_files_without_them_are_in_their_names(tmp_path: Path) -> None:
     save_each(tmp_path, names=("trace_rank1", "trace_rank0"), entered=False)
-    ranks = World(DECLARED, raw=load([tmp_path]), extrapolate=False)["ranks"]
+    ranks = World(DECLARED, facts=Facts(load([tmp_path])))["ranks"]
     assert ranks[["rank_from", "compute_ns"]].to_numpy().tolist() == [
         ["file names", 1_160_000],
         ["file names", 760_000],
@@ -709,7 +710,7 @@ def test_the_traces_of_torch_a_file_a_rank(tmp_path: Path) -> None:
             )
         document = {"traceEvents": events, "distributedInfo": {"rank": rank, "world_size": 2}}
         (tmp_path / f"worker{rank}.json").write_text(json.dumps(document))
-    world = World(DECLARED, raw=load([tmp_path]), extrapolate=False)
+    world = World(DECLARED, facts=Facts(load([tmp_path])))
     assert world["ranks"][["rank", "rank_from"]].to_numpy().tolist() == [
         ["rank 0", "torch.profiler"],
         ["rank 1", "torch.profiler"],
@@ -858,7 +859,7 @@ def test_in_the_csv_reports_of_nsys_such_a_range_lasts_to_the_last_event(tmp_pat
         "PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name\n"
         "410,5,,,500,50,140,7,7,0,cudaLaunchKernel,1 1 1,32 1 1,gemm\n"
     )
-    world = World(DECLARED, raw=load([tmp_path]), extrapolate=False)
+    world = World(DECLARED, facts=Facts(load([tmp_path])))
     assert world["ranges"]["path"].tolist() == ["step", "step/NCCL:ncclAllReduce", "step"]
     assert world["ranges"]["level"].tolist() == [0, 1, 0]
     assert any("to the nanosecond in 1 of 1 ranges" in note for note in world.every("note"))
@@ -868,7 +869,7 @@ def test_in_the_csv_reports_of_nsys_such_a_range_lasts_to_the_last_event(tmp_pat
 
 
 def test_a_recorded_profile_of_two_ranks_has_counters_bare_times_and_bytes() -> None:
-    world = World(DECLARED, raw=load([ROOT / "tests/cpu/data/profile/ranks/captures"]), extrapolate=False)
+    world = World(DECLARED, facts=Facts(load([ROOT / "tests/cpu/data/profile/ranks/captures"])))
     joined = world["joined"]
     assert joined.matched == 28
     steps = world["gaps"]
@@ -887,6 +888,6 @@ def test_ranks_of_other_processes_name_no_rank() -> None:
     capture = load([ROOT / "tests/cpu/data/profile/ranks/captures"])
     assert capture.process_ranks == {}
     assert capture.ranks_from == ""
-    world = World(DECLARED, raw=capture, extrapolate=False)
+    world = World(DECLARED, facts=Facts(capture))
     assert world["ranks"]["rank_from"].tolist() == ["order of processes"] * 2
     assert any("nor the ranks of its processes" in gap.why for gap in world.every("missing"))

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import COUNTERS_COLUMNS, RULES, SOURCE_LINES, Capture, as_table, dtypes
+from analysis.facts import Facts
 from analysis.page.html import render_html
 from analysis.page.markdown import render_markdown
 from analysis.tables.conditions import list_conditions
@@ -47,7 +48,7 @@ def test_launches_of_a_folded_layer_share_a_row() -> None:
             {"ncu_id": 1, "text": "another message of the rule"},
         ),
     )
-    table = build_rules(capture)
+    table = build_rules(Facts(capture))
     assert table["range"].tolist() == ["gpt2/h.*"] * 2
     assert table["launches"].tolist() == [2, 1]
     assert table["speedup_frac"].tolist()[0] == 0.125
@@ -65,12 +66,12 @@ def test_what_could_be_improved_comes_first_by_its_estimate() -> None:
             {"rule": "old", "type": "WRN", "speedup_type": ""},
         )
     )
-    assert build_rules(capture)["rule"].tolist() == ["whole", "unknown", "part", "old", "info"]
+    assert build_rules(Facts(capture))["rule"].tolist() == ["whole", "unknown", "part", "old", "info"]
 
 
 def test_a_report_and_its_page_say_a_thing_once() -> None:
     capture = Capture(rules=rules({"speedup_pct": 3.7786}, {"file": "g", "speedup_pct": 3.779}))
-    assert build_rules(capture)["launches"].tolist() == [1]
+    assert build_rules(Facts(capture))["launches"].tolist() == [1]
 
 
 def test_samples_add_up_by_line_and_launch() -> None:
@@ -85,7 +86,7 @@ def test_samples_add_up_by_line_and_launch() -> None:
             {"instruction": None, "samples": 8, "text": "x = y[i];"},
         )
     )  # fmt: skip
-    table = build_source(capture)
+    table = build_source(Facts(capture))
     assert table["place"].tolist() == ["k.cu:1", "k.cu:2"]
     assert table["samples"].tolist() == [16, 4]
     assert table["share_frac"].tolist() == [0.8, 0.2]
@@ -98,14 +99,14 @@ def test_samples_add_up_by_line_and_launch() -> None:
 
 def test_without_lines_instructions_stand_alone_and_only_the_hottest() -> None:
     rows = [{"instruction": at, "samples": at, "source_file": "", "line": None} for at in range(30)]
-    table = build_source(Capture(source_lines=lines(*rows)))
+    table = build_source(Facts(Capture(source_lines=lines(*rows))))
     assert len(table) == MOST
     assert table["place"].tolist()[:2] == ["SASS 29", "SASS 28"]
 
 
 def test_one_file_for_each_kernel() -> None:
     page = {"instruction": 0, "samples": 5, "source_file": "", "line": None, "file": "page"}
-    table = build_source(Capture(source_lines=lines(page, {"instruction": 0, "samples": 5, "file": "report"})))
+    table = build_source(Facts(Capture(source_lines=lines(page, {"instruction": 0, "samples": 5, "file": "report"}))))
     assert table[["place", "samples"]].to_numpy().tolist() == [["k.cu:1", 5]]
 
 
