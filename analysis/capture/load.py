@@ -307,6 +307,12 @@ def _read_nsys(found: _Found, source: Source) -> None:
         rows = reader(table)
         if report == "nvtx_range_sum" and report in found.tables:  # push/pop and start/end ranges share a header
             rows = pd.concat([found.tables[report][1], rows], ignore_index=True)
+        elif (
+            report in found.tables
+            and reader is nsys_csv.kern_sum
+            and ((both := nsys_csv.sums_with_ranges(found.tables[report][1], rows)) is not None)
+        ):
+            rows = both
         elif report in found.tables:
             raise InputError(
                 f"{found.tables[report][0]} and {name} are two different files of the nsys report {report}; give one "

@@ -138,6 +138,7 @@ RANGE_SUMS = (
 )
 KERNEL_SUMS = (
     Field("kernel", "str", "", "kernel name as nsys prints it"),
+    Field("range", "str", "", "range that `:nvtx-name` puts before the name, '' without one"),
     Field("grid", "str", "block", "XxYxZ, '' where the report has none"),
     Field("block", "str", "thread", "XxYxZ, '' where the report has none"),
     Field("instances", "Int64", "1", "launches"),

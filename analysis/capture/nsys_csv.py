@@ -266,8 +266,8 @@ def operation(name: str) -> str:
     return f"[CUDA memcpy {'Unified ' if match['unified'] else ''}{_MEMORY[match['way']]}]"
 
 
-def without_range(name: str) -> str:
-    """Return a kernel name without the range that `:nvtx-name` puts before it (`attn/void gemm<float>(int)`).
+def split_range(name: str) -> tuple[str, str]:
+    """Return the range that `:nvtx-name` puts before a kernel name (`attn/void gemm<float>(int)`), and that name.
 
     The separator is the last `/` outside all brackets; in a kernel name, only `operator/` holds one.
     """
@@ -276,13 +276,13 @@ def without_range(name: str) -> str:
         sign = name[place]
         depth += (sign in ")>]}") - (sign in "(<[{")
         if sign == "/" and depth == 0 and not name.endswith("operator", 0, place):
-            return name[place + 1 :]
-    return name
+            return strip_domain(name[:place]), name[place + 1 :]
+    return "", name
 
 
 def kernel_names(column: pd.Categorical) -> pd.Categorical:
     """Return names of GPU operations, the same for every year and without the ranges of `:nvtx-name`."""
-    return _map(column, lambda name: operation(name) if name.startswith("[CUDA ") else without_range(name))
+    return _map(column, lambda name: operation(name) if name.startswith("[CUDA ") else split_range(name)[1])
 
 
 def strip_domain(name: str) -> str:
@@ -441,8 +441,10 @@ def kern_sum(table: Table) -> pd.DataFrame:
     """Return kernel totals (KERNEL_SUMS_COLUMNS) from cuda_gpu_kern_sum or cuda_gpu_kern_gb_sum."""
     if not len(table):
         return empty_table(KERNEL_SUMS_COLUMNS)
+    names = table.categories("Name")
     columns = {
-        "kernel": kernel_names(table.categories("Name")).astype("str"),
+        "kernel": kernel_names(names).astype("str"),
+        "range": _map(names, lambda name: "" if name.startswith("[CUDA ") else split_range(name)[0]).astype("str"),
         "grid": _xyz(table.categories("GridXYZ")),
         "block": _xyz(table.categories("BlockXYZ")),
         "instances": table.integers("Instances"),
@@ -451,12 +453,20 @@ def kern_sum(table: Table) -> pd.DataFrame:
     return as_table(columns, KERNEL_SUMS_COLUMNS)
 
 
+def sums_with_ranges(one: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame | None:
+    """Return that of two KERNEL_SUMS that names ranges; None if both do, or if their totals differ."""
+    named = [bool((sums["range"] != "").any()) for sums in (one, other)]
+    numbers = ["instances", "total_ns"]
+    totals = [sums.groupby("kernel")[numbers].sum().sort_index() for sums in (one, other)]
+    return (one if named[0] else other) if named[0] != named[1] and totals[0].equals(totals[1]) else None
+
+
 def sums_of_executions(kern_exec_sum: pd.DataFrame) -> pd.DataFrame:
     """Return kernel totals (KERNEL_SUMS_COLUMNS) from the launches and mean times of cuda_kern_exec_sum."""
     total = kern_exec_sum["count"] * kern_exec_sum["kernel_mean_ns"]
     columns = {"kernel": kern_exec_sum["name"], "instances": kern_exec_sum["count"], "total_ns": total.round()}
     sums = pd.DataFrame(columns).groupby("kernel", sort=False).sum().reset_index()
-    return sums.assign(grid="", block="")[list(KERNEL_SUMS_COLUMNS)].astype(dict(KERNEL_SUMS_COLUMNS))
+    return sums.assign(range="", grid="", block="")[list(KERNEL_SUMS_COLUMNS)].astype(dict(KERNEL_SUMS_COLUMNS))
 
 
 def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataFrame, Missing]:
@@ -467,7 +477,7 @@ def sums_of_largest_range(kern_sums: pd.DataFrame, where: str) -> tuple[pd.DataF
     """
     of_range = kern_sums.groupby(["pid", "tid", "name"], dropna=False, sort=False)
     largest = kern_sums[of_range.ngroup() == of_range.ngroup()[of_range["total_ns"].transform("sum").idxmax()]]
-    sums = largest.rename(columns={"kernel_instances": "instances"}).assign(grid="", block="")
+    sums = largest.rename(columns={"kernel_instances": "instances"}).assign(range="", grid="", block="")
     rest = Missing(
         Reason.LARGEST_RANGE_ONLY,
         f"kernels outside the range {largest['name'].iloc[0]}",

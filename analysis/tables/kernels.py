@@ -78,11 +78,14 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
     table = nsys_kernel_sums.assign(
         kernel=nsys_kernel_sums["kernel"].map({name: symbols.key(name) for name in nsys_kernel_sums["kernel"].unique()})
     )
-    table = table.groupby(["kernel", "grid", "block"], sort=False)[["instances", "total_ns"]].sum().reset_index()
+    table["range"] = fold_paths(table["range"])
+    table = table.groupby(KEY, sort=False)[["instances", "total_ns"]].sum().reset_index()
     table = table.rename(columns={"instances": "launches", "total_ns": "nsys_time_ns"})
     table["share_frac"] = table["nsys_time_ns"].astype("Float64") / table["nsys_time_ns"].sum()
     blank = ["ncu_time_ns", "registers", "occupancy_theoretical_frac", "occupancy_achieved_frac"]
-    table = table.assign(range=pd.NA, tier="timing", **dict.fromkeys(blank, pd.NA))
+    named = table["range"] != ""
+    table["range"] = table["range"].where(named, UNATTRIBUTED if named.any() else pd.NA)
+    table = table.assign(tier="timing", **dict.fromkeys(blank, pd.NA))
     return table.sort_values(["share_frac", "kernel"], ascending=[False, True])
 
 

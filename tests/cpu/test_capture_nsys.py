@@ -240,7 +240,7 @@ def test_kernel_sums_of_both_eras(tmp_path: Path) -> None:
     split = new.replace(",Name", ",GridXYZ,BlockXYZ,Name").replace(",k\n", ",  64    2    1, 128    1    1,k\n")
     for text, grid in ((new, ""), (old, ""), (split, "64x2x1")):
         sums = load([put(tmp_path, a=text)]).nsys_kernel_sums
-        assert sums.iloc[0].tolist() == ["k", grid, "128x1x1" if grid else "", 1, 500]
+        assert sums.iloc[0].tolist() == ["k", "", grid, "128x1x1" if grid else "", 1, 500]
 
 
 def test_range_sums_keep_kernels_outside_any_range(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from analysis.capture.load import load
 from analysis.capture.model import Capture, dtypes
-from analysis.capture.nsys_csv import operation, without_range
+from analysis.capture.nsys_csv import operation, split_range
 from analysis.capture.nsys_numbers import read_file
 from analysis.capture.nsys_reports import REPORTS, parse_header, report_of_header
 from analysis.capture.summaries import SUMMARIES
@@ -225,7 +225,7 @@ def test_copies_have_one_name(old: str, new: str) -> None:
     ],
 )
 def test_ranges_before_kernel_names_are_taken_off(printed: str, name: str) -> None:
-    assert without_range(printed) == name
+    assert split_range(printed)[1] == name
 
 
 GPU = (

@@ -1,0 +1,78 @@
+"""Small sums of nsys whose kernel names hold ranges, alone and beside the same sums without ranges."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis.capture.load import load
+from analysis.formats.errors import InputError
+from analysis.report import build
+
+HEADER = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
+
+
+def sums(path: Path, *rows: tuple[str, int, int]) -> None:
+    """Write cuda_gpu_kern_sum: (name, launches, ns of each)."""
+    total = sum(count * each for _, count, each in rows)
+    path.write_text(
+        HEADER
+        + "".join(
+            f'{100 * count * each / total:.1f},{count * each},{count},{each}.0,{each}.0,{each},{each},0.0,"{name}"\n'
+            for name, count, each in sorted(rows, key=lambda row: -row[1] * row[2])
+        )
+    )
+
+
+BLUR, SHARPEN = "void blur<int>(float *, T1)", "sharpen(const float *, int)"
+
+
+def places(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return (kernel, range) -> (launches, ns) of kernels.csv."""
+    _, tables = build([folder], folder / "out")
+    rows = tables["kernels"].fillna({"range": ""})
+    return {(one.kernel, one.range): (int(one.launches), int(one.nsys_time_ns)) for one in rows.itertuples()}
+
+
+@pytest.mark.parametrize(
+    ("ranges", "shown"),
+    [
+        (("load", "store"), ("load", "store")),
+        ((":load", "io:store"), ("load", "io:store")),
+        (("epoch/load", "epoch/store a/b"), ("epoch/load", "epoch/store a/b")),
+        (("tile.0", "tile.1"), ("tile.*", "tile.*")),
+    ],
+)
+def test_prefixes_of_kernel_names_are_ranges(tmp_path: Path, ranges: tuple[str, str], shown: tuple[str, str]) -> None:
+    one, other = ranges
+    sums(tmp_path / "sums.csv", (f"{one}/{BLUR}", 10, 400), (f"{other}/{SHARPEN}", 30, 100))
+    assert places(tmp_path) == {("blur<int>", shown[0]): (10, 4_000), ("sharpen", shown[1]): (30, 3_000)}
+
+
+def test_a_kernel_in_two_ranges_has_two_rows_and_one_outside_has_none(tmp_path: Path) -> None:
+    sums(tmp_path / "sums.csv", (f"load/{BLUR}", 10, 400), (f"store/{BLUR}", 20, 100), (SHARPEN, 5, 100))
+    assert places(tmp_path) == {
+        ("blur<int>", "load"): (10, 4_000), ("blur<int>", "store"): (20, 2_000), ("sharpen", "unattributed"): (5, 500),
+    }  # fmt: skip
+
+
+def test_names_without_ranges_have_none(tmp_path: Path) -> None:
+    sums(tmp_path / "sums.csv", (BLUR, 10, 400), ("Vector operator/<float>(float)", 5, 100))
+    assert {place for _, place in places(tmp_path)} == {""}
+
+
+def test_both_forms_of_one_report_in_a_folder_are_one_capture(tmp_path: Path) -> None:
+    sums(tmp_path / "a.csv", (BLUR, 30, 200), (SHARPEN, 5, 100))
+    sums(tmp_path / "b.csv", (f"load/{BLUR}", 10, 200), (f"store/{BLUR}", 20, 200), (f"store/{SHARPEN}", 5, 100))
+    assert places(tmp_path)[("blur<int>", "store")] == (20, 4_000)
+    assert load([tmp_path / "b.csv", tmp_path / "a.csv"]).nsys_kernel_sums["range"].tolist() == [
+        "store",
+        "load",
+        "store",
+    ]
+
+
+def test_two_forms_of_different_captures_are_refused(tmp_path: Path) -> None:
+    sums(tmp_path / "a.csv", (BLUR, 30, 201))
+    sums(tmp_path / "b.csv", (f"load/{BLUR}", 30, 200))
+    with pytest.raises(InputError, match="two different files of the nsys report cuda_gpu_kern_sum"):
+        load([tmp_path])
