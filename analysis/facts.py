@@ -240,7 +240,7 @@ class Facts:
 
     @cached_property
     def ncu_launches(self) -> pd.DataFrame:
-        return join.prepare_counters(self.capture.counters)
+        return join.prepare_counters(self.capture.counters, first_run=self.has_timeline)
 
     @cached_property
     def has_counters(self) -> bool:

@@ -99,7 +99,7 @@ def commands(
     for suffix, tool, said in ((".ncu-rep", "ncu-ui", "counters"), (".nsys-rep", "nsys-ui", "timeline")):
         for file in (one for one in raw if one.suffix == suffix):
             yield f"reopen the {said} in NVIDIA's tool", f"{tool} {shlex.quote(str(file))}"
-    base = f"-k {shlex.quote('regex:^' + re.escape(symbols.base(name)[:200]) + '$')}"
+    base = f"-k {shlex.quote('regex:' + symbols.pattern(name, 200))}"
     within = next((one for one in ranges if _PLAIN_RANGE.fullmatch(one) and one != "unattributed"), "")
     inside = f" --nvtx --nvtx-include {shlex.quote(within.replace('*', '0') + '/')}" if within else ""
     first_three = f"ncu --set full --import-source yes --clock-control none {base}{inside} -c 3 -o kernel PROGRAM"

@@ -7,7 +7,6 @@ that the numbers come from. If the range has no NVTX filter, it repeats the filt
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -57,12 +56,15 @@ def recapture(kernel: str, nvtx: Sequence[str], skipped: int, program: Program) 
 
     `skipped`: how many launches of the same function come before it under the NVTX filters `nvtx`.
     """
-    name = re.escape(symbols.base(kernel)[:LONGEST])
-    end = "$" if len(symbols.base(kernel)) <= LONGEST else ""
     options = ["ncu", "--set", "full", "--import-source", "yes", "--clock-control", "none"]
     if program.window:
         options += ["--profile-from-start", "off"]
     if nvtx:
         options += ["--nvtx", *(word for one in nvtx for word in ("--nvtx-include", one))]
-    options += ["--kernel-name-base", "function", "--kernel-id", f"::regex:^{name}{end}:{skipped + 1}"]
+    options += [
+        "--kernel-name-base",
+        "function",
+        "--kernel-id",
+        f"::regex:{symbols.pattern(kernel, LONGEST)}:{skipped + 1}",
+    ]
     return f"{shlex.join([*options, '--launch-count', '1', '-f', '-o', 'kernel'])} {program.command}"

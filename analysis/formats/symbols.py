@@ -59,14 +59,32 @@ def _without_return_type(name: str) -> str:
     return name[start:] if depth == 0 else name
 
 
+_CUT = re.compile(r"(?:\.\.\.|…)$")
+
+
+def _parts_of_cut(name: str) -> tuple[str, str]:
+    """Return a name that a console cut, `void fill<float, at::Arr...`, before and after its first open bracket."""
+    opened: list[int] = []
+    for place, sign in enumerate(name):
+        if sign in _OPEN:
+            opened.append(place)
+        elif sign in _CLOSE and opened and not (sign == ">" and name[place - 1] == "-"):
+            opened.pop()
+    at = opened[0] if opened and not name[: opened[0]].endswith("operator") else len(name)
+    return name[:at], name[at:]
+
+
 @lru_cache(maxsize=1 << 16)
 def key(name: str) -> str:
     """Return the same text for the names that nsys and ncu print for one kernel.
 
     It removes the return type, the parameters, anonymous, `internal`, `detail` and `at::native` namespaces, casts of
-    template values such as `(int)4`, literal suffixes and blanks. It keeps template arguments.
+    template values such as `(int)4`, literal suffixes and blanks. It keeps template arguments, and what is left of them
+    where a console cut the name.
     """
     text = " ".join(name.split())
+    if _CUT.search(text) and (parts := _parts_of_cut(text))[1]:
+        return key(parts[0]) + ("" if parts[1].startswith("(") else parts[1])
     text = text.replace("operator ()", "operator()")
     text = _GNU_LAMBDA.sub(r"[lambda(\1) (instance \2)]", text)
     text = _ANONYMOUS.sub("@", text)
@@ -112,12 +130,24 @@ def _split_template(text: str) -> tuple[str, str]:
 def base(name: str) -> str:
     """Return the function name alone, without namespaces and template arguments (`ncu --kernel-name-base function`)."""
     head = _split_template(key(name))[0]
+    if _CUT.search(head):
+        head = _split_template(_parts_of_cut(head)[0])[0]
     depth = 0
     for i in range(len(head) - 1, 0, -1):
         depth += (head[i] in ">)]}") - (head[i] in "<([{")
         if depth == 0 and head[i - 1 : i + 1] == "::":
             return head[i + 1 :]
     return head
+
+
+def pattern(name: str, longest: int) -> str:
+    """Return a regular expression that matches the function of a kernel from its first letter on.
+
+    It matches to the end if the name is neither cut nor longer than `longest` letters.
+    """
+    function = base(name)
+    part = _CUT.sub("", function)[:longest]
+    return f"^{re.escape(part)}{'$' if part == function else ''}"
 
 
 _HINT = re.compile(

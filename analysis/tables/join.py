@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,10 +17,10 @@ import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
-from analysis.formats.errors import InputError
+from analysis.formats.report import Missing, Reason
 from analysis.tables import groups
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, part, table
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -60,41 +59,92 @@ def prepare_launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     return _with_names(launches.reset_index(drop=True))
 
 
-def prepare_counters(counters: pd.DataFrame) -> pd.DataFrame:
+def prepare_counters(counters: pd.DataFrame, *, first_run: bool = False) -> pd.DataFrame:
     """Return `Capture.counters` with the kernel key, one row per launch.
 
     Several files may be pages of one capture, for example one with counts and one with ratios. Then an ncu id is the
-    same launch in all of them, and its rows are merged. Otherwise each folder holds one capture, and the captures cover
-    different kernels.
-    Raises: InputError if two files disagree on a metric, or number their launches alike and have kernels in common.
+    same launch in all of them, and its rows are merged. Files that contradict each other are of several runs, whose
+    launches are listed one after the other. If runs have kernels in common, the name of its file is the outermost range
+    of a run; with `first_run`, only the first of them is returned, as a timeline has each launch once.
     """
     rows = _with_names(counters.reset_index(drop=True).copy())  # a copy is in one piece, so that columns are added fast
     if rows["file"].nunique() < 2:
         return rows
-    names = " and ".join(dict.fromkeys(rows["file"]))
-    identity = ["path", "symbol", "grid", "block"]
-    launch = ["ncu_id"]
-    if not _is_one_launch(rows, launch, identity):
-        rows = rows.assign(folder=rows["file"].map(lambda file: str(PurePosixPath(file).parent)))
-        launch = ["folder", "ncu_id"]
-        one_each = _is_one_launch(rows, launch, identity)
-        owner = "folder" if one_each else "file"
-        shared = rows[rows.groupby(["path", "symbol"])[owner].transform("nunique") > 1]
-        if len(shared):
-            names = " and ".join(dict.fromkeys(shared["file"]))
-            raise InputError(f"{names} are different ncu captures with kernels in common; give one capture at a time.")
-        if not one_each:
-            return rows.drop(columns="folder")
+    runs = _runs(rows)
+    again = _repeated(runs)
+    if first_run:
+        runs = [run for run, is_again in zip(runs, again, strict=True) if not is_again]
+    elif any(again):
+        runs = [run.assign(path=_below(run["file"].iloc[0], run["path"])) for run in runs]
+    merged = [run.groupby("ncu_id", sort=False).first().reset_index() for run in runs]
+    return pd.concat(merged, ignore_index=True)
+
+
+def _runs(rows: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return the rows of each run of ncu, in the order of its first file: files that do not contradict each other."""
+    if _agree(rows):
+        return [rows]
+    runs: list[pd.DataFrame] = []
+    for _, page in rows.groupby("file", sort=False):
+        for at, run in enumerate(runs):
+            both = pd.concat([run, page])
+            if _agree(both):
+                runs[at] = both
+                break
+        else:
+            runs.append(page)
+    return runs
+
+
+def _agree(rows: pd.DataFrame) -> bool:
+    """Return whether rows with one ID are one launch, with equal values of each metric that they share."""
+    if not _is_one_launch(rows, ["ncu_id"], ["path", "symbol", "grid", "block"]):
+        return False
     metrics = [name for name in rows.select_dtypes("number") if name not in ("ncu_id", "pid")]
-    spread = rows.groupby(launch)[metrics]
+    spread = rows.groupby("ncu_id")[metrics]
     low, high = spread.min(), spread.max()
     apart = (high - low) > np.maximum(PAGES_DIFFER * np.maximum(high.abs(), low.abs()), LAST_DIGIT)
     # scaled pages round small values to zero, so only two large values can contradict each other
     apart &= np.minimum(high.abs(), low.abs()) > 0
-    if apart.any(axis=None):
-        metric = str(apart.any()[lambda column: column].index[0])
-        raise InputError(f"{names} hold different values of {metric} for the same kernels; give one capture at a time.")
-    return rows.groupby(launch, sort=False).first().reset_index().drop(columns=launch[:-1])
+    return not apart.any(axis=None)
+
+
+def _below(file: str, paths: pd.Series) -> pd.Series:
+    return paths.map(lambda path: f"{file}/{path}" if path else file)
+
+
+def _repeated(runs: list[pd.DataFrame]) -> list[bool]:
+    """Return for each run whether it has a kernel of an earlier one."""
+    seen: set[tuple[str, str]] = set()
+    again = []
+    for run in runs:
+        kernels = set(zip(run["path"], run["symbol"], strict=True))
+        again.append(not seen.isdisjoint(kernels))
+        seen |= kernels
+    return again
+
+
+@part("missing", 2)
+def _several_runs(facts: Facts) -> list[Missing]:
+    """Say that files of ncu hold several runs of the same kernels."""
+    counters = facts.capture.counters
+    if counters["file"].nunique() < 2:
+        return []
+    runs = _runs(_with_names(counters.reset_index(drop=True)))
+    again = [run for run, is_again in zip(runs, _repeated(runs), strict=True) if is_again]
+    if not again:
+        return []
+    names = ", ".join(dict.fromkeys(file for run in (runs[0], *again) for file in run["file"]))
+    return [
+        Missing(
+            Reason.OTHER_RUN,
+            f"which of {len(again) + 1} runs of ncu to believe",
+            f"{names} hold different values for the same kernels, "
+            + ("and the timeline has each launch once: the first run is shown" if facts.has_timeline else "so each "
+               "run stands below the name of its file"),
+            "give one run at a time",
+        )
+    ]  # fmt: skip
 
 
 def _is_one_launch(rows: pd.DataFrame, launch: list[str], identity: list[str]) -> bool:

@@ -101,3 +101,28 @@ def test_tools_that_disagree_on_namespaces_still_match() -> None:
     ncu = "std::enable_if<!T7, void>::type internal::kernel<int, 0, Params<int>>(T13)"
     assert symbols.match_key(nsys) == symbols.match_key(ncu) == "kernel<int, 0, Params<int>>"
     assert symbols.match_key("a::k<b::X>") != symbols.match_key("a::k<b::Y>")
+
+
+@pytest.mark.parametrize("cut", ["...", "…"])
+@pytest.mark.parametrize(
+    ("name", "function", "pattern"),
+    [
+        (
+            "void vec::detail::spread_kernel<(int)128, vec::(anonymous namespace)::Half(",
+            "spread_kernel",
+            "^spread_kernel$",
+        ),
+        ("void spread_kernel<float, (int)4>(const floa", "spread_kernel", "^spread_kernel$"),
+        ("spread_and_gather_over_row", "spread_and_gather_over_row", "^spread_and_gather_over_row"),
+        ("void vec::spread_and_gath", "spread_and_gath", "^spread_and_gath"),
+    ],
+)
+def test_a_name_that_a_console_cut_keeps_its_function(name: str, function: str, pattern: str, cut: str) -> None:
+    assert symbols.base(name + cut).removesuffix(cut) == function
+    assert symbols.pattern(name + cut, 200) == pattern
+    assert symbols.short(name + cut).startswith(function)
+
+
+def test_a_pattern_of_a_whole_or_a_long_name() -> None:
+    assert symbols.pattern("void a::scan<int>(int *)", 200) == "^scan$"
+    assert symbols.pattern("scan_" * 50, 200) == "^" + "scan_" * 40

@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 
-from analysis.formats.errors import InputError
 from analysis.tables.join import build_coverage, join, path_matcher, prepare_counters
 from tests.declared import facts_of
 
@@ -76,8 +75,11 @@ def test_captures_in_folders_of_their_own_may_number_their_launches_alike():
     assert found[["a0.sum", "a1.sum"]].sum().tolist() == [2, 2]
     assert "folder" not in found
     same = pages("b", ("b/x", "j"), ("a/y", "k"))
-    with pytest.raises(InputError, match="different ncu captures with kernels in common"):
-        prepare_counters(pd.concat([*one, *same], ignore_index=True))
+    both = pd.concat([*one, *same], ignore_index=True)
+    assert prepare_counters(both)["path"].tolist() == [
+        "a/raw.csv/a/x", "a/raw.csv/a/y", "b/raw.csv/b/x", "b/raw.csv/a/y",
+    ]  # fmt: skip
+    assert prepare_counters(both, first_run=True)["path"].tolist() == ["a/x", "a/y"]
 
 
 def test_another_grid_is_refused():
@@ -130,12 +132,20 @@ def test_a_launch_that_one_page_lacks_does_not_shift_the_others():
     assert merged["b"].fillna(-1).tolist() == [4, -1, 6]
 
 
-def test_captures_that_contradict_each_other_are_refused():
+@pytest.mark.parametrize(
+    ("other", "values"), [(MODEL[:3], [1.0, 2.0, 99.0]), (MODEL[1:4], [1.0, 1.0, 1.0])]
+)  # fmt: skip
+def test_captures_that_contradict_each_other_are_two_runs(other, values):
     first = counters(*MODEL[:3]).assign(a=[1.0, 2.0, 3.0])
-    with pytest.raises(InputError, match="different values of a"):
-        prepare_counters(pd.concat([first, counters(*MODEL[:3], file="b.csv").assign(a=[1.0, 2.0, 99.0])]))
-    with pytest.raises(InputError, match="kernels in common"):
-        prepare_counters(pd.concat([first, counters(*MODEL[1:4], file="b.csv").assign(a=1.0)]))
+    second = counters(*other, file="b.csv").assign(a=values)
+    both = prepare_counters(pd.concat([first, second]))
+    assert both["a"].tolist() == [1.0, 2.0, 3.0, *values]
+    assert both["file"].nunique() == 2
+    assert prepare_counters(pd.concat([first, second]), first_run=True)["a"].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_captures_of_different_kernels_are_one_list():
+    first = counters(*MODEL[:3]).assign(a=[1.0, 2.0, 3.0])
     apart = prepare_counters(pd.concat([first, counters(*MODEL[3:], file="b.csv").assign(a=1.0)]))
     assert rows_of(join(launches(*MODEL), apart, [])) == [0, 1, 2, 3, 4, 5]
 
