@@ -192,8 +192,8 @@ readme: $(HARNESS)  ## rebuild the committed reports and the generated parts of 
 	@$(PY) -m tests.bench.profiles --update-readme
 
 .PHONY: lock
-lock: $(VENV)/bin/python  ## resolve the newest versions of all packages into .ci/requirements.lock
-	@$(PY) .ci/lock
+lock: $(VENV)/bin/python  ## write .ci/requirements.lock for pyproject.toml (ARGS=--upgrade: the newest versions)
+	@$(PY) .ci/lock $(ARGS)
 
 .PHONY: clean
 clean:  ## remove build/ and caches; runs/ and the virtual environment stay

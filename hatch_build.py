@@ -11,20 +11,14 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-CARRIED = ("analysis", "harness", "nsys_scripts", "studies")
+CARRIED = ("analysis", "harness", "nsys_scripts")
 SOURCES = ("hatch_build.py", "pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md")  # beside these, in the sdist
-DATA = ("kernels/goals.toml", "studies/accounting/predictions.csv", "studies/lectures/predictions.csv")
 SUFFIXES = {".c", ".css", ".j2", ".js", ".json", ".py", ".sh", ".toml", ".typed"}
-
-
-def packed(name: str) -> bool:
-    """Return whether the command needs a file."""
-    return name in DATA or (PurePosixPath(name).suffix in SUFFIXES and not name.startswith("kernels/"))
 
 
 def tracked(root: Path) -> list[str]:
     """Return the files to pack, as paths from the root; an unpacked sdist has no git, and holds no others."""
-    folders = ("kernel_ledger", *CARRIED, "kernels")
+    folders = ("kernel_ledger", *CARRIED)
     if (root / ".git").exists():
         listed = subprocess.run(
             ["git", "ls-files", "-z", *folders], cwd=root, check=True, stdout=subprocess.PIPE, text=True
@@ -33,7 +27,7 @@ def tracked(root: Path) -> list[str]:
     else:
         paths = (path for folder in folders for path in (root / folder).rglob("*") if path.is_file())
         names = [path.relative_to(root).as_posix() for path in paths]
-    return sorted(name for name in names if packed(name))
+    return sorted(name for name in names if PurePosixPath(name).suffix in SUFFIXES)
 
 
 class Files(BuildHookInterface):

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.formats import place
 from analysis.formats.counting import COST_RUNS, COSTS, COUNT_PLAN, SELECTION
 from analysis.formats.errors import InputError, LedgerError
 from analysis.formats.words import count_of, share
@@ -63,9 +64,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _costs_file() -> Path | None:
-    from analysis.capture import cache
-
-    folder = cache.folder()
+    folder = place.cache()
     return None if folder is None else folder / COSTS.name
 
 

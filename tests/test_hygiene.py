@@ -147,6 +147,7 @@ def test_the_lock_pins_what_ci_installs() -> None:
 def test_the_base_install_is_small() -> None:
     names = {re.split(r"[=<>]", name)[0] for name in project()["project"]["dependencies"]}
     assert names == {
+        "adbc-driver-sqlite",
         "jinja2",
         "matplotlib",
         "msgspec",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture import cache, nccl, ncu, ncu_csv, nsys_csv, nsys_runs, ours, several
+from analysis.capture import nccl, ncu, ncu_csv, nsys_csv, nsys_runs, ours, several
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     DETAILS_COLUMNS,
@@ -129,21 +129,6 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
         InputError: nothing readable, a damaged or unknown file, or two different files of one nsys report.
     """
     listed = _files_of(paths)
-    try:
-        key = cache.key_of([(path, name) for path, name, _ in listed], [style, *(named for *_, named in listed)])
-    except OSError:
-        key = None  # the reader of the file names the fault
-    capture = cache.recall(key) if key else None
-    if capture is None:
-        capture = _load(paths, listed, progress, style)
-        if key:
-            cache.keep(key, capture)
-    return capture
-
-
-def _load(
-    paths: Sequence[Path], listed: Sequence[tuple[Path, str, bool]], progress: bool, style: NumberStyle | None
-) -> Capture:
     found = _Found()
     sizes = Counter(_size(path, name) for path, name, _ in listed)
     digests: dict[bytes, str] = {}

@@ -232,6 +232,7 @@ class _Export:
         self.tables = file.tables()
         self.missing: list[Missing] = []
         self._strings: pd.Series | None = None
+        self._calls: dict[str, Column] = {}  # of RUNTIME, whose rows several tables need
         self._processes: dict[int, int] | None = None
 
     def read(self, table: str, needed: Sequence[str], wanted: Sequence[str] = ()) -> dict[str, Column]:
@@ -245,8 +246,11 @@ class _Export:
                 f"{self.where}: table {table} has no column {absent[0]}, only {_few(self.tables[table])}; "
                 f"{_EXPORT_AGAIN}."
             )
-        read = self.file.read_table(table, [*needed, *(name for name in wanted if name in have)])
-        return {name: self._checked(table, name, *column) for name, column in read.items()}
+        names = [*needed, *(name for name in wanted if name in have)]
+        known = self._calls if table == RUNTIME else {}
+        read = self.file.read_table(table, [name for name in names if name not in known])
+        known |= {name: self._checked(table, name, *column) for name, column in read.items()}
+        return {name: known[name] for name in names}
 
     def _checked(self, table: str, name: str, values: npt.NDArray[Any], missing: BoolArray) -> Column:
         is_text = name in _TEXTS

@@ -1,8 +1,8 @@
 """Read columns of SQLite tables into numpy arrays: the readers open the `.sqlite` exports of nsys through this module.
 
-The file is opened read-only, and no file is written beside it. SQLite lists the tables. `sqlite_pages` then decodes
-their rows from the pages of the file, which is ten times as fast. If the layout is unusual, SQLite reads the rows
-itself, with the same result.
+The file is opened read-only, and no file is written beside it. Python's `sqlite3` lists the tables. The ADBC driver of
+SQLite fills Arrow arrays with the rows: a million launches take 1 s, and cell by cell through `sqlite3` 8 s. It takes
+one type for a column, from the first batch; `sqlite3` reads on where that fails, with the same result.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from analysis.capture.sqlite_pages import ROWID, DamagedError, OddLayoutError, Part, open_pages, read_parts
 from analysis.formats.errors import InputError
 
 _MAGIC = b"SQLite format 3\0"
@@ -38,16 +39,12 @@ class Column(NamedTuple):
     missing: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A table's description by SQLite: the root page of its tree, declared types, and the columns' places in a record.
+class Part(NamedTuple):
+    """Some rows of a column: int64 or float64 values, or texts as an object array; `kind` is '' if all are NULL."""
 
-    `places` lacks a column whose cells in the file differ from the result of a query.
-    """
-
-    root: int
-    types: dict[str, str]
-    places: dict[str, int]
+    values: npt.NDArray[np.generic]
+    missing: npt.NDArray[np.bool_]
+    kind: str
 
 
 class Tables:
@@ -61,28 +58,16 @@ class Tables:
         self._stat = path.stat()
         with self._errors():
             listed = self._db.execute(
-                "SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY rowid"
+                "SELECT name, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0 ORDER BY rowid"
             ).fetchall()
-            if not all(isinstance(name, str) and isinstance(sql, str | None) for name, _, sql in listed):
+            if not all(isinstance(name, str) and isinstance(sql, str | None) for name, sql in listed):
                 raise InputError(f"{where}: is damaged (its schema is not text); {_EXPORT_AGAIN}.")
-            self._tables = {name: self._describe(name, root, sql or "") for name, root, sql in listed}
+            self._types = {name: self._describe(name) for name, _ in listed}
 
-    def _describe(self, name: str, root: int, sql: str) -> _Table:
-        info = self._db.execute(
-            f"SELECT cid, name, type, dflt_value, pk, hidden FROM pragma_table_xinfo({_text(name)})"
-        ).fetchall()
-        types = {column: declared.upper() for _, column, declared, *_ in info}
-        places = {}
-        if not any(hidden for *_, hidden in info):  # a generated column may be missing from the file
-            # Rows that are older than a column have no cell of it. A query returns the column's default for them.
-            places = {column: place for place, column, _, default, *_ in info if default is None}
-            keys = [column for _, column, _, _, key, _ in info if key]
-            if len(keys) == 1 and types[keys[0]] == "INTEGER":
-                # Such a key is the rowid, and its cells are NULL, unless it was declared to descend.
-                places[keys[0]] = ROWID
-                if "DESC" in sql.upper():
-                    del places[keys[0]]
-        return _Table(root, types, {"rowid": ROWID} | places if "rowid" not in types else places)
+    def _describe(self, name: str) -> dict[str, str]:
+        """Return the declared type of each column."""
+        info = self._db.execute(f"SELECT name, type FROM pragma_table_xinfo({_text(name)})")
+        return {column: declared.upper() for column, declared in info}
 
     def __enter__(self) -> Tables:
         return self
@@ -105,7 +90,7 @@ class Tables:
 
     def tables(self) -> dict[str, list[str]]:
         """Return the columns of each table, in the order of the file, without the tables of SQLite itself."""
-        return {name: list(table.types) for name, table in self._tables.items() if not name.startswith("sqlite_")}
+        return {name: list(types) for name, types in self._types.items() if not name.startswith("sqlite_")}
 
     def read_table(self, table: str, columns: Sequence[str]) -> dict[str, Column]:
         """Return the columns of a table, with the rows in the order of the rowid. `rowid` is allowed as a column.
@@ -115,10 +100,10 @@ class Tables:
                 and text, or the file is damaged, or changes.
         """
         parts: list[list[Part]] = [[] for _ in columns]
-        for rows in self._parts(table, columns):
+        for rows in self._parts(table, columns, whole=True):
             for column, part in zip(parts, rows, strict=True):
                 column.append(part)
-        types = self._tables[table].types if columns else {}
+        types = self._types[table] if columns else {}
         read = {}
         for name, column in zip(columns, parts, strict=True):
             if len({part.kind for part in column} - {""}) > 1:
@@ -132,7 +117,7 @@ class Tables:
         Raises:
             InputError: as `read_table`, at the batch with the fault.
         """
-        types = self._tables[table].types if table in self._tables else {}
+        types = self._types.get(table, {})
         for rows in self._parts(table, columns):
             yield {name: _join([part], types.get(name, "INTEGER")) for name, part in zip(columns, rows, strict=True)}
 
@@ -148,26 +133,30 @@ class Tables:
                 f"SELECT rowid, {_name(column)} FROM {_name(table)} WHERE {_name(column)} NOTNULL"
             )
 
-    def _parts(self, table: str, columns: Sequence[str]) -> Iterator[list[Part]]:
-        """Yield parts of the columns, decoded from the pages; if a page has an odd layout, SQLite reads the rest."""
+    def _parts(self, table: str, columns: Sequence[str], whole: bool = False) -> Iterator[list[Part]]:
+        """Yield parts of the columns from the driver; where it fails, `sqlite3` reads the rest, or names the fault.
+
+        `whole`: the caller keeps all parts, so two threads read a half of the rows each.
+        """
         self._require(table, columns)
         if not columns:
             return
-        described = self._tables[table]
-        rows = 0
-        plain = not self._changing and set(columns) <= set(described.places)
-        if plain:
+        # With an index over the columns, SQLite would return the rows in the order of the index.
+        query = f"SELECT {', '.join(map(_name, columns))} FROM {_name(table)} NOT INDEXED"
+        rows, failed, checked = 0, self._changing, set()
+        if not failed:
             try:
-                places = [described.places[name] for name in columns]
-                for parts in read_parts(open_pages(self._path), described.root, places):
+                for parts in self._halves(table, query) if whole else self._driven(query):
+                    for name, part in zip(columns, parts, strict=True):
+                        if part.kind == "text" and name not in checked:
+                            self._check_text(table, name)
+                            checked.add(name)
                     rows += len(parts[0].missing)
                     yield parts
-            except OddLayoutError:
-                plain = False
-            except DamagedError as error:
-                raise InputError(f"{self._where}: is damaged ({error}); {_EXPORT_AGAIN}.") from None
-        if not plain:
-            yield from self._queried(table, columns, rows)
+            except (ImportError, OSError, ValueError, pa.ArrowException):
+                failed = True
+        if failed:
+            yield from self._queried(table, columns, f"{query} LIMIT -1 OFFSET {rows}")
         now = self._path.stat()
         if (now.st_size, now.st_mtime_ns) != (self._stat.st_size, self._stat.st_mtime_ns):
             raise InputError(
@@ -175,15 +164,48 @@ class Tables:
             )
 
     def _require(self, table: str, columns: Sequence[str]) -> None:
-        if table not in self._tables:
+        if table not in self._types:
             raise InputError(f"{self._where}: has no table {table}; {_EXPORT_AGAIN}.")
-        absent = [name for name in columns if name not in self._tables[table].types and name != "rowid"]
+        absent = [name for name in columns if name not in self._types[table] and name != "rowid"]
         if absent:
             raise InputError(f"{self._where}: table {table} has no column {absent[0]}; {_EXPORT_AGAIN}.")
 
-    def _queried(self, table: str, columns: Sequence[str], first: int) -> Iterator[list[Part]]:
-        # With an index over the columns, SQLite would return the rows in the order of the index.
-        query = f"SELECT {', '.join(map(_name, columns))} FROM {_name(table)} NOT INDEXED LIMIT -1 OFFSET {first}"
+    def _driven(self, query: str) -> Iterator[list[Part]]:
+        """Yield parts of the columns of a query.
+
+        Raises: ImportError, OSError, ValueError, pyarrow.ArrowException: there is no driver, or it cannot read them.
+        """
+        import adbc_driver_sqlite.dbapi as adbc
+
+        try:
+            with adbc.connect(_uri(self._path, False)) as db, db.cursor() as cursor:
+                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_CHUNK)})
+                cursor.execute(query)
+                for batch in cursor.fetch_record_batch():
+                    yield [_part(column) for column in batch.columns]
+        except adbc.Error as error:
+            raise OSError(str(error)) from None
+
+    def _halves(self, table: str, query: str) -> Iterator[list[Part]]:
+        try:
+            first, last = self._db.execute(f"SELECT min(rowid), max(rowid) FROM {_name(table)}").fetchone()
+        except sqlite3.Error:  # a table without rowid; or a fault, which the driver will find
+            first, last = None, None
+        if not (isinstance(first, int) and isinstance(last, int) and last - first > 4 * _CHUNK):
+            return self._driven(query)
+        middle = (first + last) // 2
+        halves = [f"{query} WHERE rowid <= {middle}", f"{query} WHERE rowid > {middle}"]
+        with ThreadPoolExecutor(2) as pool:
+            return chain(*pool.map(lambda half: list(self._driven(half)), halves))
+
+    def _check_text(self, table: str, column: str) -> None:
+        """Raise ValueError for a column of text that holds numbers or bytes, too: the driver makes text of them."""
+        others = f"SELECT 1 FROM {_name(table)} WHERE typeof({_name(column)}) NOT IN ('text', 'null') LIMIT 1"
+        with self._errors():
+            if self._db.execute(others).fetchone() is not None:
+                raise ValueError
+
+    def _queried(self, table: str, columns: Sequence[str], query: str) -> Iterator[list[Part]]:
         with self._errors():
             cursor = self._db.execute(query)
             while rows := cursor.fetchmany(_CHUNK):
@@ -210,6 +232,21 @@ class Tables:
             f"{self._where}: column {name} of table {table} holds {found} where numbers alone or text alone are "
             f"expected; {_EXPORT_AGAIN}."
         )
+
+
+def _part(column: Any) -> Part:
+    """Turn an Arrow array into a part.
+
+    Raises: ValueError for bytes, and for text that is not UTF-8.
+    """
+    missing = column.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_string(column.type):
+        texts = column.fill_null("").to_numpy(zero_copy_only=False)
+        return Part(texts, missing, "text" if not missing.all() else "")
+    if not (pa.types.is_int64(column.type) or pa.types.is_float64(column.type)):
+        raise ValueError
+    kind = "number" if column.null_count < len(column) else ""
+    return Part(column.fill_null(0).to_numpy(), missing, kind)
 
 
 def _join(parts: list[Part], declared: str) -> Column:
@@ -247,19 +284,27 @@ def _text(text: str) -> str:
 def _connect(path: Path, where: str, changing: bool) -> sqlite3.Connection:
     try:
         with path.open("rb") as stream:
-            magic = stream.read(len(_MAGIC))
+            header = stream.read(100)
+        size = path.stat().st_size
     except OSError as error:
         raise InputError(f"{where}: cannot be read ({error.strerror}); check the file and its permissions.") from None
-    if magic != _MAGIC:
+    if not header.startswith(_MAGIC):
         raise InputError(f"{where}: is not an SQLite database, or is encrypted; {_EXPORT_AGAIN}.")
-    # SQLite keeps an unfinished change in a second file. Without one, reading needs no lock and leaves none behind.
-    uri = f"{path.resolve().as_uri()}?mode=ro" + ("" if changing else "&immutable=1")
+    # SQLite itself reads a file short whose last page is cut. https://www.sqlite.org/fileformat2.html, section 1.3
+    page, pages = int.from_bytes(header[16:18], "big"), int.from_bytes(header[28:32], "big")
+    if header[24:28] == header[92:96] and size < pages * (65536 if page == 1 else page):
+        raise InputError(f"{where}: is damaged (the file is shorter than its header says); {_EXPORT_AGAIN}.")
     try:
-        db = sqlite3.connect(uri, uri=True, timeout=_WAIT_S, isolation_level=None)
+        db = sqlite3.connect(_uri(path, changing), uri=True, timeout=_WAIT_S, isolation_level=None)
     except sqlite3.Error as error:
         raise _explain(error, where) from None
     db.text_factory = lambda raw: raw.decode("utf-8", errors="replace")
     return db
+
+
+def _uri(path: Path, changing: bool) -> str:
+    # SQLite keeps an unfinished change in a second file. Without one, reading needs no lock and leaves none behind.
+    return f"{path.resolve().as_uri()}?mode=ro" + ("" if changing else "&immutable=1")
 
 
 def _size(path: Path) -> int:

@@ -112,16 +112,6 @@ def _check_kernel_times(folder: Path) -> None:
 def _load(folder: Path) -> Any:
     from analysis.capture.load import load
 
-    os.environ["KERNEL_LEDGER_CACHE"] = "off"
-    return load([folder / _SQLITE])
-
-
-def _load_again(folder: Path) -> Any:
-    from analysis.capture import cache
-    from analysis.capture.load import load
-
-    cache.WORTH_BYTES = 0  # small captures, too
-    os.environ["KERNEL_LEDGER_CACHE"] = str(folder / "cache")
     return load([folder / _SQLITE])
 
 
@@ -146,16 +136,6 @@ def _check_load(folder: Path) -> None:
     assert (ops["name"].astype(object).to_numpy() == names[launches["kernel"]]).all(), "another name"
 
 
-def _check_load_again(folder: Path) -> None:
-    fresh = _load(folder)
-    _load_again(folder)
-    again = _load_again(folder)
-    assert list((folder / "cache").glob("*.capture")), "nothing was kept"
-    for name in ("gpu_ops", "ranges", "start_end_ranges", "overhead", "graph_nodes"):
-        assert getattr(fresh, name).equals(getattr(again, name)), f"another table {name}"
-    assert (fresh.missing, fresh.files) == (again.missing, again.files), "other gaps or files"
-
-
 def _program(folder: Path) -> Any:
     from tests.bench.make_captures import make_program
 
@@ -168,7 +148,7 @@ def _program(folder: Path) -> Any:
 def _attribute(folder: Path) -> Any:
     from analysis.tables.attribution import attribute
 
-    capture = _load_again(folder)  # from the cache; the timing starts below
+    capture = _load(folder)  # the timing starts below
     begin = time.perf_counter()
     owner = attribute(capture.gpu_ops, capture.ranges)
     return _Timed(time.perf_counter() - begin, (capture, owner))
@@ -235,8 +215,6 @@ FIGURES = (
     Figure("attribution", "launches to ranges", _attribute, _check_attribution, goal_s=1),
     Figure("csv", "cuda_gpu_trace.csv", _csv, _check_csv, _pandas_csv, "read_csv, python engine", 30),
     Figure("load", "whole capture from SQLite", _load, _check_load),
-    Figure("load_again", "whole capture, unchanged, once more", _load_again, _check_load_again, _load,
-           "reading it anew", goal_s=0.1),
 )  # fmt: skip
 
 

@@ -68,10 +68,7 @@ def test_the_place_of_a_launch_encloses_its_call() -> None:
 
 
 @pytest.mark.parametrize("figure", bench.FIGURES, ids=lambda figure: figure.name)
-def test_every_result_is_right(figure: bench.Figure, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("KERNEL_LEDGER_CACHE", "off")
-    monkeypatch.setattr("analysis.capture.cache.WORTH_BYTES", 0)
-    monkeypatch.setattr("analysis.capture.cache._sources", list)
+def test_every_result_is_right(figure: bench.Figure, folder: Path) -> None:
     figure.check(folder)
 
 

@@ -13,13 +13,12 @@ import pytest
 
 from analysis import report
 from analysis.formats import place
-from hatch_build import DATA
 from kernel_ledger import cli
 from tests.checkout import files
 from tests.cpu.test_report import NCU
 
 ROOT = Path(__file__).parents[2]
-CARRIED = ("analysis", "harness", "nsys_scripts", "studies")
+CARRIED = ("analysis", "harness", "nsys_scripts")
 
 
 PLANTED = (  # what nobody has to publish: captures, a build of yesterday, notes that git does not know
@@ -49,7 +48,7 @@ def built(tmp_path_factory):
     pytest.importorskip("hatchling")
     tree = tmp_path_factory.mktemp("package") / "tree"
     for name in files():
-        if name.startswith((*CARRIED, "kernel_ledger", *DATA)) or "/" not in name:
+        if name.startswith((*CARRIED, "kernel_ledger")) or "/" not in name:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
     for command in (["init", "-q"], ["add", "."]):
@@ -79,7 +78,7 @@ def run(wheel, folder, *arguments):
 def packed_files():
     """The tracked files that the command needs, with their places in the wheel."""
     names = {name for name in files() if name.startswith(tuple(f"{folder}/" for folder in (*CARRIED, "kernel_ledger")))}
-    names = {name for name in names if not name.endswith((".md", ".svg", ".csv", ".xz", ".txt", ".cu"))} | set(DATA)
+    names = {name for name in names if not name.endswith((".md", ".svg", ".csv", ".xz", ".txt", ".cu"))}
     return {name: name if name.startswith("kernel_ledger/") else f"kernel_ledger/tree/{name}" for name in names}
 
 

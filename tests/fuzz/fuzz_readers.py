@@ -43,7 +43,6 @@ import pandas as pd
 import pyarrow as pa
 from tqdm import tqdm
 
-from analysis.capture import cache
 from analysis.capture.load import load
 from analysis.formats.errors import LedgerError
 from tests.cpu import test_capture_nsys_table as nsys
@@ -361,7 +360,6 @@ def main() -> int:
     options = parser.parse_args()
     options.out = options.out.resolve()  # a target changes the working directory
     options.results = options.results and options.results.resolve()
-    os.environ[cache.ENVIRONMENT] = "off"
     at_commit = commit()
     run = Run(options)
     for number in (signal.SIGINT, signal.SIGTERM):
