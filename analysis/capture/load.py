@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ class Source:
     style: NumberStyle | None = None
 
 
+_NAMED_AS_CAPTURE = re.compile(r"\.csv(\.xz)?$|(^|/)(manifest|timing|ceilings|nsys|ncu)\.json$")
+_MOST_UNREAD = 3  # files that have an entry each
 _SCALED_UNIT = re.compile(r"byte|ns|hz|/s|%|flop")  # units whose values differ with them
 
 
@@ -101,7 +104,7 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
         if not path.is_dir():
             raise InputError(f"{path}: does not exist or cannot be read; {_WHAT_TO_GIVE}.")
         root = path / "captures" if (path / "captures").is_dir() else path
-        inside = sorted(p for p in root.rglob("*") if p.is_file())
+        inside = sorted(_walk(root))
         visible = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(root).parts)]
         if not visible:
             raise InputError(f"{path}: is an empty folder; {_WHAT_TO_GIVE}.")
@@ -117,6 +120,14 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
         taken.add(shown)
         unique.append((path, shown, named))
     return unique
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    """Yield the files below a folder; a folder that cannot be read as itself, so that its reader says so."""
+    unread: list[OSError] = []
+    for folder, _, names in os.walk(root, onerror=unread.append):
+        yield from (path for name in names if (path := Path(folder, name)).is_file())
+    yield from (Path(error.filename) for error in unread)
 
 
 def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | None = None) -> Capture:
@@ -140,7 +151,13 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
             sniffed = sniff(path)
             digest = _digest(path) if sizes[size] > 1 else b""
         except OSError as error:
-            raise _unreadable(name, error) from None
+            if named:
+                raise _unreadable(name, error) from None
+            why = f"it cannot be read ({error.strerror})"
+            do = "check the permissions"
+            found.missing.append(Missing(Reason.UNREAD, f"{name}: {why}", "nothing of it was read", do))
+            found.files.append(SourceFile(name, "ignored", 0, size, why))
+            continue
         reader = _read_timeline if sniffed.timeline else READERS.get(sniffed.kind)
         if digest in digests and reader:
             found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
@@ -276,6 +293,7 @@ def _read_nsys(found: _Found, source: Source) -> None:
     raw, others = nsys_runs.first_run(source.sniffed.raw, name)
     found.missing.extend(others)
     tables = nsys_csv.read_all(raw, name, source.style)
+    found.missing.extend(nsys_csv.importer_errors(source.sniffed.raw, name))
     found.missing.extend(nsys_csv.lost_tables(raw, name, [table.raw for table in tables]))
     for table in tables:
         report = table.report
@@ -514,6 +532,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     found.missing.extend(
         Missing(Reason.NCU_FAILED, f"the counters of {name}", why, fix) for name, why, fix in found.logs
     )
+    found.missing.extend(_unread(found))
     for name, sniffed in found.refused:
         if sniffed.kind.startswith("ncu ") and not len(of_ncu["counters"]):
             found.missing.append(
@@ -623,17 +642,70 @@ def _timeline(found: _Found) -> Timeline:
         timeline = replace(timeline, ranges=ours.as_ranges(found.ours[BARE_RANGES.kind][1]), clock="bare")
     if len(timeline.gpu_ops) and timeline.ranges.empty:
         none = "there is no nvtx_pushpop_trace with ranges among the files"
+        absent = "the capture has no NVTX push/pop range" if pushpop or found.timeline else none
         found.missing.append(
-            Missing(
+            _start_end_ranges(found, timeline)
+            or Missing(
                 Reason.NO_RANGES,
                 "time per layer",
-                "the capture has no NVTX push/pop range" if pushpop or found.timeline else none,
+                absent,
                 "put NVTX ranges around the layers, capture with `nsys profile -t cuda,nvtx` and export "
                 "nvtx_pushpop_trace",
             )
         )
     timeline = _with_ranks(found, timeline)
     return timeline
+
+
+def _unread(found: _Found) -> list[Missing]:
+    """Return what is missing because a file beside good ones is damaged or no table, although its name says so."""
+    broken = [
+        (name, sniffed)
+        for name, sniffed in found.refused
+        if sniffed.damaged or (sniffed.kind == "unknown" and _NAMED_AS_CAPTURE.search(name))
+    ]
+    if len(broken) > _MOST_UNREAD:
+        names = ", ".join(name for name, _ in broken)
+        what = f"{len(broken)} files that are damaged or no tables of a tool: {names}"
+        return [
+            Missing(Reason.UNREAD, what, "nothing of them was read", "copy or export them again, or leave them out")
+        ]
+    return [
+        Missing(
+            Reason.UNREAD,
+            f"{name}: {'' if sniffed.damaged or 'no table' in sniffed.found else 'no table, but '}{sniffed.found}",
+            "nothing of it was read",
+            sniffed.advice,
+        )
+        for name, sniffed in broken
+    ]
+
+
+def _start_end_ranges(found: _Found, timeline: Timeline) -> Missing | None:
+    """Return the missing of a capture whose only ranges are start/end ranges; None for any other."""
+    where, names, count = "", timeline.start_end_ranges["name"], len(timeline.start_end_ranges)
+    for report in ("nvtx_sum", "nvtx_gpu_proj_sum"):
+        if not count and report in found.tables:
+            where, rows = found.tables[report]
+            rows = rows[rows["style"] == "StartEnd"]
+            names, count = rows["name"], int(rows["count"].sum())
+    if not count:
+        return None
+    different = list(dict.fromkeys(names))
+    shown = ", ".join(different[:3]) + (", …" if len(different) > 3 else "")
+    return Missing(
+        Reason.NO_RANGES,
+        "time per layer, as there are only start/end ranges",
+        f"{where or 'the capture'} has {count_of(count, 'start/end range')} of {count_of(len(different), 'name')} "
+        f"({shown}) and no push/pop range: start/end ranges may overlap and cross threads, so they tell no time per "
+        "layer",
+        "put push/pop ranges around the layers (nvtxRangePushA, nvtx.annotate, torch.cuda.nvtx.range)"
+        + (
+            ""
+            if found.timeline
+            else ", or give the SQLite export (`nsys export --type sqlite`), which holds each range"
+        ),
+    )
 
 
 def _with_ranks(found: _Found, timeline: Timeline) -> Timeline:

@@ -111,6 +111,30 @@ def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) 
     ]
 
 
+_IMPORTER = re.compile(
+    rb"^(?:Importer error status: (?P<status>[^\r\n]*)|Import(?:ation)? failed[^\r\n]*|\*{4} Analysis failed with:|"
+    rb"(?:[^\r\n]*: )?Wrong event order has been detected[^\r\n]*)",
+    re.M | re.I,
+)
+_MOST_LOG_BYTES = 16 << 20  # a larger file is an export and no log
+
+
+def importer_errors(raw: bytes | mmap.mmap, where: str) -> list[Missing]:
+    """Return the missing of a log in which nsys says that it could not import all events of its capture."""
+    found = _IMPORTER.search(raw) if len(raw) <= _MOST_LOG_BYTES else None
+    if not found:
+        return []
+    said = (found["status"] or found[0]).decode(errors="replace").strip(" *:.")[:80]
+    return [
+        Missing(
+            Reason.LOST_RECORDS,
+            f"events that nsys could not import into {where}",
+            f'nsys says "{said}", so operations, calls and sums may lack some',
+            "capture a shorter window with fewer kinds of events, with the newest nsys",
+        )
+    ]
+
+
 def lacking(table: Table) -> list[Missing]:
     """Return the missing of a table: missing columns, rows that were cut off, rounded numbers."""
     looks = (_no_rows, shares, _unknown_columns, _orphans, _disorder, _cut_names, rounding, _sizes_without_unit)

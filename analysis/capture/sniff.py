@@ -49,6 +49,7 @@ class Sniffed:
     raw      the text as UTF-8 bytes, unpacked, mapped if the file is large (b'' for binary files)
     advice   for a file without a reader: what was found, and what to do
     data     the object of one of our JSON files
+    damaged  whether a file without a reader is one of ours, of nsys or of ncu that is damaged, packed or not
     timeline the function that reads a whole timeline file, given its shown name; only for timelines. Support for
     another tool's timeline needs a module that returns one, and a line in this module that names it.
     """
@@ -59,6 +60,7 @@ class Sniffed:
     advice: str = ""
     data: dict[str, Any] | None = None
     timeline: Callable[[str], Timeline] | None = None
+    damaged: bool = False
 
     def text(self) -> str:
         """Return the whole text, for readers of small files."""
@@ -128,7 +130,7 @@ def _sniff_sqlite(path: Path) -> Sniffed:
 def _refused(error: InputError, path: Path) -> Sniffed:
     """Return the result for a file whose reader refused it; the reader's message is the advice."""
     found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
-    return Sniffed("binary", found=found, advice=advice)
+    return Sniffed("binary", found=found, advice=advice, damaged=True)
 
 
 def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
@@ -154,7 +156,10 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
         )
     if is_json:
         return Sniffed(
-            "unknown", found=f"broken JSON ({_flaw(raw)})", advice="write the file again with the program that made it"
+            "unknown",
+            found=f"broken JSON ({_flaw(raw)})",
+            advice="write the file again with the program that made it",
+            damaged=True,
         )
     return _unknown(line)
 
