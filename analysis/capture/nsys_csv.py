@@ -331,10 +331,14 @@ def _memory(source: pd.Categorical, target: pd.Categorical) -> pd.Categorical:
 _NO_MEMORY = {"", "-", "Unknown"}
 
 
-def _kind(name: str) -> str:
-    if name.startswith(("[CUDA memcpy Unified ", "[CUDA Unified ")):
-        return "migration"
-    return "memset" if name.startswith("[CUDA memset") else "memcpy" if name.startswith("[CUDA mem") else "kernel"
+def kind_of_operation(name: str) -> str:
+    """Return the kind of an operation (GPU_OPS) by its name, of any year.
+
+    `[CUDA Unified Memory memcpy HtoD]` and `[CUDA memcpy Unified Host-to-Device]` are migrations.
+    """
+    if not name.startswith("[CUDA "):
+        return "kernel"
+    return "migration" if "Unified" in name else "memset" if "memset" in name.lower() else "memcpy"
 
 
 def gpu_trace(table: Table) -> pd.DataFrame:
@@ -342,7 +346,7 @@ def gpu_trace(table: Table) -> pd.DataFrame:
     if not len(table):
         return empty_table(GPU_OPS_COLUMNS)
     name = kernel_names(table.categories("Name"))
-    kind = _map(table.categories("Name"), _kind)
+    kind = _map(table.categories("Name"), kind_of_operation)
     columns: dict[str, Any] = {
         "start_ns": table.integers("Start"),
         "duration_ns": table.integers("Duration"),

@@ -13,6 +13,7 @@ from analysis.formats.words import count_of, duration, share
 LEAST_SHARE = 0.1  # of the time of all GPU operations
 SLOW_LINK = 0.5  # of the link's bandwidth; below it, pinned memory and larger pieces help
 BESIDE = 0.5  # of the copies' time; below it, too few kernels run at the same time
+LARGE_BYTES = 1 << 20  # from here on, starting a copy takes less than a tenth of it
 SMALL_BYTES = 65_536  # a smaller copy spends most of its time on starting
 _KEY = ("device", "kind", "direction", "memory")
 
@@ -57,7 +58,7 @@ def _finding(row: Any, *, several: bool) -> dict[str, Any]:
 def _time_to_win(row: Any, cells: Cells) -> int | None:
     """Return the time that pinned memory saves at most: copies at the link's bandwidth take the rest. Units: ns."""
     known = any(one["column"] == "link_frac" for one in cells)
-    if not known or not is_pageable(row["memory"]) or float(row["link_frac"]) >= SLOW_LINK:
+    if not known or not _copies_pageable(row) or float(row["link_frac"]) >= SLOW_LINK:
         return None
     return int(float(row["time_ns"]) * (1 - float(row["link_frac"])))
 
@@ -83,13 +84,14 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     each = moved / int(row["count"])
     if row["kind"] == "migration":
         touched = (
-            "a page moves when a kernel or the host touches it: cudaMemPrefetchAsync before the kernel moves them all"
+            "a page moves when a kernel or the host touches it: cudaMemPrefetchAsync before the kernel moves them all, "
+            "and cudaMemAdvise keeps what both read"
         )
         found.append(("pages move when they are touched", touched))
     elif moved and each < SMALL_BYTES:
         said = f"one moves {_bytes(each)} on average, so it spends most of its time on starting: combine them into one"
         found.append((f"small ones, {_bytes(each)} each", said))
-    if is_pageable(row["memory"]):
+    if _copies_pageable(row):
         said = f"the memory is {row['memory']}: pinned memory copies faster, and kernels can overlap it"
         found.append(("from or to pageable memory", said))
     found += _rate(row, where, cells)
@@ -107,22 +109,52 @@ def is_pageable(memory: object) -> bool:
     return pd.notna(memory) and "pageable" in str(memory).lower()
 
 
+def _copies_pageable(row: Any) -> bool:
+    """Return whether a row is of copies from or to pageable memory; migrations and sets cannot use pinned memory."""
+    return row["kind"] == "memcpy" and is_pageable(row["memory"])
+
+
 def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
-    """Return the copies' bandwidth as (headline, sentence), relative to the link if its bandwidth is known."""
-    if pd.notna(row["link_frac"]):
-        frac = float(row["link_frac"])
-        cells.append(cell("copies", where, "link_frac", frac))
-        told = "larger pieces and pinned memory are faster"
-        if frac >= SLOW_LINK:
-            told = (
-                "fewer bytes make it faster still" if is_pageable(row["memory"]) else "only fewer bytes make it faster"
-            )
-        return [(f"at {share(frac)} of the link's rate", f"they reach {share(frac)} of the link's bandwidth: {told}")]
-    if pd.notna(row["rate_byte_per_s"]):
-        rate = float(row["rate_byte_per_s"])
+    """Return the copies' bandwidth as (headline, sentence), relative to their limit if its bandwidth is known."""
+    if pd.isna(row["rate_byte_per_s"]):
+        return []
+    rate = float(row["rate_byte_per_s"])
+    in_gpu = row["kind"] == "memset" or str(row["direction"]) == "Device-to-Device"
+    if pd.isna(row["link_frac"]) or row["kind"] == "migration" or row["kind"] == "memset":
         cells.append(cell("copies", where, "rate_byte_per_s", rate))
-        return [(f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s; the link's bandwidth is unknown")]
-    return []
+    if pd.isna(row["link_frac"]):
+        unknown = "" if row["kind"] == "migration" else f"; the {'DRAM' if in_gpu else 'link'}'s bandwidth is unknown"
+        return [(f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s{unknown}")]
+    frac = float(row["link_frac"])
+    if row["kind"] == "memset":
+        told = (
+            f"they write {rate / 1e9:,.0f} GB/s, {share(frac)} of the DRAM bandwidth: set less, or let the kernel that "
+        )
+        return [(f"at {share(frac)} of the DRAM bandwidth", f"{told}follows write these values")]
+    if row["kind"] == "migration":
+        return [(f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s")]
+    cells.append(cell("copies", where, "link_frac", frac))
+    limit = "half the DRAM bandwidth, as each byte is read and written" if in_gpu else "the link's bandwidth"
+    title = f"at {share(frac)} of {'half the DRAM bandwidth' if in_gpu else 'the link’s rate'}".replace("’", "'")
+    return [(title, f"they reach {share(frac)} of {limit}: {_faster(row, frac, in_gpu=in_gpu)}")]
+
+
+def _faster(row: Any, frac: float, *, in_gpu: bool) -> str:
+    """Return what makes copies faster that run at this share of their limit."""
+    if frac >= SLOW_LINK:
+        return "fewer bytes make it faster still" if is_pageable(row["memory"]) else "only fewer bytes make it faster"
+    moved = float(row["bytes"]) if pd.notna(row["bytes"]) else 0.0
+    remedies = ["larger pieces"] if moved / int(row["count"]) < LARGE_BYTES else []
+    if not in_gpu and "Pinned" not in str(row["memory"]):
+        remedies.append("pinned memory")
+    if remedies:
+        return f"{' and '.join(remedies)} {'are' if len(remedies) > 1 or 'larger pieces' in remedies else 'is'} faster"
+    if in_gpu:
+        return "look at what else uses the DRAM meanwhile"
+    return (
+        "the pieces are large and the memory is pinned, so look at the link: its lanes and generation "
+        "(`nvidia-smi -q`), and which other device shares it"
+    )
 
 
 def _bytes(count: float) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.capture.nsys_csv import kind_of_operation
 from analysis.hardware.devices import Device
 from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
@@ -123,7 +124,7 @@ def _from_sums(capture: Capture, device: Device | None) -> pd.DataFrame | None:
     found = found.assign(bytes=pd.NA if moved is None else moved.reindex(found.index)).reset_index()
     kernels = capture.nsys_kernel_sums["total_ns"].sum()
     found["share_frac"] = found["time_ns"].astype(float) / float(kernels + found["time_ns"].sum())
-    found["kind"] = np.where(found["name"].str.contains("memset", case=False), "memset", "memcpy")
+    found["kind"] = found["name"].map(kind_of_operation)
     found["direction"] = found.pop("name").map(direction_of)
     return _finish(found.assign(device="", memory="", range="", overlapped_frac=np.nan), device)
 
