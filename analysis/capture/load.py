@@ -86,6 +86,7 @@ class _Found:
     waits: pd.DataFrame | None = None
     setups: pd.DataFrame | None = None
     launches: tuple[Table, pd.DataFrame] | None = None  # cuda_api_trace, API_CALLS_COLUMNS
+    every_call: pd.DataFrame | None = None
     ours: dict[str, tuple[str, Any]] = field(default_factory=dict)
     tools: list[dict[str, Any]] = field(default_factory=list)
     missing: list[Missing] = field(default_factory=list)
@@ -322,7 +323,7 @@ def _read_nsys(found: _Found, source: Source) -> None:
                 "capture at a time."
             )
         if report == "cuda_api_trace" and len(rows):
-            found.calls, found.waits, found.setups = nsys_csv.calls_and_waits(table, rows)
+            found.calls, found.waits, found.setups, found.every_call = nsys_csv.calls_and_waits(table, rows)
             found.launches = (table, rows)
         if report == "cuda_api_sum":
             found.api_calls.extend(nsys_csv.api_names(table))
@@ -566,6 +567,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         nsys_range_sums=range_sums[1] if range_sums else empty_table(RANGE_SUMS_COLUMNS),
         waits=timeline.waits if found.timeline else found.waits,
         setups=timeline.setups if found.timeline else found.setups,
+        calls=timeline.calls if found.timeline else found.every_call,
         summaries=_summaries(found, timeline),
         nsys_kernel_sums=_kernel_sums(found),
         counter_units=found.units,

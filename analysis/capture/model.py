@@ -93,6 +93,7 @@ WAITS = (
     Field("tid", "Int64", "", "thread"),
     Field("name", "str", "", "the call, without a version"),
 )
+CALLS = (*WAITS, Field("correlation_id", "Int64", "", "number that it shares with its operations within a process"))
 RANGES = (
     Field("range_id", "int64", "", "number of this instance in its file"),
     Field("parent_id", "Int64", "", "the range around it on the stack of its thread, NA for the outermost"),
@@ -158,6 +159,7 @@ NCCL_CALLS = (
 GPU_OPS_COLUMNS = dtypes(GPU_OPS)
 API_CALLS_COLUMNS = dtypes(API_CALLS)
 WAITS_COLUMNS = dtypes(WAITS)
+CALLS_COLUMNS = dtypes(CALLS)
 RANGES_COLUMNS = dtypes(RANGES)
 START_END_COLUMNS = dtypes(START_END)
 OVERHEAD_COLUMNS = dtypes(OVERHEAD)
@@ -365,6 +367,7 @@ class Timeline:
     nccl_calls: pd.DataFrame = field(default_factory=lambda: empty_table(NCCL_CALLS_COLUMNS))
     waits: pd.DataFrame | None = None
     setups: pd.DataFrame | None = None
+    calls: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -382,6 +385,7 @@ class Capture:
     overhead          stretches in which the profiler itself held a thread (OVERHEAD_COLUMNS)
     waits             CUDA calls in which the host may wait for the GPU (WAITS_COLUMNS); None if no file lists calls
     setups            CUDA calls that set up memory, modules or graphs (WAITS_COLUMNS); None if no file lists calls
+    calls             every CUDA call, sorted by start_ns (CALLS_COLUMNS); None if no file lists calls
     graph_nodes       where the kernels of CUDA graphs were recorded into their graph (GRAPH_NODES_COLUMNS)
     nsys_range_sums   nsys' own kernel time by range (RANGE_SUMS_COLUMNS), names without the default domain's colon
     nsys_kernel_sums  nsys' own kernel totals (KERNEL_SUMS_COLUMNS)
@@ -416,6 +420,7 @@ class Capture:
     nsys_kernel_sums: pd.DataFrame = field(default_factory=lambda: empty_table(KERNEL_SUMS_COLUMNS))
     waits: pd.DataFrame | None = None
     setups: pd.DataFrame | None = None
+    calls: pd.DataFrame | None = None
     summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     counters: pd.DataFrame = field(default_factory=lambda: empty_table(COUNTERS_COLUMNS))
     counter_units: dict[str, str] = field(default_factory=dict)

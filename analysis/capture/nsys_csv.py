@@ -548,10 +548,11 @@ def api_trace(table: Table) -> pd.DataFrame:
     return as_table(columns, API_CALLS_COLUMNS)
 
 
-def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Return (`cuda_api_sum` as in SUMMARIES, calls in which the host may wait for the GPU, calls for set-up).
+def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, ...]:
+    """Return `cuda_api_sum` (as in SUMMARIES), calls that may wait for the GPU, calls for set-up, and all calls.
 
-    Shape: `table` is cuda_api_trace, `calls` comes from api_trace(table), the two lists of calls have WAITS_COLUMNS.
+    Shape: `table` is cuda_api_trace, `calls` comes from api_trace(table); the first two lists of calls have
+    WAITS_COLUMNS, the last has CALLS_COLUMNS.
     """
     names = table.categories("Name")
     returned = calls["api_end_ns"].notna().to_numpy(bool)
@@ -560,7 +561,8 @@ def calls_and_waits(table: Table, calls: pd.DataFrame) -> tuple[pd.DataFrame, pd
     known, code = list(names.categories), names.codes[returned]
     sums = nsys_host.sums_of_calls("cuda_api_sum", table.where, known, code, start, end)
     called = known, code, start, end, pid, tid
-    return sums, nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True)
+    every = nsys_host.all_calls(*called, calls.loc[returned, "correlation_id"].array)
+    return sums, nsys_host.waits(*called), nsys_host.waits(*called, setting_up=True), every
 
 
 def timed(ops: pd.DataFrame, calls: pd.DataFrame | None, where: str) -> tuple[pd.DataFrame, list[Missing]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import WAITS_COLUMNS, IntArray, as_table, dtypes
+from analysis.capture.model import CALLS_COLUMNS, WAITS_COLUMNS, IntArray, as_table, dtypes
 from analysis.capture.summaries import SUMMARIES
 
 # An asynchronous copy is not among these: whether it waits depends on its memory, which only the GPU operation tells.
@@ -48,6 +48,16 @@ def waits(
     columns = {"start_ns": start, "end_ns": end, "pid": pid, "tid": tid}
     taken = {key: pd.Series(values).iloc[rows] for key, values in columns.items()}
     return as_table(taken | {"name": np.array(plain, dtype=object)[code[rows]]}, WAITS_COLUMNS)
+
+
+def all_calls(
+    names: Sequence[str], code: IntArray, start: IntArray, end: IntArray, pid: Any, tid: Any, correlation: Any
+) -> pd.DataFrame:
+    """Return every call with its full name, sorted by start (CALLS_COLUMNS). Shape: `code` as in `waits`. Units: ns."""
+    labels, of_name = np.unique([*names, ""], return_inverse=True)
+    columns = {"start_ns": start, "end_ns": end, "pid": pid, "tid": tid, "correlation_id": correlation}
+    columns["name"] = pd.Categorical.from_codes(of_name[code], categories=labels)
+    return as_table(columns, CALLS_COLUMNS).sort_values("start_ns", kind="stable", ignore_index=True)
 
 
 def sums_of_calls(

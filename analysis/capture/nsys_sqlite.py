@@ -122,7 +122,7 @@ def read(path: Path, where: str) -> Timeline:
                 f"{_few(export.tables)}); capture again with `nsys profile -t cuda,nvtx,osrt`."
             )
         gpu_ops = _gpu_ops(export)
-        summaries, waits, setups = _host(export, gpu_ops)
+        summaries, *listed = _host(export, gpu_ops)
         ranges, start_end, left_open = _nvtx(export)
         nccl_calls = _nccl_calls(file, ranges, left_open)
         nodes = _graph_nodes(export, gpu_ops)
@@ -150,8 +150,9 @@ def read(path: Path, where: str) -> Timeline:
         process_ranks=(ranks := nccl.process_ranks(nccl_calls)),
         ranks_from=FROM_NCCL if ranks else "",
         nccl_calls=nccl_calls,
-        waits=waits,
-        setups=setups,
+        waits=listed[0],
+        setups=listed[1],
+        calls=listed[2],
     )
 
 
@@ -194,14 +195,14 @@ def _no_gpu_operations(export: _Export, calls: int) -> Missing:
 
 def _host(
     export: _Export, gpu_ops: pd.DataFrame
-) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None, pd.DataFrame | None]:
-    """Return the calls of the host in three tables.
+) -> tuple[dict[str, pd.DataFrame], pd.DataFrame | None, pd.DataFrame | None, pd.DataFrame | None]:
+    """Return the calls of the host in four tables.
 
     First the sums over the calls of CUDA and of the operating system's runtime, by nsys report. Then the calls in which
-    the host may wait for the GPU, and the calls that set something up.
+    the host may wait for the GPU, the calls that set something up, and all calls of CUDA.
     """
     sums: dict[str, pd.DataFrame] = {}
-    waits, setups = None, None
+    waits, setups, calls = None, None, None
     for report, table in (("cuda_api_sum", RUNTIME), ("osrt_sum", OSRT)):
         if not {"start", "end", "nameId"} <= set(export.tables.get(table, ())):
             continue
@@ -220,7 +221,8 @@ def _host(
             number = _masked(columns.get("correlationId"), len(start))
             lost = unrecorded(names, code, start, end, [thread.values], number, gpu_ops, export.where)
             export.missing += [lost] if lost else []
-    return sums, waits, setups
+            calls = nsys_host.all_calls(*called, number)
+    return sums, waits, setups, calls
 
 
 class _Export:

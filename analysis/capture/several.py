@@ -110,7 +110,7 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
         device = ops["device"].astype(str)  # one name in two files means two GPUs: NCCL needs a GPU for each rank
         gpu_ops.append(ops.assign(device=device.where(~device.isin(twice), device + f" of {name}")))
     moved: dict[str, Any] = {}
-    for field in ("start_end_ranges", "overhead", "graph_nodes", "nccl_calls", "waits", "setups"):
+    for field in ("start_end_ranges", "overhead", "graph_nodes", "nccl_calls", "waits", "setups", "calls"):
         tables = [getattr(one, field) for one in timelines]
         known = all(table is not None for table in tables)  # `waits` and `setups` are None if unknown
         moved[field] = _concat([*map(_moved, tables, pids, shifts)]) if known else None

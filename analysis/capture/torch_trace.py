@@ -38,6 +38,7 @@ from analysis.capture.model import (
     nest_ranges,
 )
 from analysis.capture.names import range_name
+from analysis.capture.nsys_host import all_calls
 from analysis.formats.collectives import kind_of
 from analysis.formats.errors import InputError
 from analysis.formats.report import Missing, Reason
@@ -227,6 +228,7 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         process_ranks=(ranks := _ranks(gpu_ops, trace)),
         ranks_from=FROM_TRACE if ranks else "",
         nccl_calls=nccl_calls,
+        calls=_calls(by_kind["call"], first, where),
     )
 
 
@@ -250,6 +252,18 @@ def _timed(
         by_kind = {kind: [event for event in of_kind if next(kept)] for kind, of_kind in by_kind.items()}
         missing.append(untimed(int(lost.sum()), len(events), "record", where))
     return by_kind, int(start[~lost].min(initial=_LONGEST_NS)) if len(start) else 0
+
+
+def _calls(calls: list[_Event], first: int, where: str) -> pd.DataFrame | None:
+    """Return every call of the runtime (CALLS_COLUMNS); None if the trace has none."""
+    calls = [call for call in calls if isinstance(call.pid, int) and isinstance(call.tid, int)]
+    if not calls:
+        return None
+    start, duration = _times(calls, first, where)
+    code, names = pd.factorize(np.array([call.name for call in calls], dtype=object))
+    pid, tid = (np.array([getattr(call, name) for call in calls], dtype=np.int64) for name in ("pid", "tid"))
+    correlation = _column([detail.correlation for detail in _details(calls, _Called, where)])
+    return all_calls(list(names), code, start, start + duration, pid, tid, correlation)
 
 
 def _ranks(gpu_ops: pd.DataFrame, trace: _Trace) -> dict[int, int]:

@@ -1,0 +1,314 @@
+"""Change a graph: each function takes a graph and returns another one. `share` is the uncertain part of a change.
+
+`share` (0 to 1) says how much of what a change may save besides the certain part it does save: host work around a
+dropped launch, the fused part of merged kernels, large gaps inside a captured graph. 0 and 1 bound the saving.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture, IntArray
+from analysis.formats.collectives import communicates
+from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph
+
+GRAPH_LAUNCH_NS = 7_000.0  # cudaGraphLaunch, seen with nsys attached
+GRAPH_NODE_NS = 900.0  # from the end of a node to the start of the next
+KERNEL_FLOOR_NS = 1_500.0  # no kernel takes less
+COLLECTIVE_FLOOR_NS = 15_000.0  # what each collective costs besides its bytes
+_SYNC = re.compile(r"\w*(Stream|Event|Device)Synchronize")
+
+
+def operations(graph: Graph, pattern: str) -> Bools:
+    """Return which operations have a name in which the pattern is found, or a call with such a name."""
+    search = re.compile(pattern).search
+    known = {name: bool(search(str(name))) for name in set(graph.o_name)}
+    found = np.array([known[name] for name in graph.o_name], bool)
+    called = calls(graph, pattern)
+    return found | (called[np.maximum(graph.o_call, 0)] & (graph.o_call >= 0)) if len(called) else found
+
+
+def calls(graph: Graph, pattern: str) -> Bools:
+    """Return which calls have a name in which the pattern is found."""
+    search = re.compile(pattern).search
+    known = {name: bool(search(str(name))) for name in set(graph.c_name)}
+    return np.array([known[name] for name in graph.c_name], bool)
+
+
+def drop(graph: Graph, ops: Bools, called: Bools | None = None, share: float = 1.0) -> Graph:
+    """Leave out operations and calls, with the host work that leads to their launches."""
+    gone = np.zeros(len(graph.c_start), bool) if called is None else called.copy()
+    if len(gone):
+        kept = np.bincount(graph.o_call[(graph.o_call >= 0) & ~ops], minlength=len(gone)) > 0
+        some = np.bincount(graph.o_call[(graph.o_call >= 0) & ops], minlength=len(gone)) > 0
+        gone |= some & ~kept
+        gone |= _reads(graph, ops, gone)
+    zero = np.zeros(len(ops))
+    return replace(
+        _without_calls(graph, gone, share),
+        o_duration=np.where(ops, 0.0, graph.o_duration),
+        o_after=np.where(ops, np.where(np.isfinite(graph.o_after), zero, graph.o_after), graph.o_after),
+        o_lag=np.where(ops, 0.0, graph.o_lag),
+        o_group=np.where(ops, -1, graph.o_group),
+    )
+
+
+def _reads(graph: Graph, ops: Bools, gone: Bools) -> Bools:
+    """Return the synchronisations that only wait for a dropped download: the next call of the same thread."""
+    found = np.zeros(len(gone), bool)
+    down = ops & np.array(["Device-to-Host" in str(name) or "DtoH" in str(name) for name in graph.o_name], bool)
+    downs = np.zeros(len(gone), bool)
+    downs[graph.o_call[down & (graph.o_call >= 0)]] = True
+    for seq in range(len(graph.seq_pid)):
+        rows = np.flatnonzero(graph.c_seq == seq)
+        for row, following in itertools.pairwise(rows):
+            if downs[row] and gone[row] and _SYNC.match(str(graph.c_name[following])):
+                found[following] = True
+    return found
+
+
+def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
+    """Leave out calls, the small calls that prepare them, and `share` of the host work before them."""
+    if not gone.any():
+        return graph
+    own, gap = graph.c_own.copy(), graph.c_gap.copy()
+    limit = _usual_gap(graph)
+    weighty = graph.c_launches | (graph.c_wait != NONE)
+    dropped = gone.copy()
+    for seq in range(len(graph.seq_pid)):
+        rows = np.flatnonzero(graph.c_seq == seq)
+        drops = False
+        for row in rows[::-1].tolist():
+            if gone[row]:
+                drops = graph.c_launches[row]
+            elif drops and not weighty[row]:
+                dropped[row] = True
+            else:
+                drops = False
+    lost = np.minimum(gap, limit) * share
+    return replace(
+        graph,
+        c_own=np.where(dropped, 0.0, own),
+        c_gap=np.where(dropped, gap - lost, gap),
+        c_wait=np.where(dropped, NONE, graph.c_wait),
+        c_tail=np.where(dropped, 0.0, graph.c_tail),
+        c_launches=graph.c_launches & ~dropped,
+    )
+
+
+def _usual_gap(graph: Graph) -> float:
+    """Return the longest host work before a launch that still belongs to the launch, ns."""
+    gaps = graph.c_gap[graph.c_launches]
+    return max(5 * float(np.median(gaps)), 30_000.0) if len(gaps) else 30_000.0
+
+
+def scale(graph: Graph, ops: Bools, factor: float | Floats) -> Graph:
+    """Multiply the duration of operations, as by another data type's rate, or by roof time over their own time."""
+    return replace(graph, o_duration=np.where(ops, graph.o_duration * factor, graph.o_duration))
+
+
+def split(graph: Graph, ops: Bools) -> Graph:
+    """Spread kernels with few blocks over the whole GPU."""
+    faster = np.maximum(graph.o_duration * graph.o_fill, np.minimum(graph.o_duration, KERNEL_FLOOR_NS))
+    return replace(graph, o_duration=np.where(ops & (graph.o_kind == "kernel"), faster, graph.o_duration))
+
+
+def merge(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
+    """Make one operation of matching neighbours on a stream.
+
+    It takes as long as all of them (share 0) to as long as the longest (share 1), as where the others' data stays on
+    the chip.
+    """
+    duration = graph.o_duration.copy()
+    others = np.zeros(len(ops), bool)
+    for rows in _neighbours(graph, ops):
+        whole, longest = duration[rows].sum(), duration[rows].max()
+        floor = max(len(rows) - 1, 0) * KERNEL_FLOOR_NS * 0.5
+        duration[rows[0]] = max(longest, whole - floor) * (1 - share) + longest * share
+        others[rows[1:]] = True
+    return drop(replace(graph, o_duration=duration), others, share=share)
+
+
+def _neighbours(graph: Graph, ops: Bools) -> list[IntArray]:
+    """Return the runs of at least two matching operations that follow each other on their stream within a step."""
+    runs = []
+    for stream in np.unique(graph.o_stream):
+        rows = np.flatnonzero(graph.o_stream == stream)
+        edges = np.flatnonzero(np.diff(ops[rows].astype(int))) + 1
+        runs += [part for part in np.split(rows, edges) if ops[part[0]] and len(part) > 1]
+    return runs
+
+
+def batch_copies(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
+    """Make one copy of neighbours: the bytes stay, what each copy costs besides them goes."""
+    duration = graph.o_duration.copy()
+    others = np.zeros(len(ops), bool)
+    for rows in _neighbours(graph, ops):
+        least = float(duration[rows].min())
+        duration[rows[0]] = duration[rows].sum() - share * (len(rows) - 1) * min(least, KERNEL_FLOOR_NS)
+        others[rows[1:]] = True
+    return drop(replace(graph, o_duration=duration), others, share=share)
+
+
+def move(graph: Graph, ops: Bools, name: str, share: float = 1.0) -> Graph:
+    """Move operations to another stream. With share 0 each still waits for what ran before it on its old stream."""
+    names, free, pid = list(graph.stream_names), graph.stream_free, graph.stream_pid
+    stream, dep, gap = graph.o_stream.copy(), graph.o_dep.copy(), graph.o_dep_gap.copy()
+    for owner in np.unique(graph.stream_pid[graph.o_stream[ops]]):
+        mine = ops & (graph.stream_pid[graph.o_stream] == owner)
+        for device in {names[one].rpartition("/")[0] for one in np.unique(graph.o_stream[mine])}:
+            on = mine & np.array([names[one].rpartition("/")[0] == device for one in graph.o_stream], bool)
+            title = f"{device}/{name}"
+            known = [one for one, own in enumerate(names) if own == title and pid[one] == owner]
+            if not known:
+                names.append(title)
+                free, pid = np.append(free, 0.0), np.append(pid, owner)
+            if share < 0.5:
+                before = _before_on_stream(graph)
+                alone = on & (before >= 0) & (dep < 0)
+                dep, gap = np.where(alone, before, dep), np.where(alone, 1_500.0, gap)
+            stream[on] = known[0] if known else len(names) - 1
+    after = np.where(ops, np.minimum(np.where(np.isfinite(graph.o_after), graph.o_after, 0.0), 2_000.0), graph.o_after)
+    moved = ops if graph.o_moved is None else ops | graph.o_moved
+    return replace(
+        graph, o_stream=stream, o_dep=dep, o_dep_gap=gap, o_after=after, o_moved=moved, stream_names=tuple(names),
+        o_before=np.where(ops, -1, graph.o_before), stream_free=free, stream_pid=pid,
+    )  # fmt: skip
+
+
+def _before_on_stream(graph: Graph) -> IntArray:
+    before = np.full(len(graph.o_start), -1, np.int64)
+    for stream in np.unique(graph.o_stream):
+        rows = np.flatnonzero(graph.o_stream == stream)
+        before[rows[1:]] = rows[:-1]
+    return before
+
+
+def overlap_copies(graph: Graph, ops: Bools) -> Graph:
+    """Run copies on a stream of their own from pinned memory: the host no longer waits for them."""
+    moved = move(graph, ops, "copies")
+    waits = graph.c_wait.copy()
+    waits[graph.o_call[ops & (graph.o_call >= 0)]] = NONE
+    return replace(moved, c_wait=waits)
+
+
+def remove_waits(graph: Graph, called: Bools) -> Graph:
+    """Leave the calls where they are, but do not wait in them."""
+    return replace(graph, c_wait=np.where(called, NONE, graph.c_wait), c_tail=np.where(called, 0.0, graph.c_tail))
+
+
+def allocate_once(graph: Graph, share: float = 1.0) -> Graph:
+    """Leave out all calls that allocate or free memory."""
+    called = np.array([bool(ALLOCATION.match(str(name))) for name in graph.c_name], bool)
+    return _without_calls(graph, called, share)
+
+
+def capture_graph(graph: Graph, called: Bools, share: float = 1.0) -> Graph:
+    """Launch runs of calls as one CUDA graph each; a call that blocks ends a run.
+
+    Host work inside a run goes; with share 0, long stretches of it stay.
+    """
+    own, gap, lag, after = graph.c_own.copy(), graph.c_gap.copy(), graph.o_lag.copy(), graph.o_after.copy()
+    limit = _usual_gap(graph)
+    inside = called & (graph.c_wait == NONE)
+    first = np.zeros(len(own), bool)
+    for seq in range(len(graph.seq_pid)):
+        rows = np.flatnonzero(graph.c_seq == seq)
+        for part in np.split(rows, np.flatnonzero(np.diff(inside[rows].astype(int))) + 1):
+            if not len(part) or not inside[part[0]] or graph.c_launches[part].sum() < 2:
+                continue
+            gap[part[1:]] = np.where(gap[part[1:]] > limit, gap[part[1:]] * (1 - share), 0.0)
+            own[part] = 0.0
+            own[part[0]] = GRAPH_LAUNCH_NS
+            first[part[0]] = True
+            within = np.isin(graph.o_call, part)
+            begins = np.flatnonzero(within)
+            lag[within] = GRAPH_LAUNCH_NS
+            after[begins[1:]] = np.minimum(after[begins[1:]], GRAPH_NODE_NS)
+    return replace(graph, c_own=own, c_gap=gap, o_lag=lag, o_after=after)
+
+
+def host(graph: Graph, factor: float, covered: Floats | None = None) -> Graph:
+    """Multiply the host work between calls. Shape: `covered` (calls,) the part of each gap that is meant, ns."""
+    meant = graph.c_gap if covered is None else np.minimum(covered, graph.c_gap)
+    tail = graph.seq_tail * factor if covered is None else graph.seq_tail
+    return replace(graph, c_gap=graph.c_gap - meant * (1 - factor), seq_tail=tail)
+
+
+def equalise_ranks(graph: Graph) -> Graph:
+    """Give all processes the same work: their mean of host work and of operations without collectives."""
+    own = graph.stream_pid[graph.o_stream]
+    talks = np.array([communicates(str(name)) for name in graph.o_name], bool)
+    pids = np.unique(own)
+    sums = {int(pid): float(graph.o_duration[(own == pid) & ~talks].sum()) for pid in pids}
+    mean = float(np.mean(list(sums.values()))) if sums else 0.0
+    duration, gap = graph.o_duration.copy(), graph.c_gap.copy()
+    of_call = graph.seq_pid[graph.c_seq] if len(graph.c_seq) else np.zeros(0, np.int64)
+    gaps = {int(pid): float(gap[of_call == pid].sum()) for pid in pids}
+    mean_gap = float(np.mean(list(gaps.values()))) if gaps else 0.0
+    for pid in pids.tolist():
+        duration[(own == pid) & ~talks] *= mean / sums[pid] if sums[pid] else 1.0
+        gap[of_call == pid] *= mean_gap / gaps[pid] if gaps[pid] else 1.0
+    return replace(graph, o_duration=duration, c_gap=gap)
+
+
+def bucket(graph: Graph, size: int, share: float = 1.0) -> Graph:
+    """Make one collective of each `size` of them in a row: the last one carries the bytes of all."""
+    duration, gone = graph.o_duration.copy(), np.zeros(len(graph.o_start), bool)
+    talks = np.array([communicates(str(name)) for name in graph.o_name], bool)
+    for stream in np.unique(graph.o_stream[talks]):
+        rows = np.flatnonzero(talks & (graph.o_stream == stream))
+        for place in range(0, len(rows) - size + 1, size):
+            part = rows[place : place + size]
+            duration[part[-1]] = max(
+                duration[part].sum() - share * (size - 1) * COLLECTIVE_FLOOR_NS, duration[part].max()
+            )
+            gone[part[:-1]] = True
+    return drop(replace(graph, o_duration=duration), gone, share=share)
+
+
+def in_ranges(capture: Capture, graph: Graph, pattern: str) -> tuple[Floats, Bools, int]:
+    """Return the part of each host gap inside ranges whose name matches, which calls these hold, and their number.
+
+    Shape: (calls,) ns, (calls,). The pattern `.*` means everything, time outside every range included.
+    """
+    if pattern in (".*", "^.*$", ""):
+        return graph.c_gap.copy(), np.ones(len(graph.c_gap), bool), 1
+    ranges = capture.ranges
+    search = re.compile(pattern).search
+    known = {name: bool(search(str(name))) for name in ranges["name"].unique()}
+    within = (ranges["start_ns"] < graph.end_ns) & (ranges["end_ns"] > graph.start_ns)
+    chosen = ranges[ranges["name"].map(known).astype(bool) & within] if len(ranges) else ranges
+    covered, held = np.zeros(len(graph.c_gap)), np.zeros(len(graph.c_gap), bool)
+    for pid, own in chosen.groupby("pid"):
+        spans = _merged(own)
+        rows = np.flatnonzero(graph.seq_pid[graph.c_seq] == pid)
+        end = graph.c_start[rows].astype(float)
+        covered[rows] = _covered(spans, end) - _covered(spans, end - graph.c_gap[rows])
+        place = np.searchsorted(spans[:, 0], end, side="right") - 1
+        held[rows] = (place >= 0) & (end < spans[np.maximum(place, 0), 1])
+    return covered, held, len(chosen)
+
+
+def _merged(ranges: pd.DataFrame) -> Floats:
+    spans: list[list[float]] = []
+    for begin, end in sorted(zip(ranges["start_ns"].tolist(), ranges["end_ns"].tolist(), strict=True)):
+        if spans and begin <= spans[-1][1]:
+            spans[-1][1] = max(spans[-1][1], end)
+        else:
+            spans.append([begin, end])
+    return np.array(spans, dtype=np.float64).reshape(-1, 2)
+
+
+def _covered(spans: Floats, until: Floats) -> Floats:
+    """Return how much of the time before each moment the spans cover."""
+    before = np.insert(np.cumsum(spans[:, 1] - spans[:, 0]), 0, 0.0)
+    place = np.searchsorted(spans[:, 0], until, side="right")
+    last = np.maximum(place - 1, 0)
+    over = np.where(place > 0, np.maximum(spans[last, 1] - until, 0.0), 0.0)
+    return np.asarray(before[place] - over)

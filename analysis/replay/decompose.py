@@ -1,0 +1,265 @@
+"""Decompose the time of a step by the critical path of its replay, and compute the slack of each operation.
+
+The walk goes back from the end of the last pass: from an operation to what it waited for, from a call to the host work
+before it or to what the call waited for. Its pieces touch each other, so their sum is the time of the pass.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats.collectives import communicates
+from analysis.replay.graph import ALLOCATION, NONE, OPERATION, STREAM, Floats, Graph
+from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, Run
+
+PARTS = (
+    "gpu_busy", "launching", "host_work", "sync", "copies", "allocation", "communication", "rank_wait", "storage",
+    "pause", "other",
+)  # fmt: skip
+_USUAL_NS = 20_000  # a longer time between two operations of a stream is no gap of launches
+_SYNC = re.compile(r"\w+Synchronize|\w*StreamWaitEvent|\w*EventQuery|\w*StreamQuery")
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """What a step waits for. `parts` in ns, in the order of PARTS, without zeros; they add up to `wall_ns`.
+
+    `busy_parts` add up as well: time in which the GPU works counts as gpu_busy, copies or communication whatever the
+    step waits for, and only idle time by its cause. `operations` has a row for each operation of the window, by row of
+    gpu_ops: slack_ns (how much later it could end), critical_ns (of it on the critical path).
+    """
+
+    wall_ns: int
+    parts: tuple[tuple[str, int], ...]
+    busy_parts: tuple[tuple[str, int], ...]
+    operations: pd.DataFrame
+    path: tuple[tuple[float, float, str, int], ...]  # begin, end, part, operation or -1; of the whole window
+
+
+def decompose(run: Run) -> Decomposition:
+    """Return the parts of a step, the slack of each operation and its part of the critical path."""
+    path = _Walk(run).path()
+    steps = run.graph.steps
+    sums: dict[str, float] = {}
+    critical = np.zeros(len(run.o_start))
+    for begin, end, part, row in path:
+        sums[part] = sums.get(part, 0.0) + end - begin
+        if row >= 0:
+            critical[row] += end - begin
+    wall = round(run.step_ns)
+    table = pd.DataFrame(
+        {
+            "slack_ns": slack(run),
+            "critical_ns": critical,
+            "critical_frac": critical / max(run.end_ns - run.begin_ns, 1.0),
+        },
+        index=run.graph.o_row,
+    )
+    busy = _busy(run, path)
+    return Decomposition(wall, _whole(sums, steps, wall), _whole(busy, steps, wall), table, tuple(path))
+
+
+def part_of(graph: Graph, row: int) -> str:
+    """Return the part that an operation counts as."""
+    if graph.o_kind[row] in ("memcpy", "migration"):
+        return "copies"
+    return "communication" if communicates(str(graph.o_name[row])) else "gpu_busy"
+
+
+def _whole(sums: dict[str, float], steps: int, wall: int) -> tuple[tuple[str, int], ...]:
+    """Return whole ns of one step that add up to `wall`: the largest part takes the rounding."""
+    rounded = {part: round(sums[part] / steps) for part in PARTS if round(sums.get(part, 0.0) / steps)}
+    if rounded:
+        largest = max(rounded, key=lambda part: rounded[part])
+        rounded[largest] += wall - sum(rounded.values())
+    elif wall:
+        rounded = {"other": wall}
+    return tuple(rounded.items())
+
+
+class _Walk:
+    """The walk along the critical path of a run, from its end."""
+
+    def __init__(self, run: Run) -> None:
+        self.run, self.graph = run, run.graph
+        self.pieces: list[tuple[float, float, str, int]] = []
+        self.by = dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True))
+        before: dict[int, int] = {}
+        self.previous = np.full(len(self.graph.c_start), -1, np.int64)
+        for call, seq in enumerate(self.graph.c_seq.tolist()):
+            self.previous[call] = before.get(seq, -1)
+            before[seq] = call
+        self.last_call = before
+        self.is_launch = self.graph.c_launches
+        self.names = self.graph.c_name
+
+    def path(self) -> list[tuple[float, float, str, int]]:
+        """Return the pieces of the path in the order of time: begin, end, part, operation."""
+        run = self.run
+        self.now = run.end_ns
+        last_op = int(np.argmax(run.o_end)) if len(run.o_end) else -1
+        host = {seq: float(run.c_end[call]) + float(self.graph.seq_tail[seq]) for seq, call in self.last_call.items()}
+        latest = max(host, key=lambda seq: host[seq]) if host else -1
+        if last_op >= 0 and (latest < 0 or run.o_end[last_op] >= host[latest] - 1.0):
+            self._piece(float(run.o_end[last_op]), "other")
+            self._from_operation(last_op)
+        elif latest >= 0:
+            self._piece(host[latest], "other")
+            self._piece(float(run.c_end[self.last_call[latest]]), "host_work")
+            self._from_call_end(self.last_call[latest])
+        self._piece(run.begin_ns, "other")
+        return self.pieces[::-1]
+
+    def _piece(self, begin: float, part: str, row: int = -1) -> None:
+        begin = max(begin, self.run.begin_ns)
+        if begin < self.now:
+            self.pieces.append((begin, self.now, part, row))
+            self.now = begin
+
+    def _from_operation(self, row: int) -> None:
+        """Walk on from within an operation."""
+        run, graph = self.run, self.graph
+        while row >= 0 and self.now > run.begin_ns:
+            part = part_of(graph, row)
+            why, cause = int(run.o_why[row]), int(run.o_cause[row])
+            if why == BY_RANKS:
+                self._piece(float(run.o_start[cause]), part, row)
+                self._piece(float(run.o_start[row]), "rank_wait", row)
+                call = int(graph.o_host[row])
+                if call >= 0:
+                    self._piece(float(run.c_begin[call]), "launching")
+                    self._from_call_begin(call)
+                return
+            self._piece(float(run.o_start[row]), part, row)
+            if why == BY_HOST:
+                call = int(graph.o_host[row])
+                if call < 0:
+                    return
+                self._piece(float(run.c_begin[call]), "launching")
+                self._from_call_begin(call)
+                return
+            if cause < 0:
+                return
+            long = run.o_start[row] - run.o_end[cause] > _USUAL_NS
+            self._piece(float(run.o_end[cause]), "sync" if why == BY_OTHER else "other" if long else "launching")
+            row = cause
+
+    def _from_call_begin(self, call: int) -> None:
+        self._piece(float(self.run.c_begin[call] - self.graph.c_gap[call]), "host_work")
+        before = int(self.previous[call])
+        if before >= 0:
+            self._from_call_end(before)
+
+    def _from_call_end(self, call: int) -> None:
+        """Walk back over calls until one has waited for an operation."""
+        run, graph = self.run, self.graph
+        while call >= 0 and self.now > run.begin_ns:
+            by = self.by.get(call, -1)
+            part = self._part(call)
+            if by >= 0:
+                end = float(run.o_end[by])
+                if graph.c_wait[call] in (OPERATION, STREAM) and end > run.c_end[call]:
+                    self._from_operation(by)  # the call returned during the copy
+                    return
+                self._piece(end, "sync" if part == "launching" else part)
+                self._from_operation(by)
+                return
+            self._piece(float(run.c_begin[call]), part)
+            self._piece(float(run.c_begin[call] - graph.c_gap[call]), "host_work")
+            call = int(self.previous[call])
+
+    def _part(self, call: int) -> str:
+        name = str(self.names[call])
+        if ALLOCATION.match(name):
+            return "allocation"
+        return "sync" if _SYNC.match(name) else "launching"
+
+
+def _busy(run: Run, path: list[tuple[float, float, str, int]]) -> dict[str, float]:
+    """Return the time of each part if the GPU's work counts first, and the idle rest by the path."""
+    kinds = ("gpu_busy", "copies", "communication")
+    of = np.array([kinds.index(part_of(run.graph, row)) for row in range(len(run.o_start))], dtype=np.int64)
+    covered: list[tuple[float, float]] = []
+    sums: dict[str, float] = {}
+    total = 0.0
+    for number, kind in enumerate(kinds):
+        rows = of == number
+        begin = np.clip(run.o_start[rows], run.begin_ns, run.end_ns)
+        covered = _union(
+            covered
+            + list(zip(begin.tolist(), np.clip(run.o_end[rows], run.begin_ns, run.end_ns).tolist(), strict=True))
+        )
+        now = sum(end - start for start, end in covered)
+        sums[kind], total = now - total, now
+    edges = np.array([edge for pair in covered for edge in pair] or [0.0])
+    filled = np.insert(np.cumsum(np.diff(edges)[::2]), 0, 0.0) if len(covered) else np.zeros(1)
+
+    def until(time: float) -> float:
+        place = int(np.searchsorted(edges, time, side="right"))
+        return float(filled[place // 2] + (time - edges[place - 1] if place % 2 else 0.0)) if covered else 0.0
+
+    for begin, end, part, _ in path:
+        idle = end - begin - (until(end) - until(begin))
+        if idle > 0:
+            name = part if part not in kinds else "other"
+            sums[name] = sums.get(name, 0.0) + idle
+    return sums
+
+
+def _union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    merged: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if end <= begin:
+            continue
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def slack(run: Run) -> Floats:
+    """Return how much later each operation could end without a longer step, ns. Shape: (operations,)."""
+    graph = run.graph
+    late = np.full(len(run.o_start), run.end_ns)
+    follower = [run.end_ns] * len(graph.stream_names)  # latest end that the next operation of the stream allows
+    hosts = {}
+    for seq in range(len(graph.seq_pid)):
+        rows = np.flatnonzero(graph.c_seq == seq)
+        end = float(run.c_end[rows[-1]]) + float(graph.seq_tail[seq]) if len(rows) else run.end_ns
+        hosts[seq] = max(run.end_ns - end, 0.0)
+    by = dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True))
+    blocking = np.flatnonzero(graph.c_wait != NONE)
+    keys = np.concatenate([graph.c_end[blocking].astype(float), graph.o_start])
+    duration = run.o_end - run.o_start
+    for place in np.argsort(keys, kind="stable")[::-1].tolist():
+        if place < len(blocking):
+            call = int(blocking[place])
+            seq, cause = int(graph.c_seq[call]), by.get(call, -1)
+            allowed = hosts[seq]
+            arrives = float(run.c_begin[call] + graph.c_own[call])
+            hosts[seq] = allowed + max(float(run.c_end[call]) - arrives, 0.0)
+            if cause >= 0:
+                late[cause] = min(late[cause], run.o_end[cause] + allowed)
+            continue
+        row = place - len(blocking)
+        stream = int(graph.o_stream[row])
+        late[row] = min(late[row], follower[stream])
+        begin = late[row] - duration[row]
+        follower[stream] = min(
+            follower[stream], begin - (graph.o_after[row] if np.isfinite(graph.o_after[row]) else 0.0)
+        )
+        if graph.o_before[row] >= 0:
+            late[graph.o_before[row]] = min(late[graph.o_before[row]], begin - graph.o_after[row])
+        dep = int(graph.o_dep[row])
+        if dep >= 0:
+            late[dep] = min(late[dep], begin - graph.o_dep_gap[row])
+        call = int(graph.o_host[row])
+        if call >= 0:
+            seq = int(graph.c_seq[call])
+            hosts[seq] = min(hosts[seq], begin - graph.o_lag[row] - float(run.c_begin[call]))
+    return np.maximum(late - run.o_end, 0.0)

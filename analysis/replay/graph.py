@@ -1,0 +1,678 @@
+"""Build the dependency graph of a window of steps: host calls and the work between them, operations, waits.
+
+A launch needs its call and what runs before it on its stream. How long after each it may begin is taken from the
+timeline: an operation that began right after its stream was free has shown the gap of the stream, one that began soon
+after its call has shown the delay of the launch, and the other of the two is the usual one of the capture. An operation
+that neither explains waits for one of another stream that ended just before it, for an event of another stream, or for
+a copy engine. What nothing explains is an alternative: with the stream, or with the host (`unexplained`).
+
+A call blocks if the timeline shows that it ended with what it waits for; which operations those are follows from the
+kind of call. Threads that take turns (PyTorch's backward thread) are one sequence of host work.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.capture.model import Capture, IntArray
+from analysis.formats.collectives import communicates
+
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+NONE, OPERATION, STREAM, DEVICE = 0, 1, 2, 3  # what a call waits for
+SOON_NS = 8_000  # an end and a start this close may be cause and effect
+AT_LEAST_NS = 5_000.0  # what a call that waits takes by itself
+PENDING = 1_000  # launches in a stream's queue above which a long launch call waits for the queue
+QUEUE = 1_024  # launches that fit into it
+STAGED = 65_536  # bytes; a pageable upload up to this size is staged and returns before the stream reaches it
+_SYNC_DEVICE = re.compile(r"cu(da)?(DeviceSynchronize|CtxSynchronize|ThreadSynchronize)")
+_SYNC_STREAM = re.compile(r"cu(da)?StreamSynchronize|hipStreamSynchronize")
+_SYNC_EVENT = re.compile(r"cu(da)?EventSynchronize|hipEventSynchronize")
+_FREES = re.compile(r"(cu|hip)(da)?(Mem)?Free(?!\w*Async)|cu(da)?HostUnregister|cuMemUnmap")
+_ALLOCATES = re.compile(r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|HostAlloc|HostRegister)(?!\w*Async)")
+ALLOCATION = re.compile(
+    r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|HostUnregister|Map|Unmap|Create)"
+)
+_COPY = re.compile(r"(cu|hip)(da)?Memcpy")
+_RECORD = re.compile(r"cu(da)?EventRecord")
+_WAIT = re.compile(r"cu(da)?StreamWaitEvent")
+IGNORED = re.compile(r"cuProfiler|cudaProfiler")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A window of steps as columns. Shape: c_* (calls,), o_* (operations,). Units: ns.
+
+    Calls stand in the order of their start, operations in that of theirs. `c_gap` is host work before a call, `c_own`
+    the call itself without the time it waits; `o_lag` is the least time from call to start, `o_after` the least time
+    from the end of the operation before on its stream (or of `o_before`) to the start.
+    """
+
+    start_ns: int
+    end_ns: int
+    steps: int
+    c_start: IntArray
+    c_end: IntArray
+    c_seq: IntArray
+    c_name: npt.NDArray[np.object_]
+    c_gap: Floats
+    c_own: Floats
+    c_wait: IntArray  # NONE, OPERATION, STREAM or DEVICE
+    c_target: IntArray  # operation or stream
+    c_tail: Floats  # from the end of what it waits for to its return
+    c_launches: Bools
+    c_row: IntArray  # row of capture.calls
+    o_start: IntArray
+    o_duration: Floats
+    o_call: IntArray  # -1 if unknown
+    o_host: IntArray  # the call whose time it follows: its own, or the last one before an operation without a call
+    o_stream: IntArray
+    o_lag: Floats
+    o_after: Floats
+    o_before: IntArray  # operation that its stream's order names, -1: whatever runs last on the stream
+    o_dep: IntArray  # operation of another stream, -1 for none
+    o_dep_gap: Floats
+    o_group: IntArray  # collective over several ranks, -1 for none
+    o_name: npt.NDArray[np.object_]
+    o_kind: npt.NDArray[np.object_]
+    o_row: IntArray  # row of capture.gpu_ops
+    o_fill: Floats  # share of the GPU that its blocks fill
+    stream_names: tuple[str, ...]
+    stream_free: Floats  # when each stream is free at the start of the window
+    stream_pid: IntArray
+    seq_pid: IntArray
+    seq_tail: Floats  # host work after the last call, to the end of the window
+    serial: tuple[tuple[int, int], ...] = ()  # (default stream, stream) that wait for each other
+    o_moved: Bools | None = None
+    unexplained: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # operations
+    notes: tuple[str, ...] = ()
+    has_calls: bool = True
+
+    @property
+    def o_end(self) -> Floats:
+        """End of each operation in the timeline, ns."""
+        return self.o_start + self.o_duration
+
+    def step_ns(self) -> float:
+        """Return the time of one step in the timeline: between the last ends before both boundaries, ns."""
+        begin = max(float(self.start_ns), float(self.stream_free.max(initial=0)))
+        end = max(float(self.end_ns), float(self.o_end.max(initial=0)))
+        return (end - begin) / self.steps
+
+
+def build(capture: Capture, start_ns: int, end_ns: int, steps: int, split: bool = False) -> Graph:
+    """Return the graph of what the host did between two times. `split`: unexplained waits belong to the host.
+
+    Units: ns. Operations belong to the window of their call, those without a call to that of their start.
+    """
+    calls = _calls(capture, start_ns, end_ns)
+    ops, code_of_stream, names, pids = _operations(capture, start_ns, end_ns)
+    frame = _Frame(calls, ops, start_ns, end_ns)
+    frame.attach()
+    free = _free(capture, code_of_stream, names, start_ns, ops)
+    graph = _launch_times(frame, names, pids, free, split)
+    graph = replace(graph, start_ns=start_ns, end_ns=end_ns, steps=max(steps, 1))
+    graph = _events(graph)
+    graph = _waits(graph, frame)
+    return _collectives(graph, ops)
+
+
+def _calls(capture: Capture, start_ns: int, end_ns: int) -> pd.DataFrame:
+    """Return the outermost calls of each thread within the window, from the list of calls or else from launches."""
+    if capture.calls is not None and len(capture.calls):
+        calls = capture.calls
+    else:
+        ops = capture.gpu_ops.dropna(subset=["api_start_ns", "api_end_ns"])
+        calls = pd.DataFrame(
+            {
+                "start_ns": ops["api_start_ns"].astype(np.int64),
+                "end_ns": ops["api_end_ns"].astype(np.int64),
+                "pid": ops["pid"],
+                "tid": ops["tid"],
+                "correlation_id": ops["correlation_id"],
+                "name": np.where(ops["kind"] == "kernel", "launch", "copy"),
+            }
+        ).drop_duplicates(["pid", "correlation_id", "start_ns"])
+    inside = (calls["start_ns"] >= start_ns) & (calls["start_ns"] < end_ns)
+    calls = calls[inside].assign(row=np.flatnonzero(inside))
+    names = calls["name"].astype(object)
+    calls = calls.assign(
+        name=names, pid=calls["pid"].fillna(-1).astype(np.int64), tid=calls["tid"].fillna(-1).astype(np.int64)
+    )
+    calls = calls[~names.str.contains(IGNORED).to_numpy(bool)] if len(calls) else calls
+    return calls.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def _operations(capture: Capture, start_ns: int, end_ns: int) -> tuple[pd.DataFrame, IntArray, list[str], IntArray]:
+    """Return the operations of the window with `stream_code`, the codes of all operations, names and processes."""
+    ops = capture.gpu_ops
+    pid = ops["pid"].to_numpy(dtype=np.int64, na_value=-1)
+    key = pd.MultiIndex.from_arrays(
+        [pid, ops["device"].astype(object), ops["stream"].to_numpy(dtype=np.int64, na_value=-1)]
+    )
+    code, unique = pd.factorize(key)
+    at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
+    start = ops["start_ns"].to_numpy(np.int64)
+    at = np.where(at < 0, start, at)
+    inside = (at >= start_ns) & (at < end_ns)
+    chosen = ops[inside].assign(stream_code=code[inside], row=np.flatnonzero(inside), process=pid[inside])
+    names = [f"{device}/{stream}" for _, device, stream in unique]
+    return chosen, code, names, np.array([one for one, *_ in unique], dtype=np.int64)
+
+
+def _free(capture: Capture, code: IntArray, names: list[str], start_ns: int, inside: pd.DataFrame) -> Floats:
+    """Return when each stream has done what was launched before the window."""
+    ops = capture.gpu_ops
+    at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
+    start = ops["start_ns"].to_numpy(np.int64)
+    earlier = np.where(at < 0, start, at) < start_ns
+    free = np.zeros(len(names))
+    np.maximum.at(free, code[earlier], (start + ops["duration_ns"].to_numpy(np.int64))[earlier].astype(float))
+    return free
+
+
+class _Frame:
+    """Calls and operations of a window while the graph is built."""
+
+    def __init__(self, calls: pd.DataFrame, ops: pd.DataFrame, start_ns: int, end_ns: int) -> None:
+        self.ops = ops.sort_values("start_ns", kind="stable", ignore_index=True)
+        self.begin, self.until = start_ns, end_ns
+        calls = calls.assign(key=[*zip(calls["pid"], calls["tid"], strict=True)])
+        self.calls = self._outermost(calls)
+        self._sequences()
+
+    @staticmethod
+    def _outermost(calls: pd.DataFrame) -> pd.DataFrame:
+        """Drop calls inside another call of their thread, and keep their correlation ids for `attach`."""
+        keep = np.ones(len(calls), bool)
+        outer = np.arange(len(calls))
+        last: dict[Any, tuple[int, int]] = {}
+        ends = calls["end_ns"].tolist()
+        for row, (key, end) in enumerate(zip(calls["key"], ends, strict=True)):
+            before = last.get(key)
+            if before is not None and end <= before[0]:
+                keep[row], outer[row] = False, before[1]
+            else:
+                last[key] = (end, row)
+        place = np.cumsum(keep) - 1
+        return calls.assign(outer=place[outer], keep=keep)
+
+    def _sequences(self) -> None:
+        """Number the host sequences: threads of a process that take turns are one."""
+        own = self.calls[self.calls["keep"]].reset_index(drop=True)
+        self.own = own
+        self.start, self.end = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
+        seq = np.zeros(len(own), np.int64)
+        pids: list[int] = []
+        for pid in own["pid"].unique().tolist():
+            rows = np.flatnonzero((own["pid"] == pid).to_numpy())
+            tids = own["tid"].to_numpy()[rows]
+            groups: list[list[int]] = []
+            for tid in pd.Series(tids).value_counts().index.tolist():
+                for group in groups:
+                    if _take_turns(self.start[rows], self.end[rows], np.isin(tids, group), tids == tid):
+                        group.append(tid)
+                        break
+                else:
+                    groups.append([tid])
+            for group in groups:
+                seq[rows[np.isin(tids, group)]] = len(pids)
+                pids.append(pid)
+        self.seq, self.seq_pid = seq, np.array(pids, dtype=np.int64)
+        self.gap = np.zeros(len(own))
+        self.tail = np.zeros(len(pids))
+        for number in range(len(pids)):
+            rows = np.flatnonzero(seq == number)
+            before = np.maximum.accumulate(np.insert(self.end[rows], 0, self.begin)[:-1]) if len(rows) else rows
+            self.gap[rows] = np.maximum(self.start[rows] - before, 0)
+            self.tail[number] = max(self.until - int(self.end[rows].max(initial=self.begin)), 0)
+
+    def attach(self) -> None:
+        """Find the call of each operation: same process and correlation id, else the times of its call."""
+        ops, calls = self.ops, self.calls
+        outer = calls["outer"].to_numpy(np.int64)
+        at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
+        found = np.full(len(ops), -1, np.int64)
+        by_time = {
+            (pid, start): place
+            for pid, start, place in zip(calls["pid"].tolist(), calls["start_ns"].tolist(), outer.tolist(), strict=True)
+        }
+        for row, (pid, start) in enumerate(zip(ops["process"].tolist(), at.tolist(), strict=True)):
+            if start >= 0:
+                found[row] = by_time.get((pid, start), -1)
+        self.call = found
+
+    def followed(self) -> IntArray:
+        """Return the call of each operation; for one without a call, the last that began before it in its process."""
+        found = self.call.copy()
+        begin = self.ops["start_ns"].to_numpy(np.int64)
+        pid = self.ops["process"].to_numpy(np.int64)
+        for row in np.flatnonzero(found < 0).tolist():
+            place = int(np.searchsorted(self.start, begin[row] - 1_000)) - 1
+            while place >= 0 and pid[row] >= 0 and self.seq_pid[self.seq[place]] != pid[row]:
+                place -= 1
+            found[row] = place
+        return found
+
+
+def _take_turns(start: IntArray, end: IntArray, one: Bools, other: Bools) -> bool:
+    """Return whether the calls of two groups of threads hardly overlap in time, although they alternate."""
+    s1, e1, s2, e2 = start[one], np.maximum.accumulate(end[one]), start[other], end[other]
+    if not len(s1) or not len(s2):
+        return False
+    before = np.searchsorted(s1, e2) - 1  # last call of the one that began before the other's call ended
+    overlap = np.where(before >= 0, np.minimum(e1[before], e2) - np.maximum(s1[before], s2), 0)
+    return float((overlap > 0).mean()) < 0.03
+
+
+def _usual(values: Floats, default: float, quantile: float = 0.5) -> float:
+    return float(np.quantile(values, quantile)) if len(values) >= 3 else default
+
+
+def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats, split: bool) -> Graph:
+    """Return the graph with its operations: what each needs before it can begin, from the timeline."""
+    ops = frame.ops
+    count = len(ops)
+    start = ops["start_ns"].to_numpy(np.int64)
+    duration = ops["duration_ns"].to_numpy(np.float64)
+    end = start + duration
+    stream = ops["stream_code"].to_numpy(np.int64)
+    call = frame.followed()
+    seen = (
+        np.where(call >= 0, start - frame.start[np.maximum(call, 0)], np.nan)
+        if len(frame.start)
+        else np.full(count, np.nan)
+    )
+    before, since = _stream_order(start, end, stream, free)
+    kind = ops["kind"].astype(object).to_numpy(object)
+    late = np.nan_to_num(seen, nan=np.inf)
+    gap = _usual(since[(late > 40_000) & (since < 20_000)], 1_200.0)
+    lags = {}
+    for one in ("kernel", "other"):
+        own = ((kind == "kernel") == (one == "kernel")) & (since > 10_000) & (late < 100_000)
+        lags[one] = _usual(late[own], 4_500.0)
+    lag = np.where(kind == "kernel", lags["kernel"], lags["other"])
+    by_stream = since <= max(3 * gap, 5_000.0)
+    by_host = late <= np.maximum(3 * lag, 15_000.0)
+    dep, dep_gap = _causes(start, end, stream, by_stream | by_host, ops["process"].to_numpy(np.int64), free)
+    lost = ~(by_stream | by_host | (dep >= 0))
+    to_stream = lost & ((since <= late) ^ split) & np.isfinite(since)
+    to_host = lost & ~to_stream & np.isfinite(late)
+    lag_used = np.where(by_host | to_host, late, np.minimum(lag, late))
+    after_used = np.where(by_stream | to_stream, since, np.minimum(gap, since))
+    notes = []
+    if not len(frame.own):
+        notes.append("The capture lists no host calls, so only changes on the GPU can be replayed.")
+    grid = _fill(ops)
+    empty = np.zeros(len(frame.own), np.int64)
+    launches = np.zeros(len(frame.own), bool)
+    launches[frame.call[frame.call >= 0]] = True
+    own = frame.own
+    return Graph(
+        start_ns=frame.begin, end_ns=frame.until, steps=1,
+        c_start=frame.start, c_end=frame.end, c_seq=frame.seq, c_name=own["name"].to_numpy(object), c_gap=frame.gap,
+        c_own=(frame.end - frame.start).astype(float), c_wait=empty, c_target=empty - 1, c_tail=empty.astype(float),
+        c_launches=launches, c_row=own["row"].to_numpy(np.int64),
+        o_start=start, o_duration=duration, o_call=frame.call, o_host=call, o_stream=stream,
+        o_lag=np.nan_to_num(lag_used, posinf=0.0), o_after=after_used, o_before=before, o_dep=dep, o_dep_gap=dep_gap,
+        o_group=np.full(count, -1), o_name=ops["name"].astype(object).to_numpy(object), o_kind=kind,
+        o_row=ops["row"].to_numpy(np.int64), o_fill=grid,
+        stream_names=tuple(names), stream_free=free, stream_pid=pids, seq_pid=frame.seq_pid, seq_tail=frame.tail,
+        unexplained=np.flatnonzero(lost), notes=tuple(notes), has_calls=bool(len(own)),
+    )  # fmt: skip
+
+
+def _stream_order(start: IntArray, end: Floats, stream: IntArray, free: Floats) -> tuple[IntArray, Floats]:
+    """Return the operation before each on its stream if that is not the one that ends last, and the time since.
+
+    Nodes of one graph may overlap on one stream: such a node follows the last one that ended before it began.
+    """
+    before = np.full(len(start), -1, np.int64)
+    since = np.full(len(start), np.inf)
+    tail: dict[int, float] = {one: at for one, at in enumerate(free.tolist()) if at > 0}
+    recent: dict[int, list[int]] = {}
+    ends = end.tolist()
+    for row, (at, one) in enumerate(zip(start.tolist(), stream.tolist(), strict=True)):
+        last = tail.get(one)
+        own = recent.setdefault(one, [])
+        if last is not None:
+            gap = at - last
+            if gap < -1_500:  # it overlaps: a branch of a graph, or a launch that its predecessor allowed early
+                done = [other for other in own if ends[other] <= at]
+                if done:
+                    before[row] = max(done, key=ends.__getitem__)
+                    gap = at - ends[before[row]]
+            since[row] = gap
+        tail[one] = ends[row] if last is None else max(last, ends[row])
+        own.append(row)
+        if len(own) > 24:
+            del own[0]
+    return before, since
+
+
+def _causes(
+    start: IntArray, end: Floats, stream: IntArray, explained: Bools, process: IntArray, free: Floats
+) -> tuple[IntArray, Floats]:
+    """Return, for operations that nothing of their own explains, the one of another stream that ended just before."""
+    dep = np.full(len(start), -1, np.int64)
+    gap = np.zeros(len(start))
+    order = np.argsort(end, kind="stable")
+    sorted_end = end[order]
+    for row in np.flatnonzero(~explained).tolist():
+        at = int(np.searchsorted(sorted_end, start[row], side="right")) - 1
+        while at >= 0 and start[row] - sorted_end[at] <= SOON_NS:
+            other = int(order[at])
+            if stream[other] != stream[row] and process[other] == process[row]:
+                dep[row], gap[row] = other, start[row] - end[other]
+                break
+            at -= 1
+    return dep, gap
+
+
+def _fill(ops: pd.DataFrame) -> Floats:
+    """Return the share of a GPU of 132 SMs that the blocks of each kernel fill (0–1); copies fill none."""
+
+    def blocks(text: str) -> float:
+        size = 1.0
+        for part in text.split("x"):
+            size *= float(part) if part.isdigit() else np.nan
+        return size
+
+    grids, threads = (ops[name].astype(object) for name in ("grid", "block"))
+    cache: dict[tuple[str, str], float] = {}
+    found = []
+    for kind, grid, block in zip(ops["kind"].astype(object), grids, threads, strict=True):
+        if kind != "kernel":
+            found.append(0.0)
+            continue
+        key = (str(grid), str(block))
+        if key not in cache:
+            share = blocks(key[0]) * max(blocks(key[1]), 64.0) / (132 * 1024)
+            cache[key] = min(1.0, share) if share == share else 1.0
+        found.append(cache[key])
+    return np.array(found)
+
+
+def _events(graph: Graph) -> Graph:
+    """Add the waits of streams for events: after cudaEventRecord and cudaStreamWaitEvent, as far as the times allow.
+
+    The trace names no event, so a wait is for the last record of its thread, and for the next launch on another stream.
+    """
+    records = np.array([bool(_RECORD.match(name)) for name in graph.c_name], bool)
+    waits = np.array([bool(_WAIT.match(name)) for name in graph.c_name], bool)
+    graph = _serial(graph)
+    if not waits.any():
+        return graph
+    dep, gap = graph.o_dep.copy(), graph.o_dep_gap.copy()
+    first_op: dict[int, int] = {}
+    last_op: dict[int, int] = {}
+    for row, call in enumerate(graph.o_call.tolist()):
+        first_op.setdefault(call, row)
+        last_op[call] = row
+    for number in range(len(graph.seq_pid)):
+        launched, recorded, waiting = -1, -1, -1
+        for call in np.flatnonzero(graph.c_seq == number).tolist():
+            if records[call]:
+                recorded = launched
+            elif waits[call]:
+                waiting = recorded
+            elif call in first_op:
+                row = first_op[call]
+                if (
+                    waiting >= 0 and graph.o_stream[row] != graph.o_stream[waiting] and dep[row] < 0
+                    and graph.o_end[waiting] <= graph.o_start[row]
+                ):  # fmt: skip
+                    dep[row] = waiting
+                    gap[row] = min(1_500.0, graph.o_start[row] - graph.o_end[waiting])
+                    waiting = -1
+                launched = last_op[call]
+    return replace(graph, o_dep=dep, o_dep_gap=gap)
+
+
+def _serial(graph: Graph) -> Graph:
+    """Find streams that wait for the default stream and it for them, as blocking streams do."""
+    pairs = []
+    order = np.argsort(
+        np.where(
+            graph.o_call >= 0, graph.c_start[np.maximum(graph.o_call, 0)] if len(graph.c_start) else 0, graph.o_start
+        ),
+        kind="stable",
+    )
+    start, end, stream = graph.o_start[order], graph.o_end[order], graph.o_stream[order]
+    used = np.unique(stream)
+    for default in used:
+        if not graph.stream_names[default].endswith("/7"):
+            continue
+        for other in used:
+            if other == default or graph.stream_pid[other] != graph.stream_pid[default]:
+                continue
+            if graph.stream_names[other].rpartition("/")[0] != graph.stream_names[default].rpartition("/")[0]:
+                continue
+            both = np.isin(stream, (default, other))
+            is_default = stream[both] == default
+            s, e = start[both], end[both]
+            ends_default = np.maximum.accumulate(np.where(is_default, e, 0))
+            ends_other = np.maximum.accumulate(np.where(is_default, 0, e))
+            since = s - np.where(is_default, np.insert(ends_other, 0, 0)[:-1], np.insert(ends_default, 0, 0)[:-1])
+            turns = int((np.diff(is_default.astype(int)) != 0).sum())
+            if turns >= 4 and (since > -500).all() and int((since < SOON_NS).sum()) >= max(2, turns // 4):
+                pairs.append((int(default), int(other)))
+    return replace(graph, serial=tuple(pairs))
+
+
+def _waits(graph: Graph, frame: _Frame) -> Graph:
+    """Find out which calls block, for what, and how much of each call is its own work."""
+    count = len(graph.c_start)
+    if not count:
+        return graph
+    own, tail = graph.c_own.copy(), np.zeros(count)
+    wait, target = np.zeros(count, np.int64), np.full(count, -1, np.int64)
+    usual = _own_times(graph)
+    at_call, last_stream = _launched_before(graph)
+    blocks_all = _blocking_names(graph)
+    memory = frame.ops["memory"].astype(object).to_numpy(object)
+    size = frame.ops["bytes"].to_numpy(dtype=np.float64, na_value=np.nan)
+    op_of: dict[int, int] = {}
+    for row, call in enumerate(graph.o_call.tolist()):
+        op_of[call] = row
+    pending = _Pending(graph, at_call)
+    for call in np.flatnonzero(_may_block(graph, usual)).tolist():
+        name, begin, end = graph.c_name[call], int(graph.c_start[call]), int(graph.c_end[call])
+        kind, aim, done = NONE, -1, 0.0
+        if call in op_of:
+            row = op_of[call]
+            if _COPY.match(name) and graph.o_kind[row] == "memcpy":
+                kind, aim, done = _copy(graph, row, name, end, str(memory[row]), float(size[row]))
+            elif end - begin > 4 * usual[name] and pending.count(call, int(graph.o_stream[row])) >= PENDING:
+                own[call] = usual[name]
+        elif _SYNC_DEVICE.match(name) or name in blocks_all:
+            kind, aim = DEVICE, int(graph.seq_pid[graph.c_seq[call]])
+            done = pending.last(call, pid=aim)
+        elif _SYNC_STREAM.match(name) or _SYNC_EVENT.match(name):
+            kind, aim, done = _synchronised(
+                graph, pending, call, int(last_stream[call]), begin, end, bool(_SYNC_EVENT.match(name))
+            )
+        if kind == NONE:
+            continue
+        wait[call], target[call] = kind, aim
+        if done > begin and end - done > -1e9 and (kind == OPERATION or done <= end):
+            own[call] = (
+                min(end - begin, usual[name])
+                if done - begin > usual[name] or kind != OPERATION
+                else min(end - begin, max(done - begin, 0.0))
+            )
+            own[call] = min(own[call], max(end - begin, 0))
+            tail[call] = end - max(done, begin + own[call]) if kind != OPERATION else end - done
+            if kind != OPERATION:
+                tail[call] = max(end - done, 0.0) if done >= begin + own[call] else 0.0
+                own[call] = own[call] if done >= begin + own[call] else end - begin
+        else:
+            tail[call] = min(usual[name], 3_000.0)
+            own[call] = end - begin
+    return replace(graph, c_own=own, c_wait=wait, c_target=target, c_tail=tail)
+
+
+def _own_times(graph: Graph) -> dict[str, float]:
+    """Return the usual time of each call if it does not wait: the lower quartile of its durations, by name.
+
+    A call that may wait each time shows no such time; it takes at most AT_LEAST_NS.
+    """
+    frame = pd.DataFrame({"name": graph.c_name, "ns": (graph.c_end - graph.c_start).astype(float)})
+    quarter = {str(name): float(ns) for name, ns in frame.groupby("name")["ns"].quantile(0.25).items()}
+    waits = re.compile(r"\w*Synchronize|(cu|hip)(da)?Mem(cpy|Free)|(cu|hip)(da)?Free")
+    return {name: min(ns, AT_LEAST_NS) if waits.match(name) else ns for name, ns in quarter.items()}
+
+
+def _may_block(graph: Graph, usual: dict[str, float]) -> Bools:
+    known = {
+        name: bool(_SYNC_DEVICE.match(name) or _SYNC_STREAM.match(name) or _SYNC_EVENT.match(name) or _COPY.match(name)
+                   or _FREES.match(name) or _ALLOCATES.match(name))
+        for name in usual
+    }  # fmt: skip
+    length = graph.c_end - graph.c_start
+    long = length > 4 * np.array([usual[name] for name in graph.c_name])
+    return np.array([known[name] for name in graph.c_name], bool) | (long & graph.c_launches)
+
+
+def _launched_before(graph: Graph) -> tuple[IntArray, IntArray]:
+    """Return when each operation was launched, and the stream of the last launch of its sequence before each call."""
+    at = np.where(graph.o_call >= 0, graph.c_start[np.maximum(graph.o_call, 0)], graph.o_start)
+    stream_of = np.full(len(graph.c_start), -1, np.int64)
+    stream_of[graph.o_call[graph.o_call >= 0]] = graph.o_stream[graph.o_call >= 0]
+    last = np.full(len(graph.c_start), -1, np.int64)
+    now: dict[int, int] = {}
+    for call, (number, own) in enumerate(zip(graph.c_seq.tolist(), stream_of.tolist(), strict=True)):
+        last[call] = now.get(number, -1)
+        if own >= 0:
+            now[number] = own
+    return at, last
+
+
+class _Pending:
+    """Questions about what was launched before a call and has not ended."""
+
+    def __init__(self, graph: Graph, at: IntArray) -> None:
+        self.graph = graph
+        self.streams: dict[int, tuple[IntArray, Floats, IntArray, IntArray]] = {}
+        for one in range(len(graph.stream_names)):
+            rows = np.flatnonzero(graph.o_stream == one)
+            rows = rows[np.argsort(at[rows], kind="stable")]
+            free = graph.stream_free[one]
+            ends = np.maximum.accumulate(np.insert(graph.o_end[rows], 0, free))
+            self.streams[one] = (at[rows], ends, np.sort(graph.o_start[rows]), rows)
+
+    def end(self, call: int, stream: int) -> float:
+        """Return when the stream has done all that was launched before the call, ns."""
+        at, ends, _, _ = self.streams[stream]
+        return float(ends[np.searchsorted(at, self.graph.c_start[call], side="left")])
+
+    def last(self, call: int, pid: int) -> float:
+        """Return when all streams of the process have."""
+        return max((self.end(call, one) for one in self.streams if self.graph.stream_pid[one] == pid), default=0.0)
+
+    def count(self, call: int, stream: int) -> int:
+        """Return how many operations of the stream were launched before the call and had not begun."""
+        at, _, starts, _ = self.streams[stream]
+        begin = self.graph.c_start[call]
+        return int(np.searchsorted(at, begin) - np.searchsorted(starts, begin, side="right"))
+
+    def target(self, call: int, end: int) -> int:
+        """Return the operation, launched before the call, that ended last before the call returned; -1 for none."""
+        best, found = -1.0, -1
+        pid = self.graph.seq_pid[self.graph.c_seq[call]]
+        for one, (at, _, _, rows) in self.streams.items():
+            if self.graph.stream_pid[one] != pid:
+                continue
+            until = int(np.searchsorted(at, self.graph.c_start[call], side="left"))
+            own = rows[max(0, until - 2 * QUEUE) : until]
+            ended = own[self.graph.o_end[own] <= end]
+            if len(ended):
+                row = int(ended[np.argmax(self.graph.o_end[ended])])
+                if self.graph.o_end[row] > best:
+                    best, found = float(self.graph.o_end[row]), row
+        return found
+
+
+def _blocking_names(graph: Graph) -> set[str]:
+    """Return the names of allocating and freeing calls that wait for the GPU: by their documentation, or as seen."""
+    found = set()
+    for name in set(graph.c_name):
+        if _FREES.match(name) and "Host" not in name:
+            found.add(name)
+        elif _ALLOCATES.match(name) or _FREES.match(name):
+            rows = np.flatnonzero(graph.c_name == name)
+            busy = waited = 0
+            for row in rows[:200].tolist():
+                running = (graph.o_start < graph.c_end[row]) & (graph.o_end > graph.c_start[row] + 20_000)
+                if running.any():
+                    busy += 1
+                    waited += bool((graph.o_end[running] <= graph.c_end[row]).all())
+            if busy >= 3 and waited >= 0.8 * busy:
+                found.add(name)
+    return found
+
+
+def _copy(graph: Graph, row: int, name: str, end: int, memory: str, size: float) -> tuple[int, int, float]:
+    """Return what a copy call waits for, and when that ended: the copy itself, or nothing."""
+    done = float(graph.o_end[row])
+    text = str(graph.o_name[row])
+    from_host, to_host = "Host-to-Device" in text or "HtoD" in text, "Device-to-Host" in text or "DtoH" in text
+    pageable = "Pageable" in memory
+    is_async = "Async" in name
+    if not is_async and (to_host or end >= done):
+        return OPERATION, row, done
+    if is_async and to_host and (pageable or (not memory and end >= done)):
+        return OPERATION, row, done
+    staged = from_host and (pageable or not is_async or not memory)
+    if (
+        staged
+        and end > graph.o_start[row]
+        and (size > STAGED or not is_async)
+        and (pageable or end >= done or not is_async)
+    ):
+        return OPERATION, row, done
+    return NONE, -1, 0.0
+
+
+def _synchronised(
+    graph: Graph, pending: _Pending, call: int, stream: int, begin: int, end: int, event: bool
+) -> tuple[int, int, float]:
+    """Return what a synchronisation of a stream or an event waits for, and when that ended."""
+    if stream >= 0 and not event:
+        done = pending.end(call, stream)
+        if done <= end:
+            return STREAM, stream, done
+    row = pending.target(call, end)
+    if row >= 0 and graph.o_end[row] > begin and end - graph.o_end[row] < 30_000:
+        return (
+            (OPERATION, row, float(graph.o_end[row]))
+            if event
+            else (STREAM, int(graph.o_stream[row]), float(graph.o_end[row]))
+        )
+    if row >= 0 and event:
+        return OPERATION, row, float(graph.o_end[row])
+    return NONE, -1, 0.0
+
+
+def _collectives(graph: Graph, ops: pd.DataFrame) -> Graph:
+    """Number the collectives that run on several processes at once: the n-th of each, if they overlap."""
+    talks = {one: communicates(str(one)) for one in set(graph.o_name)}
+    rows = np.flatnonzero(np.array([talks[one] for one in graph.o_name], bool) & (graph.o_kind == "kernel"))
+    pids = graph.stream_pid[graph.o_stream[rows]]
+    groups = [rows[pids == pid] for pid in np.unique(pids)]
+    if len(groups) < 2 or len({len(one) for one in groups}) > 1:
+        return graph
+    numbers = np.full(len(graph.o_start), -1)
+    begin = np.max([graph.o_start[one] for one in groups], axis=0)
+    until = np.min([graph.o_end[one] for one in groups], axis=0)
+    together = begin < until
+    for one in groups:
+        numbers[one] = np.where(together, np.arange(len(one)), -1)
+    return replace(graph, o_group=numbers)

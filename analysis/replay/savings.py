@@ -1,0 +1,258 @@
+"""Say what changes to a steady step would save, as intervals, and in which order to make them.
+
+A change is a function of a graph and of `share`, the uncertain part (analysis/replay/changes.py). Each is replayed with
+both ends of `share` and with both ends of the profiler's own cost on the host, which no change can win. The interval
+spans all of these, and the error of a replay on top.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from analysis.capture.model import Capture, IntArray
+from analysis.formats.bare import BARE_RANGES
+from analysis.replay import graph as graphs
+from analysis.replay.graph import NONE, Floats, Graph
+from analysis.replay.simulate import Run, simulate
+from analysis.replay.steady import Phase, Steady, find
+from analysis.tables.bare import first_occurrences
+
+Change = Callable[[Graph, float], Graph]
+
+MOST_STEPS = 20
+MOST_OPERATIONS = 3_000  # of the window that candidates are replayed on; at least two steps
+REFUSED = 0.05  # a replay further off than this says nothing
+WORTH = 0.01  # of the step: what saves less is not worth a change
+ERROR = 0.01  # of the step: how far a replay may be off
+MISSED = 0.08  # of a saving
+FLOOR = 0.35  # of a call's or a gap's time at least belongs to the program
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What a change saves of a step: ns and share, lowest and highest. `changed_ns`: the step as replayed with it."""
+
+    low_ns: float
+    high_ns: float
+    low: float
+    high: float
+    changed_ns: float
+
+    @property
+    def middle(self) -> float:
+        """Middle of the shares."""
+        return (self.low + self.high) / 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """A steady step with its graph, its replay, and the same without the profiler's cost."""
+
+    phase: Phase
+    graph: Graph
+    run: Run
+    bare: tuple[Graph, ...]  # with the least and with the most of the profiler's cost taken off
+    bare_ns: tuple[float, ...]
+    bare_known: bool  # whether a bare run tells the time of the step
+    step_ns: float  # in the timeline
+    reason: str = ""  # why its savings cannot be told, in one sentence
+
+    @property
+    def off(self) -> float:
+        """How far the replay is from the timeline, as a share of the step."""
+        return self.run.step_ns / self.step_ns - 1 if self.step_ns else 0.0
+
+
+def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
+    """Return consecutive steady steps near the median, as positions: at most MOST_STEPS, and `most` launches."""
+    steady = phase.steady
+    if len(steady) > 3 and steady[-1] == len(phase.start_ns) - 1:
+        steady = steady[:-1]  # no launch after it tells where its host work ends
+    apart = np.diff(steady) != 1
+    apart |= phase.start_ns[steady[1:]] - phase.end_ns[steady[:-1]] > 1_000
+    runs = np.split(steady, np.flatnonzero(apart) + 1)
+    count = int(np.clip(most // max(phase.launches, 1), 2, MOST_STEPS))
+    middle = float(np.median(phase.wall_ns[steady]))
+    best, found = np.inf, runs[0][:1]
+    longest = max(len(one) for one in runs)
+    for one in runs:
+        size = min(count, longest)
+        for place in range(len(one) - size + 1):
+            part = one[place : place + size]
+            off = abs(float(phase.wall_ns[part].mean()) - middle)
+            if off < best:
+                best, found = off, part
+    return found
+
+
+def steps(capture: Capture, steady: Steady | None = None) -> list[Step]:
+    """Return the steady steps of a capture, the one with the most time first."""
+    steady = find(capture) if steady is None else steady
+    return [step(capture, phase) for phase in steady.phases]
+
+
+def step(capture: Capture, phase: Phase) -> Step:
+    """Return a phase's step: graph, replay, and graphs without the profiler's cost."""
+    part = window(phase)
+    begin, end = int(phase.start_ns[part[0]]), int(phase.end_ns[part[-1]])
+    graph = graphs.build(capture, begin, end, len(part))
+    run = simulate(graph)
+    seen = graph.step_ns()
+    reason = ""
+    if abs(run.step_ns / seen - 1) > REFUSED:
+        reason = (
+            f"A step of {phase.name} takes {run.step_ns / 1e3:,.1f} µs replayed, {seen / 1e3:,.1f} µs in the timeline: "
+            "the steps depend on something that the capture does not hold, or empty a queue; capture more steps."
+        )
+    known = _bare_step(capture, phase)
+    marks = _marks(capture, graph)
+    if known is not None and graph.has_calls:
+        low = high = _fit(graph, marks, capture.clock, known)
+    else:
+        low, high = (_without_cost(graph, marks, capture.clock, end) for end in (0, 1))
+    bare = (low,) if low is high else (low, high)
+    return Step(phase, graph, run, bare, tuple(simulate(one).step_ns for one in bare), known is not None, seen, reason)
+
+
+def _costs(clock: str) -> Mapping[str, Sequence[float]]:
+    costs = tomllib.loads((Path(__file__).parent / "costs.toml").read_text(encoding="utf-8"))
+    found: Mapping[str, Sequence[float]] = costs.get(clock, costs["nsys"])
+    return found
+
+
+def _marks(capture: Capture, graph: Graph) -> Floats:
+    """Return how many ranges begin or end in the host work before each call, counted as pairs. Shape: (calls,)."""
+    counts = np.zeros(len(graph.c_start))
+    ranges = capture.ranges
+    for pid in np.unique(graph.seq_pid):
+        rows = np.flatnonzero(graph.seq_pid[graph.c_seq] == pid) if len(counts) else np.zeros(0, np.int64)
+        own = ranges[ranges["pid"] == pid]
+        at = np.sort(np.concatenate([own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)]))
+        end = graph.c_start[rows]
+        counts[rows] = (np.searchsorted(at, end) - np.searchsorted(at, end - graph.c_gap[rows].astype(np.int64))) / 2
+    return counts
+
+
+def _without_cost(graph: Graph, marks: Floats, clock: str, end: int, part: float = 1.0) -> Graph:
+    """Take the profiler's cost off calls and gaps: the lowest (`end` 0) or the highest (1), times `part`."""
+    costs = _costs(clock)
+    each = np.where(graph.c_launches, costs["launch"][end], costs["call"][end]) * part
+    inside = np.minimum(each, graph.c_own * (1 - FLOOR))
+    gap = np.minimum(each - inside + marks * costs["range"][end] * part, graph.c_gap * (1 - FLOOR))
+    return replace(graph, c_own=graph.c_own - inside, c_gap=graph.c_gap - gap)
+
+
+def _fit(graph: Graph, marks: Floats, clock: str, bare_ns: float) -> Graph:
+    """Take off as much of the cost as makes the replay as long as the bare step; the rest shrinks in proportion."""
+    low, high = 0.0, 2.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        if simulate(_without_cost(graph, marks, clock, 1, middle), 2).step_ns > bare_ns:
+            low = middle
+        else:
+            high = middle
+    found = _without_cost(graph, marks, clock, 1, (low + high) / 2)
+    if simulate(found, 2).step_ns <= bare_ns * 1.02:
+        return found
+    low, high = 0.0, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        if simulate(_host_times(found, middle), 2).step_ns > bare_ns:
+            high = middle
+        else:
+            low = middle
+    return _host_times(found, (low + high) / 2)
+
+
+def _host_times(graph: Graph, factor: float) -> Graph:
+    return replace(graph, c_own=graph.c_own * factor, c_gap=graph.c_gap * factor)
+
+
+def _bare_step(capture: Capture, phase: Phase) -> float | None:
+    """Return the bare time of the step from bare_ranges.csv: from start to start of the range of its name, ns."""
+    rows = capture.of(BARE_RANGES.kind)
+    if rows is None or not len(rows):
+        return None
+    own = rows[rows["name"] == phase.name]
+    if len(own) < 4:
+        return None
+    apart, length = [], []
+    for _, each in own.groupby(["process", "thread"]):
+        start = np.sort(each["start_ns"].to_numpy(dtype=np.float64))
+        took = each["end_ns"].to_numpy(dtype=np.float64) - each["start_ns"].to_numpy(dtype=np.float64)
+        between = np.diff(start)
+        apart += between[first_occurrences(between) :].tolist()
+        length += took[first_occurrences(took) :].tolist()
+    if len(apart) < 2 or not np.isfinite(np.median(length)):
+        return None
+    near = [one for one in apart if one < 2 * float(np.median(length))]
+    return float(np.median(near or apart))
+
+
+def saving(step: Step, change: Change) -> Saving:
+    """Return what a change saves of the step."""
+    return _saving(step, step.bare, change)
+
+
+def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
+    shares, ns = [], []
+    for base in bases:
+        before = simulate(base, 3).step_ns
+        for share in (0.0, 1.0):
+            after = simulate(change(base, share), 4).step_ns
+            shares.append(1 - after / before)
+            ns.append(before - after)
+    low, high = min(shares), max(shares)
+    low -= ERROR * (low > ERROR) * 0.5 + MISSED * abs(low)
+    high += ERROR * 0.5 * (high > ERROR / 2) + MISSED * abs(high)
+    changed = simulate(change(step.graph, 0.5)).step_ns
+    unit = float(np.mean(ns)) / float(np.mean(shares)) if np.mean(shares) else step.run.step_ns
+    return Saving(low * unit, min(high, 1.0) * unit, low, min(high, 1.0), changed)
+
+
+def together(changes: Sequence[Change]) -> Change:
+    """Return the change that makes all of `changes`, one after the other."""
+
+    def change(graph: Graph, share: float) -> Graph:
+        for one in changes:
+            graph = one(graph, share)
+        return graph
+
+    return change
+
+
+def in_order(step: Step, candidates: Mapping[str, Change], worth: float = WORTH) -> list[tuple[str, Saving]]:
+    """Return changes in the order in which to make them, each with what it saves after those before it.
+
+    The next one is that which saves most then; it ends where nothing saves `worth` of the step.
+    """
+    left, made, found = dict(candidates), [], []
+    bases = list(step.bare)
+    while left:
+        ranked = [(name, _saving(step, bases, change)) for name, change in left.items()]
+        name, best = max(ranked, key=lambda item: item[1].middle)
+        if best.middle < worth:
+            break
+        found.append((name, best))
+        made.append(left.pop(name))
+        bases = [made[-1](base, 0.5) for base in bases]
+        for other, own in ranked:
+            if other in left and own.high < worth / 2 and len(made) == 1 and not _may_gain(step, left[other]):
+                left.pop(other)
+    return found
+
+
+def _may_gain(step: Step, change: Change) -> bool:
+    """Return whether a change makes anything shorter, so that it may save something once another limit is gone."""
+    changed = change(step.graph, 1.0)
+    return bool(
+        changed.o_duration.sum() < step.graph.o_duration.sum()
+        or changed.c_gap.sum() + changed.c_own.sum() < step.graph.c_gap.sum() + step.graph.c_own.sum()
+        or (changed.c_wait != NONE).sum() < (step.graph.c_wait != NONE).sum()
+        or changed.o_moved is not None
+    )

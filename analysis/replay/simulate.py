@@ -1,0 +1,326 @@
+"""Simulate a graph: the same steps again and again until the time of a step no longer changes.
+
+Operations are visited in the order in which they began, blocking calls in the order in which they returned; every
+dependency points back in this order, and changes keep it. Between two blocking calls the host's clock is a sum, so
+other calls cost nothing here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.capture.model import IntArray
+from analysis.replay.graph import DEVICE, NONE, OPERATION, QUEUE, STREAM, Floats, Graph
+
+MOST_PASSES = 5
+SETTLED = 0.002  # two passes whose times differ by less end the simulation
+_CHECK_EACH = 256  # launches between two looks at the length of a queue
+BY_STREAM, BY_HOST, BY_OTHER, BY_RANKS = 0, 1, 2, 3  # what an operation waited for
+_PLAIN, _BRANCH, _GROUP, _SHARED, _SERIAL, _BLOCK, _QUEUED = range(7)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The last pass of a simulation. Shape: o_* (operations,), b_* (blocking calls,). Units: ns.
+
+    `passes` holds the time of each pass. `begin_ns` and `end_ns` bound the last one.
+    """
+
+    graph: Graph
+    passes: tuple[float, ...]
+    begin_ns: float
+    end_ns: float
+    o_start: Floats
+    o_end: Floats
+    o_why: IntArray
+    o_cause: IntArray  # operation that it waited for, -1 for the host or for what ran before the pass
+    c_begin: Floats  # (calls,) when each call began
+    c_end: Floats
+    b_call: IntArray
+    b_by: IntArray  # operation that ended the wait, -1 if the call did not wait
+
+    @property
+    def step_ns(self) -> float:
+        """Time of a step, ns."""
+        return (self.end_ns - self.begin_ns) / self.graph.steps
+
+
+@dataclass(frozen=True)
+class _Program:
+    nodes: list[tuple[Any, ...]]
+    first_epoch: list[int]  # of each sequence
+    last_epoch: list[int]
+    total: list[float]  # host time of each sequence in a pass, without waits
+    epoch: IntArray  # of each call
+    before: Floats  # host time before each call, without waits
+    after: Floats
+
+
+def _compile(graph: Graph) -> _Program:
+    count, seqs = len(graph.c_start), len(graph.seq_pid)
+    before, after = np.zeros(count), np.zeros(count)
+    epoch = np.zeros(count, np.int64)
+    blocking = graph.c_wait != NONE
+    first, last, total = [], [], []
+    number = 1  # epoch 0 is that of operations without a call
+    for seq in range(seqs):
+        rows = np.flatnonzero(graph.c_seq == seq)
+        after[rows] = np.cumsum(graph.c_gap[rows] + graph.c_own[rows])
+        before[rows] = after[rows] - graph.c_own[rows]
+        seen = np.cumsum(blocking[rows])
+        epoch[rows] = number + seen - blocking[rows]
+        first.append(number)
+        number += int(seen[-1]) if len(rows) else 0
+        last.append(number)
+        number += 1
+        total.append((float(after[rows[-1]]) if len(rows) else 0.0) + float(graph.seq_tail[seq]))
+    nodes = _order(graph, _operations(graph, epoch, before), _blocking(graph, epoch, before, after))
+    return _Program(nodes, first, last, total, epoch, before, after)
+
+
+def _order(graph: Graph, operations: list[Any], blocking: tuple[list[Any], IntArray]) -> list[tuple[Any, ...]]:
+    nodes, at = blocking
+    keys = np.concatenate([at, graph.o_start])
+    both = nodes + operations
+    return [both[row] for row in np.argsort(keys, kind="stable").tolist()]
+
+
+def _operations(graph: Graph, epoch: IntArray, before: Floats) -> list[tuple[Any, ...]]:
+    known = graph.o_host >= 0
+    call = np.maximum(graph.o_host, 0)
+    if len(epoch):
+        of_epoch = np.where(known, epoch[call], 0)
+        issued = np.where(known, before[call] + graph.o_lag, -np.inf)
+    else:
+        of_epoch, issued = np.zeros(len(call), np.int64), np.full(len(call), -np.inf)
+    lonely = ~known & ~np.isfinite(graph.o_after)
+    issued = np.where(lonely, graph.o_start - graph.start_ns, issued)
+    after = np.where(np.isfinite(graph.o_after), graph.o_after, 0.0)
+    kind = np.where(graph.o_before >= 0, _BRANCH, _PLAIN)
+    if graph.serial:
+        members = {one for pair in graph.serial for one in pair}
+        kind[np.isin(graph.o_stream, list(members)) & (kind == _PLAIN)] = _SERIAL
+    if graph.o_moved is not None and graph.o_moved.any():
+        kind[(graph.o_kind == "kernel") & (kind != _BRANCH)] = _SHARED
+    kind[graph.o_group >= 0] = _GROUP
+    extra = np.where(graph.o_before >= 0, graph.o_before, graph.o_group)
+    columns = (
+        kind,
+        np.arange(len(call)),
+        graph.o_stream,
+        of_epoch,
+        issued,
+        after,
+        graph.o_duration,
+        graph.o_dep,
+        graph.o_dep_gap,
+        extra,
+    )
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _blocking(graph: Graph, epoch: IntArray, before: Floats, after: Floats) -> tuple[list[Any], IntArray]:
+    rows = np.flatnonzero(graph.c_wait != NONE)
+    columns = (
+        np.full(len(rows), _BLOCK), rows, graph.c_target[rows], epoch[rows], after[rows], graph.c_tail[rows],
+        graph.c_wait[rows], epoch[rows] + 1, after[rows], rows,
+    )  # fmt: skip
+    nodes = list(zip(*(column.tolist() for column in columns), strict=True))
+    at = graph.c_end[rows].astype(float)
+    queued, when = _queues(graph, epoch, before)
+    return nodes + queued, np.concatenate([at, when])
+
+
+def _queues(graph: Graph, epoch: IntArray, before: Floats) -> tuple[list[Any], Floats]:
+    """Return nodes at which the host waits until the queue of a stream has room, each some hundred launches."""
+    nodes, when = [], []
+    for stream in np.unique(graph.o_stream):
+        rows = np.flatnonzero((graph.o_stream == stream) & (graph.o_call >= 0))
+        rows = rows[np.argsort(graph.o_call[rows], kind="stable")]
+        for place in range(QUEUE, len(rows), _CHECK_EACH):
+            call, target = int(graph.o_call[rows[place]]), int(rows[place - QUEUE])
+            nodes.append((_QUEUED, call, target, int(epoch[call]), float(before[call]), int(graph.c_seq[call])))
+            when.append(float(graph.c_end[call]))
+    return nodes, np.array(when)
+
+
+def simulate(graph: Graph, passes: int = MOST_PASSES) -> Run:
+    """Return the last pass of a simulation whose time of a step has settled."""
+    program = _compile(graph)
+    tails = graph.stream_free.tolist()
+    origin = float(max(graph.start_ns, graph.stream_free.max(initial=0)))
+    state = _State(tails, [float(graph.start_ns)] * len(graph.seq_pid), origin)
+    times: list[float] = []
+    for _ in range(max(passes, 2)):
+        begin = state.end
+        _pass(graph, program, state)
+        times.append(state.end - begin)
+        if len(times) >= 3 and abs(times[-1] - times[-2]) <= SETTLED * max(times[-1], 1.0):
+            break
+    call_begin, call_end = _call_times(graph, program, state)
+    return Run(
+        graph, tuple(times), begin, state.end, np.array(state.start), np.array(state.done), np.array(state.why),
+        np.array(state.cause), call_begin, call_end, np.array(sorted(state.by), dtype=np.int64),
+        np.array([state.by[one] for one in sorted(state.by)], dtype=np.int64),
+    )  # fmt: skip
+
+
+class _State:
+    """What one pass hands to the next: when each stream and each host sequence is free."""
+
+    def __init__(self, tails: list[float], host: list[float], end: float) -> None:
+        self.tails, self.host, self.end = tails, host, end
+        self.start: list[float] = []
+        self.done: list[float] = []
+        self.why: list[int] = []
+        self.cause: list[int] = []
+        self.by: dict[int, int] = {}
+        self.offsets: list[float] = []
+
+
+def _call_times(graph: Graph, program: _Program, state: _State) -> tuple[Floats, Floats]:
+    if not len(graph.c_start):
+        return np.zeros(0), np.zeros(0)
+    offsets = np.array(state.offsets)
+    begin = offsets[program.epoch] + program.before
+    blocking = graph.c_wait != NONE
+    end = offsets[np.minimum(program.epoch + blocking, len(offsets) - 1)] + program.after
+    return begin, end
+
+
+def _pass(graph: Graph, program: _Program, state: _State) -> None:
+    """Run the window once more."""
+    count = len(graph.o_start)
+    start, done, why, cause = [0.0] * count, [0.0] * count, [0] * count, [-1] * count
+    tails, last = state.tails, [-1] * len(state.tails)
+    offsets = [0.0] * (1 + max(program.last_epoch, default=0))
+    offsets[0] = state.end
+    for seq, first in enumerate(program.first_epoch):
+        offsets[first] = state.host[seq]
+    state.start, state.done, state.why, state.cause, state.by, state.offsets = start, done, why, cause, {}, offsets
+    special = _Special(graph, state, last)
+    for node in program.nodes:
+        kind = node[0]
+        if kind >= _BLOCK:
+            special.host(node)
+            continue
+        _, row, stream, epoch, issued, after, duration, dep, dep_gap, extra = node
+        begin, other = offsets[epoch] + issued, 1
+        free = (done[extra] if kind == _BRANCH else tails[stream]) + after
+        if free >= begin:
+            begin, other = free, 0
+            cause[row] = extra if kind == _BRANCH else last[stream]
+        if dep >= 0 and done[dep] + dep_gap > begin:
+            begin, other, cause[row] = done[dep] + dep_gap, 2, dep
+        why[row] = other
+        if kind >= _GROUP:
+            begin, duration = special.operation(kind, row, stream, begin, after, duration, extra)
+        start[row] = begin
+        end = begin + duration
+        done[row] = end
+        if end >= tails[stream]:
+            tails[stream], last[stream] = end, row
+    for seq, first in enumerate(program.last_epoch):
+        state.host[seq] = offsets[first] + program.total[seq]
+    state.end = max([*state.host, *tails])
+    if not graph.has_calls:
+        state.end += max(float(graph.end_ns - graph.o_end.max(initial=graph.start_ns)), 0.0)
+
+
+class _Special:
+    """The nodes of a pass that are neither plain operations nor plain branches."""
+
+    def __init__(self, graph: Graph, state: _State, last: list[int]) -> None:
+        self.state, self.last = state, last
+        self.earlier = list(state.tails)
+        self.streams_of: dict[int, list[int]] = {}
+        for stream, pid in enumerate(graph.stream_pid.tolist()):
+            self.streams_of.setdefault(pid, []).append(stream)
+        self.partners: dict[int, list[int]] = {}
+        for one, other in graph.serial:
+            self.partners.setdefault(one, []).append(other)
+            self.partners.setdefault(other, []).append(one)
+        self.fill = graph.o_fill.tolist()
+        moved = graph.o_moved
+        self.moved = set(np.unique(graph.o_stream[moved]).tolist()) if moved is not None else set()
+        self.groups: dict[int, list[int]] = {}
+        if (graph.o_group >= 0).any():
+            for row in np.flatnonzero(graph.o_group >= 0).tolist():
+                self.groups.setdefault(int(graph.o_group[row]), []).append(row)
+        self.arrived: dict[int, list[int]] = {}
+        self.duration = graph.o_duration
+        self.stream = graph.o_stream
+
+    def operation(
+        self, kind: int, row: int, stream: int, begin: float, after: float, duration: float, group: int
+    ) -> tuple[float, float]:
+        """Return begin and duration of an operation that other streams or ranks delay."""
+        state = self.state
+        if kind == _SERIAL:
+            for other in self.partners[stream]:
+                if state.tails[other] + after > begin:
+                    begin = state.tails[other] + after
+                    state.why[row], state.cause[row] = BY_OTHER, self.last[other]
+        elif kind == _SHARED:
+            for other, end in enumerate(state.tails):
+                if end > begin and other != stream and (stream in self.moved) != (other in self.moved):
+                    filled = self.fill[self.last[other]] if self.last[other] >= 0 else 1.0
+                    mine = self.fill[row]
+                    if filled + mine > 1.0 and mine > 0:
+                        speed, overlap = max(0.0, 1.0 - filled) / mine, end - begin
+                        done = overlap * speed
+                        duration = overlap + duration - done if done < duration else duration / speed
+        elif kind == _GROUP:
+            return begin, self._collective(row, group, begin, duration)
+        return begin, duration
+
+    def _collective(self, row: int, group: int, begin: float, duration: float) -> float:
+        """Return the duration of a rank's collective, which ends with that of the others when the last has come."""
+        state = self.state
+        came = self.arrived.setdefault(group, [])
+        came.append(row)
+        members = self.groups[group]
+        if len(came) < len(members):
+            state.start[row] = begin
+            return duration
+        state.start[row] = begin
+        latest = max(came, key=lambda one: state.start[one])
+        end = state.start[latest] + float(min(self.duration[one] for one in members))
+        for one in came:
+            state.done[one] = end
+            stream = int(self.stream[one])
+            if self.last[stream] == one or end > state.tails[stream]:
+                state.tails[stream], self.last[stream] = end, one
+            if one != latest:
+                state.why[one], state.cause[one] = BY_RANKS, latest
+        return end - begin
+
+    def host(self, node: tuple[Any, ...]) -> None:
+        """Let the host wait: at a blocking call, or for room in the queue of a stream."""
+        state = self.state
+        if node[0] == _QUEUED:
+            _, call, target, epoch, before, _ = node
+            room = state.done[target] - before
+            if room > state.offsets[epoch]:
+                state.offsets[epoch] = room
+            return
+        _, call, target, epoch, arrives, tail, kind, following, after, _ = node
+        now, by = state.offsets[epoch] + arrives, -1
+        if kind == OPERATION:
+            end, row = state.done[target], target
+        elif kind == STREAM:
+            end, row = state.tails[target], self.last[target]
+        else:
+            end, row = 0.0, -1
+            for stream in self.streams_of.get(target, ()):
+                if state.tails[stream] > end:
+                    end, row = state.tails[stream], self.last[stream]
+        if end + tail > now:
+            now, by = end + tail, row if row >= 0 else -2
+        elif kind != DEVICE and end <= 0:
+            now += tail
+        state.by[call] = by
+        state.offsets[following] = now - after

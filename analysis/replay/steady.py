@@ -1,0 +1,424 @@
+"""Find the steady steps of a capture: the launches that repeat, apart from start-up and from slow steps.
+
+A step begins at an anchor: a launch (or the start of a range) that recurs so that the launches between two occurrences
+resemble those between the next two. The score of an anchor is the share of all launches in such stretches. Of anchors
+with nearly the best score the one with most occurrences wins, so a layer inside a step loses (the odd stretch at each
+end of the step costs it) and so does every second step.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.capture.model import Capture, IntArray
+
+Floats = npt.NDArray[np.float64]
+
+MOST_PHASES = 4
+MOST_ANCHORS = 48
+MOST_LAUNCHES = 30_000  # the anchor is chosen from this many launches at the end of the run
+ALIKE = 0.75  # share of launches that two steps of one phase have in common
+WHOLE = 0.95  # the same of the first and the last step
+MARKED = 0.35  # score from which a range whose name says step begins the steps
+NEARLY = 0.004  # scores that differ by less are equal
+SLOW = 1.5  # times the median: a slow step, or one of start-up if no other came before it
+LEAST_SHARE = 0.03  # of the launches: smaller phases are not reported
+_NAMED = re.compile(r"step|iter|batch|token|decode|prefill|generate|forward|epoch", re.IGNORECASE)
+_LOADS = re.compile(r"cu(da)?(Module|Library|Link|KernelGetFunction|FuncGet|ModuleGetLoading|GetProcAddress|Init)")
+_ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|Create|Map)")
+_WAITS = re.compile(r"(cu|hip)(da)?(Device|Stream|Event|Ctx|Thread)Synchronize")
+_GRAPHS = re.compile(r"cu(da)?Graph(?!Launch)|cu(da)?StreamBeginCapture|cu(da)?StreamEndCapture")
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Steps that repeat. Shape: one entry for each step, in order. Units: ns on the capture's clock."""
+
+    name: str
+    pid: int
+    marker: str  # name of the range that begins a step, '' if launches tell
+    start_ns: IntArray  # on the host: the end of the call before its first launch
+    end_ns: IntArray
+    gpu_start_ns: IntArray
+    gpu_end_ns: IntArray
+    wall_ns: IntArray  # from the end of the step before to its own, on host and GPU
+    launches: int  # median
+    first: int  # leading steps that count as start-up
+    slow: IntArray  # positions of slow steps after these
+
+    @property
+    def steady(self) -> IntArray:
+        """Positions of the steps that are neither start-up nor slow."""
+        rest = np.arange(self.first, len(self.start_ns))
+        return rest[~np.isin(rest, self.slow)]
+
+    @property
+    def count(self) -> int:
+        """Number of steady steps."""
+        return len(self.steady)
+
+    def quantiles(self) -> tuple[int, int, int]:
+        """Return the 5th percentile, the median and the 95th percentile of the wall time of steady steps, ns."""
+        low, middle, high = np.quantile(self.wall_ns[self.steady], [0.05, 0.5, 0.95])
+        return int(low), int(middle), int(high)
+
+
+@dataclass(frozen=True)
+class Steady:
+    """What repeats in a capture. Without a phase, `reason` says why in one sentence."""
+
+    phases: tuple[Phase, ...] = ()
+    start_up_ns: tuple[int, int] = (0, 0)
+    start_up_parts: tuple[tuple[str, int], ...] = ()  # name, ns; largest first
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class _Launches:
+    """Launches and synchronisations of one process in order. Shape: (n,) each; a graph is one launch."""
+
+    symbol: IntArray
+    host_ns: IntArray  # when the call began; when the operation began, if no call is known
+    before_ns: IntArray  # end of the call before it
+    returned_ns: IntArray  # when the call returned
+    launched_ns: IntArray  # when the last launch up to here returned
+    gpu_start_ns: IntArray
+    gpu_end_ns: IntArray
+    wait: int  # symbol of a synchronisation
+
+
+def find(capture: Capture) -> Steady:
+    """Return the start-up and the steady phases of the process with the most GPU time."""
+    ops = capture.gpu_ops
+    ops = ops[ops["kind"] != "migration"]
+    if ops.empty:
+        return Steady(reason="No GPU operation was recorded, so no step can be found.")
+    pid = _busiest(ops)
+    launches = _launches(capture, ops, pid)
+    found: list[Phase] = []
+    left = np.arange(len(launches.symbol))
+    marks = _marks(capture, pid, launches)
+    while len(left) >= 2 and len(found) < MOST_PHASES:
+        phase, used = _phase(launches, left, marks, pid)
+        if phase is None:
+            break
+        left = left[~used]
+        if used.sum() >= LEAST_SHARE * len(launches.symbol) or _share(phase, launches) >= LEAST_SHARE:
+            found.append(phase)
+    if not found:
+        return Steady(reason=_why_not(launches), start_up_ns=(0, 0))
+    found.sort(key=lambda one: -int(one.wall_ns[one.steady].sum()))
+    found = [
+        replace(one, name=one.name or ("step" if not place else f"phase {place + 1}"))
+        for place, one in enumerate(found)
+    ]
+    begin = min(int(ops["start_ns"].min()), int(launches.host_ns.min()))
+    if capture.calls is not None and len(capture.calls):
+        begin = min(begin, int(capture.calls["start_ns"].min()))
+    until = min(int(one.start_ns[one.steady[0]]) for one in found)
+    return Steady(tuple(found), (begin, max(until, begin)), _parts(capture, begin, until))
+
+
+def _busiest(ops: pd.DataFrame) -> int:
+    sums = ops.dropna(subset=["pid"]).groupby("pid")["duration_ns"].sum()
+    return int(sums.idxmax()) if len(sums) else -1
+
+
+def _why_not(launches: _Launches) -> str:
+    count = len(launches.symbol)
+    if count < 4:
+        return f"The capture holds only {count} launches, so nothing repeats."
+    return "No sequence of launches repeats, so there is no steady step; capture more steps."
+
+
+def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
+    """Return the launches and synchronisations of a process in order, and the end of the call before each."""
+    if pid >= 0:
+        ops = ops[(ops["pid"] == pid).fillna(False)]
+    code, names = pd.factorize(ops["name"].astype(object))
+    start = ops["start_ns"].to_numpy(np.int64)
+    end = start + ops["duration_ns"].to_numpy(np.int64)
+    host, host_end = (ops[one].to_numpy(dtype=np.int64, na_value=-1) for one in ("api_start_ns", "api_end_ns"))
+    host, host_end = np.where(host < 0, start, host), np.where(host_end < 0, start, host_end)
+    correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)
+    ends, waits = np.sort(host_end), np.zeros((2, 0), np.int64)
+    if capture.calls is not None and len(capture.calls):
+        calls = capture.calls[(capture.calls["pid"] == pid).fillna(False)] if pid >= 0 else capture.calls
+        ends = np.sort(calls["end_ns"].to_numpy(np.int64))
+        known = {name: bool(_WAITS.match(str(name))) for name in calls["name"].unique()}
+        own = calls[calls["name"].astype(object).map(known).astype(bool)]
+        waits = own[["start_ns", "end_ns"]].to_numpy(np.int64).T
+    more = waits.shape[1]
+    code = np.append(code, np.full(more, len(names)))
+    host, host_end = np.append(host, waits[0]), np.append(host_end, waits[1])
+    start, end = np.append(start, waits[1]), np.append(end, np.zeros(more, np.int64))
+    correlation = np.append(correlation, np.full(more, -1))
+    order = np.lexsort((start, host))
+    code, start, end, host, host_end = (each[order] for each in (code, start, end, host, host_end))
+    correlation = correlation[order]
+    fresh = np.ones(len(code), bool)
+    fresh[1:] = (correlation[1:] != correlation[:-1]) | (correlation[1:] < 0)
+    first = np.flatnonzero(fresh)
+    gpu_end = np.maximum.reduceat(end, first) if len(first) else end
+    place = np.searchsorted(ends, host[first], side="right") - 1
+    before = np.where(place >= 0, ends[np.maximum(place, 0)], host[first])
+    launched = np.maximum.accumulate(np.where(code[first] < len(names), host_end[first], 0))
+    return _Launches(code[first], host[first], before, host_end[first], launched, start[first], gpu_end, len(names))
+
+
+def _marks(capture: Capture, pid: int, launches: _Launches) -> list[tuple[str, IntArray, int, IntArray]]:
+    """Return name, starts, level and ends of each range path that recurs in the process."""
+    ranges = capture.ranges
+    if pid >= 0:
+        ranges = ranges[ranges["pid"] == pid]
+    if ranges.empty:
+        return []
+    found = []
+    for _, own in ranges.groupby(["tid", "path"], sort=False):
+        if 2 <= len(own) <= len(launches.symbol):
+            start = own["start_ns"].to_numpy(np.int64)
+            order = np.argsort(start, kind="stable")
+            ends = own["end_ns"].to_numpy(np.int64)[order]
+            found.append((str(own["name"].iloc[0]), start[order], int(own["level"].iloc[0]), ends))
+    found.sort(key=lambda one: (one[2], len(one[1])))
+    return found[: MOST_ANCHORS * 2]
+
+
+def _similar(edges: IntArray, symbol: IntArray) -> tuple[Floats, IntArray]:
+    """Return how much each stretch between two edges resembles its better neighbour (0–1), and the lengths."""
+    length = np.diff(edges)
+    width = int(symbol.max()) + 1
+    stretch = np.repeat(np.arange(len(length)), length)
+    keys, counts = np.unique(stretch * width + symbol[edges[0] : edges[-1]], return_counts=True)
+    at = np.minimum(np.searchsorted(keys, keys + width), len(keys) - 1)
+    both = np.where(keys[at] == keys + width, np.minimum(counts, counts[at]), 0)
+    shared = np.bincount(keys // width, weights=both, minlength=len(length))[:-1]
+    alike = 2 * shared / np.maximum(length[:-1] + length[1:], 1)
+    return np.maximum(np.append(alike, 0), np.insert(alike, 0, 0)), length
+
+
+def _edges(place: IntArray, total: int) -> IntArray:
+    """Return the edges of the stretches: the anchors, and one usual length before the first and after the last."""
+    usual = int(np.median(np.diff(place))) if len(place) > 1 else total
+    inner = place if place[0] < usual else np.insert(place, 0, place[0] - usual)
+    return np.append(inner, min(total, int(place[-1]) + usual))
+
+
+def _score(place: IntArray, symbol: IntArray) -> float:
+    alike, length = _similar(_edges(place, len(symbol)), symbol)
+    return float((alike**3 * length)[alike >= ALIKE].sum() / len(symbol))  # a stretch that differs a little costs much
+
+
+def _begin(launches: _Launches, left: IntArray, place: IntArray) -> IntArray:
+    """Return where steps begin: at the launch of the period before which the host launches nothing for longest."""
+    usual = int(np.median(np.diff(place))) if len(place) > 1 else 1
+    quiet = launches.host_ns - np.insert(launches.launched_ns, 0, launches.host_ns[:1])[:-1]
+    pause, symbol = quiet[left], launches.symbol[left]
+    best, found = 2.0 * float(np.median(pause[place])), 0
+    if symbol[place[0]] == launches.wait:
+        best = -1.0
+    for offset in range(1, usual):
+        at = place + offset
+        at = at[at < len(left)]
+        if len(at) < 2:
+            break
+        usually = np.bincount(symbol[at]).argmax()
+        pauses = pause[at[symbol[at] == usually]]
+        if usually != launches.wait and len(pauses) >= 0.8 * len(at) and float(np.median(pauses)) > best:
+            best, found = float(np.median(pauses)), offset
+    at = place + found
+    if found and place[0] + found - usual >= 0:
+        at = np.insert(at, 0, at[0] - usual)
+    return at[at < len(left)]
+
+
+def _anchors(symbol: IntArray) -> list[IntArray]:
+    """Return positions of the launches that recur most evenly, for each number of occurrences."""
+    order = np.argsort(symbol, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(symbol[order])) + 1)
+    ranked: dict[int, list[tuple[float, int]]] = {}
+    for number, place in enumerate(groups):
+        if len(place) >= 2:
+            apart = np.diff(place)
+            spread = float(apart.std() / apart.mean()) if len(apart) > 1 else 0.0
+            ranked.setdefault(len(place), []).append((spread, number))
+    chosen = []
+    for same in ranked.values():
+        chosen += sorted(same)[:6]
+    return [groups[number] for _, number in sorted(chosen)[:MOST_ANCHORS]]
+
+
+def _phase(
+    launches: _Launches, left: IntArray, marks: list[Any], pid: int
+) -> tuple[Phase | None, npt.NDArray[np.bool_]]:
+    """Return the phase with the best anchor among the launches that are left, and which of these it uses."""
+    symbol, host = launches.symbol[left], launches.host_ns[left]
+    window = symbol[-MOST_LAUNCHES:]
+    skipped = len(symbol) - len(window)
+    gap = (launches.host_ns - launches.before_ns)[left][skipped:]
+    tried = [(_score(place, window), float(np.median(gap[place])), len(place), "", place) for place in _anchors(window)]
+    most = max((one[0] for one in tried), default=0.0)
+    for name, start, level, _ in marks:
+        place = np.unique(np.searchsorted(host, start))
+        place = place[(place < len(symbol)) & (place >= skipped)] - skipped
+        if len(place) < 2:
+            continue
+        score = _score(place, window)
+        if (level <= 1 and _NAMED.search(name) and score >= MARKED) or score >= most - 0.05 > 0:
+            tried.append((score + 1.0 - 0.1 * level, np.inf, len(place), name, place))
+    if not tried or (best := max(one[0] for one in tried)) < 0.3:
+        return None, np.zeros(len(left), bool)
+    near = [one for one in tried if one[0] >= best - NEARLY]
+    most = max(one[2] for one in near)
+    near = [one for one in near if one[2] >= 0.9 * most]
+    chosen = max(near, key=lambda one: (one[1], one[0]))
+    if chosen[3]:
+        starts = np.concatenate([start for name, start, *_ in marks if name == chosen[3]])
+        place = np.unique(np.searchsorted(host, starts))
+        place = place[place < len(symbol)]
+    else:
+        place = _begin(launches, left, np.flatnonzero(symbol == window[chosen[4][0]]))
+    return _steps(launches, left, place, chosen[3], pid, marks)
+
+
+def _steps(
+    launches: _Launches, left: IntArray, place: IntArray, marker: str, pid: int, marks: list[Any]
+) -> tuple[Phase | None, npt.NDArray[np.bool_]]:
+    """Return the phase of the steps that begin at `place` (positions in `left`)."""
+    symbol = launches.symbol[left]
+    edges = _edges(place, len(symbol))
+    alike, length = _similar(edges, symbol)
+    usual = float(np.median(length[alike >= ALIKE])) if (alike >= ALIKE).any() else 0.0
+    good = (alike >= ALIKE) & (length >= 0.5 * usual) & (length <= 2 * usual)
+    good = _of_one_kind(edges, symbol, launches.host_ns[left], good)
+    used = np.zeros(len(left), bool)
+    good[[0, -1]] &= alike[[0, -1]] >= WHOLE  # start-up and the end of the program may cut into these
+    if good.sum() < 2:
+        return None, used
+    first, last = left[edges[:-1][good]], left[edges[1:][good] - 1]
+    for begin, end in zip(edges[:-1][good], edges[1:][good], strict=True):
+        used[begin:end] = True
+    total = len(launches.symbol)
+    after = np.minimum(last + 1, total - 1)
+    start = launches.before_ns[first]
+    end = np.where(last + 1 < total, launches.before_ns[after], launches.returned_ns[last])
+    if marker:
+        starts = np.sort(np.concatenate([one[1] for one in marks if one[0] == marker]))
+        at = np.searchsorted(starts, launches.host_ns[first], side="right") - 1
+        own = np.where(at >= 0, starts[np.maximum(at, 0)], start)
+        start = np.where((own >= launches.before_ns[np.maximum(first - 1, 0)]) & (at >= 0), own, start)
+        follows = np.append(first[1:] == last[:-1] + 1, False)
+        end = np.maximum(np.where(follows, np.append(start[1:], 0), end), start + 1)
+    gpu_start = launches.gpu_start_ns[first]
+    around = np.stack([first, last + 1], axis=1).ravel()
+    gpu_end = np.maximum.reduceat(np.append(launches.gpu_end_ns, 0), around)[::2]
+    finish = np.maximum(end, gpu_end)
+    follows = np.append(False, first[1:] == last[:-1] + 1)
+    wall = np.where(follows, finish - np.append(0, finish[:-1]), finish - np.maximum(start, 0))
+    wall = np.maximum(wall, 1)
+    wall = _first_wall(wall, follows, start, end)
+    if not _fills(wall):
+        return None, used
+    middle = float(np.median(wall[len(wall) // 2 :]))
+    lead = 0
+    while lead < len(wall) // 2 and wall[lead] > SLOW * middle:
+        lead += 1
+    slow = np.flatnonzero(wall > SLOW * float(np.median(wall[lead:])))
+    name = marker or _name(launches, first, last, marks)
+    return Phase(
+        name, pid, marker, start, end, gpu_start, gpu_end, wall, int(np.median(_count(launches, first, last))), lead,
+        slow[slow >= lead],
+    ), used  # fmt: skip
+
+
+def _of_one_kind(
+    edges: IntArray, symbol: IntArray, host: IntArray, good: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return the stretches of the kind that takes most time: a synchronisation may end steps of two kinds."""
+    length = np.diff(edges)
+    stretch = np.repeat(np.arange(len(length)), length)
+    inside = symbol[edges[0] : edges[-1]]
+    took = np.diff(np.append(host, host[-1:])[np.minimum(edges, len(host))]).astype(float)
+    left, best, chosen = good.copy(), -1.0, good
+    for _ in range(MOST_PHASES):
+        if not left.any():
+            break
+        rows = np.flatnonzero(left)
+        first = int(rows[np.argmax(took[rows])] if len(rows) < 3 else rows[np.argsort(took[rows])[len(rows) // 2]])
+        counts = np.bincount(inside[stretch == first], minlength=int(symbol.max()) + 1)
+        order = np.lexsort((inside, stretch))
+        keys = stretch[order] * len(counts) + inside[order]
+        nth = np.arange(len(keys)) - np.searchsorted(keys, keys)
+        shared = np.bincount(stretch[order], weights=nth < counts[inside[order]], minlength=len(length))
+        same = left & (2 * shared / np.maximum(length + length[first], 1) >= ALIKE)
+        if took[same].sum() > best and same.sum() >= 2:
+            best, chosen = float(took[same].sum()), same
+        left &= ~same
+    return chosen
+
+
+def _count(launches: _Launches, first: IntArray, last: IntArray) -> IntArray:
+    """Return the number of launches of each step."""
+    held = np.insert(np.cumsum(launches.symbol != launches.wait), 0, 0)
+    return held[last + 1] - held[first]
+
+
+def _first_wall(wall: IntArray, follows: npt.NDArray[np.bool_], start: IntArray, end: IntArray) -> IntArray:
+    """Return wall times in which a step that follows no other counts by the host alone if its GPU work lags behind."""
+    return np.where(follows, wall, np.maximum(np.minimum(wall, np.maximum(end - start, 1)), 1))
+
+
+def _fills(wall: IntArray) -> bool:
+    return bool(len(wall) >= 2 and (wall > 0).all())
+
+
+def _share(phase: Phase, launches: _Launches) -> float:
+    span = max(int(launches.gpu_end_ns.max() - launches.host_ns.min()), 1)
+    return float(phase.wall_ns[phase.steady].sum()) / span
+
+
+def _name(launches: _Launches, first: IntArray, last: IntArray, marks: list[Any]) -> str:
+    """Return the name of the outermost range that begins once a step and holds most of its launches; '' if none."""
+    for name, start, _, end in marks:
+        begin, until = np.searchsorted(launches.host_ns, start), np.searchsorted(launches.host_ns, end)
+        held = np.concatenate([[0], np.cumsum(until - begin)])
+        inside = held[np.searchsorted(begin, last, side="right")] - held[np.searchsorted(begin, first)]
+        count = np.searchsorted(begin, last, side="right") - np.searchsorted(begin, first)
+        if np.median(count) == 1 and np.median(inside) >= 0.5 * np.median(last - first + 1):
+            return str(name)
+    return ""
+
+
+def _parts(capture: Capture, begin: int, until: int) -> tuple[tuple[str, int], ...]:
+    """Return the largest parts of the start-up, ns: calls that load, allocate or build graphs, uploads and kernels.
+
+    Parts may overlap (a kernel may run while the host loads a module), so their sum is no share of the whole.
+    """
+    found: dict[str, int] = {}
+    if capture.calls is not None:
+        calls = capture.calls[(capture.calls["start_ns"] >= begin) & (capture.calls["start_ns"] < until)]
+        code = calls["name"].cat.codes if hasattr(calls["name"], "cat") else pd.factorize(calls["name"])[0]
+        names = calls["name"].cat.categories if hasattr(calls["name"], "cat") else pd.factorize(calls["name"])[1]
+        sums = np.bincount(code, weights=(calls["end_ns"] - calls["start_ns"]), minlength=len(names))
+        for name, ns in zip(names, sums, strict=True):
+            part = (
+                "kernel loading" if _LOADS.match(str(name))
+                else "allocation" if _ALLOCATES.match(str(name))
+                else "building graphs" if _GRAPHS.match(str(name))
+                else ""
+            )  # fmt: skip
+            if part:
+                found[part] = found.get(part, 0) + int(ns)
+    ops = capture.gpu_ops
+    early = ops[(ops["start_ns"] >= begin) & (ops["start_ns"] < until)]
+    uploads = early["name"].astype(str).str.contains("Host-to-Device|HtoD", regex=True)
+    found["uploads"] = int(early.loc[uploads & (early["kind"] == "memcpy"), "duration_ns"].sum())
+    found["kernels"] = int(early.loc[early["kind"] == "kernel", "duration_ns"].sum())
+    ranked = sorted(found.items(), key=lambda item: -item[1])
+    return tuple((name, ns) for name, ns in ranked if ns > 0)

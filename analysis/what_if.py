@@ -1,0 +1,190 @@
+"""Replay the steady step of a capture with changes: how long it would take, and what that saves.
+
+A pattern is searched in the names of operations and calls, or of ranges for --graph and --host. Changes are made in
+the order of this list, all at once. Exit status 2: an argument is wrong, or a pattern matches nothing in the step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from analysis.capture.load import load
+from analysis.capture.model import Capture
+from analysis.formats.errors import InputError
+from analysis.replay import changes
+from analysis.replay.decompose import decompose
+from analysis.replay.graph import Graph
+from analysis.replay.savings import Change, Step, saving, step, together
+from analysis.replay.steady import find
+
+
+def what_if(capture: Capture, step: Step, asked: Sequence[tuple[str, str, str]]) -> Change:
+    """Return the change that these (kind, pattern, value) ask for.
+
+    Raises:
+        InputError: a pattern matches nothing in the step, or is no regular expression, or the capture lacks host calls.
+    """
+    return together([_change(capture, step, *one) for one in asked])
+
+
+def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -> Change:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise InputError(f"--{kind} {pattern}: is no regular expression ({error}); escape brackets with \\.") from None
+    graph = step.graph
+    if kind in ("graph", "host"):
+        if not graph.has_calls:
+            raise InputError(f"--{kind} {pattern}: the capture lists no host calls; export cuda_api_trace, too.")
+        covered, held, count = changes.in_ranges(capture, graph, pattern)
+        if not count or not (held.any() or covered.any()):
+            raise InputError(
+                f"--{kind} {pattern}: matches no range of the step {step.phase.name}; {_ranges(capture, graph)}."
+            )
+        if kind == "graph":
+            return lambda base, share: changes.capture_graph(base, held, share)
+        factor = _factor(kind, pattern, value)
+        part = covered / _positive(graph)
+        everything = pattern in (".*", "^.*$", "")
+        return lambda base, share: changes.host(base, factor, None if everything else part * base.c_gap)
+    ops = changes.operations(graph, pattern)
+    called = changes.calls(graph, pattern)
+    if not ops.any() and not (kind == "drop" and called.any()):
+        raise InputError(f"--{kind} {pattern}: matches no operation of the step {step.phase.name}; {_names(graph)}.")
+    if kind == "drop":
+        return lambda base, share: changes.drop(base, ops, called, share)
+    if kind == "scale":
+        factor = _factor(kind, pattern, value)
+        return lambda base, share: changes.scale(base, ops, factor)
+    if kind == "merge":
+        return lambda base, share: changes.merge(base, ops, share)
+    return lambda base, share: changes.move(base, ops, value, share)
+
+
+def _positive(graph: Graph) -> Any:
+    return graph.c_gap + (graph.c_gap <= 0)
+
+
+def _factor(kind: str, pattern: str, value: str) -> float:
+    try:
+        factor = float(value)
+    except ValueError:
+        factor = -1.0
+    if not 0 <= factor < 1e6:
+        raise InputError(f"--{kind} {pattern}={value}: the factor is no number from 0 on; 0.5 halves the time.")
+    return factor
+
+
+def _names(graph: Graph) -> str:
+    sums: dict[str, float] = {}
+    for name, ns in zip(graph.o_name.tolist(), graph.o_duration.tolist(), strict=True):
+        sums[str(name)] = sums.get(str(name), 0.0) + ns
+    longest = sorted(sums, key=lambda name: -sums[name])[:3]
+    return f"its longest operations are {', '.join(name[:60] for name in longest)}"
+
+
+def _ranges(capture: Capture, graph: Graph) -> str:
+    ranges = capture.ranges
+    inside = ranges[(ranges["start_ns"] < graph.end_ns) & (ranges["end_ns"] > graph.start_ns)]
+    names = inside["name"].unique().tolist()[:5]
+    return f"its ranges are {', '.join(map(str, names))}" if names else "it has no range, so only .* is possible"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="what_if.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("capture", nargs="+", type=Path, help="files or folders of one capture")
+    told = {
+        "drop": ("REGEX", "leave out operations or calls, with the host work that leads to them"),
+        "scale": ("REGEX=FACTOR", "multiply the duration of operations"),
+        "merge": ("REGEX", "make one operation of matching neighbours"),
+        "graph": ("REGEX", "launch what is inside ranges as CUDA graphs; .* is the whole step"),
+        "host": ("REGEX=FACTOR", "multiply host work inside ranges; .* is the whole step"),
+        "stream": ("REGEX=NAME", "move operations to another stream"),
+    }
+    for kind, (metavar, text) in told.items():
+        parser.add_argument(f"--{kind}", metavar=metavar, action="append", default=[], help=text)
+    parser.add_argument("--phase", metavar="NAME", help="steady phase to change (default: the one with the most time)")
+    parser.add_argument(
+        "--json", action="store_true", help="print step_ns, replayed_ns, changed_ns and saves_frac only"
+    )
+    return parser
+
+
+def _asked(args: argparse.Namespace) -> list[tuple[str, str, str]]:
+    found = []
+    for kind in ("drop", "scale", "merge", "graph", "host", "stream"):
+        for text in getattr(args, kind):
+            pattern, sign, value = text.rpartition("=") if kind in ("scale", "host", "stream") else (text, "=", "")
+            if not sign or (kind == "stream" and not value):
+                raise InputError(
+                    f"--{kind} {text}: has no =; write --{kind} REGEX={'NAME' if kind == 'stream' else '0.5'}."
+                )
+            found.append((kind, pattern, value))
+    return found
+
+
+def _chosen(capture: Capture, name: str | None) -> Step:
+    steady = find(capture)
+    if not steady.phases:
+        raise InputError(f"{steady.reason} Without one, no change can be replayed.")
+    phases = [one for one in steady.phases if name in (None, one.name)]
+    if not phases:
+        known = ", ".join(one.name for one in steady.phases)
+        raise InputError(f"--phase {name}: is no steady phase of the capture; these are: {known}.")
+    return step(capture, phases[0])
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, and return the exit status."""
+    args = _parser().parse_args(arguments)
+    try:
+        capture = load(args.capture)
+        chosen = _chosen(capture, args.phase)
+        asked = _asked(args)
+        change = what_if(capture, chosen, asked)
+        if chosen.reason and args.json:
+            raise InputError(chosen.reason)
+        found = saving(chosen, change)
+    except InputError as error:
+        print(f"what_if.py: {error}", file=sys.stderr)
+        return 2
+    if args.json:
+        saves = {"low": round(found.low, 5), "high": round(found.high, 5)}
+        times = {"step_ns": chosen.step_ns, "replayed_ns": chosen.run.step_ns, "changed_ns": found.changed_ns}
+        print(json.dumps({name: round(ns) for name, ns in times.items()} | {"saves_frac": saves}))
+        return 0
+    _print(chosen, found if asked else None)
+    return 0
+
+
+def _print(chosen: Step, found: Any) -> None:
+    phase, parts = chosen.phase, decompose(chosen.run)
+    print(f"Step {phase.name}: {chosen.step_ns / 1e3:,.1f} µs ({phase.count} steady steps), replayed {chosen.off:+.1%}")
+    for part, ns in sorted(parts.parts, key=lambda item: -item[1]):
+        print(f"  {part:14} {ns / 1e3:12,.1f} µs  {ns / max(parts.wall_ns, 1):4.0%}")
+    for note in (*chosen.graph.notes, chosen.reason):
+        if note:
+            print(note)
+    if not chosen.bare_known:
+        print("No bare time of this step is known, so the profiler's own cost widens the interval.")
+    if found is not None:
+        print(f"Changed: {found.changed_ns / 1e3:,.1f} µs as seen under the profiler")
+        print(
+            f"Saves {found.low:.1%} to {found.high:.1%} of the step "
+            f"({found.low_ns / 1e3:,.1f} to {found.high_ns / 1e3:,.1f} µs)"
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,395 @@
+"""Test the replay with programs whose time with and without a change is known: a small machine runs both."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import what_if
+from analysis.capture.load import load
+from analysis.capture.model import CALLS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table, nest_ranges
+from analysis.replay import changes, savings, steady
+from analysis.replay.decompose import PARTS, decompose
+from analysis.replay.graph import build
+from analysis.replay.simulate import simulate
+
+ROOT = Path(__file__).parents[2]
+US = 1_000
+CALL, LAG, GAP = 5 * US, 4 * US, 1 * US  # a call, from call to start, between two operations of a stream
+
+Action = tuple[Any, ...]
+
+
+class Machine:
+    """Run a program: ("work", ns), ("launch", name, ns, stream), ("d2h" | "h2d" | "free" | "sync"), ("range", name)."""
+
+    def __init__(self, program: Sequence[Action]) -> None:
+        self.now, self.tails = 1_000_000, {7: 0}
+        self.calls: list[tuple[int, int, str, int]] = []
+        self.ops: list[tuple[int, int, str, str, int, int, int, int, str]] = []
+        self.ranges: list[tuple[str, int, int]] = []
+        self.events: dict[str, int] = {}
+        opened: list[tuple[str, int]] = []
+        for kind, *rest in program:
+            if kind == "work":
+                self.now += rest[0]
+            elif kind == "range":
+                opened.append((rest[0], self.now))
+            elif kind == "end":
+                name, begin = opened.pop()
+                self.ranges.append((name, begin, self.now))
+            elif kind == "sync":
+                self._call("cudaDeviceSynchronize", max([self.now + CALL, *(t + 2 * US for t in self.tails.values())]))
+            elif kind == "free":
+                self._call("cudaFree", max([self.now, *self.tails.values()]) + 30 * US)
+            elif kind == "record":
+                self.events[rest[0]] = self.tails[rest[1]]
+                self._call("cudaEventRecord", self.now + US)
+            elif kind == "wait":
+                self._call("cudaStreamWaitEvent", self.now + US)
+                self.tails[rest[1]] = max(self.tails.get(rest[1], 0), self.events[rest[0]])
+            else:
+                self._launch(kind, *rest)
+
+    def _call(self, name: str, end: int) -> None:
+        self.calls.append((self.now, end, name, len(self.calls) + 1))
+        self.now = end
+
+    def _launch(self, kind: str, name: str, ns: int, stream: int = 7) -> None:
+        begin = self.now
+        start = max(self.tails.get(stream, 0) + GAP, begin + LAG)
+        self.tails[stream] = start + ns
+        if kind == "launch":
+            self._call("cudaLaunchKernel", begin + CALL)
+            kind, memory, shown = "kernel", "", name
+        else:
+            self._call("cudaMemcpyAsync", max(begin + CALL, start + ns + 3 * US))
+            kind, memory = "memcpy", "Device -> Pageable" if kind == "d2h" else "Pageable -> Device"
+            shown = f"[CUDA memcpy {'Device-to-Host' if memory[0] == 'D' else 'Host-to-Device'}]"
+        self.ops.append((start, ns, kind, shown, stream, begin, self.now, len(self.calls), memory))
+
+    def capture(self) -> Capture:
+        columns = [
+            "start_ns",
+            "duration_ns",
+            "kind",
+            "name",
+            "stream",
+            "api_start_ns",
+            "api_end_ns",
+            "correlation_id",
+            "memory",
+        ]
+        ops = pd.DataFrame(self.ops, columns=columns).assign(
+            pid=1, tid=1, device="GPU (0)", bytes=1 << 20, grid="1x1x1", block="128x1x1"
+        )
+        calls = pd.DataFrame(self.calls, columns=["start_ns", "end_ns", "name", "correlation_id"]).assign(pid=1, tid=1)
+        calls["name"] = calls["name"].astype("category")
+        names = [("range_id", range(len(self.ranges)))] + [
+            (n, [r[i] for r in self.ranges]) for i, n in enumerate(("name", "start_ns", "end_ns"))
+        ]
+        ranges = pd.DataFrame(dict(names)).assign(pid=1, tid=1)
+        return Capture(
+            gpu_ops=as_table(dict(ops.sort_values("start_ns", ignore_index=True)), GPU_OPS_COLUMNS),
+            calls=as_table(dict(calls), CALLS_COLUMNS),
+            ranges=nest_ranges(ranges) if self.ranges else as_table(dict(ranges), RANGES_COLUMNS),
+        )
+
+
+def seconds(step: Sequence[Action], count: int = 40) -> float:
+    """Return the time of one of many steps on the machine, ns."""
+    short, long = Machine([*step] * 10), Machine([*step] * (10 + count))
+    return (max(long.now, *long.tails.values()) - max(short.now, *short.tails.values())) / count
+
+
+def step_of(step: Sequence[Action], count: int = 14) -> tuple[Capture, savings.Step]:
+    start_up = [("h2d", "weights", 900 * US), ("launch", "tune_a", 50 * US), ("launch", "tune_b", 90 * US), ("sync",)]
+    capture = Machine([*start_up, *[*step] * count]).capture()
+    found = savings.steps(capture)
+    assert found, steady.find(capture).reason
+    return capture, found[0]
+
+
+def kernels(count: int, ns: int, work: int, name: str = "layer", stream: int = 7) -> list[Action]:
+    return [a for i in range(count) for a in (("work", work), ("launch", f"{name}{i % 3}", ns, stream))]
+
+
+LAUNCH_BOUND = [*kernels(12, 3 * US, 20 * US), ("launch", "head", 4 * US), ("sync",)]
+GPU_BOUND = [*kernels(12, 60 * US, 5 * US), ("launch", "head", 90 * US)]
+HOST_BOUND = [
+    ("work", 900 * US),
+    *kernels(6, 40 * US, 3 * US),
+    ("launch", "head", 20 * US),
+    ("d2h", "loss", 2 * US),
+    ("sync",),
+]
+PAGEABLE = [("work", 10 * US), ("h2d", "batch", 400 * US), *kernels(6, 50 * US, 3 * US), ("launch", "head", 20 * US)]
+STREAMS = [*kernels(4, 50 * US, 2 * US), ("launch", "head", 9 * US), ("record", "e", 7), ("wait", "e", 20), ("launch", "side", 300 * US, 20), ("record", "f", 20), ("wait", "f", 7)]  # fmt: skip
+FREES = [*kernels(5, 50 * US, 2 * US), ("free",), ("launch", "head", 50 * US), ("free",)]
+PROGRAMS = {
+    "launch": LAUNCH_BOUND,
+    "gpu": GPU_BOUND,
+    "host": HOST_BOUND,
+    "pageable": PAGEABLE,
+    "streams": STREAMS,
+    "frees": FREES,
+}
+
+
+def without(step: Sequence[Action], name: str) -> list[Action]:
+    """Return the step without launches of this name and the work right before each."""
+    left: list[Action] = []
+    for action in step:
+        if action[0] in ("launch", "h2d", "d2h") and action[1].startswith(name):
+            if left and left[-1][0] == "work":
+                left.pop()
+        else:
+            left.append(action)
+    return left
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_unchanged_replay_reproduces_the_step(name: str) -> None:
+    _, step = step_of(PROGRAMS[name])
+    assert step.graph.steps >= 2
+    assert step.phase.launches == sum(a[0] in ("launch", "h2d", "d2h") for a in PROGRAMS[name])
+    assert step.step_ns == pytest.approx(seconds(PROGRAMS[name]), rel=0.02)
+    assert step.run.step_ns == pytest.approx(step.step_ns, rel=0.02)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_parts_add_up_and_name_the_limit(name: str) -> None:
+    _, step = step_of(PROGRAMS[name])
+    found = decompose(step.run)
+    assert sum(ns for _, ns in found.parts) == sum(ns for _, ns in found.busy_parts) == found.wall_ns
+    assert {part for part, _ in found.parts} <= set(PARTS)
+    largest = max(found.parts, key=lambda item: item[1])[0]
+    assert largest == {"launch": "host_work", "gpu": "gpu_busy", "host": "host_work", "pageable": "copies"}.get(
+        name, "gpu_busy"
+    )
+
+
+def test_slack_is_what_an_operation_can_take_longer() -> None:
+    _, step = step_of(GPU_BOUND)
+    found = decompose(step.run)
+    assert (found.operations["slack_ns"] < 1 * US).all()
+    assert found.operations["critical_ns"].sum() == pytest.approx(
+        sum(a[2] for a in GPU_BOUND if a[0] == "launch") * step.graph.steps, rel=0.05
+    )
+    _, step = step_of(HOST_BOUND)
+    assert decompose(step.run).operations["critical_frac"].sum() < 0.35
+
+
+@pytest.mark.parametrize(
+    ("name", "dropped", "tolerance"),
+    [("launch", "layer0", 0.02), ("gpu", "layer0", 0.01), ("host", "layer1", 0.02), ("pageable", "batch", 0.03), ("streams", "side", 0.02), ("frees", "layer2", 0.02)],
+)  # fmt: skip
+def test_drop_saves_what_the_machine_saves(name: str, dropped: str, tolerance: float) -> None:
+    _, step = step_of(PROGRAMS[name])
+    pattern = {"batch": "Host-to-Device"}.get(dropped, dropped)
+    ops = changes.operations(step.graph, pattern)
+    replayed = simulate(changes.drop(step.graph, ops)).step_ns
+    assert replayed == pytest.approx(seconds(without(PROGRAMS[name], dropped)), rel=tolerance)
+
+
+def test_faster_kernels_save_nothing_where_launches_limit() -> None:
+    _, step = step_of(LAUNCH_BOUND)
+    ops = changes.operations(step.graph, "layer")
+    assert savings.saving(step, lambda graph, share: changes.scale(graph, ops, 0.1)).high < 0.02
+    assert (
+        savings.saving(
+            step, lambda graph, share: changes.capture_graph(graph, np.ones(len(graph.c_own), bool), share)
+        ).low
+        > 0.3
+    )
+
+
+def test_host_work_beside_the_step_saves_until_the_gpu_limits() -> None:
+    _, step = step_of(HOST_BOUND)
+    rest = [a for a in HOST_BOUND if a[0] != "work"]
+    replayed = simulate(changes.host(step.graph, 0.0)).step_ns
+    assert replayed == pytest.approx(seconds(rest), rel=0.02)
+    pinned = simulate(
+        changes.overlap_copies(
+            step_of(PAGEABLE)[1].graph, changes.operations(step_of(PAGEABLE)[1].graph, "Host-to-Device")
+        )
+    ).step_ns
+    assert pinned == pytest.approx(400 * US, rel=0.03)
+
+
+def test_allocations_that_wait_are_found() -> None:
+    _, step = step_of(FREES)
+    assert (step.graph.c_wait == 3).sum() == 2 * step.graph.steps
+    assert simulate(changes.allocate_once(step.graph)).step_ns == pytest.approx(
+        seconds([a for a in FREES if a[0] != "free"]), rel=0.03
+    )
+
+
+def test_moving_to_a_stream_and_contention() -> None:
+    step = [*kernels(3, 100 * US, 2 * US), ("launch", "head", 10 * US), ("sync",)]
+    _, found = step_of(step)
+    ops = changes.operations(found.graph, "layer1")
+    beside = simulate(changes.move(found.graph, ops, "side")).step_ns
+    assert beside < 0.75 * found.run.step_ns  # one block leaves room
+    full = savings.replace(found.graph, o_fill=np.ones(len(ops)))
+    assert simulate(changes.move(full, ops, "side")).step_ns == pytest.approx(found.run.step_ns, rel=0.05)
+
+
+def test_ranges_mark_steps_and_hold_host_work() -> None:
+    step = [
+        ("range", "train_step"),
+        ("range", "load"),
+        ("work", 300 * US),
+        ("end",),
+        *kernels(5, 20 * US, 2 * US),
+        ("sync",),
+        ("end",),
+        ("work", 40 * US),
+    ]
+    capture, found = step_of(step)
+    assert found.phase.name == "train_step"
+    covered, held, count = changes.in_ranges(capture, found.graph, "load")
+    assert count
+    assert covered.sum() == pytest.approx(300 * US * found.graph.steps)
+    assert not held[found.graph.c_name == "cudaDeviceSynchronize"].any()
+    assert found.graph.c_gap.sum() / found.graph.steps == pytest.approx(350 * US, rel=0.01)
+
+
+def test_phases_start_up_and_slow_steps() -> None:
+    prefill = [*kernels(9, 80 * US, 3 * US, "prefill"), ("sync",)]
+    decode = [*kernels(6, 10 * US, 3 * US, "decode"), ("sync",)]
+    slow = [*decode[:-1], ("work", 900 * US), ("sync",)]
+    capture = Machine([("h2d", "weights", 5000 * US), *prefill * 5, *decode * 20, *slow, *decode * 12]).capture()
+    found = steady.find(capture)
+    assert {phase.launches for phase in found.phases} >= {9, 6}
+    decodes = next(phase for phase in found.phases if phase.launches == 6)
+    assert decodes.count == 32
+    assert len(decodes.slow) == 1
+    assert found.start_up_ns[1] - found.start_up_ns[0] >= 5000 * US
+    assert dict(found.start_up_parts)["uploads"] == 5000 * US
+
+
+def test_a_layer_is_no_step() -> None:
+    layer = [
+        ("launch", "norm", 9 * US),
+        ("launch", "gemm", 30 * US),
+        ("launch", "gelu", 9 * US),
+        ("launch", "gemm", 30 * US),
+    ]
+    _, step = step_of([("launch", "embed", 5 * US), *layer * 24, ("launch", "head", 50 * US)])
+    assert step.phase.launches == 98
+
+
+def test_no_steady_step_has_a_reason() -> None:
+    found = steady.find(Machine([("launch", f"only_once_{i}", 5 * US) for i in range(30)]).capture())
+    assert not found.phases
+    assert "No sequence of launches repeats" in found.reason
+    assert "No GPU operation" in steady.find(Capture()).reason
+
+
+def test_order_of_changes_ends_where_nothing_saves() -> None:
+    _, step = step_of(HOST_BOUND)
+    layers = changes.operations(step.graph, "layer")
+    made = savings.in_order(step, {
+        "faster kernels": lambda graph, share: changes.scale(graph, layers, 0.5),
+        "host beside": lambda graph, share: changes.host(graph, 0.0),
+        "nothing": lambda graph, share: graph,
+    })  # fmt: skip
+    assert [name for name, _ in made] == ["host beside", "faster kernels"]
+    assert made[0][1].low > 0.5
+
+
+def test_two_ranks_wait_for_each_other() -> None:
+    def rank(pid: int, work: int) -> tuple[pd.DataFrame, pd.DataFrame]:
+        one = Machine(
+            [
+                a
+                for _ in range(12)
+                for a in (*kernels(3, work, 2 * US), ("launch", "ncclDevKernel_AllReduce", 10 * US), ("sync",))
+            ]
+        ).capture()
+        assert one.calls is not None
+        return one.gpu_ops.assign(pid=pid, device=f"GPU ({pid})"), one.calls.assign(pid=pid, tid=pid)
+
+    fast, slow = rank(1, 50 * US), rank(2, 90 * US)
+    ops = fast[0].copy()
+    talks = ops["name"] == "ncclDevKernel_AllReduce"
+    # both ranks leave a collective together: shift the fast rank's steps to the slow one's, and let its kernel wait
+    step_fast, step_slow = 50 * US * 3, 90 * US * 3
+    lag = pd.Series(np.arange(len(ops)) // 4 * (step_slow - step_fast), index=ops.index)
+    for name in ("start_ns", "api_start_ns", "api_end_ns"):
+        ops[name] += lag
+    ops.loc[talks, "duration_ns"] += step_slow - step_fast
+    calls = fast[1].copy()
+    order = np.arange(len(calls)) // 5 * (step_slow - step_fast)
+    calls["start_ns"] += order
+    calls["end_ns"] += order + np.where(calls["name"] == "cudaDeviceSynchronize", step_slow - step_fast, 0)
+    both = pd.concat([ops, slow[0]]).sort_values("start_ns", ignore_index=True)
+    capture = Capture(gpu_ops=both, calls=pd.concat([calls, slow[1]]).sort_values("start_ns", ignore_index=True))
+    found = savings.steps(capture)[0]
+    assert (found.graph.o_group >= 0).any()
+    assert found.run.step_ns == pytest.approx(found.step_ns, rel=0.02)
+    even = simulate(changes.equalise_ranks(found.graph)).step_ns
+    assert found.run.step_ns - even == pytest.approx((step_slow - step_fast) / 2, rel=0.1)
+
+
+def test_a_hundred_thousand_operations_replay_in_half_a_second() -> None:
+    capture = Machine([*kernels(1000, 5 * US, 2 * US), ("sync",)] * 100).capture()
+    end = int(capture.gpu_ops["start_ns"].max()) + 100 * US
+    graph = build(capture, 0, end, 100)
+    assert len(graph.o_start) == 100_000
+    begin = time.process_time()
+    simulate(graph, passes=2)
+    assert (
+        time.process_time() - begin
+    ) / 2 < 0.75  # a second pass as long as the first; twice as slow under a full test run
+
+
+COMMITTED = sorted(
+    path.parent.parent
+    for path in (*ROOT.glob("reports/*/captures/nsys"), *ROOT.glob("tests/cpu/data/profile/*/captures/nsys"))
+)
+
+
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda path: path.name)
+def test_committed_captures_replay(folder: Path) -> None:
+    found = savings.steps(load([folder]))
+    assert found
+    for step in found:
+        assert step.reason or abs(step.off) < 0.05
+        parts = decompose(step.run)
+        assert sum(ns for _, ns in parts.parts) == parts.wall_ns
+
+
+def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(ROOT / "tests/cpu/data/profile/qwen")
+    assert what_if.main([folder, "--graph", ".*", "--host", ".*=0.5", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert set(told) == {"step_ns", "replayed_ns", "changed_ns", "saves_frac"}
+    assert told["replayed_ns"] == pytest.approx(told["step_ns"], rel=0.02)
+    assert 0.4 < told["saves_frac"]["low"] <= told["saves_frac"]["high"] < 0.95
+    assert what_if.main([folder, "--drop", "elementwise", "--scale", "gemm|nvjet=0.5"]) == 0
+    assert "Saves" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--drop", "no_such_kernel"], "matches no operation"),
+        (["--host", "no_such_range=0.5"], "matches no range"),
+        (["--scale", "elementwise=fast"], "is no number"),
+        (["--drop", "("], "no regular expression"),
+        (["--stream", "gemm"], "has no ="),
+        (["--phase", "nothing"], "no steady phase"),
+    ],
+)
+def test_what_if_refuses(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert what_if.main([str(ROOT / "tests/cpu/data/profile/qwen"), *arguments]) == 2
+    assert said in capsys.readouterr().err
