@@ -1,4 +1,4 @@
-"""Declare the status files of a capture: nsys.json and ncu.json of nsys_scripts/status.py, and bare.json of bare.sh."""
+"""Declare the status files of a capture: nsys.json and ncu.json of harness/profile/status.py, and bare.json of bare.sh."""
 
 from __future__ import annotations
 

@@ -97,7 +97,10 @@ def times_of(player: Path, ranges: int, library: Path | None, records: Path) -> 
     environment = dict(os.environ)
     if library:
         environment |= {"NVTX_INJECTION64_PATH": str(library), "KERNEL_LEDGER_BARE": str(records)}
-        environment |= {"PYTHONPATH": str(ROOT / "nsys_scripts" / "auto_ranges"), "KERNEL_LEDGER_RANGES": "on"}
+        environment |= {
+            "PYTHONPATH": str(ROOT / "harness" / "instrument" / "auto_ranges"),
+            "KERNEL_LEDGER_RANGES": "on",
+        }
     found: list[float] = []
     python = [[sys.executable, "-c", code, str(ranges)] for code in (PYTHON, MODULE)]
     for command in ([str(player), "bench", str(ranges)], *python):
