@@ -26,7 +26,7 @@ if __package__ in (None, ""):
     sys.path[0] = str(ROOT)
 
 from analysis.formats.console import signals_held  # noqa: E402 - as the path has just been set
-from analysis.formats.place import IN_CHECKOUT, here, profile, program, runs  # noqa: E402 - as the path has just been set
+from analysis.formats.place import IN_CHECKOUT, program, runs  # noqa: E402 - as the path has just been set
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from analysis.tables.declare import Declaration
 
 
-JSON_HELP = here("print the report as JSON; analysis/JSON.md describes it", "print the report as JSON")
 PROGRAM = program("report.py", "report")
 RUNS = runs(Path.cwd())
 COMMITTED = ROOT / "reports"
@@ -152,7 +151,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--text", action="store_true", help="print plain text, as into a pipe")
-    form.add_argument("--json", action="store_true", help=JSON_HELP)
+    form.add_argument("--json", action="store_true", help="print the report as JSON; analysis/JSON.md describes it")
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
     if options.only and (options.kernel is not None or options.json or options.text):
@@ -259,7 +258,7 @@ def default_run(needed: str = "*") -> Path:
     if _holds_data(committed):
         return committed
     raise InputError(
-        f"no run found in runs/, and no {_shown(committed)}; take one with `{profile()}` or name a file or folder of "
+        f"no run found in runs/, and no {_shown(committed)}; take one with `make profile` or name a file or folder of "
         "exports"
     )
 

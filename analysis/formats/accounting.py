@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from analysis.formats import place
 from analysis.formats.files import JsonFile, Positive, Spread, Whole
 
-_AGAIN = place.again("make accounting-truth")
+_AGAIN = "write it again with `make accounting-truth`"
 
 
 class StepMemory(Struct):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-from analysis.formats import place
 from analysis.formats.files import Amount, JsonFile, Positive, Spread, Whole
 
 
@@ -53,7 +52,7 @@ BASELINE = JsonFile(
     "baseline",
     "baseline.json",
     Baseline,
-    again=place.again("make baseline"),
+    again="write it again with `make baseline`",
     alone=True,
     studies=("studies.baseline", "studies.layers"),
 )

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
-from analysis.formats import place
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Whole
 
-AGAIN = place.again("make decode")
+AGAIN = "write it again with `make decode`"
 
 
 class Bound(Struct):

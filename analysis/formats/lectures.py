@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from analysis.formats import place
 from analysis.formats.files import Amount, JsonFile, Whole
 
 
@@ -65,7 +64,7 @@ LECTURES = JsonFile(
     "lectures",
     "lectures.json",
     Lectures,
-    place.again("make studies"),
+    "write it again with `make studies`",
     alone=True,
     studies=("studies.lectures",),
 )

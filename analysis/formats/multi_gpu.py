@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from analysis.formats import place
 from analysis.formats.files import Amount, JsonFile, Positive, Spread, Whole
 
 
@@ -69,7 +68,7 @@ MULTI_GPU = JsonFile(
     "multi_gpu",
     "multi_gpu.json",
     MultiGpu,
-    place.again("make multi-gpu"),
+    "write it again with `make multi-gpu`",
     alone=True,
     studies=("studies.multi_gpu",),
 )

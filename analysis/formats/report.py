@@ -16,9 +16,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from analysis.formats.files import JsonFile, Whole
-from analysis.formats.place import program
 
-AGAIN = f"write it again with {program('analysis/report.py', 'report')}"
+AGAIN = "write it again with analysis/report.py"
 KINDS_FILE = Path(__file__).parent.parent / "diagnosis" / "kinds.toml"
 VERSION = 3
 

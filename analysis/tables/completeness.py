@@ -12,9 +12,7 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.inductor import INDUCTOR
-from analysis.formats.place import EXPORT, here, profile, program
 from analysis.formats.report import Missing, Reason
-from analysis.formats.run import OPS
 from analysis.hardware.devices import find_device
 from analysis.tables.conditions import CPU, compute_capability, where_it_ran
 from analysis.tables.declare import part
@@ -67,7 +65,7 @@ def name_missing_captures(facts: Facts) -> list[Missing]:
                 Reason.NO_TIMELINE,
                 "time per layer and step",
                 "there is no nsys timeline",
-                f"export it with {EXPORT}, or with `nsys stats --format csv --report "
+                "export it with nsys_scripts/export_csv.sh, or with `nsys stats --format csv --report "
                 "cuda_gpu_trace,nvtx_pushpop_trace,cuda_api_trace`",
             )
         )
@@ -86,7 +84,7 @@ def name_missing_captures(facts: Facts) -> list[Missing]:
                 Reason.NO_COUNTERS,
                 "roofline, stalls and measured bytes",
                 "the run was on a CPU" if on_cpu else "there is no ncu export",
-                f"capture with {program('nsys_scripts/ncu_capture.sh', 'profile')} on a machine with an NVIDIA GPU",
+                "capture with nsys_scripts/ncu_capture.sh on a machine with an NVIDIA GPU",
             )
         )
     return missing
@@ -101,8 +99,7 @@ def _no_datasheet(capture: Capture, gpu: str) -> Missing:
         Reason.UNKNOWN_GPU,
         "datasheet roofs",
         f"the GPU {gpu} is not in the device table",
-        "add it with its source to "
-        + here("analysis/hardware/devices.toml", "devices.toml in a clone of the repository"),
+        "add it with its source to analysis/hardware/devices.toml",
     )
 
 
@@ -120,8 +117,7 @@ def name_missing_files(facts: Facts) -> list[Missing]:
                 Reason.NO_PREDICTIONS,
                 "predicted bytes",
                 "there is no ops.csv, which says what each range must move",
-                "list the ranges with their bytes in ops.csv, with the columns "
-                + here("that analysis/README.md gives", ", ".join(OPS.names)),
+                "list the ranges with their bytes in ops.csv, with the columns that analysis/README.md gives",
             )
         )
     if (has_timeline or len(capture.counters)) and bool(facts.roofs["measured"].isna().all()):
@@ -144,10 +140,7 @@ def name_missing_files(facts: Facts) -> list[Missing]:
 
 NO_DATAFLOW = (
     "there is no dataflow.csv, which says which tensors each operation reads and writes",
-    here(
-        "capture with harness.run, or record it with harness/dataflow.py",
-        f"capture a torch program with `{profile()}`",
-    ),
+    "capture with harness.run, or record it with harness/dataflow.py",
 )
 COMPILED = (
     "torch.compile compiled the program, so no run of single operations shows which tensors they share",
@@ -174,9 +167,9 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_
                 "the time of the plan was spent on others"
                 if is_planned
                 else "they ran outside the ranges that ncu had to count",
-                f"give more time with `{profile('--budget 120')}`, or capture all with `{profile('--deep')}`"
+                "give more time with `make profile ARGS='--budget 120'`, or capture all with `make profile ARGS=--deep`"
                 if is_planned
-                else f"capture them with `{profile('--deep')}`, or report with --extrapolate-siblings",
+                else "capture them with `make profile ARGS=--deep`, or report with --extrapolate-siblings",
             )
         )
     matched = measured[measured["counters_from"] != ""]

@@ -8,7 +8,6 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.formats import place
 from analysis.formats.run import SELFTEST
 from analysis.tables.conditions import Ncu
 
@@ -104,5 +103,5 @@ def _verdict(checks: Sequence[Check], without_value: Sequence[str]) -> tuple[str
         )
     missing = " and ".join(sorted(set(LIMITS) - units))
     return "untested", (
-        f"The counters of this run are untested: it holds no self-test with known {missing} counts ({place.SELFTEST})."
+        f"The counters of this run are untested: it holds no self-test with known {missing} counts (make selftest)."
     )

@@ -347,26 +347,6 @@ def build_best(sweep: pd.DataFrame) -> pd.DataFrame | None:
     return pd.DataFrame(found) if found else None
 
 
-@part("findings", 1)
-def _findings(sweep_best: pd.DataFrame) -> list[dict[str, Any]] | None:
-    return find(sweep_best) if len(sweep_best) else None
-
-
-def find(best: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return findings of a sweep: the kernels with a clearly faster combination, the largest gain first."""
-    clear = best[best["clear"] == "yes"].sort_values("versus_default", ascending=False, kind="stable")
-    found = []
-    for _, row in clear.head(_FINDINGS).iterrows():
-        name = " ".join(str(row[part]) for part in CELL)
-        evidence = [
-            {"table": "sweep_best", "row": name, "column": column, "value": row[column]}
-            for column in ("fastest", "versus_default")
-        ]
-        title = f"{name}: {row['fastest']} is {row['versus_default']:.3f} times as fast as the default"
-        found.append({"title": title, "sentence": row["evidence"], "time_to_win_ns": None, "evidence": evidence})
-    return [{"rank": rank, **finding} for rank, finding in enumerate(found, 1)]
-
-
 def is_clear(row: Any) -> bool:
     """Return whether the combination of a row is clearly faster than the default."""
     return bool(rules.is_clear(row.versus_default_p5, row.versus_default))

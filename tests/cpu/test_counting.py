@@ -4,6 +4,8 @@ import json
 import lzma
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +19,6 @@ from analysis.planning import cost, select
 from analysis.planning.cost import Cost
 from analysis.tables import groups
 from analysis.tables.join import path_matcher, prepare_launches
-from harness.profile import argv
 from tests.declared import analyse
 from tests.gpu.counting import compare
 
@@ -321,21 +322,6 @@ def test_a_planned_capture_says_of_each_layer_what_a_whole_one_says(captured_tab
     assert equal_passes["time_off_frac"].abs().max() < compare.TIME_WITHIN
 
 
-def test_the_committed_comparison_is_what_the_captures_give(captured_table):
-    committed = pd.read_csv(CAPTURED / "planned_against_full.csv").query("plan in ('captured', 'profiled')")
-    pd.testing.assert_frame_equal(committed.reset_index(drop=True), captured_table, rtol=1e-3, atol=1e-5)
-    shown = compare.shown(
-        pd.read_csv(CAPTURED / "planned_against_full.csv"),
-        compare.seconds_of(CAPTURED),
-        compare.measured(CAPTURED),
-    )
-    assert shown in (ROOT / "analysis" / "README.md").read_text(encoding="utf-8")
-    assert all(every / ours > 5 for ours, every in compare.seconds_of(CAPTURED).values())
-    took = compare.measured(CAPTURED)
-    assert (took.first, took.launches) == (746, 1265)
-    assert took.all_s / took.planned_s > 5
-
-
 def test_launches_that_are_passed_by_cost_time():
     launches, ranges = program(steps=40)
     paid, free = (select.choose(launches, ranges.head(0), one, 60) for one in (Cost(), FREE))
@@ -436,12 +422,21 @@ def test_no_timeline_is_one_sentence(tmp_path, capsys):
         counting.main([str(tmp_path), "--budget", "0"])
 
 
-def test_a_selection_becomes_options_of_ncu(run, monkeypatch):
+def test_the_script_prints_the_options_of_a_selection(run, monkeypatch):
     monkeypatch.setenv("KERNEL_LEDGER_CACHE", "off")
     assert counting.main([str(run)]) == 0
-    selection = json.loads((run / "raw" / SELECTION.name).read_text())
-    assert argv.of_plan(selection) == {"include": selection["include"], "numbers": argv.PLANNED}
-    named = argv.of_plan(selection | {"include": [], "invocations": "^(1|3)$"})
-    assert named["numbers"][2:] == ["--kernel-id", ":::^(1|3)$", "--launch-count", str(selection["replayed"])]
-    with pytest.raises(argv.ArgumentError, match="larger --budget"):
-        argv.of_plan(selection | {"replayed": 0})
+    path = run / "raw" / SELECTION.name
+    script = ROOT / "nsys_scripts" / "status.py"
+    printed = subprocess.run([sys.executable, script, "selection", path], capture_output=True, text=True, check=False)
+    selection = json.loads(path.read_text())
+    assert printed.stdout.splitlines() == [f"--nvtx-include {one}" for one in selection["include"]]
+    selection |= {"include": [], "invocations": "^(1|3)$"}
+    path.write_text(json.dumps(selection))
+    printed = subprocess.run([sys.executable, script, "selection", path], capture_output=True, text=True, check=False)
+    assert printed.stdout.splitlines() == [
+        "--kernel-name-base mangled",
+        "--kernel-id :::^(1|3)$",
+        f"--launch-count {selection['replayed']}",
+    ]
+    path.write_text(json.dumps(selection | {"replayed": 0}))
+    assert subprocess.run([sys.executable, script, "selection", path], check=False).returncode == 1

@@ -13,10 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.page import data, readme, text
+from analysis.page import data, text
 from analysis.page.html import STATIC_ROWS, render_html
 from analysis.page.markdown import escape, escape_prose, render_markdown, render_terminal
-from studies.ladder.claims_page import render_claims
 from tests.declared import TABLES
 
 NAN = float("nan")
@@ -481,55 +480,3 @@ def test_shorten_keeps_both_ends() -> None:
     assert text.shorten("abcdefghij", 10) == "abcdefghij"
     assert text.shorten("abcdefghijk", 10) == "abcde…hijk"
     assert len(text.shorten("x" * 5000, 64)) == 64
-
-
-def test_the_ledger_shows_one_of_equal_layers_and_all_of_a_capture_without_ops() -> None:
-    layers = pd.concat([tables()["traffic"].head(1)] * 3, ignore_index=True).assign(range=["h.0", "h.1", "h.2"])
-    assert render_markdown(report(of={"traffic": layers}), {"traffic": layers}).count("| softmax ") == 1
-    undeclared = layers.assign(op=None, variant=None, minimum_bytes=NAN, dram_read_bytes=[1.0, 3e6, 2e6])
-    ranges = re.findall(
-        r"^\| (h\.\d)", render_markdown(report(of={"traffic": undeclared}), {"traffic": undeclared}), re.MULTILINE
-    )
-    assert ranges == ["h.1", "h.2", "h.0"]
-
-
-def test_gpt2_with_every_op_is_told_by_ratios_of_the_same_rounds_and_gpu_time() -> None:
-    steps = [
-        {"range": f"{root}/decode", "gpu_ns": {"p50": time}} for root, time in (("gpt2", 9e5), ("gpt2_fused_ops", 6e5))
-    ]
-    rates = {"gpt2": {}, "gpt2_fused_ops": {"ratio_to_gpt2": {"p5": 1.1, "p50": 1.25, "p95": 1.4}}}
-    said = readme.all_ops({"bfloat16": {"tokens_per_s": rates, "steps": steps}}, "a-run")
-    assert "- bfloat16: 1.25 × (1.10 – 1.40) the tokens a second, 1.50 × less GPU time a decode step" in said
-    assert readme.all_ops({}, "") == []
-
-
-def test_the_plan_says_at_which_level_bytes_are_and_what_has_no_kernel_of_its_own() -> None:
-    """An epilogue's work is the product's: that is no bound of 0 ns beside the bytes of its result."""
-    columns = [
-        "pattern",
-        "step",
-        "scope",
-        "launches",
-        "now_from",
-        "now_bytes",
-        "after_bytes",
-        "now_time_ns",
-        "bound_time_ns",
-        "gain_ns",
-    ]
-    plan = [
-        ("softmax", "gpt2/decode", "sibling ranges", 3, "L2 (ncu)", 5e6, 1e6, 8e4, 1e4, 9e4),
-        ("GELU behind a product", "gpt2/decode", "epilogue", 1, "shapes", 453e6, 151e6, 65_700.0, 0.0, 79e3),
-    ]
-    check = pd.DataFrame(columns=["measured_gain_ns", "predicted_gain_ns"])
-    shown = "".join(readme._fusion_parts({"fusion": pd.DataFrame(plan, columns=columns), "fusion_check": check}, "run"))
-    assert re.search(r"5 MB → 1 MB +\| L2 \(ncu\) +\| 80 µs → 10 µs +\|", shown)
-    assert re.search(r"453 MB → 151 MB +\| shapes +\| 65.7 µs → – \(inside the product\) +\|", shown)
-
-
-@pytest.mark.parametrize(("runs", "cards"), [(1, "an NVIDIA H200"), (3, "NVIDIA H200 GPUs")])
-def test_claims_of_several_runs_name_no_single_card(runs: int, cards: str) -> None:
-    told = pd.DataFrame([{"counted": 5, "gpu": "NVIDIA H200", "driver": "580.1", "ncu": "2025.3"}] * runs)
-    empty = pd.DataFrame(columns=["claim", "stale"])
-    ladder = pd.DataFrame(columns=["op", "axes", "shape_name", "shape"])
-    assert f"Counters: {cards}, driver 580.1" in render_claims(empty, ladder, told, "ladder")

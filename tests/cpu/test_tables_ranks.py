@@ -27,7 +27,7 @@ from analysis.formats.report import Missing
 from analysis.formats.run import CEILINGS
 from analysis.tables.declare import World
 from analysis.tables.join import join, prepare_counters
-from harness.instrument import process_ranks
+from harness import process_ranks
 from harness.links import link
 from tests.cpu.test_links import CONDITIONS
 from tests.declared import DECLARED, page

@@ -18,7 +18,7 @@ const kernelOrder = () => {
 };
 
 const because = (part, fallback = "no table of this report holds it") => make("span", { class: "missing" }, `${MISSING} `, page.why[part] ?? fallback);
-const NOT_COLLECTED = "ncu counted this kernel without the metrics of this field: capture it with `ncu --set full`";
+const NOT_COLLECTED = "ncu counted this kernel without the metrics of this field: `python -m analysis.metrics` prints those to capture";
 // A short sign that unfolds into the reason.
 const folded = (reason, label) => make("details", { class: "why" }, make("summary", { "aria-label": `${label}: unknown, why?` }, `${MISSING} why?`), reason);
 // Why there are no counters of a kernel: what the join says of its ranges, else what is missing.

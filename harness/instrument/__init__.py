@@ -1,1 +1,0 @@
-"""What runs inside a profiled program: the recorder of ranges, automatic ranges and the dataflow."""

@@ -1,0 +1,436 @@
+"""Run the stages of a profile on a GPU: roofs, bare times, timeline, counting plan, counters, report."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from profile_folder import Folder, read_json, write_json
+from profile_machine import HERE, ROOT, Machine, shown
+from profile_program import with_ranges
+from profile_roofs import CEILINGS, MANIFEST, Roofs, scratch_folder
+from profile_stages import Runner, Stage
+from status import scrub_command
+
+KERNEL_SUMS = ("cuda_gpu_kern_sum.csv", "gpukernsum.csv")
+_LAUNCHES_RANKS = re.compile(
+    r"\b(torchrun|torch\.distributed\.(run|launch)|mpirun|mpiexec|srun|deepspeed|accelerate)\b"
+)
+GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", "kernexectrace.csv")
+PROCESS_RANKS = "process_ranks.csv"
+LIMITED = 124  # exit code of `timeout`
+RANGES_DOMAIN = "kernel_ledger"  # the NVTX domain of automatic ranges
+BLIND_LAUNCHES = 200  # launches to count if there is no timeline
+# Without --budget, ncu gets what keeps the whole profile within so many runs of the program, and so many seconds.
+RUNS_OF_PROFILE, REST_OF_PROFILE_S = 3, 60
+AFTER_COUNTERS_S = 10  # export and report
+LEAST_BUDGET_S, USUAL_BUDGET_S, MOST_BUDGET_S = 20, 40, 60
+PYTHON = os.environ.get("PYTHON", sys.executable)
+VIEWERS = (("Timeline", "nsys-ui", "timeline.nsys-rep"), ("Counters", "ncu-ui", "counters.ncu-rep"))
+
+
+def budget_after(stages: Mapping[str, Mapping[str, Any]]) -> int:
+    """Return the seconds that the finished stages (Folder.records) leave for ncu."""
+    bare, *others = (stages.get(name, {}).get("seconds", 0.0) for name in ("bare", "dataflow", "timeline"))
+    left = RUNS_OF_PROFILE * bare + REST_OF_PROFILE_S - bare - sum(others) - AFTER_COUNTERS_S
+    return round(min(max(left, LEAST_BUDGET_S), MOST_BUDGET_S))
+
+
+@dataclass(kw_only=True)
+class Measuring(Runner):
+    """Measure the roofs of the GPU and test its counters, for this run and later ones."""
+
+    options: argparse.Namespace
+    machine: Machine
+
+    def __post_init__(self) -> None:
+        self.dry = bool(self.options.dry)
+        self.roofs = Roofs(self.machine)
+        self.scratch = self.folder.raw / "measuring"
+
+    def stages(self) -> list[Stage]:
+        return [self.roofs_stage()]
+
+    def roofs_stage(self) -> Stage:
+        """Return the stage of the roofs. It has no key: its result is stored in the folder of roofs, not in the run."""
+        return Stage(
+            name="roofs",
+            title="roofs of this GPU, once, and the self-test of its counters",
+            work=self._measure,
+            seconds=30,
+            lowers="measured roofs",
+        )
+
+    def _measure(self) -> int:
+        """Test the counters while kernels compile in the background; then time the roofs and the links between GPUs."""
+        scratch = Folder(self.scratch) if self.dry else scratch_folder(self.scratch)
+        with self.compiled_beside(scratch.raw / "build.log") as wait:
+            arch = self.machine.capability.replace(".", "")
+            self.run(PYTHON, "-m", "kernels.build", "ceilings", *(["--arch", arch] if arch else []), where=ROOT)
+            denied = self._test_counters(scratch)
+            wait()
+        failed = self.run(PYTHON, "-m", "harness.roofs", "--out", scratch.captures, where=ROOT)
+        if self.machine.gpus > 1:
+            failed = self.run(PYTHON, "-m", "harness.links", "--out", scratch.captures, where=ROOT) or failed
+        if not self.dry:
+            self.roofs.keep(scratch)
+            if CEILINGS not in self.hand_roofs():
+                print("The roofs cannot be measured here: the report uses the datasheet's and marks them.", flush=True)
+        return failed or denied
+
+    def _test_counters(self, scratch: Folder) -> int:
+        """Count known bytes and FLOPs with ncu, and write a report on them; return the exit code of ncu_capture.sh."""
+        out, script = scratch.captures, HERE / "ncu_capture.sh"
+        program = [PYTHON, "-m", "harness.run", "--mode", "capture", "--only", "selftest", "--out", str(out)]
+        denied = self.run(script, "--include", "selftest/", "--out", scratch.path, "--", *program, where=ROOT)
+        if self.dry or not denied:
+            self.run(HERE / "export_csv.sh", "--only", "ncu", scratch.path, where=ROOT)
+            self.run(PYTHON, "analysis/report.py", out, "--out", scratch.path, "--quiet", where=ROOT)
+        return denied
+
+    def compiled_beside(self, log: Path) -> AbstractContextManager[Callable[[], int]]:
+        """Compile the program's kernels beside the block; here, for roofs only, there are none."""
+        return nullcontext(lambda: 0)
+
+    def hand_roofs(self) -> list[str]:
+        """Copy the stored roofs into the run, and write a manifest unless the harness does; return the copied names."""
+        given = self.roofs.hand_to(self.folder.captures)
+        if not self.program.is_harness:
+            gpu = self.roofs.read(MANIFEST).get("gpu") or {}
+            gpu |= {"name": self.machine.gpu, "compute_capability": self.machine.capability}
+            gpu.pop("card", None)  # it identifies the card of the roof measurement
+            manifest = {"kind": "manifest", "schema_version": 1, "gpu": gpu, "driver": self.machine.driver or None}
+            manifest |= {"nsys": self.machine.nsys or None, "ncu": self.machine.ncu or None}
+            manifest["arguments"] = scrub_command(self.program.words)
+            write_json(self.folder.captures / MANIFEST, manifest)
+        return given
+
+    def end(self) -> int:
+        verdict: list[str | Path] = [sys.executable, HERE / "status.py", "trusted", self.scratch / "report.json"]
+        return 1 if self.lowered else subprocess.run(verdict, check=False).returncode
+
+
+@dataclass(kw_only=True)
+class Profile(Measuring):
+    """Profile a program: roofs, bare times, dataflow, timeline, plan, counters, report."""
+
+    program_code: int = 0
+    report_code: int = 0
+
+    def stages(self) -> list[Stage]:
+        if self.dry or self.options.remeasure or not self.roofs.are_kept():
+            first = [self.roofs_stage()]
+        else:
+            when = self.roofs.read(CEILINGS)["measured"]
+            print(f"Roofs of {self.machine.gpu}, driver {self.machine.driver}: stored, measured {when}.", flush=True)
+            self.hand_roofs()
+            first = []
+        return [*first, *self._of_times(), *self._of_counters(), self._report_stage()]
+
+    def _of_times(self) -> list[Stage]:
+        what = [self.program.digest(), *self.machine.identity, self.options.limit, self._asks_for_ranges]
+        bare = Stage(
+            name="bare",
+            title="bare times: the program without a profiler",
+            work=self._bare,
+            seconds=1,
+            runs=1,
+            key=lambda: what,
+            outputs=(self.folder.captures / "bare.json",),
+            lowers="bare times",
+        )
+        dataflow = Stage(
+            name="dataflow",
+            title="dataflow: which tensors the operations of each step share",
+            work=self._dataflow,
+            seconds=0,
+            runs=int(self._has_ranges),
+            key=lambda: what,
+            skip=lambda: "" if self._has_ranges else "as there are no automatic ranges",
+            lowers="the dataflow",
+        )
+        timeline = Stage(
+            name="timeline",
+            title="timeline under nsys",
+            work=self._timeline,
+            seconds=15,
+            runs=1,
+            key=lambda: [
+                *what,
+                self.machine.nsys,
+                self.options.window,
+                self.options.timeline_mb,
+                self._has_ranges,
+                self.folder.stamp("dataflow"),
+            ],
+            outputs=(self.folder.captures / "nsys",),
+            lowers="a timeline",
+        )
+        return [bare, dataflow, timeline]
+
+    def _of_counters(self) -> list[Stage]:
+        what = [self.program.digest(), *self.machine.identity, self.options.limit, self.options.deep, self._has_ranges]
+        folder = self.folder
+        plan = Stage(
+            name="plan",
+            title="plan of what to count",
+            work=self._plan,
+            seconds=3,
+            key=lambda: [folder.stamp("timeline"), self._budget(), self.options.steps],
+            outputs=(folder.raw / "count_plan.json",),
+            skip=self._no_plan,
+        )
+        counters = Stage(
+            name="counters",
+            title="counters under ncu",
+            work=self._counters,
+            seconds=self.options.budget or USUAL_BUDGET_S,  # including start-up
+            runs=0,
+            key=lambda: [*what, self.machine.ncu, self._window(), read_json(self._plan_file)],
+            outputs=(folder.raw / "ncu.log",),
+            skip=self._no_counters,
+            lowers="counters",
+        )
+        export = Stage(
+            name="export",
+            title="export of the counters",
+            work=lambda: self.run(HERE / "export_csv.sh", "--only", "ncu", folder.path),
+            seconds=4,
+            key=lambda: [folder.stamp("counters")],
+            skip=lambda: "" if any(folder.raw.glob("counters*.ncu-rep")) else "as nothing was counted",
+            lowers="counters",
+        )
+        return [plan, counters, export]
+
+    def _report_stage(self) -> Stage:
+        return Stage(name="report", title="report", work=self._report, seconds=5)
+
+    def compiled_beside(self, log: Path) -> AbstractContextManager[Callable[[], int]]:
+        command = [PYTHON, "-m", "kernels.build", *self.program.kernels]
+        if not self.program.kernels:
+            return super().compiled_beside(log)
+        print(f"{shlex.join(command)}  # meanwhile", flush=True)
+        return super().compiled_beside(log) if self.dry else self.folder.beside(command, ROOT, log)
+
+    def _bare(self) -> int:
+        limit, words = str(self.options.limit), self.program.words
+        if self._asks_for_ranges:
+            words = with_ranges(words, "measure", self._measured_ranges())
+        code = self.run(HERE / "bare.sh", "--limit", limit, "--out", self.folder.path, "--", *words, program=True)
+        status = self._status("bare")
+        self.program_code = status.get("exit_code", 0)
+        if code and not self.program_code and "opened no" in status.get("reason", ""):
+            self.lowered.append("bare times")  # counts as done: another run would find no range either
+            return 0
+        return code
+
+    def _within(self, times: int, ranges: str = "on") -> list[str]:
+        """Return the command that runs the program and ends it after `times` times --limit.
+
+        A profiler ends with its program and keeps what it has recorded.
+        """
+        return ["timeout", "-k", "10", str(times * self.options.limit), *self._words(ranges)]
+
+    def _words(self, ranges: str = "on", work: Path | None = None) -> list[str]:
+        words = self.program.words
+        return with_ranges(words, ranges, self.folder.raw / "ranges", work) if self._has_ranges else words
+
+    # --- automatic ranges ---
+
+    @property
+    def _asks_for_ranges(self) -> bool:
+        return bool(self.options.auto_ranges) and not self.program.is_harness
+
+    @property
+    def _has_ranges(self) -> bool:
+        """Return whether the bare run had automatic ranges, so that all further runs need them, too."""
+        return self._asks_for_ranges and (self.dry or self._status("bare").get("auto_ranges") == "on")
+
+    def _measured_ranges(self) -> Path:
+        """Empty the folder in which a run with automatic ranges writes files about them; return the folder."""
+        folder = self.folder.raw / "ranges"
+        if not self.dry:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        return folder
+
+    def _dataflow(self) -> int:
+        folder = self._measured_ranges()
+        code = self.run(*self._within(2, "dataflow"), program=True)
+        out = ["--out", self.folder.captures, "--work", self._range_work]
+        written = self.run(PYTHON, "-m", "harness.dataflow_file", folder, *out, where=ROOT)
+        return code or written
+
+    @property
+    def _range_work(self) -> Path:
+        """Return the file with the least work of each range, from the dataflow's run to the timeline's."""
+        return self.folder.raw / "range_work.json"
+
+    def _within_size(self) -> list[str]:
+        """Return the command that ends the program after twice --limit, or when its timeline reaches --timeline-mb."""
+        limits = ["--seconds", str(2 * self.options.limit), "--megabytes", str(self.options.timeline_mb)]
+        return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._timeline_words()]
+
+    def _timeline_words(self) -> list[str]:
+        """Return the program's command for the timeline, in which each process notes its rank.
+
+        A program with ranges of its own gets no others, but its processes have other ids than in the bare run.
+        """
+        if self._asks_for_ranges and not self._has_ranges:
+            return with_ranges(self.program.words, "ranks", self.folder.raw / "ranges")
+        return self._words(work=self._range_work)
+
+    # --- timeline ---
+
+    def _timeline(self) -> int:
+        """Capture and export the program's own window if it opens one, else the whole program.
+
+        With --window auto, a second capture follows if the first one used the wrong window.
+        """
+        asked = self.options.window
+        window = asked if asked != "auto" else "profiler" if self.program.opens_window() else "all"
+        code = self._capture_timeline(window)
+        if self.dry or asked != "auto":
+            return code
+        if window == "profiler" and "never opened" in self._status("nsys").get("reason", ""):
+            print("The program opens no window (cudaProfilerStart): capturing the whole program.", flush=True)
+            return self._capture_timeline("all")
+        if window == "all" and self._opened_a_window():
+            print("The program opens a window (cudaProfilerStart): capturing only that window.", flush=True)
+            return self._capture_timeline("profiler")
+        return code
+
+    def _capture_timeline(self, window: str) -> int:
+        out = self.folder.path
+        script = HERE / "nsys_capture.sh"
+        noted = self._measured_ranges() if self._asks_for_ranges else None
+        if noted and not self.dry:
+            (self.folder.captures / PROCESS_RANKS).unlink(missing_ok=True)  # of another capture's processes
+        code = self.run(script, "--window", window, "--out", out, "--", *self._within_size(), program=True)
+        if not self.dry and not any((self.folder.raw / f"timeline.{end}").exists() for end in ("nsys-rep", "qdstrm")):
+            return code
+        if noted and any(noted.glob("rank-*.json")):
+            self.run(PYTHON, "-m", "harness.process_ranks", noted, "--out", self.folder.captures, where=ROOT)
+        exported = self.run(HERE / "export_csv.sh", "--only", "nsys", out)
+        if code and not exported and "timeline reached" in self._status("nsys").get("reason", ""):
+            self.lowered.append("the whole timeline")  # counts as done: another run would reach the same size
+            return 0
+        return code or exported
+
+    def _opened_a_window(self) -> bool:
+        calls = self.folder.captures / "nsys" / "cuda_api_sum.csv"
+        return calls.is_file() and "ProfilerStart" in calls.read_text(encoding="utf-8", errors="replace")
+
+    def _status(self, tool: str) -> dict[str, Any]:
+        return read_json(self.folder.captures / f"{tool}.json")
+
+    def _window(self) -> str:
+        """Return the window of the timeline, which the counters use, too."""
+        captured = self._status("nsys").get("window")
+        return str(captured or ("profiler" if self.program.opens_window() else "all"))
+
+    # --- counters ---
+
+    def _no_plan(self) -> str:
+        if not self.options.counters:
+            return "as --no-counters leaves them out"
+        if self.options.deep:
+            return "as --deep counts every launch"
+        return "" if (self.folder.captures / "nsys").is_dir() else "as there is no timeline"
+
+    def _budget(self) -> int:
+        """Return the seconds for ncu: --budget, or those of this run's plan, or what the finished stages leave."""
+        if known := self.options.budget or read_json(self._plan_file).get("budget_s"):
+            return int(known)
+        return budget_after(self.folder.records())
+
+    def _plan(self) -> int:
+        steps = ["--steps", self.options.steps] if self.options.steps else []
+        budget = str(self._budget())
+        if not self.dry:
+            self._plan_file.unlink(missing_ok=True)
+        return self.run(PYTHON, "-m", "analysis.counting", self.folder.captures, "--budget", budget, *steps, where=ROOT)
+
+    def _no_counters(self) -> str:
+        if not self.options.counters:
+            return "as --no-counters leaves them out"
+        if self.program_code:
+            return "as the program failed"
+        if self._used_no_gpu():
+            return "as nothing ran on the GPU"
+        if why := self._would_stop():
+            return why
+        traced = (self.folder.captures / "nsys").is_dir() and not self.options.deep
+        chosen = read_json(self._plan_file).get("replayed", 1) if self._plan_file.is_file() else 0
+        if traced and not self._plan_file.is_file():
+            return "as there is no plan"
+        return "as the plan chose no launch" if traced and not chosen else ""
+
+    def _would_stop(self) -> str:
+        """Return why ncu would never end, else '': a replayed collective waits for the other ranks for ever."""
+        traces = self.folder.captures / "nsys"
+        sums = [traces / name for name in KERNEL_SUMS]
+        talks = any(b"nccl" in path.read_bytes() for path in sums if path.is_file())
+        if self.options.deep and (talks or (traces / "nccl_calls.csv").is_file()):
+            return "as --deep replays collectives too, in which each rank waits for the others"
+        if not traces.is_dir() and _LAUNCHES_RANKS.search(" ".join(self.program.words)):
+            return "as only a timeline shows which kernels are collectives, and ncu cannot replay those"
+        return ""
+
+    @property
+    def _plan_file(self) -> Path:
+        return self.folder.raw / "count_plan.json"
+
+    def _counters(self) -> int:
+        how = ["--launches", str(BLIND_LAUNCHES)]
+        if self.options.deep:
+            how = ["--deep"]
+        elif self.dry or self._plan_file.is_file():
+            how = ["--plan", str(self._plan_file)]
+        how += ["--domain", RANGES_DOMAIN] if self._has_ranges else []
+        how += ["--window", self._window(), "--out", str(self.folder.path)]
+        return self.run(HERE / "ncu_capture.sh", *how, "--", *self._within(10), program=True)
+
+    # --- the end ---
+
+    def _report(self) -> int:
+        captures, out = self.folder.captures, self.folder.path
+        self.report_code = self.run(PYTHON, "analysis/report.py", captures, "--out", out, where=ROOT)
+        return self.report_code
+
+    def end(self) -> int:
+        if self.lowered:
+            without = ", ".join(dict.fromkeys(self.lowered))
+            lower = "the report is one evidence tier lower and says what is missing"
+            print(f"Without {without}: {'there is no report, as said above' if self.report_code else lower}.")
+        for what, viewer, name in VIEWERS:
+            if (self.folder.raw / name).is_file():
+                print(f"{what}: {viewer} {shown(self.folder.raw / name)}")
+        idle = not self.program_code and self._used_no_gpu()
+        if self.program_code:
+            print(f"{self._why_it_failed()} {shown(self.folder.path)} keeps the results so far.", file=sys.stderr)
+        elif idle:
+            print("The program launched nothing on the GPU: check that it uses one here.", file=sys.stderr)
+        return 1 if self.program_code or self.report_code or idle else 0
+
+    def _used_no_gpu(self) -> bool:
+        """Return whether nsys recorded the program, but no GPU operation."""
+        traces = [self.folder.captures / "nsys" / name for name in GPU_TRACES]
+        seen = any(path.is_file() and len(path.read_bytes().splitlines()) > 1 for path in traces)
+        report = self.folder.raw / "timeline.nsys-rep"
+        return report.is_file() and report.stat().st_size > 0 and not seen
+
+    def _why_it_failed(self) -> str:
+        if self.program_code == LIMITED:
+            return f"The program ran longer than {self.options.limit} s and was ended: allow more with --limit."
+        return f"The program ended with exit code {self.program_code}, its output is above: run it by itself first."

@@ -1,0 +1,99 @@
+"""Describe the machine for `profile.sh`: its GPU, driver and tools, and the folder of its stored roofs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+# Calls the functions of common.sh and prints one `name=value` per line; `gpu` is missing without a GPU.
+_QUESTIONS = """
+source "$0"
+if gpu=$(find_gpu); then echo "gpu=$gpu"; else echo "reason=$gpu"; fi
+if nsys=$(find_nsys); then echo "nsys=$("$nsys" --version 2>&1 | tr '\\n' ' ')"; fi
+if ncu=$(find_ncu); then echo "ncu=$("$ncu" --version 2>&1 | tr '\\n' ' ')"; fi
+mapfile -t drivers < <(nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null)
+echo "driver=${drivers[0]:-}"
+echo "gpus=${#drivers[@]}"
+"""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The first GPU of this machine, its driver, and the versions of nsys and ncu.
+
+    `gpu` is "" if there is no GPU; `reason` then says why. A version is "" if its tool is missing. `gpus` is the number
+    of GPUs.
+    """
+
+    gpu: str = ""
+    capability: str = ""
+    driver: str = ""
+    nsys: str = ""
+    ncu: str = ""
+    reason: str = ""
+    gpus: int = 1
+
+    @property
+    def slug(self) -> str:
+        """Return the GPU's name in the form that folder names hold: `h200`."""
+        return _slug(self.gpu.removeprefix("NVIDIA ")) or "no-gpu"
+
+    @property
+    def identity(self) -> list[str]:
+        """Return the GPU and driver, on which every measurement depends."""
+        return [self.gpu, self.driver]
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
+
+
+def look() -> Machine:
+    """Ask nvidia-smi, nsys and ncu, which are found as the scripts find them (common.sh)."""
+    answer = subprocess.run(
+        ["bash", "-c", _QUESTIONS, str(HERE / "common.sh")],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    found = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+    gpu, _, capability = found.get("gpu", "").rpartition(", ")
+    return Machine(
+        gpu=gpu,
+        capability=capability,
+        driver=found.get("driver", ""),
+        nsys=_version(found.get("nsys", "")),
+        ncu=_version(found.get("ncu", "")),
+        reason=found.get("reason", "nvidia-smi gave no answer"),
+        gpus=int(found.get("gpus", "1")),
+    )
+
+
+def _version(text: str) -> str:
+    found = re.search(r"\d+(?:\.\d+){2,}", text)
+    return found[0] if found else text.strip()
+
+
+def shown(path: Path) -> Path:
+    """Return a path as the user would write it: relative if it is below the current folder."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def cache_folder() -> Path | None:
+    """Return the folder of stored roofs; None if KERNEL_LEDGER_CACHE is `off` or the user has no home folder."""
+    named = os.environ.get("KERNEL_LEDGER_CACHE", "")
+    if named.lower() == "off":
+        return None
+    try:
+        base = (
+            Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernel-ledger"
+        )
+    except RuntimeError:
+        return None
+    return base / "roofs"
