@@ -16,7 +16,7 @@ from typing import Any
 import pandas as pd
 
 import studies.ladder
-from analysis.formats.errors import LedgerError
+from analysis.formats.errors import InputError, LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
 from analysis.tables.declare import Column, Table, World, fact, find, table
@@ -245,6 +245,47 @@ def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
         temporary = folder / "tables" / f".{name}.csv.part"
         declared[name].filed(rows).to_csv(temporary, index=False, lineterminator="\n", float_format="%.6g")
         temporary.replace(folder / "tables" / f"{name}.csv")
+
+
+def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
+    """Return the written tables of a folder, by name.
+
+    Raises:
+        InputError: a table is missing.
+    """
+    found = {}
+    for name in (one.name for one in declared_tables()):
+        file = folder / "tables" / f"{name}.csv"
+        if not file.is_file():
+            raise InputError(
+                f"{file.name} is missing in {folder.name}/tables: run `python -m studies.ladder.build` on it."
+            )
+        found[name] = pd.read_csv(file).copy()  # in few blocks, of which rows are taken faster
+    return found
+
+
+def lines_today(table: pd.DataFrame, sources: Path) -> pd.Series:
+    """Return `hot_line` of ladder.csv with today's line numbers.
+
+    A capture counts as long as the machine code is the same, and a line may have moved since. The result names the
+    nearest line with the same text, or the file alone if no line has it.
+
+    Shape: `sources` holds one folder for each op, as kernels/ does. Lines in other files (headers of CUDA) stay.
+    """
+
+    def place(row: pd.Series) -> Any:
+        if pd.isna(row["hot_line"]):
+            return row["hot_line"]
+        name, _, number = str(row["hot_line"]).rpartition(":")
+        files = [sources / str(row["folder"]) / name, *sorted(sources.glob(f"*/{name}"))]
+        file = next((file for file in files if file.is_file()), None)
+        if file is None:
+            return row["hot_line"]
+        lines = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+        same = [at for at, line in lines if line.strip() == str(row["hot_line_text"]).strip()]
+        return f"{name}:{min(same, key=lambda at: abs(at - int(number)))}" if same else name
+
+    return table.apply(place, axis="columns")
 
 
 def summary(tables: dict[str, pd.DataFrame]) -> str:

@@ -1,5 +1,7 @@
 """The time of an operation inside GPT-2: which ranges count, under which op, variant and sizes."""
 
+import itertools
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -63,3 +65,25 @@ def test_of_several_runs_the_last_counts(ladder: Path) -> None:
 def test_without_a_run_there_is_no_time(tmp_path: Path) -> None:
     assert read_in_model(tmp_path / "gpu-ladder").empty
     assert read_in_model(tmp_path / "ladder").empty
+
+
+def test_the_committed_run_has_times_of_our_softmax() -> None:
+    found = read_in_model(Path(__file__).resolve().parents[2] / "reports" / "h200-ladder")
+    ours = found[(found["op"] == "softmax") & (found["variant"] == "v05_early")]
+    assert set(ours["shape"]) >= {"1x12x1024x1024", "1x12x1x1024"}
+    assert (ours["in_model_time_p5_ns"] > 0).all()
+
+
+def test_the_run_that_times_come_from_is_one_command(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "studies" / "ladder" / "in_model.sh"
+    for ops, dtype in itertools.product(("fused", "best"), ("float32", "bfloat16")):
+        command = [script, "-n", "--ops", ops, "--dtype", dtype, "--out", tmp_path / "run"]
+        timeline, export = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+        assert timeline.partition(" ")[0].endswith("nsys")  # its path, where it is installed
+        assert " profile -t cuda,nvtx" in timeline
+        assert f"-m harness.run --mode capture --ops {ops} --dtype {dtype} --out {tmp_path}/run/captures" in timeline
+        assert export.partition(" ")[0].endswith("nsys")
+        assert " stats " in export
+    for wrong in (["--dtype", "int8"], ["--ops", "torch"]):
+        refused = subprocess.run([script, *wrong], capture_output=True, text=True, check=False)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
