@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.bare import BARE_RANGES
@@ -96,11 +97,28 @@ def steps(capture: Capture, steady: Steady | None = None) -> list[Step]:
     return [step(capture, phase) for phase in steady.phases]
 
 
-def step(capture: Capture, phase: Phase) -> Step:
-    """Return a phase's step: graph, replay, and graphs without the profiler's cost."""
-    part = window(phase)
-    begin, end = int(phase.start_ns[part[0]]), int(phase.end_ns[part[-1]])
-    graph = graphs.build(capture, begin, end, len(part))
+def _windows(capture: Capture, phase: Phase, part: IntArray) -> graphs.Windows:
+    """Return the windows of all processes: the same steps of each, where the others have as many of them."""
+    others = {}
+    pids = capture.gpu_ops["pid"].dropna().unique().tolist()
+    for pid in [int(one) for one in pids if one != phase.pid] if len(pids) > 1 else []:
+        for one in find(capture, pid).phases:
+            if len(one.start_ns) == len(phase.start_ns) and abs(one.launches - phase.launches) <= 0.1 * phase.launches:
+                others[pid] = int(one.start_ns[part[0]]), int(one.end_ns[part[-1]])
+                break
+    return graphs.Windows(int(phase.start_ns[part[0]]), int(phase.end_ns[part[-1]]), phase.pid, others)
+
+
+def whole(phase: Phase) -> IntArray:
+    """Return all steps after start-up, slow ones as well, without the last if nothing tells where it ends."""
+    last = len(phase.start_ns) - (len(phase.start_ns) - phase.first > 3)
+    return np.arange(phase.first, last)
+
+
+def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
+    """Return a phase's step: graph, replay, and graphs without the profiler's cost. `part`: positions of the steps."""
+    part = window(phase) if part is None else part
+    graph = graphs.build(capture, _windows(capture, phase, part), len(part))
     run = simulate(graph)
     seen = graph.step_ns()
     reason = ""
@@ -109,7 +127,7 @@ def step(capture: Capture, phase: Phase) -> Step:
             f"A step of {phase.name} takes {run.step_ns / 1e3:,.1f} µs replayed, {seen / 1e3:,.1f} µs in the timeline: "
             "the steps depend on something that the capture does not hold, or empty a queue; capture more steps."
         )
-    known = _bare_step(capture, phase)
+    known = _bare_step(capture, phase, graph)
     marks = _marks(capture, graph)
     if known is not None and graph.has_calls:
         low = high = _fit(graph, marks, capture.clock, known)
@@ -173,25 +191,27 @@ def _host_times(graph: Graph, factor: float) -> Graph:
     return replace(graph, c_own=graph.c_own * factor, c_gap=graph.c_gap * factor)
 
 
-def _bare_step(capture: Capture, phase: Phase) -> float | None:
-    """Return the bare time of the step from bare_ranges.csv: from start to start of the range of its name, ns."""
+def _bare_step(capture: Capture, phase: Phase, graph: Graph) -> float | None:
+    """Return the bare time of the step, ns: from start to start of bare ranges that occur once a step."""
     rows = capture.of(BARE_RANGES.kind)
     if rows is None or not len(rows):
         return None
-    own = rows[rows["name"] == phase.name]
-    if len(own) < 4:
-        return None
-    apart, length = [], []
-    for _, each in own.groupby(["process", "thread"]):
-        start = np.sort(each["start_ns"].to_numpy(dtype=np.float64))
-        took = each["end_ns"].to_numpy(dtype=np.float64) - each["start_ns"].to_numpy(dtype=np.float64)
-        between = np.diff(start)
-        apart += between[first_occurrences(between) :].tolist()
-        length += took[first_occurrences(took) :].tolist()
-    if len(apart) < 2 or not np.isfinite(np.median(length)):
-        return None
-    near = [one for one in apart if one < 2 * float(np.median(length))]
-    return float(np.median(near or apart))
+    ranges = capture.ranges
+    begun = ranges[(ranges["start_ns"] >= graph.start_ns) & (ranges["start_ns"] < graph.end_ns)]
+    counts = begun[begun["pid"] == phase.pid]["name"].value_counts()
+    once = [phase.name, *counts.index[counts == graph.steps]]
+    found = [time for name in dict.fromkeys(once) if (time := _apart(rows[rows["name"] == name])) is not None]
+    return float(np.median(found)) if found else None
+
+
+def _apart(rows: pd.DataFrame) -> float | None:
+    """Return the usual time from start to start of the instances of a range, ns."""
+    apart: list[float] = []
+    for _, each in rows.groupby(["process", "thread"]):
+        between = np.diff(np.sort(each["start_ns"].to_numpy(dtype=np.float64)))
+        between = between[first_occurrences(between) :] if len(between) else between
+        apart += between[between < 3 * np.median(between)].tolist() if len(between) else []
+    return float(np.median(apart)) if len(apart) >= 2 else None
 
 
 def saving(step: Step, change: Change) -> Saving:

@@ -93,13 +93,13 @@ class _Launches:
     wait: int  # symbol of a synchronisation
 
 
-def find(capture: Capture) -> Steady:
-    """Return the start-up and the steady phases of the process with the most GPU time."""
+def find(capture: Capture, pid: int | None = None) -> Steady:
+    """Return the start-up and the steady phases of a process: of that with the most GPU time, if none is named."""
     ops = capture.gpu_ops
     ops = ops[ops["kind"] != "migration"]
     if ops.empty:
         return Steady(reason="No GPU operation was recorded, so no step can be found.")
-    pid = _busiest(ops)
+    pid = _busiest(ops) if pid is None else pid
     launches = _launches(capture, ops, pid)
     found: list[Phase] = []
     left = np.arange(len(launches.symbol))

@@ -17,7 +17,7 @@ from analysis.capture.load import load
 from analysis.capture.model import CALLS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table, nest_ranges
 from analysis.replay import changes, savings, steady
 from analysis.replay.decompose import PARTS, decompose
-from analysis.replay.graph import build
+from analysis.replay.graph import Windows, build
 from analysis.replay.simulate import simulate
 
 ROOT = Path(__file__).parents[2]
@@ -343,7 +343,7 @@ def test_two_ranks_wait_for_each_other() -> None:
 def test_a_hundred_thousand_operations_replay_in_half_a_second() -> None:
     capture = Machine([*kernels(1000, 5 * US, 2 * US), ("sync",)] * 100).capture()
     end = int(capture.gpu_ops["start_ns"].max()) + 100 * US
-    graph = build(capture, 0, end, 100)
+    graph = build(capture, Windows(0, end), 100)
     assert len(graph.o_start) == 100_000
     begin = time.process_time()
     simulate(graph, passes=2)
