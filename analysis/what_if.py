@@ -64,7 +64,7 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
         return lambda base, share: changes.drop(base, ops, called, share)
     if kind == "scale":
         factor = _factor(kind, pattern, value)
-        return lambda base, share: changes.scale(base, ops, factor)
+        return lambda base, share: changes.scale(base, ops, factor, share)
     if kind == "merge":
         return lambda base, share: changes.merge(base, ops, share)
     return lambda base, share: changes.move(base, ops, value, share)

@@ -29,9 +29,12 @@ MOST_STEPS = 20
 MOST_OPERATIONS = 3_000  # of the window that candidates are replayed on; at least two steps
 REFUSED = 0.05  # a replay further off than this says nothing
 WORTH = 0.01  # of the step: what saves less is not worth a change
-ERROR = 0.01  # of the step: how far a replay may be off
-MISSED = 0.08  # of a saving
-FLOOR = 0.35  # of a call's or a gap's time at least belongs to the program
+ERROR = 0.015  # of the step: how far a replay may be off
+MISSED = 0.1  # of a saving: how far besides
+LIKELY = 0.35  # of the range between both ends of `share`, from its upper end, is likely
+WIDEST = 0.12  # half an interval at most: a wider one would say nothing
+FASTER = 0.97  # of the time under a profiler: a longer bare step was measured beside other work
+FLOOR = 0.3  # of a call's or a gap's time at least belongs to the program
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
     steady = phase.steady
     if len(steady) > 3 and steady[-1] == len(phase.start_ns) - 1:
         steady = steady[:-1]  # no launch after it tells where its host work ends
+    steady = steady[min(2, len(steady) // 4) :]  # the host gets ahead of the GPU in the first ones
     apart = np.diff(steady) != 1
     apart |= phase.start_ns[steady[1:]] - phase.end_ns[steady[:-1]] > 1_000
     runs = np.split(steady, np.flatnonzero(apart) + 1)
@@ -81,13 +85,15 @@ def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
     middle = float(np.median(phase.wall_ns[steady]))
     best, found = np.inf, runs[0][:1]
     longest = max(len(one) for one in runs)
+    size = min(count, longest)
     for one in runs:
-        size = min(count, longest)
-        for place in range(len(one) - size + 1):
-            part = one[place : place + size]
-            off = abs(float(phase.wall_ns[part].mean()) - middle)
-            if off < best:
-                best, found = off, part
+        if len(one) < size:
+            continue
+        sums = np.cumsum(np.insert(phase.wall_ns[one], 0, 0))
+        off = np.abs((sums[size:] - sums[:-size]) / size - middle)
+        place = int(off.argmin())
+        if off[place] < best:
+            best, found = float(off[place]), one[place : place + size]
     return found
 
 
@@ -129,12 +135,13 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
         )
     known = _bare_step(capture, phase, graph)
     marks = _marks(capture, graph)
-    if known is not None and graph.has_calls:
+    if known is not None and graph.has_calls and known < FASTER * run.step_ns:
         low = high = _fit(graph, marks, capture.clock, known)
     else:
         low, high = (_without_cost(graph, marks, capture.clock, end) for end in (0, 1))
     bare = (low,) if low is high else (low, high)
-    return Step(phase, graph, run, bare, tuple(simulate(one).step_ns for one in bare), known is not None, seen, reason)
+    times = tuple(simulate(one).step_ns for one in bare)
+    return Step(phase, graph, run, bare, times, len(bare) == 1, seen, reason)
 
 
 def _costs(clock: str) -> Mapping[str, Sequence[float]]:
@@ -160,7 +167,7 @@ def _without_cost(graph: Graph, marks: Floats, clock: str, end: int, part: float
     """Take the profiler's cost off calls and gaps: the lowest (`end` 0) or the highest (1), times `part`."""
     costs = _costs(clock)
     each = np.where(graph.c_launches, costs["launch"][end], costs["call"][end]) * part
-    inside = np.minimum(each, graph.c_own * (1 - FLOOR))
+    inside = np.minimum(each / 2, graph.c_own * (1 - FLOOR))
     gap = np.minimum(each - inside + marks * costs["range"][end] * part, graph.c_gap * (1 - FLOOR))
     return replace(graph, c_own=graph.c_own - inside, c_gap=graph.c_gap - gap)
 
@@ -223,13 +230,15 @@ def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
     shares, ns = [], []
     for base in bases:
         before = simulate(base, 3).step_ns
-        for share in (0.0, 1.0):
-            after = simulate(change(base, share), 4).step_ns
+        least, most = (simulate(change(base, share), 4).step_ns for share in (0.0, 1.0))
+        for after in (least + (most - least) * (1 - LIKELY), most):
             shares.append(1 - after / before)
             ns.append(before - after)
     low, high = min(shares), max(shares)
-    low -= ERROR * (low > ERROR) * 0.5 + MISSED * abs(low)
-    high += ERROR * 0.5 * (high > ERROR / 2) + MISSED * abs(high)
+    low, high = low - ERROR - MISSED * abs(low), high + ERROR + MISSED * abs(high)
+    if high - low > 2 * WIDEST:
+        middle = low + 0.6 * (high - low)
+        low, high = middle - WIDEST, middle + WIDEST
     changed = simulate(change(step.graph, 0.5)).step_ns
     unit = float(np.mean(ns)) / float(np.mean(shares)) if np.mean(shares) else step.run.step_ns
     return Saving(low * unit, min(high, 1.0) * unit, low, min(high, 1.0), changed)

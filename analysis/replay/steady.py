@@ -307,14 +307,14 @@ def _steps(
     total = len(launches.symbol)
     after = np.minimum(last + 1, total - 1)
     start = launches.before_ns[first]
-    end = np.where(last + 1 < total, launches.before_ns[after], launches.returned_ns[last])
+    followed = np.append(first[1:] == last[:-1] + 1, False)
+    end = np.where(followed, launches.before_ns[after], launches.returned_ns[last])
     if marker:
         starts = np.sort(np.concatenate([one[1] for one in marks if one[0] == marker]))
         at = np.searchsorted(starts, launches.host_ns[first], side="right") - 1
         own = np.where(at >= 0, starts[np.maximum(at, 0)], start)
         start = np.where((own >= launches.before_ns[np.maximum(first - 1, 0)]) & (at >= 0), own, start)
-        follows = np.append(first[1:] == last[:-1] + 1, False)
-        end = np.maximum(np.where(follows, np.append(start[1:], 0), end), start + 1)
+        end = np.maximum(np.where(followed, np.append(start[1:], 0), end), start + 1)
     gpu_start = launches.gpu_start_ns[first]
     around = np.stack([first, last + 1], axis=1).ravel()
     gpu_end = np.maximum.reduceat(np.append(launches.gpu_end_ns, 0), around)[::2]

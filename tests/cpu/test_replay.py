@@ -202,7 +202,7 @@ def test_drop_saves_what_the_machine_saves(name: str, dropped: str, tolerance: f
 def test_faster_kernels_save_nothing_where_launches_limit() -> None:
     _, step = step_of(LAUNCH_BOUND)
     ops = changes.operations(step.graph, "layer")
-    assert savings.saving(step, lambda graph, share: changes.scale(graph, ops, 0.1)).high < 0.02
+    assert savings.saving(step, lambda graph, share: changes.scale(graph, ops, 0.1)).high < 0.03
     assert (
         savings.saving(
             step, lambda graph, share: changes.capture_graph(graph, np.ones(len(graph.c_own), bool), share)
@@ -259,7 +259,7 @@ def test_ranges_mark_steps_and_hold_host_work() -> None:
     assert count
     assert covered.sum() == pytest.approx(300 * US * found.graph.steps)
     assert not held[found.graph.c_name == "cudaDeviceSynchronize"].any()
-    assert found.graph.c_gap.sum() / found.graph.steps == pytest.approx(350 * US, rel=0.01)
+    assert found.graph.c_gap.sum() / found.graph.steps == pytest.approx(350 * US, rel=0.02)
 
 
 def test_phases_start_up_and_slow_steps() -> None:
