@@ -181,12 +181,16 @@ def _bottleneck(kernel: Kernel) -> Reason | None:
 
 
 def _roof(kernel: Kernel) -> Reason | None:
-    """Return the kernel's share of the nearest measured roof."""
-    roofline = [row for row in kernel.rows["roofline"] if row["roof_frac"] is not None]
+    """Return the kernel's share of the nearest roof; of a bandwidth if its FLOPs are unknown and it is near to it."""
+    named = "roof_frac"
+    roofline = [row for row in kernel.rows["roofline"] if row[named] is not None]
+    if not roofline:
+        named = "bandwidth_frac"
+        roofline = [row for row in kernel.rows["roofline"] if (row[named] or 0) >= NEAR_ROOF]
     if not roofline:
         return None
-    row = sorted(roofline, key=lambda row: float(row["roof_frac"]))[-1]
-    frac = float(row["roof_frac"])
+    row = sorted(roofline, key=lambda row: float(row[named]))[-1]
+    frac = float(row[named])
     roof = nearest_roof(row)
     headline = f"at {share(frac)} of the {roof} roof"
     near = frac >= NEAR_ROOF
@@ -197,7 +201,7 @@ def _roof(kernel: Kernel) -> Reason | None:
         headline,
         f"it runs at {share(frac)} of the nearest roof, {roof}: {told}",
         f"{kinds()[kind]['cure']}" if near else "",
-        [cell("roofline", {**place(row), "level": row["level"]}, "roof_frac", _digits(frac))],
+        [cell("roofline", {**place(row), "level": row["level"]}, named, _digits(frac))],
     )
 
 

@@ -327,8 +327,8 @@ Each cell: the largest speed-up by the bound, then the achieved one. A bound say
 need not win all of it.
 """
 _RULES = """\
-Thresholds follow from `analysis/diagnosis/limits.toml`. The cause that explains most of a kernel's time, weighed by
-how sure it is, comes first. A kernel at 90 % of a roof gets `none_at_roof`, unless the cause is what fills the
+Thresholds follow from `analysis/hardware/architectures.toml` and `analysis/diagnosis/limits.toml`. The cause that
+explains most of a kernel's time, weighed by how sure it is, comes first. A kernel at 90 % of a roof gets `none_at_roof`, unless the cause is what fills the
 roof. {guesses} more rules guess by the largest symptom where none of these fires; they claim 30 %.
 """
 
