@@ -89,16 +89,6 @@ ladder: $(HARNESS)  ## check, time and capture the rungs that runs/ladder lacks,
 sanitize: need-gpu  ## run every CUDA rung under the four tools of compute-sanitizer (needs a GPU)
 	@PYTHON='$(PY)' tests/gpu/sanitize.sh $(ARGS)
 
-# Every part runs, even after one that fails; each part writes its results into a table.
-.PHONY: gpu-checks
-gpu-checks: need-gpu $(HARNESS)  ## run sanitizers, mutants and tests/gpu, and write tables into OUT=DIR (needs a GPU)
-	@test -n '$(OUT)' || { echo "make gpu-checks needs OUT=DIR, the folder for its tables." >&2; exit 2; }
-	@status=0; mkdir -p build; PYTHON='$(PY)' tests/gpu/sanitize.sh || status=1; \
-	$(PY) -m tests.gpu.mutants --table build/mutants.csv || status=1; \
-	$(PY) -m pytest -q tests/gpu --junitxml build/gpu-tests.xml || status=1; \
-	$(PY) -m tests.gpu.tables --out '$(OUT)' --sanitize build/sanitize --mutants build/mutants.csv --tests build/gpu-tests.xml; \
-	exit $$status
-
 .PHONY: census
 census: $(CENSUS)  ## list registers, local memory and access widths of every kernel (needs nvcc; ARGS=--update)
 	@$(PY) -m kernels.census $(ARGS)
@@ -180,16 +170,10 @@ format: $(TESTS)  ## format the sources as lint requires
 .PHONY: readme
 readme: $(HARNESS)  ## rebuild the committed reports and the generated parts of the READMEs
 	@folders=$$($(PY) -m studies.runs ladder); for folder in $$folders; do \
-	$(PY) -m studies.ladder.measure --mode declare --out $$folder; $(PY) -m studies.ladder.build $$folder; done
+	$(PY) -m studies.ladder.measure --mode declare --out $$folder; xz -9ef $$folder/ladder.json; $(PY) -m studies.ladder.build $$folder; done
 	@folders=$$(for part in layers sweep overview studies accounting decode multi_gpu data_parallel tensor_parallel; do $(PY) -m studies.runs $$part; done); \
 	for folder in $$folders; do $(PY) analysis/report.py $$folder/captures --out $$folder --quiet; done
-	@$(PY) -m studies.ladder.changed >reports/ratios.new && mv reports/ratios.new reports/ratios.csv
-	@$(PY) -m studies.specimens.scorecard
 	@$(PY) -m studies.publish
-	@$(PY) -m tests.bench.readers --update-readme
-	@$(PY) -m tests.bench.bare --update-readme
-	@$(PY) -m tests.bench.host --update-readme
-	@$(PY) -m tests.bench.profiles --update-readme
 
 .PHONY: lock
 lock: $(VENV)/bin/python  ## write .ci/requirements.lock for pyproject.toml (ARGS=--upgrade: the newest versions)

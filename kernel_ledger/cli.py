@@ -9,9 +9,11 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 
-from kernel_ledger import TREE
-
+_HERE = Path(__file__).resolve().parent
+_CHECKOUT = _HERE.parent
+TREE = _CHECKOUT if (_CHECKOUT / "Makefile").is_file() else _HERE / "tree"
 # Command -> the module whose `main` it is, and what it does.
 COMMANDS = {
     "report": ("analysis.report", "tables, figures and a report from exports of nsys and ncu"),

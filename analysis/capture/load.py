@@ -571,7 +571,6 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         summaries=_summaries(found, timeline),
         nsys_kernel_sums=_kernel_sums(found),
         counter_units=found.units,
-        gpu_attributes=timeline.gpu_attributes,
         session=({"gpu": timeline.gpu} if timeline.gpu else {}) | found.ncu.session,
         process_ranks=timeline.process_ranks,
         ranks_from=timeline.ranks_from,

@@ -11,7 +11,6 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis.again import Program, recapture
-from analysis.diagnosis.claims import parts
 from analysis.diagnosis.hot import reasons_of_each, time_column
 from analysis.diagnosis.judge import Verdicts, judge
 from analysis.diagnosis.limits import Limits, find_limits, why_none
@@ -236,11 +235,12 @@ def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
     counted = set(tables["counters"]["kernel"])
     for name, reasons in reasons_of_each(tables, sm_count=sm_count, most=MOST_KERNELS):
         for reason in reasons:
-            cells = (f"{one.table}.{one.column}{parts(one)} = {one.value}" for one in reason.cells)
-            told = f"{reason.said[0].upper()}{reason.said[1:]}."
+            cells = (
+                f"{str(one['table']).removesuffix('.csv')}.{one['column']} = {one['value']}" for one in reason.cells
+            )
             yield {
                 "kernel": name,
-                "reason": f"{told} {reason.do}".rstrip(),
+                "reason": f"{reason.said[0].upper()}{reason.said[1:]}.",
                 "evidence": "; ".join(cells) or pd.NA,
                 "tier": "counters" if name in counted else "timing",
             }

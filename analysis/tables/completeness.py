@@ -103,11 +103,6 @@ def _no_datasheet(capture: Capture, gpu: str) -> Missing:
     )
 
 
-def _contradicts(facts: Facts) -> bool:
-    """Return whether the file states another compute capability than the GPU of its name has."""
-    return facts.device is not None and bool(facts.device.derived) and find_device(facts.gpu or "") is not None
-
-
 @part("missing", 11)
 def name_missing_files(facts: Facts) -> list[Missing]:
     """Return the missing of a run that lacks the files with the values to compare its numbers with."""
@@ -127,7 +122,7 @@ def name_missing_files(facts: Facts) -> list[Missing]:
         )
     if (has_timeline or len(capture.counters)) and bool(facts.roofs["measured"].isna().all()):
         missing.append(Missing(Reason.NO_ROOFS, "measured roofs", "there is no ceilings.json", ROOFS))
-    if gpu and (facts.device is None or _contradicts(facts)) and capture.clock != "cpu":
+    if gpu and facts.device is None and capture.clock != "cpu":
         missing.append(_no_datasheet(capture, gpu))
     if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
         missing.append(

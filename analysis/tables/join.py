@@ -155,10 +155,9 @@ def _is_one_launch(rows: pd.DataFrame, launch: list[str], identity: list[str]) -
 def _with_names(rows: pd.DataFrame) -> pd.DataFrame:
     """Add `kernel`, the display name, and `symbol`, the name for matching, from `name`."""
     names = rows["name"].unique()
-    return rows.assign(
-        kernel=rows["name"].map({name: symbols.key(name) for name in names}),
-        symbol=rows["name"].map({name: symbols.match_key(name) for name in names}),
-    )
+    shown = rows["name"].map({name: symbols.key(name) for name in names})
+    matched = rows["name"].map({name: symbols.match_key(name) for name in names})
+    return pd.concat([rows, pd.DataFrame({"kernel": shown, "symbol": matched})], axis=1)
 
 
 def join(

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.formats.accounting import ACCOUNTING
 from analysis.hardware.devices import find_device
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, fact, part, table
 from studies.accounting import tiles
 from studies.accounting.architecture import Shape, flops, forward_products
 from studies.accounting.budget import ITEM_BYTES, forward_bytes, mfu, peak, training_bytes, training_flops
@@ -31,6 +31,11 @@ def _steps(capture: Capture) -> list[dict[str, Any]]:
 @fact("accounting_gpu")
 def _gpu(capture: Capture) -> str:
     return str((capture.of(ACCOUNTING.kind) or {}).get("gpu") or "")
+
+
+@part("title", 2)
+def _title(accounting_steps: list[dict[str, Any]], gpu: str | None) -> str | None:
+    return f"The accounting against {gpu or 'a CPU'}" if accounting_steps else None
 
 
 @table(

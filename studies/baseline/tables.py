@@ -11,9 +11,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.diagnosis.claims import Claim, cell
 from analysis.formats.words import count_of
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, fact, table
 from analysis.tables.gaps import BUSY_FRAC_LIMIT
 
 # Names of the kernels of cuBLAS, CUTLASS and PyTorch that multiply a matrix with a matrix or a vector.
@@ -256,64 +255,6 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
         return "memory-bound", f"reading the weights explains {of_busy:.0%} of the busy time."
     explained = f"reading the weights explains only {of_busy:.0%} of the busy time."
     return "bound by small kernels", f"the GPU is busy, but {explained}"
-
-
-@part("findings", 0)
-def _findings(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[Claim] | None:
-    return None if baseline.empty else find(baseline, bottlenecks) or compare(baseline) or None
-
-
-def find(baseline: pd.DataFrame, bottlenecks: pd.DataFrame) -> list[Claim]:
-    """Return the findings of a baseline: the verdict on each setting, those with most time above the floor first."""
-    found: list[Claim] = []
-    for _, row in bottlenecks[bottlenecks["question"] == "what limits a token"].iterrows():
-        of = baseline[(baseline["setting"] == row["setting"]) & (baseline["dtype"] == row["dtype"])].iloc[0]
-        wall_ns = 1e9 / of["tokens_per_s"]
-        name = f"{row['setting']}, {row['dtype']}"
-        evidence = [
-            cell("baseline", {"setting": row["setting"], "dtype": row["dtype"]}, column, float(of[column]))
-            for column in ("tokens_per_s", "launches_per_token", "busy_frac", "floor_frac")
-            if not pd.isna(of[column])
-        ]
-        gain_ns = None if pd.isna(of["floor_ns"]) else wall_ns - float(of["floor_ns"])
-        verdict, _, why = row["answer"].partition(": ")
-        verdict = verdict[0].lower() + verdict[1:]
-        sentence = f"{why[0].upper()}{why[1:]}"
-        found.append(
-            Claim(
-                kind="result",
-                title=f"transformers, {name}: {verdict}",
-                sentence=sentence,
-                bound_ns=gain_ns,
-                cells=tuple(evidence),
-            )
-        )
-    found.sort(key=lambda one: -(one.bound_ns or 0.0))
-    return found
-
-
-def compare(baseline: pd.DataFrame) -> list[Claim]:
-    """Return the findings of a baseline on a CPU, without GPU times: each type's fastest and slowest setting."""
-    found: list[Claim] = []
-    for dtype, rows in baseline.dropna(subset=["tokens_per_s"]).groupby("dtype", sort=False):
-        rows = rows.sort_values("tokens_per_s", ascending=False, kind="stable")
-        fast, slow = rows.iloc[0], rows.iloc[-1]
-        times = float(fast["tokens_per_s"]) / float(slow["tokens_per_s"])
-        if len(rows) < 2:
-            title = f"transformers, {dtype}: only {fast['setting']} was timed"
-            said = f"It reaches {fast['tokens_per_s']:,.1f} tokens/s; there is no other setting to compare it with."
-        else:
-            clear = float(fast["tokens_per_s_p5"]) > float(slow["tokens_per_s_p95"])
-            title = f"transformers, {dtype}: {fast['setting']} is {times:.2f} times as fast as {slow['setting']}"
-            said = f"{fast['tokens_per_s']:,.1f} against {slow['tokens_per_s']:,.1f} tokens/s: " + (
-                "the runs of the two do not overlap." if clear else "runs of the two overlap, so it may be chance."
-            )
-        cells = [
-            cell("baseline", {"setting": row["setting"], "dtype": dtype}, "tokens_per_s", float(row["tokens_per_s"]))
-            for row in (fast, slow)[: len(rows)]
-        ]  # fmt: skip
-        found.append(Claim(kind="result", title=title, sentence=said, cells=tuple(cells)))
-    return found
 
 
 # Beside what others published --------------------------------------------------------------------------------------

@@ -16,11 +16,10 @@ from typing import Any
 import pandas as pd
 
 import studies.ladder
-from analysis.formats.errors import InputError, LedgerError
+from analysis.formats.errors import LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
 from analysis.tables.declare import Column, Table, World, fact, find, table
-from studies.ladder import in_model
 from studies.ladder import tables as ladder
 from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
 
@@ -134,15 +133,12 @@ def _every_time(ladder_read: Ladder) -> pd.DataFrame:
         Column("achieved_byte_per_s", "byte/s", "minimum_bytes over the median time", "timing"),
         Column("achieved_flop_per_s", "FLOP/s", "flops over the median time, of compute-bound ops", "timing"),
         *ladder.PAIRED,
-        *in_model.COLUMNS,
     ),
 )
-def _times(every_time: pd.DataFrame, ladder_read: Ladder) -> pd.DataFrame:
-    rows = every_time.merge(ladder_read.in_model, on=in_model.POINT, how="left")
-    columns = (*ladder.TIMES, *in_model.COLUMNS)
-    whole = [column.name for column in columns if column.unit == "ns" or column.name == "in_model_calls"]
-    times = {name: rows[name].astype("Float64").round().astype("Int64") for name in whole}
-    return rows.assign(tier="timing", **times)[_times.column_names]
+def _times(every_time: pd.DataFrame) -> pd.DataFrame:
+    whole = [column.name for column in ladder.TIMES if column.unit == "ns"]
+    times = {name: every_time[name].astype("Float64").round().astype("Int64") for name in whole}
+    return every_time.assign(tier="timing", **times)[_times.column_names]
 
 
 @table(
@@ -245,47 +241,6 @@ def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
         temporary = folder / "tables" / f".{name}.csv.part"
         declared[name].filed(rows).to_csv(temporary, index=False, lineterminator="\n", float_format="%.6g")
         temporary.replace(folder / "tables" / f"{name}.csv")
-
-
-def read_tables(folder: Path) -> dict[str, pd.DataFrame]:
-    """Return the written tables of a folder, by name.
-
-    Raises:
-        InputError: a table is missing.
-    """
-    found = {}
-    for name in (one.name for one in declared_tables()):
-        file = folder / "tables" / f"{name}.csv"
-        if not file.is_file():
-            raise InputError(
-                f"{file.name} is missing in {folder.name}/tables: run `python -m studies.ladder.build` on it."
-            )
-        found[name] = pd.read_csv(file).copy()  # in few blocks, of which rows are taken faster
-    return found
-
-
-def lines_today(table: pd.DataFrame, sources: Path) -> pd.Series:
-    """Return `hot_line` of ladder.csv with today's line numbers.
-
-    A capture counts as long as the machine code is the same, and a line may have moved since. The result names the
-    nearest line with the same text, or the file alone if no line has it.
-
-    Shape: `sources` holds one folder for each op, as kernels/ does. Lines in other files (headers of CUDA) stay.
-    """
-
-    def place(row: pd.Series) -> Any:
-        if pd.isna(row["hot_line"]):
-            return row["hot_line"]
-        name, _, number = str(row["hot_line"]).rpartition(":")
-        files = [sources / str(row["folder"]) / name, *sorted(sources.glob(f"*/{name}"))]
-        file = next((file for file in files if file.is_file()), None)
-        if file is None:
-            return row["hot_line"]
-        lines = enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
-        same = [at for at, line in lines if line.strip() == str(row["hot_line_text"]).strip()]
-        return f"{name}:{min(same, key=lambda at: abs(at - int(number)))}" if same else name
-
-    return table.apply(place, axis="columns")
 
 
 def summary(tables: dict[str, pd.DataFrame]) -> str:

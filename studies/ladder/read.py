@@ -7,12 +7,15 @@
     DIR/RUN/captures/bench.csv        times, if the run measured any, in the form of the benchmarks beside DIR
     DIR/RUN/captures/ncu_raw.csv …    counters; ncu_lines.csv: the hottest lines of each launch
     DIR/RUN/captures/manifest.json    conditions
+    DIR/runs.tar.xz                   the folders of earlier runs, packed (`tar cJf runs.tar.xz RUN …` in DIR)
 """
 
 from __future__ import annotations
 
 import io
 import json
+import tarfile
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -33,12 +36,12 @@ from analysis.formats.spans import QUANTILES
 from analysis.formats.tools import TOOL_STATUS
 from harness.bench_files import BENCH, BENCH_ROWS, KINDS
 from studies.ladder.files import LADDER, POINTS
-from studies.ladder.in_model import read_in_model
 
 KEY = ["op", "variant", "dtype", "shape_name"]
 # Columns that a bench.csv must have; it may lack the others.
 TIMES = [*KEY, "shape", "convention", *(f"chained_time_{at}_ns" for at in QUANTILES), "floor_time_ns", "floor_frac",
          "achieved_byte_per_s"]  # fmt: skip
+ARCHIVE = "runs.tar.xz"
 SEARCHES = "-tuned-bench"  # the end of the folder of an op's run of searches
 LATER = [column.name for column in BENCH_ROWS.columns if column.later]
 
@@ -61,7 +64,7 @@ class Ladder:
     """A folder of the ladder.
 
     `points` and `hypotheses` have one row for each, with KEY. `bench` holds the cold rows of the benchmarks beside it,
-    `shapes` the registered shapes by op and dtype, and `in_model` the result of read_in_model.
+    `shapes` the registered shapes by op and dtype.
     """
 
     points: pd.DataFrame
@@ -70,7 +73,6 @@ class Ladder:
     goals: list[dict[str, Any]]
     shapes: dict[str, dict[str, list[str]]]
     bench: pd.DataFrame
-    in_model: pd.DataFrame
     runs: list[LadderRun] = field(default_factory=list)
 
 
@@ -83,26 +85,15 @@ def read_ladder(folder: Path) -> Ladder:
     return _measured(_declared(folder), folder)
 
 
-def read_elsewhere(folder: Path, prefix: str) -> Ladder:
-    """Read what the ladder in `folder` declares, measured on another GPU.
-
-    Its benchmarks lie beside the folder and are named `<prefix>…-bench`; its counters are in `<prefix>ladder`, if there
-    is one.
-
-    Raises:
-        InputError: as read_ladder.
-    """
-    return _measured(_declared(folder), folder.with_name(f"{prefix}ladder"))
-
-
 def _measured(declared: Ladder, folder: Path) -> Ladder:
     """Return what is declared with what was measured in `folder` and beside it."""
-    return replace(
-        declared,
-        bench=_beside(folder),
-        in_model=read_in_model(folder),
-        runs=[_run(file.parents[1]) for file in sorted(folder.glob(f"*/captures/{POINTS.name}"))],
-    )
+    with tempfile.TemporaryDirectory() as scratch:
+        if (archive := folder / ARCHIVE).is_file():
+            with tarfile.open(archive) as packed_runs:
+                packed_runs.extractall(scratch, filter="data")
+        found = [file for place in (folder, Path(scratch)) for file in place.glob(f"*/captures/{POINTS.name}")]
+        runs = [_run(file.parents[1]) for file in sorted(found, key=lambda file: file.parents[1].name)]
+    return replace(declared, bench=_beside(folder), runs=runs)
 
 
 def _declared(folder: Path) -> Ladder:
@@ -128,7 +119,6 @@ def _declared(folder: Path) -> Ladder:
         document["goals"],
         document.get("shapes", {}),  # older files have none
         bench=pd.DataFrame(),
-        in_model=pd.DataFrame(),
     )
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.formats.lectures import LECTURES
 from analysis.fusion.opmap import kind_of_kernel
-from analysis.tables.declare import Column, Table, fact, table
+from analysis.tables.declare import Column, Table, fact, part, table
 from studies.accounting.tiles import tile_of
 from studies.lectures import predict
 from studies.lectures.predict import Expected, frozen
@@ -62,6 +62,11 @@ def _cases(capture: Capture) -> list[dict[str, Any]]:
 
 
 Points = dict[tuple[str, str, str], dict[str, Any]]
+
+
+@part("title", 1)
+def _title(lecture_points: Points, gpu: str | None) -> str | None:
+    return f"The lecture's studies on {gpu or 'a CPU'}" if lecture_points else None
 
 
 @cache

@@ -37,7 +37,6 @@ from harness.run import parse_config
 from harness.timing import Measurement, hold_gpu
 from harness.weights import Weights, build_model, load_weights
 from studies.multi_gpu import measure_check, measure_trap
-from studies.multi_gpu.claims import Sizes
 from studies.multi_gpu.measure_parallel import (
     DataParallelGPT2,
     TensorParallelGPT2,
@@ -46,6 +45,7 @@ from studies.multi_gpu.measure_parallel import (
 )
 from studies.multi_gpu.measure_ranks import CPU, CUDA, LIMIT_S, World, check_devices, join, launch
 from studies.multi_gpu.predict import BATCHES, DP, NEW_TOKENS, TOGETHER, TOKENS, TP, context_of, workload
+from studies.multi_gpu.slices import Sizes
 from studies.multi_gpu.times import DECODE, PREFILL
 
 MODULE = "studies.multi_gpu.measure"

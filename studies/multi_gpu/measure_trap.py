@@ -17,7 +17,7 @@ from torch.nn import functional as F  # noqa: N812
 from harness.gpt2 import GPT2
 from harness.ranges import component
 from harness.timing import Measurement, measure_wall
-from studies.multi_gpu.claims import FORWARD, OPS, Sizes
+from studies.multi_gpu.slices import FORWARD, OPS, Sizes
 
 ONE, TRAP, RESIDENT = "one", "trap", "resident"
 WAYS = (ONE, TRAP, RESIDENT)

@@ -26,8 +26,8 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.formats.run import PEER_COPY
 from studies.multi_gpu import times
-from studies.multi_gpu.claims import CLAIMED_GPUS, FORWARD, OPS, Sizes
 from studies.multi_gpu.links import ALL_GATHER, ALL_REDUCE, Links, links
+from studies.multi_gpu.slices import CLAIMED_GPUS, FORWARD, OPS, Sizes
 from studies.multi_gpu.times import DECODE, HEADS, INNER, PREFILL, VOCAB, step_ns
 
 HERE = Path(__file__).parent

@@ -10,10 +10,10 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.formats.run import CEILINGS
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, fact, part, table
 from studies.multi_gpu import predict
-from studies.multi_gpu.claims import CLAIMED_GPUS, FORWARD, OPS, claims
 from studies.multi_gpu.predict import GPUS
+from studies.multi_gpu.slices import CLAIMED_GPUS, FORWARD, OPS, claims
 
 Run = Mapping[str, Any]
 TRAP, RESIDENT = "trap", "resident"
@@ -27,6 +27,11 @@ _UNCLAIMED = {
 @fact("multi_gpu_run")
 def _run(capture: Capture) -> Run:
     return capture.of(MULTI_GPU.kind) or {}
+
+
+@part("title", 2)
+def _title(multi_gpu_run: Run, gpu: str | None) -> str | None:
+    return f"GPT-2 on several GPUs, {gpu or 'CPU ranks'}" if multi_gpu_run else None
 
 
 @fact("multi_gpu_links")

@@ -10,8 +10,6 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.diagnosis.claims import Claim
-from analysis.diagnosis.claims import cell as cite
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 from analysis.tables.declare import Column, fact, part, table
@@ -347,24 +345,6 @@ def build_best(sweep: pd.DataFrame) -> pd.DataFrame | None:
             }
         )
     return pd.DataFrame(found) if found else None
-
-
-@part("findings", 1)
-def _findings(sweep_best: pd.DataFrame) -> list[Claim] | None:
-    return find(sweep_best) if len(sweep_best) else None
-
-
-def find(best: pd.DataFrame) -> list[Claim]:
-    """Return findings of a sweep: the kernels with a clearly faster combination, the largest gain first."""
-    clear = best[best["clear"] == "yes"].sort_values("versus_default", ascending=False, kind="stable")
-    found = []
-    for _, row in clear.head(_FINDINGS).iterrows():
-        name = " ".join(str(row[part]) for part in CELL)
-        place = {part: row[part] for part in CELL}
-        evidence = tuple(cite("sweep_best", place, column, row[column]) for column in ("fastest", "versus_default"))
-        title = f"{name}: {row['fastest']} is {row['versus_default']:.3f} times as fast as the default"
-        found.append(Claim(kind="result", title=title, sentence=row["evidence"], cells=evidence))
-    return found
 
 
 def is_clear(row: Any) -> bool:

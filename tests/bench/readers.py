@@ -407,29 +407,16 @@ def _in_words(seen: dict[str, Any]) -> str:
     return f"{seen['cores']} cores of {seen['cpu']}; {versions}." + (busy if load and load > seen["cores"] + 1 else "")
 
 
-def shown_in(readme: str, folder: Path) -> str:
-    """Return the text of a README with the results of `folder` in its generated part `analysis-bench`."""
-    from studies.publish.results import replace_part
-
-    rows, seen = results.read(folder)
-    return replace_part(readme, "analysis-bench", f"{table_of(rows, 'github')}\n\n{_in_words(seen)}")
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmark, or one call of it."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.readers", description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="KERNELS")
     parser.add_argument("--repeats", type=int, default=REPEATS)
     parser.add_argument("--out", type=Path, default=OUT, help=f"default {OUT}")
-    parser.add_argument("--update-readme", action="store_true", help="show the committed results; measures nothing")
     parser.add_argument("--one", nargs=3, metavar=("FIGURE", "SIDE", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
     if arguments.one:
         return _one(arguments.one[0], arguments.one[1], Path(arguments.one[2]))
-    if arguments.update_readme:
-        readme = Path("analysis/README.md")
-        readme.write_text(shown_in(readme.read_text(encoding="utf-8"), OUT), encoding="utf-8")
-        return 0
     if min(arguments.sizes) < 1 or arguments.repeats < 1:
         parser.error("sizes and repeats are 1 or more")
     with tempfile.TemporaryDirectory(prefix="analysis-bench-") as folder:

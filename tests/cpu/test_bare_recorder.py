@@ -4,8 +4,6 @@ import csv
 import importlib.util
 import json
 import lzma
-import math
-import operator
 import os
 import re
 import shutil
@@ -20,7 +18,6 @@ import pytest
 
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.tools import TOOL_STATUS
-from tests.bench import bare as bench
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "nsys_scripts" / "bare.sh"
@@ -326,27 +323,3 @@ def test_usage(built: Built, tmp_path: Path, arguments: list[str]) -> None:
 
 
 # --- what it costs ---
-
-
-def test_the_benchmark_measures_every_way(tmp_path: Path) -> None:
-    pytest.importorskip("nvtx")
-    least = dict.fromkeys(("without_ns", "with_ns"), [math.inf] * len(bench.WAYS))
-    for turn in range(4):  # the clock of a shared machine changes by 1.7 times between turns
-        folder = tmp_path / str(turn)
-        folder.mkdir()
-        rows = bench.measure(1, 2000, folder)
-        assert [row["goal_ns"] for row in rows] == [300, 800, 300, 800, 3000]
-        assert all(row["without_ns"] > 0 for row in rows)
-        least = {
-            name: [min(row[name], past) for row, past in zip(rows, of_past, strict=True)]
-            for name, of_past in least.items()
-        }
-        if all(map(operator.lt, least["without_ns"], least["with_ns"])):
-            return
-    pytest.fail(f"recording costs nothing: {least}")
-
-
-def test_the_readme_shows_the_committed_benchmark() -> None:
-    readme = (ROOT / bench.README).read_text(encoding="utf-8")
-    assert bench.shown_in(readme, ROOT / bench.OUT) == readme
-    assert readme.count("| yes ") == len(bench.WAYS) + readme.split("begin: analysis-bench")[1].count("| yes ")

@@ -93,15 +93,6 @@ def test_a_run_writes_every_setting_and_shows_them(tmp_path: Path, capsys: pytes
     assert (tmp_path / "captures" / "manifest.json").is_file()
 
 
-def test_what_does_not_fit_into_the_time_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(baseline, "_needs", lambda name: 1e9 if name == "sdpa" else 0)
-    arguments = [*ARGUMENTS, "--tokens", "3", "--dtype", "float32", "--out", str(tmp_path)]
-    assert baseline.main(arguments) == 0
-    settings = json.loads((tmp_path / "captures" / "baseline.json").read_text(encoding="utf-8"))["settings"]
-    assert "tokens_per_s" in settings[0]
-    assert settings[1]["skipped"] == "the time given with --seconds was over"
-
-
 def test_a_setting_that_fails_or_hangs_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = baseline._make
 
@@ -116,25 +107,6 @@ def test_a_setting_that_fails_or_hangs_leaves_the_others(tmp_path: Path, monkeyp
     assert settings[1]["skipped"] == "it failed: no such thing"
     with pytest.raises(baseline.OutOfTimeError), baseline.time_limit(0.05):
         time.sleep(5)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "word"), [(["--tokens", "0"], 2, "--tokens"), (["--tokens", "60"], 3, "positions")]
-)
-def test_mistakes_get_one_sentence(
-    arguments: list[str], code: int, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert baseline.main([*ARGUMENTS, *arguments, "--out", str(tmp_path)]) == code
-    message = capsys.readouterr().err.strip()
-    assert message.startswith("error: ")
-    assert "\n" not in message
-    assert word in message
-    assert not list(tmp_path.iterdir())
-
-
-def test_busy_time_is_a_union() -> None:
-    assert baseline._union([(0, 10, "a"), (5, 15, "b"), (6, 8, "c"), (20, 30, "d"), (30, 31, "e")]) == 26
-    assert baseline._union([]) == 0
 
 
 # What is said of the numbers -----------------------------------------------------------------------------------
@@ -174,29 +146,10 @@ def test_rates_and_shares_of_a_setting() -> None:
     assert (row["tokens_per_s"], row["token_p95_ns"], row["launches_per_token"]) == (200.0, 5.5e6, 100.0)
 
 
-def test_operators_share_among_their_kind() -> None:
-    table = tables.build_operators([entry()]).set_index("name")
-    assert table.loc["aten::addmm", "share_frac"] == pytest.approx(0.6)
-    assert table.loc["elementwise_kernel", "share_frac"] == pytest.approx(0.4)
-    assert table.loc["aten::addmm", "calls_per_token"] == 48
-    on_cpu = entry(operators=[{**row, "self_cuda_ns": None, "cuda_ns": None} for row in entry()["operators"]])
-    assert tables.build_operators([on_cpu]).set_index("name").loc["aten::add", "share_frac"] == pytest.approx(0.5)
-
-
 def answers(**values: Any) -> dict[str, str]:
     settings = [entry(**values)]
     table = tables.build_bottlenecks(tables.build_baseline(settings), tables.build_operators(settings))
     return dict(zip(table["question"], table["answer"], strict=True))
-
-
-def test_small_matrix_products_are_told_from_large_ones() -> None:
-    said = answers()
-    assert said["share of small GEMM and GEMV kernels"].startswith(
-        "48.0% of the kernels' time is in matrix products of 10.0 µs"
-    )
-    assert "all matrix products take 60.0%" in said["share of small GEMM and GEMV kernels"]
-    assert "60.0% of the CUDA time in 480 calls, 48 a token" in said["share of aten::addmm"]
-    assert "100 launches for 100 kernels: the CPU has 50.0 µs for each" in said["launches per token"]
 
 
 @pytest.mark.parametrize(
@@ -211,24 +164,6 @@ def test_small_matrix_products_are_told_from_large_ones() -> None:
 )  # fmt: skip
 def test_the_verdict_follows_from_the_numbers(values: dict[str, Any], verdict: str) -> None:
     assert answers(**values)["what limits a token"].startswith(verdict)
-
-
-def test_a_setting_that_was_not_measured_says_why_and_gets_no_verdict() -> None:
-    skipped = {"setting": "static+compile", "dtype": "bfloat16", "skipped": "the time was over"}
-    table = tables.build_baseline([entry(), skipped])
-    assert table["reason"].tolist() == ["", "the time was over"]
-    assert pd.isna(table["tokens_per_s"].iloc[1])
-    said = tables.build_bottlenecks(table, tables.build_operators([entry(), skipped]))
-    assert set(said["setting"]) == {"eager"}
-
-
-def test_findings_put_the_most_time_above_the_floor_first() -> None:
-    settings = [entry(setting="graph", tokens_per_s={"p50": 1000.0}, busy_ns_per_token=9e5), entry()]
-    table = tables.build_baseline(settings)
-    found = tables.find(table, tables.build_bottlenecks(table, tables.build_operators(settings)))
-    assert len(found) == 2
-    assert found[0].title == "transformers, eager, float32: launch-bound"
-    assert found[0].bound_ns == pytest.approx(4.9e6)
 
 
 def test_published_figures_stand_beside_ours() -> None:

@@ -322,21 +322,6 @@ def test_a_planned_capture_says_of_each_layer_what_a_whole_one_says(captured_tab
     assert equal_passes["time_off_frac"].abs().max() < compare.TIME_WITHIN
 
 
-def test_the_committed_comparison_is_what_the_captures_give(captured_table):
-    committed = pd.read_csv(CAPTURED / "planned_against_full.csv").query("plan in ('captured', 'profiled')")
-    pd.testing.assert_frame_equal(committed.reset_index(drop=True), captured_table, rtol=1e-3, atol=1e-5)
-    shown = compare.shown(
-        pd.read_csv(CAPTURED / "planned_against_full.csv"),
-        compare.seconds_of(CAPTURED),
-        compare.measured(CAPTURED),
-    )
-    assert shown in (ROOT / "analysis" / "README.md").read_text(encoding="utf-8")
-    assert all(every / ours > 5 for ours, every in compare.seconds_of(CAPTURED).values())
-    took = compare.measured(CAPTURED)
-    assert (took.first, took.launches) == (746, 1265)
-    assert took.all_s / took.planned_s > 5
-
-
 def test_launches_that_are_passed_by_cost_time():
     launches, ranges = program(steps=40)
     paid, free = (select.choose(launches, ranges.head(0), one, 60) for one in (Cost(), FREE))

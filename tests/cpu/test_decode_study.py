@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import re
-import sys
-import weakref
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -25,17 +21,12 @@ from analysis.formats.run import TIMING
 from analysis.pipeline import declarations
 from analysis.tables.declare import World, find
 from harness.decode.check import peaked_weights
-from harness.decode.engines import sizes_of
 from harness.run import parse_config
 from harness.weights import build_model
-from kernels.decode.contract import Gpu
 from kernels.decode.rungs import NAMES, RUNGS, sources
-from kernels.decode.rungs import table as rungs_table
-from studies import runs as published
-from studies.decode import measure, page, tables
+from studies.decode import measure, tables
 from studies.decode import measure_rungs as rungs
-from studies.decode.figures import plot_decode, plot_phases
-from studies.publish import __main__ as readmes
+from studies.decode.figures import plot_phases
 
 TINY = "n_layer=2,n_embd=128,n_head=2,vocab_size=97,n_positions=48"
 ARGUMENTS = [
@@ -122,31 +113,6 @@ def test_a_run_goes_on_where_it_ended(tmp_path: Path) -> None:
     assert calls == [0, 1, 2, 2]
 
 
-def test_a_run_ends_with_its_time_and_says_how_far_it_came(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = options(tmp_path, "--rungs", "graph", "--processes", "4", "--seconds", "0.000001")
-    measure.run_fair(chosen, here(chosen))
-    assert content(tmp_path)["samples"] == []
-    assert "0 of 4 processes are measured" in capsys.readouterr().err
-
-
-def test_a_run_of_other_conditions_is_not_gone_on_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = options(tmp_path, "--rungs", "graph", "--processes", "1")
-    measure.run_fair(chosen, here(chosen))
-    assert measure.main(["fair", *ARGUMENTS, "--out", str(tmp_path), "--tokens", "5", "--rungs", "graph"]) == 3
-    assert "was measured with another context_tokens" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_fresh_process_answers_and_one_that_fails_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chosen = options(tmp_path, "--rungs", "graph", "--processes", "1")
-    processes = measure.Processes(chosen)
-    assert [sample["rung"] for sample in processes(1)["samples"]] == ["graph"]
-    processes.close()
-    monkeypatch.setattr(measure, "worker_command", lambda *_: [sys.executable, "-c", "raise SystemExit(3)"])
-    with pytest.raises(measure.InputError, match="Process 2 of the measurement ended with exit code 3"):
-        measure.Processes(chosen)(2)
-
-
 def test_every_engine_agrees_with_the_reference_in_the_study(measured: Path) -> None:
     checks = content(measured)["checks"]
     assert {(entry["engine"], entry["weights"]) for entry in checks} == {("graph", "random"), ("graph", "peaked")}
@@ -179,41 +145,11 @@ def test_the_window_has_steps_of_every_rung_under_its_name(measured: Path) -> No
     assert {"graph/decode", "prefill/prefill"} <= {step["range"] for step in timing["steps"]}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--rungs", "warp"], "no rung 'warp'"),
-        (["--processes", "0"], "--processes must be 1 or more"),
-        (["--context", "44"], "do not fit the model's 48 positions"),
-    ],
-)
-def test_what_cannot_be_measured_is_one_sentence(
-    arguments: list[str], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert measure.main(["worker", *ARGUMENTS, "--rungs", "graph", "--out", str(tmp_path), *arguments]) == 2
-    assert sentence in capsys.readouterr().err
-
-
 def test_rungs_are_declared_once_and_their_bounds_name_rungs() -> None:
     assert len(set(NAMES)) == len(NAMES)
     for rung in RUNGS:
         assert all(bound.than in (*NAMES, "floor") for bound in rung.hypotheses)
     assert set(rungs.OURS) <= set(NAMES)
-
-
-def test_the_chapter_says_what_is_declared() -> None:
-    chapter = (Path(measure.__file__).parents[2] / "kernels/decode/README.md").read_text(encoding="utf-8")
-    assert f"<!-- begin: rungs -->\n\n{rungs_table()}\n\n<!-- end: rungs -->" in chapter, (
-        "python -m kernels.decode.rungs"
-    )
-
-
-def test_flops_of_a_prefill_are_those_of_its_products() -> None:
-    sizes = sizes_of(peaked_weights(parse_config(TINY)), "float32")
-    c, tokens = 128, 10
-    products = 2 * tokens * (3 * c * c + c * c + 2 * c * 4 * c)
-    attention = sum(2 * 2 * c * keys for keys in range(1, tokens + 1))
-    assert measure.prefill_flops(sizes, tokens) == 2 * (products + attention) + 2 * 97 * c
 
 
 def test_tinygrad_decodes_like_our_model_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,22 +163,6 @@ def test_tinygrad_decodes_like_our_model_where_it_is_installed(monkeypatch: pyte
     found, stamps = rungs.prepare("tinygrad", shared).generate()
     assert found == build_model(weights).generate(shared.prompt, 5)[0, 3:].tolist()
     assert len(stamps) == 5
-
-
-@pytest.mark.parametrize("name", ["hf_compile_graph", "hf_sdpa", "graph"])
-def test_rungs_take_a_batch(name: str) -> None:
-    shared = measure.shared_of(options(Path("x"), "--batch", "2"), peaked_weights(parse_config(TINY)))
-    running = rungs.prepare(name, shared)
-    running.start()
-    running.step()
-    assert running.token_ns() > 0
-
-
-def test_an_engine_that_is_not_the_one_asked_for_is_never_timed() -> None:
-    shared = measure.shared_of(options(Path("x")), peaked_weights(parse_config(TINY)))
-    with pytest.raises(rungs.UnavailableError, match="needs an NVIDIA GPU"):
-        rungs.prepare("few", shared)
-    assert Gpu("GPU", (9, 0), 132, 0).multiprocessors == 132
 
 
 # --- tables ---
@@ -286,14 +206,6 @@ def test_the_interval_of_a_median_needs_six_values() -> None:
     assert tables.interval(list(range(1, 11))) == (2, 9)
     # of ten coins more than 95 % fall so that the median lies between the 2nd and the 9th value
     assert 1 - 2 * (1 + 10) / 2**10 > 0.95 > 1 - 2 * (1 + 10 + 45) / 2**10
-
-
-def test_a_run_that_went_on_with_another_gpu_says_so() -> None:
-    made = document(graph=[300.0, 301.0, 302.0])
-    assert not any("GPUs of this model" in note for note in world(made).every("note"))
-    for sample, card in zip(made["samples"], ("one", "other", "one"), strict=True):
-        sample["card"] = card
-    assert "The processes ran on 2 GPUs of this model: 0, 2 on one; 1 on other." in world(made).every("note")
 
 
 def test_times_and_bounds_go_by_the_worse_end_of_the_interval() -> None:
@@ -346,42 +258,6 @@ def test_phases_of_a_token_add_up_to_all_of_it() -> None:
     assert "Stamps of the phases change the time of a token: persistent +0.8%." in notes
 
 
-def test_a_wait_is_a_tail_until_the_slowest_block_has_written() -> None:
-    rows = [("persistent", 0, 0, 0, "fc", 0, 10), ("persistent", 0, 0, 0, "wait for hidden", 10, 60)]
-    rows += [("persistent", 0, 1, 0, "fc", 0, 40), ("persistent", 0, 1, 0, "wait for hidden", 40, 50)]
-    built = world(document(**TIMES), decode_phases=pd.DataFrame(rows, columns=stamps().columns))
-    kinds = built["decode_phases"].set_index("kind")["time_ns"]
-    assert kinds.to_dict() == {"work": 25, "tail": 15, "exchange": 15}
-    assert built["decode_phases"]["share_frac"].sum() == pytest.approx(1)
-    said = "Of the time of a token by its stamps: persistent work 45%, tail 27%, exchange 27%."
-    assert said in built.every("note")
-
-
-def test_no_label_of_the_figure_is_cut_off() -> None:
-    wide = TIMES | {"hf_eager": [5000.0 + 1000 * at for at in range(10)]}
-    for made in (wide, {"persistent": TIMES["persistent"]}):
-        figure = plot_decode(world(document(**made))["decode"], "caption")
-        assert figure is not None
-        figure.canvas.draw()
-        (axes,) = figure.axes
-        assert max(label.get_window_extent().x1 for label in axes.texts) <= figure.bbox.x1
-
-
-def test_the_figure_has_what_was_measured_and_nothing_else() -> None:
-    built = world(document(**TIMES))
-    figure = plot_decode(built["decode"], "caption")
-    assert figure is not None
-    (axes,) = figure.axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == [
-        "hf_eager",
-        "hf_compile_graph",
-        "graph",
-        "persistent",
-    ]
-    assert axes.get_xscale() == "log"
-    assert plot_decode(world(document())["decode"], "caption") is None
-
-
 def timeline(kind: str = "kernel") -> Capture:
     """Two steps of 100 µs under nsys: kernels of 20 and 30 µs, 10 µs apart, launched by one graph; 70 µs bare."""
     ops, ranges = [], []
@@ -420,121 +296,14 @@ def test_parts_of_a_step_add_up_to_its_bare_time() -> None:
     assert row[["launches", "kernels", "busy_ns"]].tolist() == [1, 2, 50_000]
 
 
-def test_waits_of_blocks_are_a_part_of_their_own() -> None:
-    capture = timeline()
-    capture.ours["decode_phases"] = stamps().assign(
-        rung="graph", end_ns=stamps()["end_ns"] * 1000, start_ns=stamps()["start_ns"] * 1000
-    )
-    built = World([*declarations(), *find(studies.decode)], facts=Facts(capture))
-    parts = built["token_parts"].set_index("part")
-    assert parts["time_ns"].to_dict() == {
-        "bytes": 25_000, "tails and exchanges of blocks": 15_000, "kernels beyond the bytes": 10_000,
-        "gaps between kernels": 10_000, "waiting for the host": 10_000,
-    }  # fmt: skip
-    assert parts["share_frac"].sum() == pytest.approx(1)
-
-
-def test_whole_graphs_are_busy_time_without_kernels() -> None:
-    """Of a capture in graph granularity: no false idle, and no invented count."""
-    built = World([*declarations(), *find(studies.decode)], facts=Facts(timeline("graph")))
-    row = built["decode"].set_index("rung").loc["graph"]
-    assert row["busy_ns"] == 50_000
-    assert row["launches"] == 1
-    assert row["kernels"] != row["kernels"]
-
-
-def test_a_step_of_any_other_program_gets_the_same_parts() -> None:
-    capture = timeline()
-    capture.ours.clear()
-    built = World(declarations(), facts=Facts(capture))
-    parts = built["token_parts"].set_index("part")["time_ns"].to_dict()
-    assert parts == {"kernels beyond the bytes": 50_000, "gaps between kernels": 10_000, "waiting for the host": 10_000}
-
-
 def test_the_report_of_a_run_has_all_of_it(measured: Path, tmp_path: Path) -> None:
     assert report.main([str(measured / "captures"), "--out", str(tmp_path), "--quiet", "--text"]) == 0
     names = [entry["name"] for entry in json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["tables"]]
     assert {"decode", "decode_bounds", "decode_checks", "decode_prefill"} <= set(names)
     assert "needs an NVIDIA GPU" in (tmp_path / "report.md").read_text(encoding="utf-8")
     assert (tmp_path / "figures" / "decode.svg").is_file()
-    # published, it is the chapter's table; of three processes there is no interval, so no line of README.md
-    (tmp_path.parent / published.FILE).write_text(f'[gpu]\ngpu = "GPU"\ndecode = "{tmp_path.name}"\n', encoding="utf-8")
-    (runs,) = published.read(tmp_path.parent)
-    (part,) = readmes._decode(runs)
-    assert (part.file, part.name) == ("kernels/decode/README.md", "decode")
-    assert re.search(r"times eager's: [\d.]+ times, from too few processes for an interval", part.text)
-    assert "nan" not in part.text
-    assert readmes._lines(runs) == ""
 
 
 def test_the_committed_sources_are_those_of_today() -> None:
     path = Path(measure.__file__).parents[2] / "kernels/decode/sources.toml"
     assert path.read_text("utf-8") == sources(), f"python -m kernels.decode.rungs --sources >{path.name}"
-
-
-def test_the_readme_files_say_what_the_tables_hold() -> None:
-    built = world(document(**TIMES))
-    made = {name: built[name] for name in ("decode", "decode_bounds", "decode_checks")}
-    text = page.render_decode(made, "../../reports/gpu-decode", {"persistent": "0123456789ab"})
-    assert "| persistent" in text
-    assert "94.5 (91.0 – 98.0)" in text
-    assert "confirmed" in text
-    assert "figures/decode.svg" in text
-    assert f"| persistent {page.STALE_MARK}" in text
-    assert text.count(page.STALE) == 1
-    made["decode"] = made["decode"].assign(source="0123456789ab")
-    text = page.render_decode(made, "../../reports/gpu-decode", {"persistent": "0123456789ab"})
-    assert page.STALE_MARK not in text
-    assert "persistent` (an earlier version) takes" in page.render_line({"GPU A": made}, {"persistent": "another"})
-    line = page.render_line({"GPU A": made, "GPU B": made}, {})
-    assert line.count("**") == 2
-    assert "On GPU B engine `persistent` takes 94.5 (91.0 – 98.0) µs" in line
-    assert "`hf_compile_graph`) 521.5 (518.0 – 525.0) µs" in line
-    assert page.render_line({"GPU A": {"decode": world(document())["decode"]}}, {}) == ""
-    apart = made["decode"].assign(token_low_ns=lambda rows: rows["token_low_ns"] * 0.8)
-    assert "`hf_compile_graph`) 414.4 to 525.0 µs" in page.render_line({"GPU A": made | {"decode": apart}}, {})
-
-
-def test_a_captured_pass_keeps_the_tensors_that_its_graph_reads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A CUDA graph reads addresses, and holds no tensor: the prompt must outlive the capture."""
-
-    class Tensor:
-        """What the pass reads."""
-
-    read = Tensor()
-    alive = weakref.ref(read)
-    monkeypatch.setattr(rungs, "captured", lambda run: SimpleNamespace(replay=lambda: None))
-    made = rungs.Pass(cast(Any, SimpleNamespace(device="cuda")), lambda read=read: read)
-    del read
-    assert alive() is not None
-    made.step()
-
-
-def test_a_pass_is_the_mean_of_many_behind_one_that_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0]
-    shared: Any = SimpleNamespace(device="cpu", wait=lambda: None)
-
-    def run() -> None:
-        now[0] += 7000 if not now[0] else 500  # the first pass takes longer
-
-    monkeypatch.setattr(rungs.time, "perf_counter_ns", lambda: now[0])
-    timed = rungs.Pass(shared, run)
-    assert timed.token_ns() == 500
-    assert now[0] == 7000 + rungs.PASSES * 500
-    assert timed.seen_ns() == 500
-
-
-def test_tinygrad_is_prepared_behind_the_others_and_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-
-    def prepare(name: str, _: Any) -> Any:
-        made.append(name)
-        if name == "eager":
-            raise rungs.UnavailableError("Not here.")
-        return SimpleNamespace(token_ns=lambda: 1.0)
-
-    monkeypatch.setattr(rungs, "prepare", prepare)
-    names = ["hf_eager", "tinygrad", "eager", "prefill"]
-    running, reasons = measure.prepare_all(names, cast(Any, None))
-    assert made == ["hf_eager", "eager", "prefill", "tinygrad"]
-    assert (list(running), reasons) == (["hf_eager", "tinygrad", "prefill"], {"eager": "Not here."})

@@ -1,6 +1,5 @@
 """The rules of kernels: right on the development half, silent where they cannot know, and fast."""
 
-import dataclasses
 import math
 import re
 import shlex
@@ -27,7 +26,7 @@ from analysis.formats.report import kinds
 from analysis.hardware.devices import Device, devices, find_by_capability, find_device
 from kernels.specimens import registry
 from kernels.specimens.registry import vocabulary
-from studies.specimens import score, scorecard
+from studies.specimens import score
 
 H200 = find_device("NVIDIA H200")
 
@@ -73,27 +72,10 @@ def test_every_timeline_defect_has_a_rule() -> None:
     assert {rule.defect for rule in TIMELINE_RULES} == set(vocabulary()["timeline"])
 
 
-def test_the_page_is_what_the_captures_say() -> None:
-    assert scorecard.README.read_text("utf-8") == scorecard.render()
-    assert set(tomllib.loads(score.LADDER.read_text("utf-8"))["cures"].values()) <= {*kinds(), ""}
-
-
-def test_the_first_look_at_the_validation_half_is_kept() -> None:
-    rows = scorecard.read_blind()
-    assert len(rows) == 97
-    assert sum(row["first"] == row["answer"] for row in rows if row["kind"] == score.FULL) == 28
-
-
-def test_the_first_look_at_the_holdout_is_kept() -> None:
-    rows = scorecard.read_blind(scorecard.RECORD)
-    assert len(rows) == 2 * 42 + 9
-    assert sum(row["first"] == row["answer"] for row in rows if row["kind"] == score.FULL) == 31 + 6
-
-
 def test_most_bounds_of_the_development_half_are_near() -> None:
     found = score.figures(score.score_kernels(registry.DEVELOPMENT, score.FULL))
     near, of = found["bound near"]
-    assert near >= scorecard.GOALS["near"] * of
+    assert near >= 0.7 * of
     assert found["achieved within the bound"] == (of, of)
 
 
@@ -167,9 +149,9 @@ def test_ncus_rules_are_mapped_to_the_vocabulary() -> None:
 
 
 def test_no_rule_judges_a_gpu_without_limits() -> None:
-    maxwell = dataclasses.replace(find_device("Tesla V100-SXM2"), cc="5.2")  # type: ignore[type-var]
-    assert find_limits(maxwell, 16) is None
-    assert "5.2" in why_none(maxwell)
+    volta = find_device("Tesla V100-SXM2")
+    assert find_limits(volta, 80) is None
+    assert "7.0" in why_none(volta)
     assert find_limits(None, 132) is None
     assert "unknown" in why_none(None)
     assert find_limits(H200, None) is not None
@@ -180,8 +162,8 @@ ALL = [device for device in devices() if find_limits(device, None)]
 
 def test_limits_are_those_of_the_other_tables() -> None:
     """What kernels/sm_limits.toml says of the same capabilities, and clocks that a GPU can have."""
-    assert {"7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"} == {device.cc for device in ALL}
-    assert {device.cc for device in ALL} < set(capabilities())
+    assert {"7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"} == set(capabilities())
+    assert {device.cc for device in ALL} == set(capabilities())
     table = tomllib.loads((registry.FOLDER.parent / "sm_limits.toml").read_text("utf-8"))
     for device in ALL:
         found = find_limits(device, None)

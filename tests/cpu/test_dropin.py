@@ -7,7 +7,6 @@ from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
 from studies.dropin import measure
 from studies.dropin.files import DROPIN
-from studies.dropin.page import render_dropin, render_line
 
 SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)
 WEIGHTS = load_weights("random", 0, SMALL)
@@ -75,25 +74,3 @@ def test_the_plan_has_every_cell_of_both_dtypes():
 def test_without_a_gpu_it_is_one_sentence(tmp_path, capsys):
     assert measure.main(["--out", str(tmp_path)]) == 3
     assert "torch sees none" in capsys.readouterr().err
-
-
-def test_the_readme_says_both_modes_beside_sdpa():
-    def row(attention, mode, batch, token):
-        times = {f"token_time_p{q}_ns": token * f for q, f in ((5, 0.9), (50, 1.0), (95, 1.1))}
-        return {"attention": attention, "mode": mode, "dtype": "bfloat16", "batch": batch, "context_tokens": 1024,
-                "tokens_per_s": batch * 1e9 / token, "same_text": False, **times}  # fmt: skip
-
-    settings = [row(name, "graph", 1, token) for name, token in (("kernel_ledger", 800e3), ("sdpa", 1000e3))]
-    text = render_dropin([row("sdpa", "eager", 1, 5e6), *settings], "reports/x/dropin.json")
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("|")]
-    assert lines[0][4:] == ["ours", "sdpa", "eager", "fused softmax", "sdpa / ours", "text as eager"]
-    assert lines[2][:6] == ["CUDA graph", "bfloat16", "1", "1024", "800 µs (720 – 880)", "1000 µs (900 – 1100)"]
-    assert lines[2][6:] == ["", "", "1.25×", "no"]
-    assert lines[3][0] == "kernel by kernel"
-    assert text.endswith("[Every setting, its tokens/s, and what did not run](reports/x/dropin.json).")
-    assert "takes in a CUDA graph 800 and 1000 µs. ([All settings" in render_line(settings)
-    both = [row(name, "compile+graph", 1, token) for name, token in (("kernel_ledger", 5e5), ("sdpa", 6e5))]
-    launched = [row(name, "eager", 1, token) for name, token in (("kernel_ledger", 5e6), ("sdpa", 4e6))]
-    said = "in a CUDA graph 800 and 1000 µs, compiled 500 and 600 µs, kernel by kernel 5000 and 4000 µs. ("
-    assert said in render_line([*settings, *launched, *both])
-    assert render_line([row("sdpa", "eager", 1, 5e6)]) == ""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -14,9 +12,7 @@ from analysis.formats.spans import QUANTILES
 from kernels.registry import ops
 from studies.ladder.goals import build_goals, versus
 from studies.ladder.measure import GOALS
-from studies.publish.results import Results, _behind, _ladder_goals, _left_out, older_times
 
-ROOT = Path(__file__).resolve().parents[2]
 POINTS = pd.DataFrame(
     [
         ("widen", "torch", "fp32", False, "torch", ""),
@@ -84,43 +80,6 @@ def test_a_goal_says_whether_its_limit_lies_within_the_spread(least: float, met:
     assert (row["met"], row["within_spread"]) == (met, within)
 
 
-def test_the_table_of_goals_shows_the_spread_of_the_least_and_whether_a_limit_lies_within_one() -> None:
-    bench = paired("v02", 2.4, 2.5, 2.6)
-    goals = [{"op": "widen", "what": "as fast", "least": least, "beside": "torch"} for least in (0.1, 0.7, 1.5, 2.45)]
-    rows = _ladder_goals(build_goals(goals, POINTS, bench))
-    assert {tuple(row[:1]) for row in rows} == {("as fast",)}
-    # the small shape is 0.8 times as fast, of medians: between 0.512 and 1.25
-    assert [row[1] for row in rows] == ["≥ 0.1 ×", "≥ 0.7 ×", "≥ 1.5 ×", "≥ 2.45 ×"]
-    assert rows[0][2:] == ["2 of 2, least 0.800 (0.512 – 1.250) ×, fp32 small, `v02`", "yes"]
-    assert [row[3] for row in rows] == ["yes", "yes, within the spread", "**no**", "**no**, within the spread"]
-
-
-def test_what_is_behind_a_library_is_shown_with_its_counters_and_both_times() -> None:
-    goal = {"op": "widen", "what": "as fast", "beside": "torch", "least": 1.0, "share": 0.9, "never_below": 0.95}
-    counters = {"top_stall": "barrier", "top_stall_frac": 0.5, "dram_throughput_frac": 0.25,
-                "compute_throughput_frac": float("nan")}  # fmt: skip
-    results = SimpleNamespace(
-        ladder_goals=build_goals([goal], POINTS, BENCH),
-        ladder=POINTS.assign(**counters),
-        ladder_times=BENCH.assign(isolated_time_p50_ns=25_000.0, chained_time_p50_ns=float("nan")),
-    )
-    _, said, table = _behind(cast(Results, results))
-    assert said.startswith("At 1 of these 1 places, ")
-    (row,) = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]]
-    assert row == [
-        "widen fp32 small", "`v02`", "`torch`", "0.800 (0.512 – 1.250) ×", "25.00 / –", "barrier 50% of stalls; DRAM 25%",
-    ]  # fmt: skip
-    results.ladder_goals["met"] = True
-    assert _behind(cast(Results, results)) == []
-
-
-def test_a_ratio_of_few_samples_says_so_in_place_of_a_spread() -> None:
-    goal = {"op": "widen", "what": "as fast", "least": 0.1, "beside": "torch"}
-    table = build_goals([goal], POINTS, BENCH).assign(found_p5=float("nan"), found_p95=float("nan"))
-    (row,) = _ladder_goals(table)
-    assert row[2] == "2 of 2, least 0.800 ×, too few samples for a spread, fp32 small, `v02`"
-
-
 def test_a_goal_says_whether_its_times_are_of_two_runs() -> None:
     of_another = BENCH.assign(bench_run=BENCH["op"] + "-bench")
     goals = [
@@ -130,7 +89,6 @@ def test_a_goal_says_whether_its_times_are_of_two_runs() -> None:
     for bench, apart in ((of_another, [True, False, False]), (BENCH, [False] * 3)):
         table = build_goals(goals, POINTS, bench)
         assert table["two_runs"].tolist() == apart
-        assert [row[2].endswith(", times of two runs") for row in _ladder_goals(table)] == apart
 
 
 def test_a_ratio_that_was_not_paired_lies_between_the_ends_of_both_times() -> None:
@@ -155,30 +113,6 @@ def test_goals_name_what_is_declared(goal: dict[str, Any]) -> None:
             assert goal["beside_shape"] in ops()[goal["beside_op"]].shapes
         else:
             assert goal["beside"] in {"floor", "library", *op.variants}
-
-
-@pytest.mark.parametrize(("share", "never", "said"), [(0.5, 0.8, "yes"), (0.5, 0.9, "**no**"), (0.9, 0.8, "**no**")])
-def test_a_goal_may_ask_for_a_share_of_the_shapes_and_less_of_all(share: float, never: float, said: str) -> None:
-    goal = {"op": "widen narrow", "what": "as fast", "least": 1.0, "share": share, "never_below": never}
-    (row,) = _ladder_goals(build_goals([goal | {"beside": "torch"}], POINTS, BENCH))
-    assert row[1] == f"≥ 1 × at {share:.0%} of the shapes, ≥ {never:g} × at all"
-    assert row[2:] == ["1 of 2, least 0.800 (0.512 – 1.250) ×, fp32 small, `v02`", said]
-
-
-def test_rungs_whose_times_are_of_an_older_build_are_named_once():
-    rungs = pd.DataFrame(
-        [
-            {"op": "widen", "variant": "v01", "kind": "cuda", "stale": ""},
-            {"op": "widen", "variant": "v02", "kind": "cuda", "stale": "times"},
-            {"op": "widen", "variant": "v02", "kind": "cuda", "stale": "times counters"},
-            {"op": "widen", "variant": "v03", "kind": "cuda", "stale": "counters"},
-            {"op": "widen", "variant": "v04", "kind": "cuda", "stale": None},
-            {"op": "widen", "variant": "triton", "kind": "triton", "stale": "times"},
-        ]
-    )
-    assert older_times(rungs) == [("widen", "v02")]
-    assert _left_out(rungs) == ["No goal counts times of an older build: those of widen `v02`."]
-    assert _left_out(rungs.head(1)) == _left_out(rungs.head(0)) == []
 
 
 def test_a_ratio_of_times_without_quantiles_has_its_median_alone():

@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from analysis.formats.layers import LAYER_EVENTS
-from harness.events import CpuClock, EventTracer, NullTracer, Stopwatch
+from harness.events import NullTracer
 from harness.gpt2 import GPT2Config
-from harness.ranges import RecordingTracer, attach, component, detach
+from harness.ranges import attach, component, detach
 from harness.weights import build_model, encode_prompt, load_weights
 from studies.layers import measure as layers
 from studies.layers import measure_alone as kernels_of_layers
-from studies.layers.measure import BETWEEN, GPT2_LEVELS, Generation, Level, fold
+from studies.layers.measure import BETWEEN, GPT2_LEVELS, Generation, Level
 
 SMALL = "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61"
 RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]
@@ -141,11 +141,6 @@ class Played:
         return {}
 
 
-def test_what_two_marks_add_is_measured() -> None:
-    # the end mark comes MARK_NS after the work; the row of kernels has one such mark in 200
-    assert Stopwatch(PlayedGpu()).own_ns() == pytest.approx(MARK_NS, rel=0.01)
-
-
 def test_components_are_timed_as_if_nothing_were_marked() -> None:
     clock = PlayedGpu()
     profile = layers.measure(Played(clock, 3), clock, runs=2, warmup=1)
@@ -163,49 +158,6 @@ def test_components_are_timed_as_if_nothing_were_marked() -> None:
     forward = {entry["variant"]: entry["forward_ns"]["p50"] for entry in profile["instrument"]}
     assert forward["attention"] - forward["nothing"] == pytest.approx(8 * MARK_NS)
     assert forward["ranges"] == forward["nothing"]
-
-
-def test_a_step_that_outlasts_the_hold_is_run_again() -> None:
-    clock, undone = PlayedGpu(), []
-    watch = Stopwatch(clock)
-    tracer = EventTracer(clock, lambda path: True)
-    slow = iter([True, False])
-
-    def step() -> str:
-        tracer.push("step")
-        clock.host_ns += 3_000_000 if next(slow) else 0  # longer than the first hold
-        clock.spend(10)
-        tracer.pop()
-        return "done"
-
-    result, instances = watch.time(step, lambda: undone.append(1), tracer)
-    assert result == "done"
-    assert len(undone) == 2
-    assert clock.holds[1] == 2 * clock.holds[0]
-    assert [(instance.path, instance.ordinal) for instance in instances] == [("step", 1)]  # 0 was dropped
-    assert watch.late == 0
-
-
-def test_a_queue_that_can_never_be_filled_counts_as_late() -> None:
-    clock = PlayedGpu()
-    watch = Stopwatch(clock)
-
-    def step() -> None:
-        clock.host_ns += 10**9
-
-    watch.time(step, lambda: None)
-    assert watch.late == 1
-
-
-def test_events_cost_nothing_of_what_they_do_not_mark() -> None:
-    clock = CpuClock()
-    tracer = EventTracer(clock, lambda path: path == "a/b", inner=None)
-    for name in ("a", "b", "c"):
-        tracer.push(name)
-    for _ in range(3):
-        tracer.pop()
-    assert [instance.path for instance in tracer.take()] == ["a/b"]
-    assert tracer.take() == []
 
 
 # Our GPT-2 -----------------------------------------------------------------------------------------------------
@@ -240,32 +192,6 @@ def test_both_ways_to_generate_give_the_models_own_tokens(with_cache: bool) -> N
     assert torch.equal(tokens, expected)
 
 
-def test_details_are_only_for_tracers_that_ask() -> None:
-    subject = generation(True)
-    recorder = RecordingTracer()
-    attach(subject.model, recorder)
-    with torch.inference_mode():
-        subject.prepare()
-    detach(subject.model)
-    plain = {instance.path for instance in recorder.instances}
-    assert "gpt2/prefill/h.0/attn/qkv" in plain
-    assert not [path for path in plain if "blocks" in path or "qkv_proj" in path or "merge" in path]
-
-
-@pytest.mark.parametrize(
-    ("path", "folded"),
-    [
-        ("gpt2/decode/blocks/h.11/attn/qkv/qkv_proj", "gpt2/blocks/h.*/attn/qkv/qkv_proj"),
-        ("gpt2/prefill/ln_f", "gpt2/ln_f"),
-        ("gpt2/decode", "gpt2/decode"),
-        ("Net/layers.3.0/fc1", "Net/layers.*.*/fc1"),
-        ("Net/0/conv2", "Net/*/conv2"),
-    ],
-)
-def test_folding(path: str, folded: str) -> None:
-    assert fold(path) == folded
-
-
 def test_a_profile_of_both_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert layers.main([*RUN, "--tokens", "3", "--cache", "both", "--out", str(tmp_path)]) == 0
     content = json.loads((tmp_path / "captures" / "layers.json").read_text(encoding="utf-8"))
@@ -288,13 +214,6 @@ def test_a_profile_of_both_settings(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert word in shown
     manifest = json.loads((tmp_path / "captures" / "manifest.json").read_text(encoding="utf-8"))
     assert len(manifest["workloads"]) == 2
-
-
-def test_a_second_run_replaces_its_own_entry_and_leaves_the_other(tmp_path: Path) -> None:
-    for cache, tokens in (("both", "2"), ("no", "4")):
-        assert layers.main([*RUN, "--tokens", tokens, "--cache", cache, "--out", str(tmp_path)]) == 0
-    content = json.loads((tmp_path / "captures" / "layers.json").read_text(encoding="utf-8"))
-    assert {entry["name"]: entry["new_tokens"] for entry in content["profiles"]} == {"cache": 2, "no_cache": 4}
 
 
 def test_the_captured_run_writes_what_its_events_read(tmp_path: Path) -> None:
@@ -401,18 +320,6 @@ def test_any_module_is_taken_apart_by_its_own_names(modules: Path) -> None:
     assert not subject._module._forward_hooks  # nothing stays attached
 
 
-def test_a_module_without_parts_has_its_forward_pass(modules: Path) -> None:
-    arguments = ["--model", "brought_along:leaf", "--runs", "1", "--warmup", "0", "--tokens", "2", "--device", "cpu"]
-    assert layers.main([*arguments, "--out", str(modules / "run")]) == 0
-    content = json.loads((modules / "run" / "captures" / "layers.json").read_text(encoding="utf-8"))
-    assert [row["component"] for row in content["profiles"][0]["levels"][0]["components"]] == ["Total_Forward_Pass"]
-
-
-def test_what_build_returns_is_checked(modules: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert layers.main(["--model", "brought_along:wrong", "--device", "cpu", "--out", str(modules / "run")]) == 3
-    assert "return (module, inputs)" in capsys.readouterr().err
-
-
 # The heaviest components alone -----------------------------------------------------------------------------------
 
 
@@ -446,22 +353,6 @@ def test_the_heaviest_are_found_among_components_without_parts() -> None:
     assert found[0].per_forward_ns == 250.0
 
 
-def test_a_component_alone_computes_what_it_did() -> None:
-    subject = generation(True)
-    path = "gpt2/blocks/h.*/attn/qkv/qkv_reshape"
-    kinds = [type(module) for module in subject.model.modules()]
-    calls = kernels_of_layers.record_calls(subject, {path})
-    assert [type(module) for module in subject.model.modules()] == kinds
-    call = calls[path]
-    with torch.inference_mode():
-        call.rewind()
-        before = subject.cache.keys.clone()
-        q, k, _ = call.run()
-        assert torch.equal(subject.cache.keys, before)  # the same keys at the same place
-    assert k.shape[2] == subject.prompt.shape[1] + subject.tokens
-    assert q.shape[2] == 1
-
-
 def test_kernels_of_layers_profiles_first_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--config", SMALL, "--tokens", "3", "--device", "cpu", "--out", str(tmp_path)]
     assert kernels_of_layers.main(arguments) == 0
@@ -476,11 +367,3 @@ def test_kernels_of_layers_profiles_first_and_writes(tmp_path: Path, capsys: pyt
             assert row["api_calls"] is None  # a CPU has no CUDA API
             assert all(kernel["count"] % 50 == 0 for kernel in row["kernels"])
     assert "self time (µs)" in capsys.readouterr().out
-
-
-def test_a_damaged_profile_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "captures").mkdir()
-    damaged = {"kind": "layer-profile", "profiles": [{"name": "cache", "levels": []}]}
-    (tmp_path / "captures" / "layers.json").write_text(json.dumps(damaged), encoding="utf-8")
-    assert kernels_of_layers.main(["--config", SMALL, "--device", "cpu", "--out", str(tmp_path)]) == 3
-    assert "layers.json is damaged" in capsys.readouterr().err

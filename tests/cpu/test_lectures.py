@@ -12,19 +12,12 @@ import torch
 
 from harness import benchmarking
 from kernels import build
-from studies.lectures import figures, measure, page, predict, tables
+from studies.lectures import measure, predict, tables
 from tests.committed import folder
 
 
 def test_the_models_say_what_was_committed() -> None:
     assert predict.text() == predict.TABLE.read_text(encoding="utf-8")
-
-
-def test_every_prediction_is_of_one_thing() -> None:
-    keys = [(one.study, one.case, one.quantity) for one in predict.frozen()]
-    assert len(keys) == len(set(keys))
-    assert {one.study for one in predict.frozen()} == set(predict.STUDIES) == set(measure.STUDIES)
-    assert all(one.low <= one.predicted <= one.high for one in predict.frozen())
 
 
 def test_waves_and_tiles_by_hand() -> None:
@@ -33,21 +26,6 @@ def test_waves_and_tiles_by_hand() -> None:
     assert predict.wave_ns(2048) < predict.wave_ns(2056) / 1.8  # the second wave
     assert predict.wave_ns(1792) < predict.wave_ns(1793) / 1.8  # rows not at 16 bytes
     assert predict.first_costly("dim") < predict.first_costly("batch")
-
-
-def test_launches_hide_the_work_of_a_small_mlp() -> None:
-    cpu, gpu = predict.mlp_parts(2, 4, 256, 256)
-    assert cpu > 2 * gpu
-    assert predict.mlp_scaled("batch", 5) == predict.mlp_ns()
-    assert 4 < predict.mlp_scaled("steps", 5) / predict.mlp_ns() < 5
-
-
-def test_the_formats_underflow_and_round_as_predicted() -> None:
-    expected = {one.case: one for one in predict.frozen() if one.quantity == "value"}
-    found = {one["case"]: one["value"] for one in measure._formats()}
-    assert found.keys() == expected.keys()
-    for case, value in found.items():
-        assert expected[case].low <= value <= expected[case].high, case
 
 
 def test_the_probes_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,17 +75,6 @@ def test_profile_lists_operators_by_time() -> None:
     assert all("/" not in frame for stack in found.stacks for frame in stack.split(";"))
 
 
-def test_kernels_of_a_trace_are_counted_by_name_and_grid() -> None:
-    def kernel(ts: float, grid: list[int]) -> dict[str, Any]:
-        return {"cat": "kernel", "name": "k", "ts": ts, "dur": 2.0,
-                "args": {"grid": grid, "block": [32, 1, 1], "External id": 7}}  # fmt: skip
-
-    operator = {"cat": "cpu_op", "name": "aten::add", "args": {"External id": 7}}
-    found = benchmarking.kernels_of([kernel(3, [2, 1, 1]), kernel(1, [1, 1, 1]), kernel(2, [2, 1, 1]), operator])
-    assert [(one.grid, one.calls, one.total_ns) for one in found] == [((1, 1, 1), 1, 2000.0), ((2, 1, 1), 2, 4000.0)]
-    assert {one.operator for one in found} == {"aten::add"}
-
-
 # What is shown -----------------------------------------------------------------------------------------------
 
 
@@ -141,35 +108,6 @@ def test_counters_come_from_the_launches_of_a_case() -> None:
     assert made.loc[("columns", "sectors a request"), "verdict"] == "not measured"
 
 
-def test_a_study_that_was_not_measured_has_no_table() -> None:
-    only = {key: point for key, point in points_of(1.0).items() if key[0] == "units"}
-    assert len(tables.build_matmul(only)) == 0
-    assert len(tables.build_units(only)) > 10
-
-
-def test_every_study_has_a_page_with_a_figure(tmp_path: Path) -> None:
-    made = {f"lecture_{name}": tables.judged(name, points_of(1.02), None) for name in predict.STUDIES}
-    pages = page.render_pages(made, "../run")
-    assert pages.keys() == predict.STUDIES.keys() == page.WORDS.keys()
-    for name, text in pages.items():
-        assert page.WORDS[name]["paragraph"] in text
-        assert f"lecture_{name}.png" in text
-        assert "predictions hold" in text
-    for name in predict.STUDIES:
-        assert getattr(figures, f"plot_{name}")(made[f"lecture_{name}"], "caption") is not None
-    assert "matmul" in page.render_summary(made, "../run")
-    found = page.find({name: made[f"lecture_{name}"] for name in predict.STUDIES})
-    assert len(found) == 7
-
-
-def test_a_flame_graph_has_callers_below() -> None:
-    boxes = figures.flame({"a;b": 1.0, "a;c": 2.0, "d": 1.0})
-    assert boxes == [(0, 0.0, 0.75, "a"), (1, 0.0, 0.25, "b"), (1, 0.25, 0.5, "c"), (0, 0.75, 0.25, "d")]
-    cases = [{"stacks": {"a;b": 1.0}}]
-    assert figures.plot_flame(cases, "caption") is not None
-    assert figures.plot_flame([], "caption") is None
-
-
 @pytest.mark.skipif(not folder("studies").is_dir(), reason="the committed run is not in this checkout")
 def test_every_miss_of_the_committed_run_has_its_reason() -> None:
     missing = []
@@ -194,4 +132,3 @@ def test_tiles_of_the_waves_are_read_from_kernels() -> None:
     assert even["model_ns"] == pytest.approx(predict.wave_ns(2056, (192, 176)))
     assert (odd["tile"], odd["divisor"]) == ("128x128", 1)
     assert pd.isna(odd["model_ns"])
-    assert "132" in page.show_tiles(tables.build_tiles(points))

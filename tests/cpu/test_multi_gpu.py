@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.multi_gpu import MULTI_GPU
-from analysis.formats.ranges import WARM_UP
-from analysis.formats.ranks import PROCESS_RANKS
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, load_weights
 from studies.multi_gpu import measure, measure_check, measure_ranks, measure_trap
-from studies.multi_gpu.claims import FORWARD, OPS, Sizes
-from studies.multi_gpu.measure_parallel import TensorParallelGPT2, own, shares
-from studies.multi_gpu.measure_ranks import Watch, World, check_devices, launch
+from studies.multi_gpu.measure_ranks import check_devices
+from studies.multi_gpu.slices import FORWARD, OPS, Sizes
 from tests import rank_work
 from tests.ranks import Ranks, start
 
@@ -66,22 +58,6 @@ def test_every_mode_computes_what_one_process_does(
         assert entry["ranks"] == ranks.size
 
 
-def test_the_shapes_of_the_checks_divide_and_do_not() -> None:
-    batches = [batch for batch, _ in measure_check.SHAPES]
-    for size in (2, 3):
-        assert any(batch % size == 0 for batch in batches)
-        assert any(batch > size and batch % size for batch in batches)
-        assert any(batch < size for batch in batches)
-        assert measure_check.SMALL.n_head % size == 0
-        assert measure_check.UNEVEN.n_head % size
-        assert measure_check.UNEVEN.inner % size
-
-
-def test_of_equal_logits_the_first_wins_wherever_they_lie(two: Ranks, three: Ranks) -> None:
-    assert two.run(rank_work.equal_logits) == [5, 5]
-    assert three.run(rank_work.equal_logits) == [5, 5, 5]
-
-
 def test_a_layer_has_two_all_reduces(two: Ranks) -> None:
     for paths in two.run(rank_work.paths):
         reduced = [path for path in paths if path.endswith("/all_reduce")]
@@ -100,27 +76,6 @@ def test_ranks_share_the_parameters_of_heads_and_columns(two: Ranks, three: Rank
         assert ranks.run(rank_work.parameters) == [held] * ranks.size
 
 
-@pytest.mark.parametrize(
-    ("total", "parts", "dealt"), [(6, 3, [2, 2, 2]), (5, 3, [2, 2, 1]), (1, 3, [1, 0, 0]), (0, 2, [0, 0])]
-)
-def test_what_does_not_divide_is_dealt_out(total: int, parts: int, dealt: list[int]) -> None:
-    assert shares(total, parts) == dealt
-    slices = [own(total, fake_world(rank, parts)) for rank in range(parts)]
-    assert [place for one in slices for place in range(total)[one]] == list(range(total))
-
-
-def fake_world(rank: int, size: int) -> World:
-    return World(rank, size, torch.device("cpu"), None)  # type: ignore[arg-type]
-
-
-def test_more_ranks_than_heads_is_one_sentence() -> None:
-    with (
-        pytest.raises(UsageError, match=r"^3 ranks cannot share 2 heads: use 2 ranks or fewer\.$"),
-        torch.device("meta"),
-    ):
-        TensorParallelGPT2(GPT2Config(n_layer=1, n_embd=8, n_head=2, vocab_size=9), fake_world(0, 3))
-
-
 # --- times ---
 
 
@@ -131,28 +86,6 @@ def test_every_workload_is_timed_on_every_rank_alike(two: Ranks) -> None:
         (mode, name) for mode in ("dp", "tp") for name in ("prefill_b1_t12", "prefill_b3_t12", "decode_b1_ctx10", "decode_b3_ctx10")
     ]  # fmt: skip
     assert all(entry["wall_ns"]["p50"] > 0 and entry["samples"] == measure.LEAST for entry in first)
-
-
-@pytest.mark.parametrize("mode", ["dp", "tp"])
-def test_the_captured_program_runs_and_names_its_ranks(mode: str, two: Ranks, tmp_path: Path) -> None:
-    assert two.run(rank_work.capture, mode, str(tmp_path)) == [[], []]
-    written = pd.read_csv(tmp_path / "captures" / PROCESS_RANKS.name)
-    assert written[["process_rank", "ranks", "local_rank"]].to_numpy().tolist() == [[0, 2, 0], [1, 2, 1]]
-    assert written["pid"].nunique() == 2
-
-
-@pytest.mark.parametrize("mode", ["dp", "tp"])
-def test_all_jobs_run_once_in_a_warm_up_inside_the_window(mode: str, two: Ranks, tmp_path: Path) -> None:
-    """The warm-up meets first, then has one range alone, and each job runs in it as often as after it."""
-    root = {"dp": "gpt2_dp", "tp": "gpt2_tp"}[mode]
-    for found in two.run(rank_work.captured, mode, str(tmp_path)):
-        inside = found[found.index("open window") + 1 : found.index("close window")]
-        assert inside[:2] == [f"push {WARM_UP}", "barrier"]
-        end = inside.index("pop")
-        assert inside[2:end] == ["run", "barrier"] * 2
-        pushed = [what.removeprefix("push ") for what in inside[end:] if what.startswith("push ")]
-        assert pushed[0] == root
-        assert [what for what in inside[end:] if what in ("run", "barrier")] == ["run", "barrier"] * 2
 
 
 def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:
@@ -170,37 +103,6 @@ def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:
         (op, way) for op in (*OPS, FORWARD) for way in measure_trap.WAYS
     }
     assert (run / "captures" / "manifest.json").is_file()
-
-
-def test_the_window_holds_each_call_of_the_trap_with_its_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    opened: list[str] = []
-    tracer = SimpleNamespace(enabled=True, push=opened.append, pop=lambda: None)
-    monkeypatch.setattr(measure, "window", lambda device: nullcontext(tracer))
-    arguments = ["capture", *rank_work.TINY, "--mode", "trap", "--processes", "2"]
-    assert measure.main([*arguments, "--out", str(tmp_path)]) == 0
-    for op in (*OPS, FORWARD):
-        first = opened.index(f"{op} trap")
-        assert opened[first + 1 : first + 4] == ["allocate and copy", "compute", "copy back"]
-    assert opened.count("free") == len((*OPS, FORWARD))
-
-
-def test_samples_of_a_gpu_that_began_too_early_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fake GPU whose host needs 150 ns for its launches: only a hold that is longer gives the true time."""
-    holds: list[float] = []
-
-    def once(world: Any, job: Any, hold_ns: float) -> tuple[float, float]:
-        holds.append(hold_ns)
-        late = hold_ns < 150 or len(holds) == 7
-        return (9000.0 if late else 1000.0), float(late)
-
-    monkeypatch.setattr(measure, "once_gpu", once)
-    monkeypatch.setattr(measure, "slowest", lambda world, mine: [list(one) for one in mine])
-    world: Any = None
-    job = measure.Job(None, lambda: None, lambda: None, 1)
-    assert measure.gpu_times(world, job, 5, 100) == ([1000.0] * 5, 6)
-    assert holds == [100] * 5 + [200] * 5 + [400]
-    monkeypatch.setattr(measure, "once_gpu", lambda world, job, hold_ns: (9000.0, 1.0))
-    assert measure.gpu_times(world, job, 2, 1) == ([9000.0] * 8, 8)
 
 
 # --- the trap ---
@@ -262,37 +164,6 @@ def test_a_rank_that_stands_still_ends_the_others_with_one_sentence(tmp_path: Pa
     ] or text.splitlines() == [
         "error: Rank 0 of 2 ended at the second all-reduce: another rank died or did not answer; see that rank's message."
     ]
-
-
-def test_a_rank_that_is_told_to_stop_says_why() -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    ends: list[str] = []
-    ended = threading.Event()
-    watch = Watch("Rank 0 of 2")
-    watch._end = lambda sentence: (ends.append(sentence), ended.set())  # type: ignore[method-assign, assignment, return-value]
-    watch.beat("a prefill")
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert ended.wait(5)
-    watch.close()
-    assert ends == ["Rank 0 of 2 was stopped at a prefill, because another rank ended."]
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_ranks_with_different_arguments_say_so(tmp_path: Path) -> None:
-    files = said(tmp_path, 2)
-    ended(start(2, files, rank_work.with_arguments, ["--batch 4", "--batch 8"]), 2)
-    assert Path(files[0]).read_text().splitlines() == [
-        "error: Rank 1 was started with `--batch 8` and rank 0 with `--batch 4`: start all ranks with the same arguments."
-    ]
-
-
-def test_the_launcher_stops_the_others_and_says_who_died() -> None:
-    began = time.monotonic()
-    with pytest.raises(
-        InputError, match=r"^Rank 1 of 2 was killed by SIGKILL, and the others were stopped: see its message\.$"
-    ):
-        launch(2, "tests.dying", [])
-    assert time.monotonic() - began < 10
 
 
 def test_what_a_machine_lacks_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,10 @@ import pandas as pd
 import pytest
 
 from analysis import report
-from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
-from analysis.page.canvas import to_svg
 from analysis.tables import holds
-from studies.layers import figures as layers_figures
 from studies.layers import tables as layer_profile
-from studies.layers.page import levels, levels_side_by_side
 from tests import committed
-from tests.declared import STUDY_TABLES, TABLES, analyse, page
 
 NO_NSYS = layer_profile.build_agreement.empty()
 SPREAD = {"p5": 9e5, "p50": 1e6, "p95": 2e6}
@@ -85,14 +80,6 @@ def test_shares_by_nsys_stand_beside_those_by_events() -> None:
     assert pd.isna(shares["model", layer_profile.BETWEEN])
     assert shares["block"].tolist() == pytest.approx([1, 240 / 800, 560 / 800])
     assert shares["mlp"].tolist() == pytest.approx([1, 0.3, 0.7])
-    assert " 30.0 |" in levels_side_by_side(table, {"cache, float32": "cache"})[2]
-    assert "% by nsys" in levels(table)[2]
-
-
-def test_the_instrument_is_compared_with_nothing() -> None:
-    table = layer_profile.build_instrument([profile()]).set_index("attached")
-    assert table.loc["nothing", "over_nothing_frac"] == 0
-    assert table.loc["events of level mlp", "over_nothing_frac"] == pytest.approx(0.2)
 
 
 # Events against nsys ---------------------------------------------------------------------------------------------
@@ -165,17 +152,6 @@ def captured(*, own_ns: int = 1900, extra: dict[str, int] | None = None) -> Capt
     )  # fmt: skip
 
 
-def test_the_kernels_that_hold_the_gpu_back_are_left_out() -> None:
-    capture = captured()
-    assert holds.is_held(capture)
-    free = holds.without_holds(capture)
-    assert set(free.gpu_ops["name"]) == {"gelu"}
-    assert "hold" not in set(free.ranges["name"])
-    assert holds.without_holds(free) is free
-    other = Capture(ranges=capture.ranges, gpu_ops=capture.gpu_ops)  # somebody else's range of that name
-    assert holds.without_holds(other) is other
-
-
 def test_events_less_their_own_cost_are_compared_with_first_start_to_last_end() -> None:
     table = layer_profile.build_agreement(holds.without_holds(captured())).set_index("component")
     act = table.loc["Activation"]
@@ -208,23 +184,6 @@ def test_agreement_is_told_by_share_and_by_time(off_ns: int, within: list[str]) 
     assert f"{16 + off_ns / 1e3:.2f} µs by events and 16.00 µs by nsys ({off_ns / 16_000:+.0%})" in said
 
 
-def test_dropped_tries_do_not_shift_the_comparison() -> None:
-    capture = captured()
-    events = capture.layer_events[capture.layer_events["ordinal"] == 1]  # the first try did not count
-    table = layer_profile.build_agreement(Capture(ranges=capture.ranges, gpu_ops=capture.gpu_ops, layer_events=events))
-    assert table.set_index("component").loc["Activation", "instances"] == 1
-
-
-def test_a_report_of_a_held_capture_judges_no_gaps() -> None:
-    content, tables = analyse(captured())
-    assert tables["gaps"].empty
-    assert "spin_kernel" not in set(tables["kernels"]["kernel"])
-    assert any("Events and nsys agree within 2% in 2 of 2" in note for note in content["notes"])
-    listed = [entry["name"] for entry in content["tables"]]
-    assert listed.index("layer_profile") < listed.index("layers")
-    assert set(TABLES) <= set(listed)
-
-
 # A run of its own ------------------------------------------------------------------------------------------------
 
 
@@ -241,29 +200,8 @@ def test_a_layer_profile_alone_is_a_report(run: Path, tmp_path: Path) -> None:
     assert report.main([str(run), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     written = pd.read_csv(tmp_path / "out" / "tables" / "layer_profile.csv")
     assert written.columns.tolist() == layer_profile.build_profile.column_names
-    assert (tmp_path / "out" / "figures" / "levels.svg").is_file()
-    page = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
-    for word in (
-        "% of Total_Forward_Pass",
-        "Avg (ms)",
-        "LM_Head_Projection",
-        "What the instrument costs",
-        "figures/levels.svg",
-    ):
-        assert word in page
     assert 'id="layer_profile"' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert not (tmp_path / "out" / "tables" / "baseline.csv").exists()  # nothing was measured
-
-
-def test_a_report_without_a_profile_has_none_of_its_tables() -> None:
-    bare = Capture(ranges=captured().ranges, gpu_ops=captured().gpu_ops)
-    assert not set(analyse(Capture())[1]) & set(STUDY_TABLES)
-    content, tables = analyse(bare)
-    of_a_timeline = {"program", "diagnosis", "spans", "operations", "launch_times"}
-    assert {entry["name"] for entry in content["tables"]} & set(STUDY_TABLES) == of_a_timeline
-    assert set(tables) & set(STUDY_TABLES) == of_a_timeline
-    shown = page(bare)
-    assert not any(f"## {table.title}\n" in shown for table in STUDY_TABLES.values())
 
 
 @pytest.mark.parametrize(
@@ -288,58 +226,13 @@ def test_a_damaged_profile_gets_one_sentence(
     assert word in message
 
 
-def test_events_are_read_with_their_numbers_and_a_bad_one_is_named(tmp_path: Path, run: Path) -> None:
-    file = run / "captures" / "events"
-    file.write_text("range,ordinal,component,event_ns,own_ns\na/b,0,A,10,2\n", encoding="utf-8")
-    events = load([run]).layer_events
-    assert events is not None
-    assert events.iloc[0].tolist() == ["a/b", 0, "A", 10, 2]
-    file.write_text("range,ordinal,component,event_ns,own_ns\na/b,0,A,x,2\n", encoding="utf-8")
-    assert report.main([str(run), "--out", str(tmp_path / "out"), "--quiet"]) == 3
-
-
 # Views -----------------------------------------------------------------------------------------------------------
-
-
-def test_tables_have_their_usual_shape_and_units() -> None:
-    table = layer_profile.build_profile([profile(), profile("no_cache")], NO_NSYS)
-    blocks = levels(table)
-    assert len(blocks) == 4
-    assert "1.0000" in blocks[0]  # Total_Forward_Pass: 10 ms in 10 instances
-    first, second = levels_side_by_side(table, {"no_cache, float32": "no cache", "cache, float32": "cache"})
-    assert "no cache: Avg (ms)" in first
-    assert second.count("25.0") == 2
-
-
-def test_the_figure_has_a_bar_for_each_level() -> None:
-    table = layer_profile.build_profile([profile()], NO_NSYS)
-    figure = layers_figures.plot_levels(table, "caption")
-    assert figure is not None
-    svg = to_svg(figure).decode()
-    assert "LM_Head_Projection 7.0 %" in svg
-    assert svg == to_svg(layers_figures.plot_levels(table, "caption")).decode()
-    assert layers_figures.plot_levels(table.iloc[:0], "caption") is None
 
 
 # The committed run -----------------------------------------------------------------------------------------------
 
 COMMITTED = committed.folder("layers")
 needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed run is not in this checkout")
-
-
-@needs_committed
-def test_the_committed_layer_profile_is_rebuilt_byte_for_byte(tmp_path: Path, undrawn: None) -> None:
-    assert report.main([str(COMMITTED / "captures"), "--out", str(tmp_path / "out"), "--quiet"]) == 0
-    texts = [path for part in ("tables/*.csv", "report.md", "report.json") for path in sorted(COMMITTED.glob(part))]
-    built, kept = ({path.name for path in folder.glob("tables/*.csv")} for folder in (tmp_path / "out", COMMITTED))
-    assert (
-        built - {f"{committed.LEFT_OUT}.csv"}
-        == kept - {f"{committed.LEFT_OUT}.csv"}
-        > {f"{name}.csv" for name in TABLES}
-    )
-    assert len(texts) == len(kept) + 2
-    for path in texts:
-        assert (tmp_path / "out" / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
 
 
 @needs_committed

@@ -17,9 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Qwen2Config, Qwen2ForCausa
 from transformers.masking_utils import causal_mask_function, sdpa_mask, sliding_window_causal_mask_function
 
 from kernels.integrations import transformers as ours
-from tests.bench import host
 
-ROOT = Path(__file__).resolve().parents[2]
 NAMES = (ours.NAME, ours.SOFTMAX_NAME)
 TOKENS = torch.randint(0, 300, (2, 10), generator=torch.Generator().manual_seed(0))
 names = pytest.mark.parametrize("name", NAMES)
@@ -382,15 +380,3 @@ def test_a_name_that_nobody_registered_is_refused(folder):
 
 
 # --- what a call costs the host --------------------------------------------------------------------------------
-def test_the_readme_shows_the_committed_benchmark():
-    readme = (ROOT / host.README).read_text(encoding="utf-8")
-    assert host.shown_in(readme, ROOT / host.OUT) == readme
-
-
-def test_its_table_leaves_out_what_was_not_run(monkeypatch):
-    monkeypatch.setattr(host, "times_of", lambda tree, calls: {"a case": 2000.0 + calls})
-    rows = host.measure({"now": ROOT}, 3, 500)
-    assert rows[0] | {"turns": 3} == rows[0]
-    assert host.table_of(rows).splitlines()[-1].split("  ")[0] == "a case"
-    assert "–" in host.table_of(rows)
-    assert "2.5 µs (2.5 – 2.5)" in host.table_of(rows)

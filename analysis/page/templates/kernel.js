@@ -120,9 +120,9 @@ const kernelPage = {
   },
   findings(name) {
     return page.findings.flatMap((cited, place) => {
-      if (!cited.includes(name)) return [];
+      if (!cited.some((row) => row === name || row.startsWith(`${name} in `))) return [];
       const card = $(`#finding-${place + 1}`);
-      return [make("p", {}, "Finding: ", make("a", { href: `#finding-${place + 1}` }, $("h3", card).textContent), ` (${$(".win", card).textContent.replace(/\s+/g, " ").trim()})`)];
+      return [make("p", {}, "Finding: ", make("a", { href: `#finding-${place + 1}` }, $("h3", card).textContent), $(".win", card) ? ` (${$(".win", card).textContent.replace(/\s+/g, " ").trim()})` : "")];
     });
   },
   where(name) {

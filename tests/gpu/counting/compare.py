@@ -2,7 +2,7 @@
 
     python -m tests.gpu.counting.compare DIR [--write]    DIR as proof.sh and whole.sh leave it
 
---write leaves planned_against_full.csv there and its summary in analysis/README.md.
+--write leaves planned_against_full.csv there and prints its summary.
 
 A row is a folded range of one program. `plan` says where the counters of the replayed launches are from: `captured` by
 ncu with the plan, `profiled` likewise but by `make profile`, or `budget N`: taken from the whole capture, for the
@@ -32,12 +32,10 @@ from analysis.planning import select
 from analysis.planning.cost import Cost
 from analysis.tables import counting as tables
 from analysis.tables import groups, join
-from studies.publish.results import replace_part
 
 PROGRAMS = ("qwen", "gpt2")
 TITLES = {"qwen": "Qwen3-like, 6 layers", "gpt2": "GPT-2, two models"}
 PLANS = {"captured": "the planned capture", "profiled": "`make profile`"}
-README = Path("analysis/README.md")
 BUDGETS = (60, 80, 100)
 BYTES_WITHIN, TIME_WITHIN = 0.03, 0.05
 PASSES = 12
@@ -265,8 +263,7 @@ def main() -> int:
     table = table_of(options.folder)
     if options.write:
         table.to_csv(options.folder / "planned_against_full.csv", index=False, float_format="%.5f")
-        text = shown(table, seconds_of(options.folder), measured(options.folder))
-        README.write_text(replace_part(README.read_text("utf-8"), "counting-proof", text), encoding="utf-8")
+        print(shown(table, seconds_of(options.folder), measured(options.folder)))
     print(summary(table).round(4).to_string(index=False))
     outside = (table["bytes_off_frac"].abs() > BYTES_WITHIN) | (table["time_off_frac"].abs() > TIME_WITHIN)
     print(table[outside].drop(columns=["nsys_time_ns", "covered_time_ns"]).round(4).to_string(index=False))
