@@ -244,10 +244,10 @@ endif
 .PHONY: .at-hand .at-hand-harness .at-hand-tests
 .at-hand:
 	@$(check_python)
-	@'$(PYTHON)' nsys_scripts/packages.py
+	@'$(PYTHON)' harness/packages.py
 .at-hand-harness:
 	@$(check_python)
-	@'$(PYTHON)' nsys_scripts/packages.py harness
+	@'$(PYTHON)' harness/packages.py harness
 .at-hand-tests:
 	@$(check_python)
-	@'$(PYTHON)' nsys_scripts/packages.py harness dev
+	@'$(PYTHON)' harness/packages.py harness dev

@@ -24,6 +24,7 @@ from analysis.formats import place
 from analysis.formats.counting import COST_RUNS, COSTS, COUNT_PLAN, SELECTION
 from analysis.formats.errors import InputError, LedgerError
 from analysis.formats.words import count_of, share
+from analysis.planning import BUDGET_S
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from analysis.planning.ranks import OneRank
     from analysis.planning.select import Choice
 
-BUDGET_S = 60.0
 _PROFILED = re.compile(r"^==PROF== Profiling .* - (\d+) pass(?:es)?\s*$", re.MULTILINE)
 
 
@@ -171,6 +171,17 @@ def _selection(
     )
 
 
+def write_plan(captures: Path, budget_s: float, steps: str = "", passes: int | None = None) -> str:
+    """Write count_plan.csv and count_plan.json of a run, and return what `said` says. `steps`: names, comma-separated.
+
+    Raises: InputError as `plan`.
+    """
+    table, selection = plan(captures, budget_s, passes, [name for name in steps.split(",") if name])
+    _write(captures / COUNT_PLAN.name, table)
+    _write(captures.parent / "raw" / SELECTION.name, json.dumps(selection, indent=1, ensure_ascii=False) + "\n")
+    return said(selection)
+
+
 def said(selection: dict[str, Any]) -> str:
     """Describe the plan in one or two sentences."""
     replayed = f"{selection['replayed']:,} of {count_of(selection['launches'], 'launch')}"
@@ -212,7 +223,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m analysis.counting", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("folder", type=Path, metavar="CAPTURES", help="run folder, or its folder captures/")
-    parser.add_argument("--budget", type=float, default=BUDGET_S, metavar="S", help="seconds that ncu may take (60)")
+    parser.add_argument(
+        "--budget", type=float, default=BUDGET_S, metavar="S", help=f"seconds that ncu may take ({BUDGET_S})"
+    )
     parser.add_argument("--steps", default="", metavar="LIST", help="only inside ranges of these names: decode,prefill")
     parser.add_argument("--passes", type=int, metavar="N", help="passes of the metrics (default: as the last capture)")
     parser.add_argument("--learn", action="store_true", help="remember what the capture of this run folder took")
@@ -223,12 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.learn:
             print(learn(options.folder))
             return 0
-        folder = _folder(options.folder)
-        steps = [name for name in options.steps.split(",") if name]
-        table, selection = plan(folder, options.budget, options.passes, steps)
-        _write(folder / COUNT_PLAN.name, table)
-        _write(folder.parent / "raw" / SELECTION.name, json.dumps(selection, indent=1, ensure_ascii=False) + "\n")
-        print(said(selection))
+        print(write_plan(_folder(options.folder), options.budget, options.steps, options.passes))
     except LedgerError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -16,7 +16,7 @@ from analysis.formats.lectures import LECTURES
 from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.fusion.plan import Plan, fusion_table, plan
 from analysis.hardware import metrics
-from analysis.hardware.devices import Device, find_by_capability, find_device
+from analysis.hardware.devices import Device, derive_device, find_by_capability, find_device
 from analysis.tables import (
     attribution,
     bare,
@@ -163,12 +163,15 @@ class Facts:
 
     @cached_property
     def device(self) -> Device | None:
-        """The GPU's entry in the device table: by name, else what all GPUs of its capability and size share."""
-        cc = conditions.compute_capability(self.capture)
-        if self.gpu:
-            return find_device(self.gpu, cc)
-        sm_count = conditions.sm_count(self.capture)
-        return find_by_capability(cc, sm_count) if cc and sm_count else None
+        """The GPU's entry in the device table, else what the files state of it.
+
+        It is found by name, or as what all GPUs of its capability and size share.
+        """
+        known = conditions.attributes(self.capture)
+        listed = find_device(self.gpu, known.cc) if self.gpu else None
+        if not self.gpu and known.cc and known.sm_count:
+            listed = find_by_capability(known.cc, known.sm_count)
+        return listed or derive_device(self.gpu or "", known)
 
     @cached_property
     def allowed_ceilings(self) -> Ceilings:

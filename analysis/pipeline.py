@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import pandas as pd
-from msgspec import to_builtins
+from msgspec import convert, structs
 
 import analysis.diagnosis
 import analysis.fusion
@@ -19,7 +18,17 @@ import analysis.page
 import analysis.tables
 from analysis.capture.model import Capture
 from analysis.facts import Facts
-from analysis.formats.report import REPORT
+from analysis.formats.report import (
+    Condition,
+    Coverage,
+    Equality,
+    Program,
+    ReadFile,
+    Report,
+    ReportFigure,
+    ReportTable,
+    Trust,
+)
 from analysis.page.canvas import compact, to_bytes, to_svg
 from analysis.tables.declare import Declaration, Drawn, Picture, World, find
 
@@ -33,27 +42,28 @@ def declarations() -> list[Declaration]:
 
 
 @dataclass(frozen=True)
-class Report:
-    """The report on a capture: the content of report.json, the tables by name, and the `World` that builds the rest."""
+class Built:
+    """The report on a capture without its figures, the tables by name, and the `World` that builds the rest."""
 
-    content: dict[str, Any]
+    report: Report
     tables: Tables
     world: World
 
-    def sections(self) -> dict[str, list[str]]:
-        """Return the Markdown blocks of the tables that have a Markdown form of their own, by table."""
-        found = {}
-        for name, section in self.world.sections().items():
-            if len(self.tables.get(name, ())):
-                blocks = self.world.build(section)
-                found[name] = [blocks] if isinstance(blocks, str) else list(blocks)
-        return found
+
+def sections(world: World, tables: Tables) -> dict[str, list[str]]:
+    """Return the Markdown blocks of the tables that have a Markdown form of their own, by table."""
+    found = {}
+    for name, section in world.sections().items():
+        if len(tables.get(name, ())):
+            blocks = world.build(section)
+            found[name] = [blocks] if isinstance(blocks, str) else list(blocks)
+    return found
 
 
 def analyse(
     capture: Capture, declared: Iterable[Declaration] | None = None, *, extrapolate: bool = False,
     only: str | None = None,
-) -> Report:  # fmt: skip
+) -> Built:  # fmt: skip
     """Build a report from all that is `declared`, by default what every report shares. Touch no file.
 
     `extrapolate`: give kernels without counters those of a sibling. `only`: the beginning of the names of the tables to
@@ -68,46 +78,45 @@ def analyse(
         *(world.every("missing") if whole else ()),
         *(table.missing for table, rows in listed.items() if table.missing and rows.empty and world["has_counters"]),
     ]
-    equal, compared = world["nsys_equality"]
-    content = {
-        "kind": REPORT.kind,
-        "schema_version": REPORT.version,
-        "title": world.first("title"),
-        "conditions": world.first("conditions"),
-        "trust": world["trust"],
-        "coverage": world["coverage_said"],
-        "nsys_equality": {"equal": equal, "compared": compared},
-        "findings": world["shown_findings"] if whole else [],
-        "tables": [table.entry(rows) for table, rows in listed.items()],
-        "figures": [],
-        "missing": [to_builtins(one) for one in dict.fromkeys(missing)],
-        "files": [{"name": file.name, "kind": file.kind, "rows": file.rows} for file in capture.files],
-        "notes": world.every("note") if whole else [],
-    }
-    return Report(content, {table.name: rows for table, rows in listed.items()}, world)
+    report = Report(
+        title=world.first("title"),
+        program=Program(),
+        steps=[],
+        conditions=convert(world.first("conditions"), list[Condition]),
+        trust=convert(world["trust"], Trust),
+        coverage=convert(world["coverage_said"], Coverage),
+        nsys_equality=Equality(*world["nsys_equality"]),
+        findings=world["shown_findings"] if whole else [],
+        kernels=[],
+        tables=convert([table.entry(rows) for table, rows in listed.items()], list[ReportTable]),
+        figures=[],
+        missing=list(dict.fromkeys(missing)),
+        files=[ReadFile(file.name, file.kind, file.rows) for file in capture.files],
+        notes=world.every("note") if whole else [],
+    )
+    return Built(report, {table.name: rows for table, rows in listed.items()}, world)
 
 
-def draw(report: Report, *, only: str | None) -> dict[str, dict[str, bytes]]:
-    """Draw the figures of tables that have rows, and list them in content["figures"].
+def draw(built: Built, *, only: str | None) -> tuple[Report, dict[str, dict[str, bytes]]]:
+    """Draw the figures of tables that have rows. Return the report that lists them, and the figures.
 
-    Return {name of a figure: {"svg" or "png": its bytes}}. `only` names a single picture to draw.
+    Shape: {name of a figure: {"svg" or "png": its bytes}}. `only` names a single picture to draw.
     """
-    content = report.content
-    caption = "  ·  ".join(f"{c['name']}: {c['value']}" for c in content["conditions"] if c["name"] in CAPTION)
-    if content["trust"]["status"] == "untrusted":
+    report = built.report
+    caption = "  ·  ".join(f"{one.name}: {one.value}" for one in report.conditions if one.name in CAPTION)
+    if report.trust.status == "untrusted":
         caption += "  ·  COUNTERS UNTRUSTED: the self-test failed"
-    images = {}
-    for picture in report.world.pictures():
-        if only not in (None, picture.name) or report.tables.get(picture.of, pd.DataFrame()).empty:
+    images, listed = {}, []
+    for picture in built.world.pictures():
+        if only not in (None, picture.name) or built.tables.get(picture.of, pd.DataFrame()).empty:
             continue
-        for drawn in _drawn(picture, report.world, caption):
+        for drawn in _drawn(picture, built.world, caption):
             # A compact picture has many texts and patches, so it gets a smaller SVG and no PNG.
             image = {"svg": compact(to_svg(drawn.figure))} if picture.compact else to_bytes(drawn.figure)
             images[drawn.name] = image
             files = [f"figures/{drawn.name}.{suffix}" for suffix in sorted(image, reverse=True)]
-            entry = {"name": drawn.name, "files": files, "table": picture.of, "caption": drawn.caption}
-            content["figures"].append(entry)
-    return images
+            listed.append(ReportFigure(drawn.name, files, picture.of, drawn.caption))
+    return structs.replace(report, figures=listed), images
 
 
 def _drawn(picture: Picture, world: World, caption: str) -> Iterator[Drawn]:

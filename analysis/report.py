@@ -9,37 +9,32 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import shlex
 import signal
 import sys
-import tempfile
 import tomllib
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).resolve().parent.parent
 if __package__ in (None, ""):
     # Python puts the folder of a script on its path, where `capture` or `tables` could shadow other packages.
     sys.path[0] = str(ROOT)
 
-from analysis.formats.console import signals_held  # noqa: E402 - as the path has just been set
-from analysis.formats.place import IN_CHECKOUT, program, runs  # noqa: E402 - as the path has just been set
+from analysis.formats.place import IN_CHECKOUT, here, profile, program, runs  # noqa: E402 - as the path has just been set
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from analysis.capture.model import Capture
-    from analysis.pipeline import Report
-    from analysis.tables.declare import Declaration
+    from analysis.api import Analysis
+    from analysis.formats.report import Report
 
 
+JSON_HELP = here("print the report as JSON; analysis/JSON.md describes it", "print the report as JSON")
 PROGRAM = program("report.py", "report")
 RUNS = runs(Path.cwd())
 COMMITTED = ROOT / "reports"
-TEXTS = ("report.json", "report.md", "report.html")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -74,18 +69,18 @@ def _run(options: argparse.Namespace) -> int:
 
     paths = options.paths or [_run_with(options.only)]
 
-    def made_of(sources: Sequence[Path]) -> tuple[Path, dict[str, Any], dict[str, pd.DataFrame]]:
+    def made_of(sources: Sequence[Path]) -> tuple[Path, Analysis]:
         out = options.out or default_out(sources[0])
         if out.exists() and not out.is_dir():
             raise UsageError(f"--out {out} is a file; name a folder")
-        report, tables = build(
+        analysis = build(
             sources, out, extrapolate=options.extrapolate_siblings, only=options.only, quiet=options.quiet,
             locale=options.locale, convert=options.convert,
         )  # fmt: skip
-        return out, report, tables
+        return out, analysis
 
-    out, report, tables = made_of(paths)
-    if options.only == "fusion" and tables["fusion"].empty and not options.paths and IN_CHECKOUT:
+    out, analysis = made_of(paths)
+    if options.only == "fusion" and analysis.tables["fusion"].empty and not options.paths and IN_CHECKOUT:
         committed = committed_run() / "captures"
         if committed.is_dir():
             print(
@@ -94,19 +89,19 @@ def _run(options: argparse.Namespace) -> int:
                 file=sys.stderr,
             )
             paths = [committed]
-            out, report, tables = made_of(paths)
+            out, analysis = made_of(paths)
     if options.only == "roofline":
-        return _show_roofline(report, out, paths)
+        return _show_roofline(analysis.report, out, paths)
     if options.only == "fusion":
-        return _show_fusion(report, tables, out, paths)
+        return _show_fusion(analysis.report, analysis.tables, out, paths)
     form = "json" if options.json else "text" if options.text or not sys.stdout.isatty() else "screen"
     if options.kernel is not None:
         tables_declared = [one for one in pipeline.declarations() if isinstance(one, Table)]
         sources = [Path(_shown(path)) for path in paths]
-        show.show_kernel(options.kernel, report, tables, tables_declared, form, sources)
+        show.show_kernel(options.kernel, analysis.report, analysis.tables, tables_declared, form, sources)
     else:
         written = [_shown(out / "report.html"), _shown(out / "report.md")]
-        show.show_report(report, tables, form, written, _run_to_add_to(paths))
+        show.show_report(analysis.report, analysis.tables, form, written, _run_to_add_to(paths))
     return 0
 
 
@@ -151,7 +146,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--text", action="store_true", help="print plain text, as into a pipe")
-    form.add_argument("--json", action="store_true", help="print the report as JSON; analysis/JSON.md describes it")
+    form.add_argument("--json", action="store_true", help=JSON_HELP)
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
     if options.only and (options.kernel is not None or options.json or options.text):
@@ -159,12 +154,12 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _head(report: dict[str, Any], paths: Sequence[Path]) -> str:
-    return f"{report['title']} ({', '.join(_shown(path) for path in paths)})\n"
+def _head(report: Report, paths: Sequence[Path]) -> str:
+    return f"{report.title} ({', '.join(_shown(path) for path in paths)})\n"
 
 
-def _show_roofline(report: dict[str, Any], out: Path, paths: Sequence[Path]) -> int:
-    figures = [file for figure in report["figures"] for file in figure["files"]]
+def _show_roofline(report: Report, out: Path, paths: Sequence[Path]) -> int:
+    figures = [file for figure in report.figures for file in figure.files]
     if not figures:
         print(
             f"{PROGRAM}: this run has no roofline: it has no counters, or only those of a sweep; name another run",
@@ -180,7 +175,7 @@ _NEEDED = {"roofline": "ncu.json", "fusion": "nsys.json"}  # the part of a run t
 _HOLDS = {"ncu.json": "counters", "nsys.json": "timeline"}
 
 
-def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: Path, paths: Sequence[Path]) -> int:
+def _show_fusion(report: Report, tables: dict[str, pd.DataFrame], out: Path, paths: Sequence[Path]) -> int:
     from analysis.page.markdown import render_tables
 
     if tables["fusion"].empty:
@@ -192,12 +187,12 @@ def _show_fusion(report: dict[str, Any], tables: dict[str, pd.DataFrame], out: P
         )
         return 3
     print(_head(report, paths))
-    listed = [entry for entry in report["tables"] if entry["name"].startswith("fusion")]
-    print(render_tables({"tables": listed}, tables))
+    listed = [entry for entry in report.tables if entry.name.startswith("fusion")]
+    print(render_tables(listed, tables))
     without = tables["fusion"][tables["fusion"]["gain_ns"].isna()]
     if len(without):
         print(f"\n{len(without)} without a gain: {without['evidence'].iloc[0]}.")
-    figures = [file for figure in report["figures"] for file in figure["files"]]
+    figures = [file for figure in report.figures for file in figure.files]
     names = (*figures, "tables/fusion.csv", "tables/fusion_check.csv")
     print("\n" + "\n".join(_shown(out / name) for name in names))
     print(f"`{program('make report', 'report')}` writes the whole report with this section.")
@@ -258,7 +253,7 @@ def default_run(needed: str = "*") -> Path:
     if _holds_data(committed):
         return committed
     raise InputError(
-        f"no run found in runs/, and no {_shown(committed)}; take one with `make profile` or name a file or folder of "
+        f"no run found in runs/, and no {_shown(committed)}; take one with `{profile()}` or name a file or folder of "
         "exports"
     )
 
@@ -308,113 +303,30 @@ def build(
     quiet: bool = True,
     locale: str | None = None,
     convert: bool = False,
-) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
-    """Write a report into `out`, and return report.json's content and the tables. A failure leaves no file.
+) -> Analysis:
+    """Write a report into `out`, and return it. A failure leaves no file.
 
     Raises: LedgerError, one sentence, for unusable input.
     """
     from tqdm import tqdm
 
-    from analysis import pipeline
-    from analysis.capture.convert import converted
-    from analysis.capture.load import load
-    from analysis.capture.text import locale_style
+    from analysis import api
 
-    style = locale_style(locale) if locale is not None else None
-    with tqdm(total=5, disable=quiet or not sys.stderr.isatty(), leave=False, unit="stage") as progress:
+    shown = not quiet and sys.stderr.isatty()
+    with tqdm(total=3, disable=not shown, leave=False, unit="stage") as progress:
 
         def stage(name: str) -> None:
             progress.set_description(name)
             progress.update()
 
         stage("reading exports")
-        with converted(paths) if convert else nullcontext(paths) as readable:
-            capture = load(readable, progress=not quiet and sys.stderr.isatty(), style=style)
-        stage("building tables")
-        report = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
-        stage("drawing figures")
-        images = pipeline.draw(report, only=only)
-        if only is not None and not images and (only not in report.tables or report.tables[only].empty):
-            return report.content, report.tables
-        stage("writing the report")
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
-            written = write(Path(scratch), report, images, only=only)
-            stage("moving it into place")
-            stale = [] if only else _of_another_report(report, written, out)
-            _move_into_place(Path(scratch), out, written, stale)
-    return report.content, report.tables
-
-
-def declared(capture: Capture) -> list[Declaration]:
-    """Return what the report on a capture has: what every report shares, and what a study adds to its own files."""
-    from analysis import pipeline, studies
-
-    return [*pipeline.declarations(), *studies.declarations(capture)]
-
-
-def write(folder: Path, report: Report, images: dict[str, dict[str, bytes]], *, only: str | None) -> list[str]:
-    """Write the report's parts into `folder`; return their names relative to it."""
-    from analysis.page.html import render_html
-    from analysis.page.markdown import render_markdown
-    from analysis.show import dumped
-
-    listed = {entry["name"] for entry in report.content["tables"]}
-    tables = {table.name: table for table in report.world.tables()}
-    written = {
-        f"tables/{name}.csv": tables[name]
-        .filed(rows)
-        .to_csv(index=False, lineterminator="\n", float_format="%.6g")
-        .encode()
-        for name, rows in report.tables.items()
-        if (name in listed if only is None else name.startswith(only))
-    }
-    for name, image in images.items():
-        written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
-    if only is None:
-        svgs = {name: image["svg"].decode() for name, image in images.items()}
-        content = dumped(report.content) + "\n"
-        markdown = render_markdown(report.content, report.tables, report.sections())
-        texts = (content, markdown, render_html(report.content, report.tables, svgs))
-        written |= {name: text.encode() for name, text in zip(TEXTS, texts, strict=True)}
-    for name, data in written.items():
-        (folder / name).parent.mkdir(exist_ok=True)
-        (folder / name).write_bytes(data)
-    return list(written)
-
-
-def _of_another_report(report: Report, names: list[str], out: Path) -> list[str]:
-    """Return files of an older report that this one lacks, such as a figure whose table is now empty."""
-    ours = [f"tables/{table.name}.csv" for table in report.world.tables()]
-    for picture in report.world.pictures():
-        found = (path for suffix in ("svg", "png") for path in out.glob(f"figures/{picture.name}.{suffix}"))
-        ours += [f"figures/{path.name}" for path in found]
-    return [name for name in dict.fromkeys(ours) if name not in names]
-
-
-def _move_into_place(scratch: Path, out: Path, names: list[str], stale: list[str]) -> None:
-    """Move finished files in and stale ones out. If a move fails, restore the old state.
-
-    It touches only files of a report. Ctrl-C and termination wait until all files are moved.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    kept = scratch / "replaced"
-    moved: list[str] = []
-    with signals_held():
-        try:
-            for name in (*names, *stale):
-                (kept / name).parent.mkdir(parents=True, exist_ok=True)
-                (out / name).parent.mkdir(parents=True, exist_ok=True)
-                if (out / name).exists():
-                    os.replace(out / name, kept / name)
-                moved.append(name)
-                if name in names:
-                    os.replace(scratch / name, out / name)
-        except BaseException:
-            for name in reversed(moved):
-                if (kept / name).exists():
-                    os.replace(kept / name, out / name)
-            raise
+        capture = api.load(*paths, locale=locale, convert=convert, progress=shown)
+        stage("building tables and figures")
+        analysis = api.analyse(capture, extrapolate=extrapolate, only=only)
+        if only is None or analysis.images or len(analysis.tables.get(only, ())):
+            stage("writing the report")
+            analysis.save(out)
+    return analysis
 
 
 def _shown(path: Path) -> str:

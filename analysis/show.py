@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 from rich.console import Console
 
 from analysis.formats import symbols
 from analysis.formats.console import tolerant
 from analysis.formats.place import program
-from analysis.formats.report import KERNEL_REPORT
+from analysis.formats.report import KERNEL_REPORT, REPORT, Report
 from analysis.page import markdown, terminal, terminal_kernel
 from analysis.tables import picks
 from analysis.tables.declare import Table
@@ -27,10 +28,10 @@ _PLAIN_RANGE = re.compile(r"[\w./*@-]{1,500}")  # a range name without special c
 Tables = Mapping[str, pd.DataFrame]
 
 
-def show_report(report: Mapping[str, Any], tables: Tables, form: str, paths: Sequence[str], run: str) -> None:
+def show_report(report: Report, tables: Tables, form: str, paths: Sequence[str], run: str) -> None:
     """Print a report in one of FORMS; `paths` are its files, `run` its folder in commands."""
     if form == "json":
-        print(dumped(report))
+        print(dumped(document(report)))
     elif form == "text":
         print(markdown.render_terminal(report, run=run))
         print(f"\nreport: {'  '.join(paths)}")
@@ -41,7 +42,7 @@ def show_report(report: Mapping[str, Any], tables: Tables, form: str, paths: Seq
 
 def show_kernel(
     wanted: str,
-    report: Mapping[str, Any],
+    report: Report,
     tables: Tables,
     declared: Sequence[Table],
     form: str,
@@ -60,7 +61,7 @@ def show_kernel(
 
 
 def of_kernel(
-    wanted: str, report: Mapping[str, Any], tables: Tables, declared: Sequence[Table], sources: Sequence[Path]
+    wanted: str, report: Report, tables: Tables, declared: Sequence[Table], sources: Sequence[Path]
 ) -> terminal_kernel.Kernel:
     """Return the page of a kernel. `sources` are the files or folders of the report's exports."""
     name = picks.find_kernel(tables, wanted)
@@ -69,11 +70,11 @@ def of_kernel(
     rows = picks.of_kernel(tables, name)
     ranges = [str(one) for one in rows["kernels"]["range"].dropna().unique()]
     why = {
-        one.name: picks.why_unknown(one, picks.rows_of(rows, one.name), tables, report["missing"], ranges)
+        one.name: picks.why_unknown(one, picks.rows_of(rows, one.name), tables, report.missing, ranges)
         for one in declared
         if one.name in {part.table for part in terminal_kernel.PARTS}
     }
-    why |= {"timing": picks.why_untimed(report["missing"]), "key": picks.why_without_range(report["missing"])}
+    why |= {"timing": picks.why_untimed(report.missing), "key": picks.why_without_range(report.missing)}
     row = top.loc[place]
     return terminal_kernel.Kernel(
         name, place + 1, len(top), row["launches"], row["time_ns"], row["share_frac"], rows, why,
@@ -128,6 +129,11 @@ def as_document(kernel: terminal_kernel.Kernel) -> dict[str, Any]:
         {"kernel": kernel.name, "place": kernel.place, "of": kernel.of, **numbers, "tables": tables,
          "why": dict(kernel.why), "commands": listed}
     )  # fmt: skip
+
+
+def document(report: Report) -> dict[str, Any]:
+    """Return the content of report.json."""
+    return REPORT.document(msgspec.to_builtins(report, enc_hook=_plain))
 
 
 def dumped(content: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from analysis.formats.errors import InputError
 from analysis.replay import changes
 from analysis.replay.decompose import decompose
 from analysis.replay.graph import Graph
-from analysis.replay.savings import Change, Step, saving, step, together
+from analysis.replay.savings import Change, Step, saving, step, together, whole
 from analysis.replay.steady import find
 
 
@@ -64,7 +64,7 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
         return lambda base, share: changes.drop(base, ops, called, share)
     if kind == "scale":
         factor = _factor(kind, pattern, value)
-        return lambda base, share: changes.scale(base, ops, factor)
+        return lambda base, share: changes.scale(base, ops, factor, share)
     if kind == "merge":
         return lambda base, share: changes.merge(base, ops, share)
     return lambda base, share: changes.move(base, ops, value, share)
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         capture = load(args.capture)
         chosen = _chosen(capture, args.phase)
         asked = _asked(args)
-        change = what_if(capture, chosen, asked)
+        chosen, change = _made(capture, chosen, asked)
         if chosen.reason and args.json:
             raise InputError(chosen.reason)
         found = saving(chosen, change)
@@ -166,6 +166,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     _print(chosen, found if asked else None)
     return 0
+
+
+def _made(capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]]) -> tuple[Step, Change]:
+    """Return the step and its change. A pattern that steady steps lack may match in slow ones: then all steps count."""
+    try:
+        return chosen, what_if(capture, chosen, asked)
+    except InputError:
+        if not len(chosen.phase.slow):
+            raise
+        every = step(capture, chosen.phase, whole(chosen.phase))
+        return every, what_if(capture, every, asked)
 
 
 def _print(chosen: Step, found: Any) -> None:

@@ -36,7 +36,7 @@ _OPERAND, _STORAGE = 4, 5  # places in a row
 
 
 class Listener(Protocol):
-    """Is told what a recorder sees, in the order of the program; `harness.range_work.WorkOfRanges` is one."""
+    """Is told what a recorder sees, in the order of the program, such as harness.instrument.range_work.WorkOfRanges."""
 
     def opened(self, path: str) -> None: ...
 

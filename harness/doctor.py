@@ -186,7 +186,8 @@ def _nvcc(root: Path) -> Line:
 def _torch() -> Line:
     version = package_version("torch")
     if version is None:
-        return Line("torch", "missing", "not installed", "`make test` sets everything up, or `pip install torch`")
+        fix = place.here("`make test` sets everything up, or `pip install torch`", "`pip install torch`")
+        return Line("torch", "missing", "not installed", fix)
     # A separate process imports torch, so that a broken installation cannot crash the doctor.
     code, output = run(
         [sys.executable, "-c", "import torch; print(torch.version.cuda, torch.cuda.is_available())"], seconds=120

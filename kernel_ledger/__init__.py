@@ -1,1 +1,41 @@
-"""The command `kernel-ledger`. Installed, this package carries the folders that it needs in `tree`."""
+"""The Python interface: `load` captures and `analyse` them. An installed package has the project's folders in `tree`.
+
+import kernel_ledger
+
+analysis = kernel_ledger.analyse(kernel_ledger.load("runs/mine/captures"))
+print(analysis.report.findings[0].title)
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from analysis.api import Analysis, analyse, load
+    from analysis.capture.model import Capture
+    from analysis.formats.report import Report
+
+__all__ = ["Analysis", "Capture", "Report", "__version__", "analyse", "load"]
+_HERE = Path(__file__).resolve().parent
+TREE = _HERE.parent if (_HERE.parent / "Makefile").is_file() else _HERE / "tree"  # the folders of the project
+_MODULES = {"Capture": "analysis.capture.model", "Report": "analysis.formats.report"}
+
+try:
+    __version__ = version("kernel-ledger")
+except PackageNotFoundError:  # a checkout that is not installed
+    __version__ = "0"
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name of the interface at its first use: `import kernel_ledger` alone loads no pandas."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if str(TREE) not in sys.path:
+        sys.path.insert(0, str(TREE))
+    found = getattr(import_module(_MODULES.get(name, "analysis.api")), name)
+    globals()[name] = found
+    return found

@@ -5,26 +5,30 @@ The folders `analysis` and `harness` are on the path of this process alone: noth
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.metadata import version
-from pathlib import Path
 
-_HERE = Path(__file__).resolve().parent
-_CHECKOUT = _HERE.parent
-TREE = _CHECKOUT if (_CHECKOUT / "Makefile").is_file() else _HERE / "tree"
+from kernel_ledger import TREE
+
 # Command -> the module whose `main` it is, and what it does.
 COMMANDS = {
     "report": ("analysis.report", "tables, figures and a report from exports of nsys and ncu"),
     "doctor": ("harness.doctor", "what this machine has for profiling, and how to get what it lacks"),
     "metrics": ("analysis.metrics", "the metrics for `ncu --metrics`; or, with files, which questions these answer"),
 }
+# Command -> the script of nsys_scripts that it is, and what it does.
+SCRIPTS = {
+    "profile": ("profile.sh", "profile a CUDA program with nsys and ncu, and write its report"),
+    "export": ("export_csv.sh", "write the tables of .nsys-rep and .ncu-rep files as CSV"),
+}
 
 
 def usage() -> str:
     """The list of commands."""
-    listed = "\n".join(f"  {name:<8} {said}" for name, (_, said) in COMMANDS.items())
+    listed = "\n".join(f"  {name:<8} {said}" for name, (_, said) in (COMMANDS | SCRIPTS).items())
     return f"usage: kernel-ledger COMMAND …\n\n{listed}\n\n`kernel-ledger COMMAND --help` lists the options of each."
 
 
@@ -37,6 +41,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name == "--version":
         print(version("kernel-ledger"))
         return 0
+    if name in SCRIPTS:
+        script = str(TREE / "nsys_scripts" / SCRIPTS[name][0])
+        sys.stdout.flush()
+        os.execvpe("bash", ["bash", script, *rest], os.environ | {"PYTHON": sys.executable})
     if name not in COMMANDS:
         print(f"kernel-ledger: there is no command {name!r}\n{usage()}" if name else usage(), file=sys.stderr)
         return 2

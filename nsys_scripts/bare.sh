@@ -28,7 +28,7 @@ done
 (($#)) || bad_usage "No command to run after --."
 [[ -z $limit || $limit =~ ^[0-9]*[1-9][0-9]*$ ]] || bad_usage "--limit is a number of seconds, not $limit."
 
-source=$HERE/bare_nvtx.c compiler=${CC:-cc} records=$out/raw/bare
+source=$ROOT/harness/instrument/bare_nvtx.c compiler=${CC:-cc} records=$out/raw/bare
 [[ $out == /* ]] || records=$PWD/$records # the program may change its folder
 key=$({ cat "$source" && uname -m; } | sha256sum | cut -c 1-16)
 library=${XDG_CACHE_HOME:-$HOME/.cache}/kernel-ledger/bare_nvtx-$key.so
@@ -39,15 +39,15 @@ if [[ -n $limit ]]; then
   if [[ -t 0 ]]; then foreground=(--foreground); fi # without it, the kernel stops a program that reads the terminal
   command=(timeout ${foreground[@]+"${foreground[@]}"} -k 10 "$limit" "${command[@]}")
 fi
-finish() { # ARGUMENT… of bare_ranges.py
-  PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} "$PYTHON" "$HERE/bare_ranges.py" --out "$out" --version "$key" "${@:1}" -- "${program[@]}"
+finish() { # ARGUMENT… of harness/instrument/bare_ranges.py
+  ours harness.instrument.bare_ranges --out "$out" --version "$key" "${@:1}" -- "${program[@]}"
 }
 program=("$@")
 
 if [[ -n $dry ]]; then
   if [[ ! -e $library ]]; then show "${build[@]}" && show mv "$library.$$" "$library"; fi
   show "${command[@]}"
-  show "$PYTHON" "$HERE/bare_ranges.py" --out "$out" -- "$@"
+  show "$PYTHON" -m harness.instrument.bare_ranges --out "$out" -- "$@"
   exit 0
 fi
 command -v -- "$1" >/dev/null || die 2 "$1 was not found, or it is not executable."

@@ -34,6 +34,11 @@ need() { # COMMAND SENTENCE
   command -v "$1" >/dev/null || die 127 "$2"
 }
 
+# Run a Python program of this project, from any folder.
+ours() { # MODULE ARGUMENT…
+  PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} "$PYTHON" -m "$@"
+}
+
 # Print a command so that it can be pasted into a shell.
 show() {
   local word
@@ -180,6 +185,32 @@ find_gpu() {
     return 1
   fi
   head -n 1 <<<"$answer"
+}
+
+# Read the command line of a capture script into dry, out, the tool's options and the program.
+# shellcheck disable=SC2034  # the scripts read them
+capture_of() { # TOOL ARGUMENT…
+  local tool=$1 exactly='' given=() said
+  shift
+  dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture options=()
+  while (($#)) && [[ $1 != -- ]]; do
+    case $1 in
+    -h | --help) usage && exit 0 ;;
+    -n) dry=yes ;;
+    --out) value "$1" $# && out=$2 && shift ;;
+    --exactly) exactly=yes ;;
+    *) given+=("$1") ;;
+    esac
+    shift
+  done
+  program=("${@:2}")
+  ((${#program[@]})) || bad_usage "No command to capture after --."
+  if [[ -z $exactly ]]; then
+    said=$(ours harness.profile.argv "$tool" ${dry:+-n} ${given[@]+"${given[@]}"}) || exit $?
+    mapfile -t options <<<"$said"
+  else
+    options=("${given[@]}")
+  fi
 }
 
 # Run one step of a driver: print the title, the command and the seconds. With `dry` (-n), only print the command; our own

@@ -2,42 +2,24 @@
 # Capture a program's timeline with Nsight Systems.
 #
 # usage: nsys_capture.sh [-n] [--window profiler|all] [--graphs node|graph] [--out DIR] -- COMMAND…
+#        nsys_capture.sh [-n] --exactly OPTION… [--out DIR] -- COMMAND…
 #
 #   -n               print the exact command, run nothing
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
 #   --graphs WHAT    record CUDA graphs kernel by kernel (node, default), or each launch as a whole (graph), which slows the program less
 #   --out DIR        run folder: DIR/raw/timeline.nsys-rep and DIR/captures/nsys.json (default: runs/<time>-capture)
+#   --exactly        the options are those of `nsys profile`, as harness/profile/argv.py builds them
 #
 # The script changes no GPU clock. If nsys leaves only a .qdstrm, the script runs nsys' importer; NSYS_IMPORTER_LIBS may name
 # a folder of libraries that the importer lacks. nsys.json holds the outcome, also if the capture failed.
 # exit: 0 captured, 1 failed, 2 usage, 127 nsys missing
 source "$(dirname "$0")/common.sh"
 
-dry='' window=profiler graphs=node out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
-while (($#)); do
-  case $1 in
-  -h | --help) usage && exit 0 ;;
-  -n) dry=yes && shift ;;
-  --window) value "$1" $# && window=$2 && shift 2 ;;
-  --graphs) value "$1" $# && graphs=$2 && shift 2 ;;
-  --out) value "$1" $# && out=$2 && shift 2 ;;
-  --) shift && break ;;
-  *) bad_usage "Unknown argument $1: the command to capture follows after --." ;;
-  esac
-done
-(($#)) || bad_usage "No command to capture after --."
-
+capture_of nsys "$@"
 stem=$out/raw/timeline
-options=(-t "cuda,nvtx" -s none --cpuctxsw=none "--cuda-graph-trace=$graphs")
-[[ $graphs == node || $graphs == graph ]] || bad_usage "--graphs is node or graph, not $graphs."
-case $window in
-profiler) options+=(-c cudaProfilerApi --capture-range-end=stop) ;;
-all) ;;
-*) bad_usage "--window is profiler or all, not $window." ;;
-esac
 nsys=$(find_nsys) || nsys=''
-command=("${nsys:-nsys}" profile "${options[@]}" -o "$stem" -f true "$@")
-status() { "$PYTHON" "$HERE/status.py" record "$out/captures/nsys.json" --tool nsys --window "$window" "$@"; }
+command=("${nsys:-nsys}" profile "${options[@]}" -o "$stem" -f true "${program[@]}")
+status() { ours harness.profile.status "$out/captures/nsys.json" --tool nsys "$@"; }
 
 if [[ -n $dry ]]; then
   show "${command[@]}"

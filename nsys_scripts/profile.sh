@@ -8,8 +8,7 @@
 #   COMMAND          the program and its arguments (default: GPT-2, that is python -m harness.run --mode capture)
 #   -n               print every command of every stage, run nothing; needs no GPU
 #   --run DIR        continue this run: finished stages stay; options and COMMAND come from the run unless you give them
-#   --budget S       seconds that ncu may spend on counting. By default it gets 20 to 60 s, so that the whole profile takes three
-#                    times as long as the program, and a minute; GPT-2: 30 s
+#   --budget S       seconds that ncu may spend on counting (default 40)
 #   --steps LIST     comma-separated names: count only inside ranges of these names, such as decode
 #   --deep           count every launch with the long list of metrics, however long that takes
 #   --limit S        end a run of the program that takes longer (default 600)
@@ -40,4 +39,4 @@ for word in "$@"; do
   -h | --help) usage && exit 0 ;;
   esac
 done
-exec "$PYTHON" "$HERE/profile_driver.py" "$@"
+exec "$PYTHON" "$ROOT/harness/profile" "$@"

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis import pipeline
 from analysis.capture.model import Capture
 from analysis.facts import Facts
+from analysis.show import document
 from analysis.tables.declare import Table
 from studies.ladder.build import declared_tables
 from studies.publish.columns import every
@@ -25,7 +26,7 @@ STUDY_TABLES = {name: table for name, table in _ALL.items() if table.optional}
 def analyse(capture: Capture, *, extrapolate: bool = False) -> tuple[dict[str, Any], dict[str, pd.DataFrame]]:
     """Return the content of report.json and the tables of a capture."""
     made = pipeline.analyse(capture, DECLARED, extrapolate=extrapolate)
-    return made.content, made.tables
+    return document(made.report), made.tables
 
 
 def content_of(capture: Capture) -> str:
@@ -38,7 +39,7 @@ def page(capture: Capture) -> str:
     from analysis.page.markdown import render_markdown
 
     made = pipeline.analyse(capture, DECLARED)
-    return render_markdown(made.content, made.tables, made.sections())
+    return render_markdown(made.report, made.tables, pipeline.sections(made.world, made.tables))
 
 
 def facts_of(raw: Capture | None = None, **values: Any) -> Facts:

@@ -30,9 +30,15 @@ stats)
   while (($#)); do case $1 in --output) base=$2 ;; --report) reports=$2 ;; esac; shift; done
   [[ -z ${NSYS_STATS_FAILS:-} ]] || { echo "ERROR: no importer" >&2; exit 1; }
   for report in ${reports//,/ }; do
-    if [[ $report == cuda_gpu_mem_time_sum ]]; then : > "${base}_$report.csv"; continue; fi
-    printf '%s\\n' 'Time (%),Name' '1.0,"void f({lambda at /home/someone/src/softmax.cu:3}, "q", int)"' \\
-      > "${base}_$report.csv"
+    case $report in
+    cuda_gpu_trace | gputrace) cat > "${base}_$report.csv" <<'END'
+Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),Throughput (MBps),SrcMemKd,DstMemKd,Device,Ctx,Strm,Name
+1000,500,7,132,1,1,256,1,1,32,0.0,0.0,,,,,NVIDIA H200 (0),1,7,"void f({lambda at /home/someone/src/softmax.cu:3}, "q", int)"
+END
+      ;;
+    *_trace | cuda_gpu_mem_time_sum) : > "${base}_$report.csv" ;;
+    *) printf '%s\\n' 'Time (%),Name' '1.0,"void f({lambda at /home/someone/src/softmax.cu:3}, "q", int)"' > "${base}_$report.csv" ;;
+    esac
   done
   ;;
 esac
@@ -85,15 +91,10 @@ case "$*" in
   ;;
 "-m harness.roofs"*)
   [[ -z ${ROOFS_FAIL:-} ]] || { echo "error: no ceilings.json, so reports have datasheet roofs only" >&2 && exit 3; }
-  mkdir -p "$4" && echo '{"kind": "ceilings", "roofs": [], "measured": "2026-11-23T09:00Z"}' > "$4/ceilings.json"
-  echo '{"gpu": {"name": "NVIDIA H200", "sm_count": 132, "card": "ab12"}}' > "$4/manifest.json"
+  mkdir -p "$4" && echo '{"kind": "ceilings", "schema_version": 1, "roofs": [], "measured": "2026-11-23T09:00Z"}' > "$4/ceilings.json"
+  echo '{"kind": "manifest", "schema_version": 1, "gpu": {"name": "NVIDIA H200", "sm_count": 132, "card": "ab12"}}' > "$4/manifest.json"
   ;;
 "-m kernels.build"*) ;;
-"-m analysis.counting --learn"*) ;;
-"-m analysis.counting"*)
-  echo "{\\"kind\\": \\"count-selection\\", \\"include\\": [], \\"invocations\\": \\"1\\", \\"replayed\\": 1, \\"asked\\": \\"$*\\"}" > "${3%/captures}/raw/count_plan.json"
-  ;;
-"-m analysis.metrics"*) echo a.sum,b.sum ;;
 "-m studies.ladder.measure --mode measure"*)
   while (($#)); do if [[ $1 == --run ]]; then run=$2; fi; shift; done
   for each in ${LADDER_RUNS-RUN-softmax}; do mkdir -p "${each/RUN/$run}/captures" && echo op > "${each/RUN/$run}/captures/points.csv"; done
@@ -101,8 +102,7 @@ case "$*" in
   ;;
 "-m studies.ladder.measure"*) ;;
 "-m studies.runs"*) echo "reports/first-$3" ;;
-"-m studies.ladder.build --columns"*) echo "columns${4:+,of slow}" ;;
-"-m analysis.hot_lines"*) cat > /dev/null && echo kernel,ordinal ;;
+"-m studies.ladder.build --columns"*) echo "duration_ns${4:+,dram_read_bytes}" ;;
 "-m studies.ladder.build"*) echo "points: some" ;;
 analysis/report.py*)
   while (($#)); do if [[ $1 == --out ]]; then out=$2; fi; shift; done
@@ -127,6 +127,8 @@ class Machine:
         self.calls.touch()
         self.scripts = folder / "checkout" / "nsys_scripts"  # a copy, because the scripts write under their own root
         shutil.copytree(SCRIPTS, self.scripts, ignore=shutil.ignore_patterns("__pycache__"))
+        for package in ("analysis", "harness"):
+            (self.scripts.parent / package).symlink_to(ROOT / package)
         for driver in DRIVERS.values():
             copy = self.scripts.parent / driver.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ PRIVATE_PATH = re.compile(
     rb"""/(?<![\w.*}-]/)(?:home|root|Users|work|tmp|mnt|workspace|scratch|builds)/[A-Za-z0-9_.-]+"""
 )
 # Tests and the scrubber have to spell such paths out.
-SPELLED_OUT = ("tests/", "nsys_scripts/scrub.py")
+SPELLED_OUT = ("tests/", "harness/profile/scrub.py")
 REPORT_BYTES = 9_000_000
 TREE_BYTES = 32_000_000
 

@@ -44,6 +44,7 @@ from analysis.formats import files
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.errors import InputError
 from analysis.formats.graphs import GRAPH_KERNELS
+from analysis.formats.place import DOCTOR, EXPORT
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
 from analysis.formats.report import Missing, Reason
 from analysis.formats.run import CPU_RANGES
@@ -500,7 +501,7 @@ def _note_graphs(found: _Found, ops: pd.DataFrame) -> None:
                 Reason.IN_GRAPHS,
                 f"in which range {unknown} of {len(kernels)} kernels of CUDA graphs were recorded",
                 f"the graph was built before the capture began, or {GRAPH_KERNELS.name} is missing",
-                "let the capture begin before the graph is built, and export it with nsys_scripts/export_csv.sh",
+                f"let the capture begin before the graph is built, and export it with {EXPORT}",
             )
         )
     elif calls and kernels.empty:
@@ -553,7 +554,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
     range_sums = found.tables.get("nvtx_kern_sum")
     for tool in found.tools:
         if tool["status"] != "ok":
-            why, fix = str(tool.get("reason") or tool["status"]), str(tool.get("fix") or "run `make doctor`")
+            why, fix = str(tool.get("reason") or tool["status"]), str(tool.get("fix") or f"run `{DOCTOR}`")
             reason = {"nsys": Reason.NSYS_FAILED, "ncu": Reason.NCU_FAILED}.get(tool["tool"], Reason.BARE_FAILED)
             measures = "the bare run" if tool["tool"] == "bare" else tool["tool"]
             found.missing.append(Missing(reason, f"what {measures} measures", why, fix))
@@ -571,6 +572,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         summaries=_summaries(found, timeline),
         nsys_kernel_sums=_kernel_sums(found),
         counter_units=found.units,
+        gpu_attributes=timeline.gpu_attributes,
         session=({"gpu": timeline.gpu} if timeline.gpu else {}) | found.ncu.session,
         process_ranks=timeline.process_ranks,
         ranks_from=timeline.ranks_from,

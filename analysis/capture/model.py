@@ -360,6 +360,7 @@ class Timeline:
     summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     vendor: str = ""
     gpu: str = ""
+    gpu_attributes: dict[str, float] = field(default_factory=dict)
     is_unrecorded: bool = False
     process_ranks: dict[int, int] = field(default_factory=dict)
     ranks_from: str = ""
@@ -407,6 +408,8 @@ class Capture:
     process_ranks     rank of each process that the files name, in a distributed program; `ranks_from`: their source
     clock_shifts      ns added to the times of each process to join several captures, by process id
     nccl_calls        calls of NCCL, or what torch.profiler says about its collectives (NCCL_CALLS_COLUMNS)
+    gpu_attributes    what a timeline states of its first GPU: cc_major, cc_minor, sm_count, clock_hz, dram_bytes_per_s,
+                      l2_bytes, memory_bytes
     session           GPU, versions and clocks from a session page; never a host, a user, a path or a command
     """
 
@@ -432,6 +435,7 @@ class Capture:
     ranks_from: str = ""
     clock_shifts: dict[int, int] = field(default_factory=dict)
     nccl_calls: pd.DataFrame = field(default_factory=lambda: empty_table(NCCL_CALLS_COLUMNS))
+    gpu_attributes: dict[str, float] = field(default_factory=dict)
     session: dict[str, str] = field(default_factory=dict)
     manifest: dict[str, Any] | None = None
     timing: dict[str, Any] | None = None

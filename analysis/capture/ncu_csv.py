@@ -17,6 +17,7 @@ import pandas as pd
 from analysis.capture.model import COUNTERS_COLUMNS, as_table
 from analysis.capture.text import parse_integer
 from analysis.formats.errors import InputError
+from analysis.formats.place import DOCTOR
 from analysis.formats.ranges import never_closes, without_domain
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
@@ -339,7 +340,7 @@ def size(cell: str) -> str:
 _MESSAGE = re.compile(r"==(ERROR|WARNING|PROF)== ?(.*)")
 PERMISSION_FIX = (
     "run as root or with CAP_SYS_ADMIN, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 "
-    "(see `make doctor`)."
+    f"(see `{DOCTOR}`)."
 )
 
 

@@ -1,4 +1,4 @@
-"""Read `.ncu-rep` reports with NVIDIA's own package `ncu-report` (optional: `pip install -e '.[ncu-rep]'`).
+"""Read `.ncu-rep` reports with NVIDIA's own package `ncu-report` (optional: extra `ncu-rep`).
 
 The package needs neither ncu nor a GPU. It gives every value in full precision, the rules, and samples by source line.
 """
@@ -32,10 +32,7 @@ from analysis.formats.paths import without_paths
 from analysis.formats.ranges import never_closes, without_domain
 from analysis.formats.report import Missing
 
-INSTALL = (
-    "install NVIDIA's reader with `pip install -e '.[ncu-rep]'` (or `pip install ncu-report==2026.3.1`), or "
-    "export it with"
-)
+INSTALL = "install NVIDIA's reader with `pip install ncu-report`, or export it with"
 EXPORT = "`ncu --import <report>.ncu-rep --csv --page raw > ncu_raw.csv`"
 _SAMPLES = "smsp__pcsamp_sample_count"
 _STALL = re.compile(r"smsp__pcsamp_warps_issue_stalled_(?P<reason>[a-z_]+?)(?P<idle>_not_issued)?")

@@ -29,6 +29,7 @@ _DEVICE = {
     "memory_clock_rate": "memory_clock_rate_khz",
     "max_gpu_frequency_khz": "max_gpu_frequency_khz",
     "max_mem_frequency_khz": "max_mem_frequency_khz",
+    "global_memory_bus_width": "bus_bits",
     "confidential_computing_mode": "confidential_computing_mode",
 }
 # Words and versions. The reader drops any other value, such as a path.

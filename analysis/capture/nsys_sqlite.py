@@ -129,7 +129,7 @@ def read(path: Path, where: str) -> Timeline:
         overhead = _overhead(export)
         _diagnostics(export)
         version = _version(export)
-        gpus = _gpu_names(export)
+        gpus, attributes = _gpu_names(export), _gpu_attributes(export, gpu_ops)
         calls = int(summaries["cuda_api_sum"]["count"].sum()) if "cuda_api_sum" in summaries else 0
         if gpu_ops.empty:
             export.missing.append(_no_gpu_operations(export, calls))
@@ -146,6 +146,7 @@ def read(path: Path, where: str) -> Timeline:
         summaries=summaries,
         vendor="NVIDIA" if used else "",
         gpu=next(iter(gpus.values()), "") if calls and gpu_ops.empty else "",
+        gpu_attributes=attributes,
         is_unrecorded=calls > 0 and gpu_ops.empty,
         process_ranks=(ranks := nccl.process_ranks(nccl_calls)),
         ranks_from=FROM_NCCL if ranks else "",
@@ -603,6 +604,26 @@ def _gpu_names(export: _Export) -> dict[int, str]:
         for device, name in zip(gpus[number].values.tolist(), gpus["name"].values.tolist(), strict=True):
             names.setdefault(int(device), str(name))
     return names
+
+
+_ATTRIBUTES = {
+    "computeMajor": "cc_major", "computeMinor": "cc_minor", "smCount": "sm_count", "clockRate": "clock_hz",
+    "memoryBandwidth": "dram_bytes_per_s", "l2CacheSize": "l2_bytes", "totalMemory": "memory_bytes",
+}  # fmt: skip
+
+
+def _gpu_attributes(export: _Export, gpu_ops: pd.DataFrame) -> dict[str, float]:
+    """Return what the export states of the first GPU with an operation, else of the first one (see Capture)."""
+    have = export.tables.get("TARGET_INFO_GPU", ())
+    wanted = [name for name in _ATTRIBUTES if name in have]
+    number = next((name for name in ("id", "deviceId") if name in have), "")
+    if not number or not wanted:
+        return {}
+    gpus = export.read("TARGET_INFO_GPU", (number,), wanted)
+    ids = gpus[number].values.tolist()
+    used = re.search(r"(\d+)\)?$", str(gpu_ops["device"].iloc[0])) if len(gpu_ops) else None
+    row = ids.index(int(used[1])) if used and int(used[1]) in ids else 0
+    return {_ATTRIBUTES[name]: float(gpus[name].values[row]) for name in wanted if ids and gpus[name].values[row] > 0}
 
 
 def _devices(export: _Export, device: IntArray) -> pd.Categorical:

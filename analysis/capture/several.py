@@ -16,6 +16,7 @@ import pandas as pd
 from analysis.capture.model import FROM_NAMES, FROM_ORDER, IntArray, Timeline
 from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, communicates, kind_of, most_skew, skew
 from analysis.formats.errors import InputError
+from analysis.formats.place import profile
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import duration
 
@@ -93,7 +94,7 @@ def _shift(first: _Ends, other: _Ends) -> int:
     if best[0] > most_skew((other.end - other.start).tolist()):
         raise InputError(
             f"{what} whose clocks cannot be aligned: collectives that should end together end {duration(best[0])} "
-            f"apart; {_ONE}, or capture all ranks in one `make profile`."
+            f"apart; {_ONE}, or capture all ranks in one `{profile()}`."
         )
     return best[1]
 
@@ -116,7 +117,7 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
         moved[field] = _concat([*map(_moved, tables, pids, shifts)]) if known else None
     lacking = Missing(Reason.UNREAD,
         "sums over the calls of the host", "they were not added up over the captures of several ranks",
-        "capture all ranks in one `make profile`",
+        f"capture all ranks in one `{profile()}`",
     )  # fmt: skip
     return replace(
         timelines[0],

@@ -136,9 +136,21 @@ class _Event(msgspec.Struct, gc=False):
     args: msgspec.Raw = msgspec.Raw()
 
 
-class _Device(msgspec.Struct):
+class _Device(
+    msgspec.Struct,
+    rename={
+        "sm_count": "numSms",
+        "cc_major": "computeMajor",
+        "cc_minor": "computeMinor",
+        "memory_bytes": "totalGlobalMem",
+    },
+):
     id: _Number = 0
     name: str = ""
+    sm_count: _Number | None = None
+    cc_major: _Number | None = None
+    cc_minor: _Number | None = None
+    memory_bytes: _Number | None = None
 
 
 class _Distributed(msgspec.Struct, frozen=True):
@@ -224,12 +236,19 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         missing=missing,
         vendor=elsewhere or _vendor(names, by_kind["call"]),
         gpu=names[0] if names and used else elsewhere,
+        gpu_attributes=_attributes(trace.devices) if used else {},
         is_unrecorded=used and gpu_ops.empty,
         process_ranks=(ranks := _ranks(gpu_ops, trace)),
         ranks_from=FROM_TRACE if ranks else "",
         nccl_calls=nccl_calls,
         calls=_calls(by_kind["call"], first, where),
     )
+
+
+def _attributes(devices: Sequence[_Device]) -> dict[str, float]:
+    """Return what the trace states of its first GPU (see Capture)."""
+    named = ("cc_major", "cc_minor", "sm_count", "memory_bytes")
+    return {name: float(value) for name in named if devices and (value := getattr(devices[0], name)) is not None}
 
 
 def _timed(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from analysis.diagnosis.reasons import Cells, cell
-from analysis.diagnosis.spans import About
+from analysis.diagnosis.claims import About, Claim, cell
+from analysis.formats.report import Cell, kinds
 from analysis.formats.words import count_of, duration, share
 
 LEAST_SHARE = 0.1  # of the time of all GPU operations
@@ -15,10 +16,21 @@ SLOW_LINK = 0.5  # of the link's bandwidth; below it, pinned memory and larger p
 BESIDE = 0.5  # of the copies' time; below it, too few kernels run at the same time
 LARGE_BYTES = 1 << 20  # from here on, starting a copy takes less than a tenth of it
 SMALL_BYTES = 65_536  # a smaller copy spends most of its time on starting
+PIN = "Pin the host's memory (`pin_memory=True`, cudaHostAlloc) and copy with `non_blocking=True`."
 _KEY = ("device", "kind", "direction", "memory")
 
 
-def large_copies(copies: pd.DataFrame, *, most: int = 2, in_steps: float = 1.0) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class _Why:
+    """Why copies take their time: the cause or "", a headline, a sentence without its full stop, what to do or ""."""
+
+    kind: str
+    headline: str
+    said: str
+    do: str = ""
+
+
+def large_copies(copies: pd.DataFrame, *, most: int = 2, in_steps: float = 1.0) -> list[Claim]:
     """Return findings on the copies, sets and migrations with most time, at most `most`. Shape: `copies` copies.csv.
 
     `in_steps` is the share of their time after the first step began: copies before it only set the program up.
@@ -31,33 +43,36 @@ def large_copies(copies: pd.DataFrame, *, most: int = 2, in_steps: float = 1.0) 
     return [_finding(row, several=several) for _, row in rows.head(most).iterrows()]
 
 
-def _finding(row: Any, *, several: bool) -> dict[str, Any]:
+def _finding(row: Any, *, several: bool) -> Claim:
     what = _name(row)
     about = About(copies=tuple("" if pd.isna(row[name]) else str(row[name]) for name in _KEY))
-    where = " ".join(about.copies)
+    where = {name: row[name] for name in _KEY if pd.notna(row[name])}
     cells = [cell("copies", where, name, row[name]) for name in ("time_ns", "count") if pd.notna(row[name])]
     why = _reasons(row, where, cells)
     won = _time_to_win(row, cells)
     if won:
-        why.append(("", f"at the link's bandwidth they would take {duration(float(row['time_ns']) - won)}"))
+        least = duration(float(row["time_ns"]) - won)
+        why.append(_Why("pageable_copy", "", f"at the link's bandwidth they would take {least}"))
     part = share(float(row["share_frac"]))
     on = f" on {row['device']}" if several else ""
     takes = count_of(int(row["count"]), f"{what[1]} takes", f"{what[2]} take")
-    return {
-        "title": f"{what[0]}{on}, {part} of the GPU operations' time: {why[0][0]}",
-        "sentence": " ".join(
-            [f"{takes} {duration(float(row['time_ns']))}.", *(f"{said[0].upper()}{said[1:]}." for _, said in why)]
+    return Claim(
+        kind=next((one.kind for one in why if one.kind), "copy_bound"),
+        title=f"{what[0]}{on}, {part} of the GPU operations' time: {why[0].headline}",
+        sentence=" ".join(
+            [f"{takes} {duration(float(row['time_ns']))}.", *(f"{one.said[0].upper()}{one.said[1:]}." for one in why)]
         ),
-        "time_to_win_ns": won,
-        "about": about,
-        "evidence": cells,
-        "weight_ns": float(row["time_ns"]),
-    }
+        do=" ".join(dict.fromkeys(one.do for one in why if one.do)),
+        bound_ns=won,
+        about=about,
+        cells=tuple(cells),
+        weight_ns=float(row["time_ns"]),
+    )
 
 
-def _time_to_win(row: Any, cells: Cells) -> int | None:
+def _time_to_win(row: Any, cells: list[Cell]) -> int | None:
     """Return the time that pinned memory saves at most: copies at the link's bandwidth take the rest. Units: ns."""
-    known = any(one["column"] == "link_frac" for one in cells)
+    known = any(one.column == "link_frac" for one in cells)
     if not known or not _copies_pageable(row) or float(row["link_frac"]) >= SLOW_LINK:
         return None
     return int(float(row["time_ns"]) * (1 - float(row["link_frac"])))
@@ -74,8 +89,8 @@ def _name(row: Any) -> tuple[str, str, str]:
     return several.capitalize(), several.replace("copies", "copy"), several
 
 
-def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
-    """Return (headline, sentence) for each known reason, the strongest first. Add what they cite to `cells`.
+def _reasons(row: Any, where: dict[str, Any], cells: list[Cell]) -> list[_Why]:
+    """Return each known reason, the strongest first. Add what they cite to `cells`.
 
     Without a known reason, say so; the result is never empty.
     """
@@ -83,25 +98,24 @@ def _reasons(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
     moved = float(row["bytes"]) if pd.notna(row["bytes"]) else 0.0
     each = moved / int(row["count"])
     if row["kind"] == "migration":
-        touched = (
-            "a page moves when a kernel or the host touches it: cudaMemPrefetchAsync before the kernel moves them all, "
-            "and cudaMemAdvise keeps what both read"
-        )
-        found.append(("pages move when they are touched", touched))
+        touched = "a page moves when a kernel or the host touches it"
+        found.append(_Why("migration", "pages move when they are touched", touched, kinds()["migration"]["cure"]))
     elif moved and each < SMALL_BYTES:
-        said = f"one moves {_bytes(each)} on average, so it spends most of its time on starting: combine them into one"
-        found.append((f"small ones, {_bytes(each)} each", said))
+        said = f"one moves {_bytes(each)} on average, so it spends most of its time on starting"
+        found.append(_Why("small_copies", f"small ones, {_bytes(each)} each", said, kinds()["small_copies"]["cure"]))
     if _copies_pageable(row):
         said = f"the memory is {row['memory']}: pinned memory copies faster, and kernels can overlap it"
-        found.append(("from or to pageable memory", said))
+        found.append(_Why("pageable_copy", "from or to pageable memory", said, PIN))
     found += _rate(row, where, cells)
     if pd.notna(row["overlapped_frac"]):
         frac = float(row["overlapped_frac"])
         cells.append(cell("copies", where, "overlapped_frac", frac))
         told = "other kernels wait meanwhile" if frac < BESIDE else "it costs little extra time"
         amount = share(frac) if frac else "none"
-        found.append((f"kernels overlap {amount} of it", f"kernels overlap {amount} of that time: {told}"))
-    return found or [("the file states neither bytes nor memory", "the file does not tell how many bytes they move")]
+        found.append(_Why("", f"kernels overlap {amount} of it", f"kernels overlap {amount} of that time: {told}"))
+    return found or [
+        _Why("", "the file states neither bytes nor memory", "the file does not tell how many bytes they move")
+    ]
 
 
 def is_pageable(memory: object) -> bool:
@@ -114,8 +128,8 @@ def _copies_pageable(row: Any) -> bool:
     return row["kind"] == "memcpy" and is_pageable(row["memory"])
 
 
-def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
-    """Return the copies' bandwidth as (headline, sentence), relative to their limit if its bandwidth is known."""
+def _rate(row: Any, where: dict[str, Any], cells: list[Cell]) -> list[_Why]:
+    """Return the copies' bandwidth, relative to their limit if its bandwidth is known."""
     if pd.isna(row["rate_byte_per_s"]):
         return []
     rate = float(row["rate_byte_per_s"])
@@ -124,19 +138,18 @@ def _rate(row: Any, where: str, cells: Cells) -> list[tuple[str, str]]:
         cells.append(cell("copies", where, "rate_byte_per_s", rate))
     if pd.isna(row["link_frac"]):
         unknown = "" if row["kind"] == "migration" else f"; the {'DRAM' if in_gpu else 'link'}'s bandwidth is unknown"
-        return [(f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s{unknown}")]
+        return [_Why("", f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s{unknown}")]
     frac = float(row["link_frac"])
     if row["kind"] == "memset":
-        told = (
-            f"they write {rate / 1e9:,.0f} GB/s, {share(frac)} of the DRAM bandwidth: set less, or let the kernel that "
-        )
-        return [(f"at {share(frac)} of the DRAM bandwidth", f"{told}follows write these values")]
+        said = f"they write {rate / 1e9:,.0f} GB/s, {share(frac)} of the DRAM bandwidth"
+        do = "Set less, or let the kernel that follows write these values."
+        return [_Why("redundant_copy", f"at {share(frac)} of the DRAM bandwidth", said, do)]
     if row["kind"] == "migration":
-        return [(f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s")]
+        return [_Why("", f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s")]
     cells.append(cell("copies", where, "link_frac", frac))
     limit = "half the DRAM bandwidth, as each byte is read and written" if in_gpu else "the link's bandwidth"
     title = f"at {share(frac)} of {'half the DRAM bandwidth' if in_gpu else 'the link’s rate'}".replace("’", "'")
-    return [(title, f"they reach {share(frac)} of {limit}: {_faster(row, frac, in_gpu=in_gpu)}")]
+    return [_Why("", title, f"they reach {share(frac)} of {limit}: {_faster(row, frac, in_gpu=in_gpu)}")]
 
 
 def _faster(row: Any, frac: float, *, in_gpu: bool) -> str:

@@ -11,13 +11,15 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis.again import Program, recapture
+from analysis.diagnosis.claims import parts
 from analysis.diagnosis.hot import reasons_of_each, time_column
 from analysis.diagnosis.judge import Verdicts, judge
 from analysis.diagnosis.limits import Limits, find_limits, why_none
 from analysis.diagnosis.reasons import Tables
 from analysis.diagnosis.rules import FULL
-from analysis.diagnosis.vocabulary import words
+from analysis.diagnosis.vocabulary import CAUSE, SURE, words
 from analysis.formats import symbols
+from analysis.formats.place import here
 from analysis.formats.words import share
 from analysis.hardware.devices import Device
 from analysis.planning.select import exact_filters
@@ -216,8 +218,8 @@ _COLUMNS = (
     Column("kernel", "", "kernel name", "key"),
     Column("range", "", "folded range; blank if the row is about all ranges of the kernel", "key"),
     Column("rank", "1", "1 is the cause that explains most of the time; blank if no rule names a cause", "row"),
-    Column("defect", "", "the cause: an identifier of analysis/diagnosis/kinds.toml", "row"),
-    Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md has the score)", "row"),
+    Column("defect", "", CAUSE, "row"),
+    Column("sure_frac", "0-1", SURE + here(" (kernels/specimens/README.md has the score)", ""), "row"),
     Column("gain_bound_frac", "0-1", "largest share of the kernel's time that the cure can win", "row"),
     Column("time_to_win_ns", "ns", "the same as time, over all its launches in the program", "row"),
     Column("reason", "", "the cause and its cure, what a table says, or why there is no verdict", "row",
@@ -235,12 +237,11 @@ def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
     counted = set(tables["counters"]["kernel"])
     for name, reasons in reasons_of_each(tables, sm_count=sm_count, most=MOST_KERNELS):
         for reason in reasons:
-            cells = (
-                f"{str(one['table']).removesuffix('.csv')}.{one['column']} = {one['value']}" for one in reason.cells
-            )
+            cells = (f"{one.table}.{one.column}{parts(one)} = {one.value}" for one in reason.cells)
+            told = f"{reason.said[0].upper()}{reason.said[1:]}."
             yield {
                 "kernel": name,
-                "reason": f"{reason.said[0].upper()}{reason.said[1:]}.",
+                "reason": f"{told} {reason.do}".rstrip(),
                 "evidence": "; ".join(cells) or pd.NA,
                 "tier": "counters" if name in counted else "timing",
             }

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.diagnosis.claims import PROGRAM, About, Claim, cell
 from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.graphs import unseen_graphs
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
 from analysis.diagnosis.hot import hot_kernels
-from analysis.diagnosis.loops import elementwise_chains, idle_in_windows, share_in_steps, turns
+from analysis.diagnosis.loops import WAIT_LESS, elementwise_chains, idle_in_windows, share_in_steps, turns
 from analysis.diagnosis.ranks import of_one_rank, rank_findings, without_told
-from analysis.diagnosis.reasons import Tables, cell, nearest_roof
-from analysis.diagnosis.spans import About
+from analysis.diagnosis.reasons import Tables, nearest_roof
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
+from analysis.formats.report import Confidence, kind_of, kinds
 from analysis.formats.words import count_of
 from analysis.fusion.opmap import kind_of_kernel
 from analysis.tables.declare import part
@@ -31,7 +31,6 @@ from analysis.tables.stalls import NOT_WAITING
 
 COUNT = 3  # at most so many findings with a time to win, without those of ranks
 MOST = 5  # findings in all
-_ORDERING = ("weight_ns", "source", "chain")  # fields that only sort or choose findings; report.json omits them
 _INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
 
 
@@ -43,7 +42,7 @@ def _findings(
     collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, rank_costs: pd.DataFrame,
     gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, steps: pd.DataFrame, filled: dict[str, float],
     diagnosis: pd.DataFrame | None = None,
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[Claim]:  # fmt: skip
     """Return the findings: first those with a time to win, then what takes most time, with its known reasons.
 
     A capture that is not of a program has none. The findings with a time to win and those on hot kernels are three, or
@@ -53,14 +52,14 @@ def _findings(
         return []
     of_ranks = rank_findings(ranks, collectives, overlap, stragglers, rank_costs)
     moved = without_told(large_copies(copies, in_steps=share_in_steps(gpu_ops, step_ranges)), of_ranks)
-    more = [*turns(steps, gaps, filled), *(one for one in moved if one["time_to_win_ns"])]
+    more = [*turns(steps, gaps, filled), *(one for one in moved if one.bound_ns)]
     if fusion.empty:
         more += elementwise_chains(gpu_ops, kernel_tables["kernels"], _waiting(gaps), judged_root(gaps))
     won = of_one_rank(find(gaps, measured, roofline, stalls, fusion, diagnosis, more), ranks)
     if of_ranks:
-        won = sorted([*of_ranks, *won], key=lambda one: -one["time_to_win_ns"])[:MOST]
+        won = sorted([*of_ranks, *won], key=lambda one: -(one.bound_ns or 0.0))[:MOST]
     gpus = devices["device"].nunique() if len(devices) else 1
-    named = {name for one in won for name in one.pop("chain", (one.get("about", About()).kernel,))}
+    named = {name for one in won for name in (one.covers or (one.about.kernel if one.about else "",))}
     if len(ranks) > 1:  # the findings on ranks judge collectives: as kernels, they mostly wait
         named |= {name for name in kernel_tables["kernels"]["kernel"] if communicates(str(name))}
     hot = hot_kernels(
@@ -74,20 +73,20 @@ def _findings(
         skip=named,
     )
     idle = idle_gpu(gaps, host, _clock(capture), gpus=gpus, idle_ns=idle_in_windows(gpu_ops, step_ranges, gaps))
-    rest = [*hot, *(one for one in moved if not one["time_to_win_ns"]), *unseen_graphs(graphs), *idle]
+    rest = [*hot, *(one for one in moved if not one.bound_ns), *unseen_graphs(graphs), *idle]
     if not rest and not won:
         rest = [*cpu_ranges(layers_folded, capture.ranges, capture.ops, recorded=_INSIDE), *_of_each(host_waits(host))]
     elif not won:
-        rest += [one for one in host_waits(host, most=1) if one["source"] == CUDA][:1]
-    rest.sort(key=lambda finding: -finding["weight_ns"])
-    return _ranked([*won, *rest[: MOST - len(won)]])
+        rest += [one for one in host_waits(host, most=1) if one.cells[0].row["source"] == CUDA][:1]
+    rest.sort(key=lambda one: -one.weight_ns)
+    return [*won, *rest[: MOST - len(won)]]
 
 
-def _of_each(found: list[dict[str, Any]], most: int = 2) -> list[dict[str, Any]]:
+def _of_each(found: list[Claim], most: int = 2) -> list[Claim]:
     """Keep the first `most` findings of each source. Otherwise calls in which threads sleep would hide all others."""
-    kept: list[dict[str, Any]] = []
+    kept: list[Claim] = []
     for one in found:
-        if sum(other["source"] == one["source"] for other in kept) < most:
+        if sum(other.cells[0].row["source"] == one.cells[0].row["source"] for other in kept) < most:
             kept.append(one)
     return kept
 
@@ -104,8 +103,8 @@ def find(
     stalls: pd.DataFrame,
     fusion: pd.DataFrame,
     diagnosis: pd.DataFrame | None = None,
-    more: Sequence[dict[str, Any]] = (),
-) -> list[dict[str, Any]]:
+    more: Sequence[Claim] = (),
+) -> list[Claim]:
     """Return the findings with a time to win and `more` of them, most time first, at most COUNT.
 
     Shape: `gaps` gaps.csv, `fusion` fusion.csv, `diagnosis` diagnosis.csv. Units: ns.
@@ -128,8 +127,8 @@ def find(
     told = first[["kernel", "range", "recapture"]].itertuples(index=False, name=None)
     commands = {(kernel, inside): str(recapture) for kernel, inside, recapture in told}
     candidates += _far_from_roof(measured[judged], roofline, stalls, fused_ranges, known, commands)
-    candidates.sort(key=lambda finding: (-finding["time_to_win_ns"], finding["title"]))
-    return [{"rank": rank} | one for rank, one in enumerate(candidates[:COUNT], start=1)]
+    candidates.sort(key=lambda one: (-(one.bound_ns or 0.0), one.title))
+    return candidates[:COUNT]
 
 
 def _only_recorded(gaps: pd.DataFrame) -> set[str]:
@@ -141,15 +140,6 @@ def _only_recorded(gaps: pd.DataFrame) -> set[str]:
 def _waiting(gaps: pd.DataFrame) -> tuple[str, ...]:
     """Return the beginning of the ranges inside steps that wait for launches or the host."""
     return tuple(path + "/" for path in step_paths(gaps.loc[gaps["verdict"].isin(WAITING), "step"]))
-
-
-def _ranked(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Number the findings from 1, and drop the fields that only sort them."""
-    hidden = {"rank", *_ORDERING}
-    return [
-        {"rank": rank} | {key: value for key, value in finding.items() if key not in hidden}
-        for rank, finding in enumerate(found, start=1)
-    ]
 
 
 def judged_root(gaps: pd.DataFrame) -> str | None:
@@ -168,7 +158,7 @@ def _begins(paths: pd.Series, with_one_of: tuple[str, ...]) -> pd.Series:
     return holds(paths, lambda path: path.startswith(with_one_of))
 
 
-def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]:
+def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[Claim]:
     """Find steps in which the GPU waits for the host. Each finding says what delays the host, and what to do."""
     found = []
     bound = gaps[gaps["verdict"].isin(WAITING) & _under(gaps["step"].astype(str), root)]
@@ -179,18 +169,21 @@ def _waiting_steps(gaps: pd.DataFrame, root: str | None) -> list[dict[str, Any]]
         least = rows["bare_gpu_ns" if known else "busy_ns"].astype(float)
         told = f"for {least.iloc[0] / 1e3:,.0f} µs{' when nothing waits' * known}"
         cited = ["bare_wall_ns", *["bare_gpu_ns"] * known, "busy_ns", "launches"]
-        whom, way_out, also = _way_out(step)
+        kind, whom, told_more, way_out, also = _way_out(step)
         found.append(
-            {
-                "title": f"{path} waits for {whom}",
-                "sentence": (
+            Claim(
+                kind=kind,
+                title=f"{path} waits for {whom}",
+                sentence=(
                     f"In {count_of(len(rows), 'step')} of {step['bare_wall_ns'] / 1e3:,.0f} µs the GPU works "
-                    f"{told}{way_out}"
+                    f"{told}{told_more}."
                 ),
-                "time_to_win_ns": int((rows["bare_wall_ns"].astype(float) - least).sum()),
-                "about": About(step=str(step["step"])),
-                "evidence": [cell("gaps", step["step"], name, int(step[name])) for name in [*cited, *also]],
-            }
+                do=way_out,
+                scope=f"step {path}",
+                bound_ns=int((rows["bare_wall_ns"].astype(float) - least).sum()),
+                about=About(step=str(step["step"])),
+                cells=tuple(cell("gaps", {"step": step["step"]}, name, int(step[name])) for name in [*cited, *also]),
+            )
         )
     return found
 
@@ -205,57 +198,57 @@ def _usual(rows: pd.DataFrame) -> pd.Series:
     return same.iloc[(len(same) - 1) // 2]
 
 
-def _way_out(step: pd.Series) -> tuple[str, str, list[str]]:
-    """Return what a step waits for, the end of the sentence that says what to do, and the columns to cite."""
+def _way_out(step: pd.Series) -> tuple[str, str, str, str, list[str]]:
+    """Return the cause, what a step waits for, the end of the sentence, what to do, and the columns to cite."""
     launches = count_of(step["launches"], "kernel")
     if step["verdict"] == LAUNCH_BOUND and 2 * step["launch_calls"] < max(step["launches"], 3):
-        told = (
-            f", with {launches} from {count_of(step['launch_calls'], 'launch call')}, so it uses CUDA graphs already. "
-            "Put more into one graph, or launch the next graph before waiting for this one."
-        )
-        return "launches of CUDA graphs", told, ["launch_calls"]
+        told = f", with {launches} from {count_of(step['launch_calls'], 'launch call')}, so it uses CUDA graphs already"
+        way_out = "Put more into one graph, or launch the next graph before waiting for this one."
+        return "launch_bound", "launches of CUDA graphs", told, way_out, ["launch_calls"]
     if step["verdict"] == LAUNCH_BOUND:
-        return "launches", f", with {launches}: capture the step in a CUDA graph or launch fewer.", []
+        return (
+            "launch_bound", "launches", f", with {launches}",
+            "Capture the step in a CUDA graph (`torch.compile(mode='reduce-overhead')`), or launch fewer.", [],
+        )  # fmt: skip
     if pd.notna(step["blocked_ns"]) and takes_turns(float(step["bare_wall_ns"]), float(step["blocked_ns"])):
-        told = (
-            f", and the host waits for the GPU for {step['blocked_ns'] / 1e3:,.0f} µs: they take turns. Wait less "
-            "often (`.item()`, `.cpu()`, printing a tensor), or launch the next step before waiting for this one."
-        )
-        return "the host, which waits for it", told, ["blocked_ns"]
-    told = (
-        f", with {launches}: the host does other work between launches. Move that work out of the step, or do it "
-        "while the GPU works."
-    )
-    return "the host", told, []
+        told = f", and the host waits for the GPU for {step['blocked_ns'] / 1e3:,.0f} µs: they take turns"
+        return "sync", "the host, which waits for it", told, WAIT_LESS, ["blocked_ns"]
+    told = f", with {launches}: the host does other work between launches"
+    return "host_work", "the host", told, kinds()["host_work"]["cure"], []
 
 
-def _fusions(to_fuse: pd.DataFrame, times: dict[str, int]) -> list[dict[str, Any]]:
+def _fusions(to_fuse: pd.DataFrame, times: dict[str, int]) -> list[Claim]:
     """Turn rows of the fusion plan into findings: neighbouring kernels that one kernel could replace.
 
     Shape: `times` step -> its instances. The plan is of one instance; the time to win is of all, as in other findings.
     """
     found = []
     for _, row in _together(to_fuse).iterrows():
+        place = {name: row[name] for name in ("pattern", "step", "range") if row[name]}
         cited = [
-            cell("fusion", f"{row['step']} in {row['range']}".removeprefix(" in "), name, int(row[name]))
+            cell("fusion", place, name, int(row[name]))
             for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
             if pd.notna(row[name])
         ]
         moved = "" if pd.isna(row["now_bytes"]) else f" and move {_megabytes(row['now_bytes'])} by {row['now_from']}"
         found.append(
-            {
-                "title": f"{row['place']}: fuse {row['pattern']}",
-                "sentence": (
+            Claim(
+                kind="fuse",
+                title=f"{row['place']}: fuse {row['pattern']}",
+                sentence=(
                     f"{count_of(row['launches'], 'launch')} in {row['place']} "
                     f"take{'s' * (row['launches'] == 1)} {row['now_time_ns'] / 1e3:,.0f} µs{moved}. "
                     f"With one kernel for each chain, they would move {_megabytes(row['after_bytes'])} and take at "
                     f"least {row['bound_time_ns'] / 1e3:,.0f} µs. The gain includes the idle time before each saved "
                     f"launch.{_of_all(times.get(row['step'], 1))}"
                 ),
-                "time_to_win_ns": int(row["gain_ns"]) * max(times.get(row["step"], 1), 1),
-                "about": About(ranges=tuple(str(row["range"]).split(" + "))),
-                "evidence": cited,
-            }
+                do="Write one kernel for them, or let `torch.compile` do it.",
+                wrong_if="The fused kernel moves as many bytes as its parts.",
+                scope=f"step {row['step']}" if row["step"] else PROGRAM,
+                bound_ns=int(row["gain_ns"]) * max(times.get(row["step"], 1), 1),
+                about=About(ranges=tuple(str(row["range"]).split(" + "))),
+                cells=tuple(cited),
+            )
         )
     return found
 
@@ -286,6 +279,7 @@ def _of_all(times: int) -> str:
 
 # Fusing a kernel with its neighbours cures these causes too.
 _OF_MEMORY = ("wide_data", "block_order_l2")
+SURE = 0.8  # a cause from here on counts as sure
 _LIKELY = 0.5  # a cause whose `sure_frac` is below this gets no finding
 
 
@@ -312,19 +306,23 @@ def _replaced(first: pd.DataFrame, to_fuse: pd.DataFrame) -> pd.Series:
     return pd.Series([(path, kind_of_kernel(str(name))) in gone for path, name in own], index=first.index, dtype=bool)
 
 
-def _cause(row: pd.Series) -> dict[str, Any]:
+def _cause(row: pd.Series) -> Claim:
     """Return the finding of one verdict: the cause, its cure, the gain, and commands to look closer."""
-    label = f"{row['kernel']} in {row['range']}"
+    label = {"kernel": row["kernel"], "range": row["range"], "rank": 1}
     rests = f" It rests on {row['evidence']}." if pd.notna(row["evidence"]) else ""
-    return {
-        "title": f"{row['range']}: {symbols.short(row['kernel'], 60)}: {str(row['defect']).replace('_', ' ')}",
-        "sentence": f"{row['reason']}{rests} {_look_closer(row['recapture'])}",
-        "time_to_win_ns": int(row["time_to_win_ns"]),
-        "about": About(kernel=row["kernel"], ranges=(row["range"],)),
-        "evidence": [
-            cell("diagnosis", label, name, float(row[name])) for name in ("gain_bound_frac", "sure_frac")
-        ] + [cell("diagnosis", label, "time_to_win_ns", int(row["time_to_win_ns"]))],
-    }  # fmt: skip
+    return Claim(
+        kind=str(row["defect"]),
+        title=f"{row['range']}: {symbols.short(row['kernel'], 60)}: {str(row['defect']).replace('_', ' ')}",
+        sentence=f"{row['reason']}{rests}",
+        do=f"{kinds()[kind_of(row['defect'])]['cure']} {_look_closer(row['recapture'])}".strip(),
+        bound_ns=int(row["time_to_win_ns"]),
+        about=About(kernel=row["kernel"], ranges=(row["range"],)),
+        confidence=Confidence.SURE if row["sure_frac"] >= SURE else Confidence.LIKELY,
+        cells=(
+            *(cell("diagnosis", label, name, float(row[name])) for name in ("gain_bound_frac", "sure_frac")),
+            cell("diagnosis", label, "time_to_win_ns", int(row["time_to_win_ns"])),
+        ),
+    )
 
 
 def _look_closer(recapture: object) -> str:
@@ -340,7 +338,7 @@ def _look_closer(recapture: object) -> str:
 def _far_from_roof(
     measured: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, skip: set[str],
     caused: set[tuple[str, str]], commands: dict[tuple[str, str], str],
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[Claim]:  # fmt: skip
     """Find kernels without a known cause that lose most time against their nearest roof.
 
     Leave out kernels in `caused`, and memory-bound kernels of the ranges in `skip`: the fusion plan judges those.
@@ -369,26 +367,29 @@ def _far_from_roof(
         # A warp that is ready but not selected waits for nothing.
         top = stalls[where & (~stalls["reason"].isin(NOT_WAITING))].head(1)
         name = symbols.short(row["kernel"], 60)
-        label = f"{row['kernel']} in {row['range']}"
-        evidence = [cell("roofline", label, f"roof_frac ({row['level']})", round(float(row["roof_frac"]), 4))]
+        label = {"kernel": row["kernel"], "range": row["range"]}
+        roof = round(float(row["roof_frac"]), 4)
+        evidence = [cell("roofline", {**label, "level": row["level"]}, "roof_frac", roof)]
         evidence.append(cell("kernels", label, f"{clock}_time_ns", int(row["nsys_time_ns"])))
         why = ""
         if len(top):
             reason, share = str(top["reason"].iloc[0]), float(top["share_frac"].iloc[0])
             why = f"; {share:.0%} of its stalls are {reason}"
-            evidence.append(cell("stalls", label, f"share_frac ({reason})", round(share, 4)))
+            stalled = {**label, "reason": reason}
+            evidence.append(cell("stalls", stalled, "share_frac", round(share, 4)))
         command = commands.get((row["kernel"], row["range"]))
-        closer = f" No rule explains it. {_look_closer(command)}" if command else ""
         found.append(
-            {
-                "title": f"{row['range']}: {name} stays at {row['roof_frac']:.0%} of its roof",
-                "sentence": (
+            Claim(
+                kind="unknown",
+                title=f"{row['range']}: {name} stays at {row['roof_frac']:.0%} of its roof",
+                sentence=(
                     f"{count_of(row['launches'], 'launch takes', 'launches take')} {row['nsys_time_ns'] / 1e3:,.0f} µs "
-                    f"at {row['roof_frac']:.0%} of the nearest roof, {nearest_roof(row)}{why}.{closer}"
+                    f"at {row['roof_frac']:.0%} of the nearest roof, {nearest_roof(row)}{why}."
                 ),
-                "time_to_win_ns": int(row["win"]),
-                "about": About(kernel=row["kernel"], ranges=(row["range"],)),
-                "evidence": evidence,
-            }
+                do=f"No rule explains it. {_look_closer(command)}" if command else "",
+                bound_ns=int(row["win"]),
+                about=About(kernel=row["kernel"], ranges=(row["range"],)),
+                cells=tuple(evidence),
+            )
         )
     return found

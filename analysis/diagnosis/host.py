@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.diagnosis.reasons import Cells, cell
-from analysis.diagnosis.spans import About
+from analysis.diagnosis.claims import About, Claim, cell
+from analysis.formats.report import Cell, Confidence
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.attribution import fold_paths
 from analysis.tables.host import CUDA, SYSTEM
@@ -21,42 +21,51 @@ FEW = 3  # fewer calls show no pattern
 LEAST_SHARE = 0.01
 MOST = 3
 NOT_RECORDED = "the capture does not show what happens in it"
-# (pattern, what time in the call means, what to do). The first pattern that matches the whole name counts.
-_CALLS: tuple[tuple[str, str, str], ...] = (
-    (r"cu(da)?(Device|Stream|Event|Ctx)Synchronize.*", "the host waits there for the GPU to finish",
-     "reduce the GPU's work, or wait less often"),
+# (pattern, cause, what time in the call means, what to do). The first pattern that matches the whole name counts.
+_CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
+    (r"cu(da)?(Device|Stream|Event|Ctx)Synchronize.*",
+     ("sync", "the host waits there for the GPU to finish",
+     "reduce the GPU's work, or wait less often")),
     (r"cu(da)?(Malloc|MemAlloc|MemCreate|Free|MemFree|HostAlloc|MallocHost|MallocManaged).*",
-     "allocating and freeing wait for the GPU, and the first call sets CUDA up",
-     "allocate once and use the memory again, or use cudaMallocAsync"),
-    (r"cu(da)?Memcpy.*Async.*", "a copy from pageable memory makes even this call wait", "pin the memory on the host"),
-    (r"cu(da)?Memcpy.*", "the call waits for the kernels before it, and returns when the copy is done",
-     "use cudaMemcpyAsync from pinned memory, and copy less"),
-    (r"cu(da)?Launch.*|cu(da)?GraphLaunch.*", "a launch costs the host microseconds, and more if the queue is full",
-     "launch fewer and longer kernels, or capture them in a CUDA graph"),
+     ("allocation", "allocating and freeing wait for the GPU, and the first call sets CUDA up",
+     "allocate once and use the memory again, or use cudaMallocAsync")),
+    (r"cu(da)?Memcpy.*Async.*",
+     ("pageable_copy", "a copy from pageable memory makes even this call wait", "pin the memory on the host")),
+    (r"cu(da)?Memcpy.*",
+     ("sync", "the call waits for the kernels before it, and returns when the copy is done",
+     "use cudaMemcpyAsync from pinned memory, and copy less")),
+    (r"cu(da)?Launch.*|cu(da)?GraphLaunch.*",
+     ("launch_bound", "a launch costs the host microseconds, and more if the queue is full",
+     "launch fewer and longer kernels, or capture them in a CUDA graph")),
     (r"cu(Module|Library)(Load|GetFunction|Get).*|cuLink.*|cudaFuncGetAttributes.*|cudaGetFuncBySymbol.*",
-     "the process loads or compiles its kernels there, once", "do not time the first step"),
+     ("start_up", "the process loads or compiles its kernels there, once", "do not time the first step")),
     (r"cu(da)?(Set|Get|Init|DevicePrimary|CtxCreate|DeviceReset|GraphInstantiate|StreamCreate|EventCreate).*",
-     "the process sets CUDA up there, once", "do not time the first step"),
+     ("start_up", "the process sets CUDA up there, once", "do not time the first step")),
     (r"(pthread_cond_.*wait|sem_.*wait|futex|poll|ppoll|select|pselect|epoll_wait|epoll_pwait|pthread_join|wait.*)",
-     "threads sleep there until another thread or a device wakes them; idle helper threads always do",
-     "look at what the busy thread does meanwhile"),
-    (r"(nanosleep|usleep|sleep|clock_nanosleep|sched_yield)", "the program itself pauses there",
-     "find the thread that sleeps"),
-    (r"ioctl", "the driver works there: it sets up, maps memory or submits work",
-     "do not time the set-up"),
+     ("host_work", "threads sleep there until another thread or a device wakes them; idle helper threads always do",
+     "look at what the busy thread does meanwhile")),
+    (r"(nanosleep|usleep|sleep|clock_nanosleep|sched_yield)",
+     ("host_work", "the program itself pauses there",
+     "find the thread that sleeps")),
+    (r"ioctl",
+     ("start_up", "the driver works there: it sets up, maps memory or submits work",
+     "do not time the set-up")),
     (r"(f?(open|close|read|write|sync|getc).*|p(read|write)v?|fgets|fputs|fflush|stat.*|recv.*|send.*)",
-     "the program uses files or sockets there", "read ahead in another thread, or in larger pieces"),
-    (r"(mmap.*|munmap|madvise|mprotect|brk|sbrk|mremap)", "the process maps memory there",
-     "keep buffers instead of mapping new ones"),
-    (r"(pthread_mutex_lock|pthread_rwlock.*|pthread_spin.*)", "threads wait there for a lock", "hold it for less"),
-    (r"(fork|vfork|exec.*|posix_spawn.*|system|popen|dlopen.*|pthread_create)", "processes, threads or libraries start",
-     "do not time the start"),
+     ("storage", "the program uses files or sockets there", "read ahead in another thread, or in larger pieces")),
+    (r"(mmap.*|munmap|madvise|mprotect|brk|sbrk|mremap)",
+     ("host_work", "the process maps memory there",
+     "keep buffers instead of mapping new ones")),
+    (r"(pthread_mutex_lock|pthread_rwlock.*|pthread_spin.*)",
+     ("host_work", "threads wait there for a lock", "hold it for less")),
+    (r"(fork|vfork|exec.*|posix_spawn.*|system|popen|dlopen.*|pthread_create)",
+     ("start_up", "processes, threads or libraries start",
+     "do not time the start")),
 )  # fmt: skip
 
 
 def idle_gpu(
     gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 1, idle_ns: pd.Series | None = None
-) -> list[dict[str, Any]]:  # fmt: skip
+) -> list[Claim]:  # fmt: skip
     """Return a finding if the GPU is busy for less than half of a step without a bare time, else [].
 
     Of a step with several instances, judge the one with the median idle share: the first one may set the program up.
@@ -83,28 +92,29 @@ def idle_gpu(
     busy = wall - float(usual_idle.max())
     within = "the capture" if step == "capture" else step
     which = "GPU" if gpus < 2 else f"busiest of {gpus} GPUs"
-    cells = [cell("gaps", step, name, int(row[name])) for name in ("wall_ns", "busy_ns")]
+    cells = [cell("gaps", {"step": step}, name, int(row[name])) for name in ("wall_ns", "busy_ns")]
     longest = [float(gap) for gap in str(row["largest_gaps_ns"] or "").split(";") if gap.strip().isdigit()]
     told = f" The longest pause is {duration(max(longest))}." if longest else ""
     told += f" The same holds for {len(idle)} of {count_of(len(seen), 'step')}." if len(seen) > 1 else ""
     told += _most_of_api(host, cells)
     return [
-        {
-            "title": f"The {which} idles for {share(1 - busy / wall)} of {within}, as seen under {clock}",
-            "sentence": (
+        Claim(
+            kind="host_work",
+            title=f"The {which} idles for {share(1 - busy / wall)} of {within}, as seen under {clock}",
+            sentence=(
                 f"It works for {duration(busy)} of {duration(wall)}.{told} "
-                "A profiler adds idle time of its own, so this is a hint and no proof. Time the same work without one: "
-                f"all time above {duration(busy)} is idle time."
+                "A profiler adds idle time of its own, so this is a hint and no proof."
             ),
-            "time_to_win_ns": None,
-            "about": About(step=step),
-            "evidence": cells,
-            "weight_ns": wall - busy,
-        }
+            do=f"Time the same work without a profiler: all time above {duration(busy)} is idle time.",
+            confidence=Confidence.UNSURE,
+            about=About(step=step),
+            cells=tuple(cells),
+            weight_ns=wall - busy,
+        )
     ]
 
 
-def _most_of_api(host: pd.DataFrame, cells: Cells) -> str:
+def _most_of_api(host: pd.DataFrame, cells: list[Cell]) -> str:
     """Return a sentence on the CUDA call with most time, and add what it cites to `cells`; "" without CUDA calls."""
     calls = host[host["source"] == CUDA]
     if calls.empty:
@@ -114,8 +124,8 @@ def _most_of_api(host: pd.DataFrame, cells: Cells) -> str:
     return f" Among CUDA calls, the host spends most time in {row['call']}: {_time_in(row)}."
 
 
-def _host_cell(row: Any, column: str) -> dict[str, object]:
-    return cell("host", f"{row['source']} {row['call']}", column, int(row[column]))
+def _host_cell(row: Any, column: str) -> Cell:
+    return cell("host", {"source": row["source"], "call": row["call"]}, column, int(row[column]))
 
 
 def _time_in(row: Any) -> str:
@@ -123,7 +133,7 @@ def _time_in(row: Any) -> str:
     return f"{duration(float(row['host_time_ns']))}{calls}"
 
 
-def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[dict[str, Any]]:
+def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
     """Return findings on the calls in which the host spends most time, for each source the first 2 * `most`.
 
     Each says what time in the call means. Shape: `host` host.csv.
@@ -138,17 +148,17 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[dict[str, Any]]:
             cells = [_host_cell(row, name) for name in ("host_time_ns", "calls", "longest_ns") if pd.notna(row[name])]
             told = f"{_time_in(row)}, {share(float(row['share_frac']))} of all time in {_plural(str(source))}."
             told = f"{told[0].upper()}{told[1:]}"
-            why = f" {meaning[0][0].upper()}{meaning[0][1:]}: {meaning[1]}." if meaning else ""
+            why = f" {_begin(meaning[1])}." if meaning else ""
             found.append(
-                {
-                    "title": f"{row['call']}: {meaning[0] if meaning else headline}",
-                    "sentence": f"{told}{spread}{why}",
-                    "time_to_win_ns": None,
-                    "about": About(call=str(row["call"]) if source == CUDA else ""),
-                    "evidence": cells,
-                    "weight_ns": float(row["host_time_ns"]),
-                    "source": source,
-                }
+                Claim(
+                    kind=meaning[0] if meaning else "host_work",
+                    title=f"{row['call']}: {meaning[1] if meaning else headline}",
+                    sentence=f"{told}{spread}{why}",
+                    do=f"{_begin(meaning[2])}." if meaning else "",
+                    about=About(call=str(row["call"]) if source == CUDA else ""),
+                    cells=tuple(cells),
+                    weight_ns=float(row["host_time_ns"]),
+                )
             )
     return found
 
@@ -157,9 +167,13 @@ def _plural(source: str) -> str:
     return {CUDA: "CUDA calls", SYSTEM: "calls of the operating system, summed over threads"}.get(source, "ranges")
 
 
-def explain_call(name: str) -> tuple[str, str] | None:
-    """Return what time in a call means and what to do; None for an unknown call."""
-    return next(((what, fix) for pattern, what, fix in _CALLS if re.fullmatch(pattern, name)), None)
+def _begin(said: str) -> str:
+    return f"{said[0].upper()}{said[1:]}"
+
+
+def explain_call(name: str) -> tuple[str, str, str] | None:
+    """Return the cause, what time in a call means, and what to do; None for an unknown call."""
+    return next((told for pattern, told in _CALLS if re.fullmatch(pattern, name)), None)
 
 
 def _spread(row: Any) -> tuple[str, str]:
@@ -183,7 +197,7 @@ def _spread(row: Any) -> tuple[str, str]:
 
 def cpu_ranges(
     layers_folded: pd.DataFrame, ranges: pd.DataFrame, ops: pd.DataFrame | None, *, recorded: str = ""
-) -> list[dict[str, Any]]:
+) -> list[Claim]:
     """Return findings on the innermost ranges with most CPU time, for a run without GPU operations; longest first.
 
     Shape: `layers_folded` layers_folded.csv; `ranges` and `ops` as in Capture. `recorded` is a sentence on which
@@ -197,7 +211,7 @@ def cpu_ranges(
     lengths = (
         {str(path): of for path, of in length.groupby(fold_paths(ranges["path"]).to_numpy())} if len(ranges) else {}
     )
-    found: list[dict[str, Any]] = []
+    found: list[Claim] = []
     for _, row in rows.head(MOST).iterrows():
         part = float(row["share_frac"]) if pd.notna(row["share_frac"]) else 0.0
         headline, said = _of_calls(lengths.get(str(row["range"]), length.head(0)))
@@ -206,21 +220,21 @@ def cpu_ranges(
         if found and (part < LEAST_SHARE or not headline):
             continue
         cells = [
-            cell("layers_folded", row["range"], name, row[name])
+            cell("layers_folded", {"range": row["range"]}, name, row[name])
             for name in ("cpu_time_ns", "calls", "share_frac")
             if pd.notna(row[name])
         ]
         takes = count_of(int(row["calls"]), "call takes", "calls take")
         told = f"{takes} {duration(float(row['cpu_time_ns']))}, {share(part)} of the CPU time in ranges."
         found.append(
-            {
-                "title": f"{row['range']}: {headline or NOT_RECORDED}",
-                "sentence": " ".join(filter(None, (told, rate, said or (not rate and recorded) or ""))),
-                "time_to_win_ns": None,
-                "about": About(ranges=(str(row["range"]),)),
-                "evidence": cells,
-                "weight_ns": float(row["cpu_time_ns"]),
-            }
+            Claim(
+                kind="host_work",
+                title=f"{row['range']}: {headline or NOT_RECORDED}",
+                sentence=" ".join(filter(None, (told, rate, said or (not rate and recorded) or ""))),
+                about=About(ranges=(str(row["range"]),)),
+                cells=tuple(cells),
+                weight_ns=float(row["cpu_time_ns"]),
+            )
         )
     return found
 

@@ -6,12 +6,11 @@ import math
 import re
 from collections.abc import Collection, Iterator
 from itertools import islice
-from typing import Any
 
 import pandas as pd
 
-from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, cell, reasons, rows_of
-from analysis.diagnosis.spans import About
+from analysis.diagnosis.claims import About, Claim, cell
+from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, reasons, rows_of
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration, share
 
@@ -36,7 +35,7 @@ def hot_kernels(
     most: int = MOST,
     unseen: bool = False,
     skip: Collection[str] = (),
-) -> list[dict[str, Any]]:
+) -> list[Claim]:
     """Return findings on the kernels with most time: always on the longest, on others only with a known reason.
 
     `tables`: tables by name; `clock`: the tool that timed them; `root`: only rows under this range count; `vendor`: of
@@ -56,7 +55,7 @@ def hot_kernels(
     sums = sums.sort_values(column, ascending=False, kind="stable")
     labels = symbols.short_all(sums.index, NAMED)
     sums = sums[~sums.index.isin(list(skip))]
-    found: list[dict[str, Any]] = []
+    found: list[Claim] = []
     longest = sums.head(2 * most)
     rows = _rows_by_kernel({**tables, "kernels": timed}, longest.index)
     for name, row in longest.iterrows():
@@ -103,7 +102,7 @@ def _rows_by_kernel(tables: Tables, names: pd.Index) -> dict[str, dict[str, list
     return found
 
 
-def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> list[dict[str, Any]]:
+def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> list[Claim]:
     """Return a finding if no file holds times: on the kernel with most launches, or the first that ncu describes."""
     if kernels.empty:
         named = [of["kernel"] for key in ("source", "rules", "stalls") for of in (tables[key],) if len(of)]
@@ -117,25 +116,25 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
     kernel = Kernel(name, launches, 0.0, rows[name], sm_count)
     known = list(islice((one for one in reasons(kernel) if not one.of_time), MOST_REASONS))
     label = symbols.short(name, NAMED)
-    said = [f"{_begin(reason.said)}." for reason in known] or [_unknown(kernel, "ncu", "")]
+    said = [f"{_begin(reason.said)}." for reason in known]
     seen = f"ncu saw {count_of(launches, 'launch')} of it, and no" if launches else "No"
     seen += " file holds their time." if launches != 1 else " file holds its time."
-    cells = [cell("kernels", name, "launches", launches)] if launches else []
+    cells = [cell("kernels", {"kernel": name}, "launches", launches)] if launches else []
     return [
-        {
-            "title": f"{label}: {known[0].headline if known else 'the metrics do not include its time'}",
-            "sentence": " ".join([seen, *said]),
-            "time_to_win_ns": None,
-            "evidence": [*cells, *(item for one in known for item in one.cells)],
-            "weight_ns": 0.0,
-        }
+        Claim(
+            kind=known[0].kind if known else "unknown",
+            title=f"{label}: {known[0].headline if known else 'the metrics do not include its time'}",
+            sentence=" ".join([seen, *said]),
+            do=" ".join(dict.fromkeys(one.do for one in known if one.do)) or _unknown(kernel, "ncu", ""),
+            cells=(*cells, *(item for one in known for item in one.cells)),
+        )
     ]
 
 
 def _finding(
     kernel: Kernel, label: str, part: float, column: str, by: str, known: list[Reason], vendor: str, root: str | None,
     beside: str, *, others: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+) -> Claim:  # fmt: skip
     of = f"the kernel time{beside}" if root is None else f"the kernel time of {root}{beside}"
     each = f", {duration(kernel.mean_ns)} each on average" if kernel.launches > 1 else ""
     takes = count_of(kernel.launches, "launch takes", "launches take")
@@ -143,24 +142,25 @@ def _finding(
     said = [f"{_begin(reason.said)}." for reason in known]
     why = NOT_COUNTED if others else NO_CAUSE
     title = f"{label}: {known[0].headline}" if known else f"{label}, {share(part)} of the kernel time: {why}"
-    return {
-        "title": title,
-        "sentence": " ".join([told, *(said or [_unknown(kernel, by, vendor, others=others)])]),
-        "time_to_win_ns": None,
-        "about": About(kernel=kernel.name, ranges=tuple(_times(kernel.rows["kernels"], column))),
-        "evidence": [*_cited(kernel, column, root), *(item for reason in known for item in reason.cells)],
-        "weight_ns": kernel.time_ns,
-    }
+    return Claim(
+        kind=known[0].kind if known else "unknown",
+        title=title,
+        sentence=" ".join([told, *said]),
+        do=" ".join(dict.fromkeys(one.do for one in known if one.do)) or _unknown(kernel, by, vendor, others=others),
+        about=About(kernel=kernel.name, ranges=tuple(_times(kernel.rows["kernels"], column))),
+        cells=(*_cited(kernel, column, root), *(item for reason in known for item in reason.cells)),
+        weight_ns=kernel.time_ns,
+    )
 
 
 def _cited(kernel: Kernel, column: str, root: str | None) -> Cells:
     """Cite time and launches of all rows of the kernel. With a `root`, cite only those of its longest range."""
     rows = kernel.rows["kernels"]
-    place = kernel.name
+    place = {"kernel": kernel.name}
     if root is not None:
         times = _times(rows, column)
         longest = max(times, key=times.__getitem__)
-        rows, place = [row for row in rows if row["range"] == longest], f"{kernel.name} in {longest}"
+        rows, place = [row for row in rows if row["range"] == longest], {"kernel": kernel.name, "range": longest}
     return [cell("kernels", place, name, int(sum(row[name] or 0 for row in rows))) for name in (column, "launches")]
 
 

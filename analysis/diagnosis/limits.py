@@ -1,4 +1,4 @@
-"""Read the limits of the hardware from limits.toml, and replace them by measured roofs if the capture has some."""
+"""Return the limits of a GPU: the rates of architectures.toml, what limits.toml measured, and the capture's roofs."""
 
 from __future__ import annotations
 
@@ -11,28 +11,24 @@ from typing import Any
 
 import msgspec
 
-from analysis.hardware.devices import Device
+from analysis.hardware.devices import Device, architecture, architectures
 
 FILE = Path(__file__).with_name("limits.toml")
+_OF_ARCHITECTURE = (
+    "schedulers", "max_warps", "registers", "fp32_lanes", "fp64_lanes", "xu_lanes", "lsu_requests", "l1_bytes",
+    "reserved_shared_bytes",
+)  # fmt: skip
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """The limits of one GPU. Units: for each SM and cycle, unless the name has another unit. NaN means unknown.
 
-    Source: limits.toml. `sm_clock_hz` is the clock behind the datasheet's FLOP/s; it serves if a capture has no clock.
+    Source: architectures.toml and limits.toml. `sm_clock_hz` is the clock behind the datasheet's FLOP/s; it serves if a
+    capture has no clock.
     """
 
     cc: str
     sm_count: float
-    schedulers: float
-    max_warps: float
-    registers: float
-    fp32_lanes: float
-    fp64_lanes: float
-    xu_lanes: float
-    lsu_requests: float
-    l1_bytes: float
-    reserved_shared_bytes: float
     dram_read_bytes_per_s: float
     dram_copy_bytes_per_s: float
     tensor_flop_per_s: float
@@ -40,6 +36,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     sm_clock_hz: float
     l2_size_bytes: float
     dirty_bytes: float
+    schedulers: float = float("nan")
+    max_warps: float = float("nan")
+    registers: float = float("nan")
+    fp32_lanes: float = float("nan")
+    fp64_lanes: float = float("nan")
+    xu_lanes: float = float("nan")
+    lsu_requests: float = float("nan")
+    l1_bytes: float = float("nan")
+    reserved_shared_bytes: float = float("nan")
     l2_bytes: float = float("nan")
     dram_latency_cycles: float = float("nan")
     l2_latency_cycles: float = float("nan")
@@ -58,35 +63,40 @@ def _declared() -> Mapping[str, Mapping[str, float]]:
 
 
 def capabilities() -> tuple[str, ...]:
-    """Return the compute capabilities that limits.toml covers."""
-    return tuple(name for name in _declared() if name != "common")
+    """Return the compute capabilities whose limits are known."""
+    return tuple(architectures())
 
 
 def find_limits(
     device: Device | None, sm_count: int | None, ceilings: Mapping[str, Any] | None = None
 ) -> Limits | None:
-    """Return the limits of a GPU; None if the GPU is unknown or limits.toml lacks its compute capability.
+    """Return the limits of a GPU; None if the GPU or its compute capability is unknown.
 
-    `ceilings`: content of ceilings.json. Its measured roofs replace the values derived from the datasheet.
+    `ceilings`: content of ceilings.json. Its measured roofs replace the values of the datasheet.
     """
-    own = _declared().get(device.cc) if device else None
-    if device is None or own is None or not (sm_count or device.sm_count):
+    own = architecture(device.cc) if device else None
+    sms = sm_count or (device.sm_count if device else 0)
+    if device is None or not own or not sms:
         return None
-    entry = {**_declared()["common"], **own}
+    measured = {**_declared()["common"], **_declared().get(device.cc, {})}
     roofs = {roof["name"]: float(roof["value"]) for roof in (ceilings or {}).get("roofs", [])}
     sheet, tensor = device.dram_bytes_per_s, device.bf16_flop_per_s or device.fp16_flop_per_s or math.nan
     fp32, l2_bytes = device.fp32_flop_per_s or math.nan, float(device.l2_bytes or math.nan)
+    entry = {name: float(own[name]) for name in _OF_ARCHITECTURE if name in own}
+    if "l2_bytes_a_cycle" in own:
+        entry["l2_bytes"] = own["l2_bytes_a_cycle"] / sms
     shares = ("dram_read_frac", "dram_copy_frac", "tensor_frac", "dirty_frac")
+    entry |= {name: float(value) for name, value in measured.items() if name not in shares}
     return Limits(
         cc=device.cc,
-        sm_count=float(sm_count or device.sm_count or 0),
-        dram_read_bytes_per_s=roofs.get("dram_read", entry["dram_read_frac"] * sheet),
-        dram_copy_bytes_per_s=roofs.get("dram_copy", entry["dram_copy_frac"] * sheet),
-        tensor_flop_per_s=roofs.get("bf16", entry["tensor_frac"] * tensor),
-        sm_clock_hz=fp32 / (2 * entry["fp32_lanes"] * device.sm_count),
+        sm_count=float(sms),
+        dram_read_bytes_per_s=roofs.get("dram_read", measured["dram_read_frac"] * sheet),
+        dram_copy_bytes_per_s=roofs.get("dram_copy", measured["dram_copy_frac"] * sheet),
+        tensor_flop_per_s=roofs.get("bf16", measured["tensor_frac"] * tensor),
+        sm_clock_hz=fp32 / (2 * own["fp32_lanes"] * (device.sm_count or sms)),
         l2_size_bytes=l2_bytes,
-        dirty_bytes=entry["dirty_frac"] * l2_bytes,
-        **{name: float(value) for name, value in entry.items() if name not in shares},
+        dirty_bytes=measured["dirty_frac"] * l2_bytes,
+        **entry,
     )
 
 
@@ -94,4 +104,6 @@ def why_none(device: Device | None) -> str:
     """Return a clause that says why no rule can judge this GPU."""
     if device is None:
         return "the GPU of the counters is unknown, so no rule has thresholds"
-    return f"limits.toml has no compute capability {device.cc}, so no rule has thresholds"
+    if not architecture(device.cc):
+        return f"architectures.toml has no compute capability {device.cc or 'of this GPU'}, so no rule has thresholds"
+    return "the file does not state how many SMs the GPU has, so no rule has thresholds"

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.diagnosis.reasons import cell
-from analysis.diagnosis.spans import About
+from analysis.diagnosis.claims import About, Claim, cell
 from analysis.formats import symbols
+from analysis.formats.report import Confidence
 from analysis.formats.words import count_of, duration, share
 from analysis.fusion.opmap import kind_of_kernel
 from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.gaps import step_paths, takes_turns
 
+WAIT_LESS = (
+    "Wait less often (`.item()`, `.cpu()`, printing a tensor), or launch the next step before waiting for this one."
+)
 LEAST_IDLE = 0.01  # of the bare time; less is not worth a finding
 LEAST_CHAIN = 2  # kernels in a row
 _ELEMENTWISE = re.compile(r"^(vectorized_|unrolled_)?elementwise_kernel<")
@@ -44,7 +46,7 @@ def idle_in_windows(gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, gaps: pd.D
     return pd.Series(wall - intervals.covered(start, start + wall, busy), index=gaps.index).astype(float)
 
 
-def turns(steps: pd.DataFrame, gaps: pd.DataFrame, filled: dict[str, float]) -> list[dict[str, Any]]:
+def turns(steps: pd.DataFrame, gaps: pd.DataFrame, filled: dict[str, float]) -> list[Claim]:
     """Return a finding if the steps keep the GPU busy, but one of them waits for it and so lets it idle for a moment.
 
     Shape: `steps` steps.csv, `gaps` gaps.csv, `filled` as in bare.py.
@@ -63,24 +65,27 @@ def turns(steps: pd.DataFrame, gaps: pd.DataFrame, filled: dict[str, float]) -> 
     won = float(gaps.loc[names.isin(list(filled)), "busy_ns"].astype("Float64").sum()) * idle / (1 - idle)
     label = str(gaps.loc[names == row["step"], "step"].iloc[-1]) if (names == row["step"]).any() else ""
     return [
-        {
-            "title": f"{row['step']}: host and GPU take turns",
-            "sentence": (
+        Claim(
+            kind="sync",
+            title=f"{row['step']}: host and GPU take turns",
+            sentence=(
                 f"Each time the host waits for the GPU for {duration(float(row['blocked_ns']))} and launches nothing. "
-                f"The GPU then idles until the next launch: {share(idle)} of the time of all steps without a profiler. "
-                "Wait less often (`.item()`, `.cpu()`, printing a tensor), or launch the next step before waiting for "
-                "this one."
+                f"The GPU then idles until the next launch: {share(idle)} of the time of all steps without a profiler."
             ),
-            "time_to_win_ns": round(won),
-            "about": About(step=label),
-            "evidence": [cell("steps", row["step"], name, int(row[name])) for name in ("blocked_ns", "bare_wall_ns")],
-        }
+            do=WAIT_LESS,
+            scope=f"step {row['step']}",
+            bound_ns=round(won),
+            about=About(step=label),
+            cells=tuple(
+                cell("steps", {"step": row["step"]}, name, int(row[name])) for name in ("blocked_ns", "bare_wall_ns")
+            ),
+        )
     ]
 
 
 def elementwise_chains(
     gpu_ops: pd.DataFrame, kernels: pd.DataFrame, waiting: tuple[str, ...], root: str | None
-) -> list[dict[str, Any]]:
+) -> list[Claim]:
     """Return findings on PyTorch's elementwise kernels that follow each other on a stream with equal grids.
 
     For programs whose dataflow was not recorded: names and grids tell that they may be a chain, not that they are.
@@ -106,23 +111,26 @@ def elementwise_chains(
     return [_chain(*place, [int(value) for value in values], kernels) for place, values in best]
 
 
-def _chain(where: str, chain: tuple[str, ...], values: list[int], kernels: pd.DataFrame) -> dict[str, Any]:
+def _chain(where: str, chain: tuple[str, ...], values: list[int], kernels: pd.DataFrame) -> Claim:
     times, total, longest = values
     kinds = [kind_of_kernel(one) for one in chain]
     known = kernels[kernels["kernel"].isin(chain) & kernels["range"].eq(where)]
-    return {
-        "title": f"{where}: fuse {len(chain)} elementwise kernels in a row ({' > '.join(kinds)})",
-        "sentence": (
+    return Claim(
+        kind="fuse",
+        title=f"{where}: fuse {len(chain)} elementwise kernels in a row ({' > '.join(kinds)})",
+        sentence=(
             f"They follow each other {count_of(times, 'time')} with equal grids and take {duration(total)}. One kernel "
             f"for all of them, as torch.compile makes it, wins at most {duration(total - longest)}: it takes at least "
-            "as long as the longest of them. Refuted if: A kernel does not read what the one before it wrote. The "
-            "capture does not hold this."
+            "as long as the longest of them."
         ),
-        "time_to_win_ns": total - longest,
-        "about": About(kernel=chain[0], ranges=(where,)),
-        "evidence": [
-            cell("kernels", f"{row.kernel} in {where}", "nsys_time_ns", int(row.nsys_time_ns))
+        do="Write one kernel for them, or let `torch.compile` do it.",
+        wrong_if="A kernel does not read what the one before it wrote. The capture does not hold this.",
+        confidence=Confidence.UNSURE,
+        bound_ns=total - longest,
+        about=About(kernel=chain[0], ranges=(where,)),
+        cells=tuple(
+            cell("kernels", {"kernel": row.kernel, "range": where}, "nsys_time_ns", int(row.nsys_time_ns))
             for row in known.dropna(subset=["nsys_time_ns"]).drop_duplicates("kernel").itertuples()
-        ],
-        "chain": chain,
-    }
+        ),
+        covers=chain,
+    )

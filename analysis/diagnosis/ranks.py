@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 import pandas as pd
 
+from analysis.diagnosis.claims import About, Claim, cell
 from analysis.diagnosis.copies import is_pageable
 from analysis.diagnosis.rank_costs import ALLOCATION, PAGEABLE, REPEATED
 from analysis.diagnosis.rank_spans import EXPOSED, WAITED_FOR
-from analysis.diagnosis.reasons import cell
-from analysis.diagnosis.spans import About
 from analysis.formats.words import count_of, duration, share
 
 LEAST = 0.02  # of the capture: a smaller gain is no finding
@@ -19,7 +18,7 @@ EVEN = 0.02  # difference in computing time below which ranks have the same work
 _COSTS = {
     ALLOCATION: (
         "device memory is allocated on each call",
-        "The GPU idles meanwhile. Allocate once and use the memory again, or let torch's caching allocator do it.",
+        "Allocate once and use the memory again, or let torch's caching allocator do it. The GPU idles meanwhile.",
     ),
     PAGEABLE: (
         "copies use pageable memory",
@@ -34,7 +33,7 @@ _COSTS = {
 
 def rank_findings(
     ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, costs: pd.DataFrame
-) -> list[dict[str, Any]]:
+) -> list[Claim]:
     """Return the findings on several ranks, each with its time to win; [] for a program on one GPU.
 
     Shape: the tables ranks.csv, collectives.csv, overlap.csv, stragglers.csv and rank_costs.csv.
@@ -43,17 +42,17 @@ def rank_findings(
         return []
     least = LEAST * float(ranks["wall_ns"].max())
     found = [*_exposed(ranks, collectives, overlap), *_imbalance(overlap, stragglers), *_again(costs, ranks)]
-    return [one for one in found if one["time_to_win_ns"] >= least]
+    return [one for one in found if (one.bound_ns or 0.0) >= least]
 
 
-def without_told(moved: list[dict[str, Any]], of_ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def without_told(moved: list[Claim], of_ranks: list[Claim]) -> list[Claim]:
     """Return findings on copies without those on pageable memory, if a finding on ranks names these copies already."""
-    if not any(one["about"].lost == PAGEABLE for one in of_ranks):
+    if not any(one.about and one.about.lost == PAGEABLE for one in of_ranks):
         return moved
-    return [one for one in moved if not is_pageable(one["about"].copies[-1])]
+    return [one for one in moved if not (one.about and is_pageable(one.about.copies[-1]))]
 
 
-def of_one_rank(found: list[dict[str, Any]], ranks: pd.DataFrame) -> list[dict[str, Any]]:
+def of_one_rank(found: list[Claim], ranks: pd.DataFrame) -> list[Claim]:
     """Return findings on the launches of all ranks with the time that one rank would win: ranks work at the same time.
 
     Shape: `ranks` as ranks.csv. With one process, nothing changes.
@@ -62,12 +61,10 @@ def of_one_rank(found: list[dict[str, Any]], ranks: pd.DataFrame) -> list[dict[s
     if count < 2:
         return found
     told = f" The ranks work at the same time: the time to win is the sum over {count} ranks, divided by {count}."
-    return [
-        {**one, "time_to_win_ns": one["time_to_win_ns"] // count, "sentence": one["sentence"] + told} for one in found
-    ]
+    return [replace(one, bound_ns=(one.bound_ns or 0) // count, sentence=one.sentence + told) for one in found]
 
 
-def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFrame) -> list[dict[str, Any]]:
+def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFrame) -> list[Claim]:
     """Return a finding on the rank with most exposed transfer; exposed time counts as such if waiting is unknown."""
     if overlap.empty:
         return []
@@ -87,25 +84,33 @@ def _exposed(ranks: pd.DataFrame, collectives: pd.DataFrame, overlap: pd.DataFra
         told += f" (with all of {' and '.join(unknown)}, whose waiting is not known)"
     wall = float(ranks.loc[ranks["rank"] == name, "wall_ns"].iloc[0])
     cited = [
-        cell("overlap", f"{name} {one['kind']}", "exposed_transfer_ns" if seen else "exposed_ns", int(one["win"]))
+        cell(
+            "overlap",
+            {"rank": name, "kind": one["kind"]},
+            "exposed_transfer_ns" if seen else "exposed_ns",
+            int(one["win"]),
+        )
         for (_, one), seen in zip(moved.iterrows(), known, strict=True)
         if one["rank"] == name and one["win"]
     ]
     return [
-        {
-            "title": f"{name}: {duration(win)} of communication is exposed, {share(win / wall)} of the capture",
-            "sentence": (
+        Claim(
+            kind="exposed_communication",
+            title=f"{name}: {duration(win)} of communication is exposed, {share(win / wall)} of the capture",
+            sentence=(
                 f"{name[:1].upper()}{name[1:]} communicates for {duration(float(row['time_ns']))}, "
-                f"{duration(float(row['exposed_ns']))} of it while no kernel computes: {told}. Start collectives as "
-                f"soon as their data is ready, on a stream of their own.{_rate(collectives)}"
+                f"{duration(float(row['exposed_ns']))} of it while no kernel computes: {told}.{_rate(collectives)}"
             ),
-            "time_to_win_ns": win,
-            "about": About(rank=name, lost=EXPOSED),
-            "evidence": [
-                cell("ranks", name, "exposed_ns", int(ranks.loc[ranks["rank"] == name, "exposed_ns"].iloc[0])),
+            do="Start collectives as soon as their data is ready, on a stream of their own, or send fewer bytes.",
+            bound_ns=win,
+            about=About(rank=name, lost=EXPOSED),
+            cells=(
+                cell(
+                    "ranks", {"rank": name}, "exposed_ns", int(ranks.loc[ranks["rank"] == name, "exposed_ns"].iloc[0])
+                ),
                 *cited,
-            ],
-        }
+            ),
+        )
     ]
 
 
@@ -121,7 +126,7 @@ def _rate(collectives: pd.DataFrame) -> str:
     )
 
 
-def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str, Any]]:
+def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[Claim]:
     """Return a finding on the rank that causes most waiting. Even work would win its delay against the mean start."""
     if stragglers.empty:
         return []
@@ -133,31 +138,33 @@ def _imbalance(overlap: pd.DataFrame, stragglers: pd.DataFrame) -> list[dict[str
     ratio = float(first["compute_over_mean"])
     caused, longest = float(first["caused_waiting_ns"]), float(first["longest_ns"])
     once = f", {duration(longest)} of it in one collective: look at that first" if longest > caused / 2 else ""
-    cure = (
-        "It computes as long as the others, so its host launches its work late: look for what the host does between "
-        "collectives."
+    why, cure = (
+        ("It computes as long as the others, so its host launches its work late.",
+         "Look for what its host does between collectives.")
         if abs(ratio - 1) <= EVEN
-        else f"It computes {ratio:.2f} times as long as the mean of all ranks. Give each rank the same work, or find "
-        "what delays this one between collectives."
-    )
+        else (f"It computes {ratio:.2f} times as long as the mean of all ranks.",
+              "Give each rank the same work, or find what delays this one between collectives.")
+    )  # fmt: skip
     return [
-        {
-            "title": f"The other ranks wait for {name}: it is the last to start {int(first['last'])} of {times}",
-            "sentence": (
-                f"Kernels of other ranks wait for it for {duration(caused)}{once}. {cure} The "
+        Claim(
+            kind="slow_rank",
+            title=f"The other ranks wait for {name}: it is the last to start {int(first['last'])} of {times}",
+            sentence=(
+                f"Kernels of other ranks wait for it for {duration(caused)}{once}. {why} The "
                 "time to win is its delay against the mean start."
             ),
-            "time_to_win_ns": win,
-            "about": About(rank=name, lost=WAITED_FOR),
-            "evidence": [
-                cell("stragglers", name, column, int(first[column]))
+            do=cure,
+            bound_ns=win,
+            about=About(rank=name, lost=WAITED_FOR),
+            cells=tuple(
+                cell("stragglers", {"rank": name}, column, int(first[column]))
                 for column in ("caused_waiting_ns", "longest_ns", "behind_mean_ns", "last", "collectives")
-            ],
-        }
+            ),
+        )
     ]
 
 
-def _again(costs: pd.DataFrame, ranks: pd.DataFrame) -> list[dict[str, Any]]:
+def _again(costs: pd.DataFrame, ranks: pd.DataFrame) -> list[Claim]:
     """Return one finding for each cause in rank_costs.csv, on the rank with the largest gain.
 
     Ranks work at the same time, so the gains of several ranks do not add up.
@@ -172,16 +179,23 @@ def _again(costs: pd.DataFrame, ranks: pd.DataFrame) -> list[dict[str, Any]]:
         moved = "" if pd.isna(row["bytes"]) else f" for {float(row['bytes']) / 1e6:,.3g} MB"
         where = "" if pd.isna(row["range"]) else f", most of it in {row['range']}"
         found.append(
-            {
-                "title": f"{name}: {title}",
-                "sentence": f"{what} {duration(float(row['time_ns']))}{moved}{where}. {_holds_for(rows, ranks)}{cure}",
-                "time_to_win_ns": int(row["win_ns"]),
-                "about": About(rank="" if pd.isna(row["rank"]) else name, lost=str(cause)),
-                "evidence": [
-                    cell("rank_costs", f"{name} {cause}", column, int(row[column]))
+            Claim(
+                kind=str(cause),
+                title=f"{name}: {title}",
+                sentence=f"{what} {duration(float(row['time_ns']))}{moved}{where}. {_holds_for(rows, ranks)}".rstrip(),
+                do=cure,
+                bound_ns=int(row["win_ns"]),
+                about=About(rank="" if pd.isna(row["rank"]) else name, lost=str(cause)),
+                cells=tuple(
+                    cell(
+                        "rank_costs",
+                        {"cause": cause} if pd.isna(row["rank"]) else {"rank": name, "cause": cause},
+                        column,
+                        int(row[column]),
+                    )
                     for column in ("count", "time_ns", "win_ns")
-                ],
-            }
+                ),
+            )
         )
     return found
 

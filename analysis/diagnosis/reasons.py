@@ -14,13 +14,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.diagnosis.claims import cell
 from analysis.diagnosis.evidence import product
+from analysis.formats.report import Cell, kinds
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.stalls import NOT_WAITING
 
 Tables = Mapping[str, pd.DataFrame]
 Row = dict[str, Any]  # a row of a table, None for a blank cell
-Cells = list[dict[str, object]]
+Cells = list[Cell]
 
 LEAST_SPEEDUP = 0.05  # the least estimate of ncu for a headline
 NEAR_ROOF = 0.8
@@ -58,13 +60,15 @@ STALLS = {
 
 @dataclass(frozen=True)
 class Reason:
-    """`headline` follows the kernel's name, `said` is a sentence without its full stop.
+    """`headline` follows the kernel's name, `said` is a sentence without its full stop; `do` is what to do, or "".
 
-    `of_time`: whether it depends on the kernel's duration.
+    `kind`: the cause, of kinds.toml; `of_time`: whether it depends on the kernel's duration.
     """
 
+    kind: str
     headline: str
     said: str
+    do: str = ""
     cells: Cells = field(default_factory=list)
     of_time: bool = False
 
@@ -101,11 +105,6 @@ def _digits(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def cell(table: str, row: str, column: str, value: object) -> dict[str, object]:
-    """Return a piece of evidence: the place of a number."""
-    return {"table": f"{table}.csv", "row": row, "column": column, "value": value}
-
-
 def reasons(kernel: Kernel) -> Iterator[Reason]:
     """Yield every known reason for the kernel's time, the strongest first."""
     for look in _LOOKS:
@@ -114,8 +113,9 @@ def reasons(kernel: Kernel) -> Iterator[Reason]:
             yield found
 
 
-def _place(row: Any) -> str:
-    return str(row["kernel"]) if row["range"] is None else f"{row['kernel']} in {row['range']}"
+def place(row: Any) -> dict[str, Any]:
+    """Return the columns that name a row of a table of kernels."""
+    return {name: row[name] for name in ("kernel", "range") if row[name] is not None}
 
 
 # The subjects of ncu's rules, in our words; rules.csv has ncu's own.
@@ -160,9 +160,11 @@ def _rule(kernel: Kernel) -> Reason | None:
     of = " of the part that it looks at" if row["speedup_type"] == "local" else ""
     why = f": {_RULES[name]}" if name in _RULES else "; rules.csv has the reason"
     return Reason(
+        "unknown",
         f"ncu's rule {name} estimates {share(estimate)}",
         f"ncu's rule {name} estimates a speed-up of {share(estimate)}{of}{why}",
-        [cell("rules", _place(row), "speedup_frac", estimate)],
+        "",
+        [cell("rules", place(row), "speedup_frac", estimate)],
     )
 
 
@@ -173,26 +175,33 @@ def _bottleneck(kernel: Kernel) -> Reason | None:
             continue
         said = next((ours for theirs, ours in _BOTTLENECKS if theirs in str(row["text"])), None)
         if said:
-            cells = [cell("rules", _place(row), "launches", int(row["launches"]))]
-            return Reason(said, f"by ncu's rule SOLBottleneck {said}", cells)
+            cells = [cell("rules", place(row), "launches", int(row["launches"]))]
+            return Reason("unknown", said, f"by ncu's rule SOLBottleneck {said}", "", cells)
     return None
 
 
 def _roof(kernel: Kernel) -> Reason | None:
-    """Return the kernel's share of the nearest measured roof."""
-    roofline = [row for row in kernel.rows["roofline"] if row["roof_frac"] is not None]
+    """Return the kernel's share of the nearest roof; of a bandwidth if its FLOPs are unknown and it is near to it."""
+    named = "roof_frac"
+    roofline = [row for row in kernel.rows["roofline"] if row[named] is not None]
+    if not roofline:
+        named = "bandwidth_frac"
+        roofline = [row for row in kernel.rows["roofline"] if (row[named] or 0) >= NEAR_ROOF]
     if not roofline:
         return None
-    row = sorted(roofline, key=lambda row: float(row["roof_frac"]))[-1]
-    frac = float(row["roof_frac"])
+    row = sorted(roofline, key=lambda row: float(row[named]))[-1]
+    frac = float(row[named])
     roof = nearest_roof(row)
     headline = f"at {share(frac)} of the {roof} roof"
-    near = "only less work can make it much faster"
-    told = near if frac >= NEAR_ROOF else f"a faster kernel could win up to {share(1 - frac)} of its time"
+    near = frac >= NEAR_ROOF
+    told = "it is near that roof" if near else f"a faster kernel could win up to {share(1 - frac)} of its time"
+    kind = "compute_roof" if row["bound"] == "compute" else "memory_roof"
     return Reason(
+        kind if near else "unknown",
         headline,
         f"it runs at {share(frac)} of the nearest roof, {roof}: {told}",
-        [cell("roofline", _place(row), f"roof_frac ({row['level']})", _digits(frac))],
+        f"{kinds()[kind]['cure']}" if near else "",
+        [cell("roofline", {**place(row), "level": row["level"]}, named, _digits(frac))],
     )
 
 
@@ -216,20 +225,22 @@ def _shape(kernel: Kernel) -> Reason | None:
     if row is None or sizes is None:
         return None
     blocks, threads = sizes
-    cells = [cell("kernels", _place(row), name, str(row[name])) for name in ("grid", "block")]
+    cells = [cell("kernels", place(row), name, str(row[name])) for name in ("grid", "block")]
     if blocks < (FEW_SMS * kernel.sm_count if kernel.sm_count else FEW_BLOCKS):
         of = f" of the GPU's {kernel.sm_count}" if kernel.sm_count else ""
         return Reason(
+            "grid_too_small",
             f"its grid of {count_of(blocks, 'block')} leaves SMs without work",
-            f"its grid of {count_of(blocks, 'block')} gives work to at most {count_of(blocks, 'SM')}{of}: split the "
-            "work over more blocks",
+            f"its grid of {count_of(blocks, 'block')} gives work to at most {count_of(blocks, 'SM')}{of}",
+            "Split the work over more blocks.",
             cells,
         )
     if threads < WARP:
         return Reason(
+            "occupancy_block_size",
             f"its blocks of {count_of(threads, 'thread')} leave lanes idle",
-            f"a block of {count_of(threads, 'thread')} fills {threads} of the {WARP} lanes of its warp: use blocks of "
-            "a multiple of 32",
+            f"a block of {count_of(threads, 'thread')} fills {threads} of the {WARP} lanes of its warp",
+            "Use blocks of a multiple of 32 threads.",
             cells,
         )
     return None
@@ -242,20 +253,24 @@ def _throughput(kernel: Kernel) -> Reason | None:
     if row is None or memory is None:
         return None
     moved, computed = float(row[memory]), float(row["sm_throughput_frac"])
-    cells = [cell("counters", _place(row), name, _digits(float(row[name]))) for name in (memory, "sm_throughput_frac")]
+    cells = [cell("counters", place(row), name, _digits(float(row[name]))) for name in (memory, "sm_throughput_frac")]
     what = "DRAM" if memory.startswith("dram") else "the memory system"
     both = f"{what} is at {share(moved)} of its peak and the SMs at {share(computed)}"
     if max(moved, computed) < BUSY:
         return Reason(
+            "unknown",
             f"neither memory nor the SMs are busy ({share(moved)}, {share(computed)})",
-            f"{both}: it waits, for latency or for work, so more warps or more independent work would help",
+            f"{both}: it waits, for latency or for work",
+            "Give it more warps or more independent work.",
             cells,
         )
     busy, remedy = (what, "fewer bytes") if moved >= computed else ("the SMs", "fewer or cheaper instructions")
     is_near = max(moved, computed) >= NEAR_PEAK
-    told = f"only {remedy} make it much faster" if is_near else f"{remedy} make it faster, or more independent work"
+    told = f"Only {remedy} make it much faster." if is_near else f"{remedy} make it faster, or more independent work."
     verb = "are" if busy == "the SMs" else "is"
-    return Reason(f"{busy} {verb} busy at {share(max(moved, computed))}", f"{both}: {told}", cells)
+    kind = "unknown" if not is_near else "memory_roof" if moved >= computed else "compute_roof"
+    headline = f"{busy} {verb} busy at {share(max(moved, computed))}"
+    return Reason(kind, headline, both, f"{told[0].upper()}{told[1:]}", cells)
 
 
 _MEMORY = ("dram_throughput_frac", "memory_throughput_frac")
@@ -268,17 +283,20 @@ def _access(kernel: Kernel) -> Reason | None:
     row = kernel.rows["counters"][0]
     sectors, threads = row["sectors_per_request_load"], row["threads_per_inst"]
     if sectors is not None and float(sectors) > MANY_SECTORS:
-        cells = [cell("counters", _place(row), "sectors_per_request_load", round(float(sectors), 2))]
+        cells = [cell("counters", place(row), "sectors_per_request_load", round(float(sectors), 2))]
         read = f"a load of a warp touches {float(sectors):.1f} sectors"
         return Reason(
+            "uncoalesced_loads",
             f"{read}, and 4 to 16 are enough",
             f"{read}, but loads of neighbouring addresses need 4 to 16: it is not coalesced",
+            kinds()["uncoalesced_loads"]["cure"],
             cells,
         )
     if threads is not None and float(threads) < FEW_THREADS:
-        cells = [cell("counters", _place(row), "threads_per_inst", round(float(threads), 2))]
+        cells = [cell("counters", place(row), "threads_per_inst", round(float(threads), 2))]
         told = f"{float(threads):.1f} of a warp's {WARP} threads are active"
-        return Reason(told, f"on average {told}: the others take another branch, or have nothing to do", cells)
+        said = f"on average {told}: the others take another branch, or have nothing to do"
+        return Reason("divergence", told, said, kinds()["divergence"]["cure"], cells)
     return None
 
 
@@ -292,9 +310,11 @@ def _stall(kernel: Kernel) -> Reason | None:
     known = STALLS.get(reason.removesuffix("_not_issued"))
     told = f"its warps wait {known} ({reason})" if known else f"the largest of its stalls is {reason}"
     return Reason(
+        "unknown",
         f"{share(frac)} of its stalls are {reason}",
         f"{told}: {share(frac)} of its stalls",
-        [cell("stalls", _place(row), f"share_frac ({reason})", _digits(frac))],
+        "",
+        [cell("stalls", {**place(row), "reason": reason}, "share_frac", _digits(frac))],
     )
 
 
@@ -306,9 +326,18 @@ def _line(kernel: Kernel) -> Reason | None:
     frac = float(row["share_frac"])
     waits = f", most of them {row['stall']}" if row["stall"] else ""
     return Reason(
+        "unknown",
         f"{share(frac)} of its samples are at {row['place']}",
         f"{share(frac)} of its samples are at {row['place']}{waits}",
-        [cell("source", str(row["kernel"]), f"share_frac ({row['place']})", _digits(frac))],
+        "",
+        [
+            cell(
+                "source",
+                {"kernel": row["kernel"], "place": row["place"]},
+                "share_frac",
+                _digits(frac),
+            )
+        ],
     )
 
 
@@ -318,18 +347,20 @@ def _occupancy(kernel: Kernel) -> Reason | None:
     if row is None:
         return None
     most, seen = float(row["occupancy_theoretical_frac"]), row["occupancy_achieved_frac"]
-    cells = [cell("kernels", _place(row), "occupancy_theoretical_frac", _digits(most))]
+    cells = [cell("kernels", place(row), "occupancy_theoretical_frac", _digits(most))]
     if most <= 0.5:
         known = kernel.rows["counters"]
         limiter = (known[0]["occupancy_limiter"] or "") if known else ""
         registers = "" if row["registers"] is None else f", with {int(row['registers'])} registers a thread"
         registers += f"; the limit is {limiter}" if limiter else ""
         said = f"its resources allow {share(most)} of an SM's warps at a time{registers}"
-        return Reason(f"occupancy of {share(most)} at most", said, cells)
+        kind = {"registers": "occupancy_registers", "shared": "occupancy_shared"}.get(limiter.split(" ")[0], "unknown")
+        return Reason(kind, f"occupancy of {share(most)} at most", said, kinds()[kind]["cure"], cells)
     if seen is not None and float(seen) < 0.6 * most:
-        cells.append(cell("kernels", _place(row), "occupancy_achieved_frac", _digits(float(seen))))
+        cells.append(cell("kernels", place(row), "occupancy_achieved_frac", _digits(float(seen))))
         said = f"{share(float(seen))} of an SM's warps are resident although {share(most)} fit: its blocks are few or "
-        return Reason(f"{share(float(seen))} occupancy of {share(most)}", f"{said}end at different times", cells)
+        told = f"{said}end at different times"
+        return Reason("uneven_blocks", f"{share(float(seen))} occupancy of {share(most)}", told, "", cells)
     return None
 
 
@@ -352,35 +383,39 @@ def _registers(kernel: Kernel) -> Reason | None:
         if -(-blocks // kernel.sm_count) * -(-threads // WARP) <= warps:
             return None  # all warps that the grid gives an SM fit
     return Reason(
+        "occupancy_registers",
         f"{registers} registers a thread allow only {warps} warps an SM",
         f"with {registers} registers a thread, at most {warps} warps fit into the {SM_REGISTERS:,} registers of an SM, "
         "and so few warps hide little latency",
-        [cell("kernels", _place(row), "registers", registers)],
+        kinds()["occupancy_registers"]["cure"],
+        [cell("kernels", place(row), "registers", registers)],
     )
 
 
 # Pattern of the whole name of a library's kernel, as in the tables -> what the name tells.
-_NAMES: tuple[tuple[str, str, str], ...] = (
-    (r"nccl|rccl|AllReduce|AllGather|ReduceScatter", "a collective, which waits for other GPUs",
-     "by its name it is a collective: its time includes the wait for the slowest rank, so compare the ranks"),
-    (r"_simt_sgemm|(ampere|volta|maxwell|turing|hopper)_sgemm|f32f32_f32f32_f32_.*ffma|^sgemm",
-     "FP32 without tensor cores",
-     "by its name it multiplies in FP32 without tensor cores: TF32 or BF16 would use them, if the lower precision is "
-     "acceptable"),
-    (r"gemv|gemmk1_kernel|dot_kernel", "a matrix times a vector",
-     "by its name it multiplies a matrix by a vector, which takes as long as reading the matrix: smaller types or "
-     "several vectors at a time help"),
-    (r"nchwToNhwc|nhwcToNchw|[Tt]ranspose|[Pp]ermute|convertTensor", "it only changes a layout",
-     "by its name it only changes the layout of a tensor: keep one layout (channels_last) to avoid it"),
-    (r"elementwise|FillFunctor|copy_kernel|CatArray|_copy_|CopyKernel", "one pass over memory for a simple operation",
-     "by its name it does one simple operation for each element, so memory limits it: fuse it with its neighbours "
-     "(torch.compile), or avoid it"),
+_NAMES: tuple[tuple[str, tuple[str, str, str, str]], ...] = (
+    (r"nccl|rccl|AllReduce|AllGather|ReduceScatter", ("exposed_communication",
+     "a collective, which waits for other GPUs",
+     "by its name it is a collective: its time includes the wait for the slowest rank", "Compare the ranks.")),
+    (r"_simt_sgemm|(ampere|volta|maxwell|turing|hopper)_sgemm|f32f32_f32f32_f32_.*ffma|^sgemm", ("precision",
+     "FP32 without tensor cores", "by its name it multiplies in FP32 without tensor cores",
+     "Use TF32 (`torch.set_float32_matmul_precision('high')`) or BF16, if the lower precision is acceptable.")),
+    (r"gemv|gemmk1_kernel|dot_kernel", ("memory_roof", "a matrix times a vector",
+     "by its name it multiplies a matrix by a vector, which takes as long as reading the matrix",
+     "Use smaller types, or several vectors at a time.")),
+    (r"nchwToNhwc|nhwcToNchw|[Tt]ranspose|[Pp]ermute|convertTensor", ("layout",
+     "it only changes a layout", "by its name it only changes the layout of a tensor",
+     "Keep one layout (`channels_last` in PyTorch), so that the change does not happen.")),
+    (r"elementwise|FillFunctor|copy_kernel|CatArray|_copy_|CopyKernel", ("fuse",
+     "one pass over memory for a simple operation",
+     "by its name it does one simple operation for each element, so memory limits it",
+     "Fuse it with its neighbours (`torch.compile`), or avoid it.")),
 )  # fmt: skip
 
 
 def _named(kernel: Kernel) -> Reason | None:
     """Return the meaning of a library kernel's name."""
-    return next((Reason(headline, said) for name, headline, said in _NAMES if re.search(name, kernel.name)), None)
+    return next((Reason(*told) for name, told in _NAMES if re.search(name, kernel.name)), None)
 
 
 def _short(kernel: Kernel) -> Reason | None:
@@ -391,18 +426,21 @@ def _short(kernel: Kernel) -> Reason | None:
     timed = (row for row in kernel.rows["host"] if row["median_ns"] is not None)
     call = next((row for row in timed if re.match(r"(cuda|cu)Launch(Cooperative)?Kernel", str(row["call"]))), None)
     in_graphs = 2 * sum(row["launches"] for row in kernel.rows.get("graphed", ())) > kernel.launches
-    way_out = "fuse them, or capture them in a CUDA graph"
+    way_out = "Do more in each, fuse them, or capture them in a CUDA graph."
     if in_graphs:
-        way_out = "or fuse them (CUDA graphs launch most of them already)"
+        way_out = "Do more in each, or fuse them: CUDA graphs launch most of them already."
         own = "and starting a kernel takes a part of that"
     if call and not in_graphs:
         own = f"and {call['call']} itself takes {duration(float(call['median_ns']))} of the host (median)"
-        cells.append(cell("host", f"{call['source']} {call['call']}", "median_ns", int(call["median_ns"])))
+        cells.append(
+            cell("host", {"source": call["source"], "call": call["call"]}, "median_ns", int(call["median_ns"]))
+        )
     many = kernel.launches > 1
     return Reason(
+        "launch_bound",
         f"{count_of(kernel.launches, 'short launch', 'short launches')}, {duration(kernel.mean_ns)}{' each' * many}",
-        f"{'a' if many else 'its'} launch runs for {duration(kernel.mean_ns)}{' on average' * many}, {own}: "
-        + (f"do more in each, {way_out}" if many else "time it on more work"),
+        f"{'a' if many else 'its'} launch runs for {duration(kernel.mean_ns)}{' on average' * many}, {own}",
+        way_out if many else "Time it on more work.",
         cells,
         of_time=True,
     )

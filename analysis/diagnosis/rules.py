@@ -65,6 +65,7 @@ WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width
 RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
+READS_AGAIN = 0.45  # of DRAM: below, another cause keeps a kernel that reads bytes twice (a pointer chase: 0.42)
 STREAMS = 2.2  # loads of each byte of DRAM: one broadcast operand for each streamed one gives 2
 CONTENTION = ("not_selected", "math_pipe_throttle", "dispatch_stall", "mio_throttle", "lg_throttle")  # not latency
 
@@ -376,12 +377,14 @@ MEMORY = (
         "block_order_l2",
         (*LOADS, *TRAFFIC, "accessible_bytes"),
         lambda e: (
-            (e["dram_read_bytes"] > 1.5 * e["accessible_bytes"]) & (e["l2_read_bytes"] >= 0.7 * e["dram_read_bytes"])
+            (e["dram_read_bytes"] > 1.5 * e["accessible_bytes"])
+            & (e["l2_read_bytes"] >= 0.7 * e["dram_read_bytes"])
+            & (e.busy["dram"] > READS_AGAIN)
         ),
         lambda e: e.after(dram=e.dram_ns(e["accessible_bytes"], e.written)),
         0.9,
         "bytes",
-        "DRAM delivers more bytes than the kernel can address, so some of them come twice.",
+        "DRAM is busy with more bytes than the kernel can address, so some of them come twice.",
         "accessible_bytes is no less than dram_read_bytes.",
         ("dram_read_bytes", "accessible_bytes"),
         ("dram",),

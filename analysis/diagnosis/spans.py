@@ -10,14 +10,18 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
+from analysis.diagnosis.claims import About, Claim
+from analysis.diagnosis.claims import findings as as_findings
 from analysis.diagnosis.rank_spans import WAITED_FOR, Losses
 from analysis.formats import symbols
+from analysis.formats.report import Finding
+from analysis.formats.report import Span as ShownSpan
 from analysis.formats.words import count_of
 from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED
@@ -32,26 +36,6 @@ MOST_LEVELS, MOST_THREADS, MOST_STREAMS = 5, 2, 8  # rows of a picture
 MOST_BARS = 300  # of a row; above that, bars closer than a pixel are merged
 _PIXELS = 900
 ENDLESS_NS = 1 << 60
-
-
-@dataclass(frozen=True)
-class About:
-    """Which part of the timeline a finding is about. A blank field does not restrict it.
-
-    `step` is a label of gaps.csv. `kernel` and `ranges` are values of kernels.csv. `copies` holds device, kind,
-    direction and memory of a row of copies.csv. `graphs` is the range of CUDA graphs that nsys saw as a whole. `call`
-    is a CUDA call. `rank` is the label of a rank, and `lost` what it loses: EXPOSED, WAITED_FOR or a cause of
-    rank_costs.csv.
-    """
-
-    step: str = ""
-    kernel: str = ""
-    ranges: tuple[str, ...] = ()
-    copies: tuple[str, ...] = ()
-    graphs: str = ""
-    call: str = ""
-    rank: str = ""
-    lost: str = ""
 
 
 class Span(NamedTuple):
@@ -316,21 +300,19 @@ def _span_timeline(
         Column("said", "", "sentence on where to look, with times as Nsight Systems shows them", "row", style="prose"),
     ),
 )
-def build_spans(
-    findings: list[dict[str, Any]] | None, span_timeline: _Timeline, capture: Capture
-) -> pd.DataFrame | None:
+def build_spans(findings: list[Claim] | None, span_timeline: _Timeline, capture: Capture) -> pd.DataFrame | None:
     """Return spans.csv: one row for each finding that says what it is `about` and that the timeline shows."""
     rows = []
     first = int(span_timeline.start.min(initial=ENDLESS_NS))
     for rank, finding in enumerate(findings or (), start=1):
-        span = find_span(finding["about"], span_timeline) if finding.get("about") else None
+        span = find_span(finding.about, span_timeline) if finding.about else None
         if span is None:
             continue
         inside = intervals.covered(np.array([span.start_ns]), np.array([span.end_ns]), span_timeline.busy)
         rows.append(
             {
                 "finding": rank,
-                "title": finding["title"],
+                "title": finding.title,
                 "start_ns": span.start_ns,
                 "end_ns": span.end_ns,
                 "busy_ns": int(inside[0]) if len(span_timeline.gpu_ops) else pd.NA,
@@ -342,26 +324,23 @@ def build_spans(
 
 
 @fact("shown_findings")
-def show_findings(findings: list[dict[str, Any]] | None, spans: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return the findings as report.json has them: without `about`, but with the span that shows each."""
+def show_findings(findings: list[Claim] | None, spans: pd.DataFrame) -> list[Finding]:
+    """Return the findings of the report, each with the span that shows it."""
     shown = {
-        int(row.finding): {"start_ns": int(row.start_ns), "end_ns": int(row.end_ns), "said": str(row.said)}
+        int(row.finding): ShownSpan(int(row.start_ns), int(row.end_ns), str(row.said))
         for row in (spans.itertuples() if len(spans) else ())
     }
-    return [
-        {key: value for key, value in finding.items() if key != "about"} | ({"span": shown[at]} if at in shown else {})
-        for at, finding in enumerate(findings or (), start=1)
-    ]
+    return as_findings(findings or (), shown)
 
 
 @fact("scenes")
-def build_scenes(findings: list[dict[str, Any]] | None, spans: pd.DataFrame, span_timeline: _Timeline) -> list[Scene]:
+def build_scenes(findings: list[Claim] | None, spans: pd.DataFrame, span_timeline: _Timeline) -> list[Scene]:
     """Return what lies in the span of each finding, in the order of the findings."""
     said = findings or []
     found = []
     for row in spans.itertuples():
         span = Span(int(row.start_ns), int(row.end_ns), str(row.said))
-        about = said[int(row.finding) - 1]["about"]
+        about = said[int(row.finding) - 1].about or About()
         lanes = (*_host_lanes(span, span_timeline, about.rank), *_gpu_lanes(span, span_timeline, about))
         found.append(Scene(int(row.finding), str(row.title), span, lanes))
     return found

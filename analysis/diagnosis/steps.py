@@ -6,7 +6,8 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis.timelines import judge_window, windows
-from analysis.diagnosis.vocabulary import words
+from analysis.diagnosis.vocabulary import CAUSE, SURE, words
+from analysis.formats.place import here
 from analysis.formats.words import share
 from analysis.tables.declare import Column, table
 
@@ -36,8 +37,8 @@ def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
     columns=(
         Column("range", "", "step, or outermost range without steps; judged on the one of median length", "key"),
         Column("rank", "1", "1 is the cause that explains most of the time, weighted by sure_frac", "timing"),
-        Column("defect", "", "the cause: an identifier of analysis/diagnosis/kinds.toml", "timing"),
-        Column("sure_frac", "0-1", "how often such a verdict is right (kernels/specimens/README.md)", "timing"),
+        Column("defect", "", CAUSE, "timing"),
+        Column("sure_frac", "0-1", SURE + here(" (kernels/specimens/README.md)", ""), "timing"),
         Column("gain_bound_frac", "0-1", "share of the step that the cause explains, with nsys attached", "timing"),
         Column("time_to_win_ns", "ns", "the same as time, for each step of this name", "timing"),
         Column("reason", "", "the cause and its cure", "timing", style="prose"),

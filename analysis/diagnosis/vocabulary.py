@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from analysis.formats.place import here
 from analysis.formats.report import kind_of, kinds
 
+# What columns say of a cause and of how sure it is.
+CAUSE = here("the cause: an identifier of analysis/diagnosis/kinds.toml", "the cause, as its identifier")
+SURE = "how often such a verdict is right"
 NONE_AT_ROOF, LAUNCH_LATENCY = "none_at_roof", "launch_latency"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from analysis.formats import place
 from analysis.formats.files import JsonFile, Positive, Spread, Whole
 
-_AGAIN = "write it again with `make accounting-truth`"
+_AGAIN = place.again("make accounting-truth")
 
 
 class StepMemory(Struct):

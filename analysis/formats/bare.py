@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from analysis.formats import place
 from analysis.formats.files import CsvFile, Whole
 
 PUSH, START = "push", "start"
@@ -30,5 +31,5 @@ class BareRange(Struct):
 
 
 BARE_RANGES = CsvFile(
-    "bare_ranges", "bare_ranges.csv", BareRange, again="write it again with nsys_scripts/bare.sh", alone=True
+    "bare_ranges", "bare_ranges.csv", BareRange, again=place.again("nsys_scripts/bare.sh"), alone=True
 )

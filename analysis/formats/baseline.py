@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from analysis.formats import place
 from analysis.formats.files import Amount, JsonFile, Positive, Spread, Whole
 
 
@@ -52,7 +53,7 @@ BASELINE = JsonFile(
     "baseline",
     "baseline.json",
     Baseline,
-    again="write it again with `make baseline`",
+    again=place.again("make baseline"),
     alone=True,
     studies=("studies.baseline", "studies.layers"),
 )

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from analysis.formats.errors import INTERRUPTED, MISSING, InputError, LedgerError
+from analysis.formats.place import here
 
 _OURS = ("", "analysis", "harness", "kernels", "studies")
 # The `make` target that installs a program's packages, if it has another name than the program.
@@ -114,9 +115,10 @@ def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType
         return
     spec = sys.modules["__main__"].__spec__
     name = spec.name if spec else "analysis.report"
-    print(
-        f"{sys.executable} lacks the Python package {package}; run `make {target_of(name)}`, which installs "
-        f"what it needs, or `.venv/bin/python {f'-m {name}' if spec else 'analysis/report.py'} …`.",
-        file=sys.stderr,
+    remedy = here(
+        f"run `make {target_of(name)}`, which installs what it needs, or "
+        f"`.venv/bin/python {f'-m {name}' if spec else 'analysis/report.py'} …`",
+        f"`{sys.executable} -m pip install {package}` installs it",
     )
+    print(f"{sys.executable} lacks the Python package {package}; {remedy}.", file=sys.stderr)
     sys.exit(MISSING)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from analysis.formats import place
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Whole
 
 COST_RUNS = 20  # earlier captures that the file keeps
-AGAIN = "write it again with `python -m analysis.counting CAPTURES`"
+AGAIN = place.again("python -m analysis.counting CAPTURES")
 
 
 class PlannedGroup(Struct):

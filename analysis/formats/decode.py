@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from analysis.formats import place
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Whole
 
-AGAIN = "write it again with `make decode`"
+AGAIN = place.again("make decode")
 
 
 class Bound(Struct):

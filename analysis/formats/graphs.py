@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from analysis.formats.files import CsvFile, Moment, Whole
+from analysis.formats.place import EXPORT
 
 
 class GraphKernel(Struct):
@@ -22,6 +23,4 @@ class GraphKernel(Struct):
     returned_ns: Moment
 
 
-GRAPH_KERNELS = CsvFile(
-    "graph_kernels", "graph_kernels.csv", GraphKernel, again="export it again with nsys_scripts/export_csv.sh"
-)
+GRAPH_KERNELS = CsvFile("graph_kernels", "graph_kernels.csv", GraphKernel, again=f"export it again with {EXPORT}")

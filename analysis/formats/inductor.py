@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from analysis.formats import place
 from analysis.formats.files import CsvFile, Whole
 
 
@@ -23,4 +24,4 @@ class KernelCall(Struct):
     operations: str
 
 
-INDUCTOR = CsvFile("inductor", "inductor.csv", KernelCall, again="write it again with `make profile`")
+INDUCTOR = CsvFile("inductor", "inductor.csv", KernelCall, again=place.again("make profile"))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from analysis.formats import place
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Spread, Whole
 
-_AGAIN = "write it again with `make layers`"
+_AGAIN = place.again("make layers")
 _STUDIES = ("studies.layers",)
 
 
@@ -135,7 +136,7 @@ KERNELS_OF_LAYERS = JsonFile(
     "kernels-of-layers",
     "kernels_of_layers.json",
     KernelProfiles,
-    again="write it again with `make kernels-of-layers`",
+    again=place.again("make kernels-of-layers"),
     alone=True,
     studies=_STUDIES,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from analysis.formats import place
 from analysis.formats.files import Amount, JsonFile, Whole
 
 
@@ -64,7 +65,7 @@ LECTURES = JsonFile(
     "lectures",
     "lectures.json",
     Lectures,
-    "write it again with `make studies`",
+    place.again("make studies"),
     alone=True,
     studies=("studies.lectures",),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from analysis.formats import place
 from analysis.formats.files import Amount, JsonFile, Positive, Spread, Whole
 
 
@@ -68,7 +69,7 @@ MULTI_GPU = JsonFile(
     "multi_gpu",
     "multi_gpu.json",
     MultiGpu,
-    "write it again with `make multi-gpu`",
+    place.again("make multi-gpu"),
     alone=True,
     studies=("studies.multi_gpu",),
 )

@@ -1,6 +1,6 @@
 """Remove absolute paths from texts for publication, or reduce them to the file's name.
 
-nsys_scripts/scrub.py has its own rule. It runs with the system's Python, and it knows the folders that exports name,
+harness/profile/scrub.py has its own rule. It runs with the system's Python, and it knows the folders that exports name,
 since NVTX ranges such as /step/forward are not paths.
 """
 

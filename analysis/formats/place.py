@@ -17,9 +17,32 @@ def runs(here: Path) -> Path:
     return (ROOT if IN_CHECKOUT else here) / "runs"
 
 
+def here(in_checkout: str, installed: str) -> str:
+    """Return the words for a checkout, or those for the installed package."""
+    return in_checkout if IN_CHECKOUT else installed
+
+
 def program(in_checkout: str, command: str) -> str:
     """Return the command of a program: the one for a checkout, or the command of the package."""
-    return in_checkout if IN_CHECKOUT else f"kernel-ledger {command}"
+    return here(in_checkout, f"kernel-ledger {command}")
+
+
+def again(command: str) -> str:
+    """Say how to write a file of ours again: with a command of a checkout, which the package has not."""
+    return here(f"write it again with `{command}`", "write it again in a clone of the repository")
+
+
+def profile(options: str = "") -> str:
+    """Return the command that profiles a program, with options of it."""
+    quoted = f"'{options}'" if " " in options else options
+    return program(f"make profile ARGS={quoted}" if options else "make profile", f"profile {options}".strip())
+
+
+DOCTOR = program("make doctor", "doctor")
+METRICS = program("python -m analysis.metrics", "metrics")
+PLAN = program("python -m analysis.counting", "profile")
+SELFTEST = program("make selftest", "profile --roofs")
+EXPORT = program("nsys_scripts/export_csv.sh", "export")
 
 
 def cache() -> Path | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from analysis.formats.files import CsvFile, Whole
+from analysis.formats.place import EXPORT, profile
 
 
 class NcclCall(Struct):
@@ -33,5 +34,5 @@ class ProcessRank(Struct):
     local_rank: Whole | None
 
 
-NCCL_CALLS = CsvFile("nccl-calls", "nccl_calls.csv", NcclCall, "export it again with `nsys_scripts/export_csv.sh`")
-PROCESS_RANKS = CsvFile("process-ranks", "process_ranks.csv", ProcessRank, "capture again with `make profile`")
+NCCL_CALLS = CsvFile("nccl-calls", "nccl_calls.csv", NcclCall, f"export it again with `{EXPORT}`")
+PROCESS_RANKS = CsvFile("process-ranks", "process_ranks.csv", ProcessRank, f"capture again with `{profile()}`")

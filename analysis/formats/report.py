@@ -13,11 +13,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Meta, Struct
 
 from analysis.formats.files import JsonFile, Whole
+from analysis.formats.place import program
 
-AGAIN = "write it again with analysis/report.py"
+AGAIN = f"write it again with {program('analysis/report.py', 'report')}"
 KINDS_FILE = Path(__file__).parent.parent / "diagnosis" / "kinds.toml"
 VERSION = 3
 
@@ -332,15 +333,15 @@ class Equality(Struct, frozen=True):
     compared: Annotated[Whole, Meta(title="ranges that nsys summed, too")]
 
 
-class ReportColumn(Struct, frozen=True):
+class ReportColumn(Struct, frozen=True, omit_defaults=True):
     """A column of a table."""
 
     name: Annotated[str, Meta(title="its name, which ends with its unit")]
     unit: Annotated[str, Meta(title="ns, byte, 0-1 …; empty for text")]
     description: Annotated[str, Meta(title="what it means")]
     evidence: Annotated[str, Meta(title="what it rests on: static, timing, counters, key or row")]
-    label: Annotated[str | UnsetType, Meta(title="its heading, where that is not the name")] = UNSET
-    style: Annotated[str | UnsetType, Meta(title="bar or prose")] = UNSET
+    label: Annotated[str, Meta(title="its heading, where that is not the name")] = ""
+    style: Annotated[str, Meta(title="bar or prose")] = ""
 
 
 class Glance(Struct, frozen=True):
@@ -398,51 +399,6 @@ class Report(Struct, frozen=True):
     notes: Annotated[list[str], Meta(title="sentences that belong to no table")]
 
 
-class _Evidence(Struct):
-    """One cell that a finding rests on."""
-
-    table: Annotated[str, Meta(title="file name of the table, such as gaps.csv")]
-    row: Annotated[str, Meta(title="the row, by its first columns")]
-    column: Annotated[str, Meta(title="the column, with a part in parentheses where a row has several")]
-    value: Annotated[Any, Meta(title="the value, in the unit of the column's name")]
-    unit: Annotated[str | UnsetType, Meta(title="the unit, where the column's name has none")] = UNSET
-
-
-class _Span(Struct):
-    """The stretch of the timeline that shows a finding."""
-
-    start_ns: Annotated[int, Meta(title="its start, ns on the clock of the capture, which is that of Nsight Systems")]
-    end_ns: Annotated[int, Meta(title="its end")]
-    said: Annotated[str, Meta(title="where to zoom to, and what it shows")]
-
-
-class _Finding(Struct):
-    """One thing worth doing, or worth knowing; the most time first."""
-
-    rank: Annotated[int, Meta(title="from 1")]
-    title: Annotated[str, Meta(title="what it is about")]
-    sentence: Annotated[str, Meta(title="what was measured and what to do")]
-    time_to_win_ns: Annotated[float | None, Meta(title="what it could win, in ns; null where nobody knows")]
-    evidence: list[_Evidence]
-    span: Annotated[_Span | UnsetType, Meta(title="where it shows; left out where no timeline does")] = UNSET
-
-
-class _Report(Struct):
-    """report.json"""
-
-    title: Annotated[str, Meta(title="program and GPU")]
-    conditions: list[Condition]
-    trust: Trust
-    coverage: Coverage
-    nsys_equality: Equality
-    findings: list[_Finding]
-    tables: list[ReportTable]
-    figures: list[ReportFigure]
-    missing: list[Missing]
-    files: list[ReadFile]
-    notes: Annotated[list[str], Meta(title="sentences that belong to no table")]
-
-
 class Command(Struct):
     """A command that goes on with a kernel."""
 
@@ -464,5 +420,5 @@ class KernelReport(Struct):
     commands: list[Command]
 
 
-REPORT = JsonFile("report", "report.json", _Report, again=AGAIN, captured=False, version=VERSION, oldest=VERSION)
+REPORT = JsonFile("report", "report.json", Report, again=AGAIN, captured=False, version=VERSION, oldest=VERSION)
 KERNEL_REPORT = JsonFile("kernel", "kernel.json", KernelReport, again=AGAIN, captured=False)

@@ -6,9 +6,10 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from analysis.formats import place
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Quantity, Spread, Whole
 
-AGAIN = "write it again with `python -m harness.run`"
+AGAIN = place.again("python -m harness.run")
 
 
 # Conditions --------------------------------------------------------------------------------------------------
@@ -232,7 +233,7 @@ LINKS = (*COPIES, PEER_COPY, "all_reduce", "all_gather", "reduce_scatter")
 
 TIMING = JsonFile("timing", "timing.json", Timing, AGAIN)
 CEILINGS = JsonFile("ceilings", "ceilings.json", Ceilings, AGAIN)
-SELFTEST = JsonFile("selftest", "selftest.json", Selftest, "write it again with `make selftest`")
+SELFTEST = JsonFile("selftest", "selftest.json", Selftest, place.again("make selftest"))
 
 
 # Operations and ranges ---------------------------------------------------------------------------------------

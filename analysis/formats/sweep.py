@@ -6,10 +6,11 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from analysis.formats import place
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Whole
 from analysis.formats.run import Clocks
 
-_AGAIN = "write it again with `make sweep`"
+_AGAIN = place.again("make sweep")
 Macros = Annotated[str, Meta(pattern=r"[A-Z]\w*=-?[0-9]{1,18}( [A-Z]\w*=-?[0-9]{1,18})*", description="NAME=value")]
 
 

@@ -1,10 +1,11 @@
-"""Declare the status files of a capture: nsys.json and ncu.json of nsys_scripts/status.py, and bare.json of bare.sh."""
+"""Declare the status files of a capture: nsys.json and ncu.json (status.py), and bare.json of bare.sh."""
 
 from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats.files import JsonFile, Whole
+from analysis.formats.place import profile
 
 
 class ToolStatus(Struct):
@@ -38,4 +39,4 @@ class ToolStatus(Struct):
     range_cost_ns: float | UnsetType | None = UNSET
 
 
-TOOL_STATUS = JsonFile("tool-status", "ncu.json", ToolStatus, again="capture again with the scripts of nsys_scripts/")
+TOOL_STATUS = JsonFile("tool-status", "ncu.json", ToolStatus, again=f"capture again with `{profile()}`")

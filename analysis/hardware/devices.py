@@ -1,22 +1,30 @@
-"""Datasheet peaks of the GPUs in devices.toml."""
+"""Peaks of GPUs: of the datasheets in devices.toml, or derived from the attributes that a file states.
+
+A GPU that is not in devices.toml gets its peaks from its number of SMs, its clocks and the rates of its compute
+capability in architectures.toml.
+"""
 
 from __future__ import annotations
 
 import math
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _TABLE = Path(__file__).with_name("devices.toml")
+_ARCHITECTURES = Path(__file__).with_name("architectures.toml")
 
 
 @dataclass(frozen=True)
 class Device:
-    """Datasheet figures of a GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation); None if unknown.
+    """Figures of a GPU: byte/s, FLOP/s (dense, tensor formats with FP32 accumulation); None if unknown.
 
-    Links: byte/s one way.
+    Links: byte/s one way. `dram_bytes_per_s` is NaN if unknown. `derived` says how the figures follow from the file's
+    attributes; it is empty for those of a datasheet.
     """
 
     name: str
@@ -33,6 +41,103 @@ class Device:
     nvlink_bytes_per_s: float | None = None
     memory_bytes: float | None = None
     aliases: tuple[str, ...] = ()
+    derived: tuple[str, ...] = ()
+    l1_bytes_per_s: float | None = None
+    l2_bytes_per_s: float | None = None
+
+    def rate(self, form: str) -> float | None:
+        """Return the dense FLOP/s or op/s of a format: fp64, fp64_tensor, fp8, fp4, int8 and those with a field.
+
+        Formats without a figure of the datasheet follow from the architecture and the clock behind the FP32 figure.
+        """
+        stated: float | None = getattr(self, f"{form}_flop_per_s", None)
+        lanes = architecture(self.cc).get("fp32_lanes")
+        if stated or not self.fp32_flop_per_s or not lanes:
+            return stated
+        each = _lanes(self.cc, self.name).get(form)
+        return each / lanes * self.fp32_flop_per_s if each else None
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What a file states about its GPU; None if it does not. Clocks are the highest, in Hz."""
+
+    cc: str | None = None
+    sm_count: int | None = None
+    clock_hz: float | None = None
+    memory_clock_hz: float | None = None
+    bus_bits: float | None = None
+    l2_bytes: float | None = None
+    memory_bytes: float | None = None
+    dram_bytes_per_s: float | None = None
+    dram_from: str = "the file"
+
+
+@cache
+def architectures() -> Mapping[str, Mapping[str, Any]]:
+    """Return the rates of one SM by compute capability."""
+    entries = tomllib.loads(_ARCHITECTURES.read_text(encoding="utf-8"))
+    return {cc: {**entries["common"], **own} for cc, own in entries.items() if cc != "common"}
+
+
+def architecture(cc: str) -> Mapping[str, Any]:
+    """Return the rates of one SM of a compute capability; empty if it is not known."""
+    return architectures().get(cc, {})
+
+
+def _lanes(cc: str, name: str) -> dict[str, float]:
+    """Return the fused multiply-adds of one SM in a cycle by format; those of GeForce boards by their name."""
+    own = architecture(cc)
+    tensor = {**own.get("tensor", {}), **(own.get("geforce", {}) if "geforce" in name.lower() else {})}
+    if _NO_TENSOR.search(name):
+        tensor = {}
+    lanes = {"fp32": own.get("fp32_lanes"), "fp64": own.get("fp64_lanes"), "fp64_tensor": tensor.pop("fp64", None)}
+    return {form: float(each) for form, each in {**lanes, **tensor}.items() if each}
+
+
+def derive_device(name: str, known: Attributes) -> Device | None:
+    """Return the peaks of a GPU from what a file states; None if that gives neither a bandwidth nor a rate."""
+    cc, sm_count, clock = known.cc or "", known.sm_count, known.clock_hz
+    own = architecture(cc)
+    derived, rates = [], {}
+    dram = known.dram_bytes_per_s or math.nan
+    if known.memory_clock_hz and known.bus_bits:
+        dram = 2 * known.memory_clock_hz * known.bus_bits / 8
+        derived.append(
+            f"DRAM 2 x {known.memory_clock_hz / 1e6:,.0f} MHz x {known.bus_bits:.0f} bit / 8 = {dram / 1e9:,.0f} GB/s"
+        )
+    elif known.dram_bytes_per_s:
+        derived.append(f"DRAM {dram / 1e9:,.0f} GB/s, as {known.dram_from} states it")
+    if sm_count and clock:
+        rates = {form: sm_count * each * 2 * clock for form, each in _lanes(cc, name).items()}
+    if "fp32" in rates:
+        derived.append(
+            f"FP32 {sm_count} SMs x {own['fp32_lanes']} lanes x 2 x {(clock or 0) / 1e9:.3g} GHz = "
+            f"{rates['fp32'] / 1e12:,.1f} TFLOP/s"
+        )
+    if not derived:
+        return None
+    l1, l2 = own.get("l1_bytes"), own.get("l2_bytes_a_cycle")
+    return Device(
+        name=name or f"a GPU of compute capability {cc}",
+        cc=cc,
+        sm_count=sm_count or 0,
+        l2_bytes=int(known.l2_bytes) if known.l2_bytes else None,
+        dram_bytes_per_s=dram,
+        fp32_flop_per_s=rates.get("fp32"),
+        tf32_flop_per_s=rates.get("tf32"),
+        bf16_flop_per_s=rates.get("bf16"),
+        fp16_flop_per_s=rates.get("fp16"),
+        memory_bytes=known.memory_bytes,
+        l1_bytes_per_s=sm_count * l1 * clock if l1 and sm_count and clock else None,
+        l2_bytes_per_s=l2 * clock if l2 and clock else None,
+        derived=tuple(derived),
+        source=f"derived from the file's attributes and architectures.toml ({own.get('source', 'no architecture')})",
+    )
+
+
+# Turing boards without tensor cores, and those of before 7.0, which have none either.
+_NO_TENSOR = re.compile(r"\bGTX\b|\bMX ?\d{3}\b|\bT(?:400|500|550|600|1000|1200)\b")
 
 
 def _plain(name: str) -> str:

@@ -26,16 +26,13 @@ def rows(table: pd.DataFrame, *counts: str) -> Any:
     return renamed.itertuples(index=False)
 
 
-def place(table: pd.DataFrame, row: pd.Series) -> str:
-    """Name a row of a table for a finding's evidence: its first one to four columns, as few as make the name unique.
-
-    If all four do not make it unique, the name has all four.
-    """
+def keys(table: pd.DataFrame, row: pd.Series) -> dict[str, str]:
+    """Name a row of a table for a finding: its first one to four columns, as few as make it unique, without blanks."""
     first = table.iloc[:, :4].astype(object)
     texts = first.where(first.notna(), "").astype(str)
-    leads = [texts.iloc[:, :count].agg(" ".join, axis=1) for count in range(1, texts.shape[1] + 1)]
-    named = [lead[row.name] for lead in leads if sum((other == lead[row.name]).sum() for other in leads) == 1]
-    return str(named[0] if named else leads[-1][row.name])
+    own = texts.loc[row.name]
+    counts = (count for count in range(1, 5) if (texts.iloc[:, :count] == own[:count]).all(axis=1).sum() == 1)
+    return {str(name): value for name, value in own[: next(counts, 4)].items() if value}
 
 
 def rate(row: Any) -> str:

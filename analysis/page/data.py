@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.formats import symbols
-from analysis.formats.report import Reason
+from analysis.formats.report import Missing, Reason, ReportColumn, ReportTable
 from analysis.page import markdown, text
 
 MAX_ROWS = 100_000  # of a table in the page; the CSV file holds all
@@ -57,13 +57,13 @@ class Data:
         """Return the position of a text in `strings`, which gets it if it is new."""
         return self._strings.setdefault(value, len(self._strings))
 
-    def add(self, entry: Mapping[str, Any], table: pd.DataFrame) -> None:
+    def add(self, entry: ReportTable, table: pd.DataFrame) -> None:
         """Add a table as the report lists it in `entry`."""
         rows = table.head(MAX_ROWS)
-        columns = [self._column(str(entry["name"]), described, rows) for described in columns_of(entry, rows)]
+        columns = [self._column(str(entry.name), described, rows) for described in columns_of(entry, rows)]
         self._tables.append(
             {
-                "name": str(entry["name"]),
+                "name": str(entry.name),
                 "rows": len(rows),
                 "total": len(table),
                 "columns": columns,
@@ -117,25 +117,25 @@ def _mixed(value: Any, name: str, unit: str) -> Any:
     return _plain(value) if text.is_number(value) else text.clean(text.cell(value, name, unit))
 
 
-def columns_of(entry: Mapping[str, Any], table: pd.DataFrame) -> list[dict[str, Any]]:
+def columns_of(entry: ReportTable, table: pd.DataFrame) -> list[dict[str, Any]]:
     """Describe each column for the page.
 
     Each has name, label, unit of its cells, style, whether it is right-aligned, whether it rests on counters in a row
     of that tier, and a sentence about it.
     """
-    about = {str(column.get("name")): column for column in entry.get("columns") or []}
+    about = {column.name: column for column in entry.columns}
     columns = []
     for name in map(str, table.columns):
-        described = about.get(name, {})
-        words = [name, str(described.get("unit") or ""), str(described.get("description") or "")]
+        described = about.get(name) or ReportColumn(name, "", "", "")
+        words = [name, described.unit, described.description]
         columns.append(
             {
                 "name": name,
-                "label": str(described.get("label") or text.label_of(name)),
-                "unit": text.unit_for(name, str(described.get("unit") or "")),
-                "style": str(described.get("style") or ""),
+                "label": described.label or text.label_of(name),
+                "unit": text.unit_for(name, described.unit),
+                "style": described.style,
                 "right": bool(pd.api.types.is_numeric_dtype(table[name])) or bool(text.unit_of(name)),
-                "counted": markdown.is_from_counters(described or None),
+                "counted": markdown.is_from_counters(described),
                 "title": text.clean(" · ".join(word for word in words if word)),
             }
         )
@@ -151,13 +151,13 @@ def shortened(texts: Iterable[str], name: str, table: pd.DataFrame, described: M
     return text.shorten_all((one for one in texts if len(one) > width), width, head)
 
 
-def why(missing: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def why(missing: Sequence[Missing]) -> dict[str, str]:
     """For each part that a kernel's page may lack, what is missing, with the reason and the remedy."""
     found = {}
     for part, reasons in _WHY.items():
-        one = next((one for reason in reasons for one in missing if one.get("reason") == reason), None)
+        one = next((one for reason in reasons for one in missing if one.reason == reason), None)
         if one is not None:
-            what, why, do = (text.clean(one.get(key, "")) for key in ("what", "why", "do"))
+            what, why, do = (text.clean(said) for said in (one.what, one.why, one.do))
             found[part] = f"{what}: {why}. To get it: {do}."
     return found
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from analysis.formats.report import Finding, Report, ReportFigure, ReportTable, Trust, kinds
 from analysis.page import data, markdown, text
 
 STATIC_ROWS = 50  # of each table; the script adds the others
@@ -54,7 +56,7 @@ def script() -> str:
     return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
 
 
-def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
+def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
     """Return the HTML text of the page.
 
     Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name. The page
@@ -72,31 +74,31 @@ def render_html(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], s
     )
     untrusted = markdown.is_untrusted(report)
     block = data.Data()
-    for entry in report.get("tables") or []:
-        if (table := tables.get(str(entry["name"]))) is not None:
+    for entry in report.tables:
+        if (table := tables.get(str(entry.name))) is not None:
             block.add(entry, table)
-    findings = [_finding(f, report, tables, svgs, untrusted) for f in report.get("findings") or []]
+    findings = [_finding(f, report, tables, svgs, untrusted) for f in report.findings]
     return environment.get_template("report.html.j2").render(
         script=Markup(script()),
         style=Markup(style),
         script_hash=digest,
         data=Markup(_dump(block, report, tables, untrusted)),
         has=_has(tables),
-        title=text.clean(report.get("title") or "Report"),
+        title=text.clean(report.title or "Report"),
         untrusted=untrusted,
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
         summary=text.clean(markdown.conditions_line(report)),
         measured=text.clean(_measured(report, tables)),
-        conditions=[_cleaned(c, "name", "value") for c in report.get("conditions") or []],
-        trust=_trust(report.get("trust") or {}),
-        coverage=text.clean((report.get("coverage") or {}).get("sentence", "")),
+        conditions=[_cleaned(c, "name", "value") for c in report.conditions],
+        trust=_trust(report.trust),
+        coverage=text.clean(report.coverage.sentence),
         findings=findings,
         first=findings[:FIRST],
         sections=_sections(report, tables, svgs, block.short, untrusted),
-        missing=[_cleaned(one, "what", "why", "do") for one in report.get("missing") or []],
-        files=[{**_cleaned(f, "name", "kind"), "rows": text.number(f.get("rows"))} for f in report.get("files") or []],
-        notes=[text.clean(note) for note in report.get("notes") or []],
+        missing=[_cleaned(one, "what", "why", "do") for one in report.missing],
+        files=[{**_cleaned(f, "name", "kind"), "rows": text.number(f.rows)} for f in report.files],
+        notes=[text.clean(note) for note in report.notes],
     )
 
 
@@ -105,9 +107,9 @@ def _has(tables: Mapping[str, pd.DataFrame]) -> dict[str, bool]:
     return {name: len(tables.get(name, ())) > 0 for name in ("program", "operations")}
 
 
-def _measured(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+def _measured(report: Report, tables: Mapping[str, pd.DataFrame]) -> str:
     """Say in one line what was measured: GPU, program, launches, GPU time and idle time."""
-    known = {str(c.get("name")): c.get("value") for c in report.get("conditions") or []}
+    known = {str(c.name): c.value for c in report.conditions}
     said = [text.shorten(known[name], 60) for name in ("GPU", "workload") if name in known]
     program = tables.get("program", pd.DataFrame())
     if len(program):
@@ -121,101 +123,106 @@ def _measured(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> 
 
 
 def _dump(
-    block: data.Data, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool
+    block: data.Data, report: Report, tables: Mapping[str, pd.DataFrame], untrusted: bool
 ) -> str:  # fmt: skip
     """Return the block of data: the tables, and what else the script needs."""
     names = tables["kernels"]["kernel"].dropna().unique().tolist() if "kernel" in tables.get("kernels", ()) else []
     return block.dump(
         untrusted=untrusted,
-        why=data.why(report.get("missing") or []),
+        why=data.why(report.missing),
         bases=data.bases(names),
-        findings=[_about(finding) for finding in report.get("findings") or []],
+        findings=[_about(finding) for finding in report.findings],
     )
 
 
-def _about(finding: Mapping[str, Any]) -> list[str]:
-    """Return the rows that a finding cites. The page of a kernel finds its findings by them."""
-    return list(dict.fromkeys(text.clean(item.get("row", "")) for item in finding.get("evidence") or []))
+def _about(finding: Finding) -> list[str]:
+    """Return the kernels that a finding cites. The page of a kernel finds its findings by them."""
+    return list(dict.fromkeys(text.clean(item.row["kernel"]) for item in finding.cells if "kernel" in item.row))
 
 
-def _cleaned(record: Mapping[str, Any], *keys: str) -> dict[str, str]:
-    return {key: text.MISSING if text.is_missing(record.get(key)) else text.clean(record[key]) for key in keys}
+def _cleaned(record: object, *keys: str) -> dict[str, str]:
+    found = {key: getattr(record, key) for key in keys}
+    return {key: text.MISSING if text.is_missing(value) else text.clean(value) for key, value in found.items()}
 
 
-def _trust(trust: Mapping[str, Any]) -> dict[str, Any]:
+def _trust(trust: Trust) -> dict[str, Any]:
     checks = [
         {
-            "name": text.clean(check.get("name", "")),
-            "expected": text.number(check.get("expected"), str(check.get("unit") or "")),
-            "measured": text.number(check.get("measured"), str(check.get("unit") or "")),
-            "error": text.number(check.get("error_frac"), "frac"),
-            "limit": text.number(check.get("limit_frac"), "frac"),
-            "passed": bool(check.get("passed")),
+            "name": text.clean(check.name),
+            "expected": text.number(check.expected, str(check.unit or "")),
+            "measured": text.number(check.measured, str(check.unit or "")),
+            "error": text.number(check.error_frac, "frac"),
+            "limit": text.number(check.limit_frac, "frac"),
+            "passed": bool(check.passed),
         }
-        for check in trust.get("checks") or []
+        for check in trust.checks
     ]
     return {
-        "status": text.clean(trust.get("status") or "untested"),
-        "sentence": text.clean(trust.get("sentence", "")),
+        "status": text.clean(trust.status or "untested"),
+        "sentence": text.clean(trust.sentence),
         "checks": checks,
     }
 
 
 def _finding(
-    finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame],
+    finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame],
     svgs: Mapping[str, str], untrusted: bool,
 ) -> dict[str, Any]:  # fmt: skip
     evidence = []
-    for item in finding.get("evidence") or []:
-        table = markdown.cited_table(item)
+    for item in finding.cells:
         where, row, value = markdown.evidence_line(item)
         evidence.append(
             {
-                "table": table,
+                "table": item.table,
                 "where": text.clean(where),
                 "row": row,
-                "full_row": "" if text.is_missing(item.get("row")) else text.clean(item["row"]),
+                "full_row": text.clean(markdown.row_of(item)),
+                "named": json.dumps({name: text.clean(value) for name, value in item.row.items()}, ensure_ascii=False),
                 "value": text.clean(value),
-                "linked": table in tables,
-                "warned": untrusted and markdown.rests_on_counters(item, report, tables),
+                "linked": item.table in tables,
+                "warned": untrusted and markdown.rests_on_counters(item),
             }
         )
     return {
-        "rank": text.clean(finding.get("rank", "")),
-        "title": text.clean(finding.get("title", "")),
-        "sentence": text.clean(finding.get("sentence", "")),
-        "win": markdown.win(finding),
+        "rank": text.clean(finding.rank),
+        "title": text.clean(finding.title),
+        "sentence": text.clean(finding.sentence),
+        "saves": markdown.saves(finding),
+        "do": text.clean(finding.do),
+        "wrong_if": text.clean(finding.wrong_if),
+        "kind": finding.kind.replace("_", " "),
+        "colour": kinds()[finding.kind]["colour"],
         "evidence": evidence,
         "where": text.clean(markdown.where_to_look(finding)),
-        "figures": [_figure(f, svgs) for f in markdown.figures_of_finding(report, finding) if str(f["name"]) in svgs],
+        "figures": [_figure(f, svgs) for f in markdown.figures_of_finding(report, finding) if str(f.name) in svgs],
     }
 
 
 def _sections(
-    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str],
+    report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str],
     short: Mapping[tuple[str, str], Mapping[str, str]], untrusted: bool,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Return one section for each table, in the report's order, with the figures of that table."""
     sections = []
-    for entry in report.get("tables") or []:
-        name = str(entry["name"])
+    for entry in report.tables:
+        name = str(entry.name)
         table = tables.get(name, pd.DataFrame())
-        drawn = [f for f in report.get("figures") or [] if f.get("table") == name and str(f.get("name")) in svgs]
+        drawn = [f for f in report.figures if f.table == name and str(f.name) in svgs]
         sections.append(
             {
                 "name": name,
                 "label": name.replace("_", " "),
-                "file": str(entry.get("file", f"tables/{name}.csv")),
-                "question": text.clean(entry.get("question", "")),
+                "file": str(entry.file),
+                "question": text.clean(entry.question),
                 "total": len(table),
                 "limit": data.MAX_ROWS,
                 "columns": data.columns_of(entry, table),
                 "rows": _rows(entry, table.head(STATIC_ROWS), short, untrusted),
                 "figures": [
-                    _figure(f, svgs) for f in drawn if str(f["name"]) not in _BESIDE and name != markdown.OF_FINDINGS
+                    _figure(f, svgs) for f in drawn if str(f.name) not in _BESIDE and name != markdown.OF_FINDINGS
                 ],
                 "live": name if name in LIVE and len(table) else "",
-                "files": [str(file) for f in drawn if str(f["name"]) in _BESIDE for file in (f.get("files") or [])[:1]],
+                "files": [str(file) for f in drawn if str(f.name) in _BESIDE for file in (f.files)[:1]],
                 "note": text.BELOW_MINIMUM if markdown.has_below_minimum(table) else "",
                 "warned": untrusted and markdown.from_counters(table),
             }
@@ -223,9 +230,9 @@ def _sections(
     return sections
 
 
-def _figure(figure: Mapping[str, Any], svgs: Mapping[str, str]) -> dict[str, Any]:
-    name = str(figure["name"])
-    return {"svg": _inline(svgs[name]), "caption": text.clean(figure.get("caption", "")), "name": name}
+def _figure(figure: ReportFigure, svgs: Mapping[str, str]) -> dict[str, Any]:
+    name = str(figure.name)
+    return {"svg": _inline(svgs[name]), "caption": text.clean(figure.caption), "name": name}
 
 
 def _inline(svg: str) -> Markup:
@@ -234,12 +241,12 @@ def _inline(svg: str) -> Markup:
 
 
 def _rows(
-    entry: Mapping[str, Any], table: pd.DataFrame, short: Mapping[tuple[str, str], Mapping[str, str]], untrusted: bool
+    entry: ReportTable, table: pd.DataFrame, short: Mapping[tuple[str, str], Mapping[str, str]], untrusted: bool
 ) -> list[dict[str, Any]]:
     """Return the rows of a table as cells for the template. It builds one column at a time."""
     cells = []
     for described in data.columns_of(entry, table):
-        name, long = described["name"], short.get((str(entry["name"]), described["name"]), {})
+        name, long = described["name"], short.get((str(entry.name), described["name"]), {})
         values = [data.rounded(one) if text.is_number(one) else one for one in table[name].tolist()]
         cells.append([_cell(value, described, long) for value in values])
     tiers = table["tier"].tolist() if "tier" in table.columns else [""] * len(table)

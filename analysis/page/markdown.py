@@ -1,4 +1,4 @@
-"""Render report.md and the terminal summary: one page for a quick look, from the same report dict as the HTML.
+"""Render report.md and the terminal summary: one page for a quick look, from the same report as the HTML.
 
 Names come from a capture and are hostile. Each is escaped for GitHub's Markdown, shortened, and put on one line.
 """
@@ -13,6 +13,9 @@ from typing import Any
 import pandas as pd
 import tabulate
 
+from analysis.diagnosis.claims import PROGRAM
+from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportFigure, ReportTable, Tier
+from analysis.formats.words import share
 from analysis.page import text
 
 # With wcwidth installed, tabulate pads Chinese names differently. The page must not depend on that.
@@ -25,21 +28,19 @@ _FROM_COUNTERS = ("counters", "row", "key")  # tiers of evidence for columns tha
 Sections = Mapping[str, Sequence[str]]
 
 
-def render_markdown(
-    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], sections: Sections | None = None
-) -> str:
-    """Render the report as GitHub Markdown. A table without rows is left out; `report["missing"]` has the reason.
+def render_markdown(report: Report, tables: Mapping[str, pd.DataFrame], sections: Sections | None = None) -> str:
+    """Render the report as GitHub Markdown. A table without rows is left out; `report.missing` has the reason.
 
     `sections` holds, by table, the blocks of tables with their own layout.
     """
     untrusted = is_untrusted(report)
-    blocks = [f"# {escape(report.get('title') or 'Report')}"]
+    blocks = [f"# {escape(report.title or 'Report')}"]
     blocks += [f"> **{text.UNTRUSTED_MARK} {escape(UNTRUSTED_SENTENCE)}**"] if untrusted else []
     blocks += [_facts(report)]
     blocks += _findings(report, tables, untrusted)
-    for entry in report.get("tables") or []:
-        blocks += _section(entry, tables, (sections or {}).get(entry["name"]), untrusted)
-        blocks += _figures(report, entry["name"])
+    for entry in report.tables:
+        blocks += _section(entry, tables, (sections or {}).get(entry.name), untrusted)
+        blocks += _figures(report, entry.name)
     blocks += [*_missing(report), *_conditions(report), *_files(report)]
     return "\n\n".join(blocks) + "\n"
 
@@ -53,8 +54,8 @@ MOST_FINDINGS = 5  # on a terminal
 OF_FINDINGS = "spans"  # the table whose figures stand with the findings
 
 
-def is_untrusted(report: Mapping[str, Any]) -> bool:
-    return (report.get("trust") or {}).get("status") == "untrusted"
+def is_untrusted(report: Report) -> bool:
+    return report.trust.status == "untrusted"
 
 
 def from_counters(table: pd.DataFrame | None) -> bool:
@@ -115,16 +116,16 @@ def table_of(headers: Sequence[str], body: Sequence[Sequence[str]], align: Seque
     return str(tabulate.tabulate(body, headers=headers, tablefmt="github", disable_numparse=True, colalign=align))
 
 
-def _facts(report: Mapping[str, Any]) -> str:
-    trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
+def _facts(report: Report) -> str:
+    trust, coverage = report.trust, report.coverage
     facts = []
     if conditions := conditions_line(report):
         facts.append(f"- **Conditions:** {escape(conditions)}")
-    if trust.get("sentence"):
-        facts.append(f"- **Counters {escape(trust.get('status', 'untested'))}:** {escape(trust['sentence'])}")
-    if coverage.get("sentence"):
-        facts.append(f"- **Join:** {escape(coverage['sentence'])}")
-    facts += [f"- **Note:** {escape(note)}" for note in report.get("notes") or []]
+    if trust.sentence:
+        facts.append(f"- **Counters {escape(trust.status)}:** {escape(trust.sentence)}")
+    if coverage.sentence:
+        facts.append(f"- **Join:** {escape(coverage.sentence)}")
+    facts += [f"- **Note:** {escape(note)}" for note in report.notes]
     return "\n".join(facts)
 
 
@@ -133,59 +134,56 @@ _CONDITIONS = (
 )  # fmt: skip
 
 
-def conditions_line(report: Mapping[str, Any]) -> str:
+def conditions_line(report: Report) -> str:
     """Return the conditions that matter most for the numbers, in one line; the table of conditions has all."""
-    known = {str(c.get("name")): c.get("value") for c in report.get("conditions") or []}
+    known = {str(c.name): c.value for c in report.conditions}
     return " · ".join(f"{name} {text.shorten(known[name], 90)}" for name in _CONDITIONS if name in known)
 
 
-def cited_table(item: Mapping[str, Any]) -> str:
-    """Return the name of the table that a piece of evidence cites, as `gaps` or as `gaps.csv`."""
-    return text.clean(item.get("table", "")).removesuffix(".csv")
-
-
-def described(report: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
-    """Return the name of a column -> its description in the report, for one table."""
-    listed = (entry for entry in report.get("tables") or [] if entry["name"] == name)
-    return {str(column.get("name")): column for entry in listed for column in entry.get("columns") or []}
-
-
-def is_from_counters(column: Mapping[str, Any] | None) -> bool:
+def is_from_counters(column: ReportColumn | None) -> bool:
     """Return whether a column rests on counters in a row of that tier; `column` is its description in the report."""
-    return column is not None and column["evidence"] in _FROM_COUNTERS
+    return column is not None and column.evidence in _FROM_COUNTERS
 
 
-def rests_on_counters(item: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> bool:
-    """Return whether the cited row is of tier counters; for a sum of several rows, whether any row of the table is."""
-    name = cited_table(item)
-    column = described(report, name).get(str(item.get("column", "")).split(" ")[0])  # `roof_frac (dram)`
-    table = tables.get(name)
-    if table is None or table.empty or not is_from_counters(column):
-        return False
-    first = table[table.columns[0]].astype(str)
-    cited = table[first == str(item.get("row"))]
-    return from_counters(table if cited.empty else cited)
+def rests_on_counters(item: Cell) -> bool:
+    """Return whether a cited cell rests on counters."""
+    return item.evidence in (Tier.COUNTERS, Tier.SAMPLED)
 
 
-def win(finding: Mapping[str, Any]) -> str:
-    """Return the possible gain, such as '2.5 ms'; '' if it is unknown."""
-    value = finding.get("time_to_win_ns")
-    return "" if text.is_missing(value) else text.number(value, "ns")
+def saves(finding: Finding, *, short: bool = False) -> str:
+    """Return what a finding saves, such as 'saves 1.2 to 2.5 ms (12 to 25%) of step train'; '' if that is unknown.
 
-
-def evidence_line(item: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return (table.column, row, value) of one piece of evidence, for people."""
-    column = str(item.get("column", ""))
-    row = "" if text.is_missing(item.get("row")) else text.shorten(item["row"], 90)
-    return (
-        f"{cited_table(item)}.{column}",
-        row,
-        text.cell(item.get("value"), column, str(item.get("unit", ""))),
+    `short`: without the verb and the scope.
+    """
+    low, high = finding.saves_ns.low, finding.saves_ns.high
+    if high is None:
+        return ""
+    of = "" if short or finding.scope == PROGRAM else f" of {text.shorten(finding.scope, 60)}"
+    least, most = finding.saves_frac.low, finding.saves_frac.high
+    shares = "" if most is None else f" ({share(most)})" if least is None else f" ({share(least)} to {share(most)})"
+    times = (
+        f"at most {text.number(high, 'ns')}"
+        if low is None
+        else f"{text.number(low, 'ns')} to {text.number(high, 'ns')}"
     )
+    return f"{'' if short else 'saves '}{times}{shares}{of}"
 
 
-def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:
-    findings = report.get("findings") or []
+def row_of(item: Cell) -> str:
+    """Return the row of a cell in words: `kernel in range level`."""
+    named = {name: str(value) for name, value in item.row.items()}
+    kernel, inside = named.pop("kernel", ""), named.pop("range", "")
+    head = f"{kernel} in {inside}" if kernel and inside else kernel or inside
+    return " ".join(part for part in (head, *named.values()) if part)
+
+
+def evidence_line(item: Cell) -> tuple[str, str, str]:
+    """Return (table.column, row, value) of one piece of evidence, for people."""
+    return f"{item.table}.{item.column}", text.shorten(row_of(item), 90), text.cell(item.value, item.column, item.unit)
+
+
+def _findings(report: Report, tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:
+    findings = report.findings
     if not findings:
         return [
             "## Findings",
@@ -193,13 +191,15 @@ def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], unt
         ]
     blocks = ["## Findings"]
     for finding in findings:
-        head = f"**{finding.get('rank', '')}. {escape(finding.get('title', ''))}**"
-        head += f" ({win(finding)} to win)" if win(finding) else ""
-        lines = [f"{head}  ", f"{escape(finding.get('sentence', ''))}", ""]
+        head = f"**{finding.rank}. {escape(finding.title)}**"
+        head += f" ({saves(finding)})" if saves(finding) else ""
+        lines = [f"{head}  ", escape(finding.sentence), ""]
+        lines += [f"**Do:** {escape_prose(finding.do)}", ""] if finding.do else []
+        lines += [f"Wrong if: {escape(finding.wrong_if)}", ""] if finding.wrong_if else []
         lines += [escape(where), ""] if (where := where_to_look(finding)) else []
-        for item in finding.get("evidence") or []:
+        for item in finding.cells:
             where, row, value = evidence_line(item)
-            mark = f" {text.UNTRUSTED_MARK}" if untrusted and rests_on_counters(item, report, tables) else ""
+            mark = f" {text.UNTRUSTED_MARK}" if untrusted and rests_on_counters(item) else ""
             place = f" at {escape(row)}" if row else ""
             lines.append(f"- {escape(value)}{mark}: `{_code(where)}`{place}")
         blocks.append("\n".join(lines).rstrip())
@@ -207,14 +207,14 @@ def _findings(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], unt
     return blocks
 
 
-def where_to_look(finding: Mapping[str, Any]) -> str:
+def where_to_look(finding: Finding) -> str:
     """Return the sentence on where to find a finding on the timeline; "" if the timeline does not show it."""
-    return str((finding.get("span") or {}).get("said", ""))
+    return next((one.said for one in finding.spans), "")
 
 
-def figures_of_finding(report: Mapping[str, Any], finding: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def figures_of_finding(report: Report, finding: Finding) -> list[ReportFigure]:
     """Return the pictures of the stretch of the timeline that shows a finding."""
-    return [one for one in report.get("figures") or [] if one.get("name") == f"finding_{finding.get('rank')}"]
+    return [one for one in report.figures if one.name == f"finding_{finding.rank}"]
 
 
 def _code(value: str) -> str:
@@ -222,24 +222,23 @@ def _code(value: str) -> str:
 
 
 def _section(
-    entry: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], own: Sequence[str] | None, untrusted: bool
+    entry: ReportTable, tables: Mapping[str, pd.DataFrame], own: Sequence[str] | None, untrusted: bool
 ) -> list[str]:
     """Return the blocks of a table: its `own`, else the most important rows and columns."""
-    name = str(entry["name"])
+    name = str(entry.name)
     table = tables.get(name)
-    if table is None or table.empty or not entry.get("title"):
+    if table is None or table.empty or not entry.title:
         return []
     all_rows = f"[tables/{name}.csv](tables/{name}.csv)."
-    blocks = [f"## {escape(entry['title'])}"]
+    blocks = [f"## {escape(entry.title)}"]
     if own is not None:
         return [*blocks, *own, f"All rows in {all_rows}"]
-    picked = entry.get("glance") or {"rows": range(min(len(table), TOP)), "columns": list(table.columns)}
-    rows = table.loc[list(picked["rows"]), list(picked["columns"])]
+    rows = table.loc[entry.glance.rows, entry.glance.columns]
     if rows.empty:
         return []
     warned = untrusted and from_counters(rows)
     blocks += [f"{text.UNTRUSTED_MARK} **Untrusted counters** in this table: the self-test failed."] if warned else []
-    labels = {str(c["name"]): str(c["label"]) for c in entry.get("columns") or [] if c.get("label")}
+    labels = {str(c.name): str(c.label) for c in entry.columns if c.label}
     blocks.append(_grid(rows, labels, untrusted))
     blocks += [text.BELOW_MINIMUM] if has_below_minimum(rows) else []
     more = f"{len(rows)} of {len(table):,} rows; all" if len(rows) < len(table) else "All rows"
@@ -251,58 +250,56 @@ def has_below_minimum(table: pd.DataFrame) -> bool:
     return "measured_over_minimum" in table and bool(table["measured_over_minimum"].map(text.is_below_minimum).any())
 
 
-def _figures(report: Mapping[str, Any], table: str) -> list[str]:
+def _figures(report: Report, table: str) -> list[str]:
     return [
-        _image(figure)
-        for figure in report.get("figures") or []
-        if figure.get("table") == table and table != OF_FINDINGS and figure.get("files")
+        _image(figure) for figure in report.figures if figure.table == table and table != OF_FINDINGS and figure.files
     ]
 
 
-def _image(figure: Mapping[str, Any]) -> str:
-    return f"![{escape(figure['name'])}: {escape(figure.get('caption', ''))}]({_code(_file_of(figure))})"
+def _image(figure: ReportFigure) -> str:
+    return f"![{escape(figure.name)}: {escape(figure.caption)}]({_code(_file_of(figure))})"
 
 
-def _file_of(figure: Mapping[str, Any]) -> str:
-    return next((str(f) for f in figure["files"] if str(f).endswith(".svg")), str(figure["files"][0]))
+def _file_of(figure: ReportFigure) -> str:
+    return next((str(f) for f in figure.files if str(f).endswith(".svg")), str(figure.files[0]))
 
 
-def _missing(report: Mapping[str, Any]) -> list[str]:
-    missing = report.get("missing") or []
+def _missing(report: Report) -> list[str]:
+    missing = report.missing
     if not missing:
         return ["## What is missing", "Nothing that a run of this kind can hold."]
-    body = [[escape(one.get(key, "")) for key in ("what", "why", "do")] for one in missing]
+    body = [[escape(said) for said in (one.what, one.why, one.do)] for one in missing]
     return ["## What is missing", table_of(["missing", "why", "how to get it"], body, ["left"] * 3)]
 
 
-def _conditions(report: Mapping[str, Any]) -> list[str]:
-    conditions = report.get("conditions") or []
+def _conditions(report: Report) -> list[str]:
+    conditions = report.conditions
     if not conditions:
         return []
-    body = [[escape(c.get("name", "")), escape(c.get("value", ""))] for c in conditions]
+    body = [[escape(c.name), escape(c.value)] for c in conditions]
     return ["## Conditions", table_of(["condition", "value"], body, ["left", "left"])]
 
 
-def _files(report: Mapping[str, Any]) -> list[str]:
+def _files(report: Report) -> list[str]:
     blocks = []
-    tables = report.get("tables") or []
+    tables = report.tables
     if tables:
         body = [
             [
-                f"[{escape(t['name'])}]({_code(str(t['file']))})",
-                escape(t.get("question", "")),
-                f"{t.get('rows', 0):,}",
+                f"[{escape(t.name)}]({_code(str(t.file))})",
+                escape(t.question),
+                f"{t.rows:,}",
             ]
             for t in tables
         ]
         blocks += ["## Tables", table_of(["table", "question", "rows"], body, ["left", "left", "right"])]
-    files = report.get("files") or []
+    files = report.files
     if files:
         body = [
             [
-                escape(text.shorten(f.get("name", ""), 80)),
-                escape(f.get("kind", "")),
-                text.number(f.get("rows")),
+                escape(text.shorten(f.name, 80)),
+                escape(f.kind),
+                text.number(f.rows),
             ]
             for f in files
         ]
@@ -310,20 +307,20 @@ def _files(report: Mapping[str, Any]) -> list[str]:
     return blocks
 
 
-def render_tables(report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
-    """Return the tables of a report for a terminal, with their most important columns, as `make fusion` prints them."""
+def render_tables(entries: Sequence[ReportTable], tables: Mapping[str, pd.DataFrame], width: int = 44) -> str:
+    """Return tables for a terminal, with their most important columns, as `make fusion` prints them."""
     lines = []
-    for entry in report["tables"]:
-        table = tables[entry["name"]].head(3 * TOP)
+    for entry in entries:
+        table = tables[entry.name].head(3 * TOP)
         if table.empty:
             continue
-        labels = {str(c["name"]): str(c.get("label") or "") for c in entry["columns"]}
-        columns = [name for name in entry["glance"]["columns"] if name != "tier"]
+        labels = {str(c.name): str(c.label or "") for c in entry.columns}
+        columns = [name for name in entry.glance.columns if name != "tier"]
         rows = [
             [text.shorten(text.cell(row[c], c), width, text.RANGE_HEAD) for c in columns] for _, row in table.iterrows()
         ]
         headers = [labels[c] or text.label_of(c) for c in columns]
-        lines += [entry["question"], "", tabulate.tabulate(rows, headers, disable_numparse=True), ""]
+        lines += [entry.question, "", tabulate.tabulate(rows, headers, disable_numparse=True), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -335,38 +332,37 @@ def with_run(do: Any, run: str) -> str:
     )
 
 
-def render_terminal(report: Mapping[str, Any], width: int = 100, run: str = "") -> str:
+def render_terminal(report: Report, width: int = 100, run: str = "") -> str:
     """Render the end of `make profile`: trust, the findings with their evidence, and what is missing.
 
     `run` is the run's folder for the commands that continue with it; the text names no other path.
     """
-    lines: list[str] = [text.clean(report.get("title") or "Report")]
-    trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
+    lines: list[str] = [text.clean(report.title or "Report")]
+    trust, coverage = report.trust, report.coverage
     if is_untrusted(report):
         lines.append(f"{text.UNTRUSTED_MARK} {UNTRUSTED_SENTENCE}")
-    lines += [text.clean(part["sentence"]) for part in (trust, coverage) if part.get("sentence")]
+    lines += [text.clean(said) for said in (trust.sentence, coverage.sentence) if said]
     lines.append("")
-    findings = (report.get("findings") or [])[:MOST_FINDINGS]
+    findings = report.findings[:MOST_FINDINGS]
     if not findings:
         lines.append("No finding: no table holds enough evidence; the report says what is missing.")
     for finding in findings:
-        gain = f" ({win(finding)} to win)" if win(finding) else ""
-        lines.append(f"{finding.get('rank', '')}. {text.shorten(finding.get('title', ''), 160)}{gain}")
-        lines += textwrap.wrap(
-            text.clean(finding.get("sentence", "")), width, initial_indent="   ", subsequent_indent="   "
-        )
+        gain = f" ({saves(finding)})" if saves(finding) else ""
+        lines.append(f"{finding.rank}. {text.shorten(finding.title, 160)}{gain}")
+        lines += textwrap.wrap(text.clean(finding.sentence), width, initial_indent="   ", subsequent_indent="   ")
+        lines += textwrap.wrap(text.clean(finding.do), width, initial_indent="   > ", subsequent_indent="     ")
         lines += textwrap.wrap(text.clean(where_to_look(finding)), width, initial_indent="   ", subsequent_indent="   ")
-        for item in finding.get("evidence") or []:
+        for item in finding.cells:
             where, row, value = evidence_line(item)
             lines.append(f"   - {text.shorten(value, 60)}  {text.clean(where)}{f'  [{row}]' if row else ''}")
-    missing = report.get("missing") or []
+    missing = report.missing
     if missing:
         lines += ["", f"Missing ({len(missing)}):"]
         for one in missing[:4]:
             # a user cannot copy a cut or wrapped command, so each has its own line in full
             lines += [
-                f"   - {text.shorten(one.get('what', ''), 80)}",
-                f"     Fix: {with_run(one.get('do', ''), run)}",
+                f"   - {text.shorten(one.what, 80)}",
+                f"     Fix: {with_run(one.do, run)}",
             ]
         lines += [f"   - and {len(missing) - 4} more, all in the report"] if len(missing) > 4 else []
     return "\n".join(lines) + "\n"

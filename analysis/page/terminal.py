@@ -17,6 +17,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from analysis.formats import symbols
+from analysis.formats.report import Finding, Report, ReportTable
 from analysis.page import markdown, text
 from analysis.tables import picks
 
@@ -58,7 +59,7 @@ def console(file: IO[str], *, plain: bool) -> Console:
 
 
 def screen(
-    to: Console, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str = ""
+    to: Console, report: Report, tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str = ""
 ) -> Group:
     """Return the screen of a report, with as much detail as fits the height of `to`.
 
@@ -66,17 +67,17 @@ def screen(
     """
     for detail in DETAILS:
         shown = Group(*_parts(report, tables, paths, run, detail, to.width))
-        folded = sum(len(str(one.get("do", ""))) // to.width for one in (report.get("missing") or [])[: detail.missing])
+        folded = sum(len(str(one.do)) // to.width for one in report.missing[: detail.missing])
         if len(to.render_lines(shown, pad=False)) + folded < to.height:
             break
     return shown
 
 
 def _parts(
-    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str, detail: Detail,
+    report: Report, tables: Mapping[str, pd.DataFrame], paths: Sequence[str], run: str, detail: Detail,
     width: int,
 ) -> Iterator[RenderableType]:  # fmt: skip
-    yield line(report.get("title") or "Report", HEAD)
+    yield line(report.title or "Report", HEAD)
     yield from _trust(report)
     yield from _findings(report, tables, detail)
     for name, rows in _lists(report, tables):
@@ -103,22 +104,20 @@ def command(value: str, indent: int = 0) -> Text:
     return Text(" " * indent + text.clean(value), style=MARK, no_wrap=True, overflow="ignore")
 
 
-def _trust(report: Mapping[str, Any]) -> Iterator[RenderableType]:
-    trust, coverage = report.get("trust") or {}, report.get("coverage") or {}
+def _trust(report: Report) -> Iterator[RenderableType]:
+    trust, coverage = report.trust, report.coverage
     if markdown.is_untrusted(report):
         yield prose(markdown.UNTRUSTED_SENTENCE, BAD)
-    if trust.get("sentence"):
-        mark, style = _TRUST.get(str(trust.get("status")), ("?", FAINT))
-        yield Text(f"{mark} ", style=style).append(text.clean(trust["sentence"]), style=style)
-    if coverage.get("sentence"):
-        yield line(coverage["sentence"], FAINT)
+    if trust.sentence:
+        mark, style = _TRUST.get(str(trust.status), ("?", FAINT))
+        yield Text(f"{mark} ", style=style).append(text.clean(trust.sentence), style=style)
+    if coverage.sentence:
+        yield line(coverage.sentence, FAINT)
 
 
-def _findings(
-    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], detail: Detail
-) -> Iterator[RenderableType]:
+def _findings(report: Report, tables: Mapping[str, pd.DataFrame], detail: Detail) -> Iterator[RenderableType]:
     yield Text()
-    findings = (report.get("findings") or [])[: markdown.MOST_FINDINGS]
+    findings = report.findings[: markdown.MOST_FINDINGS]
     if not findings:
         yield prose("No finding: no table holds enough evidence. The list below shows what is missing.")
     for finding in findings:
@@ -126,7 +125,7 @@ def _findings(
 
 
 def finding_lines(
-    finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], *, sentence: bool
+    finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame], *, sentence: bool
 ) -> Iterator[RenderableType]:
     """Yield the lines of a finding: its title with its gain, and its evidence on one line.
 
@@ -135,24 +134,24 @@ def finding_lines(
     head = Grid.grid(padding=(0, 2, 0, 0), expand=True)
     head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     head.add_column(no_wrap=True, justify="right")
-    won = f"{markdown.win(finding)} to win" if markdown.win(finding) else ""
-    head.add_row(
-        Text(f"{finding.get('rank', '')}. {text.shorten(finding.get('title', ''), LONGEST)}", HEAD), Text(won, GOOD)
-    )
+    won = markdown.saves(finding, short=True)
+    head.add_row(Text(f"{finding.rank}. {text.shorten(finding.title, LONGEST)}", HEAD), Text(won, GOOD))
     yield head
     if sentence:
-        yield prose(finding.get("sentence", ""), indent=3)
+        yield prose(finding.sentence, indent=3)
+    if sentence and finding.do:
+        yield prose(f"→ {finding.do}", indent=3)
     if sentence and (where := markdown.where_to_look(finding)):
         yield prose(where, indent=3)
     yield Padding(line(evidence(finding, report, tables), FAINT), (0, 0, 0, 3))
 
 
-def evidence(finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> str:
+def evidence(finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame]) -> str:
     """Return the cells that a finding cites, on one line: `gaps: bare wall 4.0 ms · launches 196`."""
     by_table: dict[str, list[str]] = {}
-    for item in finding.get("evidence") or []:
+    for item in finding.cells:
         where, _, value = markdown.evidence_line(item)
-        warned = markdown.is_untrusted(report) and markdown.rests_on_counters(item, report, tables)
+        warned = markdown.is_untrusted(report) and markdown.rests_on_counters(item)
         mark = f" {text.UNTRUSTED_MARK}" if warned else ""
         table, _, column = where.partition(".")
         by_table.setdefault(table, []).append(f"{text.label_of(column)} {value}{mark}")
@@ -162,42 +161,40 @@ def evidence(finding: Mapping[str, Any], report: Mapping[str, Any], tables: Mapp
 # --- bars ---
 
 
-def _lists(
-    report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]
-) -> Iterator[tuple[Mapping[str, Any], pd.DataFrame]]:
+def _lists(report: Report, tables: Mapping[str, pd.DataFrame]) -> Iterator[tuple[ReportTable, pd.DataFrame]]:
     """Yield the lists of bars, each as (entry of the table, rows): the layers and the kernels with most time.
 
     A report without both, such as that of a study, shows its first two tables that have bars.
     """
-    entries = {str(entry["name"]): entry for entry in report.get("tables") or []}
+    entries = {str(entry.name): entry for entry in report.tables}
     own = {"layers_folded": picks.top_layers(tables), "kernels": picks.top_kernels(tables)}
     found = [(entries[name], rows) for name, rows in own.items() if name in entries and len(rows)]
     if not found:
-        others = (entry for entry in entries.values() if entry["title"] and _bar_of(entry) and entry["rows"])
-        found = [(entry, _at_a_glance(entry, tables)) for entry in others if entry["name"] not in own][:2]
+        others = (entry for entry in entries.values() if entry.title and _bar_of(entry) and entry.rows)
+        found = [(entry, _at_a_glance(entry, tables)) for entry in others if entry.name not in own][:2]
     yield from found
 
 
-def _at_a_glance(entry: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    return tables[entry["name"]].loc[list(entry["glance"]["rows"])]
+def _at_a_glance(entry: ReportTable, tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    return tables[entry.name].loc[list(entry.glance.rows)]
 
 
-def _bar_of(entry: Mapping[str, Any]) -> str:
+def _bar_of(entry: ReportTable) -> str:
     """Return the column of a table that is drawn as a bar, or ""."""
-    return next((str(column["name"]) for column in entry["columns"] if column.get("style") == "bar"), "")
+    return next((str(column.name) for column in entry.columns if column.style == "bar"), "")
 
 
-def bars(entry: Mapping[str, Any], rows: pd.DataFrame, known: int, width: int) -> Iterator[RenderableType]:
+def bars(entry: ReportTable, rows: pd.DataFrame, known: int, width: int) -> Iterator[RenderableType]:
     """Yield the title of a list, then a grid with one line for each row: its name, a bar, its numbers.
 
     `known` counts the rows of the whole table. `width`: letters.
     """
-    kernels, layers = entry["name"] == "kernels", entry["name"] == "layers_folded"
+    kernels, layers = entry.name == "kernels", entry.name == "layers_folded"
     share = _bar_of(entry)
     time = _time_of(entry, rows, layers=layers, kernels=kernels)
     drawn = rows[time if layers and time else share].astype("Float64").fillna(0.0).astype(float)
     most = f" ({len(rows)} of {known})" if len(rows) < known else ""
-    yield Text(f"{entry['title']}{most}", style=HEAD)
+    yield Text(f"{entry.title}{most}", style=HEAD)
     numbers = {name: least for name, least in ((time, 9), ("launches", 7), (share, 6)) if name}
     if width < _ROOMY:
         numbers.pop("launches")
@@ -219,12 +216,12 @@ def bars(entry: Mapping[str, Any], rows: pd.DataFrame, known: int, width: int) -
     yield grid
 
 
-def _time_of(entry: Mapping[str, Any], rows: pd.DataFrame, *, layers: bool, kernels: bool) -> str:
+def _time_of(entry: ReportTable, rows: pd.DataFrame, *, layers: bool, kernels: bool) -> str:
     """Return the column with the times of a list: for layers their own time, for other tables the first known one."""
     if kernels:
         return "time_ns"
     names = ["gpu_self_time_ns"] if layers else []
-    names += [str(column["name"]) for column in entry["columns"] if column["unit"] == "ns"]
+    names += [str(column.name) for column in entry.columns if column.unit == "ns"]
     return next((name for name in names if name in rows and rows[name].notna().any()), "")
 
 
@@ -233,13 +230,11 @@ def _number(value: Any, column: str) -> str:
     return f"{shown} ×" if column == "launches" and not text.is_missing(value) else shown
 
 
-def _labels(entry: Mapping[str, Any], rows: pd.DataFrame, width: int) -> list[str]:
+def _labels(entry: ReportTable, rows: pd.DataFrame, width: int) -> list[str]:
     """Return a unique label for each row of a list, made of its key columns."""
-    keys = [
-        str(column["name"]) for column in entry["columns"] if column["evidence"] == "key" and column["name"] in rows
-    ]
+    keys = [str(column.name) for column in entry.columns if column.evidence == "key" and column.name in rows]
     texts = [text.clean(" ".join(str(one) for one in row if not text.is_missing(one))) for row in rows[keys].to_numpy()]
-    if entry["name"] == "kernels":
+    if entry.name == "kernels":
         return [text.clean(one) for one in short_kernels(rows["kernel"], width)]
     short = text.shorten_all(texts, width, text.RANGE_HEAD)
     return [short[one] for one in texts]
@@ -252,14 +247,14 @@ def short_kernels(names: Iterable[Any], width: int) -> list[str]:
     return [short[name] for name in known]
 
 
-def _missing(report: Mapping[str, Any], detail: Detail, run: str) -> Iterator[RenderableType]:
-    missing = report.get("missing") or []
+def _missing(report: Report, detail: Detail, run: str) -> Iterator[RenderableType]:
+    missing = report.missing
     if not missing:
         return
     yield Text()
     yield Text(f"Missing ({len(missing)})", style=HEAD)
     for one in missing[: detail.missing]:
-        yield line(f"{one.get('what', '')}: {one.get('why', '')}")
-        yield command(markdown.with_run(one.get("do", ""), run), indent=3)
+        yield line(f"{one.what}: {one.why}")
+        yield command(markdown.with_run(one.do, run), indent=3)
     if len(missing) > detail.missing:
         yield line(f"and {len(missing) - detail.missing} more, all in the report", FAINT)

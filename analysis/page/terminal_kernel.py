@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from analysis.formats.report import Finding, Report, ReportTable
 from analysis.formats.words import count_of
 from analysis.page import text
 from analysis.page.terminal import FAINT, HEAD, command, finding_lines, line, prose
@@ -88,25 +89,23 @@ class Kernel:
     commands: Sequence[tuple[str, str]]
 
 
-def page(kernel: Kernel, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], width: int) -> Group:
+def page(kernel: Kernel, report: Report, tables: Mapping[str, pd.DataFrame], width: int) -> Group:
     """Return the page of a kernel, `width` letters wide. Where a value is unknown, the page says why."""
     return Group(*_blocks(kernel, report, tables, width))
 
 
-def _blocks(
-    kernel: Kernel, report: Mapping[str, Any], tables: Mapping[str, pd.DataFrame], width: int
-) -> Iterator[RenderableType]:
+def _blocks(kernel: Kernel, report: Report, tables: Mapping[str, pd.DataFrame], width: int) -> Iterator[RenderableType]:
     yield prose(kernel.name, HEAD)
     yield line(
         f"{count_of(kernel.launches, 'launch')} · {text.number(kernel.time_ns, 'ns')} · "
         f"{text.number(kernel.share_frac, 'frac')} of the kernel time · number {kernel.place} of {kernel.of} by time"
     )
-    entries = {str(entry["name"]): entry for entry in report.get("tables") or []}
+    entries = {str(entry.name): entry for entry in report.tables}
     for part in PARTS:
         if part.table in kernel.tables or not part.optional:
             yield Text()
-            yield from _part(part, kernel, entries.get(part.table) or {}, width)
-    cited = [one for one in report.get("findings") or [] if _is_about(one, kernel.name)]
+            yield from _part(part, kernel, entries.get(part.table), width)
+    cited = [one for one in report.findings if _is_about(one, kernel.name)]
     if cited:
         yield Text()
         yield Text("Findings that cite it", style=HEAD)
@@ -119,12 +118,11 @@ def _blocks(
         yield command(value, indent=2)
 
 
-def _is_about(finding: Mapping[str, Any], name: str) -> bool:
-    rows = [str(item.get("row")) for item in finding.get("evidence") or []]
-    return any(row == name or row.startswith(f"{name} in ") for row in rows)
+def _is_about(finding: Finding, name: str) -> bool:
+    return any(item.row.get("kernel") == name for item in finding.cells)
 
 
-def _part(part: Part, kernel: Kernel, entry: Mapping[str, Any], width: int) -> Iterator[RenderableType]:
+def _part(part: Part, kernel: Kernel, entry: ReportTable | None, width: int) -> Iterator[RenderableType]:
     rows = kernel.tables.get(part.table, pd.DataFrame())
     why = kernel.why.get(part.table, "the report has no such table")
     if rows.empty:
@@ -141,7 +139,8 @@ def _part(part: Part, kernel: Kernel, entry: Mapping[str, Any], width: int) -> I
     yield Text(part.title, style=HEAD).append(more, style=FAINT)
     known = [name for name in part.columns if name in rows and not rows[name].map(text.is_missing).all()]
     unknown = [name for name in part.columns if name not in known]
-    labels = {str(column["name"]): str(column.get("label") or "") for column in entry.get("columns") or []}
+    described = entry.columns if entry else []
+    labels = {column.name: column.label for column in described}
     named = {name: labels.get(name) or text.label_of(name) for name in part.columns}
     cells = {
         name: [text.shorten(text.cell(value, name), 400) for value in rows[name].head(MOST_ROWS)] for name in known
@@ -150,7 +149,7 @@ def _part(part: Part, kernel: Kernel, entry: Mapping[str, Any], width: int) -> I
     yield _table(part, rows, {name: cells[name] for name in fitting}, named, width)
     if hidden := [named[name] for name in known if name not in fitting]:
         yield prose(f"too wide for this terminal: {', '.join(hidden)}; see tables/{part.table}.csv", FAINT, indent=2)
-    evidence = {str(column["name"]): str(column["evidence"]) for column in entry.get("columns") or []} | {"op": ""}
+    evidence = {column.name: column.evidence for column in described} | {"op": ""}
     said: dict[str, list[str]] = {}
     for name in part.columns:
         if name in unknown or rows[name].map(text.is_missing).any():

@@ -21,6 +21,8 @@ GRAPH_LAUNCH_NS = 7_000.0  # cudaGraphLaunch, seen with nsys attached
 GRAPH_NODE_NS = 900.0  # from the end of a node to the start of the next
 KERNEL_FLOOR_NS = 1_500.0  # no kernel takes less
 COLLECTIVE_FLOOR_NS = 15_000.0  # what each collective costs besides its bytes
+TOGETHER_NS = 5_000.0  # between a copy and the synchronisation that the same call of a library makes
+PINNED = 0.6  # factor up to which a copy can only be one from pinned memory
 _SYNC = re.compile(r"\w*(Stream|Event|Device)Synchronize")
 
 
@@ -59,15 +61,17 @@ def drop(graph: Graph, ops: Bools, called: Bools | None = None, share: float = 1
 
 
 def _reads(graph: Graph, ops: Bools, gone: Bools) -> Bools:
-    """Return the synchronisations that only wait for a dropped download: the next call of the same thread."""
-    found = np.zeros(len(gone), bool)
-    down = ops & np.array(["Device-to-Host" in str(name) or "DtoH" in str(name) for name in graph.o_name], bool)
-    downs = np.zeros(len(gone), bool)
-    downs[graph.o_call[down & (graph.o_call >= 0)]] = True
+    """Return the synchronisations that only wait for a dropped copy: the next call, right after it or a download."""
+    found, copies, downs = (np.zeros(len(gone), bool) for _ in range(3))
+    down = np.array(["Device-to-Host" in str(name) or "DtoH" in str(name) for name in graph.o_name], bool)
+    known = ops & (graph.o_call >= 0)
+    copies[graph.o_call[known & (graph.o_kind == "memcpy")]] = True
+    downs[graph.o_call[known & down]] = True
     for seq in range(len(graph.seq_pid)):
         rows = np.flatnonzero(graph.c_seq == seq)
         for row, following in itertools.pairwise(rows):
-            if downs[row] and gone[row] and _SYNC.match(str(graph.c_name[following])):
+            near = downs[row] or graph.c_gap[following] < TOGETHER_NS
+            if copies[row] and gone[row] and near and _SYNC.match(str(graph.c_name[following])):
                 found[following] = True
     return found
 
@@ -90,11 +94,15 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
                 dropped[row] = True
             else:
                 drops = False
-    lost = np.minimum(gap, limit) * share
+    lost = np.where(dropped, np.minimum(gap, limit) * share, 0.0)
+    for row in np.flatnonzero(gone & ~graph.c_launches).tolist():  # the way back from such a call
+        after = np.flatnonzero(graph.c_seq[row + 1 : row + 64] == graph.c_seq[row])
+        if len(after) and not dropped[row + 1 + after[0]]:
+            lost[row + 1 + after[0]] = min(max(gap[row + 1 + after[0]] - limit / 5, 0.0), limit) * share
     return replace(
         graph,
         c_own=np.where(dropped, 0.0, own),
-        c_gap=np.where(dropped, gap - lost, gap),
+        c_gap=gap - lost,
         c_wait=np.where(dropped, NONE, graph.c_wait),
         c_tail=np.where(dropped, 0.0, graph.c_tail),
         c_launches=graph.c_launches & ~dropped,
@@ -103,13 +111,28 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
 
 def _usual_gap(graph: Graph) -> float:
     """Return the longest host work before a launch that still belongs to the launch, ns."""
-    gaps = graph.c_gap[graph.c_launches]
-    return max(5 * float(np.median(gaps)), 30_000.0) if len(gaps) else 30_000.0
+    gaps = [np.zeros(0)]
+    for seq in range(len(graph.seq_pid)):
+        rows = np.flatnonzero(graph.c_seq == seq)
+        gaps.append(np.diff(np.cumsum(graph.c_gap[rows])[graph.c_launches[rows]]))
+    between = np.concatenate(gaps)
+    return max(5 * float(np.median(between)), 30_000.0) if len(between) else 30_000.0
 
 
-def scale(graph: Graph, ops: Bools, factor: float | Floats) -> Graph:
-    """Multiply the duration of operations, as by another data type's rate, or by roof time over their own time."""
-    return replace(graph, o_duration=np.where(ops, graph.o_duration * factor, graph.o_duration))
+def scale(graph: Graph, ops: Bools, factor: float | Floats, share: float = 0.0) -> Graph:
+    """Multiply the duration of operations, as by another data type's rate, or by roof time over their own time.
+
+    Only pinned memory makes copies of pageable memory much faster. With share 1 the host no longer waits for these.
+    """
+    scaled = replace(graph, o_duration=np.where(ops, graph.o_duration * factor, graph.o_duration))
+    up = np.array(["Host-to-Device" in str(name) or "HtoD" in str(name) for name in graph.o_name], bool)
+    pinned = ops & up & (graph.o_call >= 0) & (np.broadcast_to(np.asarray(factor), len(ops)) <= PINNED)
+    if share < 0.5 or not pinned.any():
+        return scaled
+    gone, waits = np.zeros(len(graph.c_start), bool), graph.c_wait.copy()
+    gone[graph.o_call[pinned]] = True
+    waits[gone] = NONE
+    return replace(scaled, c_wait=np.where(_reads(graph, pinned, gone), NONE, waits))
 
 
 def split(graph: Graph, ops: Bools) -> Graph:

@@ -101,8 +101,14 @@ class _Walk:
         """Return the pieces of the path in the order of time: begin, end, part, operation."""
         run = self.run
         self.now = run.end_ns
-        last_op = int(np.argmax(run.o_end)) if len(run.o_end) else -1
-        host = {seq: float(run.c_end[call]) + float(self.graph.seq_tail[seq]) for seq, call in self.last_call.items()}
+        mine = self.graph.main_streams()[self.graph.o_stream]
+        last_op = int(np.argmax(np.where(mine, run.o_end, -1.0))) if len(run.o_end) else -1
+        known = (self.graph.seq_pid == self.graph.main).any()
+        host = {
+            seq: float(run.c_end[call]) + float(self.graph.seq_tail[seq])
+            for seq, call in self.last_call.items()
+            if not known or self.graph.seq_pid[seq] == self.graph.main
+        }
         latest = max(host, key=lambda seq: host[seq]) if host else -1
         if last_op >= 0 and (latest < 0 or run.o_end[last_op] >= host[latest] - 1.0):
             self._piece(float(run.o_end[last_op]), "other")

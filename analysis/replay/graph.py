@@ -13,6 +13,7 @@ kind of call. Threads that take turns (PyTorch's backward thread) are one sequen
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -94,6 +95,8 @@ class Graph:
     unexplained: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # operations
     notes: tuple[str, ...] = ()
     has_calls: bool = True
+    seq_begin: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # begin of the window of each sequence
+    main: int = -1  # process whose steps these are; -1 if unknown
 
     @property
     def o_end(self) -> Floats:
@@ -102,29 +105,58 @@ class Graph:
 
     def step_ns(self) -> float:
         """Return the time of one step in the timeline: between the last ends before both boundaries, ns."""
-        begin = max(float(self.start_ns), float(self.stream_free.max(initial=0)))
-        end = max(float(self.end_ns), float(self.o_end.max(initial=0)))
+        own = self.main_streams()
+        begin = max(float(self.start_ns), float(self.stream_free[own].max(initial=0)))
+        end = max(float(self.end_ns), float(self.o_end[own[self.o_stream]].max(initial=0)))
         return (end - begin) / self.steps
 
+    def main_streams(self) -> Bools:
+        """Return which streams belong to the process whose steps these are."""
+        own = self.stream_pid == self.main
+        return own if own.any() else np.ones(len(own), bool)
 
-def build(capture: Capture, start_ns: int, end_ns: int, steps: int, split: bool = False) -> Graph:
-    """Return the graph of what the host did between two times. `split`: unexplained waits belong to the host.
 
-    Units: ns. Operations belong to the window of their call, those without a call to that of their start.
+class Windows:
+    """Begin and end of the window of each process, ns; that of the process `main` holds for those not listed."""
+
+    def __init__(
+        self, begin: int, end: int, main: int = -1, others: Mapping[int, tuple[int, int]] | None = None
+    ) -> None:
+        self.begin, self.end, self.main = begin, end, main
+        self.of = {main: (begin, end), **(others or {})}
+
+    def bounds(self, pids: IntArray) -> tuple[IntArray, IntArray]:
+        """Return begin and end for each of these processes."""
+        begin, end = np.full(len(pids), self.begin), np.full(len(pids), self.end)
+        for pid, (first, last) in self.of.items():
+            begin[pids == pid], end[pids == pid] = first, last
+        return begin, end
+
+    def inside(self, times: IntArray, pids: IntArray) -> Bools:
+        """Return which times lie in the window of their process."""
+        begin, end = self.bounds(pids)
+        return np.asarray((times >= begin) & (times < end))
+
+
+def build(capture: Capture, windows: Windows, steps: int, split: bool = False) -> Graph:
+    """Return the graph of what the host did in some windows. `split`: unexplained waits belong to the host.
+
+    Operations belong to the window of their call, those without a call to that of their start.
     """
-    calls = _calls(capture, start_ns, end_ns)
-    ops, code_of_stream, names, pids = _operations(capture, start_ns, end_ns)
-    frame = _Frame(calls, ops, start_ns, end_ns)
+    start_ns, end_ns = windows.begin, windows.end
+    calls = _calls(capture, windows)
+    ops, code_of_stream, names, pids = _operations(capture, windows)
+    frame = _Frame(calls, ops, windows)
     frame.attach()
-    free = _free(capture, code_of_stream, names, start_ns, ops)
+    free = _free(capture, code_of_stream, names, windows)
     graph = _launch_times(frame, names, pids, free, split)
-    graph = replace(graph, start_ns=start_ns, end_ns=end_ns, steps=max(steps, 1))
+    graph = replace(graph, start_ns=start_ns, end_ns=end_ns, steps=max(steps, 1), main=windows.main)
     graph = _events(graph)
     graph = _waits(graph, frame)
     return _collectives(graph, ops)
 
 
-def _calls(capture: Capture, start_ns: int, end_ns: int) -> pd.DataFrame:
+def _calls(capture: Capture, windows: Windows) -> pd.DataFrame:
     """Return the outermost calls of each thread within the window, from the list of calls or else from launches."""
     if capture.calls is not None and len(capture.calls):
         calls = capture.calls
@@ -140,7 +172,9 @@ def _calls(capture: Capture, start_ns: int, end_ns: int) -> pd.DataFrame:
                 "name": np.where(ops["kind"] == "kernel", "launch", "copy"),
             }
         ).drop_duplicates(["pid", "correlation_id", "start_ns"])
-    inside = (calls["start_ns"] >= start_ns) & (calls["start_ns"] < end_ns)
+    inside = windows.inside(
+        calls["start_ns"].to_numpy(np.int64), calls["pid"].to_numpy(dtype=np.int64, na_value=windows.main)
+    )
     calls = calls[inside].assign(row=np.flatnonzero(inside))
     names = calls["name"].astype(object)
     calls = calls.assign(
@@ -150,7 +184,7 @@ def _calls(capture: Capture, start_ns: int, end_ns: int) -> pd.DataFrame:
     return calls.sort_values("start_ns", kind="stable", ignore_index=True)
 
 
-def _operations(capture: Capture, start_ns: int, end_ns: int) -> tuple[pd.DataFrame, IntArray, list[str], IntArray]:
+def _operations(capture: Capture, windows: Windows) -> tuple[pd.DataFrame, IntArray, list[str], IntArray]:
     """Return the operations of the window with `stream_code`, the codes of all operations, names and processes."""
     ops = capture.gpu_ops
     pid = ops["pid"].to_numpy(dtype=np.int64, na_value=-1)
@@ -161,18 +195,20 @@ def _operations(capture: Capture, start_ns: int, end_ns: int) -> tuple[pd.DataFr
     at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
     start = ops["start_ns"].to_numpy(np.int64)
     at = np.where(at < 0, start, at)
-    inside = (at >= start_ns) & (at < end_ns)
+    inside = windows.inside(at, np.where(pid < 0, windows.main, pid))
     chosen = ops[inside].assign(stream_code=code[inside], row=np.flatnonzero(inside), process=pid[inside])
     names = [f"{device}/{stream}" for _, device, stream in unique]
     return chosen, code, names, np.array([one for one, *_ in unique], dtype=np.int64)
 
 
-def _free(capture: Capture, code: IntArray, names: list[str], start_ns: int, inside: pd.DataFrame) -> Floats:
+def _free(capture: Capture, code: IntArray, names: list[str], windows: Windows) -> Floats:
     """Return when each stream has done what was launched before the window."""
     ops = capture.gpu_ops
     at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
     start = ops["start_ns"].to_numpy(np.int64)
-    earlier = np.where(at < 0, start, at) < start_ns
+    earlier = (
+        np.where(at < 0, start, at) < windows.bounds(ops["pid"].to_numpy(dtype=np.int64, na_value=windows.main))[0]
+    )
     free = np.zeros(len(names))
     np.maximum.at(free, code[earlier], (start + ops["duration_ns"].to_numpy(np.int64))[earlier].astype(float))
     return free
@@ -181,9 +217,10 @@ def _free(capture: Capture, code: IntArray, names: list[str], start_ns: int, ins
 class _Frame:
     """Calls and operations of a window while the graph is built."""
 
-    def __init__(self, calls: pd.DataFrame, ops: pd.DataFrame, start_ns: int, end_ns: int) -> None:
+    def __init__(self, calls: pd.DataFrame, ops: pd.DataFrame, windows: Windows) -> None:
         self.ops = ops.sort_values("start_ns", kind="stable", ignore_index=True)
-        self.begin, self.until = start_ns, end_ns
+        self.begin, self.until = windows.begin, windows.end
+        self.windows = windows
         calls = calls.assign(key=[*zip(calls["pid"], calls["tid"], strict=True)])
         self.calls = self._outermost(calls)
         self._sequences()
@@ -211,6 +248,7 @@ class _Frame:
         self.start, self.end = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
         seq = np.zeros(len(own), np.int64)
         pids: list[int] = []
+        self.seq_begin: list[int] = []
         for pid in own["pid"].unique().tolist():
             rows = np.flatnonzero((own["pid"] == pid).to_numpy())
             tids = own["tid"].to_numpy()[rows]
@@ -230,9 +268,11 @@ class _Frame:
         self.tail = np.zeros(len(pids))
         for number in range(len(pids)):
             rows = np.flatnonzero(seq == number)
-            before = np.maximum.accumulate(np.insert(self.end[rows], 0, self.begin)[:-1]) if len(rows) else rows
+            begin, until = (int(each[0]) for each in self.windows.bounds(np.array([pids[number]])))
+            before = np.maximum.accumulate(np.insert(self.end[rows], 0, begin)[:-1]) if len(rows) else rows
             self.gap[rows] = np.maximum(self.start[rows] - before, 0)
-            self.tail[number] = max(self.until - int(self.end[rows].max(initial=self.begin)), 0)
+            self.tail[number] = max(until - int(self.end[rows].max(initial=begin)), 0)
+            self.seq_begin.append(begin)
 
     def attach(self) -> None:
         """Find the call of each operation: same process and correlation id, else the times of its call."""
@@ -325,6 +365,7 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
         o_group=np.full(count, -1), o_name=ops["name"].astype(object).to_numpy(object), o_kind=kind,
         o_row=ops["row"].to_numpy(np.int64), o_fill=grid,
         stream_names=tuple(names), stream_free=free, stream_pid=pids, seq_pid=frame.seq_pid, seq_tail=frame.tail,
+        seq_begin=np.array(frame.seq_begin, dtype=np.int64),
         unexplained=np.flatnonzero(lost), notes=tuple(notes), has_calls=bool(len(own)),
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.bare import BARE_RANGES
@@ -28,9 +29,12 @@ MOST_STEPS = 20
 MOST_OPERATIONS = 3_000  # of the window that candidates are replayed on; at least two steps
 REFUSED = 0.05  # a replay further off than this says nothing
 WORTH = 0.01  # of the step: what saves less is not worth a change
-ERROR = 0.01  # of the step: how far a replay may be off
-MISSED = 0.08  # of a saving
-FLOOR = 0.35  # of a call's or a gap's time at least belongs to the program
+ERROR = 0.015  # of the step: how far a replay may be off
+MISSED = 0.1  # of a saving: how far besides
+LIKELY = 0.35  # of the range between both ends of `share`, from its upper end, is likely
+WIDEST = 0.12  # half an interval at most: a wider one would say nothing
+FASTER = 0.97  # of the time under a profiler: a longer bare step was measured beside other work
+FLOOR = 0.3  # of a call's or a gap's time at least belongs to the program
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,7 @@ def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
     steady = phase.steady
     if len(steady) > 3 and steady[-1] == len(phase.start_ns) - 1:
         steady = steady[:-1]  # no launch after it tells where its host work ends
+    steady = steady[min(2, len(steady) // 4) :]  # the host gets ahead of the GPU in the first ones
     apart = np.diff(steady) != 1
     apart |= phase.start_ns[steady[1:]] - phase.end_ns[steady[:-1]] > 1_000
     runs = np.split(steady, np.flatnonzero(apart) + 1)
@@ -80,13 +85,15 @@ def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
     middle = float(np.median(phase.wall_ns[steady]))
     best, found = np.inf, runs[0][:1]
     longest = max(len(one) for one in runs)
+    size = min(count, longest)
     for one in runs:
-        size = min(count, longest)
-        for place in range(len(one) - size + 1):
-            part = one[place : place + size]
-            off = abs(float(phase.wall_ns[part].mean()) - middle)
-            if off < best:
-                best, found = off, part
+        if len(one) < size:
+            continue
+        sums = np.cumsum(np.insert(phase.wall_ns[one], 0, 0))
+        off = np.abs((sums[size:] - sums[:-size]) / size - middle)
+        place = int(off.argmin())
+        if off[place] < best:
+            best, found = float(off[place]), one[place : place + size]
     return found
 
 
@@ -96,11 +103,28 @@ def steps(capture: Capture, steady: Steady | None = None) -> list[Step]:
     return [step(capture, phase) for phase in steady.phases]
 
 
-def step(capture: Capture, phase: Phase) -> Step:
-    """Return a phase's step: graph, replay, and graphs without the profiler's cost."""
-    part = window(phase)
-    begin, end = int(phase.start_ns[part[0]]), int(phase.end_ns[part[-1]])
-    graph = graphs.build(capture, begin, end, len(part))
+def _windows(capture: Capture, phase: Phase, part: IntArray) -> graphs.Windows:
+    """Return the windows of all processes: the same steps of each, where the others have as many of them."""
+    others = {}
+    pids = capture.gpu_ops["pid"].dropna().unique().tolist()
+    for pid in [int(one) for one in pids if one != phase.pid] if len(pids) > 1 else []:
+        for one in find(capture, pid).phases:
+            if len(one.start_ns) == len(phase.start_ns) and abs(one.launches - phase.launches) <= 0.1 * phase.launches:
+                others[pid] = int(one.start_ns[part[0]]), int(one.end_ns[part[-1]])
+                break
+    return graphs.Windows(int(phase.start_ns[part[0]]), int(phase.end_ns[part[-1]]), phase.pid, others)
+
+
+def whole(phase: Phase) -> IntArray:
+    """Return all steps after start-up, slow ones as well, without the last if nothing tells where it ends."""
+    last = len(phase.start_ns) - (len(phase.start_ns) - phase.first > 3)
+    return np.arange(phase.first, last)
+
+
+def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
+    """Return a phase's step: graph, replay, and graphs without the profiler's cost. `part`: positions of the steps."""
+    part = window(phase) if part is None else part
+    graph = graphs.build(capture, _windows(capture, phase, part), len(part))
     run = simulate(graph)
     seen = graph.step_ns()
     reason = ""
@@ -109,14 +133,15 @@ def step(capture: Capture, phase: Phase) -> Step:
             f"A step of {phase.name} takes {run.step_ns / 1e3:,.1f} µs replayed, {seen / 1e3:,.1f} µs in the timeline: "
             "the steps depend on something that the capture does not hold, or empty a queue; capture more steps."
         )
-    known = _bare_step(capture, phase)
+    known = _bare_step(capture, phase, graph)
     marks = _marks(capture, graph)
-    if known is not None and graph.has_calls:
+    if known is not None and graph.has_calls and known < FASTER * run.step_ns:
         low = high = _fit(graph, marks, capture.clock, known)
     else:
         low, high = (_without_cost(graph, marks, capture.clock, end) for end in (0, 1))
     bare = (low,) if low is high else (low, high)
-    return Step(phase, graph, run, bare, tuple(simulate(one).step_ns for one in bare), known is not None, seen, reason)
+    times = tuple(simulate(one).step_ns for one in bare)
+    return Step(phase, graph, run, bare, times, len(bare) == 1, seen, reason)
 
 
 def _costs(clock: str) -> Mapping[str, Sequence[float]]:
@@ -142,7 +167,7 @@ def _without_cost(graph: Graph, marks: Floats, clock: str, end: int, part: float
     """Take the profiler's cost off calls and gaps: the lowest (`end` 0) or the highest (1), times `part`."""
     costs = _costs(clock)
     each = np.where(graph.c_launches, costs["launch"][end], costs["call"][end]) * part
-    inside = np.minimum(each, graph.c_own * (1 - FLOOR))
+    inside = np.minimum(each / 2, graph.c_own * (1 - FLOOR))
     gap = np.minimum(each - inside + marks * costs["range"][end] * part, graph.c_gap * (1 - FLOOR))
     return replace(graph, c_own=graph.c_own - inside, c_gap=graph.c_gap - gap)
 
@@ -173,25 +198,27 @@ def _host_times(graph: Graph, factor: float) -> Graph:
     return replace(graph, c_own=graph.c_own * factor, c_gap=graph.c_gap * factor)
 
 
-def _bare_step(capture: Capture, phase: Phase) -> float | None:
-    """Return the bare time of the step from bare_ranges.csv: from start to start of the range of its name, ns."""
+def _bare_step(capture: Capture, phase: Phase, graph: Graph) -> float | None:
+    """Return the bare time of the step, ns: from start to start of bare ranges that occur once a step."""
     rows = capture.of(BARE_RANGES.kind)
     if rows is None or not len(rows):
         return None
-    own = rows[rows["name"] == phase.name]
-    if len(own) < 4:
-        return None
-    apart, length = [], []
-    for _, each in own.groupby(["process", "thread"]):
-        start = np.sort(each["start_ns"].to_numpy(dtype=np.float64))
-        took = each["end_ns"].to_numpy(dtype=np.float64) - each["start_ns"].to_numpy(dtype=np.float64)
-        between = np.diff(start)
-        apart += between[first_occurrences(between) :].tolist()
-        length += took[first_occurrences(took) :].tolist()
-    if len(apart) < 2 or not np.isfinite(np.median(length)):
-        return None
-    near = [one for one in apart if one < 2 * float(np.median(length))]
-    return float(np.median(near or apart))
+    ranges = capture.ranges
+    begun = ranges[(ranges["start_ns"] >= graph.start_ns) & (ranges["start_ns"] < graph.end_ns)]
+    counts = begun[begun["pid"] == phase.pid]["name"].value_counts()
+    once = [phase.name, *counts.index[counts == graph.steps]]
+    found = [time for name in dict.fromkeys(once) if (time := _apart(rows[rows["name"] == name])) is not None]
+    return float(np.median(found)) if found else None
+
+
+def _apart(rows: pd.DataFrame) -> float | None:
+    """Return the usual time from start to start of the instances of a range, ns."""
+    apart: list[float] = []
+    for _, each in rows.groupby(["process", "thread"]):
+        between = np.diff(np.sort(each["start_ns"].to_numpy(dtype=np.float64)))
+        between = between[first_occurrences(between) :] if len(between) else between
+        apart += between[between < 3 * np.median(between)].tolist() if len(between) else []
+    return float(np.median(apart)) if len(apart) >= 2 else None
 
 
 def saving(step: Step, change: Change) -> Saving:
@@ -203,13 +230,15 @@ def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
     shares, ns = [], []
     for base in bases:
         before = simulate(base, 3).step_ns
-        for share in (0.0, 1.0):
-            after = simulate(change(base, share), 4).step_ns
+        least, most = (simulate(change(base, share), 4).step_ns for share in (0.0, 1.0))
+        for after in (least + (most - least) * (1 - LIKELY), most):
             shares.append(1 - after / before)
             ns.append(before - after)
     low, high = min(shares), max(shares)
-    low -= ERROR * (low > ERROR) * 0.5 + MISSED * abs(low)
-    high += ERROR * 0.5 * (high > ERROR / 2) + MISSED * abs(high)
+    low, high = low - ERROR - MISSED * abs(low), high + ERROR + MISSED * abs(high)
+    if high - low > 2 * WIDEST:
+        middle = low + 0.6 * (high - low)
+        low, high = middle - WIDEST, middle + WIDEST
     changed = simulate(change(step.graph, 0.5)).step_ns
     unit = float(np.mean(ns)) / float(np.mean(shares)) if np.mean(shares) else step.run.step_ns
     return Saving(low * unit, min(high, 1.0) * unit, low, min(high, 1.0), changed)

@@ -151,8 +151,8 @@ def simulate(graph: Graph, passes: int = MOST_PASSES) -> Run:
     """Return the last pass of a simulation whose time of a step has settled."""
     program = _compile(graph)
     tails = graph.stream_free.tolist()
-    origin = float(max(graph.start_ns, graph.stream_free.max(initial=0)))
-    state = _State(tails, [float(graph.start_ns)] * len(graph.seq_pid), origin)
+    origin = float(max(graph.start_ns, graph.stream_free[graph.main_streams()].max(initial=0)))
+    state = _State(tails, graph.seq_begin.astype(float).tolist(), origin)
     times: list[float] = []
     for _ in range(max(passes, 2)):
         begin = state.end
@@ -225,9 +225,15 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
             tails[stream], last[stream] = end, row
     for seq, first in enumerate(program.last_epoch):
         state.host[seq] = offsets[first] + program.total[seq]
-    state.end = max([*state.host, *tails])
+    streams, hosts = np.flatnonzero(graph.main_streams()).tolist(), _main_hosts(graph)
+    state.end = max([*(state.host[one] for one in hosts), *(tails[one] for one in streams)])
     if not graph.has_calls:
         state.end += max(float(graph.end_ns - graph.o_end.max(initial=graph.start_ns)), 0.0)
+
+
+def _main_hosts(graph: Graph) -> list[int]:
+    own = np.flatnonzero(graph.seq_pid == graph.main).tolist()
+    return own or list(range(len(graph.seq_pid)))
 
 
 class _Special:

@@ -93,13 +93,13 @@ class _Launches:
     wait: int  # symbol of a synchronisation
 
 
-def find(capture: Capture) -> Steady:
-    """Return the start-up and the steady phases of the process with the most GPU time."""
+def find(capture: Capture, pid: int | None = None) -> Steady:
+    """Return the start-up and the steady phases of a process: of that with the most GPU time, if none is named."""
     ops = capture.gpu_ops
     ops = ops[ops["kind"] != "migration"]
     if ops.empty:
         return Steady(reason="No GPU operation was recorded, so no step can be found.")
-    pid = _busiest(ops)
+    pid = _busiest(ops) if pid is None else pid
     launches = _launches(capture, ops, pid)
     found: list[Phase] = []
     left = np.arange(len(launches.symbol))
@@ -307,14 +307,14 @@ def _steps(
     total = len(launches.symbol)
     after = np.minimum(last + 1, total - 1)
     start = launches.before_ns[first]
-    end = np.where(last + 1 < total, launches.before_ns[after], launches.returned_ns[last])
+    followed = np.append(first[1:] == last[:-1] + 1, False)
+    end = np.where(followed, launches.before_ns[after], launches.returned_ns[last])
     if marker:
         starts = np.sort(np.concatenate([one[1] for one in marks if one[0] == marker]))
         at = np.searchsorted(starts, launches.host_ns[first], side="right") - 1
         own = np.where(at >= 0, starts[np.maximum(at, 0)], start)
         start = np.where((own >= launches.before_ns[np.maximum(first - 1, 0)]) & (at >= 0), own, start)
-        follows = np.append(first[1:] == last[:-1] + 1, False)
-        end = np.maximum(np.where(follows, np.append(start[1:], 0), end), start + 1)
+        end = np.maximum(np.where(followed, np.append(start[1:], 0), end), start + 1)
     gpu_start = launches.gpu_start_ns[first]
     around = np.stack([first, last + 1], axis=1).ravel()
     gpu_end = np.maximum.reduceat(np.append(launches.gpu_end_ns, 0), around)[::2]

@@ -17,6 +17,7 @@ import pandas as pd
 
 from analysis.capture.model import IntArray, empty_table
 from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, bus_factor, most_skew, size_of, skew
+from analysis.formats.place import profile
 from analysis.formats.ranges import warms_up
 from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
@@ -202,7 +203,7 @@ def _not_aligned(clocks: pd.DataFrame, rank_places: pd.DataFrame) -> list[Missin
             Reason.CLOCKS,
             "which rank waits for which",
             f"the clocks of the ranks cannot be aligned: collectives that should end together end apart ({listed})",
-            "capture all ranks of a machine in one `make profile`, so that they have one clock",
+            f"capture all ranks of a machine in one `{profile()}`, so that they have one clock",
         )
     ]
 

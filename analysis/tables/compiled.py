@@ -20,6 +20,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats.inductor import INDUCTOR
+from analysis.formats.place import profile
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
@@ -257,5 +258,5 @@ def _unknown(facts: Facts) -> Missing | None:
         Reason.NO_DATAFLOW,
         f"the modules that {count_of(count, 'launch')} of torch.compile fuse",
         "there is no inductor.csv, which lists the modules behind each kernel of Inductor",
-        "profile the program with `make profile`, without --no-auto-ranges: it records that file",
+        f"profile the program with `{profile()}`, without --no-auto-ranges: it records that file",
     )

@@ -12,7 +12,9 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.inductor import INDUCTOR
+from analysis.formats.place import EXPORT, here, profile, program
 from analysis.formats.report import Missing, Reason
+from analysis.formats.run import OPS
 from analysis.hardware.devices import find_device
 from analysis.tables.conditions import CPU, compute_capability, where_it_ran
 from analysis.tables.declare import part
@@ -65,7 +67,7 @@ def name_missing_captures(facts: Facts) -> list[Missing]:
                 Reason.NO_TIMELINE,
                 "time per layer and step",
                 "there is no nsys timeline",
-                "export it with nsys_scripts/export_csv.sh, or with `nsys stats --format csv --report "
+                f"export it with {EXPORT}, or with `nsys stats --format csv --report "
                 "cuda_gpu_trace,nvtx_pushpop_trace,cuda_api_trace`",
             )
         )
@@ -84,7 +86,7 @@ def name_missing_captures(facts: Facts) -> list[Missing]:
                 Reason.NO_COUNTERS,
                 "roofline, stalls and measured bytes",
                 "the run was on a CPU" if on_cpu else "there is no ncu export",
-                "capture with nsys_scripts/ncu_capture.sh on a machine with an NVIDIA GPU",
+                f"capture with {program('nsys_scripts/ncu_capture.sh', 'profile')} on a machine with an NVIDIA GPU",
             )
         )
     return missing
@@ -99,8 +101,14 @@ def _no_datasheet(capture: Capture, gpu: str) -> Missing:
         Reason.UNKNOWN_GPU,
         "datasheet roofs",
         f"the GPU {gpu} is not in the device table",
-        "add it with its source to analysis/hardware/devices.toml",
+        "add it with its source to "
+        + here("analysis/hardware/devices.toml", "devices.toml in a clone of the repository"),
     )
+
+
+def _contradicts(facts: Facts) -> bool:
+    """Return whether the file states another compute capability than the GPU of its name has."""
+    return facts.device is not None and bool(facts.device.derived) and find_device(facts.gpu or "") is not None
 
 
 @part("missing", 11)
@@ -117,12 +125,13 @@ def name_missing_files(facts: Facts) -> list[Missing]:
                 Reason.NO_PREDICTIONS,
                 "predicted bytes",
                 "there is no ops.csv, which says what each range must move",
-                "list the ranges with their bytes in ops.csv, with the columns that analysis/README.md gives",
+                "list the ranges with their bytes in ops.csv, with the columns "
+                + here("that analysis/README.md gives", ", ".join(OPS.names)),
             )
         )
     if (has_timeline or len(capture.counters)) and bool(facts.roofs["measured"].isna().all()):
         missing.append(Missing(Reason.NO_ROOFS, "measured roofs", "there is no ceilings.json", ROOFS))
-    if gpu and facts.device is None and capture.clock != "cpu":
+    if gpu and (facts.device is None or _contradicts(facts)) and capture.clock != "cpu":
         missing.append(_no_datasheet(capture, gpu))
     if has_timeline and capture.timing is None and capture.of(BARE_RANGES.kind) is None:
         missing.append(
@@ -140,7 +149,10 @@ def name_missing_files(facts: Facts) -> list[Missing]:
 
 NO_DATAFLOW = (
     "there is no dataflow.csv, which says which tensors each operation reads and writes",
-    "capture with harness.run, or record it with harness/dataflow.py",
+    here(
+        "capture with harness.run, or record it with harness/dataflow.py",
+        f"capture a torch program with `{profile()}`",
+    ),
 )
 COMPILED = (
     "torch.compile compiled the program, so no run of single operations shows which tensors they share",
@@ -167,9 +179,9 @@ def name_partial_counters(launches: pd.DataFrame, measured: pd.DataFrame, *, is_
                 "the time of the plan was spent on others"
                 if is_planned
                 else "they ran outside the ranges that ncu had to count",
-                "give more time with `make profile ARGS='--budget 120'`, or capture all with `make profile ARGS=--deep`"
+                f"give more time with `{profile('--budget 120')}`, or capture all with `{profile('--deep')}`"
                 if is_planned
-                else "capture them with `make profile ARGS=--deep`, or report with --extrapolate-siblings",
+                else f"capture them with `{profile('--deep')}`, or report with --extrapolate-siblings",
             )
         )
     matched = measured[measured["counters_from"] != ""]

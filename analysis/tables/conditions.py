@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.hardware.devices import Attributes
 from analysis.tables.declare import part
 from analysis.tables.join import Joined
 
@@ -41,7 +42,9 @@ def compute_capability(capture: Capture) -> str | None:
     if gpu.get("compute_capability"):
         return str(gpu["compute_capability"])
     values = [value for value in capture.counters["cc"].dropna().unique() if value]
-    return str(values[0]) if values else capture.session.get("cc")
+    stated = capture.gpu_attributes
+    of_timeline = f"{stated['cc_major']:.0f}.{stated.get('cc_minor', 0):.0f}" if "cc_major" in stated else None
+    return str(values[0]) if values else capture.session.get("cc") or of_timeline
 
 
 def sm_count(capture: Capture) -> int | None:
@@ -52,9 +55,76 @@ def sm_count(capture: Capture) -> int | None:
     return int(found.pop()) if len(found) == 1 else None
 
 
+def attributes(capture: Capture) -> Attributes:
+    """Return what the files state about the GPU: ncu's attributes or session page, the timeline, the manifest."""
+    gpu, clocks = ((capture.manifest or {}).get(part) or {} for part in ("gpu", "clocks"))
+
+    def first(metric: str, session: str, timeline: str = "", factor: float = 1.0) -> float | None:
+        values = capture.counters[metric].dropna().tolist() if metric in capture.counters else []
+        text = capture.session.get(session, "")
+        stated = float(values[0]) if values else float(text) if re.fullmatch(r"[0-9.]+", text) else None
+        return stated * factor if stated else capture.gpu_attributes.get(timeline)
+
+    named = "device__attribute_"
+    sms = sm_count(capture) or first(f"{named}multiprocessor_count", "sm_count", "sm_count") or gpu.get("sm_count")
+    clock = first(
+        f"{named}max_gpu_frequency_khz", "max_gpu_frequency_khz", "", _hertz(capture, "max_gpu_frequency_khz")
+    )
+    clock = clock or first(f"{named}clock_rate", "clock_rate_khz", "clock_hz", _hertz(capture, "clock_rate"))
+    memory = first(
+        f"{named}max_mem_frequency_khz", "max_mem_frequency_khz", "", _hertz(capture, "max_mem_frequency_khz")
+    )
+    memory = memory or first(
+        f"{named}memory_clock_rate", "memory_clock_rate_khz", "", _hertz(capture, "memory_clock_rate")
+    )
+    stated = capture.gpu_attributes.get("dram_bytes_per_s", 0.0)
+    dram, source = (
+        (stated, "the timeline") if stated > _LEAST_DRAM else (_dram_of_percent(capture.counters), _OF_PERCENT)
+    )
+    return Attributes(
+        cc=compute_capability(capture),
+        sm_count=int(sms) if sms else None,
+        clock_hz=clock or (float(clocks["sm_mhz"]["max"]) * 1e6 if clocks.get("sm_mhz") else None),
+        memory_clock_hz=memory,
+        bus_bits=first(f"{named}global_memory_bus_width", "bus_bits"),
+        l2_bytes=first(f"{named}l2_cache_size", "l2_bytes", "l2_bytes"),
+        memory_bytes=first(f"{named}total_memory", "memory_bytes", "memory_bytes"),
+        dram_bytes_per_s=dram,
+        dram_from=source,
+    )
+
+
+_LEAST_DRAM = 1e9  # byte/s; older exports hold another unit
+_OF_PERCENT = "ncu's DRAM Throughput in percent of the peak, beside the bytes,"
+_LEAST_BUSY = 20.0  # percent of the peak; below, two decimals make the peak too coarse
+
+
+def _hertz(capture: Capture, attribute: str) -> float:
+    """Return what a clock attribute of ncu has to be multiplied with: its unit may be converted already."""
+    unit = capture.counter_units.get(f"device__attribute_{attribute}", "")
+    return 1.0 if unit == "hz" else 1e3
+
+
+def _dram_of_percent(counters: pd.DataFrame) -> float | None:
+    """Return the DRAM bandwidth of which ncu states the percents that launches reach: byte/s; None if it is unknown."""
+    percent = counters.get("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed")
+    rate = counters.get("dram__bytes.sum.per_second")
+    if rate is None and {"dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.sum"} <= set(counters):
+        moved = counters["dram__bytes_read.sum"] + counters["dram__bytes_write.sum"]
+        rate = moved / counters["gpu__time_duration.sum"] * 1e9
+    if percent is None or rate is None:
+        return None
+    peaks = (rate / percent * 100)[(percent >= _LEAST_BUSY) & (rate > 0)]
+    return float(peaks.median()) if len(peaks) else None
+
+
 @part("note", 7)
 def _by_capability(facts: Facts) -> str | None:
     device = facts.device
+    if device and device.derived:
+        return (
+            f"{device.name} is not in the device table, so its roofs follow from the file: {'; '.join(device.derived)}."
+        )
     if facts.gpu or device is None:
         return None
     return f"The file does not name its GPU; by compute capability and number of SMs it is {device.name}."

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.formats.place import PLAN, profile
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import share
 from analysis.tables import groups
@@ -42,7 +43,7 @@ def _other_timeline(facts: Facts) -> Missing | None:
         Reason.OTHER_RUN,
         "which launches the plan chose",
         "count_plan.csv was made from another timeline than the one here",
-        "plan again with `python -m analysis.counting`, and capture the counters with that plan",
+        f"plan again with `{PLAN}`, and capture the counters with that plan",
     )
 
 
@@ -57,7 +58,7 @@ def _spread_groups(facts: Facts) -> Missing | None:
         Reason.UNCOUNTED,
         f"the counters of {lost} launches in {len(apart)} groups",
         f"the replayed launches of each differ by more than {groups.DIFFER:.0%}, so they do not speak for the others",
-        "capture all launches with `make profile ARGS=--deep`",
+        f"capture all launches with `{profile('--deep')}`",
     )
 
 

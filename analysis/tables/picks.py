@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.errors import UsageError
-from analysis.formats.report import Reason
+from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Table
@@ -106,7 +106,7 @@ def of_kernel(tables: Tables, kernel: str) -> dict[str, pd.DataFrame]:
 
 
 def why_unknown(
-    table: Table, rows: pd.DataFrame, tables: Tables, missing: Sequence[Mapping[str, Any]], ranges: Sequence[str]
+    table: Table, rows: pd.DataFrame, tables: Tables, missing: Sequence[Missing], ranges: Sequence[str]
 ) -> str:
     """Return the reason and the remedy if `rows` of a kernel that runs in `ranges` lack values in this table."""
     if rows_of(tables, "counters").empty:
@@ -126,20 +126,20 @@ def why_unknown(
     return _why(missing, NO_CELLS.get(table.name, ()), f"ncu did not measure it: {METRICS}")
 
 
-def why_untimed(missing: Sequence[Mapping[str, Any]]) -> str:
+def why_untimed(missing: Sequence[Missing]) -> str:
     """Return why a kernel has no time in the running program."""
     return _why(missing, NO_TIMES, "the timeline does not say")
 
 
-def why_without_range(missing: Sequence[Mapping[str, Any]]) -> str:
+def why_without_range(missing: Sequence[Missing]) -> str:
     """Return why the range, grid or block of a kernel is unknown."""
     return _why(missing, NO_RANGES, "the capture does not say")
 
 
-def _why(missing: Sequence[Mapping[str, Any]], reasons: Sequence[Reason], otherwise: str) -> str:
+def _why(missing: Sequence[Missing], reasons: Sequence[Reason], otherwise: str) -> str:
     """Return the text of what is missing for the first of these reasons."""
-    found = next((one for reason in reasons for one in missing if one["reason"] == reason), None)
-    return _sentence(found["why"], found["do"]) if found else otherwise
+    found = next((one for reason in reasons for one in missing if one.reason == reason), None)
+    return _sentence(found.why, found.do) if found else otherwise
 
 
 def _sentence(why: Any, do: Any) -> str:

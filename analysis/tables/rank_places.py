@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis.capture.model import FROM_ORDER, IntArray, empty_table
 from analysis.formats.collectives import UNKNOWN, communicates, kind_of
+from analysis.formats.place import profile
 from analysis.formats.ranges import NCCL
 from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
@@ -222,7 +223,7 @@ def _ranks_from_order(facts: Facts) -> Missing | None:
         f"which of {count_of(len(rank_places), 'process', 'processes')} is which rank",
         "the capture has neither ncclCommInitRank nor the ranks of its processes, so the report takes the order of "
         "process ids",
-        "capture with `make profile`, or start the capture before torch.distributed starts",
+        f"capture with `{profile()}`, or start the capture before torch.distributed starts",
     )
 
 

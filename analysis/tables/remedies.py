@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from analysis.formats import place
 from analysis.formats.report import Reason
 
-ROOFS = "measure them with `make selftest` on that GPU, which keeps them for every `make profile` there"
-BARE_TIMES = "run the program with `nsys_scripts/bare.sh --out RUN -- COMMAND`"
-METRICS = "capture with the metrics that `python -m analysis.metrics` prints"
+ROOFS = f"measure them with `{place.SELFTEST}` on that GPU, which keeps them for every `{place.profile()}` there"
+BARE_TIMES = f"run the program with `{place.program('nsys_scripts/bare.sh --out RUN', 'profile')} -- COMMAND`"
+METRICS = f"capture with the metrics that `{place.METRICS}` prints"
 # Why there are no counters at all, no time in the running program, and no range; the most specific reason first.
 NO_COUNTERS = (Reason.NO_COUNTERS, Reason.NCU_FAILED, Reason.UNCOUNTED, Reason.NO_GPU)
 NO_TIMES = (Reason.NSYS_FAILED, Reason.NO_TIMELINE, Reason.NO_GPU_TIME)

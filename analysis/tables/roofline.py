@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from analysis.formats.place import profile
 from analysis.formats.report import Missing, Reason
 from analysis.hardware.devices import Device
 from analysis.tables.declare import Column, part, table
@@ -27,6 +28,7 @@ COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_te
 
 Ceilings = tuple[dict[str, Any] | None, list[Missing]]  # the accepted part of ceilings.json, and the refused roofs
 
+DERIVED = "derived"  # from the attributes that a file states of a GPU without a datasheet
 L1_BYTES_A_CLOCK = 128  # of one SM, since compute capability 7.0
 ABOVE_DATASHEET = 1.05  # boards may clock above the datasheet's boost clock
 
@@ -66,7 +68,7 @@ def refuse_impossible(
                 f"the measured roof {roof['name']}",
                 f"its {roof['value'] / 1e12:,.1f} T{roof['unit']} is more than {source} allows ({limit / 1e12:,.1f}), "
                 "so its micro-kernel did less than it counted",
-                "measure the roofs again with `make profile ARGS=--remeasure`",
+                f"measure the roofs again with `{profile('--remeasure')}`",
             )
         )
     return {**ceilings, "roofs": kept}, missing
@@ -79,13 +81,14 @@ def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd
     rows = []
     for level, names in MEASURED_BANDWIDTH.items():
         best = max((measured[name] for name in names if name in measured), default=np.nan)
-        sheet = device.dram_bytes_per_s if device and level == "dram" else np.nan
-        rows.append((level, "bandwidth", level, best, sheet))
+        sheet = device and (device.dram_bytes_per_s if level == "dram" else getattr(device, f"{level}_bytes_per_s"))
+        rows.append((level, "bandwidth", level, best, np.nan if sheet is None else sheet))
     for pipe in ("fp32", "tf32", "bf16"):
         peak = getattr(device, f"{pipe}_flop_per_s", None)
         rows.append((pipe, "compute", "", measured.get(pipe, np.nan), np.nan if peak is None else peak))
     frame = pd.DataFrame(rows, columns=["name", "kind", "level", "measured", "datasheet"])
     frame = frame.astype({"measured": float, "datasheet": float})
+    frame.attrs["from"] = DERIVED if device and device.derived else "datasheet"
     frame.attrs["dram_read"], frame.attrs["dram_copy"] = (
         measured.get(name, np.nan) for name in ("dram_read", "dram_copy")
     )
@@ -158,7 +161,8 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
         Column(
             "roof_from",
             "",
-            "source of the roofs behind roof_frac and bound: measured, or the datasheet if they were not measured",
+            "source of the roofs behind roof_frac and bound: measured, or the datasheet if they were not measured; "
+            "derived from the file's attributes if the GPU is not in the device table",
             "row",
             shown=False,
         ),
@@ -211,7 +215,8 @@ def build_roofline(facts: Facts) -> pd.DataFrame | None:
         of_roof = table["achieved_flop_per_s"] / table[column]
         table["roof_frac"] = of_roof.where(table["flops"] != 0, table["bandwidth_frac"])
         judged = table[["roof_frac", "bandwidth_frac"]].notna().any(axis=1)
-        table["roof_from"] = pd.Series(kind, index=table.index, dtype=object).where(judged, pd.NA)
+        source = kind if kind == "measured" else roofs.attrs.get("from", kind)
+        table["roof_from"] = pd.Series(source, index=table.index, dtype=object).where(judged, pd.NA)
     order = table.groupby(["kernel", "range"])["time_ns"].transform("max")
     rank = table["level"].map({level: place for place, level in enumerate(LEVELS)})
     table = table.assign(order=-order, rank=rank, tier="counters")

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.formats import place
 from analysis.formats.run import SELFTEST
 from analysis.tables.conditions import Ncu
 
@@ -103,5 +104,5 @@ def _verdict(checks: Sequence[Check], without_value: Sequence[str]) -> tuple[str
         )
     missing = " and ".join(sorted(set(LIMITS) - units))
     return "untested", (
-        f"The counters of this run are untested: it holds no self-test with known {missing} counts (make selftest)."
+        f"The counters of this run are untested: it holds no self-test with known {missing} counts ({place.SELFTEST})."
     )

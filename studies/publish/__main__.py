@@ -22,12 +22,12 @@ import msgspec
 import pandas as pd
 
 from analysis import pipeline
+from analysis.api import declared
 from analysis.capture.load import load
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.page import markdown, terminal
 from analysis.page.text import MISSING, cell, is_missing
-from analysis.report import declared
 from studies import runs as published
 from studies.dropin.files import DROPIN
 from studies.publish import examples
@@ -218,12 +218,12 @@ def replace_part(text: str, name: str, content: str) -> str:
 def transcript() -> str:
     """Return the transcript in README.md: what the report on PROFILED prints on a terminal."""
     capture = load([ROOT / PROFILED])
-    report = pipeline.analyse(capture, declared(capture))
+    built = pipeline.analyse(capture, declared(capture))
     to = terminal.console(io.StringIO(), plain=True)
     to.height = SCREEN_LINES
     paths = [f"runs/qwen-report/report.{suffix}" for suffix in ("html", "md")]
     with to.capture() as printed:
-        to.print(terminal.screen(to, report.content, report.tables, paths, PROFILED), crop=False)
+        to.print(terminal.screen(to, built.report, built.tables, paths, PROFILED), crop=False)
     lines = [line.rstrip() for line in printed.get().splitlines()]
     return "\n".join(["```console", f"$ make report RUN={PROFILED}", *lines, "```"])
 

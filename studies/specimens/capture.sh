@@ -58,7 +58,7 @@ pack() { # FOLDER: its tables, compressed beside the others
 }
 page() { # PAGE OPTIONS…: a page of the full sections as CSV, without the names of the machine
   "$ncu" --import "$out/raw/full.ncu-rep" --csv --page "$1" "${@:2}" >"$out/raw/full_$1.csv" &&
-    "$PYTHON" "$HERE/scrub.py" "$out/raw/full_$1.csv" --to "$out/captures"
+    ours harness.profile.scrub "$out/raw/full_$1.csv" --to "$out/captures"
 }
 if [[ -z $dry ]]; then mkdir -p "$out/raw" "$out/captures/nsys" "$out/nsys"; fi
 if [[ ! -x $driver && ,$steps, =~ ,(check|times|counters|full), ]]; then

@@ -116,7 +116,7 @@ def page(of: Capture, copies: int = 1) -> str:
     """Return report.html of a capture, without figures; it holds every kernel `copies` times, under different names."""
     made = pipeline.analyse(of)
     tables = {name: _copied(table, copies) for name, table in made.tables.items()}
-    return render_html(made.content, tables, {})
+    return render_html(made.report, tables, {})
 
 
 def _copied(table: pd.DataFrame, copies: int) -> pd.DataFrame:

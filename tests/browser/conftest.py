@@ -81,7 +81,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
 def page_of(capture: Capture) -> str:
     """Return report.html of a capture, without the figures that other tests draw."""
     made = pipeline.analyse(capture, DECLARED)
-    return render_html(made.content, made.tables, {})
+    return render_html(made.report, made.tables, {})
 
 
 SEEDS = {"nsys": "sqlite layers 2024", "counters": "ncu raw", "torch": "torch", "host": "sqlite host 2023"}

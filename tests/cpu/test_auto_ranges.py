@@ -22,11 +22,11 @@ from analysis.capture.names import range_name
 from analysis.capture.ncu_csv import push_pop_path
 from analysis.capture.nsys_csv import strip_domain
 from analysis.formats.ranges import CALIBRATION, DOMAIN, STEP, is_step
-from harness import dataflow_file
+from harness.instrument import bare_ranges, dataflow_file
 from tests.cpu.test_profile import profile
-from tests.machine import SCRIPTS, Machine
+from tests.machine import ROOT, Machine
 
-FOLDER = SCRIPTS / "auto_ranges"
+FOLDER = ROOT / "harness" / "instrument" / "auto_ranges"
 PATCHED = (
     (nn.Module, "__call__"),
     (torch.autograd, "backward"),
@@ -439,20 +439,11 @@ def test_readers_take_our_ranges_with_and_without_the_domain() -> None:
     assert push_pop_path(cell) == f"{name}/fc"
 
 
-@pytest.fixture(scope="module")
-def bare_ranges() -> ModuleType:
-    sys.path.insert(0, str(SCRIPTS))
-    try:
-        return loaded(SCRIPTS / "bare_ranges.py")
-    finally:
-        sys.path.remove(str(SCRIPTS))
-
-
 def row(name: str, start: int, end: int | str) -> tuple[Any, ...]:
     return (0, "", 0, start, end, "push", name)
 
 
-def test_what_automatic_ranges_cost_is_taken_off(bare_ranges: ModuleType) -> None:
+def test_what_automatic_ranges_cost_is_taken_off() -> None:
     ours = f"{DOMAIN}:"
     rows = [row(f"{ours}{CALIBRATION}", 0, 10), row(f"{ours}step N", 1000, 9000), row(f"{ours}a", 2000, 3000),
             row(f"{ours}b", 4000, ""), row("CCCL:cub::Sort", 5000, 6000)]  # fmt: skip
@@ -463,7 +454,7 @@ def test_what_automatic_ranges_cost_is_taken_off(bare_ranges: ModuleType) -> Non
     assert [(one[3], one[4]) for one in found] == [(1000, 8600), (1900, 2800), (3700, ""), (4600, 5600)]
 
 
-def test_the_programs_own_ranges_count_alone(bare_ranges: ModuleType, tmp_path: Path) -> None:
+def test_the_programs_own_ranges_count_alone(tmp_path: Path) -> None:
     rows = [row(f"{DOMAIN}:step N", 0, 9), row("decode", 1, 8)]
     assert bare_ranges.automatic(rows, 1.0) == (rows[1:], "own")
     assert bare_ranges.automatic(rows[1:], 1.0) == (rows[1:], "")
@@ -485,7 +476,7 @@ def runs_of(machine: Machine, *options: str, **environment: str) -> list[str]:
 def test_all_runs_have_ranges_once_the_bare_run_found_them_automatic(gpu_machine: Machine) -> None:
     assert runs_of(gpu_machine, BARE_AUTO="on") == ["measure", "dataflow", "on", "on"]
     calls = gpu_machine.calls.read_text()
-    assert "-m harness.dataflow_file" in calls
+    assert "-m harness.instrument.dataflow_file" in calls
 
 
 @pytest.mark.parametrize("auto", ["own", ""])

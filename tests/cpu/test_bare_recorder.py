@@ -1,7 +1,6 @@
 """Bare times from the program to the file: the injection library, bare.sh and bare_ranges.py, with a real C program."""
 
 import csv
-import importlib.util
 import json
 import lzma
 import os
@@ -11,13 +10,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import NamedTuple
 
 import pytest
 
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.tools import TOOL_STATUS
+from harness.instrument import bare_ranges as convert
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "nsys_scripts" / "bare.sh"
@@ -91,24 +90,8 @@ def library(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next((Path(built.environment["XDG_CACHE_HOME"]) / "kernel-ledger").iterdir())
 
 
-@pytest.fixture(scope="module")
-def convert() -> ModuleType:
-    folder = str(ROOT / "nsys_scripts")
-    sys.path.insert(0, folder)
-    try:
-        spec = importlib.util.spec_from_file_location("bare_ranges", ROOT / "nsys_scripts" / "bare_ranges.py")
-        assert spec
-        assert spec.loader
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["bare_ranges"] = module
-        spec.loader.exec_module(module)
-    finally:
-        sys.path.remove(folder)
-    return module
-
-
 @pytest.fixture
-def play(built: Built, library: Path, convert: ModuleType, tmp_path: Path):
+def play(built: Built, library: Path, tmp_path: Path):
     """Records a scene of the player without the script; returns its rows."""
 
     def played(*scene: str, code: int = 0, before: tuple[str, ...] = (), **environment: str) -> list[dict[str, str]]:
@@ -193,7 +176,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_program(play, tmp_path: Path
     assert re.match(r"There was no room for [\d,]+ events", status["reason"])
 
 
-def test_damaged_and_foreign_records_are_left_out(convert: ModuleType, tmp_path: Path) -> None:
+def test_damaged_and_foreign_records_are_left_out(tmp_path: Path) -> None:
     records = tmp_path / "raw" / "bare"
     records.mkdir(parents=True)
     (records / "1-1.bare").write_bytes(b"KL-BARE")
@@ -203,7 +186,7 @@ def test_damaged_and_foreign_records_are_left_out(convert: ModuleType, tmp_path:
     assert read(tmp_path / "captures") == []
 
 
-def test_a_table_that_cannot_be_written_is_one_sentence(convert: ModuleType, tmp_path: Path, capsys) -> None:
+def test_a_table_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys) -> None:
     (tmp_path / "captures").write_text("in the way")
     assert convert.main(["--out", str(tmp_path), "--", "x"]) == 1
     assert (
@@ -211,7 +194,7 @@ def test_a_table_that_cannot_be_written_is_one_sentence(convert: ModuleType, tmp
     )
 
 
-def test_a_large_table_is_packed(convert: ModuleType, tmp_path: Path) -> None:
+def test_a_large_table_is_packed(tmp_path: Path) -> None:
     rows = [(0, "", 0, at, at + 1, "push", "layer") for at in range(60_000)]
     (tmp_path / "bare_ranges.csv").write_text("of an earlier run")
     convert.save(rows, tmp_path)
@@ -221,7 +204,7 @@ def test_a_large_table_is_packed(convert: ModuleType, tmp_path: Path) -> None:
     assert text.count("\n") == 60_001
 
 
-def test_the_python_package_is_recorded(built: Built, library: Path, convert: ModuleType, tmp_path: Path) -> None:
+def test_the_python_package_is_recorded(built: Built, library: Path, tmp_path: Path) -> None:
     pytest.importorskip("nvtx")
     program = (
         "import nvtx\n"
@@ -248,7 +231,7 @@ def test_the_script_prints_its_commands_and_runs_nothing(built: Built, tmp_path:
         r"timeout -k 10 5 env NVTX_INJECTION64_PATH=\S+\.so KERNEL_LEDGER_BARE=\S+/run/raw/bare python 'a b.py' $",
         lines[2],
     )
-    assert lines[3].endswith("bare_ranges.py --out run -- python 'a b.py' ")
+    assert lines[3].endswith("harness.instrument.bare_ranges --out run -- python 'a b.py' ")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -114,4 +114,4 @@ def test_labels_of_spills_are_metrics(tmp_path: Path) -> None:
     capture = load([tmp_path / "details.csv"])
     found = metrics.derive(capture.counters, capture.counter_units).iloc[0]
     assert (found["spill_requests"], found["spill_requests_frac"]) == (1_048_576, 0.625)
-    assert not any("metric" in gap.what and "Spilling" in gap.what for gap in capture.gaps)
+    assert not any("metric" in gap.what and "Spilling" in gap.what for gap in capture.missing)

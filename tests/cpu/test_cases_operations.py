@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from analysis.report import build
+from analysis.show import document
 
 TRACE = (
     "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,StcSMem (MB),DymSMem (MB),Bytes (MB),"
@@ -29,7 +30,8 @@ def trace(folder: Path, name: str, memory: str, mb: float, *, each_ns: int = 500
 
 def about_copies(folder: Path) -> tuple[dict[str, Any], str]:
     """Return the largest row of copies.csv, and the sentences of all findings that cite that table."""
-    report, tables = build([folder], folder / "out")
+    made = build([folder], folder / "out")
+    report, tables = document(made.report), made.tables
     said = [str(one) for one in report["findings"] if "copies" in str(one.get("evidence") or one.get("cells"))]
     return dict(tables["copies"].iloc[0]), " ".join(said)
 
@@ -67,7 +69,7 @@ def test_migrations_of_sums_are_no_copies(tmp_path: Path) -> None:
         "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
         "100.0,4000000,10,400000.0,400000.0,400000,400000,0.0,lay_bricks\n"
     )
-    _, tables = build([tmp_path], tmp_path / "out")
+    tables = build([tmp_path], tmp_path / "out").tables
     assert tables["copies"][["kind", "count"]].to_numpy().tolist() == [["migration", 300], ["memset", 10]]
 
 

@@ -28,7 +28,7 @@ BLUR, SHARPEN = "void blur<int>(float *, T1)", "sharpen(const float *, int)"
 
 def places(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
     """Return (kernel, range) -> (launches, ns) of kernels.csv."""
-    _, tables = build([folder], folder / "out")
+    tables = build([folder], folder / "out").tables
     rows = tables["kernels"].fillna({"range": ""})
     return {(one.kernel, one.range): (int(one.launches), int(one.nsys_time_ns)) for one in rows.itertuples()}
 

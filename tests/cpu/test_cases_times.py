@@ -8,6 +8,7 @@ import pytest
 
 from analysis.capture.load import load
 from analysis.report import build
+from analysis.show import document
 
 KERNEL = {"device": 0, "stream": 7, "grid": [64, 1, 1], "block": [128, 1, 1]}
 
@@ -55,14 +56,14 @@ def test_times_of_a_trace_count_from_its_first_event(tmp_path: Path, zero: str, 
     capture = load([folder])
     assert list(capture.ranges["start_ns"]) == [0]
     assert list(capture.gpu_ops["start_ns"]) == [60_000, 100_000]
-    report, _ = build([folder], tmp_path / "out")
+    report = document(build([folder], tmp_path / "out").report)
     assert "Look at 0.000000 s to 0.001040 s after the first GPU operation" in str(report["findings"])
 
 
 @pytest.mark.parametrize("zero", ["70", "1764234000000000"])
 def test_times_of_a_trace_of_the_cpu_count_from_its_first_event(tmp_path: Path, zero: str) -> None:
     events = [event("cpu_op", "pack_words", f"{int(zero) + 100 * at}", 90.0) for at in range(4)]
-    report, _ = build([trace(tmp_path, events)], tmp_path / "out")
+    report = document(build([trace(tmp_path, events)], tmp_path / "out").report)
     assert "Look at 0.0000100 s to 0.0002800 s of the timeline" in str(report["findings"])
 
 
@@ -90,7 +91,7 @@ def test_no_stretch_to_zoom_to_begins_before_zero(tmp_path: Path) -> None:
     (tmp_path / "api.csv").write_text(
         api([(20_000, 9_000, "cudaLaunchKernel", 1), (30_020_000, 9_000, "cudaLaunchKernel", 2)])
     )
-    report, _ = build([tmp_path], tmp_path / "out")
+    report = document(build([tmp_path], tmp_path / "out").report)
     said = str(report["findings"])
     assert "Zoom to 0.00000 s" in said
     assert "Zoom to -" not in said
@@ -137,7 +138,7 @@ def test_records_of_a_trace_without_a_time_are_left_out_and_told(tmp_path: Path)
     missing = missing_of(folder)
     assert "time stamp is 0" in missing["2 of 10 records of trace.json"]
     assert not any("launch calls" in what for what in missing)
-    _, tables = build([folder], tmp_path / "out")
+    tables = build([folder], tmp_path / "out").tables
     assert tables["kernels"]["launches"].tolist() == [3]
     assert tables["kernels"]["nsys_time_ns"].tolist() == [180_000]
 

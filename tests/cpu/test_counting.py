@@ -4,8 +4,6 @@ import json
 import lzma
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +17,7 @@ from analysis.planning import cost, select
 from analysis.planning.cost import Cost
 from analysis.tables import groups
 from analysis.tables.join import path_matcher, prepare_launches
+from harness.profile import argv
 from tests.declared import analyse
 from tests.gpu.counting import compare
 
@@ -422,21 +421,12 @@ def test_no_timeline_is_one_sentence(tmp_path, capsys):
         counting.main([str(tmp_path), "--budget", "0"])
 
 
-def test_the_script_prints_the_options_of_a_selection(run, monkeypatch):
+def test_a_selection_becomes_options_of_ncu(run, monkeypatch):
     monkeypatch.setenv("KERNEL_LEDGER_CACHE", "off")
     assert counting.main([str(run)]) == 0
-    path = run / "raw" / SELECTION.name
-    script = ROOT / "nsys_scripts" / "status.py"
-    printed = subprocess.run([sys.executable, script, "selection", path], capture_output=True, text=True, check=False)
-    selection = json.loads(path.read_text())
-    assert printed.stdout.splitlines() == [f"--nvtx-include {one}" for one in selection["include"]]
-    selection |= {"include": [], "invocations": "^(1|3)$"}
-    path.write_text(json.dumps(selection))
-    printed = subprocess.run([sys.executable, script, "selection", path], capture_output=True, text=True, check=False)
-    assert printed.stdout.splitlines() == [
-        "--kernel-name-base mangled",
-        "--kernel-id :::^(1|3)$",
-        f"--launch-count {selection['replayed']}",
-    ]
-    path.write_text(json.dumps(selection | {"replayed": 0}))
-    assert subprocess.run([sys.executable, script, "selection", path], check=False).returncode == 1
+    selection = json.loads((run / "raw" / SELECTION.name).read_text())
+    assert argv.of_plan(selection) == {"include": selection["include"], "numbers": argv.PLANNED}
+    named = argv.of_plan(selection | {"include": [], "invocations": "^(1|3)$"})
+    assert named["numbers"][2:] == ["--kernel-id", ":::^(1|3)$", "--launch-count", str(selection["replayed"])]
+    with pytest.raises(argv.ArgumentError, match="larger --budget"):
+        argv.of_plan(selection | {"replayed": 0})

@@ -10,6 +10,7 @@ import pytest
 from analysis.capture.model import RANGES_COLUMNS, Capture, as_table, empty_table
 from analysis.capture.summaries import SUMMARIES
 from analysis.diagnosis import findings
+from analysis.diagnosis.claims import Claim
 from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.host import cpu_ranges, explain_call, host_waits, idle_gpu
 from analysis.diagnosis.hot import NO_CAUSE, hot_kernels
@@ -38,9 +39,13 @@ def tables(*kernels: dict[str, Any], **others: list[dict[str, Any]]) -> dict[str
     return {**made, "host": host}
 
 
-def only(found: list[dict[str, Any]]) -> dict[str, Any]:
+def only(found: list[Claim]) -> Claim:
     (one,) = found
     return one
+
+
+def told(claim: Claim) -> str:
+    return f"{claim.sentence} {claim.do}".rstrip()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +64,7 @@ def only(found: list[dict[str, Any]]) -> dict[str, Any]:
         (
             {"roofline": [{"level": "dram", "bound": "memory", "roof_frac": 0.92}]},
             "k: at 92% of the DRAM bandwidth roof",
-            "only less work can make it much faster",
+            "it is near that roof",
         ),
         (
             {"counters": [{"dram_throughput_frac": 0.12, "sm_throughput_frac": 0.09}]},
@@ -69,12 +74,12 @@ def only(found: list[dict[str, Any]]) -> dict[str, Any]:
         (
             {"counters": [{"dram_throughput_frac": 0.62, "sm_throughput_frac": 0.2}]},
             "k: DRAM is busy at 62%",
-            "DRAM is at 62% of its peak and the SMs at 20%: fewer bytes make it faster, or more independent work.",
+            "DRAM is at 62% of its peak and the SMs at 20%. Fewer bytes make it faster, or more independent work.",
         ),
         (
             {"counters": [{"dram_throughput_frac": 0.2, "sm_throughput_frac": 0.85}]},
             "k: the SMs are busy at 85%",
-            "DRAM is at 20% of its peak and the SMs at 85%: only fewer or cheaper instructions make it much faster.",
+            "DRAM is at 20% of its peak and the SMs at 85%. Only fewer or cheaper instructions make it much faster.",
         ),
         (
             {"counters": [{"sectors_per_request_load": 32.0}]},
@@ -100,11 +105,11 @@ def only(found: list[dict[str, Any]]) -> dict[str, Any]:
 )
 def test_a_reason_comes_from_the_table_that_knows_it(rows, headline, said):
     found = only(hot_kernels(tables(**rows), "nsys"))
-    assert found["title"] == headline
-    assert said in found["sentence"]
-    assert found["sentence"].startswith("10 launches take 5,000 µs by nsys, 500 µs each on average: 100% of the kernel")
-    cited = {item["table"] for item in found["evidence"]}
-    assert cited == {"kernels.csv", f"{next(iter(rows))}.csv"}
+    assert found.title == headline
+    assert said in told(found)
+    assert told(found).startswith("10 launches take 5,000 µs by nsys, 500 µs each on average: 100% of the kernel")
+    cited = {item.table for item in found.cells}
+    assert cited == {"kernels", next(iter(rows))}
 
 
 @pytest.mark.parametrize(
@@ -127,13 +132,13 @@ def test_a_reason_comes_from_the_table_that_knows_it(rows, headline, said):
     ],
 )
 def test_a_timeline_alone_knows_reasons(row, sm_count, headline):
-    assert only(hot_kernels(tables(row), "nsys", sm_count=sm_count))["title"] == headline
+    assert only(hot_kernels(tables(row), "nsys", sm_count=sm_count)).title == headline
 
 
 def test_a_short_launch_is_held_against_the_call_that_launches_it():
     call = {"source": "CUDA API", "call": "cudaLaunchKernel", "calls": 10, "host_time_ns": 60_000, "median_ns": 5_500}
     found = only(hot_kernels(tables({"nsys_time_ns": 40_000}, host=[call]), "nsys"))
-    assert "cudaLaunchKernel itself takes 5.5 µs of the host (median)" in found["sentence"]
+    assert "cudaLaunchKernel itself takes 5.5 µs of the host (median)" in told(found)
 
 
 def test_a_kernel_that_graphs_launch_needs_no_graph():
@@ -141,7 +146,7 @@ def test_a_kernel_that_graphs_launch_needs_no_graph():
     given = tables({"nsys_time_ns": 40_000}, host=[call])
     for launches, advised in ((4, True), (6, False)):  # of 10
         graphed = pd.DataFrame({"kernel": ["k"], "launches": [launches]})
-        said = only(hot_kernels({**given, "graphed": graphed}, "nsys"))["sentence"]
+        said = told(only(hot_kernels({**given, "graphed": graphed}, "nsys")))
         assert ("capture them in a CUDA graph" in said, "cudaLaunchKernel" in said) == (advised, advised)
         assert ("CUDA graphs launch most of them already" in said) != advised
 
@@ -157,19 +162,18 @@ def test_a_kernel_that_graphs_launch_needs_no_graph():
 )
 def test_products_with_asynchronous_copies_need_few_warps(name, named):
     found = only(hot_kernels(tables({"kernel": name, "registers": 168}), "nsys"))
-    assert ("168 registers a thread allow only 12 warps an SM" in found["title"]) == named
+    assert ("168 registers a thread allow only 12 warps an SM" in found.title) == named
 
 
 def test_a_kernel_is_one_over_all_ranges_and_the_longest_is_always_named():
     rows = [{"range": f"step/{at}", "nsys_time_ns": 1_000_000} for at in range(6)]
     found = hot_kernels(tables(*rows, {"kernel": "other", "range": "step/a", "nsys_time_ns": 2_000_000}), "nsys")
     first = only(found)  # of the other one nothing is known, so it stays a row of the table
-    assert first["title"] == f"k, 75% of the kernel time: {NO_CAUSE}"
-    assert (
-        "60 launches take 6,000 µs by nsys, 100 µs each on average: 75% of the kernel time, over 6 ranges."
-        in (first["sentence"])
+    assert first.title == f"k, 75% of the kernel time: {NO_CAUSE}"
+    assert "60 launches take 6,000 µs by nsys, 100 µs each on average: 75% of the kernel time, over 6 ranges." in told(
+        first
     )
-    assert "`ncu -k regex:k -c 3 --set full -o kernels APP`" in first["sentence"]
+    assert "`ncu -k regex:k -c 3 --set full -o kernels APP`" in told(first)
 
 
 def test_less_than_a_hundredth_is_no_finding():
@@ -178,7 +182,7 @@ def test_less_than_a_hundredth_is_no_finding():
 
 
 def test_another_clock_and_another_vendor_are_named():
-    amd = only(hot_kernels(tables(), "torch.profiler", vendor="AMD"))["sentence"]
+    amd = told(only(hot_kernels(tables(), "torch.profiler", vendor="AMD")))
     assert "by torch.profiler" in amd
     assert "rocprof-compute" in amd
     assert "ncu" not in amd.replace("launches", "")
@@ -187,11 +191,11 @@ def test_another_clock_and_another_vendor_are_named():
 def test_kernels_that_nobody_timed_are_still_explained():
     rows = {"nsys_time_ns": None, "registers": 255}
     found = only(hot_kernels(tables(rows), "nsys"))
-    assert found["title"] == "k: 255 registers a thread allow only 8 warps an SM"
-    assert "ncu saw 10 launches of it, and no file holds their time." in found["sentence"]
+    assert found.title == "k: 255 registers a thread allow only 8 warps an SM"
+    assert "ncu saw 10 launches of it, and no file holds their time." in told(found)
     empty = tables(source=[{"place": "k.cu:12", "share_frac": 0.4, "stall": ""}])
     empty["kernels"] = empty["kernels"].head(0)
-    assert only(hot_kernels(empty, "nsys"))["title"] == "k: 40% of its samples are at k.cu:12"
+    assert only(hot_kernels(empty, "nsys")).title == "k: 40% of its samples are at k.cu:12"
     assert hot_kernels(tables() | {"kernels": empty["kernels"]}, "nsys") == []
 
 
@@ -204,7 +208,7 @@ def test_kernels_that_nobody_timed_are_still_explained():
     ],
 )
 def test_the_name_of_a_library_kernel_says_something(name, headline):
-    assert only(hot_kernels(tables({"kernel": name}), "nsys"))["title"].endswith(headline)
+    assert only(hot_kernels(tables({"kernel": name}), "nsys")).title.endswith(headline)
 
 
 # The GPU that idles, copies -----------------------------------------------------------------------------------------
@@ -222,15 +226,15 @@ def test_a_gpu_that_idles_is_a_lead_and_no_proof():
         Facts(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 2, 700_000, 690_000))}))
     )
     found = only(idle_gpu(pd.DataFrame([gaps_row(300_000)]), host, "nsys"))
-    assert found["title"] == "The GPU idles for 70% of the capture, as seen under nsys"
+    assert found.title == "The GPU idles for 70% of the capture, as seen under nsys"
     for said in (
         "300 µs of 1,000 µs",
         "longest pause is 400 µs",
         "a hint and no proof",
         "cudaMalloc: 700 µs in 2 calls",
     ):
-        assert said in found["sentence"]
-    assert [(item["column"], item["value"]) for item in found["evidence"]] == [
+        assert said in told(found)
+    assert [(item.column, item.value) for item in found.cells] == [
         ("wall_ns", 1_000_000), ("busy_ns", 300_000), ("host_time_ns", 700_000),
     ]  # fmt: skip
     assert idle_gpu(pd.DataFrame([gaps_row(600_000)]), host, "nsys") == []
@@ -246,25 +250,25 @@ COPY = {
 
 def test_copies_say_what_holds_them_back():
     found = only(large_copies(pd.DataFrame([COPY])))
-    assert found["title"] == "Copies host to device, 60% of the GPU operations' time: from or to pageable memory"
-    assert "they reach 6.2% of the link's bandwidth" in found["sentence"].replace("They", "they")
-    near = only(large_copies(pd.DataFrame([{**COPY, "link_frac": 0.75}])))["sentence"]
+    assert found.title == "Copies host to device, 60% of the GPU operations' time: from or to pageable memory"
+    assert "they reach 6.2% of the link's bandwidth" in told(found).replace("They", "they")
+    near = told(only(large_copies(pd.DataFrame([{**COPY, "link_frac": 0.75}]))))
     assert "fewer bytes make it faster still" in near  # pinned memory would help too
-    pinned = only(large_copies(pd.DataFrame([{**COPY, "memory": "Pinned -> Device", "link_frac": 0.75}])))["sentence"]
+    pinned = told(only(large_copies(pd.DataFrame([{**COPY, "memory": "Pinned -> Device", "link_frac": 0.75}]))))
     assert "only fewer bytes make it faster" in pinned
     small = only(large_copies(pd.DataFrame([{**COPY, "memory": "", "bytes": 4_000, "link_frac": None}])))
-    assert small["title"].endswith("small ones, 1,000 bytes each")
+    assert small.title.endswith("small ones, 1,000 bytes each")
     moved = only(large_copies(pd.DataFrame([{**COPY, "kind": "migration", "memory": ""}])))
-    assert moved["title"].startswith("Migrations of unified memory host to device")
+    assert moved.title.startswith("Migrations of unified memory host to device")
     assert large_copies(pd.DataFrame([{**COPY, "share_frac": 0.05}])) == []
     assert large_copies(pd.DataFrame([COPY]).head(0)) == []
 
 
 def test_pageable_copies_have_a_time_to_win_unless_they_come_before_the_steps():
     row = pd.DataFrame([{**COPY, "link_frac": 0.25}])
-    assert only(large_copies(row))["time_to_win_ns"] == 750_000_000
-    assert "at the link's bandwidth they would take 250 ms" in only(large_copies(row))["sentence"].replace("At", "at")
-    assert only(large_copies(row.assign(memory="Pinned -> Device")))["time_to_win_ns"] is None
+    assert only(large_copies(row)).bound_ns == 750_000_000
+    assert "at the link's bandwidth they would take 250 ms" in told(only(large_copies(row))).replace("At", "at")
+    assert only(large_copies(row.assign(memory="Pinned -> Device"))).bound_ns is None
     assert large_copies(row, in_steps=0.1) == []
 
 
@@ -275,7 +279,7 @@ def test_a_first_iteration_is_no_idle_gpu():
     assert idle_gpu(pd.DataFrame(rows), host, "nsys") == []
     behind = pd.DataFrame([gaps_row(100_000) | {"step": "iteration"}])  # the GPU works for an earlier one
     assert idle_gpu(behind, host, "nsys", idle_ns=pd.Series([1_000.0])) == []
-    assert "90%" in only(idle_gpu(behind, host, "nsys", idle_ns=pd.Series([900_000.0])))["title"]
+    assert "90%" in only(idle_gpu(behind, host, "nsys", idle_ns=pd.Series([900_000.0]))).title
 
 
 def operations(*rows: tuple[str, int, str]) -> pd.DataFrame:
@@ -294,8 +298,8 @@ def test_elementwise_kernels_in_a_row_may_be_one():
     kernels = pd.DataFrame(columns=TABLES["kernels"].column_names)
     row = [(first, 10_000, "8x1x1"), (second, 30_000, "8x1x1"), ("other", 5, "8x1x1")]
     found = only(elementwise_chains(operations(*row, *row), kernels, (), None))
-    assert found["time_to_win_ns"] == 20_000
-    assert found["title"].startswith("unattributed: fuse 2 elementwise kernels in a row")
+    assert found.bound_ns == 20_000
+    assert found.title.startswith("unattributed: fuse 2 elementwise kernels in a row")
     assert elementwise_chains(operations(row[0], (second, 30_000, "4x1x1")), kernels, (), None) == []
     assert elementwise_chains(operations().head(0).reindex(columns=operations(*row).columns), kernels, (), None) == []
 
@@ -303,7 +307,7 @@ def test_elementwise_kernels_in_a_row_may_be_one():
 def test_a_loop_that_keeps_the_gpu_busy_and_waits_for_it_takes_turns():
     steps = pd.DataFrame([{"step": "step A", "bare_wall_ns": 100, "blocked_ns": 80}])
     gaps = pd.DataFrame([{"step": f"step A#{at}", "busy_ns": 900_000} for at in (1, 2)])
-    assert only(turns(steps, gaps, {"step A": 0.9}))["time_to_win_ns"] == 200_000
+    assert only(turns(steps, gaps, {"step A": 0.9})).bound_ns == 200_000
     assert turns(steps, gaps, {"step A": 0.995}) == turns(steps.assign(blocked_ns=5), gaps, {"step A": 0.9}) == []
 
 
@@ -355,7 +359,7 @@ def test_one_long_call_among_many_is_said():
     found = host_waits(
         build_host(Facts(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 3, 900, 880))})))
     )
-    assert "One call takes 0.88 µs of that, and the others are short." in only(found)["sentence"]
+    assert "One call takes 0.88 µs of that, and the others are short." in told(only(found))
 
 
 @pytest.mark.parametrize(
@@ -364,7 +368,7 @@ def test_one_long_call_among_many_is_said():
      "pthread_cond_timedwait", "fopen64", "pthread_mutex_lock", "mmap64", "usleep", "cuModuleLoadData", "sem_timedwait"],
 )  # fmt: skip
 def test_what_time_in_a_call_means_is_known(name):
-    what, fix = explain_call(name)
+    _, what, fix = explain_call(name)
     assert what
     assert fix
 
@@ -391,23 +395,21 @@ def cpu_run(*lengths: int) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def test_a_first_call_that_costs_more_is_found():
     found = only(cpu_ranges(*cpu_run(90_000, 10_000, 10_000, 10_000), None))
-    assert found["title"] == "run/a: its first call takes 9 times the median"
-    assert "it pays for a start" in found["sentence"]
+    assert found.title == "run/a: its first call takes 9 times the median"
+    assert "it pays for a start" in told(found)
 
 
 def test_steady_calls_are_steady_and_one_alone_needs_more_ranges():
-    assert (
-        only(cpu_ranges(*cpu_run(10_000, 11_000, 10_000), None))["title"] == "run/a: 3 calls of 10 µs, none much longer"
-    )
+    assert only(cpu_ranges(*cpu_run(10_000, 11_000, 10_000), None)).title == "run/a: 3 calls of 10 µs, none much longer"
     alone = only(cpu_ranges(*cpu_run(10_000), None, recorded="Put ranges into it."))
-    assert alone["title"] == "run/a: the capture does not show what happens in it"
-    assert alone["sentence"].endswith("Put ranges into it.")
+    assert alone.title == "run/a: the capture does not show what happens in it"
+    assert told(alone).endswith("Put ranges into it.")
 
 
 def test_a_range_whose_work_is_declared_has_a_rate():
     ops = pd.DataFrame([{"range": "run/a", "flops": 2_000_000.0, "minimum_bytes": 500_000.0}])
     found = only(cpu_ranges(*cpu_run(10_000, 10_000, 10_000), ops))
-    assert found["title"] == "run/a: runs at 200 GFLOP/s and 50 GB/s"
+    assert found.title == "run/a: runs at 200 GFLOP/s and 50 GB/s"
 
 
 # Words --------------------------------------------------------------------------------------------------------------
@@ -457,11 +459,11 @@ def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() ->
             "recapture": "ncu --set full --kernel-id '::regex:^slow$:2' ./app",
         }
     )  # fmt: skip
-    said = findings._cause(row)["sentence"]
+    said = told(findings._cause(row))
     assert said.endswith(
         "Look closer: `ncu --set full --kernel-id '::regex:^slow$:2' ./app`, then `ncu-ui kernel.ncu-rep`."
     )
-    assert "Look closer" not in findings._cause(row.copy().replace({row["recapture"]: pd.NA}))["sentence"]
+    assert "Look closer" not in told(findings._cause(row.copy().replace({row["recapture"]: pd.NA})))
 
 
 def test_chains_outside_all_steps_are_named_by_their_outermost_range() -> None:
@@ -472,7 +474,7 @@ def test_chains_outside_all_steps_are_named_by_their_outermost_range() -> None:
     }  # fmt: skip
     plan = pd.DataFrame([chain, {**chain, "range": "forward one/compute"}, {**chain, "range": "forward one/again"}])
     found = findings._fusions(plan, {})
-    assert [one["title"] for one in found] == [f"forward {way}: fuse scale + softmax" for way in ("trap", "one")]
-    assert found[0]["sentence"].startswith("3 launches in forward trap take 9 µs")
-    assert found[1]["about"].ranges == ("forward one/compute", "forward one/again")
-    assert found[1]["time_to_win_ns"] == 14_000
+    assert [one.title for one in found] == [f"forward {way}: fuse scale + softmax" for way in ("trap", "one")]
+    assert told(found[0]).startswith("3 launches in forward trap take 9 µs")
+    assert found[1].about.ranges == ("forward one/compute", "forward one/again")
+    assert found[1].bound_ns == 14_000

@@ -11,6 +11,7 @@ import pytest
 from analysis.formats import files, packed, run, sweep, tools
 from analysis.formats.errors import InputError
 from harness import bench_files as bench
+from harness.profile import argv, status
 from studies.ladder import files as ladder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,16 +109,16 @@ def test_versions_from_the_oldest_on_are_read(version: object, said: str) -> Non
 
 def test_a_status_file_is_what_its_writer_declares(tmp_path: Path) -> None:
     """status.py runs with the Python of a system, so it imports no declaration."""
-    script = [sys.executable, ROOT / "nsys_scripts" / "status.py"]
-    for number, arguments in enumerate(
+    counted = ["ncu", *argv.ncu("b", include=["a/"], domain="d"), "-f", "-o", "x", "prog"]
+    for number, work in enumerate(
         (
-            ["record", "FILE", "--tool", "ncu", "--exit-code", "1", "--include", "a/", "--metrics", "b", "--", "prog"],
-            ["record", "FILE", "--tool", "nsys", "--missing", "--seconds", "3", "--", "prog"],
-            ["fail", "FILE", "--tool", "nsys", "--reason", "no space"],
+            lambda path: status.main([path, "--tool", "ncu", "--exit-code", "1", "--", *counted]),
+            lambda path: status.main([path, "--tool", "nsys", "--missing", "--seconds", "3", "--", "prog"]),
+            lambda path: status.fail(Path(path), "nsys", "no space"),
         )
     ):
         path = tmp_path / f"{number}.json"
-        subprocess.run([*script, *(str(path) if word == "FILE" else word for word in arguments)], capture_output=True)
+        work(str(path))
         document = json.loads(path.read_text())
         assert tools.TOOL_STATUS.check(document, "f") is document
         assert list(files.misfits(document, tools.ToolStatus, written=True)) == []

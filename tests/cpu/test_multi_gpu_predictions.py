@@ -139,7 +139,7 @@ def test_claims_are_judged_by_whether_slicing_gains() -> None:
 def test_the_committed_run_of_cpu_ranks_has_a_report() -> None:
     capture = load([RANKS / "captures"])
     report = pipeline.analyse(capture, declared(capture))
-    assert report.content["title"] == "GPT-2 on several GPUs, CPU ranks"
+    assert report.report.title == "GPT-2 on several GPUs, CPU ranks"
     assert {"multi_gpu", "multi_gpu_claims", "multi_gpu_checks"} <= report.tables.keys()
     checks = report.tables["multi_gpu_checks"]
     assert set(checks["ranks"]) == {2, 3}

@@ -14,8 +14,9 @@ import pytest
 from analysis import report
 from analysis.formats import place
 from kernel_ledger import cli
+from tests.bench.make_captures import make_program, write_sqlite
 from tests.checkout import files
-from tests.cpu.test_report import NCU
+from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
 
 ROOT = Path(__file__).parents[2]
 CARRIED = ("analysis", "harness", "nsys_scripts")
@@ -124,6 +125,44 @@ def test_its_commands_run_outside_a_checkout(wheel, tmp_path):
     assert doctor.stdout.startswith("usage: kernel-ledger doctor")
 
 
+# What only a checkout has: targets of the Makefile, modules and files by their place in the repository.
+ELSEWHERE = re.compile(
+    r"`make |\bmake [a-z-]+ [A-Z]+=|-m (?:analysis|harness|kernels|studies|tests)\b|"
+    r"\b(?:analysis|harness|kernels|nsys_scripts|studies|tests|docs|examples|reports)/[\w.-]+"
+)
+
+
+def strangers(folder):
+    """Captures of several kinds; returns the names of their folders."""
+    every = {"a.csv": TRACE, "b.csv": EXEC, "c.csv": RANGES, "d.csv": NCU}
+    for name, texts in {"trace": {"a.csv": TRACE}, "ncu": {"d.csv": NCU}, "all": every}.items():
+        (folder / name).mkdir()
+        for file, text in texts.items():
+            (folder / name / file).write_text(text)
+    (folder / "sqlite").mkdir()
+    write_sqlite(make_program(3000), folder / "sqlite" / "x.sqlite")
+    shutil.copytree(ROOT / "tests/cpu/data/profile/app", folder / "app")
+    return ["trace", "ncu", "all", "sqlite", "app"]
+
+
+def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
+    captures = strangers(tmp_path)
+    (tmp_path / "damaged.csv").write_text("nothing")
+    words = ["", "--help", "doctor", "doctor --help", "metrics --help", "report --help", "report damaged.csv"]
+    words += [f"report {name} --out report-{name}" for name in captures]
+    words += ["report all --out fusion --only fusion", "report trace --only roofline"]
+    named = set()
+    for command in words:
+        said = run(wheel, tmp_path, *command.split())
+        assert "Traceback" not in said.stderr
+        named |= {(command, *found) for found in [ELSEWHERE.findall(said.stdout + said.stderr)] if found}
+    for name in captures:
+        for kind in ("md", "html", "json"):
+            text = (tmp_path / f"report-{name}" / f"report.{kind}").read_text("utf-8")
+            named |= {(name, kind, *found) for found in [ELSEWHERE.findall(text)] if found}
+    assert named == set()
+
+
 def test_a_checkout_runs_itself(capsys):
     assert cli.TREE == ROOT
     assert cli.main(["metrics", "--cc", "9.0"]) == 0
@@ -138,7 +177,7 @@ def test_what_is_no_command_is_refused(capsys):
     assert "there is no command 'nonsense'" in capsys.readouterr().err
     assert cli.main(["--help"]) == 0
     listed = re.findall(r"^  (\w+) ", capsys.readouterr().out, re.MULTILINE)
-    assert listed == list(cli.COMMANDS)
+    assert listed == [*cli.COMMANDS, *cli.SCRIPTS]
 
 
 def test_outside_a_checkout_the_default_is_one_sentence(monkeypatch, tmp_path, capsys):

@@ -12,10 +12,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import convert
 
-from analysis.page import data, text
-from analysis.page.html import STATIC_ROWS, render_html
-from analysis.page.markdown import escape, escape_prose, render_markdown, render_terminal
+from analysis.formats.report import Report
+from analysis.page import data, markdown, text
+from analysis.page import html as page_html
+from analysis.page.html import STATIC_ROWS
+from analysis.page.markdown import escape, escape_prose
 from tests.declared import TABLES
 
 NAN = float("nan")
@@ -75,25 +78,48 @@ def report(
         return TABLES[n].entry(t)
 
     evidence = [
-        {"table": "kernels.csv", "row": name, "column": "occupancy_achieved_frac", "value": 0.5},
-        {"table": "layers_folded", "row": name, "column": "gpu_time_ns", "value": 140_900},
-    ]
-    finding = {"rank": 1, "title": f"Fuse {name}", "sentence": f"{name} waits.", "time_to_win_ns": 746_000}
+        {"table": "kernels", "row": {"kernel": name}, "column": "occupancy_achieved_frac", "value": 0.5,
+         "evidence": "counters"},
+        {"table": "layers_folded", "row": {"range": name}, "column": "gpu_time_ns", "value": 140_900},
+    ]  # fmt: skip
+    finding = {"id": "fuse", "rank": 1, "kind": "fuse", "title": f"Fuse {name}", "sentence": f"{name} waits."}
+    finding |= {"do": "Fuse.", "saves_ns": {"low": None, "high": 746_000}}
     check = {"name": name, "unit": "byte", "expected": 1e9, "measured": 1.1e9, "error_frac": 0.1, "limit_frac": 0.03}
     return {
-        "kind": "report",
-        "schema_version": 1,
         "title": f"GPT-2 {name}",
+        "program": {},
+        "steps": [],
+        "kernels": [],
+        "nsys_equality": {"equal": 0, "compared": 0},
         "conditions": [{"name": "GPU", "value": name}],
         "trust": {"status": status, "sentence": "Off by 10 %.", "checks": [{**check, "passed": False}]},
         "coverage": {"sentence": "497 of 500 matched.", "matched": 497, "seen": 500, "frac": 0.994, "refused": 1},
-        "findings": [{**finding, "evidence": evidence}],
+        "findings": [{**finding, "cells": evidence}],
         "tables": [listed(n, t) for n, t in (of or tables()).items()],
         "figures": [{"name": "traffic", "files": ["figures/traffic.svg"], "table": "layers_folded", "caption": name}],
-        "missing": [{"what": f"No roofs for {name}.", "why": "No ceilings.json.", "do": "Run make roofline."}],
+        "missing": [
+            {
+                "reason": "no_roofs",
+                "what": f"No roofs for {name}.",
+                "why": "No ceilings.json.",
+                "do": "Run make roofline.",
+            }
+        ],
         "files": [{"name": name, "kind": "ncu raw", "rows": 3}],
         "notes": [name],
     }
+
+
+def render_html(content: dict[str, Any], tables: dict[str, pd.DataFrame], svgs: dict[str, str]) -> str:
+    return page_html.render_html(convert(content, Report), tables, svgs)
+
+
+def render_markdown(content: dict[str, Any], tables: dict[str, pd.DataFrame], sections: Any = None) -> str:
+    return markdown.render_markdown(convert(content, Report), tables, sections)
+
+
+def render_terminal(content: dict[str, Any], **options: Any) -> str:
+    return markdown.render_terminal(convert(content, Report), **options)
 
 
 class Page(html.parser.HTMLParser):
@@ -312,7 +338,8 @@ def test_an_empty_report_is_a_page_that_says_so(empty: dict[str, pd.DataFrame]) 
 
 
 def test_a_report_without_its_optional_parts_renders() -> None:
-    least = {"kind": "report", "schema_version": 1, "title": "x"}
+    empty = {name: [] for name in ("conditions", "findings", "tables", "figures", "missing", "files", "notes")}
+    least = {**report(), **empty, "title": "x"}
     Page(render_html(least, {}, {}))
     assert render_markdown(least, {}).startswith("# x\n")
     assert render_terminal(least).startswith("x\n")
@@ -403,7 +430,7 @@ def test_the_terminal_summary_holds_findings_evidence_and_no_control_characters(
         assert "\x1b" not in shown
         assert "140.9 µs" in shown
         assert "kernels.occupancy_achieved_frac" in shown
-        assert "746 µs to win" in shown
+        assert "saves at most 746 µs" in shown
         assert "Run make roofline." in shown
     assert "/" not in render_terminal(report())
 
@@ -411,8 +438,18 @@ def test_the_terminal_summary_holds_findings_evidence_and_no_control_characters(
 def test_the_terminals_commands_are_whole_and_name_the_run() -> None:
     options = " ".join(f"--option-{number}" for number in range(20))
     gaps = [
-        {"what": "counters", "why": "not asked", "do": f"`make sweep RUN=… ARGS='{options}'` with this run"},
-        {"what": "roofs", "why": "no file", "do": "run `python -m harness.run --out RUN/captures` on that GPU"},
+        {
+            "reason": "no_counters",
+            "what": "counters",
+            "why": "not asked",
+            "do": f"`make sweep RUN=… ARGS='{options}'` with this run",
+        },
+        {
+            "reason": "no_roofs",
+            "what": "roofs",
+            "why": "no file",
+            "do": "run `python -m harness.run --out RUN/captures` on that GPU",
+        },
     ]
     shown = render_terminal({**report(), "missing": gaps}, run="runs/one")
     assert f"     Fix: `make sweep RUN=runs/one ARGS='{options}'` with this run\n" in shown
@@ -422,7 +459,7 @@ def test_the_terminals_commands_are_whole_and_name_the_run() -> None:
 
 def test_a_finding_without_a_known_win_claims_none() -> None:
     unknown = report()
-    unknown["findings"][0]["time_to_win_ns"] = None
+    unknown["findings"][0]["saves_ns"] = {}
     assert "to win" not in render_markdown(unknown, tables()) + render_terminal(unknown)
     assert "to win" not in Page(render_html(unknown, tables(), {})).shown
 

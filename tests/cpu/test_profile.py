@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import re
@@ -17,9 +16,14 @@ from typing import Any
 
 import pytest
 
+from analysis import counting
+from analysis.formats.errors import InputError
 from analysis.formats.ranks import PROCESS_RANKS
 from analysis.formats.run import CEILINGS, MANIFEST, SELFTEST
-from tests.machine import FAKE_PYTHON, FAKE_SMI, ROOT, SCRIPTS, Machine
+from harness.profile import driver as profile_driver
+from harness.profile import folder as folders
+from harness.profile import gpu, machine, program
+from tests.machine import FAKE_PYTHON, FAKE_SMI, ROOT, Machine
 
 # Stands in for bare.sh: runs the program and says how it ended.
 FAKE_BARE = """#!/usr/bin/env bash
@@ -67,7 +71,7 @@ def only_run(machine: Machine) -> Path:
 def test_a_program_goes_through_every_stage(gpu_machine: Machine) -> None:
     gpu_machine.put("checkout/app", '#!/usr/bin/env bash\necho "program $* $MODE $(cat)" >> "$CALLS"\n')
     (gpu_machine.scripts.parent / "input").write_text("some input")
-    options = ["--budget", "30", "--steps", "decode", "--stdin", "input"]
+    options = ["--budget", "30", "--stdin", "input"]
     answer = profile(gpu_machine, *options, "--", "MODE=slow", "./app", "two words")
     assert answer.returncode == 0, answer.stderr
     run = only_run(gpu_machine)
@@ -76,18 +80,17 @@ def test_a_program_goes_through_every_stage(gpu_machine: Machine) -> None:
     steps = [
         "--nvtx-include selftest/",
         "-m harness.roofs",
-        f"bare --limit 600 --out runs/{run.name} -- env PYTHONPATH={gpu_machine.scripts}/auto_ranges KERNEL_LEDGER_RANGES=measure"
+        f"bare --limit 600 --out runs/{run.name} -- env PYTHONPATH={gpu_machine.scripts.parent}/harness/instrument/auto_ranges KERNEL_LEDGER_RANGES=measure"
         f" KERNEL_LEDGER_RANGES_OUT={run}/raw/ranges env MODE=slow ./app two words",
         "nsys profile",
         "nsys stats --report",
-        "-m analysis.counting runs/",
         "ncu --nvtx",
         "ncu --import",
         "analysis/report.py",
     ]
     places = [calls.rindex(step) for step in steps]
     assert places == sorted(places)
-    assert re.search(r"analysis.counting runs/\S+/captures --budget 30 --steps decode", calls)
+    assert re.search(r"analysis.counting runs/\S+/captures --budget 30$", answer.stdout, re.MULTILINE)
     assert calls.count("program two words slow some input") == 3
     for said in ("about", "left", "three findings", "nsys-ui runs/", "ncu-ui runs/"):
         assert said in answer.stdout
@@ -162,7 +165,7 @@ def test_it_prints_only(gpu_machine: Machine) -> None:
     lines = [line for line in answer.stdout.splitlines() if not line.startswith("#")]
     words = (
         "kernels.build ceilings --arch 90", "ncu --nvtx", "ncu --import", "report.py", "harness.roofs", "bare-command", "env PYTHONPATH",
-        "harness.dataflow_file", "nsys profile", "nsys stats", "analysis.counting", "ncu --nvtx", "ncu --import", "report.py",
+        "harness.instrument.dataflow_file", "nsys profile", "nsys stats", "analysis.counting", "ncu --nvtx", "ncu --import", "report.py",
     )  # fmt: skip
     assert all(word in line for word, line in zip(words, lines, strict=True)), answer.stdout
     assert len(re.findall(r"^# \d/8 ", answer.stdout, re.MULTILINE)) == 8
@@ -335,14 +338,9 @@ WINDOW = "cudaProfilerStart"
 
 
 class Driver:
-    """profile_driver.py in this process: what it runs is noted, and leaves the files that it would leave."""
+    """The driver in this process: what it runs is noted, and leaves the files that it would leave."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-        monkeypatch.syspath_prepend(SCRIPTS)
-        import profile_driver
-        import profile_folder
-        import profile_machine
-
         self.folder, self.capfd = folder, capfd
         self.main, self.machine = profile_driver.main, dict(H200)
         self.calls: list[str] = []
@@ -354,8 +352,10 @@ class Driver:
         self.write_app("")
         monkeypatch.chdir(folder)
         monkeypatch.setenv("KERNEL_LEDGER_CACHE", str(folder / "cache"))
-        monkeypatch.setattr(profile_driver, "look", lambda: profile_machine.Machine(**self.machine))
-        monkeypatch.setattr(profile_folder.Folder, "run", lambda _, *arguments: self.run(*arguments))
+        monkeypatch.setattr(profile_driver, "look", lambda: machine.Machine(**self.machine))
+        monkeypatch.setattr(folders.Folder, "run", lambda _, *arguments: self.run(*arguments))
+        monkeypatch.setattr(counting, "write_plan", self.plan)
+        monkeypatch.setattr(counting, "learn", lambda _: "learnt")
         monkeypatch.setattr(sys, "argv", ["profile"])
         monkeypatch.setattr(signal, "signal", lambda *_: None)
 
@@ -386,18 +386,24 @@ class Driver:
             wrote[name](Path(command[command.index("--out") + 1]) if "--out" in command else Path())
         if name == "ncu":
             write(Path("x/raw/ncu.log"), {})
-        if name == "plan" and not code:
-            write(Path("x/raw/count_plan.json"), {"asked": command[4:]})
         return code
+
+    def plan(self, captures: Path, budget_s: float, steps: str) -> str:
+        self.calls.append("plan")
+        if self.fails.get("plan"):
+            raise InputError("no timeline")
+        plan = {"kind": "count-selection", "include": [], "invocations": "1", "replayed": 1}
+        write(Path("x/raw/count_plan.json"), plan | {"asked": [budget_s, steps]})
+        return "ncu is to replay"
 
     def name_of(self, command: list[str]) -> str:
         text = " ".join(command)
-        if "--include selftest/" in text:
+        if "--nvtx-include selftest/" in text:
             return "selftest"
         if "nsys_capture.sh" in text:
-            return f"nsys {command[command.index('--window') + 1]}"
+            return "nsys profiler" if "cudaProfilerApi" in command else "nsys all"
         named = {
-            "bare.sh": "bare", "ncu_capture.sh": "ncu", "harness.roofs": "roofs", "counting": "plan",
+            "bare.sh": "bare", "ncu_capture.sh": "ncu", "harness.roofs": "roofs",
             "report.py": "report", "kernels.build": "kernels",
         }  # fmt: skip
         if "export_csv.sh" in text:
@@ -527,19 +533,6 @@ def test_what_an_option_changes_is_done_again(driver: Driver, change: list[str],
     assert driver.calls == [*again, "report"]
 
 
-@pytest.mark.parametrize(
-    ("bare", "others", "budget"), [(5, 20, 40), (0.5, 1, 50), (2, 60, 20), (100, 210, 40), (30, 50, 60)]
-)
-def test_ncu_gets_what_three_runs_of_the_program_and_a_minute_leave(
-    monkeypatch: pytest.MonkeyPatch, bare: float, others: float, budget: int
-) -> None:
-    """3 × 5 s and 60 s, less 25 s of the stages before it and 10 s after it, are 40 s; 20 s at least, 60 s at most."""
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    stages = {"bare": bare, "dataflow": others / 2, "timeline": others / 2}
-    found = importlib.import_module("profile_gpu").budget_after({name: {"seconds": s} for name, s in stages.items()})
-    assert found == budget
-
-
 @pytest.mark.parametrize("what", ["program", "environment", "input", "nsys"])
 def test_what_the_result_depends_on_is_seen(driver: Driver, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("input").write_text("a")
@@ -600,7 +593,7 @@ def test_the_time_that_is_left_counts_runs_of_the_program(driver: Driver) -> Non
 def test_a_program_is_ended_at_its_limits(limits: list[str], program: list[str], code: int, tmp_path: Path) -> None:
     (tmp_path / "f").mkdir()
     (tmp_path / "f/old").write_bytes(bytes(2_000_000))  # what lay there before does not count
-    command = [sys.executable, str(SCRIPTS / "within.py"), *limits, "--folder", "f", "--", *program]
+    command = [sys.executable, str(ROOT / "harness/profile/within.py"), *limits, "--folder", "f", "--", *program]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == code, done.stderr
     said = "The timeline reached 1 MB: the program ends now, and its timeline is kept.\n"
@@ -685,7 +678,7 @@ def test_a_program_that_uses_no_gpu_is_named(driver: Driver) -> None:
     code, out, error = driver("--", "./app")
     assert code == 1
     assert "counters under ncu: left out, as nothing ran on the GPU" in out
-    assert error == "The program launched nothing on the GPU: check that it uses one here.\n"
+    assert error.endswith("The program launched nothing on the GPU: check that it uses one here.\n")
 
 
 def test_a_timeline_that_grows_too_large_is_kept_and_named(driver: Driver) -> None:
@@ -720,7 +713,7 @@ def test_a_plan_that_fails_is_named(driver: Driver) -> None:
 
 
 def test_a_package_that_is_missing_is_one_sentence(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profile_driver.NEEDED", ("sys", "nosuchpackage"))
+    monkeypatch.setattr(profile_driver, "NEEDED", ("sys", "nosuchpackage"))
     code, out, error = driver("--", "./app")
     assert (code, out, error.count("\n")) == (127, "", 1)
     assert "lacks nosuchpackage: `make profile` installs it, or pip install ." in error
@@ -825,19 +818,15 @@ def test_the_links_of_several_gpus_are_measured_with_the_roofs(gpu_machine: Mach
     assert "-m harness.links --out" in lines[roofs + 1]
 
 
-def test_ncu_replays_no_collective(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-    driver, folders, programs, machines = (
-        importlib.import_module(f"profile_{name}") for name in ("gpu", "folder", "program", "machine")
-    )
+def test_ncu_replays_no_collective(tmp_path: Path) -> None:
     folder = folders.Folder(tmp_path)
     traces = folder.captures / "nsys"
 
     def would_stop(*words: str) -> str:
-        program = programs.Program(list(words), tmp_path, "app")
+        of = program.Program(list(words), tmp_path, "app")
         options = argparse.Namespace(dry=False, deep=True)
-        of = driver.Profile(program=program, folder=folder, options=options, machine=machines.Machine())
-        return str(of._would_stop())
+        profile = gpu.Profile(program=of, folder=folder, options=options, machine=machine.Machine())
+        return profile._would_stop()
 
     assert "only a timeline shows" in would_stop("torchrun", "--nproc-per-node", "2", "app.py")
     assert would_stop("python", "app.py") == ""

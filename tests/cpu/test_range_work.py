@@ -17,9 +17,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from analysis.capture.load import load
 from analysis.formats.ranges import DOMAIN, PARAMETERS, WORK, read_work
 from analysis.formats.views import holds
-from harness import dataflow_file, range_work
 from harness.dataflow import Recorder
-from harness.range_work import Work, WorkOfRanges
+from harness.instrument import dataflow_file, range_work
+from harness.instrument.range_work import Work, WorkOfRanges
 from harness.ranges import span
 from tests.cpu.test_auto_ranges import FOLDER, PATCHED, Marks, Net, loaded
 from tests.nsys_export import Export

@@ -17,7 +17,7 @@ from analysis.capture.load import load
 from analysis.capture.model import CALLS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table, nest_ranges
 from analysis.replay import changes, savings, steady
 from analysis.replay.decompose import PARTS, decompose
-from analysis.replay.graph import build
+from analysis.replay.graph import Windows, build
 from analysis.replay.simulate import simulate
 
 ROOT = Path(__file__).parents[2]
@@ -202,7 +202,7 @@ def test_drop_saves_what_the_machine_saves(name: str, dropped: str, tolerance: f
 def test_faster_kernels_save_nothing_where_launches_limit() -> None:
     _, step = step_of(LAUNCH_BOUND)
     ops = changes.operations(step.graph, "layer")
-    assert savings.saving(step, lambda graph, share: changes.scale(graph, ops, 0.1)).high < 0.02
+    assert savings.saving(step, lambda graph, share: changes.scale(graph, ops, 0.1)).high < 0.03
     assert (
         savings.saving(
             step, lambda graph, share: changes.capture_graph(graph, np.ones(len(graph.c_own), bool), share)
@@ -259,7 +259,7 @@ def test_ranges_mark_steps_and_hold_host_work() -> None:
     assert count
     assert covered.sum() == pytest.approx(300 * US * found.graph.steps)
     assert not held[found.graph.c_name == "cudaDeviceSynchronize"].any()
-    assert found.graph.c_gap.sum() / found.graph.steps == pytest.approx(350 * US, rel=0.01)
+    assert found.graph.c_gap.sum() / found.graph.steps == pytest.approx(350 * US, rel=0.02)
 
 
 def test_phases_start_up_and_slow_steps() -> None:
@@ -343,7 +343,7 @@ def test_two_ranks_wait_for_each_other() -> None:
 def test_a_hundred_thousand_operations_replay_in_half_a_second() -> None:
     capture = Machine([*kernels(1000, 5 * US, 2 * US), ("sync",)] * 100).capture()
     end = int(capture.gpu_ops["start_ns"].max()) + 100 * US
-    graph = build(capture, 0, end, 100)
+    graph = build(capture, Windows(0, end), 100)
     assert len(graph.o_start) == 100_000
     begin = time.process_time()
     simulate(graph, passes=2)

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import re
 import resource
 import shlex
@@ -11,11 +12,14 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import report
+from analysis import api, report
 from analysis.formats import console
+from analysis.formats.report import Report
 from analysis.formats.words import count_of
 from studies import runs as published
 from tests import committed as committed_runs
@@ -149,7 +153,7 @@ def test_an_interrupted_run_leaves_the_old_report_whole(capture, tmp_path, monke
     out = tmp_path / "out"
     assert run(capture, "--out", out, "--quiet") == 0
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    replace, calls = report.os.replace, []
+    replace, calls = api.os.replace, []
 
     def fail_late(source, target):
         calls.append(target)
@@ -157,7 +161,7 @@ def test_an_interrupted_run_leaves_the_old_report_whole(capture, tmp_path, monke
             raise OSError(28, "No space left on device", str(target))
         replace(source, target)
 
-    monkeypatch.setattr(report.os, "replace", fail_late)
+    monkeypatch.setattr(api.os, "replace", fail_late)
     assert run(capture, "--out", out, "--quiet") == 3
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
@@ -170,9 +174,9 @@ def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
 
 
 def test_one_launch_is_no_launches(capture, tmp_path, undrawn):
-    built, _ = report.build([capture], tmp_path / "out")
-    kernels = [finding for finding in built["findings"] if "launch" in finding["sentence"]]
-    assert [finding["sentence"].split(" µs")[0] for finding in kernels] == [
+    built = report.build([capture], tmp_path / "out")
+    kernels = [one for one in built.report.findings if "launch" in one.sentence]
+    assert [one.sentence.split(" µs")[0] for one in kernels] == [
         "1 launch takes 0.05", "1 launch takes 0.025",
     ]  # fmt: skip
     assert [count_of(number, "launch") for number in (0, 1, 2)] == ["0 launches", "1 launch", "2 launches"]
@@ -271,20 +275,15 @@ def test_the_committed_report_is_rebuilt_byte_for_byte(rebuilt):
 
 @pytest.mark.parametrize("place", sorted(path.parent.name for path in ROOT.glob("reports/*/report.json")))
 def test_what_a_finding_cites_stands_in_its_table(place):
-    """Once by the first columns, or by kernel and range: what the page's links look for (report.js)."""
+    """By the columns that name the row; a cited value may join several rows: `range + range`."""
     folder = ROOT / "reports" / place
-    cited = [
-        item for found in json.loads((folder / "report.json").read_text())["findings"] for item in found["evidence"]
-    ]
+    found = msgspec.json.decode((folder / "report.json").read_bytes(), type=Report).findings
+    cited = [item for one in found for item in one.cells]
     assert cited
     for item in cited:
-        table = pd.read_csv(
-            folder / "tables" / f"{item['table'].removesuffix('.csv')}.csv", dtype=str, keep_default_na=False
-        )
-        leads = [" ".join(row[:n]) for row in table.to_numpy() for n in range(1, 5)]
-        parts = {part for way in (" + ", " in ") for part in item["row"].split(way)}
-        keys = table[[name for name in ("kernel", "range", "step") if name in table]]
-        assert leads.count(item["row"]) == 1 or keys.isin(parts).any(axis=None), item
+        table = pd.read_csv(folder / "tables" / f"{item.table}.csv", dtype=str, keep_default_na=False)
+        fits = [table[name].isin([str(value), *str(value).split(" + ")]) for name, value in item.row.items()]
+        assert np.logical_and.reduce(fits).any(), item
 
 
 # Text may differ by a sub-pixel between builds of FreeType. A moved bar, point or line changes whole tiles.
@@ -369,8 +368,8 @@ def test_the_finding_to_fuse_is_the_row_of_the_plan():
     plan = pd.read_csv(COMMITTED / "tables" / "fusion.csv")
     row = plan[plan["step"] == "gpt2/prefill"].iloc[0]
     assert finding["title"] == f"gpt2/prefill: fuse {row['pattern']}"
-    assert finding["time_to_win_ns"] == row["gain_ns"]
-    assert {item["column"]: item["value"] for item in finding["evidence"]} == {
+    assert finding["saves_ns"]["high"] == row["gain_ns"]
+    assert {item["column"]: item["value"] for item in finding["cells"]} == {
         name: row[name] for name in ("now_time_ns", "now_bytes", "after_bytes", "bound_time_ns", "gain_ns")
     }
 
@@ -500,7 +499,7 @@ def test_the_newest_run_is_the_newest_by_time_not_by_name(tmp_path, monkeypatch)
     for age, name in enumerate(["mine", "20260101T000000Z-x"]):
         (tmp_path / name / "captures").mkdir(parents=True)
         (tmp_path / name / "captures" / "a.csv").write_text("a")
-        report.os.utime(tmp_path / name / "captures", (1000 + age, 1000 + age))
+        os.utime(tmp_path / name / "captures", (1000 + age, 1000 + age))
     assert report.default_run().name == "20260101T000000Z-x"
 
 
@@ -517,7 +516,7 @@ def test_the_committed_default_does_not_depend_on_when_folders_were_written(tmp_
     for newest in names:
         for name in names:
             seconds = 2000 if name == newest else 1000
-            report.os.utime(committed / name / "captures", (seconds, seconds))
+            os.utime(committed / name / "captures", (seconds, seconds))
         for needed in ("*", *report._NEEDED.values()):
             assert report.default_run(needed) == committed / COMMITTED.name
     # and it has what each single figure needs
@@ -534,7 +533,7 @@ def test_a_run_whose_captures_failed_is_not_the_default(tmp_path, monkeypatch):
         (folder / "captures" / "nsys").mkdir(parents=True)
         for name, text in files.items():
             (folder / "captures" / name.replace("__", "/").replace("_dot_", ".")).write_text(text)
-        report.os.utime(folder / "captures", (1000 + age, 1000 + age))
+        os.utime(folder / "captures", (1000 + age, 1000 + age))
 
     ok, failed = '{"status": "ok"}', '{"status": "failed"}'
     kept = COMMITTED.name

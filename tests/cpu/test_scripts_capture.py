@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from analysis.capture import ncu_raw
+from harness.profile import argv, scrub, status
 from tests.machine import FAKE_IMPORTER, FAKE_NCU, FAKE_NSYS, FAKE_PYTHON, ROOT, SCRIPTS, Machine
 
 # --- help and usage ---
@@ -140,14 +141,23 @@ def test_ncu_command_of_a_plan_for_one_rank(gpu_machine: Machine) -> None:
     assert "--kernel-name-base mangled --kernel-name 'regex:^(a|b)$' --devices 1" in command
 
 
-def test_a_planned_capture_says_so_and_is_learnt_from(gpu_machine: Machine) -> None:
-    python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
-    arguments = ["--plan", str(plan_file(gpu_machine)), "--metrics", "a.sum", "--out", "r", "--", "true"]
-    assert gpu_machine.run("ncu_capture.sh", *arguments, PYTHON=str(python)).returncode == 0
+def test_a_planned_capture_says_so(gpu_machine: Machine) -> None:
+    arguments = [
+        "--plan",
+        str(plan_file(gpu_machine)),
+        "--domain",
+        "d",
+        "--metrics",
+        "a.sum",
+        "--out",
+        "r",
+        "--",
+        "true",
+    ]
+    assert gpu_machine.run("ncu_capture.sh", *arguments).returncode == 0
     status = gpu_machine.json("r/captures/ncu.json")
-    assert status["planned"] is True
+    assert (status["planned"], status["window"]) == (True, "profiler")
     assert status["nvtx_include"] == ["[decode/h.0 x]", r"[w\\[1\\]]"]
-    assert f"python -m analysis.counting --learn {gpu_machine.scripts.parent / 'r'}" in gpu_machine.calls.read_text()
 
 
 def test_ncu_ends_after_so_many_launches(gpu_machine: Machine) -> None:
@@ -156,23 +166,28 @@ def test_ncu_ends_after_so_many_launches(gpu_machine: Machine) -> None:
 
 
 def test_the_metrics_come_from_the_catalogue_of_this_gpu(gpu_machine: Machine) -> None:
-    python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
-    command = gpu_machine.run("ncu_capture.sh", "-n", "--", "./app", PYTHON=str(python)).stdout
-    assert "--metrics a.sum,b.sum" in command
-    assert "python -m analysis.metrics --cc 9.0" in gpu_machine.calls.read_text()
+    command = gpu_machine.run("ncu_capture.sh", "-n", "--", "./app").stdout
+    assert f"--metrics {argv.metrics_for('9.0')} -f" in command
 
 
 def test_some_columns_and_the_samples_of_source_lines(gpu_machine: Machine) -> None:
-    python = gpu_machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
+    time = "gpu__time_duration.sum"
     for option, words in (
-        ("--source", ["--import-source yes --section SourceCounters", "--metrics a.sum,b.sum -f"]),
-        ("--samples", ["--import-source yes --target", "a.sum,b.sum,group:smsp__pcsamp_warp_stall_reasons -f"]),
+        ("--source", ["--import-source yes --section SourceCounters", f"--metrics {time} -f"]),
+        ("--samples", ["--import-source yes --target", f"{time},group:smsp__pcsamp_warp_stall_reasons -f"]),
     ):
-        arguments = ["-n", "--columns", "duration_ns,stalls", option, "--", "./app"]
-        command = gpu_machine.run("ncu_capture.sh", *arguments, PYTHON=str(python)).stdout
+        command = gpu_machine.run("ncu_capture.sh", "-n", "--columns", "duration_ns", option, "--", "./app").stdout
         assert all(word in command for word in words)
-    asked = gpu_machine.calls.read_text()
-    assert "python -m analysis.metrics --cc 9.0 --columns duration_ns,stalls" in asked
+
+
+def test_a_complete_list_is_taken_as_it_is(gpu_machine: Machine) -> None:
+    """The driver's options go to the tools unread: no interpreter runs before the capture."""
+    for tool, options in (("nsys", argv.nsys("all")), ("ncu", argv.ncu("m", include=["a b/"], window="all"))):
+        answer = gpu_machine.run(
+            f"{tool}_capture.sh", "-n", "--exactly", *options, "--out", "r", "--", "./app", PYTHON="/no"
+        )
+        assert answer.returncode == 0, answer.stderr
+        assert " ".join(options).replace("a b/", "'a b/'") in answer.stdout
 
 
 def test_ncu_without_a_gpu_asks_for_the_capability(machine: Machine) -> None:
@@ -183,18 +198,16 @@ def test_ncu_without_a_gpu_asks_for_the_capability(machine: Machine) -> None:
 
 
 def test_the_dry_run_of_ncu_needs_no_gpu(machine: Machine) -> None:
-    python = machine.put("python", FAKE_PYTHON.replace("REAL_PYTHON", sys.executable))
-    answer = machine.run("ncu_capture.sh", "-n", "--", "./app", PYTHON=str(python))
+    answer = machine.run("ncu_capture.sh", "-n", "--", "./app")
     assert answer.returncode == 0
-    assert "--metrics a.sum,b.sum" in answer.stdout
-    assert "No GPU to choose metrics for" in answer.stderr
+    assert f"--metrics {argv.metrics_for('9.0')}" in answer.stdout
     assert "using those of compute capability 9.0" in answer.stderr
-    assert "python -m analysis.metrics --cc 9.0" in machine.calls.read_text()
 
 
 def test_no_script_touches_a_clock() -> None:
     text = "".join(path.read_text() for path in SCRIPTS.glob("*.sh"))
-    assert set(re.findall(r"--clock-control (\w+)", text)) == {"none"}
+    assert argv.ncu("m")[argv.ncu("m").index("--clock-control") + 1] == "none"
+    assert "--clock-control" not in text
     assert not re.search(r"nvidia-smi[^\n]*\s(-lgc|-lmc|-ac|--lock|--applications-clocks|-pl|-pm)\b", text)
 
 
@@ -445,10 +458,10 @@ def test_exports_are_scrubbed(gpu_machine: Machine) -> None:
     answer = gpu_machine.run("export_csv.sh", "r")
     assert answer.returncode == 0, answer.stderr
     names = {path.name for path in (out / "captures/nsys").iterdir()}
-    assert "nvtx_pushpop_trace.csv" in names
+    assert "nvtx_kern_sum.csv" in names
     assert "cuda_gpu_mem_time_sum.csv" not in names  # it was empty
-    trace = (out / "captures/nsys/cuda_gpu_trace.csv").read_text()
-    assert trace == 'Time (%),Name\n1.0,"void f({lambda at softmax.cu:3}, "q", int)"\n'
+    sums = (out / "captures/nsys/cuda_gpu_kern_sum.csv").read_text()
+    assert sums == 'Time (%),Name\n1.0,"void f({lambda at softmax.cu:3}, "q", int)"\n'
     counters = (out / "captures/ncu_raw.csv").read_text().splitlines()
     assert counters[2] == '"0","17","python3.12","host","f(""a"", x.cu)"'
     assert not list((out / "raw").glob("exports*"))
@@ -468,8 +481,7 @@ def test_exports_are_scrubbed(gpu_machine: Machine) -> None:
 )
 def test_a_recorded_command_names_no_folder_whatever_its_root(tmp_path: Path, word: str, kept: str) -> None:
     file = tmp_path / "nsys.json"
-    command = [sys.executable, str(SCRIPTS / "status.py"), "record", str(file), "--tool", "nsys", "--missing"]
-    subprocess.run([*command, "--", "app", word], check=False, capture_output=True)
+    assert status.main([str(file), "--tool", "nsys", "--missing", "--", "app", word]) == 1
     assert json.loads(file.read_text())["command"] == ["app", kept]
 
 
@@ -481,8 +493,7 @@ def test_a_row_that_the_file_ends_in_stays_cut_off(tmp_path: Path, cut: str) -> 
     source = tmp_path / "ncu_raw.csv"
     head = '==PROF== Connected\n"ID","Process ID","Process Name","Host Name","Kernel Name"\n"","","","",""\n'
     source.write_text(f"{head}{whole}\n{cut}")
-    command = [sys.executable, str(SCRIPTS / "scrub.py"), str(source), "--to", str(tmp_path / "out")]
-    subprocess.run(command, check=True)
+    scrub.copy([source], tmp_path / "out")
     text = (tmp_path / "out/ncu_raw.csv").read_text()
     assert "gpu-box-7" not in text
     assert "someone" not in text
@@ -490,7 +501,7 @@ def test_a_row_that_the_file_ends_in_stays_cut_off(tmp_path: Path, cut: str) -> 
     assert len(page.counters) == 1
     assert "cut off after 1 complete rows" in page.missing[0].what
     source.write_text(f"{head}{whole}\n==PROF== Disconnected\n")
-    subprocess.run(command, check=True)
+    scrub.copy([source], tmp_path / "out")
     assert not ncu_raw.read_raw((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").missing
 
 
@@ -575,12 +586,12 @@ def test_the_ladder_declares_measures_captures_and_says_what_is_missing(gpu_mach
     assert {"points.csv", "ncu.json", "ncu_raw.csv", "ncu_lines.csv"} <= {
         path.name for path in (run / "captures").iterdir()
     }
-    assert (run / "captures/ncu_lines.csv").read_text() == "kernel,ordinal\n"
+    assert (run / "captures/ncu_lines.csv").read_text().startswith("kernel,ordinal,")
     steps = [line for line in gpu_machine.calls.read_text().splitlines() if re.search(r"ladder|--import|--nvtx", line)]
     where = f"reports/x-ladder/{run.name.removesuffix('-softmax')}"
     words = (
         "--mode declare --out reports/x-ladder", f"--mode measure --out reports/x-ladder --run {where} --ops softmax gelu",
-        "studies.ladder.build --columns", "studies.ladder.build --columns --slow", "analysis.metrics --cc 9.0 --columns columns",
+        "studies.ladder.build --columns", "studies.ladder.build --columns --slow", "--columns duration_ns",
         "--nvtx-include ladder/", f"--mode capture --run {where}-softmax --seconds 120",
     )  # fmt: skip
     places = [next(at for at, line in enumerate(steps) if word in line) for word in words[:2]]
@@ -598,7 +609,7 @@ def test_slow_points_are_captured_apart_with_fewer_columns(gpu_machine: Machine)
     assert runs[1] == f"{runs[0]}-slow"
     calls = gpu_machine.calls.read_text()
     assert f"--mode capture --run runs/ladder/{runs[1]}" in calls
-    assert "--columns columns,of slow" in calls
+    assert "--columns duration_ns,dram_read_bytes" in calls
     fast, slow = [line for line in calls.splitlines() if line.startswith("ncu --nvtx")]
     assert "SourceCounters" in fast
     assert "SourceCounters" not in slow

@@ -82,7 +82,7 @@ def test_a_step_that_records_a_graph_and_the_call_that_warms_up_for_it_are_no_id
     assert idle_gpu(gaps, host, "nsys") == []
     unknown = build_gaps(facts_of(**known, bare_wall_ns={}, set_up={}))
     assert unknown is not None
-    assert "step M#1" in idle_gpu(unknown, host, "nsys")[0]["title"]
+    assert "step M#1" in idle_gpu(unknown, host, "nsys")[0].title
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_calls_of_a_recording_are_read_from_a_timeline() -> None:
 
 def test_the_example_that_records_a_graph_has_no_idle_step() -> None:
     report = pipeline.analyse(load([ROOT / "examples/h200/cuda_graph/captures"]))
-    assert not [one["title"] for one in report.content["findings"] if "idles" in one["title"]]
+    assert not [one.title for one in report.report.findings if "idles" in one.title]
     rows = report.tables["gaps"].set_index("step")["verdict"]
     assert rows["step Sequential(1 x 2048)#1"] == rows["step Sequential(1 x 2048)#2"] == "set-up"
-    note = next(one for one in report.content["notes"] if "not judged" in one)
+    note = next(one for one in report.report.notes if "not judged" in one)
     assert "step Sequential(1 x 2048)#1 loads 16 modules of kernels (157 ms)" in note
     assert "step Sequential(1 x 2048)#2 records a CUDA graph" in note
 
@@ -141,11 +141,11 @@ def test_the_example_that_records_a_graph_has_no_idle_step() -> None:
 def test_the_chains_of_a_graph_are_found_where_it_is_launched() -> None:
     """The call that records a graph, and the one that warms up for it, have no chains to fuse: each launch has."""
     report = pipeline.analyse(load([ROOT / "examples/h200/cuda_graph/captures"]))
-    first, *others = report.content["findings"]
-    assert first["title"] == "step CUDAGraph: fuse residual + LayerNorm"
-    assert "These are values of one step of 16." in first["sentence"]
-    assert not [one["title"] for one in others if "step Sequential" in one["title"]]
-    shown = report.tables["spans"].set_index("title").loc[first["title"]]
+    first, *others = report.report.findings
+    assert first.title == "step CUDAGraph: fuse residual + LayerNorm"
+    assert "These are values of one step of 16." in first.sentence
+    assert not [one.title for one in others if "step Sequential" in one.title]
+    shown = report.tables["spans"].set_index("title").loc[first.title]
     assert "a typical one of" in shown["said"]
     assert shown["end_ns"] - shown["start_ns"] < 100_000
 
@@ -156,13 +156,13 @@ def test_the_compiled_example_is_judged_by_a_later_call() -> None:
     rows = report.tables["gaps"].set_index("step")
     assert rows.loc["step Decoder(4 x 1024)", "verdict"] == "set-up"
     assert "it compiles and loads 33 modules of kernels" in rows.loc["step Decoder(4 x 1024)", "evidence"]
-    first = report.content["findings"][0]
-    assert first["title"] == "step Decoder(4 x 1) waits for launches"
-    shown = report.tables["spans"].set_index("title").loc[first["title"]]
+    first = report.report.findings[0]
+    assert first.title == "step Decoder(4 x 1) waits for launches"
+    shown = report.tables["spans"].set_index("title").loc[first.title]
     assert shown["end_ns"] - shown["start_ns"] < 3 * MS  # the first call takes 1,226 ms
     causes = report.tables["step_diagnosis"].set_index("range")
     assert causes.loc["step Decoder(4 x 1)", "time_to_win_ns"] < 16 * 3 * MS
-    (gap,) = [one for one in report.content["missing"] if one["what"].startswith("what to fuse")]
-    assert "without torch.compile" in gap["do"]
+    (gap,) = [one for one in report.report.missing if one.what.startswith("what to fuse")]
+    assert "without torch.compile" in gap.do
     compiled = report.tables["compiled"]
     assert {"layers.*.up", "layers.*.gate"} <= set(compiled["modules"])

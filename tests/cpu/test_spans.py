@@ -13,6 +13,7 @@ from analysis import pipeline
 from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.diagnosis.spans import MOST_BARS, About, Scene, Span, _Timeline, find_span, said
+from analysis.formats.report import Report
 from analysis.page import markdown, terminal
 from analysis.page.canvas import to_svg
 from analysis.page.html import render_html
@@ -38,18 +39,18 @@ def two_steps(*, pids: tuple[int, ...] = (1,)) -> Export:
     return export
 
 
-def made(export: Export, folder: Path) -> pipeline.Report:
+def made(export: Export, folder: Path) -> pipeline.Built:
     return pipeline.analyse(load([export.save(folder / "x.sqlite")]), DECLARED)
 
 
-def timeline_of(report: pipeline.Report) -> _Timeline:
+def timeline_of(report: pipeline.Built) -> _Timeline:
     found = report.world["span_timeline"]
     assert isinstance(found, _Timeline)
     return found
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Report:
+def report(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Built:
     return made(two_steps(), tmp_path_factory.mktemp("spans"))
 
 
@@ -68,20 +69,20 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Report:
     ],
 )
 def test_each_kind_of_finding_has_its_stretch(
-    report: pipeline.Report, about: About, expected: tuple[int, str] | None
+    report: pipeline.Built, about: About, expected: tuple[int, str] | None
 ) -> None:
     found = find_span(about, timeline_of(report))
     assert (found and (found.start_ns, found.shows)) == expected
 
 
-def test_the_whole_capture_shows_its_longest_pause(report: pipeline.Report) -> None:
+def test_the_whole_capture_shows_its_longest_pause(report: pipeline.Built) -> None:
     found = find_span(About(step="capture"), timeline_of(report))
     last, first = 1_210_000 + 30_000 + 50_001, 2_010_000 + 20_000
     assert found is not None
     assert (found.start_ns, found.end_ns) == (last - (first - last) // 10, first + (first - last) // 10)
 
 
-def test_a_chain_of_kernels_is_one_stretch_and_a_range_without_any_is_the_hosts(report: pipeline.Report) -> None:
+def test_a_chain_of_kernels_is_one_stretch_and_a_range_without_any_is_the_hosts(report: pipeline.Built) -> None:
     timeline = timeline_of(report)
     chain = find_span(About(ranges=("step Net/layers.*",)), timeline)
     assert chain is not None
@@ -103,14 +104,14 @@ def test_times_have_a_thousandth_of_the_stretch(clock: str, words: str) -> None:
     assert said(Span(1_200_000_000, 1_200_100_000, "a launch"), clock, 1_000_000_000) == words
 
 
-def test_findings_say_where_they_show_on_every_page(report: pipeline.Report) -> None:
-    content, tables = report.content, report.tables
-    spans = [finding["span"]["said"] for finding in content["findings"]]
+def test_findings_say_where_they_show_on_every_page(report: pipeline.Built) -> None:
+    content, drawn = pipeline.draw(report, only=None)
+    tables = report.tables
+    spans = [finding.spans[0].said for finding in content.findings]
     assert spans
     assert all(words.startswith("Zoom to ") for words in spans)
-    assert all("about" not in finding for finding in content["findings"])
     assert tables["spans"]["finding"].tolist() == list(range(1, len(spans) + 1))
-    pipeline_figures = {name: image["svg"].decode() for name, image in pipeline.draw(report, only=None).items()}
+    pipeline_figures = {name: image["svg"].decode() for name, image in drawn.items()}
     page = render_html(content, tables, pipeline_figures)
     text = markdown.render_markdown(content, tables)
     plain = markdown.render_terminal(content, width=400)
@@ -124,15 +125,15 @@ def test_findings_say_where_they_show_on_every_page(report: pipeline.Report) -> 
         assert page.count(f'aria-label="finding_{rank}: ') == 1  # in its card, and not with the table again
 
 
-def _lines(content: dict[str, Any], tables: dict[str, pd.DataFrame]) -> list[Any]:
+def _lines(content: Report, tables: dict[str, pd.DataFrame]) -> list[Any]:
     found = []
-    for finding in content["findings"]:
+    for finding in content.findings:
         for part in terminal.finding_lines(finding, content, tables, sentence=True):
             found.append(getattr(part, "renderable", part))
     return found
 
 
-def scene(report: pipeline.Report, rank: int = 1) -> Scene:
+def scene(report: pipeline.Built, rank: int = 1) -> Scene:
     return next(one for one in report.world["scenes"] if one.rank == rank)
 
 
@@ -142,7 +143,7 @@ def drawn(one: Scene) -> list[str]:
     return [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Report) -> None:
+def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Built) -> None:
     of_step = next(one for one in report.world["scenes"] if "idles" in one.title)
     labels = [lane.label for lane in of_step.lanes]
     assert labels == ["ranges", "", "CUDA calls", "stream 7", "stream 13"]
@@ -177,4 +178,4 @@ def test_a_crowd_is_drawn_in_few_bars(tmp_path: Path) -> None:
 def test_without_a_timeline_there_is_no_stretch() -> None:
     nothing = pipeline.analyse(Capture(), DECLARED)
     assert "spans" not in nothing.tables
-    assert nothing.content["findings"] == []
+    assert nothing.report.findings == []

@@ -17,6 +17,7 @@ from analysis import report as reports
 from analysis.capture.load import load
 from analysis.formats.errors import InputError
 from analysis.formats.sweep import SWEEP_ROWS
+from analysis.show import document
 from kernels import build, combinations, tuned
 from kernels.registry import ops
 from studies.sweep import measure as sweep
@@ -634,7 +635,7 @@ def test_a_report_of_a_sweep_alone_holds_its_own_tables_and_removes_what_another
     (out / "tables").mkdir(parents=True)
     for name in ("tables/stalls.csv", "tables/mine.csv"):
         (out / name).write_text("")
-    report, _ = reports.build([captures], out)
+    report = document(reports.build([captures], out).report)
     assert [table["name"] for table in report["tables"]] == ["sweep_best", "sweep"]
     found = sorted(str(path.relative_to(out)) for path in out.rglob("*.*"))
     assert found == [

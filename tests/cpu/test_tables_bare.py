@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import pipeline
 from analysis.capture.load import load
 from analysis.diagnosis.findings import find
 from analysis.facts import Facts
@@ -252,7 +253,7 @@ def test_the_committed_prefill_stays_bound_by_its_gpu_and_decode_by_launches() -
 @pytest.mark.parametrize(
     ("run", "bare_us", "title", "told"),
     [
-        ({}, (150, 140), "decode waits for launches", "capture the step in a CUDA graph or launch fewer"),
+        ({}, (150, 140), "decode waits for launches", "Capture the step in a CUDA graph"),
         ({"wait": 60}, (400, 100), "decode waits for the host, which waits for it", "they take turns. Wait less often"),
         ({"launches": 1}, (300, 290), "decode waits for the host", "the host does other work between launches"),
     ],
@@ -260,12 +261,12 @@ def test_the_committed_prefill_stays_bound_by_its_gpu_and_decode_by_launches() -
 def test_findings_say_what_to_do(world, run: dict[str, int], bare_us: tuple[int, int], title: str, told: str) -> None:
     made = world(timeline(**run), regular(10, *bare_us))
     found = find(made["gaps"], *(made[name] for name in ("measured", "roofline", "stalls", "fusion")))[0]
-    assert found["title"] == title
-    assert told in found["sentence"]
+    assert found.title == title
+    assert told in f"{found.sentence} {found.do}"
     gaps = made["gaps"]
-    assert found["time_to_win_ns"] == int((gaps["bare_wall_ns"] - gaps["busy_ns"]).sum())
-    for cited in found["evidence"]:
-        assert gaps.set_index("step").loc[cited["row"], cited["column"]] == cited["value"]
+    assert found.bound_ns == int((gaps["bare_wall_ns"] - gaps["busy_ns"]).sum())
+    for cited in found.cells:
+        assert gaps.set_index("step").loc[cited.row["step"], cited.column] == cited.value
 
 
 # --- the report ---
@@ -279,8 +280,8 @@ def test_a_bare_run_alone_has_a_report(tmp_path: Path) -> None:
     assert times.loc["step/a", "bare_p50_ns"] == 4000
     assert times["nsys_p50_ns"].isna().all()
     assert made.tables["layers"]["range"].tolist() == ["step", "step/a"]
-    assert "time on the GPU" in [gap["what"] for gap in made.content["missing"]]
-    text = render_markdown(made.content, made.tables, made.sections())
+    assert "time on the GPU" in [gap.what for gap in made.report.missing]
+    text = render_markdown(made.report, made.tables, pipeline.sections(made.world, made.tables))
     assert "Ranges without a profiler" in text
 
 
@@ -288,7 +289,7 @@ def test_the_page_shows_the_three_numbers(tmp_path: Path) -> None:
     timeline(wait=60).save(tmp_path / "timeline.sqlite")
     (tmp_path / "bare_ranges.csv").write_text(BARE_RANGES.text(regular(9, 400, 100)))
     made = analyse(load([tmp_path]))
-    text = render_markdown(made.content, made.tables, made.sections())
+    text = render_markdown(made.report, made.tables, pipeline.sections(made.world, made.tables))
     row = next(line for line in text.splitlines() if line.startswith("| decode |") or line.startswith("| `decode`"))
     assert all(shown in row for shown in ("100 µs", "40 µs", "60 µs", "host-bound"))
 

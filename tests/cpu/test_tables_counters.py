@@ -154,7 +154,7 @@ def test_the_datasheet_stands_in_for_roofs_that_were_not_measured() -> None:
     row = analyse(capture)[1]["roofline"].iloc[0]
     assert (row["level"], row["bound"], row["roof_from"]) == ("dram", "memory", "datasheet")
     assert row["bandwidth_frac"] == row["roof_frac"] == pytest.approx(3e6 / 1e-6 / 4.8e12)
-    svg = pipeline.draw(pipeline.analyse(capture, DECLARED), only="roofline")["roofline"]["svg"].decode()
+    svg = pipeline.draw(pipeline.analyse(capture, DECLARED), only="roofline")[1]["roofline"]["svg"].decode()
     assert "The roofs come from the datasheet" in svg
 
 
@@ -165,7 +165,7 @@ def test_bytes_alone_have_a_share_of_the_bandwidth_and_no_figure() -> None:
     assert len(tables["roofline"]) == 1
     assert row["bandwidth_frac"] == pytest.approx(0.5)
     assert pd.isna(row["roof_frac"])
-    assert not pipeline.draw(pipeline.analyse(capture, DECLARED), only="roofline")
+    assert not pipeline.draw(pipeline.analyse(capture, DECLARED), only="roofline")[1]
     assert [gap["what"] for gap in report["missing"] if "roofline" in gap["what"]] == ["the roofline's FLOPs"]
 
 

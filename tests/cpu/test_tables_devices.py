@@ -87,7 +87,7 @@ def test_every_gpu_has_a_row_of_the_timeline() -> None:
     from analysis import pipeline
 
     made = pipeline.analyse(Capture(gpu_ops=TWO), DECLARED)
-    svg = pipeline.draw(made, only="timeline")["timeline"]["svg"].decode()
+    svg = pipeline.draw(made, only="timeline")[1]["timeline"]["svg"].decode()
     assert svg.count("% busy") == 2
     assert "GPU A (0), process 1" in svg
 

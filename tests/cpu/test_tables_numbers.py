@@ -310,20 +310,20 @@ def test_a_step_that_waits_is_found_and_its_kernels_are_not():
     roofs = build_roofs(CEILINGS, None)
     tables = (gaps, rows, build_roofline(facts_of(measured=rows, roofs=roofs)), build_stalls(facts_of(measured=rows)))
     found = find(*tables, plan())
-    assert [finding["title"] for finding in found] == ["m/decode waits for launches"]
-    assert found[0]["time_to_win_ns"] == 70
-    cited = {item["column"]: item["value"] for item in found[0]["evidence"]}
+    assert [finding.title for finding in found] == ["m/decode waits for launches"]
+    assert found[0].bound_ns == 70
+    cited = {item.column: item.value for item in found[0].cells}
     assert cited == {"bare_wall_ns": 100, "bare_gpu_ns": 30, "busy_ns": 20, "launches": 2}
     seen = find(gaps.assign(bare_gpu_ns=pd.NA), *tables[1:], plan())[0]  # all that the GPU worked is needed then
-    assert (seen["time_to_win_ns"], len(seen["evidence"])) == (80, 3)
+    assert (seen.bound_ns, len(seen.cells)) == (80, 3)
     unlocked = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan().head(0))
-    assert unlocked[0]["time_to_win_ns"] == 1100 * 0.5
+    assert unlocked[0].bound_ns == 1100 * 0.5
     # the chain of the plan takes the place of its memory-bound kernels, not of those that arithmetic limits
     fused = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan())
-    assert [(finding["title"], finding["time_to_win_ns"]) for finding in fused] == [("m/decode: fuse add + mul", 60)]
+    assert [(finding.title, finding.bound_ns) for finding in fused] == [("m/decode: fuse add + mul", 60)]
     product = tables[2].assign(bound="compute")
     both = find(gaps.assign(verdict="memory-bound"), rows, product, tables[3], plan())
-    assert [finding["time_to_win_ns"] for finding in both] == [1100 * 0.5, 60]
+    assert [finding.bound_ns for finding in both] == [1100 * 0.5, 60]
 
 
 def test_a_kernel_that_a_fusion_replaces_has_no_finding_of_its_own():
@@ -347,12 +347,12 @@ def test_a_kernel_that_a_fusion_replaces_has_no_finding_of_its_own():
     names = {"mul": "elementwise_kernel<128, 4, MulFunctor<float>>", "other": "sgemm_128x128"}
     causes = pd.DataFrame([verdict | {"kernel": kernel} for kernel in names.values()])
     found = find(*tables, plan(), causes)
-    assert [one["title"] for one in found if "integer division" in one["title"]] == [
+    assert [one.title for one in found if "integer division" in one.title] == [
         "m/decode/a: sgemm_128x128: integer division"
     ]
     alone = find(*tables, plan().head(0), causes)
-    assert sum("integer division" in one["title"] for one in alone) == 2
-    times = [one["time_to_win_ns"] for one in found]
+    assert sum("integer division" in one.title for one in alone) == 2
+    times = [one.bound_ns for one in found]
     assert times == sorted(times, reverse=True)
 
 

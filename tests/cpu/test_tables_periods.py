@@ -72,13 +72,13 @@ def test_a_program_without_ranges_has_iterations_as_steps() -> None:
     assert list(steps["step"]) == [f"iteration#{number}" for number in range(1, 6)]
     assert list(steps["launches"]) == [6] * 5
     assert list(steps["busy_ns"]) == [12_000] * 5
-    assert any("longest period" in note for note in report.content["notes"])
+    assert any("longest period" in note for note in report.report.notes)
 
 
 def test_where_nothing_repeats_that_is_said() -> None:
     report = analyse(captured("abcdefghijklmnopqrstuvwxyz"))
     assert list(report.tables["gaps"]["step"]) == ["capture"]
-    assert any("repeat in no period" in note for note in report.content["notes"])
+    assert any("repeat in no period" in note for note in report.report.notes)
 
 
 @pytest.mark.parametrize(("name", "steps"), [("CCCL:cub::DeviceReduce", 5), ("epoch", 1)])

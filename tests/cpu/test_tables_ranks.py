@@ -27,7 +27,7 @@ from analysis.formats.report import Missing
 from analysis.formats.run import CEILINGS
 from analysis.tables.declare import World
 from analysis.tables.join import join, prepare_counters
-from harness import process_ranks
+from harness.instrument import process_ranks
 from harness.links import link
 from tests.cpu.test_links import CONDITIONS
 from tests.declared import DECLARED, page
@@ -347,8 +347,8 @@ def test_clocks_that_cannot_be_aligned_are_a_gap(tmp_path: Path) -> None:
     assert tables["ranks"]["waiting_ns"].isna().all()
     assert tables["ranks"]["exposed_ns"].tolist() == [800_000, 800_000]  # that needs no other rank's clock
     found = tables.first("findings")[0]
-    assert (found["title"][:6], found["time_to_win_ns"]) == ("rank 0", 800_000)
-    assert "this capture does not separate waiting from transfer" in found["sentence"]
+    assert (found.title[:6], found.bound_ns) == ("rank 0", 800_000)
+    assert "this capture does not separate waiting from transfer" in found.sentence
 
 
 # Identities -------------------------------------------------------------------------------------------------------
@@ -382,23 +382,23 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
 
 
 def titles(world: World) -> list[str]:
-    return [found["title"] for found in world.first("findings")]
+    return [found.title for found in world.first("findings")]
 
 
 def test_exposed_transfer_and_the_straggler_are_findings_with_a_time_to_win(tmp_path: Path) -> None:
     found = world_of(Ranks().export(), tmp_path).first("findings")
-    assert [one["title"] for one in found[:2]] == [
+    assert [one.title for one in found[:2]] == [
         "rank 0: 400 µs of communication is exposed, 12% of the capture",
         "The other ranks wait for rank 1: it is the last to start 4 of 4 collectives",
     ]
-    assert [one["time_to_win_ns"] for one in found[:2]] == [400_000, 200_000]
-    assert "400 µs of that is waiting for another rank, 400 µs is transfer" in found[0]["sentence"]
+    assert [one.bound_ns for one in found[:2]] == [400_000, 200_000]
+    assert "400 µs of that is waiting for another rank, 400 µs is transfer" in found[0].sentence
 
 
 def spans_of(world: World) -> dict[str, tuple[int, int, str]]:
     """Return, for the title of each finding with a span, its start, its end and what it shows."""
-    shown = {one["title"]: one["span"] for one in world["shown_findings"] if "span" in one}
-    return {title: (at["start_ns"], at["end_ns"], at["said"].partition(": ")[2]) for title, at in shown.items()}
+    shown = {one.title: one.spans[0] for one in world["shown_findings"] if one.spans}
+    return {title: (at.start_ns, at.end_ns, at.said.partition(": ")[2]) for title, at in shown.items()}
 
 
 def test_findings_on_ranks_say_where_they_show(tmp_path: Path) -> None:
@@ -474,12 +474,12 @@ def test_what_ranks_pay_again_says_where_it_shows_and_for_how_many_processes(tmp
             export.memcpy(at + 110_000, at + 210_000, corr, 1_000_000 + step, pid=pid, memory=(0, 2))
             export.launch("k", (at + 211_000, at + 212_000), (at + 220_000, at + 230_000), **place)
     world = world_of(export, tmp_path)
-    found = [one for one in world.first("findings") if "pageable" in one["title"] or "allocated" in one["title"]]
-    assert sorted(one["title"] for one in found) == [
+    found = [one for one in world.first("findings") if "pageable" in one.title or "allocated" in one.title]
+    assert sorted(one.title for one in found) == [
         "NVIDIA H200 (0), process 1: copies use pageable memory",
         "NVIDIA H200 (0), process 1: device memory is allocated on each call",
     ]
-    assert all("This holds for 2 of 2 processes." in one["sentence"] for one in found)
+    assert all("This holds for 2 of 2 processes." in one.sentence for one in found)
     spans = spans_of(world)
     who = "of NVIDIA H200 (0), process 1 (process id 1)."
     copied = spans["NVIDIA H200 (0), process 1: copies use pageable memory"]
@@ -493,7 +493,7 @@ def test_copies_of_an_unknown_process_are_one_finding_too(tmp_path: Path) -> Non
     capture = load([ROOT / "examples/h200/two_processes/captures"])
     world = World(DECLARED, facts=Facts(capture))
     assert sum("pageable" in title for title in titles(world)) == 1
-    sentence = next(one["sentence"] for one in world.first("findings") if "pageable" in one["title"])
+    sentence = next(one.sentence for one in world.first("findings") if "pageable" in one.title)
     assert "The capture does not say which of the 2 processes makes them." in sentence
 
 

@@ -5,7 +5,9 @@ import json
 import re
 import unicodedata
 from pathlib import Path
+from types import SimpleNamespace
 
+import msgspec
 import pandas as pd
 import pytest
 from rich.cells import cell_len
@@ -14,7 +16,7 @@ from analysis import pipeline, report, show
 from analysis.capture.load import load
 from analysis.formats.errors import UsageError
 from analysis.formats.files import undeclared
-from analysis.formats.report import KERNEL_REPORT, REPORT
+from analysis.formats.report import KERNEL_REPORT, REPORT, Report
 from analysis.page import terminal, terminal_kernel
 from analysis.tables import picks
 from analysis.tables.declare import Table
@@ -41,7 +43,7 @@ def made(tmp_path_factory):
             for kind in kinds:
                 (folder / kind).write_text(EXPORTS[kind].replace("add(", f"{rename or 'add'}("))
             built = pipeline.analyse(load([folder]), DECLARED)
-            known[key] = built.content, built.tables
+            known[key] = built.report, built.tables
         return known[key]
 
     return make
@@ -49,9 +51,9 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gpt2():
-    """The committed report: report.json's content and its tables."""
-    content = json.loads((COMMITTED / "report.json").read_text(encoding="utf-8"))
-    return content, {entry["name"]: pd.read_csv(COMMITTED / entry["file"]) for entry in content["tables"]}
+    """The committed report and its tables."""
+    report = msgspec.json.decode((COMMITTED / "report.json").read_bytes(), type=Report)
+    return report, {entry.name: pd.read_csv(COMMITTED / entry.file) for entry in report.tables}
 
 
 def printed(renderable, width):
@@ -83,10 +85,10 @@ def test_the_screen_of_gpt2_fits_the_terminal(gpt2, width):
     lines = shown.splitlines()
     assert len(lines) <= 50
     wide = [line for line in lines if cell_len(line.rstrip()) > width]
-    assert all(line.strip() in {gap["do"] for gap in content["missing"]} for line in wide)  # commands stay whole
+    assert all(line.strip() in {one.do for one in content.missing} for line in wide)  # commands stay whole
     assert "✓ The counters passed their self-test" in shown
-    for finding in content["findings"]:
-        assert f"{finding['rank']}. {finding['title'][:20]}" in shown
+    for finding in content.findings:
+        assert f"{finding.rank}. {finding.title[:20]}" in shown
     assert "gaps: bare wall 4.013 ms · bare gpu 835.7 µs" in shown
     assert [line.split()[0] for line in lines if "█" in line][:2] == ["bench/gelu/manual", "selftest/gemm_fp32"]
     assert "Missing (3)" in shown
@@ -98,7 +100,7 @@ def test_a_low_terminal_gets_less(gpt2):
     high, low = screen(*gpt2, height=70), screen(*gpt2, height=30)
     assert len(high.splitlines()) <= 70
     assert len(low.splitlines()) <= 30
-    assert "capture the step in a CUDA graph" in re.sub(r"\s+", " ", high)
+    assert "Capture the step in a CUDA graph" in re.sub(r"\s+", " ", high)
     assert "CUDA graph" not in low
     assert "Kernels (10 of 42)" in high
 
@@ -132,7 +134,7 @@ def test_every_capture_has_a_screen_and_pages(made, kinds, width):
 
 def test_a_report_without_anything_says_so(made):
     content, _ = made("trace")
-    empty = content | {"findings": [], "tables": [], "missing": [], "trust": {}, "coverage": {}, "title": ""}
+    empty = msgspec.structs.replace(content, findings=[], tables=[], missing=[], title="")
     shown = screen(empty, {})
     assert shown.splitlines()[0] == "Report"
     assert "No finding" in shown
@@ -244,7 +246,7 @@ def renamed(content, tables, name):
             )
         return [change(one, name) for one in value] if isinstance(value, list) else value
 
-    return change(content), {
+    return msgspec.convert(change(msgspec.to_builtins(content)), Report), {
         key: rows.map(lambda cell: change(cell, name.encode(errors="replace").decode())) for key, rows in tables.items()
     }
 
@@ -258,7 +260,7 @@ def test_no_name_breaks_the_terminal(made, name, width):
     shown.encode()
     odd = {letter for letter in shown if unicodedata.category(letter) in {"Cc", "Cf", "Cs"}} - {"\n"}
     assert odd == set()
-    fixes = [gap["do"] for gap in content["missing"]]
+    fixes = [one.do for one in content.missing]
     for line in shown.splitlines():
         is_command = line.startswith(("  ncu", "  python")) or line.strip() in fixes
         assert cell_len(line.rstrip()) <= width or is_command
@@ -267,7 +269,7 @@ def test_no_name_breaks_the_terminal(made, name, width):
         assert "[red]a[/red]" in shown
     document = json.loads(show.dumped(show.as_document(kernel)))
     assert document["kernel"] == kernel.name
-    show.dumped(content).encode()
+    show.dumped(show.document(content)).encode()
 
 
 def test_colours_are_the_only_escape_codes(made):
@@ -301,7 +303,9 @@ class Terminal(io.StringIO):
 @pytest.fixture
 def built(made, monkeypatch):
     """Instead of building a report once more, one that is there."""
-    monkeypatch.setattr(report, "build", lambda *_, **__: made(*EXPORTS))
+    monkeypatch.setattr(
+        report, "build", lambda *_, **__: SimpleNamespace(report=made(*EXPORTS)[0], tables=made(*EXPORTS)[1])
+    )
 
 
 def on_terminal(monkeypatch, *arguments):
@@ -380,6 +384,6 @@ def test_committed_reports_are_what_is_declared(place):
 
 def test_every_report_is_what_is_declared(made):
     for kinds in (("trace",), ("ncu",), tuple(EXPORTS)):
-        content = json.loads(show.dumped(made(*kinds)[0]))
+        content = json.loads(show.dumped(show.document(made(*kinds)[0])))
         REPORT.check(content, "report.json")
         assert list(undeclared(content, REPORT.content)) == []

@@ -1,4 +1,4 @@
-// Numbers as analysis/page/text.py writes them: a test holds the two to the same texts.
+// Numbers as the module `text` writes them: a test holds the two to the same texts.
 const MISSING = "–";
 const SCALES = {
   "ns": [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]],

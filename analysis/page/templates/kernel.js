@@ -18,7 +18,7 @@ const kernelOrder = () => {
 };
 
 const because = (part, fallback = "no table of this report holds it") => make("span", { class: "missing" }, `${MISSING} `, page.why[part] ?? fallback);
-const NOT_COLLECTED = "ncu counted this kernel without the metrics of this field: `python -m analysis.metrics` prints those to capture";
+const NOT_COLLECTED = "ncu counted this kernel without the metrics of this field: capture it with `ncu --set full`";
 // A short sign that unfolds into the reason.
 const folded = (reason, label) => make("details", { class: "why" }, make("summary", { "aria-label": `${label}: unknown, why?` }, `${MISSING} why?`), reason);
 // Why there are no counters of a kernel: what the join says of its ranges, else what is missing.
@@ -120,9 +120,9 @@ const kernelPage = {
   },
   findings(name) {
     return page.findings.flatMap((cited, place) => {
-      if (!cited.some((row) => row === name || row.startsWith(`${name} in `))) return [];
+      if (!cited.includes(name)) return [];
       const card = $(`#finding-${place + 1}`);
-      return [make("p", {}, "Finding: ", make("a", { href: `#finding-${place + 1}` }, $("h3", card).textContent), $(".win", card) ? ` (${$(".win", card).textContent.replace(/\s+/g, " ").trim()})` : "")];
+      return [make("p", {}, "Finding: ", make("a", { href: `#finding-${place + 1}` }, $("h3", card).textContent), ` (${$(".win", card).textContent.replace(/\s+/g, " ").trim()})`)];
     });
   },
   where(name) {

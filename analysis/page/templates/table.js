@@ -107,16 +107,12 @@ class Grid {
     }
     return cell;
   }
-  // Evidence names a row by its first columns ("step", "setting dtype"), by "kernel in range", or several ("range + range").
+  // A finding cites a row by its columns; a cited value may join several rows: "range + range".
   mark(cited) {
-    const parts = new Set([cited, ...cited.split(" + "), ...cited.split(" in ")]);
-    const keys = ["kernel", "range", "step"].filter((name) => this.of.has(name));
-    const lead = (row) => [1, 2, 3, 4].some((n) => this.of.columns.slice(0, n).map((column) => column.at(row) ?? "").join(" ") === cited);
+    const keys = Object.entries(JSON.parse(cited)).filter(([name]) => this.of.has(name));
+    const fits = (value, wanted) => value === wanted || wanted.split(" + ").includes(value);
     this.hits = new Set();
-    for (let row = 0; row < this.of.rows; row++) {
-      const whole = keys.length && (keys.every((name) => parts.has(this.of.at(name, row))) || this.of.at(keys[0], row) === cited);
-      if (whole || lead(row)) this.hits.add(row);
-    }
+    for (let row = 0; row < this.of.rows; row++) if (keys.every(([name, wanted]) => fits(String(this.of.at(name, row) ?? ""), wanted))) this.hits.add(row);
     if (this.hits.size && !this.rows.some((row) => this.hits.has(row))) {
       this.input.value = "";
       select("", { push: false });

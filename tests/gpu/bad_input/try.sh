@@ -32,7 +32,7 @@ counted=(--window all --metrics gpu__time_duration.sum --out)
 # how much nsys keeps is seen in its folder; the program ends by itself after some seconds
 limits=(--seconds 60 --megabytes 20)
 try large-timeline 30 nsys_scripts/nsys_capture.sh --window all --out "$out/large" -- \
-  "$PYTHON" nsys_scripts/within.py "${limits[@]}" -- "$hungry" launch 2000000
+  "$PYTHON" harness/profile/within.py "${limits[@]}" -- "$hungry" launch 2000000
 du -ka "$out/large/raw" | tee -a "$out/said.txt"
 try fits-alone 40 "$profile" --run "$out/fits" -- "$hungry" fit "$out/noted"
 small=$out/small

@@ -54,7 +54,8 @@ from analysis.planning import select
 select._filters = lambda launches, ranges: {}
 sys.exit(counting.main([sys.argv[1], '--budget', sys.argv[2]]))" "$run" "$budget"
   fi
-  try "$(basename "$run")-planned" 100 nsys_scripts/ncu_capture.sh --plan "$run/raw/count_plan.json" --out "$run" -- "$@"
+  try "$(basename "$run")-planned" 100 nsys_scripts/ncu_capture.sh --plan "$run/raw/count_plan.json" --out "$run" -- "$@" &&
+    "$python" -m analysis.counting --learn "$run"
   export_soon "$run"
 }
 

@@ -9,10 +9,11 @@ import json
 import os
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from scrub import without_paths
+from harness.profile.scrub import without_paths
 
 NAMES = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}
 MISSING_FIX = {
@@ -27,7 +28,6 @@ TIMED_OUT = 124  # exit code of `timeout`
 APP_ERROR = re.compile(r"\s*(\w*(Error|Exception)\b|error:|FATAL)", re.IGNORECASE)
 ALONE_FIX = "Run the program without the tool first."
 WINDOW_FIX = "Call cudaProfilerStart and cudaProfilerStop in the program, or capture all of it with --window all."
-RATIO = re.compile(r"\.ratio$|pct$|\.pct_of_peak\w*$|\.per_cycle\w*$")
 # What the tools print and what it means: (pattern, status, reason, fix). The first pattern that matches counts.
 MESSAGES = [
     (
@@ -157,6 +157,28 @@ def write(path: Path, status: dict[str, Any]) -> None:
     partial.replace(path)
 
 
+def asked(command: list[str]) -> dict[str, Any]:
+    """Return what the options of a tool's command say of its capture."""
+    options = command[: command.index("-o")] if "-o" in command else []
+    pairs = list(pairwise(options))
+    given = dict(pairs)
+    window = "profiler" if {"--profile-from-start", "-c"} & set(options) else "all"
+    if "--metrics" not in given:
+        return {"window": window, "clock_control": "none"}
+    include = [word for before, word in pairs if before == "--nvtx-include"]
+    for domain in {word.partition("@")[0] for word in include if "@" in word}:  # forms of others (argv.py)
+        include = [word for word in include if f"{domain}@" not in word and f"{domain}:" not in word]
+    return {
+        "window": window,
+        "clock_control": "none",
+        "planned": "--kernel-name-base" in options,
+        "nvtx_include": include,
+        "cache_control": given["--cache-control"],
+        "replay_mode": given["--replay-mode"],
+        "metrics": [name for name in given["--metrics"].split(",") if not name.startswith("group:")],
+    }
+
+
 def record(options: argparse.Namespace) -> int:
     """Judge a finished capture and write its status file. Return 1 unless the status is `ok`."""
     if options.missing:
@@ -176,130 +198,54 @@ def record(options: argparse.Namespace) -> int:
         "fix": verdict[2],
         "command": scrub_command(options.command),
         "seconds": options.seconds,
-        "window": options.window,
-        "clock_control": "none",
+        **asked(options.command),
     }
-    if options.tool == "ncu":
-        status |= {
-            "planned": options.planned,
-            "nvtx_include": options.include,
-            "cache_control": options.cache_control,
-            "replay_mode": options.replay_mode,
-            "metrics": [name for name in options.metrics.split(",") if name],
-        }
     write(options.file, status)
     if verdict[0] != "ok":
         print(f"{options.tool} {verdict[0]}: {status['reason']} {verdict[2]}", file=sys.stderr)
     return 0 if verdict[0] == "ok" else 1
 
 
-def amend(options: argparse.Namespace) -> int:
-    """Change a status file after an export: to `failed` if that failed, to `ok` if it repaired a failed capture."""
-    status = json.loads(options.file.read_text(encoding="utf-8")) if options.file.is_file() else None
-    if options.action == "fail":
-        status = status or {
-            "kind": "tool-status",
-            "schema_version": 1,
-            "tool": options.tool,
-            "version": None,
-            "command": [],
-        }
-        status |= {
-            "status": "failed",
-            "reason": scrub(options.reason),
-            "fix": "Solve this, then run nsys_scripts/export_csv.sh on the run folder.",
-        }
-    elif status is None or not re.search(r"\.qdstrm|nsys stats|cannot be exported", status["reason"]):
-        return 0  # nothing to repair, or nothing that an export repairs
-    else:
-        status |= {"status": "ok", "reason": "", "fix": ""}
-    write(options.file, status)
-    return 0
+def read(path: Path) -> dict[str, Any]:
+    """Return a status file; {} if there is none."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
 
 
-def metrics(options: argparse.Namespace) -> int:
-    """Print the metrics that the status file names, comma-separated: a line of counts, then a line of ratios."""
-    status = json.loads(options.file.read_text(encoding="utf-8")) if options.file.is_file() else {}
-    for ratios in (False, True):
-        print(",".join(name for name in status.get("metrics", []) if bool(RATIO.search(name)) == ratios))
-    return 0
+def fail(path: Path, tool: str, reason: str) -> None:
+    """Write into a status file that the export failed."""
+    empty = {"kind": "tool-status", "schema_version": 1, "tool": tool, "version": None, "command": []}
+    fix = "Solve this, then run nsys_scripts/export_csv.sh on the run folder."
+    write(path, (read(path) or empty) | {"status": "failed", "reason": scrub(reason), "fix": fix})
 
 
-def selection(options: argparse.Namespace) -> int:
-    """Print ncu's options for the launches that a plan chose, an option with its argument on each line.
-
-    Return 1 if the plan chose no launch.
-    """
-    found = json.loads(options.file.read_text(encoding="utf-8"))
-    if found.get("kind") != "count-selection" or not found["replayed"]:
-        return 1
-    lines = [f"--nvtx-include {include}" for include in found["include"]]
-    kernels = f"regex:{found['kernels']}" if found.get("kernels") else ""
-    if found["invocations"]:
-        named = f":{kernels}" if kernels else ":"
-        lines += ["--kernel-name-base mangled", f"--kernel-id :{named}:{found['invocations']}"]
-        lines.append(f"--launch-count {found['replayed']}")  # the launches after the last one cost nothing
-    elif kernels:
-        lines += ["--kernel-name-base mangled", f"--kernel-name {kernels}"]
-    if "replay" in found:  # a program with collectives: one GPU, no memory restored
-        lines += [f"--devices {found['device']}", f"--replay {found['replay']}", "--app-replay-mode relaxed"]
-        lines.append(f"--columns {found['columns']}")
-    print("\n".join(lines))
-    return 0
-
-
-def trusted(options: argparse.Namespace) -> int:
-    """Print the report's verdict on the self-test. Return 1 unless it trusts the counters."""
-    trust = json.loads(options.file.read_text(encoding="utf-8"))["trust"]
-    print(f"Self-test: {trust['status']}. {trust['sentence']}")
-    return 0 if trust["status"] == "trusted" else 1
+def mend(path: Path) -> None:
+    """Set a status file to `ok` if it says that an export failed, which has gone well since."""
+    status = read(path)
+    if status and re.search(r"\.qdstrm|nsys stats|cannot be exported", status["reason"]):
+        write(path, status | {"status": "ok", "reason": "", "fix": ""})
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line, for the scripts of this folder."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    actions = parser.add_subparsers(dest="action", required=True)
-    recorder = actions.add_parser("record", help="after a capture")
-    recorder.add_argument("file", type=Path)
-    recorder.add_argument("--tool", choices=sorted(NAMES), required=True)
-    recorder.add_argument("--missing", action="store_true", help="the tool was not found")
-    recorder.add_argument("--exit-code", type=int, default=0)
-    recorder.add_argument("--log", type=Path, default=Path("-"))
-    recorder.add_argument("--report", type=Path, default=Path("-"))
-    recorder.add_argument("--version", default="", help="what the tool prints for --version")
-    recorder.add_argument("--seconds", type=int, default=None, help="how long the capture took")
-    recorder.add_argument("--window", default="profiler")
-    recorder.add_argument("--include", action="append", default=[])
-    recorder.add_argument("--planned", action="store_true", help="a plan chose the launches")
-    recorder.add_argument("--cache-control", default="all")
-    recorder.add_argument("--replay-mode", default="kernel")
-    recorder.add_argument("--metrics", default="")
-    recorder.add_argument("command", nargs="+", help="the command that was run, after --")
-    recorder.set_defaults(run=record)
-    failer = actions.add_parser("fail", help="after an export that failed")
-    failer.add_argument("file", type=Path)
-    failer.add_argument("--tool", choices=sorted(NAMES), required=True)
-    failer.add_argument("--reason", required=True)
-    failer.set_defaults(run=amend)
-    exported = actions.add_parser("exported", help="after an export that went well")
-    exported.add_argument("file", type=Path)
-    exported.set_defaults(run=amend)
-    lister = actions.add_parser("metrics", help="what a capture holds")
-    lister.add_argument("file", type=Path)
-    lister.set_defaults(run=metrics)
-    selector = actions.add_parser("selection", help="ncu's options for what a plan chose")
-    selector.add_argument("file", type=Path)
-    selector.set_defaults(run=selection)
-    truster = actions.add_parser("trusted", help="after a report: does it trust its counters?")
-    truster.add_argument("file", type=Path)
-    truster.set_defaults(run=trusted)
+    """Run the command line, for the capture scripts: record the outcome of a capture."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.profile.status", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--tool", choices=sorted(NAMES), required=True)
+    parser.add_argument("--missing", action="store_true", help="the tool was not found")
+    parser.add_argument("--exit-code", type=int, default=0)
+    parser.add_argument("--log", type=Path, default=Path("-"))
+    parser.add_argument("--report", type=Path, default=Path("-"))
+    parser.add_argument("--version", default="", help="what the tool prints for --version")
+    parser.add_argument("--seconds", type=int, default=None, help="how long the capture took")
+    parser.add_argument("command", nargs="+", help="the command that was run, after --")
     options = parser.parse_args(arguments)
     try:
-        code: int = options.run(options)
+        return record(options)
     except OSError as error:
         print(f"{options.file} could not be written or read: {error.strerror}.", file=sys.stderr)
         return 1
-    return code
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from profile_machine import HERE, ROOT
+from harness.profile.machine import INSTRUMENT, ROOT
 
 NOT_FOUND = 127
-AUTO_RANGES = HERE / "auto_ranges"
+AUTO_RANGES = INSTRUMENT / "auto_ranges"
 _PATH = "PYTHONPATH="
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[\d.]*$")

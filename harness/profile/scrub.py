@@ -64,17 +64,12 @@ def scrub_file(source: TextIO, target: TextIO) -> None:
         target.writelines(without_paths(line) for line in source)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command line: copy files to a folder."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("files", nargs="+", type=Path)
-    parser.add_argument("--to", required=True, type=Path, help="folder for the copies")
-    parser.add_argument("--strip", default="", help="leading part of a file name that the copy goes without")
-    options = parser.parse_args(arguments)
+def copy(files: Iterable[Path], folder: Path, strip: str = "") -> None:
+    """Copy exports into a folder, each whole or not at all; `strip`: the part that leads their names, but no copy's."""
     csv.field_size_limit(2**31 - 1)
-    options.to.mkdir(parents=True, exist_ok=True)
-    for path in options.files:
-        target = options.to / path.name.removeprefix(options.strip)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in files:
+        target = folder / path.name.removeprefix(strip)
         partial = target.with_name(target.name + ".partial")
         with (
             path.open(encoding="utf-8", errors="replace", newline="") as source,
@@ -82,6 +77,17 @@ def main(arguments: list[str] | None = None) -> int:
         ):
             scrub_file(source, out)
         partial.replace(target)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line: copy files to a folder."""
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.profile.scrub", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--to", required=True, type=Path, help="folder for the copies")
+    options = parser.parse_args(arguments)
+    copy(options.files, options.to)
     return 0
 
 

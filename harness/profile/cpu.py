@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from profile_gpu import PYTHON
-from profile_machine import ROOT
-from profile_program import ProfileError
-from profile_stages import Runner, Stage
+from harness.profile.gpu import PYTHON
+from harness.profile.machine import ROOT
+from harness.profile.program import ProfileError
+from harness.profile.stages import Runner, Stage
 
 
 class WithoutGpu(Runner):

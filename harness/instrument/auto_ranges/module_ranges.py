@@ -47,12 +47,12 @@ def _beside(path):
     return module
 
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 _NAMES = _beside(os.path.join("analysis", "formats", "ranges.py"))
 _PAYLOAD = _beside(os.path.join("harness", "payload.py"))
 
 
-_INDUCTOR = _beside(os.path.join("nsys_scripts", "auto_ranges", "inductor_kernels.py"))
+_INDUCTOR = _beside(os.path.join("harness", "instrument", "auto_ranges", "inductor_kernels.py"))
 
 
 def wait_for_torch(mode):
@@ -560,7 +560,7 @@ class Recorded:
 def _recorded():
     """Return the harness' recorder, listened to by a counter of work, and the recorder of Inductor's kernels."""
     holds = _beside(os.path.join("analysis", "formats", "views.py")).holds
-    work = _beside(os.path.join("harness", "range_work.py")).WorkOfRanges(holds)
+    work = _beside(os.path.join("harness", "instrument", "range_work.py")).WorkOfRanges(holds)
     found = Recorded(_beside(os.path.join("harness", "dataflow.py")).Recorder(work), work, _INDUCTOR.Kernels())
     watch(_INDUCTOR.MODULE, found.kernels.listen)
     atexit.register(found.write)

@@ -7,20 +7,22 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from profile_folder import Folder, read_json, write_json
-from profile_machine import HERE, ROOT, Machine, shown
-from profile_program import with_ranges
-from profile_roofs import CEILINGS, MANIFEST, Roofs, scratch_folder
-from profile_stages import Runner, Stage
-from status import scrub_command
+from analysis.formats.errors import LedgerError
+from harness.profile import argv
+from harness.profile.folder import Folder, read_json, write_json
+from harness.profile.machine import HERE, ROOT, Machine, shown
+from harness.profile.program import ProfileError, with_ranges
+from harness.profile.roofs import CEILINGS, MANIFEST, Roofs, scratch_folder
+from harness.profile.stages import Runner, Stage
+from harness.profile.status import scrub_command
 
 KERNEL_SUMS = ("cuda_gpu_kern_sum.csv", "gpukernsum.csv")
 _LAUNCHES_RANKS = re.compile(
@@ -31,19 +33,21 @@ PROCESS_RANKS = "process_ranks.csv"
 LIMITED = 124  # exit code of `timeout`
 RANGES_DOMAIN = "kernel_ledger"  # the NVTX domain of automatic ranges
 BLIND_LAUNCHES = 200  # launches to count if there is no timeline
-# Without --budget, ncu gets what keeps the whole profile within so many runs of the program, and so many seconds.
-RUNS_OF_PROFILE, REST_OF_PROFILE_S = 3, 60
-AFTER_COUNTERS_S = 10  # export and report
-LEAST_BUDGET_S, USUAL_BUDGET_S, MOST_BUDGET_S = 20, 40, 60
 PYTHON = os.environ.get("PYTHON", sys.executable)
 VIEWERS = (("Timeline", "nsys-ui", "timeline.nsys-rep"), ("Counters", "ncu-ui", "counters.ncu-rep"))
 
 
-def budget_after(stages: Mapping[str, Mapping[str, Any]]) -> int:
-    """Return the seconds that the finished stages (Folder.records) leave for ncu."""
-    bare, *others = (stages.get(name, {}).get("seconds", 0.0) for name in ("bare", "dataflow", "timeline"))
-    left = RUNS_OF_PROFILE * bare + REST_OF_PROFILE_S - bare - sum(others) - AFTER_COUNTERS_S
-    return round(min(max(left, LEAST_BUDGET_S), MOST_BUDGET_S))
+def planned(work: Callable[[], str]) -> int:
+    """Print what a step of the planning says, and return an exit code: a failure is a sentence, and the run goes on."""
+    try:
+        print(work(), flush=True)
+    except LedgerError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    except Exception:
+        traceback.print_exc()
+        return 1
+    return 0
 
 
 @dataclass(kw_only=True)
@@ -90,9 +94,10 @@ class Measuring(Runner):
 
     def _test_counters(self, scratch: Folder) -> int:
         """Count known bytes and FLOPs with ncu, and write a report on them; return the exit code of ncu_capture.sh."""
-        out, script = scratch.captures, HERE / "ncu_capture.sh"
+        out = scratch.captures
         program = [PYTHON, "-m", "harness.run", "--mode", "capture", "--only", "selftest", "--out", str(out)]
-        denied = self.run(script, "--include", "selftest/", "--out", scratch.path, "--", *program, where=ROOT)
+        options = argv.ncu(self.metrics(), include=["selftest/"])
+        denied = self.run_tool("ncu", options, scratch.path, program, where=ROOT)
         if self.dry or not denied:
             self.run(HERE / "export_csv.sh", "--only", "ncu", scratch.path, where=ROOT)
             self.run(PYTHON, "analysis/report.py", out, "--out", scratch.path, "--quiet", where=ROOT)
@@ -115,9 +120,27 @@ class Measuring(Runner):
             write_json(self.folder.captures / MANIFEST, manifest)
         return given
 
+    def run_tool(
+        self, tool: str, options: list[str], out: Path, program: list[str], *, where: Path | None = None
+    ) -> int:
+        """Run a capture script with the complete list of the tool's options, and return its exit code."""
+        script = HERE / f"{tool}_capture.sh"
+        of_user = where is None
+        return self.run(script, "--exactly", *options, "--out", out, "--", *program, where=where, program=of_user)
+
+    def metrics(self, **chosen: Any) -> str:
+        """Return the metrics that ncu counts, from the catalogue. Raises: ProfileError if it has none for this GPU."""
+        try:
+            return argv.metrics_for(self.machine.capability, dry=self.dry, **chosen)
+        except argv.ArgumentError as error:
+            raise ProfileError(error.code, f"{error}") from None
+
     def end(self) -> int:
-        verdict: list[str | Path] = [sys.executable, HERE / "status.py", "trusted", self.scratch / "report.json"]
-        return 1 if self.lowered else subprocess.run(verdict, check=False).returncode
+        if self.lowered:
+            return 1
+        trust = read_json(self.scratch / "report.json").get("trust") or {}
+        print(f"Self-test: {trust.get('status')}. {trust.get('sentence')}")
+        return 0 if trust.get("status") == "trusted" else 1
 
 
 @dataclass(kw_only=True)
@@ -186,7 +209,7 @@ class Profile(Measuring):
             title="plan of what to count",
             work=self._plan,
             seconds=3,
-            key=lambda: [folder.stamp("timeline"), self._budget(), self.options.steps],
+            key=lambda: [folder.stamp("timeline"), self.options.budget, self.options.steps],
             outputs=(folder.raw / "count_plan.json",),
             skip=self._no_plan,
         )
@@ -194,7 +217,7 @@ class Profile(Measuring):
             name="counters",
             title="counters under ncu",
             work=self._counters,
-            seconds=self.options.budget or USUAL_BUDGET_S,  # including start-up
+            seconds=self.options.budget,  # including start-up
             runs=0,
             key=lambda: [*what, self.machine.ncu, self._window(), read_json(self._plan_file)],
             outputs=(folder.raw / "ncu.log",),
@@ -267,8 +290,8 @@ class Profile(Measuring):
     def _dataflow(self) -> int:
         folder = self._measured_ranges()
         code = self.run(*self._within(2, "dataflow"), program=True)
-        out = ["--out", self.folder.captures, "--work", self._range_work]
-        written = self.run(PYTHON, "-m", "harness.dataflow_file", folder, *out, where=ROOT)
+        out = ["--out", str(self.folder.captures), "--work", str(self._range_work)]
+        written = self.run(PYTHON, "-m", "harness.instrument.dataflow_file", folder, *out, where=ROOT)
         return code or written
 
     @property
@@ -279,7 +302,7 @@ class Profile(Measuring):
     def _within_size(self) -> list[str]:
         """Return the command that ends the program after twice --limit, or when its timeline reaches --timeline-mb."""
         limits = ["--seconds", str(2 * self.options.limit), "--megabytes", str(self.options.timeline_mb)]
-        return [sys.executable, str(HERE / "within.py"), *limits, "--", *self._timeline_words()]
+        return [sys.executable, str(Path(__file__).with_name("within.py")), *limits, "--", *self._timeline_words()]
 
     def _timeline_words(self) -> list[str]:
         """Return the program's command for the timeline, in which each process notes its rank.
@@ -312,15 +335,14 @@ class Profile(Measuring):
 
     def _capture_timeline(self, window: str) -> int:
         out = self.folder.path
-        script = HERE / "nsys_capture.sh"
         noted = self._measured_ranges() if self._asks_for_ranges else None
         if noted and not self.dry:
             (self.folder.captures / PROCESS_RANKS).unlink(missing_ok=True)  # of another capture's processes
-        code = self.run(script, "--window", window, "--out", out, "--", *self._within_size(), program=True)
+        code = self.run_tool("nsys", argv.nsys(window), out, self._within_size())
         if not self.dry and not any((self.folder.raw / f"timeline.{end}").exists() for end in ("nsys-rep", "qdstrm")):
             return code
         if noted and any(noted.glob("rank-*.json")):
-            self.run(PYTHON, "-m", "harness.process_ranks", noted, "--out", self.folder.captures, where=ROOT)
+            self.run(PYTHON, "-m", "harness.instrument.process_ranks", noted, "--out", self.folder.captures, where=ROOT)
         exported = self.run(HERE / "export_csv.sh", "--only", "nsys", out)
         if code and not exported and "timeline reached" in self._status("nsys").get("reason", ""):
             self.lowered.append("the whole timeline")  # counts as done: another run would reach the same size
@@ -348,18 +370,16 @@ class Profile(Measuring):
             return "as --deep counts every launch"
         return "" if (self.folder.captures / "nsys").is_dir() else "as there is no timeline"
 
-    def _budget(self) -> int:
-        """Return the seconds for ncu: --budget, or those of this run's plan, or what the finished stages leave."""
-        if known := self.options.budget or read_json(self._plan_file).get("budget_s"):
-            return int(known)
-        return budget_after(self.folder.records())
-
     def _plan(self) -> int:
-        steps = ["--steps", self.options.steps] if self.options.steps else []
-        budget = str(self._budget())
-        if not self.dry:
-            self._plan_file.unlink(missing_ok=True)
-        return self.run(PYTHON, "-m", "analysis.counting", self.folder.captures, "--budget", budget, *steps, where=ROOT)
+        captures, budget, steps = self.folder.captures, self.options.budget, self.options.steps
+        command = [PYTHON, "-m", "analysis.counting", str(captures), "--budget", str(budget)]
+        print(shlex.join([*command, *(["--steps", steps] if steps else [])]), flush=True)
+        if self.dry:
+            return 0
+        from analysis import counting
+
+        self._plan_file.unlink(missing_ok=True)
+        return planned(lambda: counting.write_plan(captures, budget, steps))
 
     def _no_counters(self) -> str:
         if not self.options.counters:
@@ -392,14 +412,25 @@ class Profile(Measuring):
         return self.folder.raw / "count_plan.json"
 
     def _counters(self) -> int:
-        how = ["--launches", str(BLIND_LAUNCHES)]
+        """Count what the plan chose, every launch (--deep), or without a timeline the first launches."""
+        chosen: dict[str, Any] = {"launches": BLIND_LAUNCHES}
         if self.options.deep:
-            how = ["--deep"]
-        elif self.dry or self._plan_file.is_file():
-            how = ["--plan", str(self._plan_file)]
-        how += ["--domain", RANGES_DOMAIN] if self._has_ranges else []
-        how += ["--window", self._window(), "--out", str(self.folder.path)]
-        return self.run(HERE / "ncu_capture.sh", *how, "--", *self._within(10), program=True)
+            chosen = {}
+        elif self.dry:
+            numbers = [*argv.PLANNED, "--kernel-id", f"(the launches that {self._plan_file} will choose)"]
+            chosen = {"numbers": numbers}
+        elif self._plan_file.is_file():
+            chosen = argv.of_plan(read_json(self._plan_file))
+        metrics = self.metrics(deep=self.options.deep, columns=chosen.pop("columns", ""))
+        domain = RANGES_DOMAIN if self._has_ranges else ""
+        options = argv.ncu(metrics, window=self._window(), domain=domain, **chosen)
+        code = self.run_tool("ncu", options, self.folder.path, self._within(10))
+        learns = not code and "numbers" in chosen and "replay" not in chosen
+        if learns and not self.dry:  # only kernel replay shows what it costs
+            from analysis import counting
+
+            planned(lambda: counting.learn(self.folder.path))
+        return code
 
     # --- the end ---
 

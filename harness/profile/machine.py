@@ -1,4 +1,4 @@
-"""Describe the machine for `profile.sh`: its GPU, driver and tools, and the folder of its stored roofs."""
+"""Describe the machine: its GPU, driver and tools, and the folder of its stored roofs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
+# not resolved: a checkout may lead to these files by links
+ROOT = Path(__file__).absolute().parents[2]
+HERE = ROOT / "nsys_scripts"
+INSTRUMENT = ROOT / "harness" / "instrument"
 # Calls the functions of common.sh and prints one `name=value` per line; `gpu` is missing without a GPU.
 _QUESTIONS = """
 source "$0"
@@ -53,16 +55,22 @@ def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.")
 
 
+def _ask(questions: str) -> dict[str, str]:
+    """Return what a script prints that may call the functions of common.sh: `name=value` lines."""
+    command = ["bash", "-c", questions, str(HERE / "common.sh")]
+    answer = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    return dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+
+
+def capability() -> tuple[str, str]:
+    """Return the compute capability of the first GPU; without one, "" and why."""
+    found = _ask('source "$0"; if gpu=$(find_gpu); then echo "gpu=$gpu"; else echo "reason=$gpu"; fi')
+    return found.get("gpu", "").rpartition(", ")[2], found.get("reason", "")
+
+
 def look() -> Machine:
     """Ask nvidia-smi, nsys and ncu, which are found as the scripts find them (common.sh)."""
-    answer = subprocess.run(
-        ["bash", "-c", _QUESTIONS, str(HERE / "common.sh")],
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
-    found = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+    found = _ask(_QUESTIONS)
     gpu, _, capability = found.get("gpu", "").rpartition(", ")
     return Machine(
         gpu=gpu,

@@ -1,6 +1,6 @@
 """Profile a program or GPT-2, or measure only the roofs: the command line of profile.sh, whose header is its help.
 
-This needs only the standard library. The programs that the stages run need packages, which `_check_packages` checks.
+Usage errors need only the standard library. The stages need packages, which `_check_packages` checks first.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from profile_cpu import WithoutGpu
-from profile_folder import ASKED, Folder, read_json, write_json
-from profile_gpu import PYTHON, Measuring, Profile
-from profile_machine import ROOT, Machine, look, shown
-from profile_program import NOT_FOUND, ProfileError, Program, find, gpt2
-from profile_stages import Runner
+from analysis.planning import BUDGET_S
+from harness.profile.cpu import WithoutGpu
+from harness.profile.folder import ASKED, Folder, read_json, write_json
+from harness.profile.gpu import PYTHON, Measuring, Profile
+from harness.profile.machine import ROOT, Machine, look, shown
+from harness.profile.program import NOT_FOUND, ProfileError, Program, find, gpt2
+from harness.profile.stages import Runner
 
-BUDGET_OF_GPT2 = 30  # seconds for ncu: half a minute covers 95 % of the GPU time
 NEEDED = ("msgspec", "numpy", "pandas", "pyarrow")  # every stage after the first needs these packages
 LEAST_FREE_BYTES = 256 << 20
 INTERRUPTED = 130
@@ -51,7 +51,7 @@ def _parser() -> _Parser:
     parser = _Parser(prog="profile.sh", add_help=False, allow_abbrev=False)
     parser.add_argument("-n", dest="dry", action="store_true")
     parser.add_argument("--run", type=Path)
-    parser.add_argument("--budget", type=_whole)
+    parser.add_argument("--budget", type=_whole, default=BUDGET_S)
     parser.add_argument("--steps", default="")
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--limit", type=_whole, default=600)
@@ -89,8 +89,6 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     if asked and not command:
         options = _parser().parse_args(mine, argparse.Namespace(**_restored(asked["options"])))
         options.command, options.folder = asked["command"], Path(asked["folder"])
-    if not options.command:
-        options.budget = options.budget or BUDGET_OF_GPT2
     if options.command and options.harness:
         raise ProfileError(2, "--harness is for GPT-2: leave it out, or leave the command out.")
     return options

@@ -31,7 +31,7 @@ def agreed_work(found: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line, used by the driver. Exit code 1 if nothing was recorded."""
-    parser = argparse.ArgumentParser(prog="python -m harness.dataflow_file", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m harness.instrument.dataflow_file", description=__doc__)
     parser.add_argument("folder", type=Path, help="what the processes wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder of the captures")
     parser.add_argument("--work", type=Path, help="file for the least work of each range")

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from profile_machine import shown
-from profile_program import ProfileError
+from harness.profile.machine import shown
+from harness.profile.program import ProfileError
 
 STATE = "stages.json"
 ASKED = "profile.json"

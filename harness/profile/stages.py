@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from profile_folder import Folder, digest
-from profile_machine import HERE, shown
-from profile_program import ProfileError, Program
+from harness.profile.folder import Folder, digest
+from harness.profile.machine import HERE, shown
+from harness.profile.program import ProfileError, Program
 
 FULL_BYTES = 1 << 20  # a disk with less free space counts as full
 

@@ -13,7 +13,7 @@ from analysis.formats.ranks import PROCESS_RANKS
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line, for profile.sh. It writes no file if no process has a rank."""
-    parser = argparse.ArgumentParser(prog="python -m harness.process_ranks", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m harness.instrument.process_ranks", description=__doc__)
     parser.add_argument("folder", type=Path, help="what the processes wrote")
     parser.add_argument("--out", type=Path, required=True, help="folder of the captures")
     options = parser.parse_args(arguments)

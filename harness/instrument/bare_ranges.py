@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scrub import without_paths
-from status import scrub, scrub_command, write
 
 from analysis.formats.bare import AUTO_ON, AUTO_OWN, BARE_RANGES, PUSH, START
 from analysis.formats.ranges import CALIBRATION, PREFIX, is_own
 from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
+from harness.profile.scrub import without_paths
+from harness.profile.status import scrub, scrub_command, write
 
 # The format of the file that bare_nvtx.c writes.
 CHUNK, RECORD = 65536, 16

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from profile_folder import Folder, digest, read_json, write_json
-from profile_machine import Machine, cache_folder
+from harness.profile.folder import Folder, digest, read_json, write_json
+from harness.profile.machine import Machine, cache_folder
 
 CEILINGS, SELFTEST, MANIFEST = "ceilings.json", "selftest.json", "manifest.json"
 

@@ -1,0 +1,172 @@
+"""The Python interface: read captures, analyse them, and use or save the answer.
+
+import kernel_ledger
+
+capture = kernel_ledger.load("runs/mine/captures")
+analysis = kernel_ledger.analyse(capture)
+analysis.report.findings[0].title
+analysis.tables["kernels"]
+analysis.save("runs/mine")
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import tempfile
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from analysis import pipeline, studies
+from analysis.capture.convert import converted
+from analysis.capture.load import load as read
+from analysis.capture.model import Capture
+from analysis.capture.text import locale_style
+from analysis.formats.console import signals_held
+from analysis.formats.errors import UsageError
+from analysis.formats.report import Report
+from analysis.page.html import render_html
+from analysis.page.markdown import render_markdown
+from analysis.show import document, dumped
+from analysis.tables.declare import Declaration, World
+
+Images = dict[str, dict[str, bytes]]
+TEXTS = ("report.json", "report.md", "report.html")
+
+
+def load(*paths: str | Path, locale: str | None = None, convert: bool = False, progress: bool = False) -> Capture:
+    """Read exports of nsys, ncu and torch.profiler: files, or folders of files. The content of a file tells its kind.
+
+    `locale` tells how the exports write numbers where they do not prove it. `convert` exports binary reports first,
+    with the nsys and ncu of this machine.
+
+    Raises: LedgerError, one sentence, for unusable input.
+    """
+    given = [Path(path) for path in paths]
+    style = locale_style(locale) if locale is not None else None
+    with converted(given) if convert else nullcontext(given) as readable:
+        return read(readable, progress=progress, style=style)
+
+
+def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = None) -> Analysis:
+    """Analyse a capture: build the report with its tables and figures. Write no file.
+
+    `extrapolate`: give kernels without counters those of a sibling. `only`: build just this figure and the tables whose
+    names begin with it, without findings.
+    """
+    built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
+    report, images = pipeline.draw(built, only=only)
+    return Analysis(report, built.tables, built.world, images, only)
+
+
+def declared(capture: Capture) -> list[Declaration]:
+    """Return what the report on a capture has: what every report shares, and what a study adds to its own files."""
+    return [*pipeline.declarations(), *studies.declarations(capture)]
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The answer: the report, its tables by name, and its figures."""
+
+    report: Report
+    tables: dict[str, pd.DataFrame]
+    world: World = field(repr=False)
+    images: Images = field(repr=False)
+    only: str | None = None
+
+    def figure(self, name: str) -> str:
+        """Return a figure as SVG text.
+
+        Raises: UsageError if the report has no such figure.
+        """
+        found = self.images.get(name, {})
+        if "svg" not in found:
+            raise UsageError(f"the report has no figure {name}; it has {', '.join(self.images) or 'none'}")
+        return found["svg"].decode()
+
+    def save(self, folder: str | Path) -> list[str]:
+        """Write the report into a folder, and return the names of the files. A failure leaves the folder as it was.
+
+        Raises: UsageError if the folder is a file.
+        """
+        out = Path(folder)
+        if out.exists() and not out.is_dir():
+            raise UsageError(f"{out} is a file; name a folder")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
+            written = self._write(Path(scratch))
+            stale = [] if self.only else self._of_another_report(written, out)
+            _move_into_place(Path(scratch), out, written, stale)
+        return written
+
+    def _repr_html_(self) -> str:
+        """Return the page of the report in a frame, for a notebook."""
+        page = html.escape(self._texts()["report.html"], quote=True)
+        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" title="report"></iframe>'
+
+    def _texts(self) -> dict[str, str]:
+        svgs = {name: image["svg"].decode() for name, image in self.images.items()}
+        sections = pipeline.sections(self.world, self.tables)
+        texts = (
+            dumped(document(self.report)) + "\n",
+            render_markdown(self.report, self.tables, sections),
+            render_html(self.report, self.tables, svgs),
+        )
+        return dict(zip(TEXTS, texts, strict=True))
+
+    def _write(self, folder: Path) -> list[str]:
+        """Write the report's parts into `folder`; return their names relative to it."""
+        listed = {entry.name for entry in self.report.tables}
+        declared = {table.name: table for table in self.world.tables()}
+        written = {
+            f"tables/{name}.csv": declared[name]
+            .filed(rows)
+            .to_csv(index=False, lineterminator="\n", float_format="%.6g")
+            .encode()
+            for name, rows in self.tables.items()
+            if (name in listed if self.only is None else name.startswith(self.only))
+        }
+        for name, image in self.images.items():
+            written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
+        if self.only is None:
+            written |= {name: text.encode() for name, text in self._texts().items()}
+        for name, data in written.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(data)
+        return list(written)
+
+    def _of_another_report(self, names: list[str], out: Path) -> list[str]:
+        """Return files of an older report that this one lacks, such as a figure whose table is now empty."""
+        ours = [f"tables/{table.name}.csv" for table in self.world.tables()]
+        for picture in self.world.pictures():
+            found = (path for suffix in ("svg", "png") for path in out.glob(f"figures/{picture.name}.{suffix}"))
+            ours += [f"figures/{path.name}" for path in found]
+        return [name for name in dict.fromkeys(ours) if name not in names]
+
+
+def _move_into_place(scratch: Path, out: Path, names: list[str], stale: list[str]) -> None:
+    """Move finished files in and stale ones out. If a move fails, restore the old state.
+
+    It touches only files of a report. Ctrl-C and termination wait until all files are moved.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    kept = scratch / "replaced"
+    moved: list[str] = []
+    with signals_held():
+        try:
+            for name in (*names, *stale):
+                (kept / name).parent.mkdir(parents=True, exist_ok=True)
+                (out / name).parent.mkdir(parents=True, exist_ok=True)
+                if (out / name).exists():
+                    os.replace(out / name, kept / name)
+                moved.append(name)
+                if name in names:
+                    os.replace(scratch / name, out / name)
+        except BaseException:
+            for name in reversed(moved):
+                if (kept / name).exists():
+                    os.replace(kept / name, out / name)
+            raise

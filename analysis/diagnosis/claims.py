@@ -1,0 +1,104 @@
+"""Hold what a rule says of its subject, before a replay says what its cure saves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from analysis.formats.report import Cell, Confidence, Finding, Saving, Span, Tier, kind_of
+
+PROGRAM = "program"
+_OF_COUNTERS = ("counters", "rules", "roofline", "stalls", "diagnosis")
+_TIERS = {"source": Tier.SAMPLED} | dict.fromkeys(_OF_COUNTERS, Tier.COUNTERS)  # the tier of a table's cells
+
+
+@dataclass(frozen=True)
+class About:
+    """Which part of the timeline a claim is about. A blank field does not restrict it.
+
+    `step` is a label of gaps.csv. `kernel` and `ranges` are values of kernels.csv. `copies` holds device, kind,
+    direction and memory of a row of copies.csv. `graphs` is the range of CUDA graphs that nsys saw as a whole. `call`
+    is a CUDA call. `rank` is the label of a rank, and `lost` what it loses: EXPOSED, WAITED_FOR or a cause of
+    rank_costs.csv.
+    """
+
+    step: str = ""
+    kernel: str = ""
+    ranges: tuple[str, ...] = ()
+    copies: tuple[str, ...] = ()
+    graphs: str = ""
+    call: str = ""
+    rank: str = ""
+    lost: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a rule says of its subject.
+
+    bound_ns   the most that the cure saves over the whole capture; None if no bound is known
+    weight_ns  time that it is about, which orders claims without a bound
+    change     a change of a replay's graph with its uncertain part, 0 to 1; None if the replay cannot try it
+    covers     kernels that it explains, so that no other claim need do so
+    """
+
+    kind: str
+    title: str
+    sentence: str
+    do: str = ""
+    check: str = ""
+    wrong_if: str = ""
+    scope: str = PROGRAM
+    bound_ns: float | None = None
+    weight_ns: float = 0.0
+    confidence: Confidence = Confidence.LIKELY
+    cells: tuple[Cell, ...] = ()
+    about: About | None = None
+    change: Callable[[Any, float], Any] | None = None
+    covers: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """Return the name of the finding, which stays the same for the same capture."""
+        row = " ".join(str(value) for value in self.cells[0].row.values()) if self.cells else ""
+        return " · ".join(part for part in (kind_of(self.kind), self.scope, row) if part)
+
+
+def cell(
+    table: str, row: Mapping[str, Any], column: str, value: object, *, unit: str = "", tier: Tier | None = None
+) -> Cell:
+    """Return a piece of evidence: the place of a number. `row` names the row by its columns."""
+    tier = _TIERS.get(table, Tier.TIMING) if tier is None else tier
+    plain = value.item() if hasattr(value, "item") else value
+    named = {name: one.item() if hasattr(one, "item") else one for name, one in row.items()}
+    return Cell(table, named, column, plain, unit, tier)
+
+
+def parts(one: Cell) -> str:
+    """Return which of several rows of its kernel a cell is, such as ` (dram)` of a roofline; "" for one of its own."""
+    named = [str(value) for name, value in one.row.items() if name in ("level", "reason", "place")]
+    return f" ({named[0]})" if named else ""
+
+
+def findings(claims: Iterable[Claim], spans: Mapping[int, Span] | None = None) -> list[Finding]:
+    """Return claims as findings, in their order; `spans` by rank."""
+    shown = spans or {}
+    return [
+        Finding(
+            id=one.id,
+            rank=rank,
+            kind=kind_of(one.kind),
+            title=one.title,
+            sentence=one.sentence,
+            do=one.do,
+            check=one.check,
+            scope=one.scope,
+            saves_ns=Saving(None, None if one.bound_ns is None else float(one.bound_ns)),
+            confidence=one.confidence,
+            cells=list(one.cells),
+            wrong_if=one.wrong_if,
+            spans=[shown[rank]] if rank in shown else [],
+        )
+        for rank, one in enumerate(claims, start=1)
+    ]
