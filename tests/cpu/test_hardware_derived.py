@@ -11,6 +11,7 @@ from analysis.capture.load import load
 from analysis.diagnosis.limits import find_limits
 from analysis.hardware.devices import Attributes, architectures, derive_device
 from analysis.report import build
+from analysis.show import document
 from analysis.tables.conditions import attributes
 
 # name | cc | SMs | SM clock MHz | memory clock MHz | bus bits | GB/s | TFLOP/s or TOP/s by format: as NVIDIA states them
@@ -115,7 +116,8 @@ def raw(path: Path, values: dict[str, tuple[str, str]], **identity: str) -> None
 
 def test_a_report_of_an_unlisted_gpu_has_roofs_and_says_where_they_come_from(tmp_path: Path) -> None:
     raw(tmp_path / "ncu.csv", LAPTOP | MEASURED)
-    report, tables = build([tmp_path], tmp_path / "out")
+    made = build([tmp_path], tmp_path / "out")
+    report, tables = document(made.report), made.tables
     dram = tables["roofline"].set_index("level").loc["dram"]
     assert dram["bandwidth_frac"] == pytest.approx(240e9 / 192.024e9)  # an impossible figure stays as it is
     assert dram["roof_from"] == "derived"
@@ -154,7 +156,8 @@ def test_the_peak_follows_from_ncus_percents(tmp_path: Path) -> None:
 
 def test_attributes_that_contradict_the_name_win_and_the_report_says_so(tmp_path: Path) -> None:
     raw(tmp_path / "ncu.csv", LAPTOP | MEASURED | {"device__attribute_display_name": ("", "NVIDIA H200")})
-    report, tables = build([tmp_path], tmp_path / "out")
+    made = build([tmp_path], tmp_path / "out")
+    report, tables = document(made.report), made.tables
     assert tables["roof_lines"].set_index("roof").loc["dram", "datasheet_byte_per_s"] == 2 * 8.001e9 * 96 / 8
     assert any("has compute capability 9.0" in one["why"] for one in report["missing"])
 
