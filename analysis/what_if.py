@@ -23,8 +23,22 @@ from analysis.formats.errors import InputError
 from analysis.replay import changes
 from analysis.replay.decompose import decompose
 from analysis.replay.graph import Graph
-from analysis.replay.savings import Change, Step, saving, step, together, whole
+from analysis.replay.savings import Change, Saving, Step, saving, step, together, whole
+from analysis.replay.simulate import simulate
 from analysis.replay.steady import find
+from analysis.replay.timeline import timeline
+
+
+def replayed(
+    capture: Capture, asked: Sequence[tuple[str, str, str]], phase: str | None = None
+) -> tuple[Step, Saving, Change]:
+    """Return the steady step, what these changes of it (kind, pattern, value) save, and the change itself.
+
+    Raises:
+        InputError: as `what_if`, or the capture has no steady step.
+    """
+    chosen, change = _made(capture, _chosen(capture, phase), asked)
+    return chosen, saving(chosen, change), change
 
 
 def what_if(capture: Capture, step: Step, asked: Sequence[tuple[str, str, str]]) -> Change:
@@ -115,6 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     for kind, (metavar, text) in told.items():
         parser.add_argument(f"--{kind}", metavar=metavar, action="append", default=[], help=text)
     parser.add_argument("--phase", metavar="NAME", help="steady phase to change (default: the one with the most time)")
+    parser.add_argument("--timeline", metavar="FILE", type=Path, help="write both timelines as a Chrome trace")
     parser.add_argument(
         "--json", action="store_true", help="print step_ns, replayed_ns, changed_ns and saves_frac only"
     )
@@ -149,13 +164,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
     args = _parser().parse_args(arguments)
     try:
-        capture = load(args.capture)
-        chosen = _chosen(capture, args.phase)
         asked = _asked(args)
-        chosen, change = _made(capture, chosen, asked)
+        chosen, found, change = replayed(load(args.capture), asked, args.phase)
         if chosen.reason and args.json:
             raise InputError(chosen.reason)
-        found = saving(chosen, change)
+        if args.timeline:
+            args.timeline.write_text(json.dumps(timeline(chosen.run, simulate(change(chosen.graph, 0.5)))))
     except InputError as error:
         print(f"what_if.py: {error}", file=sys.stderr)
         return 2

@@ -28,8 +28,10 @@ WHOLE = 0.95  # the same of the first and the last step
 MARKED = 0.35  # score from which a range whose name says step begins the steps
 NEARLY = 0.004  # scores that differ by less are equal
 SLOW = 1.5  # times the median: a slow step, or one of start-up if no other came before it
-LEAST_SHARE = 0.03  # of the launches: smaller phases are not reported
+LEAST_SHARE = 0.03  # of the main phase's time: smaller phases are not reported
+EARLY = 0.25  # the same of phases that end before the main one begins: these are start-up
 _NAMED = re.compile(r"step|iter|batch|token|decode|prefill|generate|forward|epoch", re.IGNORECASE)
+_OPERATOR = re.compile(r"^\w+::\w|^NCCL:|#")  # ranges of a framework's operators, which begin no step
 _LOADS = re.compile(r"cu(da)?(Module|Library|Link|KernelGetFunction|FuncGet|ModuleGetLoading|GetProcAddress|Init)")
 _ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|Create|Map)")
 _WAITS = re.compile(r"(cu|hip)(da)?(Device|Stream|Event|Ctx|Thread)Synchronize")
@@ -109,20 +111,29 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
         if phase is None:
             break
         left = left[~used]
-        if used.sum() >= LEAST_SHARE * len(launches.symbol) or _share(phase, launches) >= LEAST_SHARE:
-            found.append(phase)
+        found.append(phase)
     if not found:
         return Steady(reason=_why_not(launches), start_up_ns=(0, 0))
     found.sort(key=lambda one: -int(one.wall_ns[one.steady].sum()))
-    found = [
-        replace(one, name=one.name or ("step" if not place else f"phase {place + 1}"))
-        for place, one in enumerate(found)
-    ]
+    main = found[0]
+    names: list[str] = []
+    kept = [one for one in found if one is main or not _minor(one, main)]
+    for place, one in enumerate(kept):
+        name = one.name or ("step" if not place else f"phase {place + 1}")
+        names.append(name if name not in names else f"{name} ({place + 1})")
+    found = [replace(one, name=name) for one, name in zip(kept, names, strict=True)]
     begin = min(int(ops["start_ns"].min()), int(launches.host_ns.min()))
     if capture.calls is not None and len(capture.calls):
         begin = min(begin, int(capture.calls["start_ns"].min()))
     until = min(int(one.start_ns[one.steady[0]]) for one in found)
     return Steady(tuple(found), (begin, max(until, begin)), _parts(capture, begin, until))
+
+
+def _minor(phase: Phase, main: Phase) -> bool:
+    """Return whether a phase takes too little time to be shown; uploads and tuning before the main one take little."""
+    before = phase.end_ns[-1] <= main.start_ns[main.steady[0]]
+    took, whole = int(phase.wall_ns[phase.steady].sum()), int(main.wall_ns[main.steady].sum())
+    return took < (EARLY if before else LEAST_SHARE) * whole
 
 
 def _busiest(ops: pd.DataFrame) -> int:
@@ -181,7 +192,7 @@ def _marks(capture: Capture, pid: int, launches: _Launches) -> list[tuple[str, I
         return []
     found = []
     for _, own in ranges.groupby(["tid", "path"], sort=False):
-        if 2 <= len(own) <= len(launches.symbol):
+        if 2 <= len(own) <= len(launches.symbol) and not _OPERATOR.search(str(own["name"].iloc[0])):
             start = own["start_ns"].to_numpy(np.int64)
             order = np.argsort(start, kind="stable")
             ends = own["end_ns"].to_numpy(np.int64)[order]
@@ -322,9 +333,8 @@ def _steps(
     follows = np.append(False, first[1:] == last[:-1] + 1)
     wall = np.where(follows, finish - np.append(0, finish[:-1]), finish - np.maximum(start, 0))
     wall = np.maximum(wall, 1)
-    wall = _first_wall(wall, follows, start, end)
-    if not _fills(wall):
-        return None, used
+    # a step that follows no other counts by the host alone if its GPU work lags behind
+    wall = np.where(follows, wall, np.maximum(np.minimum(wall, np.maximum(end - start, 1)), 1))
     middle = float(np.median(wall[len(wall) // 2 :]))
     lead = 0
     while lead < len(wall) // 2 and wall[lead] > SLOW * middle:
@@ -367,20 +377,6 @@ def _count(launches: _Launches, first: IntArray, last: IntArray) -> IntArray:
     """Return the number of launches of each step."""
     held = np.insert(np.cumsum(launches.symbol != launches.wait), 0, 0)
     return held[last + 1] - held[first]
-
-
-def _first_wall(wall: IntArray, follows: npt.NDArray[np.bool_], start: IntArray, end: IntArray) -> IntArray:
-    """Return wall times in which a step that follows no other counts by the host alone if its GPU work lags behind."""
-    return np.where(follows, wall, np.maximum(np.minimum(wall, np.maximum(end - start, 1)), 1))
-
-
-def _fills(wall: IntArray) -> bool:
-    return bool(len(wall) >= 2 and (wall > 0).all())
-
-
-def _share(phase: Phase, launches: _Launches) -> float:
-    span = max(int(launches.gpu_end_ns.max() - launches.host_ns.min()), 1)
-    return float(phase.wall_ns[phase.steady].sum()) / span
 
 
 def _name(launches: _Launches, first: IntArray, last: IntArray, marks: list[Any]) -> str:

@@ -368,14 +368,18 @@ def test_committed_captures_replay(folder: Path) -> None:
         assert sum(ns for _, ns in parts.parts) == parts.wall_ns
 
 
-def test_what_if(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_if(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = str(ROOT / "tests/cpu/data/profile/qwen")
     assert what_if.main([folder, "--graph", ".*", "--host", ".*=0.5", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {"step_ns", "replayed_ns", "changed_ns", "saves_frac"}
     assert told["replayed_ns"] == pytest.approx(told["step_ns"], rel=0.02)
     assert 0.4 < told["saves_frac"]["low"] <= told["saves_frac"]["high"] < 0.95
-    assert what_if.main([folder, "--drop", "elementwise", "--scale", "gemm|nvjet=0.5"]) == 0
+    file = tmp_path / "both.json"
+    assert what_if.main([folder, "--drop", "elementwise", "--scale", "gemm|nvjet=0.5", "--timeline", str(file)]) == 0
+    events = json.loads(file.read_text())["traceEvents"]
+    ends = [max(e["ts"] + e["dur"] for e in events if e["ph"] == "X" and e["pid"] == pid) for pid in (1, 2)]
+    assert ends[1] < 0.9 * ends[0]
     assert "Saves" in capsys.readouterr().out
 
 
