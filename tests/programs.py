@@ -131,5 +131,10 @@ def options_of_script(file: str) -> set[str]:
 
 
 def targets() -> dict[str, str]:
-    """Return every target of the Makefile that `make` prints -> its text."""
-    return dict(re.findall(r"^([a-z-]+):.*?## (.*)$", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    """Return every target that `make` prints, those of the studies too -> its text."""
+    return dict(re.findall(r"^([a-z-]+):.*?## (.*)$", makefiles(), re.MULTILINE))
+
+
+def makefiles() -> str:
+    """Return the text of the Makefile, and of the studies' one."""
+    return "".join((ROOT / folder / "Makefile").read_text("utf-8") for folder in (".", "studies"))

@@ -27,7 +27,7 @@ LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```(sh|bash|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BUILD = report.build
 TARGETS = set(programs.targets())
-VARIABLES = set(re.findall(r"\$\((?:or )?\(?([A-Z]+)\b", (ROOT / "Makefile").read_text(encoding="utf-8")))
+VARIABLES = set(re.findall(r"\$\((?:or )?\(?([A-Z]+)\b", programs.makefiles()))
 # Commands of others that a document may name; what they do is not ours to test.
 FOREIGN = {"nsys-ui", "ncu-ui", "nsys", "ncu", "git", "sudo", "dcgmi", "docker", "xz", "torchrun"}
 

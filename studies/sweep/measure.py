@@ -877,7 +877,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--counters", action="store_true", help="ncu's counters of the default, the fastest and the slowest of each"
     )
     parser.add_argument("--update", action="store_true", help="write kernels/tuned.toml")
-    parser.add_argument("--dry-run", action="store_true", help="list the combinations, run nothing")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="list the combinations, run nothing")
     given = list(sys.argv[1:] if arguments is None else arguments)
     options = parser.parse_args(given)
     # times are relative to the defaults, so neither this process nor its children may use an earlier recommendation

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import programs
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -33,16 +35,15 @@ def hidden_gpu(tmp_path: Path) -> str:
 def test_make_alone_prints_every_target() -> None:
     answer = make()
     assert answer.returncode == 0, answer.stderr
-    targets = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = list(programs.targets())
     assert re.findall(r"^  make ([a-z-]+)  +\S", answer.stdout, re.MULTILINE) == targets
     assert {"profile", "test", "report", "roofline", "selftest", "doctor", "bench-softmax"} <= set(targets)
 
 
 def test_every_target_is_described() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    phony = {name for line in re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE) for name in line.split()}
-    described = set(re.findall(r"^([a-z-]+):.*## ", makefile, re.MULTILINE))
-    assert {name for name in phony - described if not name.startswith(".")} == {"announce", "need-gpu"}
+    phony = re.findall(r"^\.PHONY: ([a-z-]+)$", programs.makefiles(), re.MULTILINE)
+    assert phony == list(programs.targets())
+    assert len((ROOT / "Makefile").read_text().splitlines()) <= 120
 
 
 def test_the_first_line_without_a_gpu_says_so(tmp_path: Path) -> None:
@@ -86,7 +87,7 @@ def test_an_empty_command_is_not_taken_for_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["bash -c 'true && false | cat'", "A=1 python -c 'print(1); print(2)'", "'a b/c'"])
 def test_operators_in_quotes_belong_to_the_program(command: str) -> None:
-    answer = make("announce", f"CMD={command}", "ARGS=-n")
+    answer = make("setup-announce", f"CMD={command}", "ARGS=-n")
     assert answer.returncode == 0, answer.stderr
 
 
@@ -203,9 +204,21 @@ def test_what_makes_no_run_has_no_report(target: str, module: str, tmp_path: Pat
         return [line for line in log.read_text().splitlines() if "studies." in line or "report" in line]
 
     program = f"-m studies.{module} {'gelu ' if target == 'sweep' else ''}--out run"
-    for arguments in ("--dry-run --dtype bf16", "--help", "--dtype bf16 -h"):
+    for arguments in ("--dry-run --dtype bf16", "--help", "--dtype bf16 -h", "-n"):
         assert calls(f"ARGS={arguments}") == [f"{program} {arguments}"]
     assert calls() == [program, "analysis/report.py run --quiet"]
+
+
+@pytest.mark.parametrize("target", ["decode", "accounting-truth", "studies", "study", "multi-gpu"])
+@pytest.mark.parametrize("option", ["-n", "--help"])
+def test_a_study_that_only_prints_makes_no_run_and_no_report(target: str, option: str, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    fake = script(tmp_path / "python", f'echo "$*" >> {log}\n')
+    answer = make(target, "NAME=matmul", "VENV=", f"PYTHON={fake}", f"RUN={tmp_path}/run", f"ARGS={option}")
+    assert answer.returncode == 0, answer.stderr
+    assert ("usage:" in answer.stdout) == (option == "--help")
+    assert "analysis/report.py" not in log.read_text()
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_old_python_is_named(tmp_path: Path) -> None:
