@@ -161,13 +161,6 @@ def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFram
     return table.assign(**{name: np.nan for name in LATER if name in file.names and name not in table})
 
 
-def read_bench(file: Path) -> pd.DataFrame:
-    """Return a bench.csv of any version, with the columns that `judged` adds."""
-    table = held_against_copy(_table(file, BENCH_ROWS, TIMES), file)
-    cold = table["convention"] == "cold"
-    return pd.concat([judged(table[cold]), judged(table[~cold])]).sort_index()
-
-
 def held_against_copy(table: pd.DataFrame, file: Path) -> pd.DataFrame:
     """Return the rows of a bench.csv with floors of the usual copy among the benchmarks beside it (`usual_copy`).
 

@@ -4,7 +4,7 @@
 # usage: capture.sh [-n] [--steps LIST] [--seconds S] --out DIR [NAME…]
 #
 #   -n            print the commands, run nothing
-#   --steps LIST  comma-separated; default: all but full and rungs:
+#   --steps LIST  comma-separated; default: all but full:
 #                   check      each kernel against its reference: check.txt
 #                   times      without a profiler: times.csv
 #                   counters   the catalogue's metrics: ncu_raw.csv.xz, ncu_ratios.csv.xz
@@ -12,7 +12,6 @@
 #                              full_raw.csv.xz, full_details.csv.xz
 #                   walls      the timelines without a profiler: times_timelines.csv
 #                   timelines  nsys of the timelines: nsys/*.csv.xz
-#                   rungs      the catalogue's metrics of the rungs whose advice is scored: rungs/captures/ncu_*.csv
 #   --seconds S   `full` starts no launch later than S seconds after its start, and keeps its results
 #   --out DIR     folder of the results, with how they were captured; the tools' reports stay in DIR/raw
 #   NAME          beginnings of names of kernels or timelines, in the order of their runs (default: all)
@@ -38,7 +37,7 @@ done
 [[ -n $out ]] || bad_usage "No --out."
 [[ -z $seconds || $seconds =~ ^[1-9][0-9]*$ ]] || bad_usage "--seconds takes a whole number from 1 on, not '$seconds'."
 for one in ${steps//,/ }; do
-  [[ $one =~ ^(check|times|counters|full|walls|timelines|rungs)$ ]] || bad_usage "Unknown step '$one'."
+  [[ $one =~ ^(check|times|counters|full|walls|timelines)$ ]] || bad_usage "Unknown step '$one'."
 done
 driver=$ROOT/build/specimens/driver failed=0
 ncu=$(find_ncu) || ncu=${dry:+ncu}
@@ -82,13 +81,6 @@ if wanted timelines; then
   go_on "timelines" "$HERE/nsys_capture.sh" --out "$out" -- env -C "$ROOT" "$PYTHON" -m studies.specimens.measure --run \
     "${names[@]}"
   go_on "pages of the timelines" "$HERE/export_csv.sh" --only nsys "$out"
-fi
-if wanted rungs; then
-  if [[ -z $dry ]]; then mkdir -p "$out/rungs/captures"; fi
-  go_on "which rungs" to "$out/rungs/captures/points.csv" env -C "$ROOT" "$PYTHON" -m studies.specimens.wanted --rungs
-  go_on "rungs" "$HERE/ncu_capture.sh" --include ladder/ --out "$out/rungs" -- env -C "$ROOT" "$PYTHON" \
-    -m studies.ladder.measure --mode capture --run "$(realpath -m "$out/rungs")"
-  go_on "pages of the rungs" "$HERE/export_csv.sh" --only ncu "$out/rungs"
 fi
 if [[ -z $dry ]]; then
   for folder in "$out/captures" "$out/captures/nsys"; do

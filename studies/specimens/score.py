@@ -32,12 +32,8 @@ from analysis.hardware.devices import find_device
 from analysis.hardware.metrics import derive
 from analysis.tables.join import prepare_counters
 from kernels.specimens import registry
-from studies import runs as published
-from studies.ladder.tables import by_point
 
 CAPTURES = registry.FOLDER / "captures"
-LADDER = Path(__file__).with_name("ladder.toml")
-RUNGS = Path(__file__).with_name("rungs")  # the default metrics of the rungs, if they were captured
 TIMELINES = Path(__file__).with_name("captures")
 RECAPTURED = Path(__file__).with_name("recaptured")  # timelines captured a second time, and those of the holdout
 NCU_RULES = KINDS_FILE.with_name("ncu_rules.toml")
@@ -188,12 +184,6 @@ def _score_folder(folder: Path, half: str) -> Iterator[TimelineScore]:
 
 
 Family = tuple[str, str, str]
-# Verdicts that claimed 90 % at the first looks, and claim less since misses of them were seen.
-LOWERED: tuple[Family, ...] = (
-    ("none_at_roof", DEFAULT, "dram"),
-    ("uncoalesced_loads", DEFAULT, ""),
-    ("shared_bank_conflicts", FULL, ""),
-)
 
 
 def family(verdict: Verdict) -> Family:
@@ -216,75 +206,6 @@ def record_of(halves: Sequence[str]) -> Mapping[Family, tuple[int, int]]:
 def succession(right: int, named: int) -> float:
     """Return how often the next verdict is right, by Laplace's rule of succession."""
     return (right + 1) / (named + 2)
-
-
-def sure_left_out(half: str) -> tuple[int, int]:
-    """Return (right, named) of the verdicts that claim SURE, if only misses of the other sets lower a claim."""
-    others = record_of([one for one in captured_sets() if one != half])
-    lowered = {one for one, (right, named) in others.items() if right < named and succession(right, named) < SURE}
-    firsts = [(one.right, one.verdicts[0]) for one in score_kernels(half, FULL) if one.verdicts]
-    sure = [
-        right
-        for right, first in firsts
-        if (first.sure >= SURE or family(first) in LOWERED) and family(first) not in lowered
-    ]
-    return sum(sure), len(sure)
-
-
-# ---------------------------------------------------------------------------------------------------------- the ladders
-
-
-@dataclass(frozen=True)
-class RungScore:
-    """The advice of the rules on the rung below one with a declared cure; `advice` is '' if they abstain."""
-
-    rung: str
-    dtype: str
-    cure: str
-    below: str
-    advice: str
-    confirmed: bool
-
-    @property
-    def op(self) -> str:
-        return self.rung.partition("/")[0]
-
-    @property
-    def right(self) -> bool:
-        return self.advice == self.cure
-
-
-@cache
-def score_ladder() -> list[RungScore]:
-    """Return the score of every rung with a declared cure and counters of the rung below, at its bench shape."""
-    cures = tomllib.loads(LADDER.read_text("utf-8"))["cures"]
-    folder = published.folders("ladder")[0]
-    points = pd.read_csv(folder / "tables" / "ladder.csv", dtype={"shape": str})
-    points = points[points["at_bench_shape"]].set_index(["op", "variant", "dtype", "shape"])
-    found = []
-    for key, row in points.iterrows():
-        op, variant, dtype, shape = key
-        below = points["run"].get((op, row["rung_below"], dtype, shape))
-        cure = cures.get(f"{op}/{variant}")
-        if cure and isinstance(below, str):
-            named = points["shape_name"][(op, row["rung_below"], dtype, shape)]
-            path = f"ladder/{op}/{row['rung_below']}/{dtype}/{named}"
-            confirmed = row["verdict"] in ("reached", "not refuted")
-            advice = _advice(RUNGS).get(path) or _advice(folder / below / "captures").get(path, "")
-            found.append(RungScore(f"{op}/{variant}", dtype, cure, row["rung_below"], advice, confirmed))
-    return found
-
-
-@cache
-def _advice(captures: Path) -> Mapping[str, str]:
-    """Our first cause for each point of a run of the ladder, by its path; empty if the run does not exist."""
-    if not captures.is_dir():
-        return {}
-    capture = load(sorted(captures.glob("ncu_r*.csv*")))
-    points = by_point(prepare_counters(capture.counters), capture.counter_units)
-    verdicts = judge(derive(points, capture.counter_units).assign(**_texts(points)), limits())
-    firsts = [verdicts.of(place) for place in range(len(points))]
-    return {str(path): one[0].defect if one else "" for path, one in zip(points["path"], firsts, strict=True)}
 
 
 # --------------------------------------------------------------------------------------------------------- ncu's rules
@@ -329,21 +250,6 @@ def ncu_estimates(half: str) -> dict[str, Estimates]:
 def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
     """Return what ncu's message with the largest estimate may stand for, by specimen with a details page."""
     return {name: said[0][0] if said else () for name, said in ncu_estimates(half).items()}
-
-
-def score_ncu_bounds(half: str) -> tuple[int, int, int]:
-    """Count the pairs whose achieved speed-up is (within ncu's estimate, near it), and all with a details page.
-
-    A pair has the largest estimate of the messages that may mean its defect. Without one, it counts as missed.
-    """
-    pairs = [one for one in score_kernels(half) if one.achieved and one.specimen in ncu_estimates(half)]
-    bounds = []
-    for one in pairs:
-        shares = [share for words, share in ncu_estimates(half)[one.specimen] if one.answer in words and share > 0]
-        if shares:
-            bounds.append((speedup(one.time_ns, shares[0]), one.achieved or 0.0))
-    within = sum(got <= SLACK * most for most, got in bounds)
-    return within, sum(abs(most / got - 1) <= NEAR for most, got in bounds), len(pairs)
 
 
 # -------------------------------------------------------------------------------------------------- the static census
@@ -427,7 +333,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--each", action="store_true", help="a line for each specimen too")
     options: Any = parser.parse_args(arguments)
     if options.half not in (*captured_sets(), "both"):
-        parser.error(f"{options.half} was not captured yet: studies/specimens/session.sh captures it")
+        parser.error(f"{options.half} was not captured yet: studies/specimens/capture.sh captures it")
     for half in registry.HALVES if options.half == "both" else (options.half,):
         print("\n".join(_lines(half, options.each)))
 

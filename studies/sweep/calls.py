@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.tables.conditions import Ncu, list_conditions, list_spans
-from analysis.tables.declare import fact, part
+from analysis.tables.declare import part
 
 NOT_RECORDED = "not recorded"
 
@@ -44,24 +44,6 @@ def list_shared(capture: Capture) -> dict[str, str]:
         for name in ("driver", "cuda", "torch")
         if first.get(name) and all(call.get(name) == first[name] for call in calls)
     }
-
-
-def list_clocks(capture: Capture) -> dict[str, str]:
-    """Return the SM clock of each call, by its number."""
-    return {str(number): _clocks(call)[0] for number, call in enumerate(_calls(capture), 1)}
-
-
-def caption(clocks: Mapping[str, str], numbers: Iterable[str]) -> str:
-    """Return the clocks of these calls; `clocks` from list_clocks."""
-    here = set(numbers)
-    parts = [f"call {number}: {said}" for number, said in clocks.items() if number in here]
-    unknown = [f"call {NOT_RECORDED}: nor are its clocks"] if NOT_RECORDED in here else []
-    return "  ·  ".join([*parts, *unknown])
-
-
-@fact("call_clocks")
-def _call_clocks(capture: Capture) -> dict[str, str]:
-    return list_clocks(capture)
 
 
 @part("title")

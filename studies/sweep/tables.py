@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from typing import Any
@@ -18,43 +17,15 @@ from studies.sweep import counters as sweep_counters
 from studies.sweep import rows as rules
 
 CELL = ["op", "variant", "dtype", "shape"]
-_FINDINGS = 5
-_FEWER_BLOCKS, _ALIKE = 1.5, 0.03
-_FEW_WAVES = 20.0  # a longer list drops its last entry
-_LITTLE = 0.1  # share of empty places
 _TIE = 1.01
-_AGREES = 0.5  # in logarithms of time: the share of a difference that ncu must confirm to explain it
-# Column, least difference that matters (absolute, relative), whether more (1) or less (-1) is slower or neither (0),
-# unit, and words. The hardware allocates registers by eight.
-_COUNTED = (
-    ("sectors_per_request_load", 0.5, 0.1, 0, 1, "{:.3g} sectors/request of loads vs {:.3g}"),
-    ("l1_hit_frac", 0.1, 0, -1, 1, "{:.0%} L1 hits vs {:.0%}"),
-    ("l2_hit_frac", 0.1, 0, -1, 1, "{:.0%} L2 hits vs {:.0%}"),
-    ("dram_bytes", 1e6, 0.1, 1, 1e6, "{:,.0f} MB through DRAM vs {:,.0f}"),
-)
 _STATIC = (
-    ("occupancy_theoretical_frac", 0.05, 0, -1, 1, "theoretical occupancy {:.0%}{limit} vs {:.0%}"),
-    ("registers", 8, 0, 1, 1, "{:.0f} registers a thread vs {:.0f}"),
-    ("shared_bytes", 4096, 0, 0, 1024, "{:.3g} KiB of shared memory a block vs {:.3g}"),
-    ("spill_bytes", 1, 0, 1, 1, "{:.0f} bytes of spills vs {:.0f}"),
+    ("occupancy_theoretical_frac", 1, "theoretical occupancy {:.0%} vs {:.0%}"),
+    ("registers", 1, "{:.0f} registers a thread vs {:.0f}"),
+    ("shared_bytes", 1024, "{:.3g} KiB of shared memory a block vs {:.3g}"),
+    ("spill_bytes", 1, "{:.0f} bytes of spills vs {:.0f}"),
+    ("waves", 1, "{:.3g} waves vs {:.3g}"),
 )
-_EITHER_WAY = {"shared_bytes"}  # this figure alone explains nothing
-# Static figure -> the factors that it causes.
-_CAUSES = {
-    "occupancy_theoretical_frac": {"occupancy_achieved_frac"},
-    "idle": {"occupancy_achieved_frac", "sm_active_frac"},
-    "blocks": {"sm_active_frac"},
-    "spill_bytes": {"instructions"},
-}
-_OF_THE_SOURCE = "over the dtypes, ops and shapes of the source at which all were tried (geometric mean)"
-_SLOWER = " by 1 % in the median and at all in 95 % of the rounds"
-_NO_COUNTERS = "; no counters of"
-_ACROSS = 5  # cells in a row of a heat map
-_JOINED = " · "
 _JOINED_PLACES = ", "
-_PLACES_NAMED = 3
-_NO_ROW: dict[str, Any] = {"excess": None, "time_ns": None, "marks": [], "verdict": "no row"}
-_OF_CELL = ["combination", "bench_time_p50_ns", "versus_default_p5", "versus_default", "mark", "verdict"]
 
 
 _COLUMNS = (
@@ -265,12 +236,6 @@ def _place(cell: tuple[str, ...]) -> tuple[Any, ...]:
     return op, variant, dtype != "fp32", dtype, shape
 
 
-def _by_size(cell: tuple[str, ...]) -> tuple[Any, ...]:
-    """Sort key: as _place, with the numbers in the shape's name compared as numbers."""
-    words = [int(word) if word.isdigit() else word for word in re.split(r"(\d+)", cell[-1])]
-    return *_place(cell)[:-1], words
-
-
 def short_name(macros: str) -> str:
     """Return `THREADS=256 AHEAD_MB=3` of `GELU_V02_THREADS=256 GELU_V02_AHEAD_MB=3`."""
     return " ".join(re.sub(r"^[A-Z0-9_]*?V\d+_(?=[A-Z])", "", part) for part in macros.split())
@@ -379,264 +344,52 @@ def _slowest(timed: pd.DataFrame, default: pd.Series | None) -> pd.Series:
 def _sentences(
     rows: pd.DataFrame, fastest: pd.Series, slowest: pd.Series, default: pd.Series | None, chosen: pd.Series | None
 ) -> list[str]:  # fmt: skip
+    """Return what the fastest and the slowest combination gain over the default, and what tells each apart."""
     said = []
-    left_out = rows[rows["bench_time_p50_ns"].isna()]
     if default is None:
         said.append(f"Fastest is {fastest['combination']}; the default was not timed.")
     elif fastest["combination"] == default["combination"]:
         said.append(f"The default, {default['combination']}, is the fastest of {len(rows)}.")
+    elif is_clear(fastest):
+        said.append(f"Fastest is {fastest['combination']}, {_gain(fastest)}{_why(fastest, default)}.")
     else:
-        gain = f"{_times(fastest)} the default's speed"
-        if is_clear(fastest):
-            why = _why(fastest, default, slowest, 1 / fastest["versus_default"])
-            said.append(f"Fastest is {fastest['combination']}, {gain}{why}.")
-        else:
-            said.append(f"No clear difference: {fastest['combination']} comes out at {gain}.")
+        said.append(f"No clear difference: {fastest['combination']} comes out at {_gain(fastest)}.")
     other = default if default is not None else fastest
     if slowest["combination"] not in (other["combination"], fastest["combination"]):
-        paired = slowest["versus_default"] if default is not None else float("nan")
-        ratio = 1 / paired if pd.notna(paired) else slowest["bench_time_p50_ns"] / other["bench_time_p50_ns"]
-        if ratio >= rules.LEAST_GAIN:
-            against = fastest if is_clear(fastest) else other
-            why, starting = _why(slowest, other, against, ratio), _starting(slowest, rows)
-            if starting:
-                why = f": {starting}" if why.startswith(_NO_COUNTERS) else f"{why}; {starting}"
-            said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {other['combination']}'s time{why}.")
+        ratio = float(slowest["bench_time_p50_ns"]) / float(other["bench_time_p50_ns"])
+        name = other["combination"]
+        said.append(f"Slowest is {slowest['combination']}, {ratio:.3g} times {name}'s time{_why(slowest, other)}.")
+    left_out = rows[rows["bench_time_p50_ns"].isna()]["verdict"].value_counts()
     if len(left_out):
-        named = ", ".join(f"{count} {verdict}" for verdict, count in left_out["verdict"].value_counts().items())
-        said.append(f"Left out: {named}.")
-    return said + _choice(chosen, fastest, default)
+        said.append(f"Left out: {', '.join(f'{count} {verdict}' for verdict, count in left_out.items())}.")
+    if chosen is not None and chosen["combination"] != fastest["combination"] and is_clear(fastest):
+        lost = f"; {fastest['combination']} loses at {fastest['slower_at']}" if fastest["slower_at"] else ""
+        said.append(f"Recommended is {chosen['combination']}, over all that was timed of its source{lost}.")
+    return said
 
 
-def _choice(chosen: pd.Series | None, fastest: pd.Series, default: pd.Series | None) -> list[str]:
-    """Return why the recommendation differs from the fastest combination, if that is clearly faster here."""
-    if chosen is None:
-        return []
-    if chosen["combination"] == fastest["combination"]:
-        kept = chosen["keeps_default"]
-        return [f"It is recommended and not compiled in: {kept}."] if kept else []
-    if default is None or chosen["combination"] != default["combination"]:
-        rest = f"of what is slower nowhere{_SLOWER}"
-        here = "" if pd.isna(chosen["versus_default"]) else f", here at {_times(chosen)} the default's speed"
-        return [f"Recommended is {chosen['combination']}{here}: the best {_OF_THE_SOURCE}, {rest}{_falls(fastest)}."]
-    if not is_clear(fastest):
-        return []
-    rest = f"and slower nowhere{_SLOWER}"
-    return [f"The default stays: nothing is 1 % faster {_OF_THE_SOURCE} {rest}{_falls(fastest)}."]
+def _gain(row: pd.Series) -> str:
+    middle, low, high = (row[name] for name in ("versus_default", "versus_default_p5", "versus_default_p95"))
+    return f"{middle:.3f} ({low:.3f} – {high:.3f}) times the default's speed"
 
 
-def _falls(fastest: pd.Series) -> str:
-    places = [place for place in fastest["slower_at"].split(_JOINED_PLACES) if place]
-    if not places:
-        return ""
-    more = f" and {len(places) - _PLACES_NAMED} more" if len(places) > _PLACES_NAMED else ""
-    named = _JOINED_PLACES.join(places[:_PLACES_NAMED])
-    return f"; {fastest['combination']} loses at {named}{more}"
+def _why(row: pd.Series, other: pd.Series) -> str:
+    """Return the factors of the time that ncu counted of both, else the static figures that differ; "" for none."""
+    counted = row["tier"] == other["tier"] == "counters"
+    found = list(sweep_counters.factors(row, other).values()) if counted else []
+    if not found and str(row["kernel"]).split("<")[0] == str(other["kernel"]).split("<")[0]:
+        found = [
+            form.format(row[name] / unit, other[name] / unit)
+            for name, unit, form in _STATIC
+            if pd.notna(row[name]) and pd.notna(other[name]) and row[name] != other[name]
+        ]
+    return f": {', '.join(found)}" if found else ""
 
 
 def _recommended(row: pd.Series) -> str:
     said = [f"not compiled in: {row['keeps_default']}"] if row["keeps_default"] else []
     said += [f"not measured: {row['not_measured']}"] if row["not_measured"] else []
     return row["combination"] + (f" ({'; '.join(said)})" if said else "")
-
-
-def _times(row: pd.Series) -> str:
-    middle, low, high = (row[name] for name in ("versus_default", "versus_default_p5", "versus_default_p95"))
-    return f"{middle:.3f} ({low:.3f} – {high:.3f}) times"
-
-
-def _why(row: pd.Series, other: pd.Series, opposite: pd.Series, ratio: float) -> str:
-    """Explain why `row` takes `ratio` times as long as `other`.
-
-    With counters of both, it names factors of the time, other counters, and the static figures that cause a factor.
-    Else it names static figures. It leaves out figures that would suggest the reverse, and those that `opposite` (the
-    slowest for the fastest, and vice versa) shares.
-    """
-    slower = ratio > 1
-    static = {} if _kernel(row) != _kernel(other) else _one_way(_STATIC, row, other, opposite, slower=slower)
-    static = static if set(static) - _EITHER_WAY else {}
-    alone = f": {', '.join(static.values())}" if static else ""
-    bare = [one["combination"] for one in (row, other) if one["tier"] != "counters"]
-    if bare:
-        return alone or f"{_NO_COUNTERS} {'it' if bare[0] == row['combination'] else bare[0]}"
-    under = sweep_counters.cycles_over(row, other)
-    if math.log(under) / math.log(ratio) < _AGREES:
-        besides = f"; its static figures{alone}" if alone else ""
-        return f"; alone under ncu it takes {under:.3f} times the cycles, so its counters do not tell why{besides}"
-    factors = sweep_counters.factors(row, other)
-    explain = {name for name in factors if ((row[name] > other[name]) == (sweep_counters.FACTORS[name] > 0)) == slower}
-    causes = {name: words for name, words in static.items() if _CAUSES.get(name, set()) & explain}
-    counted = factors | causes | _one_way(_COUNTED, row, other, opposite, slower=slower)
-    if counted:
-        return f": {', '.join(counted.values())}"
-    return alone or "; neither its static figures nor its counters tell it apart"
-
-
-def _kernel(row: pd.Series) -> str:
-    """Return the kernel of the static figures, without its template arguments."""
-    return str(row["kernel"]).split("<")[0]
-
-
-def _one_way(
-    figures: tuple[Any, ...], row: pd.Series, other: pd.Series, opposite: pd.Series, *, slower: bool
-) -> dict[str, str]:
-    """Return figure -> "a vs b", for figures that differ in the explaining way and that `opposite` does not share."""
-    shared = _differences(figures, opposite, other)
-    return {
-        name: words
-        for name, (way, sign, words) in _differences(figures, row, other).items()
-        if (not sign or (way == (sign > 0)) == slower) and not (name in shared and shared[name][0] == way)
-    }
-
-
-def _differences(
-    figures: tuple[Any, ...], row: pd.Series, other: pd.Series
-) -> dict[str, tuple[bool, int, str]]:  # fmt: skip
-    """Return figure -> (whether `row` has more of it than `other`, which direction is slower, "a vs b")."""
-    found: dict[str, tuple[bool, int, str]] = {}
-
-    def known(name: str) -> bool:
-        return bool(pd.notna(row[name]) and pd.notna(other[name]))
-
-    limit = f" (limited by {row['limiter']})" if row["limiter"] not in ("", "warps") else ""
-    for name, least, of_other, sign, unit, words in figures:
-        if known(name) and abs(row[name] - other[name]) >= max(least, of_other * other[name]):
-            said = words.format(row[name] / unit, other[name] / unit, limit=limit)
-            found[name] = bool(row[name] > other[name]), sign, said
-    if figures is _STATIC and known("multiprocessors") and known("grid_blocks"):
-        many = row["multiprocessors"]
-        ours, theirs = (min(value["grid_blocks"] / many, 1.0) for value in (row, other))
-        if abs(ours - theirs) > _LITTLE:
-            said = f"{row['grid_blocks']:.0f} blocks vs {other['grid_blocks']:.0f} for {many:.0f} multiprocessors"
-            found["blocks"] = ours > theirs, -1, said
-    alike = "blocks" not in found and "occupancy_theoretical_frac" not in found  # equally large places
-    if figures is _STATIC and alike and known("waves") and min(row["waves"], other["waves"]) < _FEW_WAVES:
-        ours, theirs = _idle(row), _idle(other)
-        if abs(ours - theirs) > _LITTLE:
-            empty = f"in which {ours:.0%} vs {theirs:.0%} of the places stay empty"
-            found["idle"] = ours > theirs, 1, f"{row['waves']:.3g} vs {other['waves']:.3g} waves, {empty}"
-    return found
-
-
-def _starting(row: pd.Series, rows: pd.DataFrame) -> str:
-    """Say that starting blocks is the limit, if fewer and larger blocks take as long each; else ""."""
-    a_block = rows["bench_time_p50_ns"].astype("float64") / rows["grid_blocks"].astype("float64")
-    mine = row["bench_time_p50_ns"] / row["grid_blocks"] if pd.notna(row["grid_blocks"]) else float("nan")
-    fewer = rows["grid_blocks"] * _FEWER_BLOCKS <= row["grid_blocks"]
-    alike = rows[fewer & ((a_block / mine - 1).abs() < _ALIKE)]
-    if alike.empty:
-        return ""
-    larger = alike.iloc[0]["combination"]
-    return f"bound by the launch of blocks: one every {mine:.2g} ns, as with {larger}, where each does more"
-
-
-def _idle(row: pd.Series) -> float:
-    """Return the share of the block places in all waves that stay empty."""
-    waves: Any = row["waves"]
-    whole = waves + row["tail_frac"]
-    return float(row["tail_frac"] / whole) if whole else 0.0
-
-
-# For the figure -----------------------------------------------------------------------------------------------
-
-
-def heat_maps(sweep: pd.DataFrame) -> dict[str, list[dict[str, Any]]]:
-    """Op -> the panels of its heat map: {title, x, y, call, columns, rows, cells}, one a kernel, dtype and shape.
-
-    A cell is one combination: {"excess": time over the default's - 1, "time_ns", "marks", "verdict"}; its verdict says
-    if it has no row. `call` lists the calls that measured the panel's rows, separated by commas.
-    """
-    found: dict[str, list[dict[str, Any]]] = {}
-    for cell, rows in sweep.groupby(CELL, sort=False):
-        if rows["bench_time_p50_ns"].notna().any():
-            found.setdefault(str(cell[0]), []).append(_panel(cell, rows))
-    return found
-
-
-def shape_maps(sweep: pd.DataFrame, shapes: pd.DataFrame) -> list[dict[str, Any]]:
-    """Return panels like those of heat_maps, for rungs whose best choice depends on the shape.
-
-    Shape: one column a combination of the second stage, one row a dtype and shape; `sweep` and `shapes` come from
-    build_sweep.
-    """
-    found = []
-    everywhere = pd.concat([shapes, sweep[shapes.columns]], ignore_index=True)
-    for (op, variant), rows in everywhere.groupby(["op", "variant"], sort=False):
-        tried = set(shapes[shapes["op"].eq(op) & shapes["variant"].eq(variant)]["combination"])
-        timed = rows[rows["combination"].isin(tried) & rows["versus_default"].notna()]
-        faster = {row.combination for row in timed.itertuples() if is_clear(row)}
-        if not faster & {row.combination for row in timed.itertuples() if is_slower(row)}:
-            continue
-        columns = list(dict.fromkeys(timed.sort_values("versus_default", ascending=False)["combination"]))
-        places = sorted({*timed[CELL].itertuples(index=False, name=None)}, key=_by_size)
-        at = {(*row[CELL], row["combination"]): _heat(row, None) for _, row in timed.iterrows()}
-        found.append(
-            {
-                "title": f"{op} {variant}",
-                "x": "",
-                "y": "",
-                "call": ", ".join(sorted(set(timed["call"]), key=lambda call: (len(call), call))),
-                "columns": [column.replace(" ", "\n") for column in columns],
-                "rows": [" ".join(place[2:]) for place in places],
-                "cells": [[at.get((*place, column), _NO_ROW) for column in columns] for place in places],
-            }
-        )
-    return found
-
-
-def _panel(cell: Any, rows: pd.DataFrame) -> dict[str, Any]:
-    every = [_values(text) for text in rows["combination"]]
-    names = dict.fromkeys(itertools.chain.from_iterable(every))
-    every = [{name: one.get(name, math.nan) for name in names} for one in every]  # a macro may be newer than a row
-    values = {name: {one[name] for one in every} for name in names}
-    across = _across({name: len(of_name) for name, of_name in values.items()})
-    down = [name for name in values if name not in across]
-    # the macros along each axis; a single macro leaves the vertical axis empty
-    at = {
-        (tuple(one[name] for name in across), tuple(one[name] for name in down)): place
-        for place, one in reversed(list(enumerate(every)))
-    }  # with several GPUs, take the first row, which is the fastest
-    columns = list(itertools.product(*(sorted(values[name]) for name in across)))
-    lines = list(itertools.product(*(sorted(values[name]) for name in down)))
-    shown = rows[_OF_CELL]
-    default = _marked(shown, "default")
-    return {
-        "title": " ".join(str(part) for part in cell[1:]),
-        "x": _JOINED.join(across),
-        "y": _JOINED.join(down),
-        "call": ", ".join(sorted(set(rows["call"]))),
-        "columns": [_JOINED.join(map(str, column)) for column in columns],
-        "rows": [_JOINED.join(map(str, line)) for line in lines],
-        "cells": [
-            [_heat(shown.iloc[at[column, line]], default) if (column, line) in at else _NO_ROW for column in columns]
-            for line in lines
-        ],
-    }
-
-
-def _across(counts: dict[str, int]) -> list[str]:
-    """Return the macros along the horizontal axis: those whose combinations fill the width best."""
-    sets = [list(names) for size in range(1, len(counts) + 1) for names in itertools.combinations(counts, size)]
-    fitting = [names for names in sets if math.prod(counts[name] for name in names) <= _ACROSS]
-    return max(fitting or [list(counts)[:1]], key=lambda names: math.prod(counts[name] for name in names))
-
-
-def _values(combination: str) -> dict[str, float]:
-    return {name: int(value) for name, value in (part.split("=") for part in combination.split())}
-
-
-def _heat(row: pd.Series, default: pd.Series | None) -> dict[str, Any]:
-    if pd.isna(row["bench_time_p50_ns"]):
-        return {"excess": None, "time_ns": None, "marks": [], "verdict": row["verdict"]}
-    time_ns = float(row["bench_time_p50_ns"])
-    paired = float(row["versus_default"]) if pd.notna(row["versus_default"]) else None
-    excess = 1 / paired - 1 if paired else None
-    if excess is None and default is not None:
-        excess = time_ns / float(default["bench_time_p50_ns"]) - 1
-    marks = row["mark"].split(", ") if row["mark"] else []
-    if "fastest" in marks and ("default" in marks or is_clear(row)):
-        marks.append("clear")
-    return {"excess": excess, "time_ns": time_ns, "marks": marks, "verdict": "timed"}
 
 
 @part("note", 7)

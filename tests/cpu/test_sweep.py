@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import lzma
 import sys
 import textwrap
-import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -88,21 +86,6 @@ def test_the_ledger_keeps_rows_one_by_one_and_drops_a_line_that_was_cut_off(tmp_
     assert not again.has(second)
     again.add(second)
     assert (tmp_path / "sweep.csv").read_text() == text
-
-
-def test_a_run_with_a_packed_ledger_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = examples.grid("gelu", "v02_vector", GELU)[0]
-    captures = tmp_path / "captures"
-    captures.mkdir()
-    (captures / "sweep.csv.xz").write_bytes(lzma.compress(examples.text([row]).encode()))
-    found: list[Any] = []
-    monkeypatch.setattr(sweep, "gpu_at_hand", lambda: None)
-    monkeypatch.setattr(sweep, "finish", lambda out, ledger, rounds, update: found.extend(ledger.rows))
-    monkeypatch.setattr(sweep, "dry_run", lambda cells, ledger, *_, every_shape: found.extend(ledger.rows))
-    for more in ("--update", "--dry-run"):
-        assert sweep.main(["gelu", "--out", str(tmp_path), more]) == 0
-    assert [one["macros"] for one in found] == [row["macros"]] * 2
-    assert [path.name for path in captures.iterdir()] == ["sweep.csv.xz"]
 
 
 # --- workers that die ---------------------------------------------------------------------------------------------
@@ -435,21 +418,6 @@ def test_what_runs_unasked_is_not_built_with_a_choice_that_was_not_timed_at_ever
     assert f"not compiled in: {reason}\n  not measured: bias_gelu fp32; bias_gelu bf16" in capsys.readouterr().out
 
 
-def test_tuned_toml_is_what_its_runs_recommend() -> None:
-    kept = tuned.read()
-    committed = {
-        path.parents[1].relative_to(sweep.ROOT).as_posix() for path in sweep.ROOT.glob("reports/*/*/sweep.json")
-    }
-    for run in committed | {entry["run"] for entry in kept}:
-        choices = json.loads((sweep.ROOT / run / "captures" / "sweep.json").read_text())["choices"]
-        taken = {(entry["gpu"], entry["source"], *entry["macros"]) for entry in kept if entry["run"] != run}
-        wanted = tomllib.loads(tuned.text(sweep_rows.entries_of(choices, run)))  # rounded as there
-        wanted = [
-            entry for entry in wanted.get("tuned", []) if (entry["gpu"], entry["source"], *entry["macros"]) not in taken
-        ]
-        assert [entry for entry in kept if entry["run"] == run] == wanted
-
-
 def test_the_build_takes_the_flags_of_the_gpu_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     (choice,) = choices(two(versus(1.015, 1.02, 1.03)))
@@ -595,38 +563,6 @@ def build_of(rows: Sequence[dict[str, object]], measured: Any = None, tools: Seq
     capture = Capture(sweep_rows=frame, sweep={"choices": choices(rows)}, tools=list(tools))
     swept = tables.build_sweep(capture, pd.DataFrame() if measured is None else measured)
     return {"sweep": tables._sweep(swept), "sweep_shapes": tables._sweep_shapes(swept)}
-
-
-def slow_of_two(**static: object) -> tuple[list[dict[str, object]], str]:
-    """Rows of a default and of one that takes twice its time, and how the evidence of it begins."""
-    rows = two(versus(0.49, 0.5, 0.51), samples=15)
-    rows[0] |= {"spill_bytes": 0}
-    rows[1] |= {"bench_time_p50_ns": 20000, "samples": 12, "registers": 64, **static}
-    return rows, "The default, THREADS=256, is the fastest of 2. Slowest is THREADS=64, 2 times THREADS=256's time"
-
-
-def test_counters_explain_where_both_have_them_and_differ() -> None:
-    rows, head = slow_of_two()
-    missed = {"l1_hit_frac": 0.2, "l2_hit_frac": 0.55, "dram_read_bytes": 1.5e8, "sectors_per_request_load": 32}
-    table, best = counted(rows, {0: {"l1_hit_frac": 0.6}, 1: {"duration_ns": 2e4, "stall_wait": 13, **missed}})
-    assert best.iloc[0]["evidence"] == (
-        f"{head}: 2.00 times the warp cycles per issued instruction (22.0 vs 11.0: wait +11.0), "
-        "32 sectors/request of loads vs 16, 20% L1 hits vs 60%, 200 MB through DRAM vs 100."
-    )
-    assert table["dram_bytes"].tolist() == [1e8, 2e8]
-    assert (table["samples"].tolist(), best.iloc[0]["samples"]) == ([15, 12], 12)
-    assert table["stalls"].tolist() == ["long_scoreboard 8.00, wait 2.00", "wait 13.00, long_scoreboard 8.00"]
-    assert table["warp_cycles"].tolist() == [11.0, 22.0]  # in one of them it issues
-    assert table["multiprocessors"].tolist() == [132, 132]
-    active = 1e7 * 11 / (132 * 64 * 0.8 * 1e4 * 2)  # warp cycles over the resident warps' in all cycles
-    assert table["sm_active_frac"].tolist() == pytest.approx([active, active])
-    _, best = counted(rows, {1: {}})
-    assert best.iloc[0]["evidence"] == f"{head}: 64 registers a thread vs 32."
-    rows, head = slow_of_two(registers=32)
-    _, best = counted(rows, {1: {}})
-    assert best.iloc[0]["evidence"] == f"{head}; no counters of THREADS=256."
-    _, best = counted(rows, {0: {"sm_clock_hz": float("nan")}, 1: {"duration_ns": 2e4}})
-    assert best.iloc[0]["evidence"] == f"{head}; neither its static figures nor its counters tell it apart."
 
 
 def test_a_report_of_a_sweep_alone_holds_its_own_tables_and_removes_what_another_left(tmp_path: Path) -> None:
