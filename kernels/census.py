@@ -1,14 +1,11 @@
 """Tabulate the compiled code of every kernel: registers, local memory, access widths, tensor instructions. No GPU.
 
-    python -m kernels.census             compiles every kernels/*/*.cu for sm_75 to sm_90, reads ptxas and the
-                                         disassembly, and compares with the committed kernels/census.csv
-    python -m kernels.census --update    writes kernels/census.csv and kernels/CENSUS.md; refuses a kernel that got
-                                         worse, unless --worse is given too
+    python -m kernels.census [FILE]            compiles every kernels/*/*.cu for every architecture, reads ptxas and the
+                                               disassembly, and writes FILE (build/census.csv)
+    python -m kernels.census --against OLD     names each kernel that differs from an earlier table
 
-The committed table must equal the result. A kernel that got worse is an error; a kernel that is better, different, new
-or gone needs --update. Another nvcc than the table's, or a missing nvcc, cuobjdump or nvdisasm
-(`pip install -e '.[census]'`) skips the comparison, and the program prints how many rows it skipped.
-Exit: 0 equal, updated or skipped; 1 different, or a source does not compile; 2 usage; 127 --update without a tool.
+It needs nvcc, c++filt, cuobjdump and nvdisasm (`pip install -e '.[census]'`).
+Exit: 0 written; 1 a source does not compile, or a kernel is worse than in OLD; 2 usage; 127 a tool is missing.
 """
 
 from __future__ import annotations
@@ -34,8 +31,7 @@ from typing import Any
 from kernels import build, objects
 
 FOLDER = Path(__file__).resolve().parent
-TABLE = FOLDER / "census.csv"
-PAGE = FOLDER / "CENSUS.md"
+TABLE = FOLDER.parent / "build" / "census.csv"
 TOOLS = ("cuobjdump", "nvdisasm", "c++filt")
 BLOCKS = (32, 64, 128, 256, 512, 1024)
 # accesses by memory space; a cell lists "bits per thread:number of instructions", such as "16:2 128:8"
@@ -62,8 +58,6 @@ KEY = ("op", "source", "kernel", "sm")
 # more of these is worse; code size counts only from 10 % on, since every change of a source changes it
 LESS_IS_BETTER = ("stack_bytes", "spill_bytes", "shared_bytes", "local_instructions")
 CODE_GROWTH = 1.1
-# on older architectures, the source of such a kernel compiles to a trap
-STUB_INSTRUCTIONS = 3
 
 Row = dict[str, str]
 
@@ -423,177 +417,35 @@ def csv_text(rows: Iterable[Row]) -> str:
     return stream.getvalue()
 
 
-def read_table() -> list[Row]:
-    """Return the committed rows; [] without a table. Raises BuildError if its columns differ."""
-    if not TABLE.is_file():
-        return []
-    with TABLE.open(newline="", encoding="utf-8") as stream:
+def read_table(path: Path) -> list[Row]:
+    """Return the rows of an earlier table. Raises BuildError if its columns are others."""
+    with path.open(newline="", encoding="utf-8") as stream:
         reader = csv.DictReader(stream)
         if list(reader.fieldnames or ()) != COLUMNS:
-            raise build.BuildError(f"{TABLE.name} has other columns than this census: run `make census ARGS=--update`.")
+            raise build.BuildError(f"{path.name} has other columns than this census: make it again.")
         return list(reader)
 
 
-def _groups(rows: Iterable[Row]) -> Iterator[tuple[str, list[Row]]]:
-    grouped: dict[str, list[Row]] = {}
-    for row in rows:
-        grouped.setdefault(f"{row['op']}/{row['source']}", []).append(row)
-    yield from grouped.items()
-
-
-def _span(values: Iterable[int]) -> str:
-    found = sorted(values)
-    return str(found[0]) if found[0] == found[-1] else f"{found[0]} – {found[-1]}"
-
-
-def _registers(rows: Sequence[Row]) -> str:
-    code = [row for row in rows if int(row["instructions"]) > STUB_INSTRUCTIONS]
-    return _span(int(row["registers"]) for row in code) if code else "stub"
-
-
-def _widths(rows: Iterable[Row], column: str) -> str:
-    bits = {int(entry.split(":")[0]) for row in rows for entry in row[column].split()}
-    return ", ".join(map(str, sorted(bits)))
-
-
-def _at_bound(row: Row) -> tuple[float, str] | None:
-    return occupancy(int(row["sm"]), int(row["max_threads"]), int(row["registers"]), int(row["shared_bytes"]))
-
-
-def _markdown(table: Sequence[Sequence[str]], headers: Sequence[str]) -> str:
-    from tabulate import tabulate
-
-    return tabulate(table, headers, tablefmt="github", disable_numparse=True)
-
-
-def _by_architecture(rows: Sequence[Row], architectures: Sequence[int]) -> str:
-    """Return registers of every source, a column an architecture."""
-    table = []
-    for source, members in _groups(rows):
-        of_each = [[row for row in members if row["sm"] == str(arch)] for arch in architectures]
-        table.append([f"`{source}`", str(len(of_each[-1])), *map(_registers, of_each)])
-    return _markdown(table, ["source", "kernels", *(f"sm_{arch}" for arch in architectures)])
-
-
-def _in_detail(rows: Sequence[Row], newest: str) -> str:
-    """Return the census of one architecture, one row a source."""
-
-    def names(here: Iterable[Row], column: str) -> str:
-        return ", ".join(sorted({entry.split(":")[0] for row in here for entry in row[column].split()}))
-
-    table = []
-    for source, members in _groups(rows):
-        here = [row for row in members if row["sm"] == newest]
-        fits = [found for row in here if (found := _at_bound(row))]
-        lowest = min(fits) if fits else None
-        table.append(
-            [
-                f"`{source}`",
-                _span(int(row["max_threads"]) for row in here),
-                f"{100 * lowest[0]:.0f} % ({lowest[1]})" if lowest else "",
-                _span(int(row["shared_bytes"]) for row in here),
-                _widths(here, "global_load"),
-                _widths(here, "global_store"),
-                names(here, "bulk"),
-                names(here, "tensor"),
-                f"{sum(int(row['code_bytes']) for row in here) / 1024:.1f}",
-            ]
-        )
-    return _markdown(table, ["source", "threads", "occupancy", "shared", "loads", "stores", "bulk", "tensor", "code"])
-
-
-def _in_local_memory(rows: Sequence[Row]) -> list[list[str]]:
-    """Return every kernel that uses local memory, with its stack frame, spills and accesses."""
-    how = ("stack_bytes", "spill_bytes", "local_load", "local_store")
-    return [
-        [f"`{row['op']}/{row['source']}`", f"`{row['kernel']}`", f"sm_{row['sm']}", *(row[name] for name in how)]
-        for row in rows
-        if any(int(row[name]) for name in ("stack_bytes", "spill_bytes", "local_instructions"))
-    ]
-
-
-def page_text(rows: Sequence[Row]) -> str:
-    """Return CENSUS.md: registers by architecture, sm_90 in more detail, and every kernel that uses local memory."""
-    architectures = sorted({int(row["sm"]) for row in rows})
-    newest = str(architectures[-1])
-    local = _in_local_memory(rows)
-    parts = [
-        "# What the compiler makes of every kernel",
-        f"{len(rows)} kernels and architectures, from nvcc {rows[0]['nvcc']} and the disassembly, without a GPU. "
-        "`make census ARGS=--update` writes this page. `make census` fails if a kernel got worse or this page is out "
-        "of date. [census.csv](census.csv) has every number, in one row per kernel and architecture. All numbers are "
-        "for the defaults of the sources. If [tuned.toml](tuned.toml) has other choices for a GPU, the build for that "
-        "GPU differs.",
-        "Registers per thread, least and most of a file's kernels. A stub is compiled for a kernel that needs a newer "
-        "architecture: a trap, which is never launched.",
-        _by_architecture(rows, architectures),
-        f"sm_{newest}. Threads are those of a block (`__launch_bounds__`, 1024 without it). The occupancy is the "
-        "lowest theoretical one at that size, with its limiter. Shared memory is static, in bytes. Widths of global "
-        "loads and stores are in bits per thread. Code is in KiB of all kernels together. Dynamic shared memory is "
-        "known only at the launch and does not count here: of a kernel that uses it, fewer blocks may fit.",
-        _in_detail(rows, newest),
-        "Local memory (a stack frame, spills, or instructions that access it; bits : instructions): "
-        + ("" if local else "no kernel uses any."),
-    ]
-    if local:
-        parts.append(_markdown(local, ["source", "kernel", "sm", "stack bytes", "spill bytes", "loads", "stores"]))
-    return "\n\n".join(parts) + "\n"
-
-
-# Program -----------------------------------------------------------------------------------------------------
-
-
-def _skip_reason(table: Sequence[Row], nvcc: str | None, update: bool) -> str:
-    if nvcc is None:
-        return "nvcc was not found on PATH or in CUDA_HOME"
-    missing = [name for name in TOOLS if tool(name) is None]
-    if missing:
-        return f"{', '.join(missing)} not found; run `pip install -e '.[census]'`, and install binutils for c++filt"
-    version = objects.nvcc_version(nvcc)
-    if table and not update and version != table[0]["nvcc"]:
-        return f"the table was made with nvcc {table[0]['nvcc']}, and here is {version}"
-    return ""
-
-
-def run(update: bool, accept_worse: bool) -> int:
+def run(to: Path, against: Path | None) -> int:
     """See the module's docstring."""
-    try:
-        table = read_table()
-    except build.BuildError:
-        if not update:
-            raise
-        table = []
+    old = read_table(against) if against else None
     nvcc = build.find_nvcc()
-    reason = _skip_reason(table, nvcc, update)
-    if reason or nvcc is None:
-        print(f"{'not updated' if update else f'skipped: {len(table)} rows of the census are not compared'}: {reason}")
-        return 127 if update else 0
+    missing = [name for name in TOOLS if tool(name) is None]
+    if nvcc is None or missing:
+        lacks = "nvcc was not found: install the CUDA toolkit." if nvcc is None else f"{', '.join(missing)} not found."
+        print(f"{lacks} The extra `census` has cuobjdump and nvdisasm, binutils has c++filt.", file=sys.stderr)
+        return 127
     fresh = take(nvcc)
-    same_compiler = bool(table) and table[0]["nvcc"] == fresh[0]["nvcc"]
-    changes = compare(table, fresh) if same_compiler or not update else []
-    worse = [change for change in changes if change.verdict == "worse"]
+    to.parent.mkdir(parents=True, exist_ok=True)
+    temporary = to.with_name(f".{to.name}.part")
+    temporary.write_text(csv_text(fresh), encoding="utf-8")
+    temporary.replace(to)
+    spills = sum(any(int(row[name]) for name in ("stack_bytes", "spill_bytes", "local_instructions")) for row in fresh)
+    print(f"{to} holds {len(fresh)} kernels and architectures (nvcc {fresh[0]['nvcc']}); {spills} use local memory")
+    changes = compare(old, fresh) if old is not None else []
     for change in changes:
         print(change.sentence)
-    if not update:
-        if changes:
-            print(
-                f"{len(changes)} differences from kernels/census.csv, {len(worse)} of them worse: mend the kernels, or"
-            )
-            print("bring the table up to date: make census ARGS=--update" + (" --worse" if worse else ""))
-            return 1
-        print(f"{len(fresh)} kernels and architectures are as kernels/census.csv has them (nvcc {fresh[0]['nvcc']})")
-        return 0
-    if worse and not accept_worse:
-        print(
-            f"not updated: {len(worse)} kernels got worse; mend them, or accept it: make census ARGS='--update --worse'"
-        )
-        return 1
-    for path, text in ((TABLE, csv_text(fresh)), (PAGE, page_text(fresh))):
-        temporary = path.with_name(f".{path.name}.part")
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    print(f"kernels/census.csv and kernels/CENSUS.md hold {len(fresh)} rows (nvcc {fresh[0]['nvcc']})")
-    return 0
+    return 1 if any(change.verdict == "worse" for change in changes) else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -601,14 +453,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m kernels.census", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--update", action="store_true", help="write the table and the page")
-    parser.add_argument("--worse", action="store_true", help="with --update: also where a kernel got worse")
+    parser.add_argument("file", nargs="?", type=Path, default=TABLE, help="the table to write (build/census.csv)")
+    parser.add_argument("--against", type=Path, metavar="OLD", help="an earlier table to compare with")
     options = parser.parse_args(arguments)
-    if options.worse and not options.update:
-        parser.error("--worse is for --update")
     try:
-        return run(options.update, options.worse)
-    except build.BuildError as error:
+        return run(options.file, options.against)
+    except (build.BuildError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
 

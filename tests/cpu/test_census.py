@@ -240,95 +240,34 @@ def test_equal_new_and_gone():
     assert [change.verdict for change in changes] == ["worse", "gone", "new"]
 
 
-@pytest.fixture
-def bench(tmp_path, monkeypatch):
-    """A table and page of its own, and a compiler that makes of every kernel what `fresh` holds."""
+def test_a_table_is_written_and_compared_with_an_earlier_one(tmp_path, monkeypatch, capsys):
     fresh = [row()]
-    monkeypatch.setattr(census, "TABLE", tmp_path / "census.csv")
-    monkeypatch.setattr(census, "PAGE", tmp_path / "CENSUS.md")
     monkeypatch.setattr(build, "find_nvcc", lambda: "nvcc")
     monkeypatch.setattr(census, "tool", lambda name: name)
-    monkeypatch.setattr(objects, "nvcc_version", lambda nvcc: fresh[0]["nvcc"])
     monkeypatch.setattr(census, "take", lambda nvcc: fresh)
-    return fresh
-
-
-def test_the_table_is_held_both_ways(bench, capsys):
-    assert census.main([]) == 1
-    assert "gelu_v01<float> on sm_90 is not in the table." in capsys.readouterr().out
-    assert census.main(["--update"]) == 0
-    assert census.main([]) == 0
-    with census.TABLE.open(newline="") as stream:
-        assert list(csv.DictReader(stream)) == bench
-    assert "`gelu/v01_naive.cu`" in census.PAGE.read_text("utf-8")
-    # better: must be brought in, and may be
-    bench[0] = row(code_bytes=512)
-    capsys.readouterr()
-    assert census.main([]) == 1
+    old, new = tmp_path / "old.csv", tmp_path / "new" / "census.csv"
+    assert census.main([str(old)]) == 0
+    with old.open(newline="") as stream:
+        assert list(csv.DictReader(stream)) == fresh
+    fresh[0] = row(code_bytes=512)
+    assert census.main([str(new), "--against", str(old)]) == 0
     assert "got better: code_bytes 512, was 1024." in capsys.readouterr().out
-    assert census.main(["--update"]) == 0
-    # worse: fails, and is brought in only when accepted
-    bench[0] = row(code_bytes=512, stack_bytes=4096)
-    assert census.main(["--update"]) == 1
-    assert "not updated: 1 kernels got worse" in capsys.readouterr().out
-    assert census.main([]) == 1
-    assert census.main(["--update", "--worse"]) == 0
-    assert census.main([]) == 0
-    assert "| `gelu_v01<float>` | sm_90 | 4096 " in census.PAGE.read_text("utf-8").replace("  ", " ")
-
-
-def test_the_page_shows_no_registers_of_a_stub():
-    stub = {"sm": "75", "registers": 4, "instructions": 3}
-    other = {"source": "v02.cu", "kernel": "b"}
-    page = census.page_text([row(**stub), row(), row(source="v02.cu", **stub), row(**other, sm="75"), row(**other)])
-    cells = [[cell.strip() for cell in line.split("|")] for line in page.splitlines() if ".cu`" in line]
-    registers = str(row()["registers"])
-    assert cells[0][1:-1] == ["`gelu/v01_naive.cu`", "1", "stub", registers]
-    assert cells[1][3] == registers
-    assert "A stub is compiled for a kernel that needs a newer architecture" in page
-
-
-def test_another_compiler_and_none_are_counted_skips(bench, capsys, monkeypatch):
-    assert census.main(["--update"]) == 0
-    bench[0] = row(nvcc="13.1.0", spill_bytes=8)
-    capsys.readouterr()
-    assert census.main([]) == 0
-    expected = (
-        "skipped: 1 rows of the census are not compared: the table was made with nvcc 13.0.88, and here is 13.1.0\n"
-    )
-    assert capsys.readouterr().out == expected
-    # a new compiler's table replaces the old one: what it makes is not held against the old compiler
-    assert census.main(["--update"]) == 0
+    fresh[0] = row(stack_bytes=4096)
+    assert census.main([str(new), "--against", str(old)]) == 1
+    assert "1 use local memory" in capsys.readouterr().out
+    old.write_text("op,source\n", encoding="utf-8")
+    assert census.main([str(new), "--against", str(old)]) == 1
+    assert capsys.readouterr().err == "old.csv has other columns than this census: make it again.\n"
     monkeypatch.setattr(census, "tool", lambda name: None if name == "nvdisasm" else name)
-    capsys.readouterr()
-    assert census.main([]) == 0
-    assert "1 rows of the census are not compared: nvdisasm not found; run" in capsys.readouterr().out
-    monkeypatch.setattr(build, "find_nvcc", lambda: None)
-    assert census.main([]) == 0
-    assert census.main(["--update"]) == 127
+    assert census.main([str(new)]) == 127
+    assert "nvdisasm not found." in capsys.readouterr().err
 
 
-def test_another_table_and_a_source_that_does_not_compile_are_one_sentence(bench, capsys, tmp_path):
-    census.TABLE.write_text("op,source\n", encoding="utf-8")
-    assert census.main([]) == 1
-    assert capsys.readouterr().err.startswith("census.csv has other columns than this census: run ")
-    assert census.main(["--update"]) == 0
-    broken = objects.Compiled(
-        tmp_path / "gelu" / "v09.cu", 75, tmp_path / "o", "", "v09.cu(3): error: expected a ;\nmore\n"
-    )
+def test_a_source_that_does_not_compile_is_one_sentence(tmp_path):
+    errors = "v09.cu(3): error: expected a ;\nmore\n"
+    broken = objects.Compiled(tmp_path / "gelu" / "v09.cu", 75, tmp_path / "o", "", errors)
     with pytest.raises(build.BuildError, match=r"^kernels/gelu/v09.cu does not compile for sm_75: v09.cu\(3\): error"):
         census.rows_of(broken, "13.0.88")
-
-
-def test_the_committed_table_is_whole():
-    """Every source on every architecture; what it says is held against nvcc by `make census`."""
-    table = census.read_table()
-    assert {(row["op"], row["source"]) for row in table} == {
-        (path.parent.name, path.name) for path in objects.sources()
-    }
-    assert {int(row["sm"]) for row in table} == set(build.ARCHITECTURES)
-    assert census.csv_text(table) == census.TABLE.read_text("utf-8")
-    assert census.page_text(table) == census.PAGE.read_text("utf-8")
 
 
 def test_an_object_is_made_anew_when_a_header_changes(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#ifndef DECODE_FEW_SLOTS  // tests/gpu/decode_variants.sh tries others
+#ifndef DECODE_FEW_SLOTS
 #define DECODE_FEW_SLOTS 8
 #endif
 
