@@ -68,6 +68,7 @@ class Source:
     style: NumberStyle | None = None
 
 
+_PAGE = "markdown"
 _NAMED_AS_CAPTURE = re.compile(r"\.csv(\.xz)?$|(^|/)(manifest|timing|ceilings|nsys|ncu)\.json$")
 _MOST_UNREAD = 3  # files that have an entry each
 _SCALED_UNIT = re.compile(r"byte|ns|hz|/s|%|flop")  # units whose values differ with them
@@ -161,6 +162,8 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
             found.files.append(SourceFile(name, "ignored", 0, size, why))
             continue
         reader = _read_timeline if sniffed.timeline else READERS.get(sniffed.kind)
+        if sniffed.kind == _PAGE and not named:
+            reader = None  # a README that quotes output is no capture
         if digest in digests and reader:
             found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
             continue
@@ -249,6 +252,18 @@ def _take_ncu(found: _Found, source: Source, parts: ncu.Parts) -> None:
         found.files.append(SourceFile(source.name, f"ncu {page}", rows, source.size, detail, parts.decimal_comma))
     if not parts.counted:
         found.files.append(SourceFile(source.name, "ignored", 0, source.size, " ".join(parts.log or ("it is empty",))))
+
+
+def _read_page(found: _Found, source: Source) -> None:
+    """Read each block between the fences of a Markdown page as a file of its own."""
+    for line, block in source.sniffed.blocks:
+        name = f"{source.name}, line {line}"
+        try:
+            READERS[block.kind](found, replace(source, name=name, sniffed=block))
+        except InputError as error:
+            what = f"the block of {source.name} from line {line} on"
+            found.missing.append(Missing(Reason.UNREAD, what, str(error).rstrip("."), "give the export that it quotes"))
+            found.files.append(SourceFile(name, "ignored", 0, source.size, str(error)))
 
 
 def _read_ncu_log(found: _Found, source: Source) -> None:
@@ -386,6 +401,7 @@ READERS: dict[str, Callable[[_Found, Source], None]] = {
     **dict.fromkeys(("ncu raw", "ncu details", "ncu source", "ncu session"), _read_ncu),
     "ncu console": _read_ncu_console,
     "ncu report": _read_ncu_report,
+    _PAGE: _read_page,
     "ncu log": _read_ncu_log,
     **dict.fromkeys(files.captured(), _read_ours),
 }

@@ -12,7 +12,47 @@ _TAR = b"ustar"
 _REPORT = b"NVIDIA Tegra Profiler Report"  # .nsys-rep, and .qdrep until 2021
 _STREAM = b"QuadD"
 _NCU_REPORT = b"NVR\0"
-_NVPROF = re.compile(rb"^==\d+== (?:NVPROF is profiling|Profiling application|(?:Profiling|Metric|Event) result)", re.M)
+_NVPROF = re.compile(
+    rb"^==\d+== (?:NVPROF is profiling|Profiling application|(?:Profiling|Metric|Event) result)"
+    rb"|^ *GPU activities: +[\d.]+%|^\"?Type\"?,\"?Time\(%\)\"?,",
+    re.M,
+)
+# What else a text may be: a pattern of its first megabyte, what it is, and what to do.
+_TEXTS: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
+    (
+        re.compile(rb"^ *Name +Self CPU(?: %| time)|^ *Name +.*Self (?:CUDA|XPU|MPS)(?: %|  )", re.M),
+        "the table of key_averages() of torch.profiler, which has no timeline",
+        'give the trace that `prof.export_chrome_trace("trace.json")` writes',
+    ),
+    (
+        re.compile(rb"Legend \(Metric: |^(?:proton|\[proton\])|\"frame\": *\{\"name\": *\"ROOT\"", re.M),
+        "a profile of Proton, Triton's profiler",
+        "capture with `nsys profile -t cuda,nvtx`, or with torch.profiler, and give that",
+    ),
+    (
+        re.compile(
+            rb"^\"?(?:Index\"?,\"?KernelName|Kind\"?,\"?Agent_Id|Name\"?,\"?Calls\"?,\"?TotalDurationNs|Dispatch_ID\"?,)"
+            rb"|^ROCProfiler: |\brocprofv?\d?[: ].*(?:input|output|dispatch)",
+            re.M,
+        ),
+        "output of rocprof, AMD's profiler",
+        "read it with `rocprof-compute analyze`, or give a trace of torch.profiler, which this program reads",
+    ),
+    (
+        re.compile(
+            rb"\((?:cuda_memcpy_async|cuda_memcpy_sync|cuda_memset_sync|cuda_api_sync|gpu_gaps|gpu_time_util)\):"
+            rb"|^\"?Row#\"?,\"?(?:Duration|In-Use)"
+        ),
+        "a table of `nsys analyze`, which lists what one of its rules found, not the kernels",
+        "export what the capture holds with `nsys stats --report cuda_gpu_trace,cuda_api_trace,nvtx_pushpop_trace "
+        "--format csv`",
+    ),
+    (
+        re.compile(rb"^\| NVIDIA-SMI \d", re.M),
+        "output of nvidia-smi, which names GPUs and no kernels",
+        "capture with `nsys profile -t cuda,nvtx`",
+    ),
+)
 _METRICS = re.compile(rb"^-{20,}[- ]*\nMetric Name +(?:Metric Type|Metric Description)", re.M)
 _FENCE = re.compile(rb"^ {0,3}(?:```|~~~)", re.M)
 _HEADING = re.compile(rb"^#{1,6} \S", re.M)
@@ -57,6 +97,9 @@ def of_text(raw: bytes | mmap.mmap) -> Named | None:
             "capture again with `nsys profile --stats=true <program>` for times, or with `ncu --csv --page raw "
             "<program>` for counters"
         )
+    for pattern, what, do in _TEXTS:
+        if pattern.search(head):
+            return what, do
     if _METRICS.search(head):
         return "the list of metrics that ncu knows (--query-metrics), of no launch", (
             "run `ncu --csv --page raw <program>` and give what it prints"

@@ -19,6 +19,7 @@ from analysis.capture import (
     nsys_sqlite,
     nsys_table,
     others,
+    pasted,
     sqlite_table,
     torch_trace,
 )
@@ -50,6 +51,7 @@ class Sniffed:
     advice   for a file without a reader: what was found, and what to do
     data     the object of one of our JSON files
     damaged  whether a file without a reader is one of ours, of nsys or of ncu that is damaged, packed or not
+    blocks   of a Markdown page: the number of the first line of each block between fences, and what it is
     timeline the function that reads a whole timeline file, given its shown name; only for timelines. Support for
     another tool's timeline needs a module that returns one, and a line in this module that names it.
     """
@@ -61,6 +63,7 @@ class Sniffed:
     data: dict[str, Any] | None = None
     timeline: Callable[[str], Timeline] | None = None
     damaged: bool = False
+    blocks: tuple[tuple[int, Sniffed], ...] = ()
 
     def text(self) -> str:
         """Return the whole text, for readers of small files."""
@@ -146,7 +149,10 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
             return Sniffed(kind, raw)
     if nsys_reports.parse_header(line):
         return Sniffed("nsys", raw)
-    sniffed = _sniff_tables(raw, start)
+    page = _sniff_page(raw)
+    if page is not None:
+        return page
+    sniffed = _sniff_tables(raw, start) or _sniff_mended(raw)
     if sniffed is not None:
         return Sniffed("unknown", raw, *others.MARKDOWN) if others.is_markdown(raw) else sniffed
     text = head.decode("utf-8", errors="replace")
@@ -162,6 +168,27 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
             damaged=True,
         )
     return _unknown(line)
+
+
+def _sniff_page(raw: bytes | mmap.mmap) -> Sniffed | None:
+    """Return a Markdown page with output of a tool between fences, as its blocks; None for any other text."""
+    if len(raw) > pasted.MOST_BYTES or (raw.find(b"```") < 0 and raw.find(b"~~~") < 0):
+        return None
+    text = bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace")
+    blocks = [(line, _sniff_text(block.encode())) for line, block in pasted.fenced(text)]
+    known = [(line, block) for line, block in blocks if block.kind not in ("unknown", "empty", "binary")]
+    if not known:
+        return None
+    return Sniffed("markdown", raw, *others.MARKDOWN, blocks=tuple(known))
+
+
+def _sniff_mended(raw: bytes | mmap.mmap) -> Sniffed | None:
+    """Return the kind of a text whose tables lost their rulers, with the tables as CSV; None if there is none."""
+    if len(raw) > pasted.MOST_BYTES or not any(raw.find(mark) >= 0 for mark in nsys_reports.ANCHORS):
+        return None
+    mended = pasted.mend(bytes(raw)[text_start(raw) :].decode("utf-8", errors="replace")).encode()
+    found = nsys_table.find_header(mended)
+    return Sniffed("nsys", mended) if found else None
 
 
 def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
@@ -227,6 +254,8 @@ def _sniff_json(raw: bytes | mmap.mmap) -> Sniffed | None:
     kind = data.get("kind") if isinstance(data, dict) else None
     if isinstance(kind, str) and isinstance(files.captured().get(kind), files.JsonFile):
         return Sniffed(kind, raw, data=data)
+    if named := others.of_text(raw):
+        return Sniffed("unknown", raw, *named)
     return Sniffed(
         "unknown",
         found=f"JSON of kind {kind!r}" if kind else "JSON without a kind",

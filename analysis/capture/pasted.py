@@ -1,0 +1,102 @@
+"""Read what people paste into reports: Markdown pages with fenced output, and tables of nsys without their rulers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from analysis.capture.nsys_reports import KINDS, Header, match_columns
+from analysis.capture.nsys_table import kind_of
+
+MOST_BYTES = 16 << 20  # of a page; a larger file is an export
+_FENCE = re.compile(r" {0,3}(?:> ?)?(?P<sign>```+|~~~+)(?P<info>[^`]*)$")
+_RULER = re.compile(r"[\s|+:-]*-{2,}[\s|+:-]*")
+_WIDE = re.compile(r"\s{2,}|\t+")
+_NUMBER = re.compile(r"[-+]?[0-9.][0-9.,]*%?|-|None|nan|n/a")
+# Names of columns as nsys prints them, the longest first, for headers whose blanks were collapsed.
+_PRINTED = sorted({*KINDS, "Average", "Median", "Minimum", "Maximum"}, key=len, reverse=True)
+_COLUMN = re.compile(rf"(?:{'|'.join(map(re.escape, _PRINTED))})(?: ?\([^)]*\))?(?= |$)")
+
+
+def fenced(text: str) -> list[tuple[int, str]]:
+    """Return (number of its first line, text) of each block between fences of a Markdown page."""
+    blocks: list[tuple[int, str]] = []
+    sign, first, lines = "", 0, []
+    for number, line in enumerate(text.split("\n"), start=1):
+        match = _FENCE.fullmatch(line.rstrip())
+        if not match and sign:
+            lines.append(line)
+        elif match and not sign:
+            sign, first, lines = match["sign"], number + 1, []
+        elif match and match["sign"].startswith(sign) and not match["info"].strip():
+            blocks.append((first, "\n".join([*lines, ""])))
+            sign = ""
+        elif match:
+            lines.append(line)
+    if sign and lines:  # a page that was cut
+        blocks.append((first, "\n".join([*lines, ""])))
+    return [(number, block) for number, block in blocks if block.strip()]
+
+
+def mend(text: str) -> str:
+    """Return a text in which tables of nsys without a ruler, or in the form of Markdown, are CSV."""
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    made: list[str] = []
+    at = 0
+    while at < len(lines):
+        found = _header(lines[at])
+        below = lines[at + 1] if at + 1 < len(lines) else ""
+        if found is None:
+            made.append(lines[at])
+            at += 1
+            continue
+        cells, header = found
+        made.append(",".join(cells))
+        at += 1 + bool(_RULER.fullmatch(below))
+        while at < len(lines) and (row := _row(lines[at], header)):
+            made.append(",".join(f'"{cell}"' if "," in cell else cell for cell in row))
+            at += 1
+        made.append("")
+    return "\n".join(made)
+
+
+def _piped(line: str) -> list[str] | None:
+    """Return the cells of a line of a Markdown table."""
+    text = line.strip()
+    if not (text.startswith("|") and text.endswith("|") and text.count("|") > 3):
+        return None
+    return [cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", text[1:-1])]
+
+
+def _header(line: str) -> tuple[list[str], Header] | None:
+    """Return the cells of a line and the header that they are, in any form but CSV; None if it is no header."""
+    if "(" not in line or len(line) > 2000:
+        return None
+    for cells in (_piped(line), _WIDE.split(line.strip()), [match[0] for match in _COLUMN.finditer(line)]):
+        if cells and len(cells) > 3 and all(cells) and (header := match_columns(cells, "")) and header.in_order:
+            return cells, header
+    return None
+
+
+def _row(line: str, header: Header) -> list[str] | None:
+    """Return the cells of a row of this table; None if the line is none."""
+    if not line.strip():
+        return None
+    kinds = [kind_of(name, unit) for name, unit in zip(header.names, header.units, strict=True)]
+    for cells in (_piped(line), _WIDE.split(line.strip()), _by_kind(line, kinds)):
+        if cells and len(cells) == len(kinds) and _fit(cells, kinds):
+            return [cell.replace("\\|", "|").removesuffix("%") for cell in cells]
+    return None
+
+
+def _by_kind(line: str, kinds: Sequence[str]) -> list[str] | None:
+    """Return the cells of a row with single blanks: a word for each column, the rest for the name at its end."""
+    if "text" in kinds[:-1]:
+        return None
+    return line.strip().split(maxsplit=len(kinds) - 1)
+
+
+def _fit(cells: Sequence[str], kinds: Sequence[str]) -> bool:
+    return all(
+        kind in ("text", "word") or _NUMBER.fullmatch(cell) is not None for cell, kind in zip(cells, kinds, strict=True)
+    )

@@ -1,0 +1,121 @@
+"""What people paste into reports: Markdown pages, tables without rulers, and output of other tools, which is named."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from analysis.capture.load import load
+from analysis.formats.errors import InputError
+
+API = """\
+[5/8] Executing 'cuda_api_sum' stats report
+
+ Time (%)  Total Time (ns)  Num Calls    Avg (ns)     Med (ns)    Min (ns)  Max (ns)  StdDev (ns)        Name
+ --------  ---------------  ---------  ------------  -----------  --------  --------  -----------  ----------------
+     75.0        3,000,000          3   1,000,000.0  1,000,000.0   1000000   1000000          0.0  cudaMalloc
+     25.0        1,000,000        100      10,000.0     10,000.0     10000     10000          0.0  cudaLaunchKernel
+"""
+KERNELS = """\
+[6/8] Executing 'cuda_gpu_kern_sum' stats report
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)  Med (ns)  Min (ns)  Max (ns)  StdDev (ns)              Name
+ --------  ---------------  ---------  --------  --------  --------  --------  -----------  ---------------------------
+    100.0          5000000        100   50000.0   50000.0     50000     50000          0.0  void fold<int>(float *, T1)
+"""
+NCU = """\
+  spin(float *) (64, 1, 1)x(128, 1, 1), Context 1, Stream 7, Device 0, CC 8.9
+    Section: GPU Speed Of Light Throughput
+    ----------------------- ----------- ------------
+    Metric Name             Metric Unit Metric Value
+    ----------------------- ----------- ------------
+    Duration                         us        20.50
+    DRAM Throughput                   %        31.25
+    ----------------------- ----------- ------------
+"""
+
+
+def without_rulers(text: str) -> str:
+    return "\n".join(line for line in text.split("\n") if "----" not in line)
+
+
+def collapsed(text: str) -> str:
+    return "\n".join(re.sub(" +", " ", line).strip() for line in text.split("\n"))
+
+
+def as_markdown_table(text: str) -> str:
+    rows = [re.split(r"\s{2,}", line.strip()) for line in text.split("\n") if "  " in line and "----" not in line]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:], ""])
+
+
+def put(folder: Path, text: str, name: str = "text.txt") -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+@pytest.mark.parametrize("form", [str, without_rulers, collapsed, as_markdown_table])
+def test_tables_of_nsys_are_found_in_every_form(tmp_path: Path, form) -> None:
+    capture = load([put(tmp_path, form(API) + "\n" + form(KERNELS))])
+    assert capture.summaries["cuda_api_sum"][["name", "count", "total_ns"]].to_numpy().tolist() == [
+        ["cudaMalloc", 3, 3_000_000], ["cudaLaunchKernel", 100, 1_000_000],
+    ]  # fmt: skip
+    assert capture.nsys_kernel_sums[["kernel", "instances", "total_ns"]].to_numpy().tolist() == [
+        ["void fold<int>(float *, T1)", 100, 5_000_000]
+    ]
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~", "````"])
+@pytest.mark.parametrize("head", ["# Slow kernel\n\n", "", "**Hi**, my kernel is slow:\n"])
+def test_a_page_is_read_block_by_block(tmp_path: Path, fence: str, head: str) -> None:
+    blocks = (API, "./tool --fast\n", KERNELS, NCU)
+    text = head + "".join(f"Some words.\n{fence}text\n{block}{fence}\n\n## More\n" for block in blocks)
+    capture = load([put(tmp_path, text, "page.md")])
+    assert capture.nsys_kernel_sums["instances"].tolist() == [100]
+    assert capture.summaries["cuda_api_sum"]["count"].tolist() == [3, 100]
+    assert capture.counters[["name", "gpu__time_duration.sum"]].to_numpy().tolist() == [["spin(float *)", 20_500]]
+    assert all(file.name.startswith("page.md, line ") for file in capture.files)
+
+
+def test_two_runs_on_a_page_are_two_and_a_block_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    text = "".join(
+        f"```\n{block}```\n" for block in (NCU, NCU.replace("20.50", "12.25"), KERNELS, KERNELS.replace("100", "90"))
+    )
+    capture = load([put(tmp_path, text, "page.md")])
+    assert capture.counters["gpu__time_duration.sum"].tolist() == [20_500, 12_250]
+    assert capture.counters["file"].nunique() == 2
+    assert capture.nsys_kernel_sums["instances"].tolist() == [100]
+    assert [one.what for one in capture.missing if "block" in one.what] == ["the block of page.md from line 29 on"]
+
+
+def test_a_page_in_a_folder_is_no_capture(tmp_path: Path) -> None:
+    put(tmp_path, f"# Tool\n```\n{KERNELS}```\n", "README.md")
+    put(tmp_path, KERNELS.replace("5000000", "7000000").replace("50000", "70000"))
+    assert load([tmp_path]).nsys_kernel_sums["total_ns"].tolist() == [7_000_000]
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("-----\n   Name    Self CPU %   Self CPU   CPU total %   CPU total   # of Calls\n-----\n aten::mm  60.00%\n",
+         "key_averages"),
+        ("==77== NVPROF is profiling process 77, command: ./tool\n", "nvprof"),
+        ("            Type  Time(%)      Time  Calls  Avg  Min  Max  Name\n GPU activities:   90.00%  9ms  3  3ms\n", "nvprof"),
+        ('"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"\n', "nvprof"),
+        ('[{"children": [], "frame": {"name": "ROOT", "type": "function"}, "metrics": {"count": 0, "time (ns)": 0}}]',
+         "Proton"),
+        ("12.5 ROOT\n├─ 10.0 fold\n└─ 2.5 spin\n\nLegend (Metric: time/ms (inc) Min: 2.50 Max: 12.50)\n", "Proton"),
+        ('"Name","Calls","TotalDurationNs","AverageNs","Percentage"\n"fold.kd",3,300,100,100.0\n', "rocprof"),
+        ('"Kind","Agent_Id","Queue_Id","Kernel_Id","Kernel_Name"\n"KERNEL_DISPATCH",1,1,5,"fold"\n', "rocprof"),
+        ("Processing [a.sqlite] with [gpu_gaps.py]...\n\n ** GPU Gaps (gpu_gaps):\n\nThe following are ranges where the "
+         "GPU is idle.\n\n Row#  Duration (ns)  Start (ns)  PID  Device ID\n ----  -------------\n 1  900  100  7  0\n",
+         "nsys analyze"),
+        ("Row#,Duration (ns),Start (ns),PID,Device ID,Context ID\n1,900,100,7,0,1\n", "nsys analyze"),
+        ("| NVIDIA-SMI 560.35   Driver Version: 560.35   CUDA Version: 12.6 |\n", "nvidia-smi"),
+    ],
+)  # fmt: skip
+def test_output_of_other_tools_is_named_with_the_way_out(tmp_path: Path, text: str, named: str) -> None:
+    with pytest.raises(InputError, match=named) as error:
+        load([put(tmp_path, text)])
+    assert str(error.value).count(";") == 1
+    assert "no table of nsys or ncu" not in str(error.value)
