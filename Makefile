@@ -36,6 +36,10 @@ profile: setup-announce setup-harness  ## profile GPT-2, or CMD='python my_model
 test: setup-tests  ## run all tests but those in a browser (ARGS='-n 0': one by one)
 	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser $(ARGS)
 
+.PHONY: test-fast
+test-fast: $(TESTS)  ## run the quick tests of the analysis, while you edit
+	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast tests/cpu $(ARGS)
+
 # One Chromium at a time: it uses the other processors itself.
 .PHONY: test-page
 test-page: setup-tests  ## test report.html in Chromium (needs pip install -e '.[browser]')

@@ -1,28 +1,81 @@
 """Share the tests among workers, skip GPU tests without a GPU, and summarise in a few lines what was skipped."""
 
+import contextlib
 import functools
 import gc
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import hypothesis
 import pytest
 
-# No deadline: no property test is about the time of an example, and a busy machine is no defect.
-hypothesis.settings.register_profile("ours", deadline=None)
-hypothesis.settings.load_profile("ours")
+with contextlib.suppress(ModuleNotFoundError):
+    import hypothesis
 
+    # No deadline: no property test is about the time of an example, and a busy machine is no defect.
+    hypothesis.settings.register_profile("ours", deadline=None)
+    hypothesis.settings.load_profile("ours")
+
+ROOT = Path(__file__).resolve().parents[1]
+# Packages without which the modules that import them are skipped: those of the extras of pyproject.toml.
+OPTIONAL = {
+    "hatchling",
+    "hypothesis",
+    "nvtx",
+    "packaging",
+    "playwright",
+    "pynvml",
+    "safetensors",
+    "torch",
+    "transformers",
+}
+# What a quick test imports none of: torch, or modules that do.
+HEAVY = re.compile(r"^(?:import|from) (?:kernels|studies|torch|tests\.adding)\b|importorskip\(\"torch", re.MULTILINE)
 GPU_TEST = "GPU test: "
 gc.set_threshold(100_000, 50, 50)  # as analysis/report.py: frequent collections take a tenth of the time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles all modules anew
 if "PYTEST_XDIST_WORKER" in os.environ:  # a worker a processor: more threads only wait for each other
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add --fast, for the loop of editing."""
+    parser.addoption("--fast", action="store_true", help="only quick tests of the analysis, without torch")
+
+
+def pytest_sessionstart() -> None:
+    """Run from any folder: tests name files of the checkout."""
+    os.chdir(ROOT)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what is not quick, with --fast."""
+    path = collection_path
+    if config.getoption("fast") and path.suffix == ".py" and HEAVY.search(path.read_text(encoding="utf-8")):
+        return True
+    return None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a module whose optional package is not installed."""
+    report = yield
+    cause = report.call.excinfo.value if report.failed and report.call.excinfo else None
+    while cause is not None and cause.__cause__ is not None:
+        cause = cause.__cause__
+    package = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
+    if package in OPTIONAL:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 1, f"Skipped: {package} is not installed")
+    return report
 
 
 @functools.cache
@@ -41,8 +94,12 @@ def gpu_missing() -> str:
 
 
 @pytest.hookimpl(tryfirst=True)  # workers read the groups from what this leaves
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip tests marked `gpu` without a GPU, run them one by one with a GPU, and start long tests first."""
+    if config.getoption("fast"):
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
     for item in items:
         if "rebuilt" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("rebuilt"))

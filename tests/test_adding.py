@@ -202,12 +202,8 @@ def test_a_rung_and_an_op_are_in_every_list(copy: Copy, ladder: Path) -> None:
 
 
 def test_lint_passes(copy: Copy) -> None:
-    """Ruff of everything; mypy of what was written, and what that imports."""
     copy.run("-m", "ruff", "check", "-q", ".")
     copy.run("-m", "ruff", "format", "-q", "--check", ".")
-    names = sorted({name for names in copy.written.values() for name in names})
-    checked = [name for name in names if re.match(r"(analysis|harness|kernels|studies)/.*\.py$", name)]
-    copy.run("-m", "mypy", "--cache-dir", os.devnull, *checked)
 
 
 def test_the_tests_of_the_checkout_pass(copy: Copy, ladder: Path) -> None:

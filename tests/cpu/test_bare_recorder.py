@@ -21,6 +21,7 @@ from harness.instrument import bare_ranges as convert
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "nsys_scripts" / "bare.sh"
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.xdist_group("compiler"),
     pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler"),
 ]

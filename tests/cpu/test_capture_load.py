@@ -318,6 +318,7 @@ def test_no_bytes_make_a_traceback(tmp_path_factory: pytest.TempPathFactory, raw
         load([folder / "f"])
 
 
+@pytest.mark.slow
 def test_importing_the_reader_is_cheap() -> None:
     code = (
         "import sys, analysis.capture.load; print([m for m in ('matplotlib', 'jinja2', 'torch') if m in sys.modules])"

@@ -443,6 +443,7 @@ OLD_AND_NEW = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.sampled_from(OLD_AND_NEW), st.integers(0, 10**9))
 def test_units_round_trip_in_both_spellings(unit: tuple[str, str, float], millionths: int) -> None:
     old, new, factor = unit
@@ -496,6 +497,7 @@ def numbers(text: str) -> dict[tuple[object, ...], float]:
     return found
 
 
+@pytest.mark.slow
 @given(st.sampled_from(sorted(WHOLE)), st.sampled_from(["cut", "quote", "comma", "cell", "blank", "line"]), st.data())
 def test_damage_never_gives_another_number(kind: str, damage: str, data: st.DataObject) -> None:
     text = WHOLE[kind]

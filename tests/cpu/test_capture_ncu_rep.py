@@ -260,7 +260,7 @@ def test_without_the_package_one_sentence_says_what_to_do(monkeypatch, tmp_path)
     path = tmp_path / "r"
     path.write_bytes(MAGIC)
     assert sniff.sniff(path).kind == "binary"
-    with pytest.raises(InputError, match=r"pip install ncu-report==.*ncu --import"):
+    with pytest.raises(InputError, match=r"pip install ncu-report.*ncu --import"):
         load([path])
     monkeypatch.setitem(sys.modules, "ncu_report", None)
     assert ncu_rep.package() is None

@@ -313,6 +313,7 @@ def test_no_range_at_all_is_a_gap(tmp_path: Path) -> None:
     assert any("NVTX" in gap.why for gap in capture.missing)
 
 
+@pytest.mark.slow
 def test_300_000_launches_load_in_seconds(tmp_path: Path) -> None:
     count = 300_000
     with (tmp_path / "a").open("w") as gpu, (tmp_path / "b").open("w") as exec_:

@@ -444,6 +444,7 @@ def test_warnings_of_nsys_are_gaps_without_their_text(tmp_path: Path) -> None:
     assert not any("somebody" in str(gap) or "pc17" in str(gap) for gap in timeline.missing)
 
 
+@pytest.mark.slow
 def test_the_environment_of_the_process_is_never_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     plain = sqlite_table.Tables.read_table
@@ -467,6 +468,7 @@ def test_the_environment_of_the_process_is_never_read(tmp_path: Path, monkeypatc
 # -------------------------------------------------------------------------------------------------- files and damage
 
 
+@pytest.mark.slow
 def test_a_report_from_an_export_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], undrawn: None) -> None:
     path = two_layers().save(tmp_path / "capture.bin")  # the name says nothing
     assert report.main([str(path), "--out", str(tmp_path / "out"), "--quiet"]) == 0
@@ -602,6 +604,7 @@ def test_damaged_bytes_never_end_in_a_traceback(
 ODD_CELLS = (None, -1, 0, 2**63 - 1, -(2**63), 2**40, "text", "", 1.5, b"\xff", float("inf"))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_odd_cells_are_an_error_or_leave_the_sums_whole(
@@ -716,6 +719,7 @@ def test_sums_and_their_invariants(seed: int, tmp_path: Path) -> None:
         assert totals.reindex(range(len(ranges)), fill_value=0).tolist() == slow.tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 10**6),

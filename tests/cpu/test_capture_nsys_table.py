@@ -97,13 +97,15 @@ RANGE_TABLES = st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40), 
 )
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
 @given(st.one_of(GPU_TABLES, RANGE_TABLES), st.sampled_from(["\n", "\r\n"]))
 def test_both_ways_read_the_same(text: str, line_end: str) -> None:
     both(text.replace("\n", line_end))
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.tuples(NUMBERS, NUMBERS, NAMES.filter(lambda name: name.strip() == name != "")), min_size=1, max_size=6)
 )
@@ -199,9 +201,10 @@ def damage(text: str, rng: random.Random) -> str:
     return text.replace(",", rng.choice(";\t|"), rng.choice([-1, 3]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ALL)
 def test_damage_never_becomes_a_wrong_number(text: str) -> None:
-    check_damage(text, tries=250, seed=7)
+    check_damage(text, tries=120, seed=7)
 
 
 def check_damage(text: str, tries: int, seed: int) -> None:
@@ -240,6 +243,7 @@ def test_swapped_columns_in_the_rows_are_seen_where_nsys_prints_facts_twice() ->
         assert both("\n".join([head, *swapped]) + "\n") == "refused"
 
 
+@pytest.mark.slow
 def test_a_large_file_is_read_in_pieces_and_broken_lines_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

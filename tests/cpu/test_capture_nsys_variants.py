@@ -558,6 +558,7 @@ def test_a_last_row_without_line_end_needs_an_end_that_proves_itself(tmp_path: P
     assert len(read(tmp_path, without_ids).summaries["nvtx_gpu_proj_trace"]) == 1
 
 
+@pytest.mark.slow
 def test_no_bytes_of_a_table_make_a_traceback(tmp_path: Path) -> None:
     whole = (TABLE + "\n" + PROJ_TRACE.format(none="")).encode()
     for place in range(0, len(whole), 11):

@@ -21,6 +21,7 @@ KERNELS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed H200 run is not in this checkout")
 def test_a_whole_capture_reads_the_same_packed_and_plain(tmp_path: Path) -> None:
     for path in COMMITTED.rglob("*"):
@@ -71,6 +72,7 @@ def test_what_is_packed_badly_is_one_sentence(tmp_path: Path, content: bytes, sa
     assert str(error.value).endswith(".")
 
 
+@pytest.mark.slow
 def test_a_small_file_that_unpacks_to_much_is_refused() -> None:
     bomb = lzma.compress(bytes(40 << 20))
     assert len(bomb) < 1 << 16

@@ -36,6 +36,7 @@ def about_copies(folder: Path) -> tuple[dict[str, Any], str]:
     return dict(tables["copies"].iloc[0]), " ".join(said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mb", [2.0, 900.0])
 def test_a_set_writes_the_memory_of_the_gpu_and_uses_no_link(tmp_path: Path, mb: float) -> None:
     trace(tmp_path, "[CUDA memset]", "Device,", mb)

@@ -78,6 +78,7 @@ def test_a_packed_file_states_its_size_and_is_refused_before_it_is_unpacked(tmp_
         load([tmp_path / "sums.csv.xz"])
 
 
+@pytest.mark.slow
 def test_a_gzip_file_made_to_fill_the_memory_is_refused(tmp_path: Path) -> None:
     head = b'{"schemaVersion": 1, "traceEvents": ['
     packed = gzip.compress(head + b" " * (80 << 20), compresslevel=9)
@@ -95,6 +96,7 @@ def test_other_archives_are_named(tmp_path: Path, magic: bytes, found: str) -> N
         load([tmp_path / "a.bin"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "cp437"])
 def test_a_report_is_printed_in_every_encoding(tmp_path: Path, encoding: str) -> None:
     (tmp_path / "sums.csv").write_text(sums(), encoding="utf-8")

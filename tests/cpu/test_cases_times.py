@@ -41,6 +41,7 @@ def stamps(zero: str, digits: str = "") -> list[str]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("zero", "digits", "head"),
     [
@@ -86,6 +87,7 @@ def gpu(rows: list[tuple[int, int, int]], name: str = "fold_rows") -> str:
     )
 
 
+@pytest.mark.slow
 def test_no_stretch_to_zoom_to_begins_before_zero(tmp_path: Path) -> None:
     (tmp_path / "gpu.csv").write_text(gpu([(100_000, 700_000, 1), (30_100_000, 700_000, 2)]))
     (tmp_path / "api.csv").write_text(
@@ -129,6 +131,7 @@ def test_launches_of_a_trace_without_a_kernel_are_told(tmp_path: Path) -> None:
     assert "correlation 3 to 4" in missing["the kernels of 2 of 4 launch calls of trace.json"]
 
 
+@pytest.mark.slow
 def test_records_of_a_trace_without_a_time_are_left_out_and_told(tmp_path: Path) -> None:
     events = [event("cuda_runtime", "cudaLaunchKernel", str(7_000_000 + 100 * n), 5.0, n) for n in range(1, 6)]
     events += [

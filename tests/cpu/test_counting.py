@@ -311,6 +311,7 @@ def test_ncu_replayed_what_was_planned(program, missing):
     assert len(measured) == len(compare.load([CAPTURED / program / "captures" / "ncu_raw.csv.xz"]).counters)
 
 
+@pytest.mark.slow
 def test_a_planned_capture_says_of_each_layer_what_a_whole_one_says(captured_table):
     equal_passes = captured_table[captured_table["against"].str.startswith("12 passes")]
     equal_passes = equal_passes[equal_passes["with_counters"] > 0]
@@ -396,6 +397,7 @@ def test_steps_are_ranges_of_the_timeline(run, capsys):
     assert "--steps training is not a range with launches: use " in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_a_capture_took_is_remembered(run, monkeypatch, capsys):
     monkeypatch.setenv("KERNEL_LEDGER_CACHE", str(run / "cache"))
     assert counting.main([str(run)]) == 0

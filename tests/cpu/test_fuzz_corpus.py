@@ -56,6 +56,7 @@ def test_the_last_run_damaged_every_kind_of_file() -> None:
     assert not last["findings"], "fix what it found, put it into tests/fuzz/corpus and run it again"
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(number=st.integers(0, 1 << 30))
 def test_any_bytes_are_a_capture_or_a_sentence(number: int, target: Target) -> None:
@@ -63,6 +64,7 @@ def test_any_bytes_are_a_capture_or_a_sentence(number: int, target: Target) -> N
     assert attempt(target, *pick(number, seed=5)) in ("capture", "error")
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(seed=st.sampled_from(WITH_TRUTH), number=st.integers(0, 1 << 30))
 def test_structural_damage_never_gives_a_wrong_number(seed: Seed, number: int, target: Target) -> None:

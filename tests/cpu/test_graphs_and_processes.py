@@ -21,6 +21,8 @@ from tests.declared import analyse
 from tests.machine import FAKE_NSYS, Machine
 from tests.nsys_export import Export
 
+pytestmark = pytest.mark.slow
+
 GRAPH_LAUNCH = "cudaGraphLaunch_v10000"
 
 

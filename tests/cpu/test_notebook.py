@@ -4,6 +4,10 @@ import ast
 import json
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "notebooks" / "gpt2_fused_softmax.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]

@@ -18,6 +18,8 @@ from tests.bench.make_captures import make_program, write_sqlite
 from tests.checkout import files
 from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 CARRIED = ("analysis", "harness", "nsys_scripts")
 

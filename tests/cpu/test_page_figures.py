@@ -168,6 +168,7 @@ def test_hostile_names_stay_text(name: str) -> None:
     assert max(len(e.text or "") for e in root.iter()) < 3000  # a 5,000-character name was shortened
 
 
+@pytest.mark.slow
 def test_ids_are_told_apart_between_figures_of_one_page() -> None:
     ids = [set(re.findall(r' id="([^"]+)"', svg_of(plot(table())))) for table, plot in PLOTS.values()]
     for i, one in enumerate(ids):

@@ -25,6 +25,8 @@ from harness.profile import folder as folders
 from harness.profile import gpu, machine, program
 from tests.machine import FAKE_PYTHON, FAKE_SMI, ROOT, Machine
 
+pytestmark = pytest.mark.slow
+
 # Stands in for bare.sh: runs the program and says how it ended.
 FAKE_BARE = """#!/usr/bin/env bash
 echo "bare $*" >> "$CALLS"

@@ -340,6 +340,7 @@ def test_two_ranks_wait_for_each_other() -> None:
     assert found.run.step_ns - even == pytest.approx((step_slow - step_fast) / 2, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_operations_replay_in_half_a_second() -> None:
     capture = Machine([*kernels(1000, 5 * US, 2 * US), ("sync",)] * 100).capture()
     end = int(capture.gpu_ops["start_ns"].max()) + 100 * US
@@ -358,6 +359,7 @@ COMMITTED = sorted(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", COMMITTED, ids=lambda path: path.name)
 def test_committed_captures_replay(folder: Path) -> None:
     found = savings.steps(load([folder]))
@@ -368,6 +370,7 @@ def test_committed_captures_replay(folder: Path) -> None:
         assert sum(ns for _, ns in parts.parts) == parts.wall_ns
 
 
+@pytest.mark.slow
 def test_what_if(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     folder = str(ROOT / "tests/cpu/data/profile/qwen")
     assert what_if.main([folder, "--graph", ".*", "--host", ".*=0.5", "--json"]) == 0

@@ -13,6 +13,8 @@ from analysis.capture import ncu_raw
 from harness.profile import argv, scrub, status
 from tests.machine import FAKE_IMPORTER, FAKE_NCU, FAKE_NSYS, FAKE_PYTHON, ROOT, SCRIPTS, Machine
 
+pytestmark = pytest.mark.slow
+
 # --- help and usage ---
 
 

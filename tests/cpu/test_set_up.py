@@ -128,6 +128,7 @@ def test_calls_of_a_recording_are_read_from_a_timeline() -> None:
     assert read["name"].tolist() == ["cudaStreamBeginCapture", "cudaStreamEndCapture"]
 
 
+@pytest.mark.slow
 def test_the_example_that_records_a_graph_has_no_idle_step() -> None:
     report = pipeline.analyse(load([ROOT / "examples/h200/cuda_graph/captures"]))
     assert not [one.title for one in report.report.findings if "idles" in one.title]
@@ -138,6 +139,7 @@ def test_the_example_that_records_a_graph_has_no_idle_step() -> None:
     assert "step Sequential(1 x 2048)#2 records a CUDA graph" in note
 
 
+@pytest.mark.slow
 def test_the_chains_of_a_graph_are_found_where_it_is_launched() -> None:
     """The call that records a graph, and the one that warms up for it, have no chains to fuse: each launch has."""
     report = pipeline.analyse(load([ROOT / "examples/h200/cuda_graph/captures"]))
@@ -150,6 +152,7 @@ def test_the_chains_of_a_graph_are_found_where_it_is_launched() -> None:
     assert shown["end_ns"] - shown["start_ns"] < 100_000
 
 
+@pytest.mark.slow
 def test_the_compiled_example_is_judged_by_a_later_call() -> None:
     """Its prompt compiles in its only call, and the first of 16 tokens compiles again."""
     report = pipeline.analyse(load([ROOT / "examples/h200/qwen_like_compiled/captures"]))

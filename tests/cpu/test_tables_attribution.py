@@ -141,7 +141,8 @@ def oracle(ops, ranges):
     return owners
 
 
-@settings(max_examples=200, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
 @given(nested_capture(), st.integers(0, 10**12), st.integers(1, 1000))
 def test_attribution_equals_the_oracle_and_survives_time_shift_and_relabelling(capture, shift, pid):
     ranges, ops = capture
@@ -156,7 +157,8 @@ def test_attribution_equals_the_oracle_and_survives_time_shift_and_relabelling(c
     assert attribute(moved_ops, moved_ranges).tolist() == owner.tolist()
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
 @given(nested_capture())
 def test_self_times_and_unattributed_sum_to_the_total(capture):
     ranges, ops = capture

@@ -237,6 +237,7 @@ def test_never_closed_ranges_are_a_gap(world) -> None:
     assert gap.what == "the bare time of 1 of 5 ranges"
 
 
+@pytest.mark.slow
 def test_the_committed_prefill_stays_bound_by_its_gpu_and_decode_by_launches() -> None:
     captures = Path(__file__).resolve().parents[2] / "reports" / "h200-gpt2-fp32" / "captures"
     steps = World(declarations(), facts=Facts(load([captures])))["steps"].set_index("step")

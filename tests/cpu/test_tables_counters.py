@@ -149,6 +149,7 @@ FULL = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_datasheet_stands_in_for_roofs_that_were_not_measured() -> None:
     capture = launches(FULL, device="NVIDIA H200")
     row = analyse(capture)[1]["roofline"].iloc[0]

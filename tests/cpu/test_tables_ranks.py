@@ -359,6 +359,7 @@ OPS = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(OPS)
 def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]]) -> None:

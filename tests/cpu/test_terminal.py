@@ -330,6 +330,7 @@ def test_a_terminal_gets_the_screen_and_a_pipe_text(built, exports, tmp_path, mo
     assert on_terminal(monkeypatch, exports, "--out", out, "--quiet", "--text") == piped
 
 
+@pytest.mark.slow
 def test_json_is_the_report_and_nothing_else(exports, tmp_path, capsys, undrawn):
     arguments = [str(exports), "--out", str(tmp_path / "out"), "--quiet", "--json"]
     assert report.main(arguments) == 0

@@ -187,7 +187,6 @@ def _studies(spread: dict[str, float]) -> dict[str, object]:
     kl = {"kl_mean": 0.5e-6, "kl_most": 3e-5, "plain_kl_mean": 7e-6, "plain_kl_most": 4e-5}
     texts = {"greedy_texts": 9, "greedy_same": 8, "greedy_ties": 1, "greedy_wrong": 0, "first_wrong": 71}
     memory = ("before_bytes", "held_bytes", "peak_bytes", "held_requested_bytes", "peak_requested_bytes")
-    token = {"token_time_p5_ns": 81e3, "token_time_p50_ns": 82e3, "token_time_p95_ns": 83e3, "tokens_per_s": 12195.0}
     operator = {"name": "aten::mm", "self_cpu_ns": 4, "cpu_ns": 5, "self_cuda_ns": 6, "cuda_ns": 7, "calls": 2}
     return {
         "accounting": {"gpu": "NVIDIA H200", "steps": [
@@ -199,8 +198,6 @@ def _studies(spread: dict[str, float]) -> dict[str, object]:
                    "checks": [{"engine": "r1", "dtype": "bf16", "weights": "random", "positions": 128, "same": 120, "ties": 6, "wrong": 2, "worse": ["0-63"], **kl, **texts}],
                    "captured": [{"rung": "r1", "tokens": 13}], "stamped": [{"rung": "r1", "token_time_ns": 92e3, "stamped_time_ns": 93e3}],
                    "prefill_tokens": 1024, "prefill_flops": 2.5e11, "copy_bytes_per_s": 4.25e12, "flop_per_s": 5.5e14},
-        "dropin": {"conditions": {"gpu": {"name": "NVIDIA H200", "sm_count": 132}}, "left_out": {"flash, eager": "not installed"}, "settings": [
-            {"attention": "sdpa", "mode": "graph", "dtype": "bf16", "batch": 4, "context_tokens": 1024, "samples": 21, "same_text": True, **token}]},
         "lectures": {"gpu": "NVIDIA H200", "seconds": {"overlap": 1.25}, "points": [
             {"study": "overlap", "case": "two streams", "quantity": "time", "unit": "ns", "value": 1500, "p5": 1400, "p95": 1600}],
             "profiles": [{"case": "mlp", "operators": [operator], "stacks": {"main": 31.5}, "kernels": [
