@@ -31,7 +31,7 @@ from analysis.formats.report import Report
 from analysis.page.html import render_html
 from analysis.page.markdown import render_markdown
 from analysis.show import document, dumped
-from analysis.tables.declare import Declaration, World
+from analysis.tables.declare import Declaration, World, beside
 
 Images = dict[str, dict[str, bytes]]
 TEXTS = ("report.json", "report.md", "report.html")
@@ -64,7 +64,7 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
 
 def declared(capture: Capture) -> list[Declaration]:
     """Return what the report on a capture has: what every report shares, and what a study adds to its own files."""
-    return [*pipeline.declarations(), *studies.declarations(capture)]
+    return beside(pipeline.declarations(), studies.declarations(capture))
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,9 @@ class Analysis:
 
     def _texts(self) -> dict[str, str]:
         svgs = {name: image["svg"].decode() for name, image in self.images.items()}
-        sections = pipeline.sections(self.world, self.tables)
         texts = (
             dumped(document(self.report)) + "\n",
-            render_markdown(self.report, self.tables, sections),
+            render_markdown(self.report, self.tables),
             render_html(self.report, self.tables, svgs),
         )
         return dict(zip(TEXTS, texts, strict=True))

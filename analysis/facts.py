@@ -1,10 +1,11 @@
 """The facts of a capture: what the parts of a report share, each built once, when it is first needed.
 
-A table that other parts need is an attribute, too; `Facts.rows` gives any other one.
+A table that other parts need is an attribute, too; `Facts.once` builds any other one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -62,9 +63,8 @@ from analysis.tables.traffic import build_traffic
 if TYPE_CHECKING:
     from analysis.capture.model import Capture, IntArray
     from analysis.tables import intervals
-    from analysis.tables.declare import Table
 
-More = TypeVar("More")
+Built = TypeVar("Built")
 
 
 class Facts:
@@ -76,20 +76,13 @@ class Facts:
     def __init__(self, raw: Capture, *, extrapolate: bool = False) -> None:
         self.raw = raw
         self.extrapolate = extrapolate
-        self._rows: dict[str, pd.DataFrame] = {}
-        self._more: dict[type, Any] = {}
+        self._built: dict[Callable[[Facts], Any], Any] = {}
 
-    def rows(self, table: Table) -> pd.DataFrame:
-        """Return the rows of a table, with its declared columns; built once."""
-        if table.name not in self._rows:
-            self._rows[table.name] = table(self)
-        return self._rows[table.name]
-
-    def more(self, kind: type[More]) -> More:
-        """Return `kind(self)`, further facts of a class of its own, such as those of a study; built once."""
-        if kind not in self._more:
-            self._more[kind] = kind(self)  # type: ignore[call-arg]
-        return self._more[kind]
+    def once(self, build: Callable[[Facts], Built]) -> Built:
+        """Return what `build` makes of these facts, such as the rows of a table or a fact of a study; built once."""
+        if build not in self._built:
+            self._built[build] = build(self)
+        return self._built[build]
 
     # Tables that other parts need: each attribute is the rows of the table
 

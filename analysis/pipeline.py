@@ -30,15 +30,17 @@ from analysis.formats.report import (
     Trust,
 )
 from analysis.page.canvas import compact, to_bytes, to_svg
-from analysis.tables.declare import Declaration, Drawn, Picture, World, find
+from analysis.tables import order
+from analysis.tables.declare import Declaration, Drawn, Picture, World, arrange, find
 
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in the caption of every figure
 Tables = dict[str, pd.DataFrame]
 
 
 def declarations() -> list[Declaration]:
-    """Return the declarations that every report shares. A study adds its own."""
-    return find(analysis.tables, analysis.fusion, analysis.diagnosis, analysis.page)
+    """Return what every report shares, in the order of the page. A study adds its own."""
+    found = find(analysis.tables, analysis.fusion, analysis.diagnosis, analysis.page)
+    return arrange(found, order.TABLES, order.NOTES, order.MISSING)
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,6 @@ class Built:
     report: Report
     tables: Tables
     world: World
-
-
-def sections(world: World, tables: Tables) -> dict[str, list[str]]:
-    """Return the Markdown blocks of the tables that have a Markdown form of their own, by table."""
-    found = {}
-    for name, section in world.sections().items():
-        if len(tables.get(name, ())):
-            blocks = world.build(section)
-            found[name] = [blocks] if isinstance(blocks, str) else list(blocks)
-    return found
 
 
 def analyse(

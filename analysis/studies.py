@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from analysis.capture.model import Capture
 from analysis.formats.files import captured
 from analysis.formats.report import Missing, Reason
-from analysis.tables.declare import Declaration, Part, find
+from analysis.tables.declare import Declaration, Part, arrange, find
 
 
 def declarations(capture: Capture) -> list[Declaration]:
@@ -27,4 +27,5 @@ def declarations(capture: Capture) -> list[Declaration]:
             "run `python analysis/report.py` in a clone of the repository",
         )
         return [Part(name="missing studies", build=lambda: lacking, kind="missing")]
-    return find(*map(import_module, packages))
+    order = import_module(packages[0].partition(".")[0]).TABLES if packages else ()
+    return arrange(find(*map(import_module, packages)), order)

@@ -148,14 +148,13 @@ def table(root: Path) -> None:
 
         import pandas as pd
 
-        from analysis.capture.model import Capture
+        from analysis.facts import Facts
         from analysis.tables.declare import Column, table
 
 
         @table(
             "toy",
             question="How many toy bytes does each kernel move?",
-            order=155,
             title="Toys",
             columns=(
                 Column("kernel", "", "kernel name", "key"),
@@ -163,11 +162,12 @@ def table(root: Path) -> None:
                 Column("toy", "", "the toy of toys.json", "static"),
             ),
         )
-        def build_toy(measured: pd.DataFrame, capture: Capture) -> pd.DataFrame | None:
+        def build_toy(facts: Facts) -> pd.DataFrame | None:
             """Return toy.csv: one row a kernel."""
+            measured = facts.measured
             if measured.empty or "toy_bytes" not in measured:
                 return None
-            toy = (capture.of("toys") or {}).get("toy", "")
+            toy = (facts.capture.of("toys") or {}).get("toy", "")
             return measured[["kernel", "toy_bytes"]].assign(toy=toy, tier="counters")
         ''',
     )
@@ -182,16 +182,18 @@ def figure(root: Path) -> None:
 
         from __future__ import annotations
 
-        import pandas as pd
         from matplotlib.figure import Figure
 
         from analysis.page.canvas import BLUE, new_canvas, place_axes, style_context
+        from analysis.facts import Facts
         from analysis.tables.declare import picture
+        from analysis.tables.toy import build_toy
 
 
         @picture("toy", of="toy")
-        def plot_toy(toy: pd.DataFrame, caption: str) -> Figure | None:
+        def plot_toy(facts: Facts, caption: str) -> Figure | None:
             """A bar a kernel."""
+            toy = facts.once(build_toy)
             with style_context():
                 canvas, foot = new_canvas("toy", 2.5, caption, title="Toys")
                 axes = place_axes(canvas, 2.5, 0.3, 0.5, foot + 0.5)

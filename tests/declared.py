@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -18,7 +19,7 @@ from studies.publish.columns import every
 
 DECLARED = every()
 LADDER_TABLES = {table.name: table for table in declared_tables()}
-_ALL = {one.name: one for one in DECLARED if isinstance(one, Table) and one.name not in LADDER_TABLES}
+_ALL = {one.name: one for one in DECLARED if isinstance(one, Table)}
 TABLES = {name: table for name, table in _ALL.items() if not table.optional}
 STUDY_TABLES = {name: table for name, table in _ALL.items() if table.optional}
 
@@ -39,11 +40,15 @@ def page(capture: Capture) -> str:
     from analysis.page.markdown import render_markdown
 
     made = pipeline.analyse(capture, DECLARED)
-    return render_markdown(made.report, made.tables, pipeline.sections(made.world, made.tables))
+    return render_markdown(made.report, made.tables)
 
 
-def facts_of(raw: Capture | None = None, **values: Any) -> Facts:
-    """Return the facts of a capture, with these values in place of those that would be computed."""
+def facts_of(raw: Capture | None = None, built: Mapping[Any, Any] | None = None, **values: Any) -> Facts:
+    """Return the facts of a capture, with these values in place of those that would be computed.
+
+    `built` gives what functions of facts, and tables, would build.
+    """
     facts = Facts(raw or Capture())
+    facts._built.update(built or {})
     vars(facts).update(values)
     return facts

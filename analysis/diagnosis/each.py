@@ -250,7 +250,6 @@ def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
 @table(
     "diagnosis",
     question="Why does each kernel take its time, and how much could each cure win?",
-    order=196,
     optional=True,
     columns=_COLUMNS,
 )

@@ -34,7 +34,7 @@ MOST = 5  # findings in all
 _INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
 
 
-@part("findings", 10)
+@part("findings")
 def _findings(
     capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
     stalls: pd.DataFrame, fusion: pd.DataFrame, host: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame,

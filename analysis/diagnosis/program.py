@@ -60,7 +60,6 @@ class _Step:
 @table(
     "program",
     question="Where does the GPU time go, from steps down to kernels, and what limits each of them?",
-    order=195,
     optional=True,
     columns=(
         Column("range", "", "folded range; blank for the whole capture", "key"),

@@ -59,7 +59,6 @@ def costs_of_ranks(
 @table(
     "rank_costs",
     question="How much time does each rank lose to allocations, pageable copies and repeated copies?",
-    order=100.8,
     title="What each call costs again",
     optional=True,
     columns=(

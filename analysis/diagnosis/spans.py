@@ -289,7 +289,6 @@ def _span_timeline(
 @table(
     "spans",
     question="Where on the timeline does each finding show?",
-    order=101,
     optional=True,
     columns=(
         Column("finding", "1", "rank of the finding", "key"),

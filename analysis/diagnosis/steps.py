@@ -32,7 +32,6 @@ def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
 @table(
     "step_diagnosis",
     question="Why does each step take its time, judged by the timeline alone?",
-    order=196.5,
     optional=True,
     columns=(
         Column("range", "", "step, or outermost range without steps; judged on the one of median length", "key"),

@@ -1008,7 +1008,6 @@ Plan = tuple[pd.DataFrame, pd.DataFrame]
 @table(
     "fusion",
     question="Which neighbouring kernels should be fused, and how much would that win?",
-    order=180,
     title="What to fuse",
     columns=(
         Column("pattern", "", "known name of the chain, else its operations", "key"),
@@ -1132,7 +1131,6 @@ _SIZE = ["op", "shape", "dtype"]
 @table(
     "fusion_check",
     question="Do fused kernels that were built reach what the plan predicted?",
-    order=181,
     title="Fused kernels that were built, against the plan",
     columns=(
         Column("op", "", "operation", "key"),
@@ -1381,7 +1379,7 @@ def plan(
     )
 
 
-@part("note", 5)
+@part("note")
 def _cut_plan(facts: Facts) -> str | None:
     gpu_ops = facts.gpu_ops
     if len(gpu_ops) <= MOST_LAUNCHES:

@@ -550,7 +550,7 @@ def _traffic_of_one_op(traffic: pd.DataFrame, caption: str) -> Figure | None:
     return plot_traffic(rows, caption, op)
 
 
-@picture("traffic", of="traffic", order=1)
+@picture("traffic", of="traffic")
 def _traffic_of_all(traffic: pd.DataFrame, caption: str) -> Figure | None:
     return plot_traffic(traffic_tables.for_figure(traffic), caption)
 

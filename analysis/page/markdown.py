@@ -25,21 +25,17 @@ TOP = 12  # rows of a table on this page; the CSV file has the rest
 _NAME_WIDTH = 64
 _PROSE_WIDTH = {"evidence": 160, "reason": 240}  # shown characters of a column with prose
 _FROM_COUNTERS = ("counters", "row", "key")  # tiers of evidence for columns that rest on counters
-Sections = Mapping[str, Sequence[str]]
 
 
-def render_markdown(report: Report, tables: Mapping[str, pd.DataFrame], sections: Sections | None = None) -> str:
-    """Render the report as GitHub Markdown. A table without rows is left out; `report.missing` has the reason.
-
-    `sections` holds, by table, the blocks of tables with their own layout.
-    """
+def render_markdown(report: Report, tables: Mapping[str, pd.DataFrame]) -> str:
+    """Render the report as GitHub Markdown. A table without rows is left out; `report.missing` has the reason."""
     untrusted = is_untrusted(report)
     blocks = [f"# {escape(report.title or 'Report')}"]
     blocks += [f"> **{text.UNTRUSTED_MARK} {escape(UNTRUSTED_SENTENCE)}**"] if untrusted else []
     blocks += [_facts(report)]
     blocks += _findings(report, tables, untrusted)
     for entry in report.tables:
-        blocks += _section(entry, tables, (sections or {}).get(entry.name), untrusted)
+        blocks += _section(entry, tables, untrusted)
         blocks += _figures(report, entry.name)
     blocks += [*_missing(report), *_conditions(report), *_files(report)]
     return "\n\n".join(blocks) + "\n"
@@ -221,18 +217,14 @@ def _code(value: str) -> str:
     return text.clean(value).replace("`", "'")
 
 
-def _section(
-    entry: ReportTable, tables: Mapping[str, pd.DataFrame], own: Sequence[str] | None, untrusted: bool
-) -> list[str]:
-    """Return the blocks of a table: its `own`, else the most important rows and columns."""
+def _section(entry: ReportTable, tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:
+    """Return the blocks of a table: the most important rows and columns."""
     name = str(entry.name)
     table = tables.get(name)
     if table is None or table.empty or not entry.title:
         return []
     all_rows = f"[tables/{name}.csv](tables/{name}.csv)."
     blocks = [f"## {escape(entry.title)}"]
-    if own is not None:
-        return [*blocks, *own, f"All rows in {all_rows}"]
     rows = table.loc[entry.glance.rows, entry.glance.columns]
     if rows.empty:
         return []

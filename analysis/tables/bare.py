@@ -99,7 +99,6 @@ def _most_time(rows: pd.DataFrame) -> pd.DataFrame:
 @table(
     "bare_times",
     question="How long does each range last on the host without a profiler, at first and later?",
-    order=113,
     title="Ranges without a profiler",
     glance=_most_time,
     optional=True,
@@ -139,7 +138,7 @@ def whole_numbers(rows: pd.DataFrame, names: Iterable[str]) -> pd.DataFrame:
     return rows.assign(**{name: rows[name].astype("Float64").round().astype("Int64") for name in names})
 
 
-@part("missing", 12)
+@part("missing")
 def _never_closed(facts: Facts) -> Missing | None:
     bare = facts.bare
     lost = int(bare["end_ns"].isna().sum())
@@ -347,7 +346,6 @@ def bare_gpu_ns(capture: Capture) -> dict[str, float]:
 @table(
     "steps",
     question="How long does each kind of step take without a profiler, and does it wait for the GPU or the host?",
-    order=98,
     title="Steps",
     optional=True,
     columns=(
@@ -415,7 +413,7 @@ def _median(values: pd.Series) -> float | None:
     return float(known.astype(float).median()) if len(known) else None
 
 
-@part("missing", 12)
+@part("missing")
 def _unmatched(facts: Facts) -> Missing | None:
     step_ranges = facts.step_ranges
     if facts.bare.empty or step_ranges.empty or facts.bare_wall_ns:

@@ -275,7 +275,7 @@ def _with_waiting(rows: pd.DataFrame, clocks: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@part("missing", 64)
+@part("missing")
 def _what_did_not_fit(facts: Facts) -> list[Missing]:
     return facts.matched.missing
 
@@ -286,7 +286,6 @@ def _what_did_not_fit(facts: Facts) -> list[Missing]:
 @table(
     "collectives",
     question="What does each kind of collective move, how fast, and how much of its time is waiting for another rank?",
-    order=100.5,
     title="Collectives",
     optional=True,
     columns=(

@@ -197,7 +197,6 @@ def place_compiled(
 @table(
     "compiled",
     question="Which modules does each kernel of torch.compile fuse?",
-    order=117,
     title="Kernels of torch.compile",
     optional=True,
     columns=(
@@ -233,7 +232,7 @@ def build_compiled(facts: Facts) -> pd.DataFrame | None:
     return found.sort_values(order, ascending=[False, True, True], kind="stable").assign(tier="timing")
 
 
-@part("note", 8)
+@part("note")
 def _said(facts: Facts) -> str | None:
     compiled = facts.compiled
     if compiled.empty:
@@ -245,7 +244,7 @@ def _said(facts: Facts) -> str | None:
     )
 
 
-@part("missing", 8)
+@part("missing")
 def _unknown(facts: Facts) -> Missing | None:
     # A run of the harness has ops.csv and ranges of its own. It does not record Inductor, so there is no gap.
     launches, capture = facts.launches, facts.capture

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from analysis.facts import Facts
 
 
-@part("missing", 0)
+@part("missing")
 def _of_the_readers(facts: Facts) -> list[Missing]:
     return list(facts.capture.missing)
 
 
-@part("missing", 1)
+@part("missing")
 def _impossible_roofs(facts: Facts) -> list[Missing]:
     return facts.allowed_ceilings[1]
 
@@ -44,7 +44,7 @@ def has_own_times(capture: Capture) -> bool:
     return any((capture.layer_profile, capture.kernels_of_layers, capture.baseline))
 
 
-@part("missing", 10)
+@part("missing")
 def name_missing_captures(facts: Facts) -> list[Missing]:
     """Return the missing of a run without any timeline, or without any counters."""
     capture = facts.capture
@@ -111,7 +111,7 @@ def _contradicts(facts: Facts) -> bool:
     return facts.device is not None and bool(facts.device.derived) and find_device(facts.gpu or "") is not None
 
 
-@part("missing", 11)
+@part("missing")
 def name_missing_files(facts: Facts) -> list[Missing]:
     """Return the missing of a run that lacks the files with the values to compare its numbers with."""
     capture, gpu = facts.capture, facts.gpu
@@ -160,7 +160,7 @@ COMPILED = (
 )
 
 
-@part("missing", 13)
+@part("missing")
 def _partial_counters(facts: Facts) -> list[Missing]:
     return name_partial_counters(facts.joined.launches, facts.measured, is_planned=facts.planned_rows is not None)
 

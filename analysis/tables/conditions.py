@@ -118,7 +118,7 @@ def _dram_of_percent(counters: pd.DataFrame) -> float | None:
     return float(peaks.median()) if len(peaks) else None
 
 
-@part("note", 7)
+@part("note")
 def _by_capability(facts: Facts) -> str | None:
     device = facts.device
     if device and device.derived:
@@ -130,7 +130,7 @@ def _by_capability(facts: Facts) -> str | None:
     return f"The file does not name its GPU; by compute capability and number of SMs it is {device.name}."
 
 
-@part("title", 10)
+@part("title")
 def title(facts: Facts) -> str:
     """Return the report's title."""
     capture, gpu = facts.capture, facts.gpu
@@ -172,7 +172,7 @@ def ncu_status(capture: Capture) -> Ncu:
     return found[0] | together if found else None
 
 
-@part("conditions", 10)
+@part("conditions")
 def conditions_of_program(facts: Facts) -> list[dict[str, str]]:
     """Return the conditions of a run of one program."""
     capture = facts.capture

@@ -54,7 +54,6 @@ def link_rate(device: Device | None, direction: str) -> float | None:
 @table(
     "copies",
     question="What is copied and set, how fast, and do kernels overlap it?",
-    order=125,
     title="Copies and sets",
     optional=True,
     columns=(

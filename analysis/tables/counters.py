@@ -52,7 +52,6 @@ def _with_values(counters: pd.DataFrame) -> pd.DataFrame:
 @table(
     "counters",
     question="What do the counters say about each kernel?",
-    order=135,
     title="Counters",
     optional=True,
     columns=(

@@ -34,7 +34,7 @@ def is_of(count_plan: pd.DataFrame, launches: pd.DataFrame) -> bool:
     )
 
 
-@part("missing", 12)
+@part("missing")
 def _other_timeline(facts: Facts) -> Missing | None:
     count_plan, launches, ncu = facts.count_plan, facts.launches, facts.ncu
     if count_plan is None or launches.empty or not (ncu and ncu.get("planned")) or is_of(count_plan, launches):
@@ -47,7 +47,7 @@ def _other_timeline(facts: Facts) -> Missing | None:
     )
 
 
-@part("missing", 14)
+@part("missing")
 def _spread_groups(facts: Facts) -> Missing | None:
     counting = facts.counting
     apart = counting[counting["reason"].astype(str).str.contains("differ by")] if len(counting) else counting
@@ -62,7 +62,7 @@ def _spread_groups(facts: Facts) -> Missing | None:
     )
 
 
-@part("note", 5)
+@part("note")
 def _said(facts: Facts) -> str | None:
     """Return `Counted 96 of 1,100 launches, 99.2% of the GPU time.`"""
     counting = facts.counting
@@ -80,7 +80,6 @@ def _said(facts: Facts) -> str | None:
 @table(
     "counting",
     question="Which launches did ncu replay, and which others do they stand for?",
-    order=187,
     title="Counting",
     optional=True,
     columns=(

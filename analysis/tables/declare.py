@@ -2,12 +2,11 @@
 
 A declaration is a function whose parameters name its inputs. An input is another declaration, a value from the caller
 (`raw`, the capture as it was read), the first answer to a kind of FIRST_WINS (`findings`), or a field of the capture.
-`World` builds a value and the inputs that it needs, each of them once. There are five kinds of declarations:
+`World` builds a value and the inputs that it needs, each of them once. There are four kinds of declarations:
 
     fact      an intermediate value, such as the join of timeline and counters
     table     a table of the report: its question, its columns, its place on the page, what is missing if it is empty
     picture   a figure of a table
-    section   a table with a Markdown form of its own
     part      a contribution to the report's notes, missing, findings, title or conditions
 """
 
@@ -16,7 +15,8 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -74,13 +74,12 @@ class Column:
 TIER = Column("tier", "", "evidence: static (compiler), timing (nsys, events), counters (ncu)", "row")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Declaration:
-    """A name, the function that builds its value, and its order among declarations of the same kind."""
+    """A name, and the function that builds its value."""
 
     name: str
     build: Callable[..., Any]
-    order: float = 0
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self.build(*arguments, **named)
@@ -105,11 +104,6 @@ class Part(Declaration):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Section(Declaration):
-    """Builds the Markdown blocks of the table `name`."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Drawn:
     """One of several figures of a picture, with a caption of its own."""
 
@@ -129,7 +123,7 @@ class Picture(Declaration):
     compact: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Table(Declaration):
     """A table answers one question. Every table ends with the column `tier`; `columns` lists the others.
 
@@ -160,7 +154,7 @@ class Table(Declaration):
     def __get__(self, facts: Facts, owner: type) -> pd.DataFrame: ...
     def __get__(self, facts: Facts | None, owner: type) -> Table | pd.DataFrame:
         """Return the rows of the table if it is an attribute of facts."""
-        return self if facts is None else facts.rows(self)
+        return self if facts is None else facts.once(self)
 
     @property
     def column_names(self) -> list[str]:
@@ -229,37 +223,35 @@ def fact(name: str) -> Callable[[Build], Fact]:
     return lambda build: Fact(name=name, build=build)
 
 
-def part(kind: str, order: float = 0) -> Callable[[Build], Part]:
-    """Declare that the decorated function contributes to `kind`. The lowest `order` comes first.
+def part(kind: str) -> Callable[[Build], Part]:
+    """Declare that the decorated function contributes to `kind`.
 
     Raises: ValueError for an unknown kind.
     """
     if kind not in (*FIRST_WINS, *ALL_COUNT):
         raise ValueError(f"a part of kind {kind!r} is nothing that a report has")
-    return lambda build: Part(
-        name=f"{kind} of {build.__module__}.{build.__name__}", build=build, order=order, kind=kind
-    )
+
+    def declare(build: Build) -> Part:
+        place = f"{build.__module__.rpartition('.')[2]}.{build.__name__.strip('_')}"
+        return Part(name=place, build=build, kind=kind)
+
+    return declare
 
 
-def section(of: str) -> Callable[[Build], Section]:
-    """Declare that the decorated function returns the Markdown of the table `of`, a list of blocks."""
-    return lambda build: Section(name=of, build=build)
-
-
-def picture(name: str, *, of: str, order: float = 0, compact: bool = False) -> Callable[[Build], Picture]:
+def picture(name: str, *, of: str, compact: bool = False) -> Callable[[Build], Picture]:
     """Declare that the decorated function draws the table `of`. It may also take the parameter `caption`."""
-    return lambda build: Picture(name=name, build=build, order=order, of=of, compact=compact)
+    return lambda build: Picture(name=name, build=build, of=of, compact=compact)
 
 
 def table(
-    name: str, *, question: str, order: float, columns: Iterable[Column], title: str = "", glance: Glance | None = None,
+    name: str, *, question: str, columns: Iterable[Column], title: str = "", glance: Glance | None = None,
     optional: bool = False, missing: Missing | None = None,
 ) -> Callable[[Build], Table]:  # fmt: skip
-    """Declare that the decorated function builds the table `name`. Tables with a lower `order` come first."""
+    """Declare that the decorated function builds the table `name`."""
 
     def declare(build: Build) -> Table:
         return Table(
-            name=name, build=build, order=order, question=question, columns=tuple(columns), title=title, glance=glance,
+            name=name, build=build, question=question, columns=tuple(columns), title=title, glance=glance,
             optional=optional, missing=missing,
         )  # fmt: skip
 
@@ -284,6 +276,20 @@ def find(*packages: ModuleType) -> list[Declaration]:
     return list(found.values())
 
 
+def arrange(declarations: Iterable[Declaration], *orders: Sequence[str]) -> list[Declaration]:
+    """Return the tables and parts in the order of their names in `orders`, then the other declarations."""
+    place = {name: at for at, name in enumerate(itertools.chain(*orders))}
+    return sorted(
+        declarations, key=lambda one: place.get(one.name if isinstance(one, Table | Part) else "", len(place))
+    )
+
+
+def beside(shared: Sequence[Declaration], studies: Sequence[Declaration]) -> list[Declaration]:
+    """Return what reports share with what studies add: all of it comes first, but for notes and missing data."""
+    last = [one for one in studies if isinstance(one, Part) and one.kind in ALL_COUNT]
+    return [*(one for one in studies if one not in last), *shared, *last]
+
+
 def _by_name(declarations: Iterable[Declaration]) -> dict[str, Declaration]:
     """Return the facts and tables by name. Raises: ValueError if two have the same name."""
     named: dict[str, Declaration] = {}
@@ -302,7 +308,7 @@ class World:
     """
 
     def __init__(self, declarations: Iterable[Declaration], **given: Any) -> None:
-        self.declarations = sorted(declarations, key=lambda one: one.order)
+        self.declarations = list(declarations)
         self._builders = _by_name(self.declarations)
         self._known = dict(given)
         self.facts: Facts | None = given.get("facts")
@@ -361,11 +367,7 @@ class World:
         """Yield the pictures of the tables that can be built, in the order of the tables."""
         place = {one.name: at for at, one in enumerate(self.tables())}
         drawn = [one for one in self.declarations if isinstance(one, Picture) and one.of in place]
-        yield from sorted(drawn, key=lambda one: (place[one.of], one.order))
-
-    def sections(self) -> Mapping[str, Section]:
-        """Return the sections by the name of their table."""
-        return {one.name: one for one in self.declarations if isinstance(one, Section)}
+        yield from sorted(drawn, key=lambda one: place[one.of])
 
     def _answers(self, kind: str) -> Iterator[Any]:
         for one in self.declarations:

@@ -57,7 +57,6 @@ def activities(gpu_ops: pd.DataFrame, gpu_places: pd.DataFrame) -> list[Activity
 @table(
     "devices",
     question="What did each GPU do, and when did it wait?",
-    order=99,
     title="GPUs",
     optional=True,
     columns=(
@@ -121,7 +120,7 @@ def build_devices(facts: Facts) -> pd.DataFrame | None:
     return found.astype(dict.fromkeys(whole, "Int64"))
 
 
-@part("note", 0)
+@part("note")
 def _several_gpus(facts: Facts) -> str | None:
     gpu_places = facts.gpu_places
     devices, processes = gpu_places["device"].nunique(), gpu_places.loc[gpu_places["process"] > 0, "process"].nunique()

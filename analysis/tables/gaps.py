@@ -78,7 +78,6 @@ def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np
 @table(
     "gaps",
     question="Is each step limited by launches, by the host, by memory or by arithmetic?",
-    order=100,
     title="Steps one by one",
     columns=(
         Column(

@@ -30,7 +30,6 @@ def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
 @table(
     "graphs",
     question="Which CUDA graphs ran, how many nodes do they have, and how much GPU time do they take?",
-    order=118,
     title="CUDA graphs",
     optional=True,
     columns=(

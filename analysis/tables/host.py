@@ -23,7 +23,6 @@ SOURCES = {
 @table(
     "host",
     question="Where does the host spend its time: in CUDA calls, in the operating system, in which ranges?",
-    order=185,
     title="The host",
     columns=(
         Column("source", "", "CUDA API, OS runtime or NVTX range", "key"),

@@ -124,7 +124,7 @@ def _repeated(runs: list[pd.DataFrame]) -> list[bool]:
     return again
 
 
-@part("missing", 2)
+@part("missing")
 def _several_runs(facts: Facts) -> list[Missing]:
     """Say that files of ncu hold several runs of the same kernels."""
     counters = facts.capture.counters
@@ -323,7 +323,6 @@ def _join_without_ranges(launches: pd.DataFrame, counters: pd.DataFrame) -> tupl
 @table(
     "coverage",
     question="Which kernels of the timeline have counters?",
-    order=190,
     columns=(
         Column("range", "", "innermost range, folded", "key"),
         Column("seen", "1", "kernels in the timeline", "timing"),

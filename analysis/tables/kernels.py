@@ -92,7 +92,6 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
 @table(
     "kernels",
     question="Which kernels run in which layer, how long, and with which occupancy?",
-    order=120,
     title="Kernels",
     columns=(
         Column("kernel", "", "kernel name, without return type, parameters and casts, as nsys and ncu agree", "key"),

@@ -47,7 +47,6 @@ _COLUMNS = (
 @table(
     "layers",
     question="Which range takes the time?",
-    order=111,
     columns=_COLUMNS,
 )
 def build_layers(facts: Facts) -> pd.DataFrame | None:
@@ -191,7 +190,7 @@ def without_launch(kernels: pd.DataFrame) -> pd.DataFrame:
     return kernels[kernels["api_start_ns"].isna()]
 
 
-@part("missing", 3)
+@part("missing")
 def _unknown_launches(facts: Facts) -> Missing | None:
     launches = facts.launches
     lost = len(without_launch(launches))
@@ -241,7 +240,6 @@ def _largest(layers: pd.DataFrame) -> pd.DataFrame:
 @table(
     "layers_folded",
     question="Which kind of layer takes the time, if repeated layers count as one?",
-    order=110,
     title="Layers, repeated ones folded",
     columns=_COLUMNS,
     glance=_largest,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 @table(
     "links",
     question="How fast are the links between host and GPUs, over the size of a transfer?",
-    order=138,
     title="Links",
     optional=True,
     columns=(
@@ -83,7 +82,7 @@ def roof_at(links: pd.DataFrame, link: str, ranks: int, size: float) -> float:
     return float(np.exp(np.interp(np.log(size), np.log(sizes), np.log(rates))))
 
 
-@part("note", 6)
+@part("note")
 def _measured_with(facts: Facts) -> str | None:
     """Say under which conditions the links were measured."""
     said: dict[str, Any] | None = (facts.allowed_ceilings[0] or {}).get("link_conditions")

@@ -23,7 +23,7 @@ def nsys_equality(capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame)
     return layers.check_against_nsys(sums, capture.nsys_range_sums)
 
 
-@part("missing", 2)
+@part("missing")
 def _unequal_sums(facts: Facts) -> Missing | None:
     equal, compared = facts.nsys_equality
     if equal == compared:
@@ -36,7 +36,7 @@ def _unequal_sums(facts: Facts) -> Missing | None:
     )
 
 
-@part("note", 1)
+@part("note")
 def _equal_sums(facts: Facts) -> str | None:
     equal, compared = facts.nsys_equality
     if not compared:
@@ -44,19 +44,19 @@ def _equal_sums(facts: Facts) -> str | None:
     return f"Kernel time per range equals nsys' own nvtx_kern_sum to the nanosecond in {equal} of {compared} ranges."
 
 
-@part("note", 2)
+@part("note")
 def _whose_clock(facts: Facts) -> str | None:
     if facts.capture.clock != "torch":
         return None
     return "The timeline is a trace of torch.profiler: its times stand where columns are named after nsys."
 
 
-@part("note", 3)
+@part("note")
 def _unattributed(facts: Facts) -> str | None:
     return attribution.explain_unattributed(facts.launches, facts.ranges)
 
 
-@part("note", 4)
+@part("note")
 def _graphs(facts: Facts) -> str | None:
     if len(facts.placed[0]) <= len(facts.ranges):
         return None
@@ -66,7 +66,7 @@ def _graphs(facts: Facts) -> str | None:
     )
 
 
-@part("note", 6)
+@part("note")
 def _siblings(facts: Facts) -> str | None:
     joined = facts.joined
     count = int((joined.launches["counters_from"] == "sibling").sum()) if len(joined.launches) else 0
@@ -75,23 +75,23 @@ def _siblings(facts: Facts) -> str | None:
     return f"{count} kernels carry the counters of a sibling: the same kernel, grid and block in a range of its kind."
 
 
-@part("note", 8)
+@part("note")
 def _rates(facts: Facts) -> list[str]:
     return timing_notes(facts.capture.timing)
 
 
-@part("note", 9)
+@part("note")
 def _calls(facts: Facts) -> list[str]:
     return api_notes(facts.capture.summaries)
 
 
-@part("note", 11)
+@part("note")
 def _decimal_commas(facts: Facts) -> str | None:
     names = sorted({file.name for file in facts.capture.files if file.decimal_comma})
     return f"Read with a decimal comma, as the numbers prove or --locale says: {', '.join(names)}." if names else None
 
 
-@part("note", 10)
+@part("note")
 def _counters(facts: Facts) -> list[str]:
     return counter_notes({"traffic": facts.traffic, "roofline": facts.roofline}, facts.ncu)
 

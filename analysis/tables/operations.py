@@ -23,7 +23,6 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
 @table(
     "operations",
     question="When did each GPU operation run, and on which stream?",
-    order=197,
     optional=True,
     columns=(
         Column("lane", "", "GPU and stream", "key"),
@@ -101,7 +100,7 @@ def _lanes(streams_: pd.Series, place_of_op: np.ndarray, rank_places: pd.DataFra
     return codes, np.array(said, dtype=object)
 
 
-@part("note", 11)
+@part("note")
 def _merged(facts: Facts) -> str | None:
     gpu_ops = facts.gpu_ops
     if len(gpu_ops) <= MOST_OPERATIONS:
@@ -115,7 +114,6 @@ def _merged(facts: Facts) -> str | None:
 @table(
     "launch_times",
     question="How do the launches of each kernel differ in time?",
-    order=198,
     optional=True,
     columns=(
         Column("kernel", "", "kernel name", "key"),

@@ -95,7 +95,7 @@ def find_iterations(capture: Capture) -> pd.DataFrame:
     return as_table(dict(pd.DataFrame(columns).items()), RANGES_COLUMNS)
 
 
-@part("note", 6)
+@part("note")
 def _said(facts: Facts) -> str | None:
     capture, iterations, step_ranges = facts.capture, facts.iterations, facts.step_ranges
     if _opens_ranges(capture) or len(capture.gpu_ops) < LEAST_LAUNCHES:

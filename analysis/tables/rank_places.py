@@ -213,7 +213,7 @@ def _groups(calls: pd.DataFrame) -> dict[int, list[int]]:
     return found
 
 
-@part("missing", 62)
+@part("missing")
 def _ranks_from_order(facts: Facts) -> Missing | None:
     rank_places = facts.rank_places
     if not rank_places["rank_from"].eq(FROM_ORDER).any():
@@ -227,7 +227,7 @@ def _ranks_from_order(facts: Facts) -> Missing | None:
     )
 
 
-@part("missing", 63)
+@part("missing")
 def _ranks_that_are_missing(facts: Facts) -> Missing | None:
     """Name the ranks of a communicator that the capture lacks."""
     communication, rank_places = facts.communication, facts.rank_places

@@ -64,7 +64,6 @@ def _without(one: intervals.Union, other: intervals.Union) -> int:
 @table(
     "ranks",
     question="What did each rank do: compute, communicate, copy or idle, and how well do their clocks agree?",
-    order=100.1,
     title="Ranks",
     optional=True,
     columns=(
@@ -179,7 +178,7 @@ def build_ranks(facts: Facts) -> pd.DataFrame | None:
     return found.astype(dict.fromkeys(whole, "Int64"))
 
 
-@part("note", 1)
+@part("note")
 def _skew(facts: Facts) -> str | None:
     """Say how far the clocks of the ranks still differ after their alignment."""
     ranks = facts.ranks
@@ -194,7 +193,7 @@ def _skew(facts: Facts) -> str | None:
     )
 
 
-@part("note", 2)
+@part("note")
 def _recorded_late(facts: Facts) -> str | None:
     """Say by how much the ranks are recorded apart, if that is more than 1 % of the capture."""
     ranks, matched = facts.ranks, facts.matched
@@ -215,7 +214,6 @@ def _recorded_late(facts: Facts) -> str | None:
 @table(
     "overlap",
     question="How much of each rank's communication do kernels overlap, and is the rest waiting or transfer?",
-    order=100.6,
     title="Overlap of communication",
     optional=True,
     columns=(
@@ -272,7 +270,6 @@ def build_overlap(facts: Facts) -> pd.DataFrame | None:
 @table(
     "stragglers",
     question="Which rank is the last to start its collectives, and how long do the others wait for it?",
-    order=100.7,
     title="Stragglers",
     optional=True,
     columns=(

@@ -116,7 +116,6 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
 @table(
     "roofline",
     question="How close is each kernel to its roof?",
-    order=140,
     title="Roofline, DRAM level",
     columns=(
         Column("kernel", "", "kernel name", "key"),
@@ -254,7 +253,6 @@ def _sums(known: pd.DataFrame) -> pd.DataFrame:
 @table(
     "roof_lines",
     question="Which roofs does the GPU have, measured and from the datasheet?",
-    order=141,
     optional=True,
     columns=(
         Column("roof", "", "memory level, or data type of the arithmetic", "key"),
@@ -287,7 +285,7 @@ _NEEDED = {
 _TENSOR = "sm__inst_executed_pipe_tensor.sum, without which the FLOPs of the tensor cores are unknown"
 
 
-@part("missing", 12)
+@part("missing")
 def _without_points(facts: Facts) -> list[Missing]:
     """Return what the roofline lacks in a capture without a timeline; else name_partial_counters reports it."""
     measured = facts.measured

@@ -39,7 +39,6 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
 @table(
     "rules",
     question="What do ncu's own rules say about each kernel?",
-    order=160,
     title="What ncu says (its own rules)",
     columns=(
         Column("kernel", "", "kernel name", "key"),

@@ -110,7 +110,7 @@ def verdict(what: str | None, wall_ns: float) -> dict[str, object]:
     return {"bare_wall_ns": pd.NA, "verdict": SET_UP, "evidence": told, "tier": "timing"}
 
 
-@part("note", 4.5)
+@part("note")
 def _not_judged(facts: Facts) -> str | None:
     set_up, gaps, step_ranges = facts.set_up, facts.gaps, facts.step_ranges
     if not set_up or len(gaps) != len(step_ranges):

@@ -20,7 +20,6 @@ _LAUNCH = ["file", "ncu_id", "block"]
 @table(
     "source",
     question="Which source lines are the hottest?",
-    order=170,
     title="Hottest source lines",
     columns=(
         Column("kernel", "", "kernel name", "key"),

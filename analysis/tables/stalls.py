@@ -31,7 +31,6 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
 @table(
     "stalls",
     question="What do the warps of each kernel wait for?",
-    order=150,
     title="Stalls, the largest reason of each kernel",
     columns=(
         Column("kernel", "", "kernel name", "key"),

@@ -79,7 +79,6 @@ def exchange_ns(capture: Capture) -> dict[str, float]:
 @table(
     "token_parts",
     question="Where does the time of a decode step go: its bytes, its kernels, gaps between them, the host?",
-    order=98.5,
     title="A decode step, part by part",
     optional=True,
     columns=(

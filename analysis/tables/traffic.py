@@ -58,7 +58,6 @@ def one_per_op(traffic: pd.DataFrame) -> pd.DataFrame:
 @table(
     "traffic",
     question="How many bytes must each layer move, was it predicted to move, and did it move?",
-    order=130,
     title="Byte ledger",
     columns=(
         Column("range", "", "innermost range, not folded", "key"),

@@ -6,13 +6,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
+from analysis.facts import Facts
 from analysis.page.canvas import BLUE, LIGHT_GREY, VERMILION, drawable, new_canvas, place_axes, style_context
 from analysis.tables.declare import picture
+from studies.accounting.tables import build_accounting
 
 
 @picture("accounting_errors", of="accounting")
-def plot_errors(accounting: pd.DataFrame, caption: str) -> Figure | None:
+def plot_errors(facts: Facts, caption: str) -> Figure | None:
     """Draw one line a prediction: its limits as a bar, its error as a point."""
+    accounting = facts.once(build_accounting)
     rows = accounting[pd.to_numeric(accounting["error_frac"], errors="coerce").notna()].reset_index(drop=True)
     if rows.empty:
         return None

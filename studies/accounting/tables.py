@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.formats.accounting import ACCOUNTING
 from analysis.hardware.devices import find_device
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
 from studies.accounting import tiles
 from studies.accounting.architecture import Shape, flops, forward_products
 from studies.accounting.budget import ITEM_BYTES, forward_bytes, mfu, peak, training_bytes, training_flops
@@ -23,25 +23,22 @@ _COUNTS = ("predicted", "measured")
 _PADDING = "FLOPs of padding and sums"
 
 
-@fact("accounting_steps")
-def _steps(capture: Capture) -> list[dict[str, Any]]:
-    return (capture.of(ACCOUNTING.kind) or {}).get("steps") or []
+def steps_of(facts: Facts) -> list[dict[str, Any]]:
+    return (facts.capture.of(ACCOUNTING.kind) or {}).get("steps") or []
 
 
-@fact("accounting_gpu")
-def _gpu(capture: Capture) -> str:
-    return str((capture.of(ACCOUNTING.kind) or {}).get("gpu") or "")
+def gpu_of(facts: Facts) -> str:
+    return str((facts.capture.of(ACCOUNTING.kind) or {}).get("gpu") or "")
 
 
-@part("title", 2)
-def _title(accounting_steps: list[dict[str, Any]], gpu: str | None) -> str | None:
-    return f"The accounting against {gpu or 'a CPU'}" if accounting_steps else None
+@part("title")
+def _title(facts: Facts) -> str | None:
+    return f"The accounting against {facts.gpu or 'a CPU'}" if facts.once(steps_of) else None
 
 
 @table(
     "accounting",
     question="Does the accounting say what a GPU does?",
-    order=24,
     title="The accounting against the GPU",
     columns=(
         Column("model", "", "model", "key"),
@@ -59,18 +56,16 @@ def _title(accounting_steps: list[dict[str, Any]], gpu: str | None) -> str | Non
     ),
     optional=True,
 )
-def build_accounting(
-    accounting_steps: list[dict[str, Any]], all_measured: pd.DataFrame | None = None
-) -> pd.DataFrame | None:
+def build_accounting(facts: Facts) -> pd.DataFrame | None:
     """Return accounting.csv: each prediction beside its measurement, padding of tiles in rows of its own."""
-    by_key = {_key(step): step for step in accounting_steps}
+    by_key = {_key(step): step for step in facts.once(steps_of)}
     rows: list[dict[str, Any]] = []
     for row in frozen():
         step = by_key.get(tuple(row[name] for name in _KEY))
         if step is None:
             continue
         predicted, within = float(row["predicted"]), float(row["within_frac"])
-        for extra, value in _measured(row["quantity"], step, all_measured):
+        for extra, value in _measured(row["quantity"], step, facts.all_measured):
             if extra:
                 rows.append({**row, "quantity": extra, "predicted": value, "measured": None, "error_frac": None,
                              "within_frac": None, "verdict": "", "of": "tiles in the kernels' names, and grids",
@@ -155,7 +150,6 @@ def _sizes(value: Any) -> tuple[int, ...]:
 @table(
     "accounting_use",
     question="How much of the GPU does each step use?",
-    order=24.1,
     title="MFU and bandwidth",
     columns=(
         Column("model", "", "model", "key"),
@@ -173,11 +167,11 @@ def _sizes(value: Any) -> tuple[int, ...]:
     ),
     optional=True,
 )
-def build_use(accounting_steps: list[dict[str, Any]], accounting_gpu: str) -> pd.DataFrame | None:
+def build_use(facts: Facts) -> pd.DataFrame | None:
     """Return accounting_use.csv: one row a measured step; without rates if devices.toml lacks the GPU."""
-    gpu = find_device(accounting_gpu)
+    gpu = find_device(facts.once(gpu_of))
     rows = []
-    for step in accounting_steps:
+    for step in facts.once(steps_of):
         case = next((one for one in (*CASES, *CPU_CASES) if _key(vars(one)) == _key(step)), None)
         if case is None:
             continue

@@ -10,10 +10,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.formats.words import count_of
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
 from analysis.tables.gaps import BUSY_FRAC_LIMIT
+from studies.layers.tables import build_profile, build_tokens
 
 # Names of the kernels of cuBLAS, CUTLASS and PyTorch that multiply a matrix with a matrix or a vector.
 _GEMM = re.compile(r"gemm|gemv|gevm|cutlass|xmma|splitk|nvjet|dot_kernel", re.IGNORECASE)
@@ -24,15 +25,13 @@ _EQUAL = {True: "yes", False: "no", None: ""}
 _PUBLISHED = Path(__file__).parent / "published.toml"
 
 
-@fact("baseline_settings")
-def _settings(capture: Capture) -> list[dict[str, Any]]:
-    return (capture.baseline or {}).get("settings") or []
+def settings_of(facts: Facts) -> list[dict[str, Any]]:
+    return (facts.capture.baseline or {}).get("settings") or []
 
 
 @table(
     "baseline",
     question="How fast is Hugging Face transformers here, and how far from what the memory allows?",
-    order=20,
     title="Hugging Face transformers, side by side",
     columns=(
         Column("setting", "", "attention of generate(), a CUDA graph of one step, or static cache + compile", "key"),
@@ -54,10 +53,10 @@ def _settings(capture: Capture) -> list[dict[str, Any]]:
     ),
     optional=True,
 )
-def build_baseline(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | None:
+def build_baseline(facts: Facts) -> pd.DataFrame | None:
     """Return baseline.csv: one row for each setting and type, with the reason if it was not measured."""
     rows = []
-    for entry in baseline_settings:
+    for entry in facts.once(settings_of):
         rate, token = entry.get("tokens_per_s") or {}, entry.get("token_ns") or {}
         wall_ns = 1e9 / rate["p50"] if rate else None
         rows.append(
@@ -90,7 +89,6 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
 @table(
     "baseline_operators",
     question="Which operators and kernels does a generation consist of?",
-    order=22,
     title="Operators and kernels of the first setting",
     columns=(
         Column("setting", "", "setting of baseline.csv", "key"),
@@ -113,10 +111,10 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     ),
     optional=True,
 )
-def build_operators(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | None:
+def build_operators(facts: Facts) -> pd.DataFrame | None:
     """Return baseline_operators.csv: torch.profiler's table, with shares among operators or among kernels."""
     rows = []
-    for entry in baseline_settings:
+    for entry in facts.once(settings_of):
         listed = entry.get("operators") or []
         on_gpu = any(row.get("self_cuda_ns") for row in listed)
         measure = "self_cuda_ns" if on_gpu else "self_cpu_ns"
@@ -140,7 +138,6 @@ def build_operators(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | N
 @table(
     "bottlenecks",
     question="What limits a token of the baseline?",
-    order=21,
     title="What limits a token",
     columns=(
         Column("setting", "", "setting of baseline.csv", "key"),
@@ -152,10 +149,11 @@ def build_operators(baseline_settings: list[dict[str, Any]]) -> pd.DataFrame | N
     ),
     optional=True,
 )
-def build_bottlenecks(baseline: pd.DataFrame, baseline_operators: pd.DataFrame) -> pd.DataFrame | None:
+def build_bottlenecks(facts: Facts) -> pd.DataFrame | None:
     """Return bottlenecks.csv: for each setting, the questions that the numbers answer, and then the verdict."""
+    baseline_operators = facts.once(build_operators)
     rows: list[dict[str, Any]] = []
-    for _, row in baseline.iterrows():
+    for _, row in facts.once(build_baseline).iterrows():
         if pd.isna(row["tokens_per_s"]):
             continue
         of = baseline_operators[baseline_operators["setting"] == row["setting"]]
@@ -263,7 +261,6 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
 @table(
     "published",
     question="How does this machine compare with what two student projects published?",
-    order=23,
     title="Beside what two student projects published",
     columns=(
         Column("figure", "", "what is compared", "key"),
@@ -276,15 +273,13 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
     ),
     optional=True,
 )
-def _published(
-    layer_profile: pd.DataFrame, layer_tokens: pd.DataFrame, baseline_operators: pd.DataFrame
-) -> pd.DataFrame | None:
-    tables = {"layer_profile": layer_profile, "layer_tokens": layer_tokens, "baseline_operators": baseline_operators}
-    return build_published(tables)
-
-
-def build_published(tables: dict[str, pd.DataFrame]) -> pd.DataFrame | None:
+def build_published(facts: Facts) -> pd.DataFrame | None:
     """Return published.csv: the figures of two student projects (published.toml), each beside that of this run."""
+    tables = {
+        "layer_profile": facts.once(build_profile),
+        "layer_tokens": facts.once(build_tokens),
+        "baseline_operators": facts.once(build_operators),
+    }
     if all(rows.empty for rows in tables.values()):
         return _frame([])
     entries = tomllib.loads(_PUBLISHED.read_text(encoding="utf-8"))["figure"]

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.page import text
 from analysis.page.canvas import (
     BLACK,
@@ -27,6 +27,7 @@ from analysis.page.canvas import (
     style_context,
 )
 from analysis.tables.declare import picture
+from studies.decode.tables import build_decode
 
 _PITCH = 0.34  # inches a rung
 _ROOM = 1.6  # space beside the points on the log axis, as a factor: once on the left, to its 5th power for the labels
@@ -35,8 +36,9 @@ _COLOURS = (BLUE, GREEN, SKY, PURPLE, YELLOW, VERMILION, BLACK)
 
 
 @picture("decode", of="decode")
-def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
+def plot_decode(facts: Facts, caption: str) -> Figure | None:
     """Plot each measured rung's wall time a token on a log axis, with its 95 % interval, and the floor as a line."""
+    decode = facts.once(build_decode)
     rows = decode[decode["token_ns"].notna()].sort_values("token_ns", ascending=False, kind="stable")
     if rows.empty:
         return None
@@ -73,9 +75,9 @@ def plot_decode(decode: pd.DataFrame, caption: str) -> Figure | None:
 
 
 @picture("decode_phases", of="decode_phases", compact=True)
-def plot_phases(capture: Capture, caption: str) -> Figure | None:
+def plot_phases(facts: Facts, caption: str) -> Figure | None:
     """Plot the last stamped token of the first engine: a row for each block, a colour for each phase, waits in grey."""
-    stamps = capture.of("decode_phases")
+    stamps = facts.capture.of("decode_phases")
     own = stamps[stamps["rung"] == stamps["rung"].iloc[0]]
     own = own[own["token"] == own["token"].max()]
     with style_context():

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture
-from analysis.tables.declare import Column, fact, part, table
+from analysis.facts import Facts
+from analysis.tables.declare import Column, part, table
 from analysis.tables.tokens import WAIT
 
 CERTAIN = 0.95
@@ -21,22 +21,20 @@ _WORK, _TAIL, _EXCHANGE = "work", "tail", "exchange"
 Run = dict[str, Any]
 
 
-@fact("decode_run")
-def _decode_run(capture: Capture) -> Run:
-    return capture.of("decode") or {}
+def run_of(facts: Facts) -> Run:
+    return facts.capture.of("decode") or {}
 
 
-@fact("decode_floor_ns")
-def _decode_floor_ns(decode_run: Run) -> float | None:
+def floor_of(facts: Facts) -> float | None:
     """Return the time in ns that a step's bytes take at the measured speed of a copy; None if no speed was measured."""
+    decode_run = facts.once(run_of)
     copy = decode_run.get("copy_bytes_per_s")
     return (decode_run["weight_bytes"] + decode_run["cache_bytes"]) / copy * 1e9 if copy else None
 
 
-@fact("decode_times")
-def _decode_times(decode_run: Run) -> pd.DataFrame:
+def times_of(facts: Facts) -> pd.DataFrame:
     """Return the wall time a token in ns: a row for each process, a column for each rung."""
-    rows = pd.DataFrame(decode_run.get("samples", []), columns=["process", "rung", "token_time_ns"])
+    rows = pd.DataFrame(facts.once(run_of).get("samples", []), columns=["process", "rung", "token_time_ns"])
     if rows.empty:
         return pd.DataFrame(index=pd.Index([], name="process"))
     return rows.pivot_table(index="process", columns="rung", values="token_time_ns")
@@ -70,7 +68,6 @@ def _spread(values: pd.Series) -> dict[str, float]:
 @table(
     "decode",
     question="How long does each rung take for a token, and how far is that from reading its bytes once?",
-    order=5,
     title="GPT-2, one token at a time",
     columns=(
         Column("rung", "", "a way to decode, declared in kernels/decode/rungs.py", "key"),
@@ -100,15 +97,13 @@ def _spread(values: pd.Series) -> dict[str, float]:
     ),
     optional=True,
 )
-def build_decode(
-    decode_run: Run, decode_times: pd.DataFrame, decode_floor_ns: float | None, gpu_ops: pd.DataFrame,
-    step_ranges: pd.DataFrame, step_of_op: np.ndarray,
-) -> pd.DataFrame | None:  # fmt: skip
+def build_decode(facts: Facts) -> pd.DataFrame | None:
     """Return decode.csv: a row for each rung that decodes, in declared order; `reason` says why one has no time."""
+    decode_run, decode_times, decode_floor_ns = facts.once(run_of), facts.once(times_of), facts.once(floor_of)
     if not decode_run.get("rungs"):
         return None
     seen = _seen(decode_run)
-    counted = _counted(decode_run, gpu_ops, step_ranges, step_of_op)
+    counted = _counted(decode_run, facts.gpu_ops, facts.step_ranges, facts.step_of_op)
     sources: dict[str, set[str]] = {}
     for sample in decode_run.get("samples", []):
         sources.setdefault(sample["rung"], set()).add(sample.get("source") or "")
@@ -173,7 +168,6 @@ def _counted(
 @table(
     "decode_bounds",
     question="Which bounds, declared before the measurement, hold?",
-    order=6,
     title="Expectations of each rung",
     columns=(
         Column("rung", "", "rung of decode.csv", "key"),
@@ -187,12 +181,12 @@ def _counted(
     ),
     optional=True,
 )
-def build_bounds(decode_run: Run, decode_times: pd.DataFrame, decode_floor_ns: float | None) -> pd.DataFrame | None:
+def build_bounds(facts: Facts) -> pd.DataFrame | None:
     """Return decode_bounds.csv: a row for each bound; ratio and verdict are blank unless both times are known."""
     rows = []
-    for rung in decode_run.get("rungs", []):
+    for rung in facts.once(run_of).get("rungs", []):
         for bound in rung["bounds"]:
-            ratio = _spread(_ratio(rung["rung"], bound["than"], decode_times, decode_floor_ns))
+            ratio = _spread(_ratio(rung["rung"], bound["than"], facts.once(times_of), facts.once(floor_of)))
             rows.append(
                 {
                     "rung": rung["rung"], "bound": bound["said"], "ratio": ratio["median"],
@@ -230,7 +224,6 @@ def judge(ratio: dict[str, float], bound: dict[str, Any]) -> str:
 @table(
     "decode_checks",
     question="Do the engines decode like the reference, also at late positions and on weights that show mistakes?",
-    order=7,
     title="Correctness",
     columns=(
         Column("engine", "", "engine of harness/decode", "key"),
@@ -251,11 +244,12 @@ def judge(ratio: dict[str, float], bound: dict[str, Any]) -> str:
     ),
     optional=True,
 )
-def build_checks(decode_run: Run) -> pd.DataFrame | None:
+def build_checks(facts: Facts) -> pd.DataFrame | None:
     """Return decode_checks.csv."""
     names = [column.name for column in build_checks.columns if column.name != "verdict"]
     rows = [
-        {name: entry[name] for name in names} | {"verdict": _checked(entry)} for entry in decode_run.get("checks", [])
+        {name: entry[name] for name in names} | {"verdict": _checked(entry)}
+        for entry in facts.once(run_of).get("checks", [])
     ]
     return pd.DataFrame(rows).assign(tier="timing") if rows else None
 
@@ -272,7 +266,6 @@ def _checked(entry: dict[str, Any]) -> str:
 @table(
     "decode_prefill",
     question="How long does a pass over the prompt take, and what share of the arithmetic roof is that?",
-    order=8,
     title="Prefill",
     columns=(
         Column("rung", "", "a way to run the prompt", "key"),
@@ -290,8 +283,9 @@ def _checked(entry: dict[str, Any]) -> str:
     ),
     optional=True,
 )
-def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame | None:
+def build_prefill(facts: Facts) -> pd.DataFrame | None:
     """Return decode_prefill.csv."""
+    decode_run, decode_times = facts.once(run_of), facts.once(times_of)
     rows, seen = [], _seen(decode_run)
     for rung in decode_run.get("rungs", []):
         if not rung["prefill"]:
@@ -310,23 +304,23 @@ def build_prefill(decode_run: Run, decode_times: pd.DataFrame) -> pd.DataFrame |
     return pd.DataFrame(rows) if rows else None
 
 
-@part("note", 40)
-def _cost_of_stamps(decode_run: Run, capture: Capture) -> str | None:
+@part("note")
+def _cost_of_stamps(facts: Facts) -> str | None:
     """Say how much the stamps of decode_phases.csv change the time of a token, of the engines that have some."""
-    stamps = capture.of("decode_phases")
+    stamps = facts.capture.of("decode_phases")
     has = set() if stamps is None else set(stamps["rung"])
     said = [
         f"{entry['rung']} {entry['stamped_time_ns'] / entry['token_time_ns'] - 1:+z.1%}"
-        for entry in decode_run.get("stamped") or []
+        for entry in facts.once(run_of).get("stamped") or []
         if entry["rung"] in has
     ]
     return f"Stamps of the phases change the time of a token: {', '.join(said)}." if said else None
 
 
-@part("note", 42)
-def _cards(decode_run: Run) -> str | None:
+@part("note")
+def _cards(facts: Facts) -> str | None:
     """Say which processes ran on which GPU, if a run went on with another one."""
-    samples = decode_run.get("samples", [])
+    samples = facts.once(run_of).get("samples", [])
     cards = list(dict.fromkeys(one.get("card", "") for one in samples))
     if len(cards) < 2:
         return None
@@ -341,7 +335,6 @@ def _cards(decode_run: Run) -> str | None:
 @table(
     "decode_phases",
     question="How does a resident block spend the time of a token: does it multiply, or wait for another block?",
-    order=9,
     title="Phases of the persistent kernel",
     columns=(
         Column("rung", "", "engine that recorded the stamps", "key"),
@@ -359,9 +352,9 @@ def _cards(decode_run: Run) -> str | None:
     ),
     optional=True,
 )
-def build_phases(capture: Capture) -> pd.DataFrame | None:
+def build_phases(facts: Facts) -> pd.DataFrame | None:
     """Return decode_phases.csv. A block's phases add up to its token, from its first stamp to its last."""
-    stamps = capture.of("decode_phases")
+    stamps = facts.capture.of("decode_phases")
     if stamps is None or stamps.empty:
         return None
     rows = []
@@ -398,11 +391,11 @@ def _kinds(stamps: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts).sort_index(kind="stable")
 
 
-@part("note", 41)
-def _kinds_of_time(capture: Capture) -> str | None:
+@part("note")
+def _kinds_of_time(facts: Facts) -> str | None:
     """Say which shares of a token are work, tails and exchanges."""
-    rows = build_phases.build(capture)
-    if rows is None:
+    rows = facts.once(build_phases)
+    if rows.empty:
         return None
     said = []
     for rung, own in rows.groupby("rung", sort=False):

@@ -15,13 +15,15 @@ from typing import Any
 
 import pandas as pd
 
-import studies.ladder
 from analysis.formats.errors import LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
-from analysis.tables.declare import Column, Table, World, fact, find, table
+from analysis.tables.declare import Column, Table, table
 from studies.ladder import tables as ladder
+from studies.ladder.claims import build_claims
+from studies.ladder.goals import build_goals
 from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
+from studies.ladder.searched import build_searched, search_rows
 
 _COUNTERS = [
     *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",
@@ -40,36 +42,37 @@ def build(folder: Path) -> dict[str, pd.DataFrame]:
 
 def tables_of(found: Ladder) -> dict[str, pd.DataFrame]:
     """Return the tables of a ladder that was read, by name."""
-    world = World(find(studies.ladder), ladder_read=found, show=cell_of)
-    return {one.name: world[one.name].copy() for one in world.tables()}  # in few blocks, as read_tables
+    counters, counted_shares = _counted(found)
+    rungs = _rungs(found, counters)
+    shares = counted_shares.merge(rungs[[*KEY, "run"]], on=[*KEY, "run"])  # from the run that gave a point's counters
+    every_time = _every_time(found)
+    hypotheses = ladder.build_hypotheses(found.hypotheses, rungs, every_time, shares, cell_of)
+    whole = ladder.with_verdicts(rungs, hypotheses)
+    searched = build_searched(search_rows(found), every_time)
+    built = (
+        whole,
+        ladder.build_stalls(shares),
+        hypotheses,
+        build_goals(found.goals, found.points, every_time, searched),
+        _times(every_time),
+        _not_timed(found, every_time),
+        build_claims(found.claims, whole, cell_of),
+        searched,
+        _runs(found, whole),
+    )
+    return {
+        one.name: rows.copy() for one, rows in zip(declared_tables(), built, strict=True)
+    }  # in few blocks, as read_tables
 
 
 def declared_tables() -> list[Table]:
-    """Return the tables of a ladder, in the order of their declarations."""
-    return World(find(studies.ladder), ladder_read=None, show=None).tables()
+    """Return the tables of a ladder, in the order of their descriptions."""
+    return [
+        ladder.with_verdicts, ladder.build_stalls, ladder.build_hypotheses, build_goals, _times, _not_timed,
+        build_claims, build_searched, _runs,
+    ]  # fmt: skip
 
 
-@fact("points")
-def _points(ladder_read: Ladder) -> pd.DataFrame:
-    return ladder_read.points
-
-
-@fact("declared")
-def _declared(ladder_read: Ladder) -> pd.DataFrame:
-    return ladder_read.hypotheses
-
-
-@fact("set_goals")
-def _set_goals(ladder_read: Ladder) -> list[dict[str, Any]]:
-    return ladder_read.goals
-
-
-@fact("published_claims")
-def _published_claims(ladder_read: Ladder) -> list[dict[str, Any]]:
-    return ladder_read.claims
-
-
-@fact("counted")
 def _counted(ladder_read: Ladder) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the counters of every run, and their stall shares."""
     frames, shares = [], []
@@ -82,11 +85,10 @@ def _counted(ladder_read: Ladder) -> tuple[pd.DataFrame, pd.DataFrame]:
     return _concat(frames, columns), _concat(shares, [*KEY, "reason", "share_frac", "run"])
 
 
-@fact("rungs")
-def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> pd.DataFrame:
+def _rungs(ladder_read: Ladder, counted: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each point with its times and counters, without verdicts."""
     points = ladder_read.points
-    counters = ladder.choose(points, counted[0])
+    counters = ladder.choose(points, counted)
     columns = [*KEY, "shape", "fingerprint", "passed", "note"]
     checks = ladder.choose(points, _concat([run.points[columns] for run in ladder_read.runs], columns))
     timed = [run.bench.assign(bench_run=run.name) for run in ladder_read.runs]
@@ -98,13 +100,6 @@ def _rungs(ladder_read: Ladder, counted: tuple[pd.DataFrame, pd.DataFrame]) -> p
     return ladder.build_ladder(points, times[facts], counters, checks)
 
 
-@fact("stall_shares")
-def _stall_shares(counted: tuple[pd.DataFrame, pd.DataFrame], rungs: pd.DataFrame) -> pd.DataFrame:
-    """Return the stall shares of each point, from the run that gave its counters."""
-    return counted[1].merge(rungs[[*KEY, "run"]], on=[*KEY, "run"])
-
-
-@fact("every_time")
 def _every_time(ladder_read: Ladder) -> pd.DataFrame:
     """Return the cold rows of the present sources, one for each op, variant, dtype and shape.
 
@@ -122,7 +117,6 @@ def _every_time(ladder_read: Ladder) -> pd.DataFrame:
 @table(
     "ladder_times",
     question="How long does the present source of every variant take at every timed shape?",
-    order=204,
     columns=(
         *ladder.POINT,
         Column("shape", "", "sizes, in the order of the op's axes", "key"),
@@ -144,7 +138,6 @@ def _times(every_time: pd.DataFrame) -> pd.DataFrame:
 @table(
     "not_timed",
     question="At which registered shapes has no present source been timed?",
-    order=205,
     columns=(
         Column("op", "", "operation", "key"),
         Column("dtype", "", "fp32 or bf16", "key"),
@@ -188,7 +181,6 @@ def _counters(run: LadderRun) -> tuple[pd.DataFrame, pd.DataFrame]:
 @table(
     "ladder_runs",
     question="When and on what was the ladder measured?",
-    order=207,
     columns=(
         Column("run", "", "folder of the run", "key"),
         Column("gpu", "", "its name", "key"),

@@ -35,7 +35,6 @@ class _Point:
 @table(
     "claims",
     question="What do others claim about such kernels, and what did we measure?",
-    order=206,
     columns=(
         Column("claim", "", "name in kernels/claims.toml", "row"),
         Column("source", "", "whose claim", "row"),

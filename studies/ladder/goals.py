@@ -21,7 +21,6 @@ RUNG = ("kind", "dtype", "shape_name", _TIME["p50"])  # the columns that tell wh
 @table(
     "goals",
     question="Which goals were set for the fastest rungs, and did they reach them?",
-    order=203,
     columns=(
         Column("goal", "", "its place in kernels/goals.toml", "key"),
         Column("what", "", "the goal in words", "row"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.formats.spans import QUANTILES
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
 from studies.ladder.read import KEY, SEARCHES, Ladder
 
 _PLACE = ["op", "dtype", "shape_name", "bench_run"]
@@ -20,7 +20,6 @@ def is_search(run: str) -> bool:
     return run.endswith(SEARCHES)
 
 
-@fact("search_rows")
 def search_rows(ladder_read: Ladder) -> pd.DataFrame:
     """Return the rows of the runs of searches whose sources are today's."""
     rows = ladder_read.bench
@@ -32,7 +31,6 @@ def search_rows(ladder_read: Ladder) -> pd.DataFrame:
 @table(
     "searched",
     question="How fast are our rungs beside the baselines that search at every shape?",
-    order=206.5,
     columns=(
         Column("op", "", "operation, as kernels.registry names it", "key"),
         Column("variant", "", "our rung", "key"),

@@ -321,7 +321,6 @@ def _library(table: pd.DataFrame) -> pd.Series:
 @table(
     "hypotheses",
     question="Which hypotheses of the rungs held?",
-    order=202,
     columns=(
         *POINT,
         Column("at", "", "name of the shape that the hypothesis is about", "key"),
@@ -455,7 +454,6 @@ def _judged(said: Mapping[str, Any], found: Any, show: Show, *, apart: bool) -> 
 @table(
     "ladder",
     question="How long does each rung take, what does it move and wait for, and does its hypothesis hold?",
-    order=200,
     columns=(
         *POINT,
         Column("folder", "", "where the op lives under kernels/", "key"),
@@ -627,7 +625,6 @@ def with_verdicts(rungs: pd.DataFrame, hypotheses: pd.DataFrame) -> pd.DataFrame
 @table(
     "ladder_stalls",
     question="What do the warps of each rung wait for?",
-    order=201,
     columns=(
         *POINT,
         Column("reason", "", "stall reason, as ncu names it", "row", style="prose"),

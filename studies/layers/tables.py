@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.tables import attribution
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
 
 ALONE = "alone."  # prefix of the harness' range around the heaviest components, run alone
 BETWEEN = "(between components)"
@@ -29,15 +30,13 @@ def profile_label(entry: dict[str, Any]) -> str:
     return f"{entry['name']}, {entry['dtype']}"
 
 
-@fact("layer_profiles")
-def _profiles(capture: Capture) -> list[dict[str, Any]]:
-    return (capture.layer_profile or {}).get("profiles") or []
+def profiles_of(facts: Facts) -> list[dict[str, Any]]:
+    return (facts.capture.layer_profile or {}).get("profiles") or []
 
 
 @table(
     "layer_profile",
     question="Where does a token's time go, level by level?",
-    order=10,
     title="Layers, level by level",
     columns=(
         Column(
@@ -65,14 +64,14 @@ def _profiles(capture: Capture) -> list[dict[str, Any]]:
     ),
     optional=True,
 )
-def build_profile(layer_profiles: list[dict[str, Any]], layer_agreement: pd.DataFrame) -> pd.DataFrame | None:
+def build_profile(facts: Facts) -> pd.DataFrame | None:
     """Return layer_profile.csv: for each level, its components, then the time between them.
 
     Shape: `layer_agreement` from build_agreement, for the shares by nsys.
     """
     rows = []
-    for entry in layer_profiles:
-        by_nsys = _nsys_times(entry, layer_agreement)
+    for entry in facts.once(profiles_of):
+        by_nsys = _nsys_times(entry, facts.once(build_agreement))
         for level in entry["levels"]:
             base = next((row for row in level["components"] if row.get("base")), None)
             if base is None or not base["total_ns"]:
@@ -115,7 +114,6 @@ def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, flo
 @table(
     "layer_instrument",
     question="What does the layer profiler itself cost?",
-    order=12,
     title="What the instrument costs",
     columns=(
         Column(
@@ -130,10 +128,10 @@ def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, flo
     ),
     optional=True,
 )
-def build_instrument(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
+def build_instrument(facts: Facts) -> pd.DataFrame | None:
     """Return layer_instrument.csv: one forward pass with nothing attached, with the ranges alone, with events."""
     rows = []
-    for entry in layer_profiles:
+    for entry in facts.once(profiles_of):
         nothing_ns = next((e["forward_ns"]["p50"] for e in entry["instrument"] if e["variant"] == "nothing"), None)
         rows += [
             {
@@ -153,7 +151,6 @@ def build_instrument(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | Non
 @table(
     "layer_tokens",
     question="How long does a token take?",
-    order=11,
     title="Per token",
     columns=(
         Column(
@@ -175,7 +172,7 @@ def build_instrument(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | Non
     ),
     optional=True,
 )
-def build_tokens(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
+def build_tokens(facts: Facts) -> pd.DataFrame | None:
     """Return layer_tokens.csv: one row for each profile."""
     rows = [
         {
@@ -192,7 +189,7 @@ def build_tokens(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
             "tokens_per_s_p95": statistics["tokens_per_s"].get("p95"),
             "own_ns": entry["own_ns"],
         }
-        for entry in layer_profiles
+        for entry in facts.once(profiles_of)
         for statistics in (entry["tokens"],)
     ]
     return _frame(rows)
@@ -201,7 +198,6 @@ def build_tokens(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
 @table(
     "layer_agreement",
     question="Do the events say what nsys says?",
-    order=13,
     title="Events against nsys, one and the same run",
     columns=(
         Column(
@@ -224,11 +220,12 @@ def build_tokens(layer_profiles: list[dict[str, Any]]) -> pd.DataFrame | None:
     ),
     optional=True,
 )
-def build_agreement(capture: Capture) -> pd.DataFrame | None:
+def build_agreement(facts: Facts) -> pd.DataFrame | None:
     """Return layer_agreement.csv: each component's times by events and by nsys in the same run.
 
     Shape: `capture` with `layer_events`. Ranges of equal path are matched by their order in time.
     """
+    capture = facts.capture
     events = capture.layer_events
     if events is None or events.empty or capture.ranges.empty or capture.gpu_ops.empty:
         return None
@@ -288,8 +285,9 @@ def extents(ranges: pd.DataFrame, gpu_ops: pd.DataFrame) -> tuple[np.ndarray, np
     return np.where(last < 0, -1, first), last
 
 
-@part("note", 11)
-def _agreement_note(layer_agreement: pd.DataFrame) -> str | None:
+@part("note")
+def _agreement_note(facts: Facts) -> str | None:
+    layer_agreement = facts.once(build_agreement)
     return agreement_sentence(layer_agreement) if len(layer_agreement) else None
 
 
@@ -322,7 +320,6 @@ def agreement_sentence(agreement: pd.DataFrame) -> str:
 @table(
     "component_kernels",
     question="Which kernels are in the heaviest components, run alone?",
-    order=14,
     title="Kernels of the heaviest components, run alone",
     columns=(
         Column(
@@ -337,8 +334,9 @@ def agreement_sentence(agreement: pd.DataFrame) -> str:
     ),
     optional=True,
 )
-def build_component_kernels(capture: Capture) -> pd.DataFrame | None:
+def build_component_kernels(facts: Facts) -> pd.DataFrame | None:
     """Return component_kernels.csv: the kernels of the heaviest components, by torch.profiler and by nsys."""
+    capture = facts.capture
     rows = []
     for entry in (capture.kernels_of_layers or {}).get("profiles") or []:
         source = "torch.profiler" if entry.get("on_gpu") else "torch.profiler, CPU operators"
@@ -387,7 +385,6 @@ def _alone_kernels(capture: Capture, profile: str) -> dict[str, list[tuple[str, 
 @table(
     "component_launches",
     question="What does launching the heaviest components cost?",
-    order=15,
     title="Launching the heaviest components",
     columns=(
         Column(
@@ -406,8 +403,9 @@ def _alone_kernels(capture: Capture, profile: str) -> dict[str, list[tuple[str, 
     ),
     optional=True,
 )
-def build_component_launches(capture: Capture) -> pd.DataFrame | None:
+def build_component_launches(facts: Facts) -> pd.DataFrame | None:
     """Return component_launches.csv: the launch cost of the heaviest components, beside their GPU time."""
+    capture = facts.capture
     rows = []
     for entry in (capture.kernels_of_layers or {}).get("profiles") or []:
         calls = entry["calls"]

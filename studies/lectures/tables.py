@@ -5,17 +5,16 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.formats.lectures import LECTURES
 from analysis.fusion.opmap import kind_of_kernel
-from analysis.tables.declare import Column, Table, fact, part, table
+from analysis.tables.declare import Column, Table, part, table
 from studies.accounting.tiles import tile_of
 from studies.lectures import predict
 from studies.lectures.predict import Expected, frozen
@@ -50,23 +49,21 @@ _COUNTED = {
 }
 
 
-@fact("lecture_points")
-def _points(capture: Capture) -> dict[tuple[str, str, str], dict[str, Any]]:
-    found = (capture.of(LECTURES.kind) or {}).get("points") or []
+def points(facts: Facts) -> dict[tuple[str, str, str], dict[str, Any]]:
+    found = (facts.capture.of(LECTURES.kind) or {}).get("points") or []
     return {(one["study"], one["case"], one["quantity"]): one for one in found}
 
 
-@fact("lecture_cases")
-def _cases(capture: Capture) -> list[dict[str, Any]]:
-    return (capture.of(LECTURES.kind) or {}).get("profiles") or []
+def cases(facts: Facts) -> list[dict[str, Any]]:
+    return (facts.capture.of(LECTURES.kind) or {}).get("profiles") or []
 
 
 Points = dict[tuple[str, str, str], dict[str, Any]]
 
 
-@part("title", 1)
-def _title(lecture_points: Points, gpu: str | None) -> str | None:
-    return f"The lecture's studies on {gpu or 'a CPU'}" if lecture_points else None
+@part("title")
+def _title(facts: Facts) -> str | None:
+    return f"The lecture's studies on {facts.gpu or 'a CPU'}" if facts.once(points) else None
 
 
 @cache
@@ -89,7 +86,7 @@ def reason_of(one: Expected) -> str:
     return ""
 
 
-def judged(study: str, points: Points, measured: pd.DataFrame | None) -> pd.DataFrame | None:
+def judged(study: str, points: Points, measured: pd.DataFrame) -> pd.DataFrame | None:
     """Return one row a prediction of the study; None if nothing of the study was measured."""
     if not any(name == study for name, _, _ in points):
         return None
@@ -116,74 +113,43 @@ def judged(study: str, points: Points, measured: pd.DataFrame | None) -> pd.Data
     return pd.DataFrame(rows)
 
 
-def _counted(one: Expected, measured: pd.DataFrame | None) -> float | None:
+def _counted(one: Expected, measured: pd.DataFrame) -> float | None:
     """ncu's count for a case of the tricks; None without one."""
     column, how = _COUNTED[one.quantity]
-    if measured is None or column not in measured:
+    if column not in measured:
         return None
     values = measured.loc[measured["path"] == f"tricks/{one.case.replace(' ', '_')}", column].dropna().astype(float)
     return float(values.agg(how)) if len(values) else None
 
 
-Build = Callable[[Points, pd.DataFrame | None], pd.DataFrame | None]
-
-
-def _study(name: str, order: float, title: str, question: str) -> Callable[[Build], Table]:
+def _study(name: str, title: str, question: str) -> Table:
     """Declare the table of a study."""
-    return table(f"lecture_{name}", question=question, order=order, title=title, columns=COLUMNS, optional=True)
+    declare = table(f"lecture_{name}", question=question, title=title, columns=COLUMNS, optional=True)
+    return declare(lambda facts: judged(name, facts.once(points), facts.all_measured))
 
 
-@_study("profiles", 25.0, "Profiles of one operator", "Which kernels does one operator launch?")
-def build_profiles(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
-    """Return lecture_profiles.csv."""
-    return judged("profiles", lecture_points, all_measured)
-
-
-@_study("matmul", 25.1, "How a matrix product scales", "How long does an n³ product take: do waves and roofs say it?")
-def build_matmul(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
-    """Return lecture_matmul.csv."""
-    return judged("matmul", lecture_points, all_measured)
-
-
-@_study("mlp", 25.2, "How an MLP scales", "What does twice as much of an MLP cost, and from where on?")
-def build_mlp(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
-    """Return lecture_mlp.csv."""
-    return judged("mlp", lecture_points, all_measured)
-
-
-@_study("tricks", 25.3, "Five tricks", "What do low precision, fusion, recomputation, coalescing and tiling win?")
-def build_tricks(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
-    """Return lecture_tricks.csv."""
-    return judged("tricks", lecture_points, all_measured)
-
-
-@_study("waves", 25.4, "Wave quantisation", "At which sizes does a product get slower in a step, and how high is it?")
-def build_waves(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
-    """Return lecture_waves.csv."""
-    return judged("waves", lecture_points, all_measured)
-
-
-@_study("latencies", 25.5, "Latencies", "How many cycles does a load take from each memory?")
-def build_latencies(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
-    """Return lecture_latencies.csv."""
-    return judged("latencies", lecture_points, all_measured)
-
-
-@_study(
+build_profiles = _study("profiles", "Profiles of one operator", "Which kernels does one operator launch?")
+build_matmul = _study(
+    "matmul", "How a matrix product scales", "How long does an n³ product take: do waves and roofs say it?"
+)
+build_mlp = _study("mlp", "How an MLP scales", "What does twice as much of an MLP cost, and from where on?")
+build_tricks = _study(
+    "tricks", "Five tricks", "What do low precision, fusion, recomputation, coalescing and tiling win?"
+)
+build_waves = _study(
+    "waves", "Wave quantisation", "At which sizes does a product get slower in a step, and how high is it?"
+)
+build_latencies = _study("latencies", "Latencies", "How many cycles does a load take from each memory?")
+build_units = _study(
     "units",
-    25.6,
     "Warps, units and formats",
     "What do divergent paths cost, how fast are units, what do formats round?",
 )
-def build_units(lecture_points: Points, all_measured: pd.DataFrame | None = None) -> pd.DataFrame | None:
-    """Return lecture_units.csv."""
-    return judged("units", lecture_points, all_measured)
 
 
 @table(
     "lecture_tiles",
     question="Which tile did cuBLAS choose at each size, and do its waves say the time?",
-    order=25.41,
     title="Waves of the tiles that cuBLAS chose",
     columns=(
         Column("n", "1", "rows and columns", "key"),
@@ -200,10 +166,10 @@ def build_units(lecture_points: Points, all_measured: pd.DataFrame | None = None
     ),
     optional=True,
 )  # fmt: skip
-def build_tiles(lecture_points: Points) -> pd.DataFrame | None:
+def build_tiles(facts: Facts) -> pd.DataFrame | None:
     """Return lecture_tiles.csv: one row a size of the waves, by n."""
     rows = []
-    for (study, case, quantity), point in lecture_points.items():
+    for (study, case, quantity), point in facts.once(points).items():
         tile = tile_of(point["seen"]) if study == "waves" and case.isdigit() and quantity == "GPU time" else None
         if tile is None:
             continue
@@ -226,7 +192,6 @@ def build_tiles(lecture_points: Points) -> pd.DataFrame | None:
 @table(
     "lecture_operators",
     question="What does torch.profiler say about each operator?",
-    order=25.01,
     title="Operators of the profiles",
     columns=(
         Column("case", "", "what was profiled", "key"),
@@ -239,16 +204,15 @@ def build_tiles(lecture_points: Points) -> pd.DataFrame | None:
     ),
     optional=True,
 )
-def build_operators(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
+def build_operators(facts: Facts) -> pd.DataFrame | None:
     """Return lecture_operators.csv: the lecture's table, sorted by own time."""
-    rows = [{"case": one["case"], **row, "tier": "timing"} for one in lecture_cases for row in one["operators"]]
+    rows = [{"case": one["case"], **row, "tier": "timing"} for one in facts.once(cases) for row in one["operators"]]
     return pd.DataFrame(rows) if rows else None
 
 
 @table(
     "lecture_kernels",
     question="Which kernels stand behind the operators?",
-    order=25.02,
     title="Kernels of the profiles",
     columns=(
         Column("case", "", "what was profiled", "key"),
@@ -262,14 +226,14 @@ def build_operators(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
     ),
     optional=True,
 )
-def build_kernels(lecture_cases: list[dict[str, Any]]) -> pd.DataFrame | None:
+def build_kernels(facts: Facts) -> pd.DataFrame | None:
     """Return lecture_kernels.csv in the order of the first launches."""
     rows = [
         {"case": one["case"], "operator": kernel["operator"], "kernel": kernel["name"],
          "kind": kind_of_kernel(kernel["name"]), "grid": "x".join(map(str, kernel["grid"])),
          "block": "x".join(map(str, kernel["block"])), "calls": kernel["calls"], "time_ns": kernel["total_ns"],
          "tier": "timing"}
-        for one in lecture_cases
+        for one in facts.once(cases)
         for kernel in one["kernels"]
     ]  # fmt: skip
     return pd.DataFrame(rows) if rows else None

@@ -7,10 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.formats.run import CEILINGS
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
 from studies.multi_gpu import predict
 from studies.multi_gpu.predict import GPUS
 from studies.multi_gpu.slices import CLAIMED_GPUS, FORWARD, OPS, claims
@@ -24,19 +24,17 @@ _UNCLAIMED = {
 }
 
 
-@fact("multi_gpu_run")
-def _run(capture: Capture) -> Run:
-    return capture.of(MULTI_GPU.kind) or {}
+def run_of(facts: Facts) -> Run:
+    return facts.capture.of(MULTI_GPU.kind) or {}
 
 
-@part("title", 2)
-def _title(multi_gpu_run: Run, gpu: str | None) -> str | None:
-    return f"GPT-2 on several GPUs, {gpu or 'CPU ranks'}" if multi_gpu_run else None
+@part("title")
+def _title(facts: Facts) -> str | None:
+    return f"GPT-2 on several GPUs, {facts.gpu or 'CPU ranks'}" if facts.once(run_of) else None
 
 
-@fact("multi_gpu_links")
-def _links(capture: Capture) -> Run:
-    return capture.of(CEILINGS.kind) or {}
+def links_of(facts: Facts) -> Run:
+    return facts.capture.of(CEILINGS.kind) or {}
 
 
 def on_gpus(run: Run, field: str) -> list[Mapping[str, Any]]:
@@ -76,7 +74,6 @@ def compare(run: Run, ceilings: Run) -> pd.DataFrame:
 @table(
     "multi_gpu",
     question="How much faster are two GPUs than one, and did the prediction say so?",
-    order=26,
     title="Speed-up of two GPUs",
     columns=(
         Column("mode", "", "dp: each GPU has a share of the sequences; tp: of heads, columns and vocabulary", "key"),
@@ -100,9 +97,10 @@ def compare(run: Run, ceilings: Run) -> pd.DataFrame:
     ),
     optional=True,
 )
-def build_speedups(multi_gpu_run: Run, multi_gpu_links: Run) -> pd.DataFrame | None:
+def build_speedups(facts: Facts) -> pd.DataFrame | None:
     """Return multi_gpu.csv: a row for each prediction; None for a run of something else."""
-    return compare(multi_gpu_run, multi_gpu_links) if multi_gpu_run else None
+    multi_gpu_run = facts.once(run_of)
+    return compare(multi_gpu_run, facts.once(links_of)) if multi_gpu_run else None
 
 
 def judge(run: Run) -> pd.DataFrame:
@@ -139,7 +137,6 @@ def judge(run: Run) -> pd.DataFrame:
 @table(
     "multi_gpu_claims",
     question="A student project found that slicing the batch makes GPT-2's ops slower. Does it?",
-    order=26.1,
     title="Claims about slicing",
     columns=(
         Column("op", "", "B 8, T 1024, C 768, float32; forward: the whole pass", "key"),
@@ -158,15 +155,15 @@ def judge(run: Run) -> pd.DataFrame:
     ),
     optional=True,
 )
-def build_claims(multi_gpu_run: Run) -> pd.DataFrame | None:
+def build_claims(facts: Facts) -> pd.DataFrame | None:
     """Return multi_gpu_claims.csv: two rows for each op; None for a run of something else."""
+    multi_gpu_run = facts.once(run_of)
     return judge(multi_gpu_run) if multi_gpu_run else None
 
 
 @table(
     "multi_gpu_checks",
     question="Do several ranks compute what one process does?",
-    order=26.2,
     title="Several ranks against one process",
     columns=(
         Column("mode", "", "dp or tp", "key"),
@@ -182,7 +179,8 @@ def build_claims(multi_gpu_run: Run) -> pd.DataFrame | None:
     ),
     optional=True,
 )
-def build_checks(multi_gpu_run: Run) -> pd.DataFrame | None:
+def build_checks(facts: Facts) -> pd.DataFrame | None:
     """Return multi_gpu_checks.csv: a row for each check; None without checks."""
+    multi_gpu_run = facts.once(run_of)
     found = multi_gpu_run.get("checks")
     return pd.DataFrame(found).assign(backend=multi_gpu_run["backend"], tier="timing") if found else None

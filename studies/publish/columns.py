@@ -9,18 +9,25 @@ import studies
 from analysis import pipeline
 from analysis.formats.files import document_fields
 from analysis.formats.report import KERNEL_REPORT, REPORT
-from analysis.tables.declare import Declaration, Table, find
+from analysis.tables.declare import Declaration, Table, arrange, beside, find
+from studies.ladder.build import declared_tables
 
 
 def every() -> list[Declaration]:
     """Return what the reports on all captures have: what every report shares, and what each study adds to its own."""
-    names = [found.name for found in pkgutil.iter_modules(studies.__path__) if found.ispkg]
-    return [*pipeline.declarations(), *find(*(importlib.import_module(f"studies.{name}") for name in names))]
+    names = [found.name for found in pkgutil.iter_modules(studies.__path__) if found.ispkg and found.name != "ladder"]
+    found = find(*(importlib.import_module(f"studies.{name}") for name in names))
+    return beside(pipeline.declarations(), arrange(found, studies.TABLES))
 
 
 def document_columns() -> str:
     """Return the generated text of analysis/COLUMNS.md: a list of all tables, studies included, then their columns."""
-    tables = sorted((one for one in every() if isinstance(one, Table)), key=lambda one: (one.optional, one.order))
+    tables = [one for one in every() if isinstance(one, Table)]
+    tables = [
+        *(one for one in tables if not one.optional),
+        *declared_tables(),
+        *(one for one in tables if one.optional),
+    ]
     listed = [f"| [`{one.name}.csv`](#{one.name}csv) | {one.question} |" for one in tables]
     return "\n\n".join(["\n".join(["| table | question |", "|---|---|", *listed]), *(one.document() for one in tables)])
 

@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.tables.conditions import Ncu, list_conditions, list_spans
+from analysis.facts import Facts
+from analysis.tables.conditions import list_conditions, list_spans
 from analysis.tables.declare import part
 
 NOT_RECORDED = "not recorded"
@@ -47,19 +48,21 @@ def list_shared(capture: Capture) -> dict[str, str]:
 
 
 @part("title")
-def _title(capture: Capture, gpu: str | None) -> str | None:
-    if capture.sweep_rows is None:
+def _title(facts: Facts) -> str | None:
+    gpu = facts.gpu
+    if facts.capture.sweep_rows is None:
         return None
     return f"Configuration sweep on {gpu}" if gpu else "Configuration sweep, compiled only"
 
 
 @part("conditions")
-def _conditions_of_sweep(capture: Capture, gpu: str | None, ncu: Ncu) -> list[dict[str, str]] | None:
+def _conditions_of_sweep(facts: Facts) -> list[dict[str, str]] | None:
     """Return conditions of a sweep, from all its calls; the manifest describes only the last one."""
+    capture = facts.capture
     if capture.sweep_rows is None:
         return None
     manifest = {name: (capture.manifest or {}).get(name) for name in ("nsys", "ncu")}
-    return list_conditions(capture, gpu, ncu, manifest | list_shared(capture), list_calls(capture))
+    return list_conditions(capture, facts.gpu, facts.ncu, manifest | list_shared(capture), list_calls(capture))
 
 
 def _calls(capture: Capture) -> list[dict[str, Any]]:

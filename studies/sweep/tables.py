@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
-from analysis.tables.declare import Column, fact, part, table
+from analysis.tables.declare import Column, part, table
 from studies.sweep import calls as sweep_calls
 from studies.sweep import counters as sweep_counters
 from studies.sweep import rows as rules
@@ -128,33 +128,33 @@ Swept = tuple[pd.DataFrame, pd.DataFrame] | None
 @table(
     "sweep",
     question="Which compile-time choices of each kernel are the fastest, and what explains the differences?",
-    order=32,
     title="Every combination",
     columns=_COLUMNS,
     optional=True,
 )
-def _sweep(swept: Swept) -> pd.DataFrame | None:
-    return swept[0][_sweep.column_names] if swept else None
+def build_sweep(facts: Facts) -> pd.DataFrame | None:
+    swept = facts.once(swept_rows)
+    return swept[0][build_sweep.column_names] if swept else None
 
 
 @table(
     "sweep_shapes",
     question="What do the fastest combinations do at the other shapes that their source is compiled for?",
-    order=31,
     title="Configurations at the other shapes",
     columns=(column for column in _COLUMNS if column.name in _AT_OTHER_SHAPES),
     optional=True,
 )
-def _sweep_shapes(swept: Swept) -> pd.DataFrame | None:
-    return swept[1][_sweep_shapes.column_names] if swept else None
+def build_shapes(facts: Facts) -> pd.DataFrame | None:
+    swept = facts.once(swept_rows)
+    return swept[1][build_shapes.column_names] if swept else None
 
 
-@fact("swept")
-def build_sweep(capture: Capture, all_measured: pd.DataFrame) -> Swept:
+def swept_rows(facts: Facts) -> Swept:
     """Return sweep.csv (first stage) and sweep_shapes.csv (second stage): one row a combination, dtype and shape.
 
     Rows are sorted by time within each dtype and shape. `all_measured` joins by its path.
     """
+    capture = facts.capture
     if capture.sweep_rows is None or capture.sweep_rows.empty:
         return None
     rows = capture.sweep_rows.assign(call=sweep_calls.number_rows(capture))
@@ -162,7 +162,7 @@ def build_sweep(capture: Capture, all_measured: pd.DataFrame) -> Swept:
     rows = rows.assign(shape=rows["shape_name"], versus_default=rows["versus_default_p50"])
     rows["whole"] = rows["whole"].astype(bool)
     rows["combination"] = rows["macros"].map(short_name)
-    rows = sweep_counters.join(rows, all_measured, capture.tools)
+    rows = sweep_counters.join(rows, facts.all_measured, capture.tools)
     # sort by the ratio to the default in the same rounds; without a default, by time
     rows["cost"] = (1 / rows["versus_default"]).fillna(rows["bench_time_p50_ns"].astype("float64"))
     order = sorted({*rows[CELL].itertuples(index=False, name=None)}, key=_place)
@@ -244,7 +244,6 @@ def short_name(macros: str) -> str:
 @table(
     "sweep_best",
     question="What did the sweep of each kernel find, and why?",
-    order=30,
     title="Configuration sweep",
     columns=(
         Column("op", "", "operation", "key"),
@@ -278,8 +277,9 @@ def short_name(macros: str) -> str:
     ),
     optional=True,
 )
-def build_best(sweep: pd.DataFrame) -> pd.DataFrame | None:
-    """Return sweep_best.csv: one row a kernel, dtype and shape that was timed; `sweep` from build_sweep."""
+def build_best(facts: Facts) -> pd.DataFrame | None:
+    """Return sweep_best.csv: one row a kernel, dtype and shape that was timed; `sweep` from swept_rows."""
+    sweep = facts.once(build_sweep)
     if sweep.empty:
         return None
     found = []
@@ -392,15 +392,16 @@ def _recommended(row: pd.Series) -> str:
     return row["combination"] + (f" ({'; '.join(said)})" if said else "")
 
 
-@part("note", 7)
-def _without_choices(capture: Capture) -> str | None:
-    rungs = (capture.sweep or {}).get("without_choices")
+@part("note")
+def _without_choices(facts: Facts) -> str | None:
+    rungs = (facts.capture.sweep or {}).get("without_choices")
     return f"Rungs without compile-time choices: {'; '.join(rungs)}." if rungs else None
 
 
-@part("missing", 12)
-def name_gaps(capture: Capture, sweep: pd.DataFrame) -> list[Missing]:
+@part("missing")
+def name_gaps(facts: Facts) -> list[Missing]:
     """Return missing: rungs and combinations that were not tried, and kernels without counters."""
+    capture, sweep = facts.capture, facts.once(build_sweep)
     if capture.sweep_rows is None:
         return []
     timed = sweep[sweep["verdict"] == "timed"]

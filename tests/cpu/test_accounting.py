@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 
-from analysis import pipeline
 from analysis.capture.load import load
+from analysis.capture.model import Capture
 from analysis.facts import Facts
 from analysis.formats.errors import UsageError
 from analysis.hardware.devices import find_device
-from analysis.tables.declare import World
 from harness.gpt2 import GPT2Config
 from harness.training import TrainingStep
 from harness.weights import build_model, import_transformers, load_weights
@@ -22,6 +21,7 @@ from studies.accounting import architecture as models
 from studies.accounting import budget, measure, predictions, tables, tiles
 from studies.accounting.architecture import Shape
 from tests.committed import folder, needs_committed
+from tests.declared import facts_of
 
 SIZES = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200}
 LLAMAS = {"llama-3.2-1b": 1_235_814_400, "llama-3-8b": 8_030_261_248, "llama-3-70b": 70_553_706_496,
@@ -32,7 +32,7 @@ SMALL = GPT2Config(n_layer=2, n_embd=64, n_head=4, n_positions=64, vocab_size=10
 @pytest.fixture(scope="module")
 def counted() -> Any:
     """Launches of the committed GPT-2 capture with their counters."""
-    return World(pipeline.declarations(), facts=Facts(load([folder("overview") / "captures"])))["measured"]
+    return Facts(load([folder("overview") / "captures"])).measured
 
 
 @pytest.mark.parametrize(("name", "count"), [*SIZES.items(), *LLAMAS.items()])
@@ -185,12 +185,13 @@ def test_the_table_judges_what_was_measured() -> None:
     memory = {"held_bytes": round(float(row["predicted"]) * 1.01), "peak_bytes": 1}
     step = {"model": row["model"], "workload": row["workload"], "dtype": row["dtype"], "checkpointed": False,
             "parameters": 5, "products": [], "memory": memory, "wall_ns": {"p50": 1e9}}  # fmt: skip
-    made = tables.build_accounting([step]).set_index("quantity")
+    facts = facts_of(Capture(ours={"accounting": {"gpu": "NVIDIA H200", "steps": [step]}}))
+    made = tables.build_accounting(facts).set_index("quantity")
     assert made.loc["activations", "verdict"] == "holds"
     assert made.loc["peak of the step", "verdict"] == "misses"
     assert made.loc["parameters", "verdict"] == "misses"
     assert made.loc["FLOPs of products", "verdict"] == "not measured"
-    use = tables.build_use([step], "NVIDIA H200").iloc[0]
+    use = tables.build_use(facts).iloc[0]
     assert use["mfu_frac"] == pytest.approx(use["compute_ns"] / 1e9)
     with pytest.raises(UsageError, match="not a workload"):
         tables.shape_of("nap", 2)

@@ -11,10 +11,14 @@ import pandas as pd
 import pytest
 import torch
 
+from analysis.capture.model import Capture
+from analysis.facts import Facts
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, build_transformers_model, load_weights
 from studies.baseline import measure as baseline
 from studies.baseline import tables
+from studies.layers.tables import build_profile, build_tokens
+from tests.declared import facts_of
 
 SMALL = GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61)
 ARGUMENTS = ["--config", "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61", "--device", "cpu"]
@@ -139,16 +143,19 @@ def entry(**values: Any) -> dict[str, Any]:
     }
 
 
+def of(settings: list[dict[str, Any]], built: Any = None) -> Facts:
+    return facts_of(Capture(baseline={"settings": settings}), built)
+
+
 def test_rates_and_shares_of_a_setting() -> None:
-    row = tables.build_baseline([entry()]).iloc[0]
+    row = tables.build_baseline(of([entry()])).iloc[0]
     assert row["busy_frac"] == pytest.approx(0.2)
     assert row["floor_frac"] == pytest.approx(0.02)
     assert (row["tokens_per_s"], row["token_p95_ns"], row["launches_per_token"]) == (200.0, 5.5e6, 100.0)
 
 
 def answers(**values: Any) -> dict[str, str]:
-    settings = [entry(**values)]
-    table = tables.build_bottlenecks(tables.build_baseline(settings), tables.build_operators(settings))
+    table = tables.build_bottlenecks(of([entry(**values)]))
     return dict(zip(table["question"], table["answer"], strict=True))
 
 
@@ -167,15 +174,13 @@ def test_the_verdict_follows_from_the_numbers(values: dict[str, Any], verdict: s
 
 
 def test_published_figures_stand_beside_ours() -> None:
-    settings = [entry()]
     built = {
-        "baseline_operators": tables.build_operators(settings),
-        "layer_tokens": pd.DataFrame({"profile": ["no_cache, float32"], "forward_avg_ns": [1.7e6], "token_ns": [4.5e6], "tokens_per_s": [220.0]}),
-        "layer_profile": pd.DataFrame(
+        build_tokens: pd.DataFrame({"profile": ["no_cache, float32"], "forward_avg_ns": [1.7e6], "token_ns": [4.5e6], "tokens_per_s": [220.0]}),
+        build_profile: pd.DataFrame(
             {"profile": ["no_cache, float32"], "base": ["Multi-Head Attention"], "component": ["Mask_Apply"], "share_frac": [0.09]}
         ),
     }  # fmt: skip
-    table = tables.build_published(built).set_index("figure")
+    table = tables.build_published(of([entry()], built)).set_index("figure")
     forward = table.loc["forward pass"]  # wall time like theirs, not the GPU's, and so the reciprocal of the rate
     assert forward[["ours", "our_clock", "theirs", "their_machine"]].tolist() == [4.5, "wall", "23.6–25.0", "T4"]
     assert table.loc["throughput", "our_clock"] == "wall"

@@ -10,11 +10,12 @@ from typing import Any
 import pandas as pd
 import pytest
 
+import studies
 from analysis.capture.model import Capture
 from analysis.facts import Facts
 from analysis.page.text import unit_of
-from analysis.tables import declare
-from analysis.tables.declare import Column, Table, World, fact, part, table
+from analysis.tables import declare, order
+from analysis.tables.declare import Column, Part, Table, World, fact, part, table
 from tests.declared import DECLARED, LADDER_TABLES, STUDY_TABLES, TABLES
 
 EVERY = [*TABLES.values(), *STUDY_TABLES.values(), *LADDER_TABLES.values()]
@@ -22,7 +23,7 @@ SAID = {"ns": "ns", "byte": "byte", "byte/s": "byte/s", "flop/s": "FLOP/s", "flo
 
 
 def toy(name: str = "toy", **more: Any) -> Any:
-    return table(name, question="?", order=1, columns=[Column("a", "", "an a", "key")], **more)
+    return table(name, question="?", columns=[Column("a", "", "an a", "key")], **more)
 
 
 def test_a_column_without_evidence_is_an_error() -> None:
@@ -50,16 +51,17 @@ def test_a_table_says_what_it_answers_and_what_each_column_means(declared: Table
 
 
 def test_tables_have_places_of_their_own() -> None:
-    orders = [declared.order for declared in EVERY]
-    assert len(set(orders)) == len(orders)
+    assert set(order.TABLES) <= TABLES.keys() | STUDY_TABLES.keys()
+    assert list(STUDY_TABLES)[: len(studies.TABLES)] == list(studies.TABLES)
+    parts = {one.name for one in DECLARED if isinstance(one, Part)}
+    assert {*order.NOTES, *order.MISSING} <= parts
     assert len({declared.name for declared in EVERY}) == len(EVERY)
 
 
-def test_whatever_is_declared_can_be_built_of_a_report_or_of_a_ladder() -> None:
+def test_whatever_is_declared_can_be_built() -> None:
     report = World(DECLARED, facts=Facts(Capture()), caption="")
-    ladder = World(DECLARED, ladder_read=None, show=None)
     for one in DECLARED:
-        assert report.has_inputs(one) != ladder.has_inputs(one), one.name
+        assert report.has_inputs(one), one.name
 
 
 def test_inputs_are_built_first_and_once() -> None:
@@ -104,8 +106,8 @@ def test_rows_of_another_shape_are_a_defect() -> None:
 
 def test_the_first_answer_counts_and_all_notes_do() -> None:
     parts = [
-        part("title", 2)(lambda: "second"), part("title", 1)(lambda: None), part("title", 3)(lambda: "third"),
-        part("note", 2)(lambda: ["b", "c"]), part("note", 1)(lambda: "a"), part("note", 3)(lambda: None),
+        part("title")(lambda: None), part("title")(lambda: "second"), part("title")(lambda: "third"),
+        part("note")(lambda: "a"), part("note")(lambda: ["b", "c"]), part("note")(lambda: None),
     ]  # fmt: skip
     world = World(parts)
     assert world.first("title") == "second"
@@ -134,9 +136,9 @@ def test_two_packages_declare_one_name_once() -> None:
 def test_a_glance_is_the_first_rows_and_the_shown_columns() -> None:
     columns = [Column("a", "", "an a", "key"), Column("b", "", "a b", "row", shown=False)]
     rows = pd.DataFrame({"a": range(20), "b": 1, "tier": "static"})
-    plain = table("toy", question="?", order=1, columns=columns)(lambda: rows)
+    plain = table("toy", question="?", columns=columns)(lambda: rows)
     assert plain.entry(rows)["glance"] == {"rows": list(range(12)), "columns": ["a", "tier"]}
-    picked = table("toy", question="?", order=1, columns=columns, glance=lambda rows: rows[["b"]].tail(2))(lambda: rows)
+    picked = table("toy", question="?", columns=columns, glance=lambda rows: rows[["b"]].tail(2))(lambda: rows)
     assert picked.entry(rows)["glance"] == {"rows": [18, 19], "columns": ["b"]}
 
 

@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from analysis.capture.model import Capture
+from analysis.facts import Facts
 from analysis.formats.decode import PHASES
 from analysis.formats.errors import InputError
 from harness.decode.check import compare, compare_greedy, forced_logits, peaked_weights
@@ -469,7 +470,7 @@ def test_stamps_cover_all_of_a_token_in_every_block() -> None:
     assert {one.phase for one in phases if one.layer == 2} == set(device.LAST_PHASES)
     # the table of the study adds them up to the whole token
     rows = pd.DataFrame([("persistent", *one) for one in phases], columns=PHASES.names)
-    table = build_phases(Capture(ours={"decode_phases": rows}))
+    table = build_phases(Facts(Capture(ours={"decode_phases": rows})))
     assert table["share_frac"].sum() == pytest.approx(1)
     whole = [one for one in phases if one[:2] == (0, 0)]
     assert whole[-1].end_ns - whole[0].start_ns == sum(one.end_ns - one.start_ns for one in whole)

@@ -251,7 +251,7 @@ def test_phases_of_a_token_add_up_to_all_of_it() -> None:
     ]
     assert phases["share_frac"].sum() == pytest.approx(1)
     assert phases.loc[2, ["longest_ns", "shortest_ns"]].tolist() == [20, 10]
-    assert plot_phases(built["capture"], "caption") is not None
+    assert plot_phases(built["facts"], "caption") is not None
     cost = {"rung": "persistent", "token_time_ns": 100.0, "stamped_time_ns": 100.8}
     both = [cost | {"rung": "few"}, cost]  # the first has no stamps
     notes = world(document(**TIMES) | {"stamped": both}, decode_phases=stamps()).every("note")

@@ -10,10 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
+from analysis.facts import Facts
 from harness import benchmarking
 from kernels import build
 from studies.lectures import measure, predict, tables
 from tests.committed import folder
+from tests.declared import facts_of
 
 
 def test_the_models_say_what_was_committed() -> None:
@@ -87,13 +89,17 @@ def points_of(factor: float) -> tables.Points:
     return found
 
 
+def of(points: tables.Points, **more: Any) -> Facts:
+    return facts_of(built={tables.points: points}, **more)
+
+
 def test_a_prediction_holds_between_its_ends() -> None:
-    exact = tables.build_matmul(points_of(1.0))
+    exact = tables.build_matmul(of(points_of(1.0)))
     assert set(exact["verdict"]) == {"holds"}
-    late = tables.build_matmul(points_of(1.3))
+    late = tables.build_matmul(of(points_of(1.3)))
     assert set(late["verdict"]) == {"misses"}
     assert late["error_frac"].astype(float).tolist() == pytest.approx([0.3] * len(late))
-    some = tables.build_matmul({key: point for key, point in points_of(1.0).items() if key[1] == "fp32 1024"})
+    some = tables.build_matmul(of({key: point for key, point in points_of(1.0).items() if key[1] == "fp32 1024"}))
     assert some["verdict"].value_counts().to_dict() == {"not measured": 14, "holds": 1}
 
 
@@ -102,7 +108,7 @@ def test_counters_come_from_the_launches_of_a_case() -> None:
         {"path": ["tricks/rows", "tricks/three_sigmoids_stored", "tricks/three_sigmoids_stored"],
          "sectors_per_request_load": [4.0, 4.0, 4.0], "dram_read_bytes": [1.0, 2.0, 3.0]}
     )  # fmt: skip
-    made = tables.build_tricks(points_of(1.0), launches).set_index(["case", "quantity"])
+    made = tables.build_tricks(of(points_of(1.0), all_measured=launches)).set_index(["case", "quantity"])
     assert made.loc[("rows", "sectors a request"), "measured"] == 4
     assert made.loc[("three sigmoids stored", "DRAM bytes read"), "measured"] == 5
     assert made.loc[("columns", "sectors a request"), "verdict"] == "not measured"
@@ -127,7 +133,7 @@ def test_tiles_of_the_waves_are_read_from_kernels() -> None:
             (2049, "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1> grid 17x17x1"),
         )
     }
-    odd, even = tables.build_tiles(points).to_dict("records")
+    odd, even = tables.build_tiles(of(points)).to_dict("records")
     assert (even["tile"], even["tiles"], even["waves"], even["fill_frac"]) == ("192x176", 132, 1, 1.0)
     assert even["model_ns"] == pytest.approx(predict.wave_ns(2056, (192, 176)))
     assert (odd["tile"], odd["divisor"]) == ("128x128", 1)

@@ -23,7 +23,7 @@ from studies.sweep import measure_worker as sweep_gpu
 from studies.sweep import rows as sweep_rows
 from studies.sweep import tables
 from tests import sweep_examples as examples
-from tests.declared import analyse
+from tests.declared import analyse, facts_of
 
 GPU = sweep.Gpu("NVIDIA H200", 90)
 GELU = {"GELU_V02_THREADS": (256, 64, 128), "GELU_V02_AHEAD_MB": (3, 0)}
@@ -549,7 +549,7 @@ def counted(
     }  # fmt: skip
     measured = pd.DataFrame([{"path": rows[at]["range"], **usual, **fields} for at, fields in counters.items()])
     table = build_of(rows, measured, tools)["sweep"]
-    return table, tables.build_best(table)
+    return table, tables.build_best(facts_of(built={tables.build_sweep: table}))
 
 
 def build_of(rows: Sequence[dict[str, object]], measured: Any = None, tools: Sequence[dict[str, object]] = ()) -> Any:
@@ -561,8 +561,8 @@ def build_of(rows: Sequence[dict[str, object]], measured: Any = None, tools: Seq
 
     frame, _ = read_table(SWEEP_ROWS, examples.text(rows).encode(), "sweep.csv")
     capture = Capture(sweep_rows=frame, sweep={"choices": choices(rows)}, tools=list(tools))
-    swept = tables.build_sweep(capture, pd.DataFrame() if measured is None else measured)
-    return {"sweep": tables._sweep(swept), "sweep_shapes": tables._sweep_shapes(swept)}
+    facts = facts_of(capture, all_measured=pd.DataFrame() if measured is None else measured)
+    return {"sweep": tables.build_sweep(facts), "sweep_shapes": tables.build_shapes(facts)}
 
 
 def test_a_report_of_a_sweep_alone_holds_its_own_tables_and_removes_what_another_left(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import pipeline
 from analysis.capture.load import load
 from analysis.diagnosis.findings import find
 from analysis.facts import Facts
@@ -282,7 +281,7 @@ def test_a_bare_run_alone_has_a_report(tmp_path: Path) -> None:
     assert times["nsys_p50_ns"].isna().all()
     assert made.tables["layers"]["range"].tolist() == ["step", "step/a"]
     assert "time on the GPU" in [gap.what for gap in made.report.missing]
-    text = render_markdown(made.report, made.tables, pipeline.sections(made.world, made.tables))
+    text = render_markdown(made.report, made.tables)
     assert "Ranges without a profiler" in text
 
 
@@ -290,7 +289,7 @@ def test_the_page_shows_the_three_numbers(tmp_path: Path) -> None:
     timeline(wait=60).save(tmp_path / "timeline.sqlite")
     (tmp_path / "bare_ranges.csv").write_text(BARE_RANGES.text(regular(9, 400, 100)))
     made = analyse(load([tmp_path]))
-    text = render_markdown(made.report, made.tables, pipeline.sections(made.world, made.tables))
+    text = render_markdown(made.report, made.tables)
     row = next(line for line in text.splitlines() if line.startswith("| decode |") or line.startswith("| `decode`"))
     assert all(shown in row for shown in ("100 µs", "40 µs", "60 µs", "host-bound"))
 

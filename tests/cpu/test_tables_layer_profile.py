@@ -11,9 +11,10 @@ import pytest
 
 from analysis import report
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
-from analysis.tables import holds
+from analysis.facts import Facts
 from studies.layers import tables as layer_profile
 from tests import committed
+from tests.declared import facts_of
 
 NO_NSYS = layer_profile.build_agreement.empty()
 SPREAD = {"p5": 9e5, "p50": 1e6, "p95": 2e6}
@@ -53,8 +54,12 @@ def profile(name: str = "cache") -> dict[str, Any]:
     }  # fmt: skip
 
 
+def of(entry: dict[str, Any], agreement: pd.DataFrame) -> Facts:
+    return facts_of(Capture(layer_profile={"profiles": [entry]}), {layer_profile.build_agreement: agreement})
+
+
 def test_shares_add_up_to_the_base() -> None:
-    table = layer_profile.build_profile([profile()], NO_NSYS)
+    table = layer_profile.build_profile(of(profile(), NO_NSYS))
     for _, rows in table.groupby(["profile", "level"]):
         assert rows["share_frac"].iloc[0] == 1
         assert rows["share_frac"].iloc[1:].sum() == pytest.approx(1)
@@ -73,7 +78,7 @@ def test_shares_by_nsys_stand_beside_those_by_events() -> None:
     timed = [("forward", "Total_Forward_Pass", 2, 500.0), ("model", "All_Transformer_Blocks", 2, 400.0)]
     timed += [("block", "MLP", 24, 10.0), ("mlp", "Activation", 24, 3.0)]
     agreement = pd.DataFrame(timed, columns=["level", "component", "instances", "nsys_ns"])
-    table = layer_profile.build_profile([entry], agreement.assign(profile="cache, float32"))
+    table = layer_profile.build_profile(of(entry, agreement.assign(profile="cache, float32")))
     shares = table.set_index(["level", "component"])["nsys_share_frac"]
     assert shares["model"].tolist()[:2] == pytest.approx([1, 0.8])
     assert pd.isna(shares["model", "LM_Head_Projection"])  # not in the capture: unknown, and so is what lies between
@@ -153,7 +158,7 @@ def captured(*, own_ns: int = 1900, extra: dict[str, int] | None = None) -> Capt
 
 
 def test_events_less_their_own_cost_are_compared_with_first_start_to_last_end() -> None:
-    table = layer_profile.build_agreement(holds.without_holds(captured())).set_index("component")
+    table = layer_profile.build_agreement(Facts(captured())).set_index("component")
     act = table.loc["Activation"]
     assert (act["instances"], act["read_ns"], act["own_ns"], act["event_ns"]) == (2, 17_900, 1_900, 16_000)
     assert (act["nsys_ns"], act["difference_ns"]) == (16_000, 0)
@@ -176,7 +181,7 @@ def test_events_less_their_own_cost_are_compared_with_first_start_to_last_end() 
 )
 def test_agreement_is_told_by_share_and_by_time(off_ns: int, within: list[str]) -> None:
     """Of 16 µs, 2 µs are 12.5 %: to be near in time says little of a short component."""
-    table = layer_profile.build_agreement(holds.without_holds(captured(extra={"act": off_ns})))
+    table = layer_profile.build_agreement(Facts(captured(extra={"act": off_ns})))
     assert table.set_index("component").loc["Activation", ["within_frac", "within_ns"]].tolist() == within
     said = layer_profile.agreement_sentence(table)
     close, near = (1 + (answer == "yes") for answer in within)
