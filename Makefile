@@ -37,7 +37,7 @@ test: setup-tests  ## run all tests but those in a browser (ARGS='-n 0': one by 
 	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser $(ARGS)
 
 .PHONY: test-fast
-test-fast: $(TESTS)  ## run the quick tests of the analysis, while you edit
+test-fast: setup-tests  ## run the quick tests of the analysis, while you edit
 	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast tests/cpu $(ARGS)
 
 # One Chromium at a time: it uses the other processors itself.
