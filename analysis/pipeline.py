@@ -17,6 +17,7 @@ import analysis.fusion
 import analysis.page
 import analysis.tables
 from analysis.capture.model import Capture
+from analysis.diagnosis import step_findings
 from analysis.facts import Facts
 from analysis.formats.report import (
     Condition,
@@ -72,8 +73,8 @@ def analyse(
     ]
     report = Report(
         title=world.first("title"),
-        program=Program(),
-        steps=[],
+        program=Program(start_up=step_findings.start_up(world["step_answers"])),
+        steps=step_findings.steps(world["step_answers"]),
         conditions=convert(world.first("conditions"), list[Condition]),
         trust=convert(world["trust"], Trust),
         coverage=convert(world["coverage_said"], Coverage),

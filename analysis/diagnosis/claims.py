@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.formats.report import Cell, Confidence, Finding, Saving, Span, Tier, kind_of
+from analysis.formats.report import Cell, Confidence, Finding, Later, Saving, Span, Tier, kind_of
 
 PROGRAM = "program"
 _OF_COUNTERS = ("counters", "rules", "roofline", "stalls", "diagnosis")
@@ -41,6 +41,9 @@ class Claim:
     weight_ns  time that it is about, which orders claims without a bound
     change     a change of a replay's graph with its uncertain part, 0 to 1; None if the replay cannot try it
     covers     kernels that it explains, so that no other claim need do so
+    subject    what its id names, if not the row of its first cell
+    saves_ns   what the replay says that the cure saves, of `scope`; `saves_frac` its share, `later` after another cure
+    span       begin and end of the stretch that shows it, ns, if `about` does not tell
     """
 
     kind: str
@@ -57,11 +60,16 @@ class Claim:
     about: About | None = None
     change: Callable[[Any, float], Any] | None = None
     covers: tuple[str, ...] = ()
+    subject: str = ""
+    saves_ns: Saving | None = None
+    saves_frac: Saving = field(default_factory=Saving)
+    later: Later | None = None
+    span: tuple[int, int] | None = None
 
     @property
     def id(self) -> str:
         """Return the name of the finding, which stays the same for the same capture."""
-        row = " ".join(str(value) for value in self.cells[0].row.values()) if self.cells else ""
+        row = self.subject or (" ".join(str(value) for value in self.cells[0].row.values()) if self.cells else "")
         return " · ".join(part for part in (kind_of(self.kind), self.scope, row) if part)
 
 
@@ -94,7 +102,9 @@ def findings(claims: Iterable[Claim], spans: Mapping[int, Span] | None = None) -
             do=one.do,
             check=one.check,
             scope=one.scope,
-            saves_ns=Saving(None, None if one.bound_ns is None else float(one.bound_ns)),
+            saves_ns=one.saves_ns or Saving(None, None if one.bound_ns is None else float(one.bound_ns)),
+            saves_frac=one.saves_frac,
+            later=one.later,
             confidence=one.confidence,
             cells=list(one.cells),
             wrong_if=one.wrong_if,

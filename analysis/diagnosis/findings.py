@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.diagnosis import step_findings
 from analysis.diagnosis.claims import PROGRAM, About, Claim, cell
 from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.graphs import unseen_graphs
@@ -16,6 +17,7 @@ from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.loops import WAIT_LESS, elementwise_chains, idle_in_windows, share_in_steps, turns
 from analysis.diagnosis.ranks import of_one_rank, rank_findings, without_told
 from analysis.diagnosis.reasons import Tables, nearest_roof
+from analysis.diagnosis.savers import StepAnswer
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.report import Confidence, kind_of, kinds
@@ -41,7 +43,7 @@ def _findings(
     kernel_tables: Tables, graphs: pd.DataFrame, sm_count: int | None, is_program: bool, ranks: pd.DataFrame,
     collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, rank_costs: pd.DataFrame,
     gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, steps: pd.DataFrame, filled: dict[str, float],
-    diagnosis: pd.DataFrame | None = None,
+    step_answers: list[StepAnswer], diagnosis: pd.DataFrame | None = None,
 ) -> list[Claim]:  # fmt: skip
     """Return the findings: first those with a time to win, then what takes most time, with its known reasons.
 
@@ -50,6 +52,8 @@ def _findings(
     """
     if not is_program:
         return []
+    if told := step_findings.claims(step_answers):
+        return told
     of_ranks = rank_findings(ranks, collectives, overlap, stragglers, rank_costs)
     moved = without_told(large_copies(copies, in_steps=share_in_steps(gpu_ops, step_ranges)), of_ranks)
     more = [*turns(steps, gaps, filled), *(one for one in moved if one.bound_ns)]

@@ -305,6 +305,8 @@ def build_spans(findings: list[Claim] | None, span_timeline: _Timeline, capture:
     first = int(span_timeline.start.min(initial=ENDLESS_NS))
     for rank, finding in enumerate(findings or (), start=1):
         span = find_span(finding.about, span_timeline) if finding.about else None
+        if finding.span is not None:
+            span = Span(*finding.span, "what it is about")
         if span is None:
             continue
         inside = intervals.covered(np.array([span.start_ns]), np.array([span.end_ns]), span_timeline.busy)

@@ -14,7 +14,7 @@ import pandas as pd
 import tabulate
 
 from analysis.diagnosis.claims import PROGRAM
-from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportFigure, ReportTable, Tier
+from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportFigure, ReportTable, Saving, Tier
 from analysis.formats.words import share
 from analysis.page import text
 
@@ -151,18 +151,24 @@ def saves(finding: Finding, *, short: bool = False) -> str:
 
     `short`: without the verb and the scope.
     """
-    low, high = finding.saves_ns.low, finding.saves_ns.high
-    if high is None:
+    if (later := finding.later) is not None:
+        done = later.after.partition(" · ")[0]
+        return f"0 now; {_interval(later.saves_ns, Saving())} once {done} is done"
+    if finding.saves_ns.high is None or finding.kind == "nothing":
         return ""
     of = "" if short or finding.scope == PROGRAM else f" of {text.shorten(finding.scope, 60)}"
-    least, most = finding.saves_frac.low, finding.saves_frac.high
-    shares = "" if most is None else f" ({share(most)})" if least is None else f" ({share(least)} to {share(most)})"
-    times = (
-        f"at most {text.number(high, 'ns')}"
-        if low is None
-        else f"{text.number(low, 'ns')} to {text.number(high, 'ns')}"
-    )
-    return f"{'' if short else 'saves '}{times}{shares}{of}"
+    return f"{'' if short else 'saves '}{_interval(finding.saves_ns, finding.saves_frac)}{of}"
+
+
+def _interval(saved: Saving, of: Saving) -> str:
+    """Return `1.2 ms to 2.5 ms (12% to 25%)`, or `at most 2.5 ms` without a low end."""
+    least, most = of.low, of.high
+    shares = ""
+    if most is not None:
+        shares = f" ({share(most)})" if least is None else f" ({share(max(least, 0.0))} to {share(most)})"
+    if saved.low is None:
+        return f"at most {text.number(saved.high, 'ns')}{shares}"
+    return f"{text.number(max(saved.low, 0.0), 'ns')} to {text.number(saved.high, 'ns')}{shares}"
 
 
 def row_of(item: Cell) -> str:

@@ -81,7 +81,7 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
     if not gone.any():
         return graph
     own, gap = graph.c_own.copy(), graph.c_gap.copy()
-    limit = _usual_gap(graph)
+    limit = usual_gap(graph)
     weighty = graph.c_launches | (graph.c_wait != NONE)
     dropped = gone.copy()
     for seq in range(len(graph.seq_pid)):
@@ -109,7 +109,7 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
     )
 
 
-def _usual_gap(graph: Graph) -> float:
+def usual_gap(graph: Graph) -> float:
     """Return the longest host work before a launch that still belongs to the launch, ns."""
     gaps = [np.zeros(0)]
     for seq in range(len(graph.seq_pid)):
@@ -149,7 +149,7 @@ def merge(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
     """
     duration = graph.o_duration.copy()
     others = np.zeros(len(ops), bool)
-    for rows in _neighbours(graph, ops):
+    for rows in neighbours(graph, ops):
         whole, longest = duration[rows].sum(), duration[rows].max()
         floor = max(len(rows) - 1, 0) * KERNEL_FLOOR_NS * 0.5
         duration[rows[0]] = max(longest, whole - floor) * (1 - share) + longest * share
@@ -157,7 +157,7 @@ def merge(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
     return drop(replace(graph, o_duration=duration), others, share=share)
 
 
-def _neighbours(graph: Graph, ops: Bools) -> list[IntArray]:
+def neighbours(graph: Graph, ops: Bools) -> list[IntArray]:
     """Return the runs of at least two matching operations that follow each other on their stream within a step."""
     runs = []
     for stream in np.unique(graph.o_stream):
@@ -171,7 +171,7 @@ def batch_copies(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
     """Make one copy of neighbours: the bytes stay, what each copy costs besides them goes."""
     duration = graph.o_duration.copy()
     others = np.zeros(len(ops), bool)
-    for rows in _neighbours(graph, ops):
+    for rows in neighbours(graph, ops):
         least = float(duration[rows].min())
         duration[rows[0]] = duration[rows].sum() - share * (len(rows) - 1) * min(least, KERNEL_FLOOR_NS)
         others[rows[1:]] = True
@@ -237,7 +237,7 @@ def capture_graph(graph: Graph, called: Bools, share: float = 1.0) -> Graph:
     Host work inside a run goes; with share 0, long stretches of it stay.
     """
     own, gap, lag, after = graph.c_own.copy(), graph.c_gap.copy(), graph.o_lag.copy(), graph.o_after.copy()
-    limit = _usual_gap(graph)
+    limit = usual_gap(graph)
     inside = called & (graph.c_wait == NONE)
     first = np.zeros(len(own), bool)
     for seq in range(len(graph.seq_pid)):

@@ -285,3 +285,8 @@ def _may_gain(step: Step, change: Change) -> bool:
         or (changed.c_wait != NONE).sum() < (step.graph.c_wait != NONE).sum()
         or changed.o_moved is not None
     )
+
+
+def saving_after(step: Step, first: Change, change: Change) -> Saving:
+    """Return what a change saves once `first` is made."""
+    return _saving(step, [first(base, 0.5) for base in step.bare], change)

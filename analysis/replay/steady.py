@@ -26,6 +26,8 @@ MOST_LAUNCHES = 30_000  # the anchor is chosen from this many launches at the en
 ALIKE = 0.75  # share of launches that two steps of one phase have in common
 WHOLE = 0.95  # the same of the first and the last step
 MARKED = 0.35  # score from which a range whose name says step begins the steps
+REPEATS = 0.15  # of the operations: what less of them repeats is no step
+PERIODIC = 0.9  # share of stretches that are like the one a period later
 NEARLY = 0.004  # scores that differ by less are equal
 SLOW = 1.5  # times the median: a slow step, or one of start-up if no other came before it
 LEAST_SHARE = 0.03  # of the main phase's time: smaller phases are not reported
@@ -93,6 +95,7 @@ class _Launches:
     gpu_start_ns: IntArray
     gpu_end_ns: IntArray
     wait: int  # symbol of a synchronisation
+    weight: IntArray  # operations that it launched, 1 for a synchronisation
 
 
 def find(capture: Capture, pid: int | None = None) -> Steady:
@@ -180,7 +183,10 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     place = np.searchsorted(ends, host[first], side="right") - 1
     before = np.where(place >= 0, ends[np.maximum(place, 0)], host[first])
     launched = np.maximum.accumulate(np.where(code[first] < len(names), host_end[first], 0))
-    return _Launches(code[first], host[first], before, host_end[first], launched, start[first], gpu_end, len(names))
+    weight = np.diff(np.append(first, len(code)))
+    return _Launches(
+        code[first], host[first], before, host_end[first], launched, start[first], gpu_end, len(names), weight
+    )
 
 
 def _marks(capture: Capture, pid: int, launches: _Launches) -> list[tuple[str, IntArray, int, IntArray]]:
@@ -221,9 +227,12 @@ def _edges(place: IntArray, total: int) -> IntArray:
     return np.append(inner, min(total, int(place[-1]) + usual))
 
 
-def _score(place: IntArray, symbol: IntArray) -> float:
-    alike, length = _similar(_edges(place, len(symbol)), symbol)
-    return float((alike**3 * length)[alike >= ALIKE].sum() / len(symbol))  # a stretch that differs a little costs much
+def _score(place: IntArray, symbol: IntArray, weight: IntArray) -> float:
+    edges = _edges(place, len(symbol))
+    alike, _ = _similar(edges, symbol)
+    held = np.insert(np.cumsum(weight), 0, 0)
+    inside = np.diff(held[edges])
+    return float((alike**3 * inside)[alike >= ALIKE].sum() / held[-1])  # a stretch that differs a little costs much
 
 
 def _begin(launches: _Launches, left: IntArray, place: IntArray) -> IntArray:
@@ -247,6 +256,23 @@ def _begin(launches: _Launches, left: IntArray, place: IntArray) -> IntArray:
     if found and place[0] + found - usual >= 0:
         at = np.insert(at, 0, at[0] - usual)
     return at[at < len(left)]
+
+
+def _whole(place: IntArray, symbol: IntArray) -> IntArray:
+    """Return every k-th anchor if the stretches between them repeat only after k of them: layers of one step."""
+    length = np.diff(np.append(place, len(symbol)))[:-1]
+    sums = np.insert(np.cumsum(symbol.astype(np.float64) ** 2), 0, 0)
+    kind = np.unique(np.stack([length, sums[place[1:]] - sums[place[:-1]]]), axis=1, return_inverse=True)[1].ravel()
+    late = kind[len(kind) // 4 :]
+    if len(late) < 6:
+        return place
+    alone = float((late[1:] == late[:-1]).mean())
+    for period in range(2, len(late) // 2):
+        if float((late[period:] == late[:-period]).mean()) >= max(PERIODIC, alone + 0.05):
+            rare = np.bincount(late)[late]
+            odd = int(np.argmin(rare[-period:])) + len(kind) - period
+            return place[(odd + 1) % period :: period]
+    return place
 
 
 def _anchors(symbol: IntArray) -> list[IntArray]:
@@ -273,17 +299,21 @@ def _phase(
     window = symbol[-MOST_LAUNCHES:]
     skipped = len(symbol) - len(window)
     gap = (launches.host_ns - launches.before_ns)[left][skipped:]
-    tried = [(_score(place, window), float(np.median(gap[place])), len(place), "", place) for place in _anchors(window)]
+    weight = launches.weight[left][skipped:]
+    tried = [
+        (_score(place, window, weight), float(np.median(gap[place])), len(place), "", place)
+        for place in _anchors(window)
+    ]
     most = max((one[0] for one in tried), default=0.0)
     for name, start, level, _ in marks:
         place = np.unique(np.searchsorted(host, start))
         place = place[(place < len(symbol)) & (place >= skipped)] - skipped
         if len(place) < 2:
             continue
-        score = _score(place, window)
+        score = _score(place, window, weight)
         if (level <= 1 and _NAMED.search(name) and score >= MARKED) or score >= most - 0.05 > 0:
             tried.append((score + 1.0 - 0.1 * level, np.inf, len(place), name, place))
-    if not tried or (best := max(one[0] for one in tried)) < 0.3:
+    if not tried or (best := max(one[0] for one in tried)) < REPEATS:
         return None, np.zeros(len(left), bool)
     near = [one for one in tried if one[0] >= best - NEARLY]
     most = max(one[2] for one in near)
@@ -294,7 +324,8 @@ def _phase(
         place = np.unique(np.searchsorted(host, starts))
         place = place[place < len(symbol)]
     else:
-        place = _begin(launches, left, np.flatnonzero(symbol == window[chosen[4][0]]))
+        place = _whole(np.flatnonzero(symbol == window[chosen[4][0]]), symbol)
+        place = _begin(launches, left, place)
     return _steps(launches, left, place, chosen[3], pid, marks)
 
 

@@ -1,0 +1,202 @@
+"""Ask every rule on a steady step for changes, replay each, and order what is worth doing.
+
+No rule computes a saving. A change that saves less than WORTH of the step is not worth a finding, unless it saves as
+much once another one is made: then it says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.diagnosis import step_rules
+from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats.report import Saving
+from analysis.replay import savings
+from analysis.replay.decompose import decompose
+from analysis.replay.steady import Phase, Steady, find
+
+WORTH = 0.01  # of the step
+LEAST = 0.0025  # of the step: what may save less than this may save nothing
+MOST = 6  # findings on a step
+ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
+BESIDE = 0.1  # of the main phase: a shorter one is no phase of its own
+
+
+@dataclass(frozen=True)
+class Saver:
+    """A proposal with what it saves: ns of the step and its share; `later`: after `after` is done."""
+
+    proposal: Proposal
+    saves_ns: Saving
+    saves_frac: Saving
+    later_ns: Saving | None = None
+    after: str = ""
+
+    @property
+    def key(self) -> str:
+        """Kind and subject, which name it within a report."""
+        return f"{self.proposal.kind}:{self.proposal.about}"
+
+
+@dataclass(frozen=True)
+class StepAnswer:
+    """One steady step: what it waits for, and the changes worth making, the largest saving first.
+
+    `replayed`: every change that was replayed, also those that save nothing.
+    """
+
+    view: View
+    savers: tuple[Saver, ...]
+    replayed: tuple[Saver, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the step."""
+        return self.view.step.phase.name
+
+
+@cache
+def rules() -> tuple[str, ...]:
+    """Return the names of the modules that propose changes."""
+    names = sorted(one.name for one in pkgutil.iter_modules(step_rules.__path__))
+    return tuple(name for name in names if name != "view")
+
+
+@cache
+def advice() -> dict[str, dict[str, str]]:
+    """Return what to do, by kind and library (`any` for all others)."""
+    return tomllib.loads(Path(__file__).with_name("advice.toml").read_text("utf-8"))
+
+
+def do(kind: str, library: str) -> str:
+    """Return what to do about a cause in a program of a library."""
+    own = advice().get(kind, {})
+    return own.get(library) or own.get("any", "")
+
+
+def proposals(view: View) -> Iterator[Proposal]:
+    """Yield what the rules propose for a step."""
+    for name in rules():
+        yield from importlib.import_module(f"{step_rules.__name__}.{name}").propose(view)
+
+
+def answers(capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None) -> list[StepAnswer]:
+    """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
+
+    `counted`: diagnosis.csv, the causes that counters tell.
+    """
+    steady = find(capture) if steady is None else steady
+    steady = replace(steady, phases=_main(capture, steady.phases))
+    return [
+        answer(View(capture, steady, step, decompose(step.run), counted)) for step in savings.steps(capture, steady)
+    ]
+
+
+def _main(capture: Capture, phases: Sequence[Phase]) -> tuple[Phase, ...]:
+    """Return the phases that the run ends with, and those beside them, the one with most time first.
+
+    What repeats before the main phase begins (uploads of weights, auto-tuning) is start-up.
+    """
+    if not phases:
+        return ()
+    until = int((capture.gpu_ops["start_ns"] + capture.gpu_ops["duration_ns"]).max())
+    whole = [(float(np.median(one.wall_ns[one.steady])) * one.count, one) for one in phases]
+    late = [
+        (ns, one)
+        for ns, one in whole
+        if until - one.gpu_end_ns[-1] <= max(ENDS * (until - one.gpu_start_ns[0]), 3 * np.median(one.wall_ns))
+    ]
+    most, main = max(late or whole, key=lambda item: item[0])
+    rest = [
+        (ns, one)
+        for ns, one in whole
+        if one is not main and ns >= BESIDE * most and one.gpu_end_ns[-1] > main.gpu_start_ns[0]
+    ]
+    return (main, *(one for _, one in sorted(rest, key=lambda item: -item[0])))
+
+
+def answer(view: View) -> StepAnswer:
+    """Replay what the rules propose for one step."""
+    asked = list(proposals(view))
+    step = view.step
+    if step.reason:
+        told = tuple(_untold(one) for one in asked if one.lost_ns)
+        return StepAnswer(view, told, told)
+    found = [_replayed(view, one) for one in _possible(view, asked)]
+    now = [one for one in found if _worth(one)]
+    now.sort(key=lambda one: -_total(view, one))
+    now = [one for one in now if not _waits(one.proposal, now)]
+    rest = [one for one in found if one not in now and one.proposal.change is not None]
+    later = _later(view, now[0], rest) if now and now[0].proposal.change is not None else []
+    replayed = {one.key: one for one in (*found, *later)}
+    return StepAnswer(view, tuple([*now, *later][:MOST]), tuple(replayed.values()))
+
+
+def _possible(view: View, asked: Sequence[Proposal]) -> list[Proposal]:
+    """Return the proposals; one that needs another which saves too little to stand alone makes both changes."""
+    found = []
+    for one in asked:
+        needed = [other for other in asked if other.kind in one.after.split("|") and other.change is not None]
+        if needed and one.change is not None and not any(_worth(_replayed(view, other)) for other in needed):
+            every = [*(other.change for other in needed if other.change), one.change]
+            one = replace(one, change=savings.together(every), after="")
+        found.append(one)
+    return found
+
+
+def _waits(proposal: Proposal, now: Sequence[Saver]) -> bool:
+    return any(one.proposal.kind in proposal.after.split("|") for one in now)
+
+
+def _worth(one: Saver) -> bool:
+    """Return whether a change saves enough: surely something, and WORTH in the middle."""
+    return _middle(one) >= WORTH and (one.saves_frac.low or 0.0) >= LEAST
+
+
+def _untold(one: Proposal) -> Saver:
+    return Saver(one, Saving(None, one.lost_ns), Saving())
+
+
+def _replayed(view: View, one: Proposal) -> Saver:
+    if one.change is None:
+        lost = one.lost_ns or 0.0
+        whole = lost + view.step.step_ns * view.step.phase.count
+        return Saver(one, Saving(lost, lost), Saving(lost / whole, lost / whole))
+    found = savings.saving(view.step, one.change)
+    return Saver(one, Saving(found.low_ns, found.high_ns), Saving(found.low, found.high))
+
+
+def _middle(one: Saver) -> float:
+    return one.saves_frac.middle or 0.0
+
+
+def _total(view: View, one: Saver) -> float:
+    """Return the middle of the saving over the steady run, ns."""
+    middle = one.saves_ns.middle or 0.0
+    return middle if one.proposal.lost_ns is not None else middle * view.step.phase.count
+
+
+def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:
+    """Return what saves something once the first change is made."""
+    found = []
+    change = first.proposal.change
+    assert change is not None
+    for one in rest:
+        own = one.proposal.change
+        assert own is not None
+        after = savings.saving_after(view.step, change, own)
+        if after.middle >= WORTH:
+            later = Saving(after.low_ns, after.high_ns)
+            found.append(Saver(one.proposal, one.saves_ns, one.saves_frac, later, first.key))
+    found.sort(key=lambda one: -((one.later_ns or Saving()).middle or 0.0))
+    return found

@@ -1,0 +1,144 @@
+"""Turn the answer on the steady steps into steps and findings of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from analysis.diagnosis.claims import Claim, cell
+from analysis.diagnosis.savers import Saver, StepAnswer, do
+from analysis.diagnosis.step_rules.view import Proposal
+from analysis.formats import symbols
+from analysis.formats.report import Confidence, Later, Part, PartKind, Quantiles, Saving, StartUp, Step
+from analysis.formats.words import duration, share
+
+BUSY = 0.8  # of a step: if the GPU works for more, only its work can become shorter
+# What a step waits for if no change is worth a finding.
+KIND_OF_PART = {
+    "launching": "launch_bound", "host_work": "host_work", "sync": "sync", "copies": "copy_bound",
+    "allocation": "allocation", "communication": "exposed_communication", "rank_wait": "slow_rank",
+    "storage": "storage", "pause": "pause",
+}  # fmt: skip
+
+
+def kind_of_step(answer: StepAnswer) -> str:
+    """Return the cause of a step's length: that of its first finding, else by its largest part."""
+    first = next((one for one in answer.savers if one.proposal.lost_ns is None and not one.after), None)
+    if first is not None:
+        return first.proposal.kind
+    parts = dict(answer.view.parts.parts)
+    largest = max(parts, key=lambda part: parts[part], default="other")
+    return KIND_OF_PART.get(largest, "nothing")
+
+
+def steps(answers: Sequence[StepAnswer]) -> list[Step]:
+    """Return the steady steps as the report lists them: each with parts that add up to its length."""
+    found = []
+    for one in answers:
+        step, wall = one.view.step, one.view.parts.wall_ns
+        low, _, high = step.phase.quantiles()
+        found.append(
+            Step(
+                name=one.name,
+                count=step.phase.count,
+                wall_ns=Quantiles(p50=float(wall), p5=float(low), p95=float(high)),
+                bare=False,
+                kind=kind_of_step(one),
+                parts=[Part(PartKind(part), float(ns), ns / max(wall, 1)) for part, ns in one.view.parts.parts],
+            )
+        )
+    return found
+
+
+def start_up(answers: Sequence[StepAnswer]) -> StartUp | None:
+    """Return what happens before the steady steps; None without these."""
+    if not answers:
+        return None
+    steady = answers[0].view.steady
+    begin, end = steady.start_up_ns
+    return StartUp(ns=float(max(end - begin, 0)), parts=[])
+
+
+def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
+    """Return the changes worth making over all steady steps, the one that saves most of the run first."""
+    several = len(answers) > 1
+    ranked = [(_total(answer, one), answer, one) for answer in answers for one in answer.savers]
+    now = sorted((item for item in ranked if not item[2].after), key=lambda item: -item[0])
+    later = [item for item in ranked if item[2].after]
+    found = [_claim(answer, one, several) for _, answer, one in (*now, *later)]
+    if not now and answers and not answers[0].view.step.reason:
+        found = [_nothing(answers[0]), *found]
+    return found
+
+
+def _total(answer: StepAnswer, one: Saver) -> float:
+    middle = one.saves_ns.middle or 0.0
+    return middle if one.proposal.lost_ns is not None else middle * answer.view.step.phase.count
+
+
+def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
+    proposal = one.proposal
+    scope = "program" if proposal.lost_ns is not None else f"step {answer.name}"
+    row = {"step": answer.name, "kind": proposal.kind, "about": proposal.about}
+    cells = (
+        cell("changes", row, "count", round(proposal.count, 2)),
+        cell("changes", row, "time_ns", round(proposal.time_ns)),
+    )
+    kind, _, subject = one.after.partition(":")
+    later = Later(one.later_ns, f"{kind} · {scope} · {subject}") if one.later_ns is not None else None
+    return Claim(
+        kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if several and scope != "program" else ""),
+        sentence=proposal.sentence, do=do(proposal.kind, answer.view.library), wrong_if=proposal.wrong_if, scope=scope,
+        confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
+        saves_frac=one.saves_frac, later=later, span=proposal.span or _usual(answer), check=_check(proposal),
+    )  # fmt: skip
+
+
+def _usual(answer: StepAnswer) -> tuple[int, int]:
+    """Return begin and end of the steady step in the middle of the run, ns."""
+    phase = answer.view.step.phase
+    place = int(phase.steady[len(phase.steady) // 2])
+    return int(phase.start_ns[place]), int(max(phase.end_ns[place], phase.gpu_end_ns[place]))
+
+
+def _check(proposal: Proposal) -> str:
+    return f"python analysis/what_if.py CAPTURE {proposal.what_if}" if proposal.what_if else ""
+
+
+def _confidence(answer: StepAnswer, one: Saver) -> Confidence:
+    """Return UNSURE where the profiler's cost is unknown and decides, else what the rule says."""
+    if one.proposal.sure == Confidence.UNSURE:
+        return Confidence.UNSURE
+    bare = answer.view.step.bare_ns
+    if not answer.view.step.bare_known and len(bare) > 1 and max(bare) - min(bare) > 0.1 * max(bare):
+        return Confidence.UNSURE
+    return one.proposal.sure
+
+
+def _nothing(answer: StepAnswer) -> Claim:
+    """Return the claim that nothing is worth doing, and why."""
+    parts = answer.view.parts
+    busy = dict(parts.busy_parts).get("gpu_busy", 0)
+    of = busy / max(parts.wall_ns, 1)
+    scope, row = f"step {answer.name}", {"step": answer.name, "part": "gpu_busy"}
+    in_path = dict(parts.parts).get("gpu_busy", 0)
+    why = (
+        f"The GPU works for {share(of)} of the step of {duration(parts.wall_ns)}, and no change that was replayed "
+        f"saves 1% of it. Only faster kernels help{_longest(answer)}; counters would say which of them can be."
+        if of >= BUSY
+        else f"No change that was replayed saves 1% of the step of {duration(parts.wall_ns)}."
+    )
+    return Claim(
+        kind="nothing", title="Nothing saves 1% of the step", sentence=why, scope=scope, saves_ns=Saving(0.0, 0.0),
+        saves_frac=Saving(0.0, 0.0), subject=answer.name, span=_usual(answer),
+        cells=(cell("steady_steps", row, "part_ns", in_path),) if in_path else (),
+    )  # fmt: skip
+
+
+def _longest(answer: StepAnswer) -> str:
+    """Return the kernels with most time of a step and their shares of the kernels' time, as a clause."""
+    view = answer.view
+    times = pd.Series(view.graph.o_duration[view.kernels]).groupby(view.names[view.kernels]).sum()
+    top = times.sort_values(ascending=False).head(2) / max(float(times.sum()), 1.0)
+    return "".join(f", {symbols.short(str(name))} has {share(float(frac))}" for name, frac in top.items())

@@ -1,0 +1,53 @@
+"""allocation, compile_in_loop, graph_each_step: calls that belong before the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats.words import count_of, duration
+from analysis.replay.graph import ALLOCATION, NONE, Bools, Graph
+
+COMPILES = r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc"
+_GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Propose to do once what the steps do again and again."""
+    yield from _again(view, view.called(ALLOCATION.pattern), "allocation", "Allocate memory once",
+                      "allocate or free memory", "sizes grow from step to step", False)  # fmt: skip
+    yield from _again(view, view.called(COMPILES), "compile_in_loop", "Compile and load kernels before the loop",
+                      "load or compile kernels", "each step needs a kernel that no earlier step had", True)  # fmt: skip
+    yield from _again(view, view.called(_GRAPHS), "graph_each_step", "Instantiate the CUDA graph once",
+                      "record or instantiate CUDA graphs", "the graph differs in each step", True)  # fmt: skip
+
+
+def _again(
+    view: View, called: Bools, kind: str, title: str, does: str, wrong_if: str, with_host: bool
+) -> Iterator[Proposal]:
+    """Propose to leave these calls out, with the host work before them if that is theirs (a compiler)."""
+    graph = view.graph
+    count = view.of_step(np.count_nonzero(called))
+    if count < 0.5:
+        return
+    time = view.of_step((graph.c_end - graph.c_start)[called].sum())
+    if with_host:
+        time += view.of_step(graph.c_gap[called].sum())
+
+    def change(base: Graph, share: float) -> Graph:
+        gap = np.where(called & with_host, 0.0, base.c_gap)
+        gap = np.where(called & ~np.bool_(with_host), gap * (1 - share), gap)
+        return replace(
+            base, c_own=np.where(called, 0.0, base.c_own), c_gap=gap, c_wait=np.where(called, NONE, base.c_wait),
+            c_tail=np.where(called, 0.0, base.c_tail),
+        )  # fmt: skip
+
+    names = sorted({str(name) for name in graph.c_name[called]})
+    yield Proposal(
+        kind=kind, about=names[0], title=title,
+        sentence=f"{count_of(round(count), 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}.",
+        change=change, count=count, time_ns=time, wrong_if=wrong_if,
+    )  # fmt: skip

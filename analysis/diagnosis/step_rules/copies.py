@@ -1,0 +1,147 @@
+"""pageable_copy, small_copies, repeated_copy, copies_not_overlapped, migration: copies between host and GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats.words import count_of, duration
+from analysis.replay import changes
+from analysis.replay.graph import NONE, Bools, Graph
+
+SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
+MANY = 4  # small copies of a step that one copy could replace
+LARGE = 1e5  # bytes of a step; below, pinning changes nothing
+PINNED = (20e9, 50e9)  # byte/s of a pinned copy: PCIe generations 4 and 5 with 16 lanes
+WEIGHTS = 3  # large uploads of different sizes that are the same in each step: weights, not a batch
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Propose what to do with the copies of a step."""
+    up, down = view.to_gpu(), view.to_host()
+    yield from _migrations(view)
+    repeated = _weights(view, up)
+    if repeated:
+        yield _repeated(view, up)
+    yield from _small(view, up)
+    for ops, way in ((up, "to the GPU"), (down, "to the host")):
+        if not (repeated and way == "to the GPU"):
+            yield from _pageable(view, ops, way)
+    yield from _exposed(view, up | down)
+
+
+def _migrations(view: View) -> Iterator[Proposal]:
+    moved = np.asarray(view.graph.o_kind == "migration")
+    if moved.any():
+        size, time = view.of_step(view.bytes[moved].sum()), view.time(moved)
+        count = view.of_step(np.count_nonzero(moved))
+        yield Proposal(
+            kind="migration", about="unified memory", title="Prefetch unified memory",
+            sentence=f"{count_of(round(count), 'migration')} of unified memory move {_size(size)} in {duration(time)}.",
+            change=lambda base, share: changes.drop(base, moved), count=count, time_ns=time, bytes=size,
+            wrong_if="each step touches other pages",
+        )  # fmt: skip
+
+
+def _weights(view: View, up: Bools) -> bool:
+    """Return whether the uploads look like weights: several sizes above SMALL, the same in each step."""
+    large = up & (view.bytes > SMALL)
+    sizes, counts = np.unique(view.bytes[large], return_counts=True)
+    steady = counts % view.graph.steps == 0
+    return bool(len(sizes) and steady.all() and counts.sum() >= WEIGHTS * view.graph.steps)
+
+
+def _repeated(view: View, up: Bools) -> Proposal:
+    size, time = view.of_step(view.bytes[up].sum()), view.time(up)
+    count = view.of_step(np.count_nonzero(up))
+    return Proposal(
+        kind="repeated_copy",
+        about="copies to the GPU",
+        title="Upload what stays the same once",
+        sentence=(
+            f"Each step uploads the same {count_of(round(count), 'copy', 'copies')}, {_size(size)} in {duration(time)}."
+        ),
+        change=lambda base, share: changes.drop(base, up),
+        count=count,
+        time_ns=time,
+        bytes=size,
+        wrong_if="the bytes differ from step to step: a timeline shows sizes only",
+    )
+
+
+def _small(view: View, up: Bools) -> Iterator[Proposal]:
+    small = up & (view.bytes <= SMALL)
+    count = view.of_step(np.count_nonzero(small))
+    if count < MANY:
+        return
+    time, after = view.time(small), view.synchronised(small)
+    yield Proposal(
+        kind="small_copies",
+        about="small copies to the GPU",
+        title="Pack small copies into one",
+        sentence=(
+            f"{count_of(round(count), 'copy', 'copies')} of at most 64 KB a step move "
+            f"{_size(view.of_step(view.bytes[small].sum()))} in {duration(time)}; each pays for a call of its own."
+        ),
+        change=lambda base, share: changes.remove_waits(changes.batch_copies(base, small, share), after),
+        count=count,
+        time_ns=time,
+        bytes=view.of_step(view.bytes[small].sum()),
+        wrong_if="each copy needs the result of the one before",
+    )
+
+
+def _pageable(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
+    graph = view.graph
+    pageable = ops & np.array(["Pageable" in str(memory) for memory in view.memory], bool)
+    size, time = view.of_step(view.bytes[pageable].sum()), view.time(pageable)
+    if size < LARGE or not time:
+        return
+    rate = size / time * 1e9
+    waits = np.zeros(len(graph.c_start), bool)
+    waits[graph.o_call[pageable & (graph.o_call >= 0)]] = True
+    after = view.synchronised(pageable)
+
+    def change(base: Graph, share: float) -> Graph:
+        target = PINNED[0] + share * (PINNED[1] - PINNED[0])
+        faster = changes.scale(base, pageable, min(1.0, rate / target))
+        own = np.where(waits, np.minimum(faster.c_own, 10_000.0), faster.c_own)
+        own = np.where(after, own * (1 - share), own)
+        return replace(changes.remove_waits(faster, after | (waits & (faster.c_wait != NONE))), c_own=own)
+
+    count = view.of_step(np.count_nonzero(pageable))
+    yield Proposal(
+        kind="pageable_copy", about=f"copies {way}", title=f"Copy {way} from pinned memory" if "GPU" in way
+        else f"Copy {way} into pinned memory",
+        sentence=(
+            f"{count_of(round(count), 'copy', 'copies')} a step {way} use pageable memory: {_size(size)} in "
+            f"{duration(time)}, {rate / 1e9:,.1f} GB/s, and the host waits."
+        ),
+        change=change, count=count, time_ns=time, bytes=size, wrong_if="the memory is pinned already",
+    )  # fmt: skip
+
+
+def _exposed(view: View, ops: Bools) -> Iterator[Proposal]:
+    pinned = ops & np.array(["Pageable" not in str(memory) for memory in view.memory], bool)
+    size, time = view.of_step(view.bytes[pinned].sum()), view.time(pinned)
+    if size < LARGE:
+        return
+    count = view.of_step(np.count_nonzero(pinned))
+    yield Proposal(
+        kind="copies_not_overlapped",
+        about="copies of pinned memory",
+        title="Copy beside the kernels",
+        sentence=f"{count_of(round(count), 'copy', 'copies')} a step move {_size(size)} in {duration(time)}.",
+        change=lambda base, share: changes.overlap_copies(base, pinned),
+        count=count,
+        time_ns=time,
+        bytes=size,
+        wrong_if="the kernels of the same step need these bytes, and no step can copy ahead",
+    )
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} KB"

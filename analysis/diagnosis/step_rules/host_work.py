@@ -1,0 +1,92 @@
+"""host_work, data_loader, storage: the host does other work between launches, and the GPU runs out of work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats.words import duration
+from analysis.replay import changes
+from analysis.replay.graph import Bools, Graph
+
+_STORAGE = re.compile(r"read|disk|shard|file|storage|open|mmap|h5|parquet|load_file", re.IGNORECASE)
+_LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefetch|fetch|load", re.IGNORECASE)
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Propose to do the long host work of a step beside it."""
+    gaps = view.long_gaps
+    if not gaps.any():
+        return
+    graph = view.graph
+    work = view.of_step(gaps.sum())
+    where = _range_around(view)
+    kind = _kind(view, gaps > 0, where)
+    long = gaps > 0
+    inside = f" in range {where}" if where else ""
+
+    def change(base: Graph, share: float) -> Graph:
+        left = np.where(long, base.c_gap, 0.0)
+        return changes.host(base, 0.0, np.minimum(left, base.c_gap))
+
+    at = int(np.argmax(gaps))
+    begin = int(graph.c_start[at] - graph.c_gap[at])
+    yield Proposal(
+        kind=kind,
+        about=where or "between launches",
+        title=_TITLES[kind],
+        sentence=f"The host works for {duration(work)} of each step without a CUDA call{inside}.",
+        change=change,
+        count=view.of_step(np.count_nonzero(long)),
+        time_ns=work,
+        wrong_if="this work needs the results of the same step",
+        span=(begin, int(graph.c_start[at])),
+        what_if=f"--host '{re.escape(where) if where else '.*'}=0'",
+    )
+
+
+_TITLES = {
+    "host_work": "Do the host's work beside the GPU's",
+    "data_loader": "Prepare the next batch beside the step",
+    "storage": "Read ahead of the step",
+}
+
+
+def _range_around(view: View) -> str:
+    """Return the name of the innermost range that covers most of the long host work; '' without one."""
+    graph, ranges = view.graph, view.capture.ranges
+    if ranges.empty:
+        return ""
+    covered: dict[str, float] = {}
+    begin, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
+    level, names = ranges["level"].to_numpy(np.int64), ranges["name"].to_numpy(object)
+    for call in np.flatnonzero(view.long_gaps):
+        until = float(graph.c_start[call])
+        middle = until - graph.c_gap[call] / 2
+        around = np.flatnonzero((begin <= middle) & (end >= middle))
+        if len(around):
+            name = str(names[around[np.argmax(level[around])]])
+            covered[name] = covered.get(name, 0.0) + float(graph.c_gap[call])
+    if not covered:
+        return ""
+    best = max(covered, key=lambda name: covered[name])
+    return best if covered[best] >= view.long_gaps.sum() / 2 and best != view.step.phase.name else ""
+
+
+def _kind(view: View, long: Bools, where: str) -> str:
+    """Return data_loader if an upload follows the work, and what the name of its range says."""
+    if where and _STORAGE.search(where):
+        return "storage"
+    if where:
+        return "data_loader" if _LOADER.search(where) else "host_work"
+    graph = view.graph
+    uploads = np.zeros(len(graph.c_start), bool)
+    of = graph.o_call[view.to_gpu() & (graph.o_call >= 0)]
+    uploads[of] = True
+    heavy = np.flatnonzero(long)[np.argsort(graph.c_gap[long])[::-1]]
+    heavy = heavy[: max(1, round(view.graph.steps))]
+    follows = [uploads[call : call + 4].any() for call in heavy]
+    return "data_loader" if view.trains and np.mean(follows) > 0.5 else "host_work"

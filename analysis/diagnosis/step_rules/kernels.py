@@ -1,0 +1,168 @@
+"""fuse, precision, layout, redundant_copy, small_grid, serial_streams: what names, grids and order of kernels tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats import symbols
+from analysis.formats.words import count_of, duration
+from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
+from analysis.replay import changes
+from analysis.replay.graph import Bools, Graph
+
+LEAST = 0.01  # of the step: shorter kernels cannot save more
+LONG_NS = 15_000.0  # a shorter kernel is as short as its latency, whatever its grid
+FILL = 0.25  # share of the GPU's threads that a small grid fills at most
+TENSOR_CORES = (0.6, 0.15)  # time of an FP32 product with TF32 or 16 bits: small products, large ones
+_FP32 = re.compile(
+    r"sgemm|f32f32_f32f32_f32|simt_|implicit_convolve_sgemm|gemmSN|gemm_?fp32|s(gemm|conv)_\d|fp32_fp32", re.I
+)
+_TENSOR = re.compile(
+    r"tensorop|tf32|bf16|f16|h884|s\d{4,5}gemm|hmma|wgmma|nvjet_(h|t)|xmma_(fprop|gemm)_(bf16|f16|tf32)", re.I
+)
+_LAYOUT = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|transpose_?(kernel|readWrite)|permute|tensorTransform|convertTensor"
+_COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|CatArray|wrapped_copy|clone"
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Propose changes to kernels."""
+    yield from _precision(view)
+    yield from _layout(view)
+    yield from _fuse(view)
+    yield from _small_grids(view)
+
+
+def _precision(view: View) -> Iterator[Proposal]:
+    wide = view.kernels & _matching(view, _FP32) & ~_matching(view, _TENSOR)
+    time = view.time(wide)
+    if view.share(time) < LEAST:
+        return
+    count, (small, large) = view.of_step(np.count_nonzero(wide)), TENSOR_CORES
+    yield Proposal(
+        kind="precision", about=symbols.short(view.most(wide)),
+        title=f"Allow TF32 or 16 bits in {count_of(round(count), 'product')}",
+        sentence=f"Products in FP32 without tensor cores take {duration(time)} of each step.",
+        change=lambda base, share: changes.scale(base, wide, small + share * (large - small)),
+        count=count, time_ns=time, wrong_if="the results need the precision of FP32",
+    )  # fmt: skip
+
+
+def _matching(view: View, pattern: re.Pattern[str]) -> Bools:
+    known = {name: bool(pattern.search(name)) for name in set(view.names)}
+    return np.array([known[name] for name in view.names], bool)
+
+
+def _layout(view: View) -> Iterator[Proposal]:
+    for kind, pattern, title, what in (
+        ("layout", _LAYOUT, "Keep one layout of the data", "only change the layout of data"),
+        ("redundant_copy", _COPY, "Leave copies on the GPU out", "only copy data on the GPU"),
+    ):
+        moved = view.named(pattern) & ~view.to_gpu() & ~view.to_host()
+        time = view.time(moved)
+        if view.share(time) < LEAST:
+            continue
+        count = view.of_step(np.count_nonzero(moved))
+
+        def change(base: Graph, share: float, moved: Bools = moved) -> Graph:
+            return changes.scale(base, moved, 0.5) if share < 0.5 else changes.drop(base, moved)
+
+        yield Proposal(
+            kind=kind, about=symbols.short(view.most(moved)), title=title,
+            sentence=f"{count_of(round(count), 'operation')} a step {what}, for {duration(time)}.",
+            change=change, count=count, time_ns=time, wrong_if="what follows needs the other layout or a second copy",
+        )  # fmt: skip
+
+
+def _fuse(view: View) -> Iterator[Proposal]:
+    known = {name: _pointwise(name) for name in set(view.names)}
+    small = view.kernels & np.array([known[name] for name in view.names], bool)
+    runs = changes.neighbours(view.graph, small)
+    inside = np.zeros(len(small), bool)
+    for rows in runs:
+        inside[rows] = True
+    time = view.time(inside)
+    if not runs or view.share(time) < LEAST:
+        return
+    count = view.of_step(np.count_nonzero(inside))
+
+    def fused(base: Graph, share: float) -> Graph:
+        # Each kernel of a chain reads what the one before wrote. At worst each also reads another operand: of 3 n
+        # tensors that they move, n + 2 are left.
+        duration, others = base.o_duration.copy(), np.zeros(len(small), bool)
+        for rows in runs:
+            whole, longest = float(duration[rows].sum()), float(duration[rows].max())
+            worst = max(longest, whole * (len(rows) + 2) / (3 * len(rows)))
+            duration[rows[0]] = worst + share * (longest - worst)
+            others[rows[1:]] = True
+        return changes.drop(replace(base, o_duration=duration), others, share=share)
+
+    yield Proposal(
+        kind="fuse", about=symbols.short(view.most(inside)),
+        title=f"Fuse {count_of(round(count), 'kernel')} into {round(view.of_step(len(runs))) or 1}",
+        sentence=(
+            f"{count_of(round(count), 'kernel')} that work element by element follow each other and take "
+            f"{duration(time)} of each step; each reads what the one before wrote."
+        ),
+        change=fused,
+        count=count, time_ns=time, wrong_if="other kernels need the values between them",
+    )  # fmt: skip
+
+
+def _pointwise(name: str) -> bool:
+    if "triton_" in name or re.search(r"_fusion|multi_tensor_apply|foreach", name):
+        return False  # a compiler, or a library, has fused this
+    kind = kind_of_kernel(name)
+    return kind in ELEMENTWISE or (kind != MATRIX and "elementwise_kernel" in name and not re.search(_COPY, name))
+
+
+def _small_grids(view: View) -> Iterator[Proposal]:
+    graph = view.graph
+    few = view.kernels & (graph.o_fill < FILL) & (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev")
+    time = view.time(few)
+    if view.share(time) < LEAST:
+        return
+    turns = [rows for rows in changes.neighbours(graph, few) if graph.o_fill[rows].sum() <= 1]
+    several = np.zeros(len(few), bool)
+    for rows in turns:
+        several[rows] = True
+    count = view.of_step(np.count_nonzero(few))
+    name = symbols.short(view.most(few))
+    if view.time(several) > 0.8 * time and len(turns):
+
+        def beside(base: Graph, share: float) -> Graph:
+            for rows in turns:
+                whole, longest = float(base.o_duration[rows].sum()), float(base.o_duration[rows].max())
+                base = changes.scale(
+                    base, _only(rows, len(few)), (longest + (1 - share) * (whole - longest) * 0.25) / max(whole, 1.0)
+                )
+            return base
+
+        yield Proposal(
+            kind="serial_streams", about=name, title=f"Run {count_of(round(count), 'small kernel')} beside each other",
+            sentence=(
+                f"{count_of(round(count), 'kernel')} a step fill at most {FILL:.0%} of the GPU each, and run one after "
+                f"another for {duration(time)}."
+            ),
+            change=beside, count=count, time_ns=time, wrong_if="each kernel needs the result of the one before",
+        )  # fmt: skip
+        return
+    yield Proposal(
+        kind="small_grid", about=name, title=f"Spread {name} over the whole GPU",
+        sentence=(
+            f"{count_of(round(count), 'launch', 'launches')} a step fill {graph.o_fill[few].mean():.0%} of the GPU on "
+            f"average and take {duration(time)}."
+        ),
+        change=lambda base, share: changes.scale(base, few, 0.5) if share < 0.5 else changes.split(base, few),
+        count=count, time_ns=time, wrong_if="other kernels run beside it, or its work cannot be split",
+    )  # fmt: skip
+
+
+def _only(rows: np.ndarray, count: int) -> Bools:
+    chosen = np.zeros(count, bool)
+    chosen[rows] = True
+    return chosen

@@ -1,0 +1,72 @@
+"""launch_bound: launching takes longer than the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.calls import COMPILES
+from analysis.diagnosis.step_rules.view import SYNCHRONISES, Proposal, View
+from analysis.formats.words import count_of, duration
+from analysis.replay import changes
+from analysis.replay.graph import ALLOCATION, NONE
+
+LEAST_LAUNCHES = 4  # of a step; fewer are no loop that a graph would help
+ONCE = 1.2  # interruptions of a step; one of them may stand at its end
+GRAPHED = 0.5  # a program that launches more of its kernels by graphs has no launches to capture
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Propose to launch the step as a CUDA graph."""
+    graph = view.graph
+    launches = view.of_step(np.count_nonzero(graph.c_launches))
+    if not graph.has_calls or launches < LEAST_LAUNCHES or view.graphed > GRAPHED:
+        return
+    own = view.of_step((graph.c_own + np.minimum(graph.c_gap, graph.c_gap - view.long_gaps))[graph.c_launches].sum())
+    held = np.ones(len(graph.c_start), bool)
+    after = _blockers(view)
+    yield Proposal(
+        kind="launch_bound",
+        about="launches",
+        title="Launch the step as one CUDA graph",
+        sentence=(
+            f"The host needs {duration(own)} to launch {count_of(round(launches), 'operation')}, "
+            f"and the GPU works for {duration(view.time(view.kernels))}."
+        ),
+        change=lambda base, share: changes.capture_graph(base, held, 0.0),
+        count=launches,
+        time_ns=own,
+        after=after,
+        what_if="--graph '.*'",
+        wrong_if="the shapes or the order of the launches change from step to step",
+    )
+
+
+def _blockers(view: View) -> str:
+    """Return the kinds that keep the step from being captured: calls between its kernels that a capture forbids."""
+    graph = view.graph
+    launches = np.zeros(len(graph.c_start), bool)
+    launches[graph.o_call[view.kernels & (graph.o_call >= 0)]] = True
+    forbidden = {
+        "allocation": view.called(ALLOCATION.pattern),
+        "compile_in_loop": view.called(COMPILES),
+        "sync": view.called(SYNCHRONISES) & (graph.c_wait != NONE),
+    }
+    uploads = np.zeros(len(graph.c_start), bool)
+    up = view.to_gpu()
+    uploads[graph.o_call[up & (graph.o_call >= 0)]] = True
+    forbidden["pageable_copy|small_copies|repeated_copy"] = uploads & (graph.c_wait != NONE)
+    reads = np.zeros(len(graph.c_start), bool)
+    down = view.to_host()
+    reads[graph.o_call[down & (graph.o_call >= 0)]] = True
+    forbidden["sync"] = (forbidden["sync"] & ~view.synchronised(up)) | (reads & (graph.c_wait != NONE))
+    times = dict.fromkeys(forbidden, 0)
+    for seq in range(len(graph.seq_pid)):
+        rows = np.flatnonzero(graph.c_seq == seq)
+        for kinds, called in forbidden.items():
+            marks = np.where(called[rows], 2, launches[rows].astype(int))
+            marks = marks[marks > 0]
+            times[kinds] += int(np.count_nonzero((marks[:-1] == 1) & (marks[1:] == 2)))
+    most = max(times, key=lambda kinds: times[kinds])
+    return most if view.of_step(times[most]) > ONCE else ""

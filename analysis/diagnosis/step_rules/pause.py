@@ -1,0 +1,48 @@
+"""pause: a time in which no GPU operation runs and which does not recur with the step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats.words import count_of, duration
+from analysis.tables import intervals
+
+LEAST_NS = 1_000_000.0
+TIMES = 0.5  # of a step: a step that is longer than usual by less is only slow
+MIN_STEPS = 4
+RARE = 0.25  # of the steps: what happens more often is a part of the step
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Name the pauses of the steady run: steps, or times between steps, in which the GPU idles unusually long."""
+    phase = view.step.phase
+    ops = view.capture.gpu_ops
+    own = ops[(ops["pid"] == phase.pid).fillna(False)] if phase.pid >= 0 else ops
+    merged = intervals.union(own["start_ns"].to_numpy(np.int64), own["duration_ns"].to_numpy(np.int64))
+    ends = np.maximum(phase.end_ns, phase.gpu_end_ns)[phase.first :]
+    if len(ends) < MIN_STEPS:
+        return
+    begin, end = ends[:-1], ends[1:]
+    idle = end - begin - intervals.covered(begin, end, merged)
+    more = idle - np.median(idle)
+    long = np.flatnonzero(more > max(LEAST_NS, TIMES * view.step.step_ns))
+    if not len(long) or len(long) > max(RARE * len(ends), 1):
+        return
+    lost = float(more[long].sum())
+    worst = int(long[np.argmax(more[long])])
+    begins, stops = merged
+    inside = np.flatnonzero((begins[1:] > begin[worst]) & (stops[:-1] < end[worst]))
+    at = int(inside[np.argmax((begins[1:] - stops[:-1])[inside])]) if len(inside) else -1
+    span = (int(stops[at]), int(begins[at + 1])) if at >= 0 else (int(begin[worst]), int(end[worst]))
+    yield Proposal(
+        kind="pause", about="run", title=f"Find what stops the GPU for {duration(float(more[worst]))}",
+        sentence=(
+            f"{count_of(len(long), 'step')} of {len(ends)} let the GPU idle {duration(lost)} longer than the others; "
+            "this does not recur with each step."
+        ),
+        change=None, count=float(len(long)), time_ns=float(idle[long].sum()), lost_ns=lost, span=span,
+        wrong_if="this lies outside of what has to be faster",
+    )  # fmt: skip

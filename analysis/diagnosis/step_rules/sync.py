@@ -1,0 +1,51 @@
+"""sync: the host waits for the GPU within the step, and the GPU then waits for the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.view import SYNCHRONISES, Proposal, View
+from analysis.formats.words import count_of, duration
+from analysis.replay import changes
+from analysis.replay.graph import NONE, Graph
+
+SMALL = 4096.0  # bytes; a longer copy is not only a value that is read
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Propose not to wait: for values that are read back, and in explicit synchronisations."""
+    graph = view.graph
+    waits = (graph.c_wait != NONE) & view.called(SYNCHRONISES) & ~view.synchronised(view.to_gpu())
+    reads = view.to_host() & (view.bytes <= SMALL)
+    small = np.zeros(len(waits), bool)
+    small[graph.o_call[reads & (graph.o_call >= 0)]] = True
+    small &= graph.c_wait != NONE
+    waits |= small | view.synchronised(reads)
+    if not waits.any():
+        return
+
+    def change(base: Graph, share: float) -> Graph:
+        read = changes.drop(base, reads, small, share)
+        return (
+            changes.drop(read, np.zeros(len(reads), bool), waits, share) if share else changes.remove_waits(read, waits)
+        )
+
+    count = view.of_step(np.count_nonzero(waits))
+    blocked = view.of_step((graph.c_end - graph.c_start)[waits].sum())
+    by = "read a value back" if small.any() else "synchronise"
+    calls = sorted({str(name) for name in graph.c_name[waits]})
+    yield Proposal(
+        kind="sync",
+        about=calls[0],
+        title="Wait for the GPU less often",
+        sentence=(
+            f"The host waits {count_of(max(round(count), 1), 'time')} in each step, for {duration(blocked)} in all, "
+            f"to {by}; nothing is queued meanwhile, so the GPU then waits for the next launch."
+        ),
+        change=change,
+        count=count,
+        time_ns=blocked,
+        wrong_if="the host needs the value to decide what to launch next",
+    )

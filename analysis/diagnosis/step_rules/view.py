@@ -1,0 +1,175 @@
+"""What a rule on a steady step sees, and what it proposes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import SupportsFloat
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.formats.report import Confidence
+from analysis.replay.changes import usual_gap
+from analysis.replay.decompose import Decomposition
+from analysis.replay.graph import Bools, Floats, Graph
+from analysis.replay.savings import Step
+from analysis.replay.steady import Steady
+
+Change = Callable[[Graph, float], Graph]
+
+# Host work longer than this before a launch is more than a framework needs for one operation (5 to 30 µs, more under a
+# profiler).
+HOST_WORK_NS = 100_000.0
+SYNCHRONISES = r"(cu|hip)(da)?(Device|Ctx|Thread|Stream|Event)Synchronize"
+_LIBRARIES = (
+    ("pytorch", re.compile(r"\bat::|\bc10::|^triton_(poi|red|per|tem|mm)_|FillFunctor|ampere_|cudnn::")),
+    ("jax", re.compile(r"^(loop|input|wrapped|fused|gemm)_\w+|_fusion(_\d+)?$|^fusion(_\d+)?$")),
+    ("cupy", re.compile(r"^cupy_|^_?cupy")),
+)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """One change that a rule proposes, with what it saw. Units: of one step; ns, bytes.
+
+    `about` names the rows of the timeline that it is about. `wrong_if` is what would refute it and was not seen.
+    `change` is None for what is only worth knowing. `lost_ns`: time outside the steps, such as a pause of the run.
+    `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
+    what_if.py that replay about the same.
+    """
+
+    kind: str
+    about: str
+    title: str
+    sentence: str
+    change: Change | None
+    count: float
+    time_ns: float
+    bytes: float | None = None
+    wrong_if: str = ""
+    sure: Confidence = Confidence.LIKELY
+    span: tuple[int, int] | None = None
+    lost_ns: float | None = None
+    after: str = ""
+    what_if: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """One steady step. Shapes: as in `Graph`; masks over its operations or calls. `counted`: diagnosis.csv."""
+
+    capture: Capture
+    steady: Steady
+    step: Step
+    parts: Decomposition
+    counted: pd.DataFrame | None = None
+
+    @property
+    def graph(self) -> Graph:
+        return self.step.graph
+
+    def of_step(self, amount: SupportsFloat) -> float:
+        """Return the part of an amount of the window that one step has."""
+        return float(amount) / self.graph.steps
+
+    @cached_property
+    def names(self) -> npt.NDArray[np.object_]:
+        """Name of each operation."""
+        return np.array([str(name) for name in self.graph.o_name], dtype=object)
+
+    @cached_property
+    def kernels(self) -> Bools:
+        return np.asarray(self.graph.o_kind == "kernel")
+
+    @cached_property
+    def bytes(self) -> Floats:
+        """Bytes of each copy or set, 0 if unknown."""
+        sizes = self.capture.gpu_ops["bytes"].to_numpy(dtype=np.float64, na_value=0.0)
+        return np.asarray(sizes[self.graph.o_row])
+
+    @cached_property
+    def memory(self) -> npt.NDArray[np.object_]:
+        """Memory of each copy, such as `Pageable -> Device`."""
+        return self.capture.gpu_ops["memory"].astype(object).to_numpy(object)[self.graph.o_row]
+
+    def called(self, pattern: str) -> Bools:
+        """Return which calls have a name that begins with the pattern."""
+        known = {name: bool(re.match(pattern, str(name))) for name in set(self.graph.c_name)}
+        return np.array([known[name] for name in self.graph.c_name], bool)
+
+    def named(self, pattern: str) -> Bools:
+        """Return which operations have a name in which the pattern is found."""
+        known = {name: bool(re.search(pattern, name)) for name in set(self.names)}
+        return np.array([known[name] for name in self.names], bool)
+
+    def to_gpu(self) -> Bools:
+        """Return which operations are copies from the host."""
+        return np.asarray((self.graph.o_kind == "memcpy") & self.named(r"Host-to-Device|HtoD"))
+
+    def to_host(self) -> Bools:
+        """Return which operations are copies to the host."""
+        return np.asarray((self.graph.o_kind == "memcpy") & self.named(r"Device-to-Host|DtoH"))
+
+    def time(self, ops: Bools) -> float:
+        """Return the time of operations in one step, ns."""
+        return self.of_step(self.graph.o_duration[ops].sum())
+
+    def most(self, ops: Bools) -> str:
+        """Return the name that takes most of the time of these operations."""
+        sums = pd.Series(self.graph.o_duration[ops]).groupby(self.names[ops]).sum()
+        return str(sums.idxmax()) if len(sums) else ""
+
+    def share(self, ns: float) -> float:
+        """Return a time of one step over the step."""
+        return ns / self.step.step_ns if self.step.step_ns else 0.0
+
+    @cached_property
+    def long_gaps(self) -> Floats:
+        """Host work before each call that is longer than a launch needs, else 0. Shape: (calls,). Units: ns."""
+        least = max(HOST_WORK_NS, min(usual_gap(self.graph), 3 * HOST_WORK_NS))
+        return np.where(self.graph.c_gap > least, self.graph.c_gap, 0.0)
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether the step has the kernels of a backward pass or an optimiser."""
+        return bool(self.named(r"(?i)backward|adam|sgd|multi_tensor|nll_loss|optimi[sz]er|dgrad|wgrad").any())
+
+    @cached_property
+    def next_call(self) -> npt.NDArray[np.int64]:
+        """The call after each of its thread, -1 for none."""
+        found = np.full(len(self.graph.c_start), -1, np.int64)
+        for seq in range(len(self.graph.seq_pid)):
+            rows = np.flatnonzero(self.graph.c_seq == seq)
+            found[rows[:-1]] = rows[1:]
+        return found
+
+    def synchronised(self, ops: Bools) -> Bools:
+        """Return the synchronisations that directly follow the calls of operations, as a framework adds them."""
+        found = np.zeros(len(self.graph.c_start), bool)
+        own = self.graph.o_call[ops & (self.graph.o_call >= 0)]
+        after = self.next_call[own]
+        found[after[after >= 0]] = True
+        return found & self.called(SYNCHRONISES)
+
+    @cached_property
+    def graphed(self) -> float:
+        """Share of the kernels that CUDA graphs launch."""
+        called = np.array(["GraphLaunch" in str(name) for name in self.graph.c_name], bool)
+        of = self.graph.o_call[self.kernels & (self.graph.o_call >= 0)]
+        whole = self.graph.o_kind == "graph"
+        return float(called[of].mean()) if len(of) else float(whole.any())
+
+    @cached_property
+    def library(self) -> str:
+        """pytorch, jax, cupy or cuda: the library that launches most of the GPU's time, by the names of kernels."""
+        times: dict[str, float] = {}
+        for name, ns in zip(self.names[self.kernels], self.graph.o_duration[self.kernels], strict=True):
+            found = next((library for library, pattern in _LIBRARIES if pattern.search(name)), "cuda")
+            times[found] = times.get(found, 0.0) + float(ns)
+        known = {name: ns for name, ns in times.items() if name != "cuda"}
+        return max(known, key=lambda name: known[name]) if sum(known.values()) > 0.05 * sum(times.values()) else "cuda"

@@ -1,0 +1,103 @@
+"""Build steady_steps.csv (what each steady step waits for) and changes.csv (what each change would save)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.diagnosis.savers import StepAnswer, answers
+from analysis.tables.declare import Column, fact, table
+
+
+@fact("step_answers")
+def answer_steps(capture: Capture, has_timeline: bool, diagnosis: pd.DataFrame | None = None) -> list[StepAnswer]:
+    """Return the answer on each steady step; [] without one."""
+    return answers(capture, counted=diagnosis) if has_timeline else []
+
+
+@table(
+    "steady_steps",
+    order=1,
+    question="What does each steady step wait for?",
+    title="The steady step",
+    optional=True,
+    columns=(
+        Column("step", "", "steps that repeat: the range that begins them, or step", "key"),
+        Column("part", "", "what the step waits for, by the critical path of its replay; the parts add up", "key"),
+        Column("part_ns", "ns", "length of the part in one step, as seen by the tool", "timing"),
+        Column("share_frac", "0-1", "the part over the step", "timing", style="bar"),
+        Column("step_ns", "ns", "the step in the timeline: the mean of the steps that were replayed", "timing"),
+        Column("replayed_ns", "ns", "the same by the unchanged replay", "timing", shown=False),
+        Column("count", "1", "steady steps of the run", "timing", shown=False),
+    ),
+)
+def build_steady_steps(step_answers: list[StepAnswer]) -> pd.DataFrame | None:
+    """Return steady_steps.csv, the step with most time first; None without a step that repeats."""
+    rows = [
+        {
+            "step": one.name,
+            "part": part,
+            "part_ns": ns,
+            "share_frac": ns / max(one.view.parts.wall_ns, 1),
+            "step_ns": round(one.view.step.step_ns),
+            "replayed_ns": round(one.view.step.run.step_ns),
+            "count": one.view.step.phase.count,
+            "tier": "timing",
+        }
+        for one in step_answers
+        for part, ns in sorted(one.view.parts.parts, key=lambda item: -item[1])
+    ]
+    return pd.DataFrame(rows) if rows else None
+
+
+@table(
+    "changes",
+    order=2,
+    question="What would each change save of its steady step?",
+    title="What changes would save",
+    optional=True,
+    columns=(
+        Column("step", "", "the steady step", "key"),
+        Column("kind", "", "the cause: an identifier of analysis/diagnosis/kinds.toml", "key"),
+        Column("about", "", "the operations, calls or ranges that change", "key"),
+        Column("count", "1", "how many of them one step has", "timing"),
+        Column("time_ns", "ns", "their time in one step, as seen by the tool", "timing"),
+        Column("bytes", "byte", "bytes that they move in one step; blank if they move none", "timing", shown=False),
+        Column("low_ns", "ns", "the least that the change saves of a step", "timing"),
+        Column("high_ns", "ns", "the most that it saves", "timing"),
+        Column("low_frac", "0-1", "the least over the step", "timing"),
+        Column("high_frac", "0-1", "the most over the step", "timing"),
+        Column("later_low_ns", "ns", "the least that it saves once `after` is done", "timing", shown=False),
+        Column("later_high_ns", "ns", "the most that it saves then", "timing", shown=False),
+        Column("after", "", "the change that has to come first", "timing", shown=False),
+    ),
+)
+def build_changes(step_answers: list[StepAnswer]) -> pd.DataFrame | None:
+    """Return changes.csv: every change that was replayed, by step and saving; None without one."""
+    rows = [row for one in step_answers for row in _rows(one)]
+    return pd.DataFrame(rows).astype({"later_low_ns": "Float64", "later_high_ns": "Float64"}) if rows else None
+
+
+def _rows(answer: StepAnswer) -> list[dict[str, object]]:
+    rows = []
+    for one in answer.replayed:
+        proposal, later = one.proposal, one.later_ns
+        rows.append(
+            {
+                "step": answer.name,
+                "kind": proposal.kind,
+                "about": proposal.about,
+                "count": round(proposal.count, 2),
+                "time_ns": round(proposal.time_ns),
+                "bytes": proposal.bytes,
+                "low_ns": one.saves_ns.low,
+                "high_ns": one.saves_ns.high,
+                "low_frac": one.saves_frac.low,
+                "high_frac": one.saves_frac.high,
+                "later_low_ns": later.low if later else None,
+                "later_high_ns": later.high if later else None,
+                "after": one.after,
+                "tier": "timing",
+            }
+        )
+    return rows
