@@ -34,8 +34,24 @@ def __getattr__(name: str) -> Any:
     """Import a name of the interface at its first use: `import kernel_ledger` alone loads no pandas."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if str(TREE) not in sys.path:
-        sys.path.insert(0, str(TREE))
+    _import_ours()
     found = getattr(import_module(_MODULES.get(name, "analysis.api")), name)
     globals()[name] = found
     return found
+
+
+def _import_ours() -> None:
+    """Import the project's package `analysis` once, whatever else bears that name; other names of TREE come last.
+
+    Raises: ImportError: the program has imported another package of that name.
+    """
+    if "analysis" not in sys.modules:
+        sys.path.insert(0, str(TREE))
+        import_module("analysis")
+        sys.path.remove(str(TREE))
+        sys.path.append(str(TREE))
+    found = sys.modules["analysis"].__file__ or ""
+    if Path(found).resolve().parent.parent != TREE:
+        raise ImportError(
+            f"kernel_ledger brings a package `analysis`, and this program has imported {found or 'another'}"
+        )

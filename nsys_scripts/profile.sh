@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Profile a CUDA program from its first run to the report: the driver behind `make profile`.
+# Profile a CUDA program from its first run to the report.
 #
 # usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--limit S] [--timeline-mb N] [--window auto|profiler|all]
 #                   [--no-auto-ranges] [--no-counters] [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
 #        profile.sh [-n] --roofs
 #
-#   COMMAND          the program and its arguments (default: GPT-2, that is python -m harness.run --mode capture)
+#   COMMAND          the program and its arguments (default: GPT-2)
 #   -n               print every command of every stage, run nothing; needs no GPU
 #   --run DIR        continue this run: finished stages stay; options and COMMAND come from the run unless you give them
 #   --budget S       seconds that ncu may spend on counting (default 40)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from analysis.formats import place
 from analysis.formats.report import Reason
 
-ROOFS = f"measure them with `{place.SELFTEST}` on that GPU, which keeps them for every `{place.profile()}` there"
+ROOFS = place.here(
+    "measure them with `make selftest` on that GPU, which keeps them for every `make profile` there",
+    "measure them once on that GPU, in a clone of the repository, which keeps them for every profile there",
+)
 BARE_TIMES = f"run the program with `{place.program('nsys_scripts/bare.sh --out RUN', 'profile')} -- COMMAND`"
 METRICS = f"capture with the metrics that `{place.METRICS}` prints"
 # Why there are no counters at all, no time in the running program, and no range; the most specific reason first.

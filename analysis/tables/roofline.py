@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from analysis.formats.place import profile
+from analysis.formats.place import here
 from analysis.formats.report import Missing, Reason
 from analysis.hardware.devices import Device
 from analysis.tables.declare import Column, part, table
@@ -68,7 +68,8 @@ def refuse_impossible(
                 f"the measured roof {roof['name']}",
                 f"its {roof['value'] / 1e12:,.1f} T{roof['unit']} is more than {source} allows ({limit / 1e12:,.1f}), "
                 "so its micro-kernel did less than it counted",
-                f"measure the roofs again with `{profile('--remeasure')}`",
+                "measure the roofs again "
+                + here("with `make profile ARGS=--remeasure`", "in a clone of the repository"),
             )
         )
     return {**ceilings, "roofs": kept}, missing

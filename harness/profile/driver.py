@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+from analysis.formats import place
 from analysis.planning import BUDGET_S
 from harness.profile.cpu import WithoutGpu
 from harness.profile.folder import ASKED, Folder, read_json, write_json
@@ -130,13 +131,16 @@ def _check_packages() -> None:
     asked = "import importlib.util as u, sys; print(*(n for n in sys.argv[1:] if u.find_spec(n) is None))"
     lacking = subprocess.run([PYTHON, "-c", asked, *NEEDED], capture_output=True, text=True, check=False).stdout.split()
     if lacking:
-        what = "`make profile` installs it" if len(lacking) == 1 else "`make profile` installs them"
-        raise ProfileError(NOT_FOUND, f"{shown(Path(PYTHON))} lacks {' and '.join(lacking)}: {what}, or pip install .")
+        them = "it" if len(lacking) == 1 else "them"
+        what = place.here(f"`make profile` installs {them}, or pip install .", f"install {them} with pip")
+        raise ProfileError(NOT_FOUND, f"{shown(Path(PYTHON))} lacks {' and '.join(lacking)}: {what}")
 
 
 def _folder_of(options: argparse.Namespace, machine: Machine, name: str) -> Folder:
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    path = (options.run or ROOT / "runs" / f"{stamp}-{machine.slug}-{name}").absolute()
+    path = (
+        options.run or (ROOT if place.IN_CHECKOUT else options.folder) / "runs" / f"{stamp}-{machine.slug}-{name}"
+    ).absolute()
     shorter = Path.cwd() == options.folder == ROOT and path.is_relative_to(ROOT)
     return Folder(path.relative_to(ROOT) if shorter else path)
 
@@ -151,6 +155,9 @@ def drive(arguments: list[str]) -> int:
     program: Program | None = None
     if options.command:
         program = find(options.command, options.folder, options.stdin or _given_stdin(), must_exist=not options.dry)
+    if not place.IN_CHECKOUT and not program:
+        what = "roofs are measured" if options.roofs else "GPT-2 is profiled"
+        raise ProfileError(2, f"{what.capitalize()} in a clone of the repository only: name a program after --.")
     if not machine.gpu and not options.dry:
         if program or options.roofs:
             what = "The self-test" if options.roofs else "A profile"
@@ -172,7 +179,7 @@ def _go(runner: Runner) -> int:
     try:
         return runner.go()
     except KeyboardInterrupt:
-        again = f"RUN={shown(runner.folder.path)} make profile continues"
+        again = runner.folder.continued()
         raise ProfileError(INTERRUPTED, f"Interrupted in {runner.stage}: finished stages are kept, {again}.") from None
     finally:
         runner.folder.close()

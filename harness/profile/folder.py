@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from analysis.formats import place
 from harness.profile.machine import shown
 from harness.profile.program import ProfileError
 
@@ -54,6 +55,11 @@ class Folder:
         self._running = (self.raw / RUNNING).absolute()
         self.captures = path / "captures"
         self._lock: Any = None
+
+    def continued(self) -> str:
+        """Say which command goes on with this run."""
+        path = shown(self.path)
+        return place.here(f"RUN={path} make profile continues", f"`kernel-ledger profile --run {path}` continues")
 
     def open(self) -> None:
         """Create the folder, take its lock, and end processes that a killed profile left running.

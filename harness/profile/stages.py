@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness.profile.folder import Folder, digest
-from harness.profile.machine import HERE, shown
+from harness.profile.machine import HERE
 from harness.profile.program import ProfileError, Program
 
 FULL_BYTES = 1 << 20  # a disk with less free space counts as full
@@ -106,7 +106,7 @@ class Runner:
         Raises: ProfileError if less than FULL_BYTES is free.
         """
         if shutil.disk_usage(self.folder.captures).free < FULL_BYTES:
-            again = f"RUN={shown(self.folder.path)} make profile continues"
+            again = self.folder.continued()
             sentence = f"The disk {when} {self.stage}: free some space; finished stages are kept, {again}."
             raise ProfileError(1, sentence)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import kernel_ledger
 from analysis import report
 from analysis.formats import place
 from kernel_ledger import cli
@@ -67,7 +68,8 @@ def wheel(built, tmp_path_factory):
     """The wheel, unpacked as pip does it, without its dependencies."""
     site = tmp_path_factory.mktemp("site")
     with zipfile.ZipFile(built[0]) as archive:
-        archive.extractall(site)
+        for file in archive.infolist():
+            Path(archive.extract(file, site)).chmod(file.external_attr >> 16)
     return site
 
 
@@ -127,6 +129,40 @@ def test_its_commands_run_outside_a_checkout(wheel, tmp_path):
     assert doctor.stdout.startswith("usage: kernel-ledger doctor")
 
 
+API = """
+import sys
+import kernel_ledger
+assert "pandas" not in sys.modules
+analysis = kernel_ledger.analyse(kernel_ledger.load("ncu.csv"))
+assert isinstance(analysis.report, kernel_ledger.Report)
+print(kernel_ledger.__version__, len(analysis.tables["kernels"]), sys.modules["analysis"].__file__)
+import harness
+print(harness.MINE)
+"""
+
+
+def in_python(wheel, folder, code):
+    """Run a program of somebody who has a package `analysis` and a module `harness`, too."""
+    (folder / "analysis").mkdir(exist_ok=True)
+    (folder / "analysis/__init__.py").write_text("MINE = 1")
+    (folder / "harness.py").write_text("MINE = 2")
+    environment = os.environ | {"PYTHONPATH": f"{folder}:{wheel}"}
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def test_python_imports_the_interface_from_the_wheel(wheel, tmp_path):
+    (tmp_path / "ncu.csv").write_text(NCU)
+    done = in_python(wheel, tmp_path, API)
+    assert done.returncode == 0, done.stderr
+    version, kernels, where, mine = done.stdout.split()
+    assert (version, kernels, mine) == (kernel_ledger.__version__, "2", "2")
+    assert Path(where).is_relative_to(wheel / "kernel_ledger" / "tree")
+    assert (wheel / "kernel_ledger" / "py.typed").is_file()
+    other = in_python(wheel, tmp_path, "import analysis, kernel_ledger; kernel_ledger.load")
+    assert "ImportError: kernel_ledger brings a package `analysis`, and this program has imported " in other.stderr
+
+
 # What only a checkout has: targets of the Makefile, modules and files by their place in the repository.
 ELSEWHERE = re.compile(
     r"`make |\bmake [a-z-]+ [A-Z]+=|-m (?:analysis|harness|kernels|studies|tests)\b|"
@@ -151,6 +187,7 @@ def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
     captures = strangers(tmp_path)
     (tmp_path / "damaged.csv").write_text("nothing")
     words = ["", "--help", "doctor", "doctor --help", "metrics --help", "report --help", "report damaged.csv"]
+    words += ["profile --help", "profile", "profile --roofs", "profile -- ./no-such-program", "export --help", "export"]
     words += [f"report {name} --out report-{name}" for name in captures]
     words += ["report all --out fusion --only fusion", "report trace --only roofline"]
     named = set()
@@ -163,6 +200,22 @@ def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
             text = (tmp_path / f"report-{name}" / f"report.{kind}").read_text("utf-8")
             named |= {(name, kind, *found) for found in [ELSEWHERE.findall(text)] if found}
     assert named == set()
+
+
+def test_a_program_is_profiled_from_the_wheel(wheel, gpu_machine, monkeypatch):
+    """The stages with fakes of NVIDIA's tools; the run lies in the folder of the user."""
+    program = gpu_machine.put("app", '#!/usr/bin/env bash\necho "program $*" >> "$CALLS"\n')
+    folder = gpu_machine.folder / "mine"
+    folder.mkdir()
+    for name, value in gpu_machine.environment.items():
+        monkeypatch.setenv(name, value)
+    done = run(wheel, folder, "profile", "--limit", 60, "--", program, "two words")
+    assert "No roofs were measured on this GPU" in done.stdout
+    (kept,) = (folder / "runs").iterdir()
+    assert (kept / "captures/nsys/cuda_gpu_trace.csv").is_file()
+    assert (kept / "report.html").is_file(), done.stdout + done.stderr
+    assert not ELSEWHERE.findall((kept / "report.md").read_text("utf-8"))
+    assert not list((wheel / "kernel_ledger/tree").glob("runs"))
 
 
 def test_a_checkout_runs_itself(capsys):
