@@ -89,7 +89,7 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
         drops = False
         for row in rows[::-1].tolist():
             if gone[row]:
-                drops = graph.c_launches[row]
+                drops = graph.c_launches[row] or bool(ALLOCATION.match(str(graph.c_name[row])))
             elif drops and not weighty[row]:
                 dropped[row] = True
             else:

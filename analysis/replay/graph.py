@@ -42,6 +42,7 @@ ALLOCATION = re.compile(
     r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|HostUnregister|Map|Unmap|Create)"
 )
 _COPY = re.compile(r"(cu|hip)(da)?Memcpy")
+_LAUNCHES = re.compile(r"(cu|hip)(da)?LaunchKernel|cu(da)?Memcpy\w*Async|cu(da)?Memset")
 _RECORD = re.compile(r"cu(da)?EventRecord")
 _WAIT = re.compile(r"cu(da)?StreamWaitEvent")
 IGNORED = re.compile(r"cuProfiler|cudaProfiler")
@@ -347,9 +348,7 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
     to_host = lost & ~to_stream & np.isfinite(late)
     lag_used = np.where(by_host | to_host, late, np.minimum(lag, late))
     after_used = np.where(by_stream | to_stream, since, np.minimum(gap, since))
-    notes = []
-    if not len(frame.own):
-        notes.append("The capture lists no host calls, so only changes on the GPU can be replayed.")
+    notes = _notes(frame, late)
     grid = _fill(ops)
     empty = np.zeros(len(frame.own), np.int64)
     launches = np.zeros(len(frame.own), bool)
@@ -368,6 +367,32 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
         seq_begin=np.array(frame.seq_begin, dtype=np.int64),
         unexplained=np.flatnonzero(lost), notes=tuple(notes), has_calls=bool(len(own)),
     )  # fmt: skip
+
+
+def _notes(frame: _Frame, late: Floats) -> list[str]:
+    """Return a sentence for each fault that makes the replay uncertain. `late`: ns from call to start."""
+    if not len(frame.own):
+        return ["The capture lists no host calls, so only changes on the GPU can be replayed."]
+    notes = []
+    early = int((late < 0).sum())
+    if early > 0.01 * len(late):
+        notes.append(
+            f"{early:,} of {len(late):,} operations begin before their call: the clocks of host and GPU disagree, so "
+            "what changes on the host would save is uncertain."
+        )
+    launching = np.array([bool(_LAUNCHES.match(name)) for name in frame.own["name"]], bool)
+    launching[frame.call[frame.call >= 0]] = False
+    if launching.sum() > 0.01 * len(late):
+        notes.append(
+            f"{int(launching.sum()):,} calls that launch have no operation: records were lost, so the step "
+            "lacks some of the GPU's work."
+        )
+    lonely = int((frame.call < 0).sum())
+    if lonely > 0.01 * len(late):
+        notes.append(
+            f"{lonely:,} of {len(late):,} operations have no call: each is taken to follow the last call before it."
+        )
+    return notes
 
 
 def _stream_order(start: IntArray, end: Floats, stream: IntArray, free: Floats) -> tuple[IntArray, Floats]:

@@ -64,20 +64,23 @@ def _compile(graph: Graph) -> _Program:
     before, after = np.zeros(count), np.zeros(count)
     epoch = np.zeros(count, np.int64)
     blocking = graph.c_wait != NONE
+    queues = _queues(graph)
+    queued = np.zeros(count, np.int64)
+    queued[list(queues)] = 1
     first, last, total = [], [], []
     number = 1  # epoch 0 is that of operations without a call
     for seq in range(seqs):
         rows = np.flatnonzero(graph.c_seq == seq)
         after[rows] = np.cumsum(graph.c_gap[rows] + graph.c_own[rows])
         before[rows] = after[rows] - graph.c_own[rows]
-        seen = np.cumsum(blocking[rows])
+        seen = np.cumsum(blocking[rows] + queued[rows])
         epoch[rows] = number + seen - blocking[rows]
         first.append(number)
         number += int(seen[-1]) if len(rows) else 0
         last.append(number)
         number += 1
         total.append((float(after[rows[-1]]) if len(rows) else 0.0) + float(graph.seq_tail[seq]))
-    nodes = _order(graph, _operations(graph, epoch, before), _blocking(graph, epoch, before, after))
+    nodes = _order(graph, _operations(graph, epoch, before), _blocking(graph, queues, epoch, before, after))
     return _Program(nodes, first, last, total, epoch, before, after)
 
 
@@ -122,7 +125,9 @@ def _operations(graph: Graph, epoch: IntArray, before: Floats) -> list[tuple[Any
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _blocking(graph: Graph, epoch: IntArray, before: Floats, after: Floats) -> tuple[list[Any], IntArray]:
+def _blocking(
+    graph: Graph, queues: dict[int, int], epoch: IntArray, before: Floats, after: Floats
+) -> tuple[list[Any], IntArray]:
     rows = np.flatnonzero(graph.c_wait != NONE)
     columns = (
         np.full(len(rows), _BLOCK), rows, graph.c_target[rows], epoch[rows], after[rows], graph.c_tail[rows],
@@ -130,20 +135,36 @@ def _blocking(graph: Graph, epoch: IntArray, before: Floats, after: Floats) -> t
     )  # fmt: skip
     nodes = list(zip(*(column.tolist() for column in columns), strict=True))
     at = graph.c_end[rows].astype(float)
-    queued, when = _queues(graph, epoch, before)
+    queued, when = _room(graph, queues, epoch, before)
     return nodes + queued, np.concatenate([at, when])
 
 
-def _queues(graph: Graph, epoch: IntArray, before: Floats) -> tuple[list[Any], Floats]:
-    """Return nodes at which the host waits until the queue of a stream has room, each some hundred launches."""
-    nodes, when = [], []
+def _queues(graph: Graph) -> dict[int, int]:
+    """Return calls before which the host waits until a queue has room, each some hundred launches, and for what.
+
+    That is an operation; one of the pass before counts from -2 down.
+    """
+    found = {}
     for stream in np.unique(graph.o_stream):
         rows = np.flatnonzero((graph.o_stream == stream) & (graph.o_call >= 0))
         rows = rows[np.argsort(graph.o_call[rows], kind="stable")]
-        for place in range(QUEUE, len(rows), _CHECK_EACH):
-            call, target = int(graph.o_call[rows[place]]), int(rows[place - QUEUE])
-            nodes.append((_QUEUED, call, target, int(epoch[call]), float(before[call]), int(graph.c_seq[call])))
-            when.append(float(graph.c_end[call]))
+        for place in range(0 if len(rows) >= QUEUE else QUEUE, len(rows), _CHECK_EACH):
+            target = int(rows[place - QUEUE])
+            found[int(graph.o_call[rows[place]])] = target if place >= QUEUE else -2 - target
+    return found
+
+
+def _room(graph: Graph, queues: dict[int, int], epoch: IntArray, before: Floats) -> tuple[list[Any], Floats]:
+    """Return the nodes of `_queues`. Each comes before all that is launched later."""
+    if not queues:
+        return [], np.zeros(0)
+    first = np.full(len(graph.c_start) + 1, np.inf)
+    np.minimum.at(first, graph.o_call[graph.o_call >= 0], graph.o_start[graph.o_call >= 0])
+    nodes, when = [], []
+    for call in sorted(queues):
+        later = first[call:-1][graph.c_seq[call:] == graph.c_seq[call]]
+        nodes.append((_QUEUED, call, queues[call], int(epoch[call]), float(before[call])))
+        when.append(min(float(graph.c_end[call]), float(later.min())) - 0.5)
     return nodes, np.array(when)
 
 
@@ -174,6 +195,7 @@ class _State:
     def __init__(self, tails: list[float], host: list[float], end: float) -> None:
         self.tails, self.host, self.end = tails, host, end
         self.start: list[float] = []
+        self.earlier: list[float] = []  # ends of operations in the pass before
         self.done: list[float] = []
         self.why: list[int] = []
         self.cause: list[int] = []
@@ -200,6 +222,7 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
     offsets[0] = state.end
     for seq, first in enumerate(program.first_epoch):
         offsets[first] = state.host[seq]
+    state.earlier = state.done
     state.start, state.done, state.why, state.cause, state.by, state.offsets = start, done, why, cause, {}, offsets
     special = _Special(graph, state, last)
     for node in program.nodes:
@@ -241,7 +264,6 @@ class _Special:
 
     def __init__(self, graph: Graph, state: _State, last: list[int]) -> None:
         self.state, self.last = state, last
-        self.earlier = list(state.tails)
         self.streams_of: dict[int, list[int]] = {}
         for stream, pid in enumerate(graph.stream_pid.tolist()):
             self.streams_of.setdefault(pid, []).append(stream)
@@ -308,10 +330,9 @@ class _Special:
         """Let the host wait: at a blocking call, or for room in the queue of a stream."""
         state = self.state
         if node[0] == _QUEUED:
-            _, call, target, epoch, before, _ = node
-            room = state.done[target] - before
-            if room > state.offsets[epoch]:
-                state.offsets[epoch] = room
+            _, call, target, epoch, before = node
+            done = state.done[target] if target >= 0 else state.earlier[-2 - target] if state.earlier else 0.0
+            state.offsets[epoch] = max(state.offsets[epoch - 1], done - before)
             return
         _, call, target, epoch, arrives, tail, kind, following, after, _ = node
         now, by = state.offsets[epoch] + arrives, -1

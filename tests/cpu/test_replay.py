@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from analysis import what_if
 from analysis.capture.load import load
 from analysis.capture.model import CALLS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table, nest_ranges
+from analysis.formats.errors import InputError
 from analysis.replay import changes, savings, steady
 from analysis.replay.decompose import PARTS, decompose
 from analysis.replay.graph import Windows, build
@@ -238,7 +240,7 @@ def test_moving_to_a_stream_and_contention() -> None:
     ops = changes.operations(found.graph, "layer1")
     beside = simulate(changes.move(found.graph, ops, "side")).step_ns
     assert beside < 0.75 * found.run.step_ns  # one block leaves room
-    full = savings.replace(found.graph, o_fill=np.ones(len(ops)))
+    full = replace(found.graph, o_fill=np.ones(len(ops)))
     assert simulate(changes.move(full, ops, "side")).step_ns == pytest.approx(found.run.step_ns, rel=0.05)
 
 
@@ -292,6 +294,66 @@ def test_no_steady_step_has_a_reason() -> None:
     assert not found.phases
     assert "No sequence of launches repeats" in found.reason
     assert "No GPU operation" in steady.find(Capture()).reason
+
+
+def test_without_host_calls_only_the_gpu_is_replayed() -> None:
+    whole = Machine([*kernels(3, 50 * US, 2 * US), ("launch", "head", 9 * US)] * 12).capture()
+    bare = {
+        name: pd.array([pd.NA] * len(whole.gpu_ops), dtype="Int64")
+        for name in ("api_start_ns", "api_end_ns", "pid", "tid")
+    }
+    found = savings.steps(Capture(gpu_ops=whole.gpu_ops.assign(**bare)))[0]
+    assert found.run.step_ns == pytest.approx(found.step_ns, rel=0.02)
+    assert "no host calls" in found.graph.notes[0]
+    half = simulate(changes.scale(found.graph, changes.operations(found.graph, "layer"), 0.5)).step_ns
+    assert found.run.step_ns - half == pytest.approx(75 * US, rel=0.02)
+    with pytest.raises(InputError, match="lists no host calls"):
+        what_if.what_if(whole, found, [("host", ".*", "0.5")])
+
+
+def test_clocks_that_disagree_and_lost_records_are_said() -> None:
+    whole = Machine(LAUNCH_BOUND * 12).capture()
+    early = whole.gpu_ops.assign(start_ns=whole.gpu_ops["start_ns"] - 40 * US)
+    found = savings.steps(replace(whole, gpu_ops=early))[0]
+    assert "clocks of host and GPU disagree" in found.graph.notes[0]
+    some = whole.gpu_ops[np.arange(len(whole.gpu_ops)) % 13 != 4].reset_index(drop=True)
+    found = savings.steps(replace(whole, gpu_ops=some))[0]
+    assert "records were lost" in found.graph.notes[0]
+    assert found.run.step_ns == pytest.approx(found.step_ns, rel=0.02)
+
+
+def test_overlapping_ranges_and_steps_in_two_threads() -> None:
+    whole = Machine(HOST_BOUND * 12).capture()
+    starts = (
+        whole.calls["start_ns"].to_numpy()[:: len(whole.calls) // 12][:12] if whole.calls is not None else np.zeros(0)
+    )
+    rows = {
+        "range_id": range(12),
+        "name": "tick",
+        "start_ns": starts - 400 * US,
+        "end_ns": starts + 900 * US,
+        "pid": 1,
+        "tid": 1,
+    }
+    crossed = replace(whole, ranges=nest_ranges(pd.DataFrame(rows)))
+    covered, _, _ = changes.in_ranges(crossed, savings.steps(crossed)[0].graph, "tick")
+    graph = savings.steps(crossed)[0].graph
+    assert (covered <= graph.c_gap + 1e-6).all()
+    assert covered.sum() == pytest.approx(graph.c_gap.sum())  # ranges that overlap count once
+    assert whole.calls is not None
+    other = whole.calls["name"].astype(str) == "cudaDeviceSynchronize"
+    turns = replace(whole, calls=whole.calls.assign(tid=np.where(other, 2, 1)))
+    found = savings.steps(turns)[0]
+    assert len(found.graph.seq_pid) == 1
+    assert found.run.step_ns == pytest.approx(found.step_ns, rel=0.02)
+
+
+def test_a_full_queue_holds_the_host() -> None:
+    capture = Machine(kernels(2500, 10 * US, 8 * US)).capture()
+    graph = build(capture, Windows(0, int(capture.gpu_ops["start_ns"].max()) + US), 1)
+    run = simulate(changes.host(graph, 0.0))
+    ahead = run.o_start - run.c_begin[graph.o_call]
+    assert 900 * 11 * US < ahead.max() <= (1024 + 2 * 256) * 11 * US
 
 
 def test_order_of_changes_ends_where_nothing_saves() -> None:
