@@ -1,17 +1,11 @@
 """Variants of libraries: their layouts, what is bound before it is timed, what is left out, what could not be had."""
 
-import tomllib
-from dataclasses import replace
-from importlib.metadata import version
-from pathlib import Path
-
 import pytest
 import torch
 
 from harness import bench
 from kernels.registry import LIBRARY_KINDS, Variant, ops
 
-ROOT = Path(__file__).resolve().parents[2]
 EVERY = [(op, name) for op in ops().values() for name, variant in op.variants.items() if variant.kind in LIBRARY_KINDS]
 PLAIN = [(op, name) for op, name in EVERY if op.variants[name].kind == "torch" and not name.startswith("sdpa")]
 
@@ -47,19 +41,6 @@ def test_a_variant_without_its_library_is_told():
     assert Variant(**declared).lacks == ""
 
 
-def test_every_library_is_an_extra_and_what_could_not_be_had_says_why():
-    pinned = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    names = {line.split(">=")[0].replace("-python", "").replace("-", "_") for line in pinned["baselines"]}
-    assert {op.variants[name].needs for op, name in EVERY} - {""} == names
-    absent = tomllib.loads((ROOT / "kernels" / "baselines.toml").read_text("utf-8"))["absent"]
-    assert {"flash-attn-4", "quack-kernels", "tilelang", "flashinfer-python", "xformers"} <= {
-        one["library"] for one in absent
-    }
-    for one in absent:
-        assert one["why"].endswith(".")
-        assert one["library"].replace("-", "_") not in names
-
-
 def test_a_search_is_checked_on_one_small_shape():
     gemv = ops()["gemv"]
     assert bench.check_shapes(gemv, "compile_tuned") == [gemv.check_shapes[2]]
@@ -67,43 +48,3 @@ def test_a_search_is_checked_on_one_small_shape():
     matmul = ops()["matmul"]
     (shape,) = bench.check_shapes(matmul, "triton")
     assert matmul.variants["triton"].takes(shape, "bfloat16")
-
-
-def test_no_search_begins_late_and_the_shapes_it_misses_are_told(monkeypatch):
-    gemv = ops()["gemv"]
-    checked = []
-
-    def check_variant(op, variant, dtype, shapes, device, full):
-        checked.append((variant, list(full)))
-        return [bench.Check(variant, dtype, (), "random", 0.0, 0.0, True)]
-
-    clock = iter(range(10))
-    monkeypatch.setattr(bench, "check_variant", check_variant)
-    monkeypatch.setattr(bench.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    sizes = [gemv.shapes[name] for name in ("qkv", "proj", "fc")]
-    done = bench.check_all(gemv, ["bfloat16"], sizes, ["torch", "compile_tuned"], until=1)
-    assert checked == [("torch", sizes), *(("compile_tuned", full) for full in ([], sizes[:1], sizes[1:2]))]
-    assert done.able(gemv, "bfloat16", sizes[0]) == ["torch", "compile_tuned"]
-    assert done.able(gemv, "bfloat16", sizes[2]) == ["torch"]
-    assert bench.unsearched_lines(gemv, done.unsearched) == ["compile_tuned, bf16 fc: not searched"]
-
-
-def test_caches_are_kept_unless_the_environment_says_where(monkeypatch):
-    monkeypatch.setenv("TRITON_CACHE_DIR", "elsewhere")
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
-    bench.keep_caches()
-    import os
-
-    assert os.environ["TRITON_CACHE_DIR"] == "elsewhere"
-    assert Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]) == ROOT / "build" / "inductor"
-    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
-
-
-def test_the_versions_of_libraries_are_told():
-    op = ops()["layernorm"]
-    known = replace(op.variants["liger"], needs="tabulate")
-    some = replace(
-        op, variants={"torch": op.variants["torch"], "liger": known, "gone": replace(known, needs="no_such")}
-    )
-    assert bench.library_versions(some, list(some.variants)) == {"tabulate": version("tabulate")}

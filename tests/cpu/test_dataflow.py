@@ -64,51 +64,6 @@ def test_what_one_operation_writes_the_next_one_reads(gpt2: list[dict[str, str]]
     assert (query["storage"], query["view"], projected["view"]) == (projected["storage"], "1", "0")
 
 
-def test_both_models_share_their_weights(gpt2: list[dict[str, str]]) -> None:
-    weights = {
-        row["range"]: row["storage"] for row in gpt2 if row["op"] == "aten.mm.default" and row["operand"] == "in1"
-    }
-    assert len(weights) == 4
-    assert len(set(weights.values())) == 1
-
-
-def test_memory_that_is_given_out_again_gets_another_number() -> None:
-    def program(_: dataflow.Recorder) -> None:
-        for _ in range(20):
-            torch.ones(1 << 12).mul(2.0)  # freed before the next round asks for as much
-
-    rows = recorded(program)
-    made = [row["storage"] for row in rows if row["operand"] == "out0"]
-    assert len(made) == 40
-    assert len(set(made)) == 40
-
-
-def test_a_storage_tells_its_end_and_only_an_old_torch_must_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asking every live storage before each operation gives the same rows, and takes time in a large model."""
-    asked: list[Any] = []
-    expired = torch.UntypedStorage._expired
-    monkeypatch.setattr(torch.UntypedStorage, "_expired", lambda one: asked.append(one) or expired(one))
-
-    def program(_: dataflow.Recorder) -> None:
-        with torch.inference_mode(False), torch.enable_grad():
-            net = torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(5)), torch.nn.ReLU())
-            y = net(torch.ones(2, 4))
-            y.sum().backward()
-            y.mul(2.0).add_(1.0)
-
-    def rows(tells: bool) -> tuple[list[tuple[Any, ...]], bool]:
-        asked.clear()
-        torch.manual_seed(0)
-        monkeypatch.setattr(dataflow, "_storages_tell", lambda: tells)
-        return [tuple(row.values()) for row in recorded(program)], bool(asked)
-
-    assert dataflow._storages_tell()
-    (told, by_itself), (found, by_asking) = rows(True), rows(False)
-    assert told == found
-    assert len({row[-1] for row in told}) > 5  # numbers of operations before which memory was freed
-    assert (by_itself, by_asking) == (False, True)
-
-
 def test_a_kernel_of_its_device_stays_one_operation() -> None:
     library = torch.library.Library("kernel_ledger_test", "FRAGMENT")
     for name in ("whole", "parts"):
@@ -180,74 +135,6 @@ def test_launches_of_plain_operations_are_recorded_under_their_range(tmp_path: P
     launch = run.Launch(("bench", "thing", "torch"), lambda: x + 1, plain=True)
     rows = list(csv.DictReader(run.record_dataflow([], [launch]).splitlines()))
     assert {(row["range"], row["op"]) for row in rows} == {("bench/thing/torch", "aten.add.Tensor")}
-
-
-def test_results_outlive_their_launch_and_intermediates_do_not() -> None:
-    x = torch.ones(8)
-
-    def chain() -> tuple[Any, Any]:
-        total = x + 1
-        return total, total.exp().mul(2.0)
-
-    launches = [run.Launch(("bench", name, "torch"), chain, plain=True) for name in ("a", "b")]
-    rows = list(csv.DictReader(run.record_dataflow([], launches).splitlines()))
-    freed = {(row["range"], row["op"]): row["freed"] for row in rows if row["operand"] == "out0"}
-    assert freed == {
-        ("bench/a/torch", "aten.add.Tensor"): "6",  # after the next launch's three operations
-        ("bench/a/torch", "aten.exp.default"): "3",
-        ("bench/a/torch", "aten.mul.Tensor"): "6",
-        ("bench/b/torch", "aten.add.Tensor"): "",
-        ("bench/b/torch", "aten.exp.default"): "6",
-        ("bench/b/torch", "aten.mul.Tensor"): "",
-    }
-
-
-def test_the_bench_runs_every_registered_op_whose_variants_agree(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from kernels import registry
-
-    def variant(name: str, kind: str, function: Any) -> registry.Variant:
-        return registry.Variant(name, kind, "", function, lambda shape, dtype: 0)
-
-    variants = {
-        "torch": variant("torch", "torch", lambda x: (x + 1, x * 2)),
-        "v01": variant("v01", "cuda", lambda x: (x + 1, x)),  # neither baseline nor best: not captured
-        "v02": variant("v02", "cuda", lambda x: (x + 1, x * 3)),  # wrong
-    }
-    op = registry.ops()["softmax"]
-    fields = {name: getattr(op, name) for name in op.__dataclass_fields__}
-    made: list[Any] = []
-
-    def inputs(shape: registry.Shape, dtype: str, seed: int = 0, device: str = "cpu") -> tuple[Any, ...]:
-        made.append((shape, dtype, device))
-        return (torch.arange(6.0),)
-
-    fields |= {"name": "pair", "variants": variants, "best": "v02", "make_inputs": inputs, "shapes": {"s": (6,)}}
-    fields |= {"bench_shape": (6,), "chain": ("add", "mul")}
-    right = {**fields, "name": "right", "best": "v03", "variants": {**variants, "v03": variants["torch"]}}
-    single = {**fields, "name": "single", "chain": ("view", "add")}  # one kernel already: nothing to fuse
-    ops = {op["name"]: registry.Op(**op) for op in (fields, right, single)}
-    monkeypatch.setattr(registry, "ops", lambda: ops)
-    launches = run.prepare_bench("cpu")
-    assert [(launch.path, launch.plain) for launch in launches] == [
-        (("bench", "pair", "torch"), True),
-        (("bench", "right", "torch"), True),
-        (("bench", "right", "v03"), True),
-    ]
-    assert made == [((6,), "float32", "cpu")] * 2
-    assert "bench/pair/v02 is skipped: it differs from torch by" in capsys.readouterr().err
-
-
-def test_an_op_that_does_not_fit_is_skipped_and_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def exhaust(op: Any, device: str) -> list[Any]:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(run, "_prepare_op", exhaust)
-    assert run.prepare_bench("cpu") == []
-    assert "bench/softmax is skipped: it does not fit the memory" in capsys.readouterr().err
 
 
 def test_the_analysis_reads_what_is_recorded(tmp_path: Path) -> None:

@@ -150,21 +150,6 @@ def test_the_124m_shape_equals_transformers() -> None:
     compare(weights, "torch", 1, 20, 2, 1e-4)
 
 
-def test_chunks_behind_a_filled_cache_equal_one_prefill() -> None:
-    model = build_model(randomise(load_weights("random", 1, TINY), 2))
-    ids, cache = tokens(TINY, 2, 20), model.new_cache(2)
-    with torch.inference_mode():
-        parts = [model(ids[:, start:end], cache) for start, end in ((0, 5), (5, 12), (12, 13), (13, 20))]
-        assert torch.allclose(torch.cat(parts, dim=1), model(ids), atol=1e-5)
-
-
-def test_last_only_is_the_last_row_of_all_logits() -> None:
-    model = build_model(load_weights("random", 1, TINY))
-    ids = tokens(TINY, 2, 7)
-    with torch.inference_mode():
-        assert torch.allclose(model(ids, last_only=True), model(ids)[:, -1:], atol=1e-6)
-
-
 def test_a_truncated_cache_repeats_a_decode_step_exactly() -> None:
     model = build_model(load_weights("random", 1, TINY))
     ids, cache = tokens(TINY, 1, 10), model.new_cache(1)
@@ -196,65 +181,9 @@ def test_fused_ops_give_the_logits_of_the_torch_ops(name: str, batch: int) -> No
     torch.testing.assert_close(caches[1].keys, caches[0].keys, rtol=1e-5, atol=1e-5)
 
 
-def test_ranges_of_the_fused_ops_keep_their_names() -> None:
-    from harness.ranges import RecordingTracer
-    from tests.traced import traced
-
-    model = build_model(load_weights(config=TINY, seed=1)).with_softmax("v03_causal", ops="fused")
-    tracer = RecordingTracer()
-    traced(model, tracer, tokens(TINY, 1, 4))
-    paths = {record.path for record in tracer.instances}
-    for leaf in ("ln_1", "attn/softmax", "attn/values", "ln_2", "mlp/fc", "mlp/act", "mlp/proj"):
-        assert f"gpt2_fused_ops/prefill/h.1/{leaf}" in paths
-    assert "gpt2_fused_ops/prefill/ln_f" in paths
-
-
-@pytest.mark.parametrize("batch", [1, 2])
-def test_decode_attention_gives_the_tokens_and_logits_of_its_parts(batch: int) -> None:
-    from harness.ranges import RecordingTracer, attach, detach
-
-    config = GPT2Config(vocab_size=97, n_positions=40, n_embd=128, n_layer=2, n_head=2)
-    plain = build_model(randomise(load_weights(config=config, seed=6), seed=7))
-    fused = plain.with_softmax("v03_causal", ops="fused")
-    ids = tokens(config, batch, 11)
-    tracer = RecordingTracer()
-    attach(fused, tracer)
-    try:
-        assert torch.equal(fused.generate(ids, 20), plain.generate(ids, 20))
-    finally:
-        detach(fused)
-    paths = {record.path.removeprefix("gpt2_fused_ops/") for record in tracer.instances}
-    assert "decode/h.1/attn/attend" in paths
-    assert not paths & {"decode/h.1/attn/scores", "decode/h.1/attn/softmax", "prefill/h.1/attn/attend"}
-    caches = plain.new_cache(batch), fused.new_cache(batch)
-    with torch.inference_mode():
-        for end in (10, 11):
-            new = ids[:, caches[0].length : end]
-            expected, got = (model(new, cache) for model, cache in zip((plain, fused), caches, strict=True))
-            torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-5)
-
-
 def test_unknown_ops_are_refused() -> None:
     with pytest.raises(UsageError, match="no ops 'fast': use torch, fused or best"):
         GPT2(TINY, ops="fast")
-
-
-def test_with_softmax_shares_the_parameters() -> None:
-    model = build_model(load_weights("random", 1, TINY))
-    other = model.with_softmax("v03_causal")
-    assert (model.root, other.root) == ("gpt2", "gpt2_fused")
-    ours = dict(model.named_parameters())
-    assert all(tensor.data_ptr() == ours[name].data_ptr() for name, tensor in other.named_parameters())
-
-
-def test_bfloat16_runs_and_stays_near_float32() -> None:
-    weights = load_weights("random", 1, TINY)
-    ids = tokens(TINY, 1, 12)
-    with torch.inference_mode():
-        exact = build_model(weights)(ids)
-        rough = build_model(weights, dtype=torch.bfloat16)(ids)
-    assert rough.dtype == torch.bfloat16
-    assert float((rough.float() - exact).abs().max()) < 0.05
 
 
 def test_too_many_tokens_are_refused_in_one_sentence() -> None:
@@ -286,27 +215,9 @@ def test_options_that_change_the_arithmetic_are_refused(values: dict[str, Any]) 
         GPT2Config.from_dict(values)
 
 
-def test_from_dict_ignores_what_inference_does_not_need() -> None:
-    assert GPT2Config.from_dict({"n_layer": 2, "resid_pdrop": 0.1, "summary_type": "x"}) == GPT2Config(n_layer=2)
-
-
 def test_generate_returns_prompt_and_new_tokens() -> None:
     model: GPT2 = build_model(load_weights("random", 1, TINY))
     ids = tokens(TINY, 2, 3)
     out = model.generate(ids, 4)
     assert out.shape == (2, 7)
     assert torch.equal(out[:, :3], ids)
-
-
-@pytest.mark.parametrize("shape", [(1, 0), (0, 3), (4,)])
-def test_no_tokens_are_one_sentence(shape: tuple[int, ...]) -> None:
-    model = build_model(load_weights("random", 0, TINY))
-    with pytest.raises(UsageError, match=r"shape .*: give \(B, T\)"):
-        model(torch.zeros(shape, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("batch", [1, 3])
-def test_a_cache_of_another_batch_is_refused(batch: int) -> None:
-    model = build_model(load_weights("random", 0, TINY))
-    with pytest.raises(UsageError, match=f"batch of {batch} .* have one of 2"):
-        model(tokens(TINY, 2, 4), model.new_cache(batch))

@@ -2,9 +2,7 @@
 
 import pytest
 
-from kernels import hypotheses
 from kernels.hypotheses import DTYPES, TIME, Hypothesis, sentence
-from studies.ladder import tables
 
 
 @pytest.mark.parametrize(
@@ -43,10 +41,6 @@ def test_one_clause_names_the_dtypes_and_shapes_of_its_bound() -> None:
 
 def test_a_variant_that_states_nothing_is_judged_by_the_rule_for_all() -> None:
     assert sentence([], DTYPES, "large") == "DRAM bytes over predicted at most 1.1"
-
-
-def test_the_tables_of_the_ladder_use_the_same_words() -> None:
-    assert {metric: tables.WORDS[metric] for metric in hypotheses.WORDS} == hypotheses.WORDS
 
 
 def test_what_nothing_would_refute_is_no_hypothesis() -> None:

@@ -16,13 +16,11 @@ import torch
 
 from harness import gpt2
 from harness.gpt2 import GPT2, GPT2Config, KVCache
-from harness.ranges import RecordingTracer
 from harness.training import NoCache
 from harness.weights import build_model, load_weights
 from kernels.permute.op import merge_chain, split_chain
 from kernels.registry import FOLDER
 from tests.random_bits import bits, noise
-from tests.traced import traced
 
 # What the source needs of CUDA. A launch runs its threads one after another.
 CUDA = """
@@ -150,29 +148,6 @@ def test_the_kernel_moves_every_element_to_its_place(
     assert width <= min(16, whole & -whole)
 
 
-def test_packets_are_as_wide_as_every_address_allows(library: Any) -> None:
-    def width(*, shift: int = 0, rows: int = 8) -> int:
-        qkv = torch.zeros(1, 4, 3 * 64, dtype=torch.bfloat16)
-        flat = torch.zeros(2 * rows * 64 + 8, dtype=torch.bfloat16)
-        begin = (-flat.data_ptr() // 2) % 8 + shift
-        keys, values = flat[begin : begin + 2 * rows * 64].view(2, 1, 1, rows, 64)
-        return int(on_cpu(library, qkv, keys, values, 1, False)[-1])
-
-    assert [width(shift=shift) for shift in (0, 4, 2, 1)] == [16, 8, 4, 2]
-    assert width(rows=5) == 16
-
-
-def test_a_division_by_multiplication_is_exact(library: Any) -> None:
-    """Below 2^31, beside the multiples of every kind of divisor: the kernel divides no larger number."""
-    most = 2**31 - 1
-    divisors = {1, 2, 3, 5, 7, 12, 96, 768, 1000, 1023, 1024, 1025, 641, 6700417, 2**30, 2**30 + 1, most - 1, most}
-    for by in sorted(divisors):
-        times = {0, 1, 2, 3, 1000, most // by // 2, most // by - 1, most // by}
-        numbers = {by * count + near for count in times for near in (-1, 0, 1)} | {most, most - 1}
-        for number in sorted(number for number in numbers if 0 <= number <= most):
-            assert library.quotient(number, by) == number // by, (number, by)
-
-
 # --- the rung of the permutations ----------------------------------------------------------------------------
 def permuted(library: Any, values: Any, heads: int, tokens: int, size: int, *, split: bool) -> tuple[list[Any], int]:
     """What the binding does (permute.h), with the kernel on the CPU; the width of its packets, plus 100 if it streamed."""
@@ -209,14 +184,6 @@ def test_every_size_is_moved_whole(library: Any, batch: int, streams: bool) -> N
     got, width = permuted(library, qkv, heads, tokens, size, split=True)
     assert all(torch.equal(one, right.flatten()) for one, right in zip(got, split_chain(qkv, heads), strict=True))
     assert width == 16 + 100 * streams
-
-
-@pytest.mark.parametrize("split", [True, False])
-def test_more_packets_than_the_divisions_take_are_another_rungs(library: Any, split: bool) -> None:
-    nothing = (ctypes.c_void_p(16),) * 4  # aligned addresses that no kernel reads
-    for elements, status in ((0x7FFFF000 * 4 + 4, -2), (2**33 + 4, -2)):
-        sizes = (ctypes.c_int * 4)(2**20, 12, 4, 4)
-        assert library.permute(int(split), *nothing, ctypes.c_int64(elements), sizes) == status
 
 
 # --- the model -----------------------------------------------------------------------------------------------
@@ -288,32 +255,6 @@ def test_a_model_gives_the_same_bits_with_the_launch(
     ]
 
 
-def test_a_single_head_needs_no_copies(launched: list[Call]) -> None:
-    """Its rows lie one behind the other, whatever the capacity of the cache is."""
-    model = model_of(GPT2Config(vocab_size=97, n_positions=64, n_embd=64, n_layer=1, n_head=1))
-    run(model, 1, 40, (21,))
-    assert launched == [((1, 21, 192), 40, 0, False)]
-    launched.clear()
-    run(model, 2, 40, (21,))
-    assert launched == [((2, 21, 192), 40, 0, True)]
-
-
-@pytest.mark.parametrize("ops", ["torch", "fused"])
-def test_other_ops_keep_their_copies(launched: list[Call], ops: str) -> None:
-    run(model_of(ops=ops), 1, 40, (21,))
-    assert not launched
-
-
-def test_gradients_keep_the_copies(launched: list[Call]) -> None:
-    model = model_of()
-    with torch.enable_grad():
-        model(ids_of(1, 5))
-    assert not launched
-    with torch.no_grad():
-        model(ids_of(1, 5))
-    assert len(launched) == CONFIG.n_layer
-
-
 def test_what_the_kernel_does_not_support_keeps_the_copies(launched: list[Call]) -> None:
     cache, qkv = model_of().new_cache(2, 8), torch.zeros(2, 4, 3 * 128)
     with torch.inference_mode():
@@ -325,35 +266,6 @@ def test_what_the_kernel_does_not_support_keeps_the_copies(launched: list[Call])
         assert KVCache.over(wide, wide.clone()).split(0, qkv) is None
         assert NoCache(4, "cpu").split(0, qkv) is None
     assert len(launched) == 1
-
-
-def test_tensors_on_a_cpu_and_other_dtypes_keep_the_copies() -> None:
-    cache, qkv = model_of().new_cache(2, 8), torch.zeros(2, 4, 3 * 128)
-    with torch.inference_mode():
-        assert cache.split(0, qkv) is None
-    assert gpt2._split_into_cache(torch.bfloat16) is gpt2._split_into_cache(torch.float32)
-    assert gpt2._split_into_cache(torch.float16) is None
-    assert gpt2._split_into_cache(torch.float64) is None
-
-
-def test_the_launch_belongs_to_the_reshape_of_qkv(launched: list[Call], monkeypatch: pytest.MonkeyPatch) -> None:
-    class Detailed(RecordingTracer):
-        detail = True
-
-    model, tracer = model_of(), Detailed()
-    seen: list[str] = []
-    launch = gpt2._split_into_cache(torch.float32)
-    assert launch is not None
-
-    def noted(*inputs: Any) -> Any:
-        seen.append(tracer._stack()[-1][0])
-        return launch(*inputs)
-
-    monkeypatch.setattr(gpt2, "_split_into_cache", lambda dtype: noted)
-    traced(model, tracer, ids_of(1, 5))
-    assert [place.split("/")[-4:] for place in seen] == [
-        [f"h.{layer}", "attn", "qkv", "qkv_reshape"] for layer in range(CONFIG.n_layer)
-    ]
 
 
 # --- the LM head ---------------------------------------------------------------------------------------------

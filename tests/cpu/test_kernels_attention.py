@@ -1,7 +1,6 @@
 """attention: byte and FLOP models by enumeration, the float64 reference against SDPA, windows, what a rung does not take."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -41,13 +40,6 @@ def test_models_against_enumeration(tokens, window):
             assert FULL.fused_bytes(shape[:4], dtype, "v02_per_query") == operands  # the array stays in L2
     hidden = declared.hidden(tokens, window, "cpu")
     assert np.array_equal(~hidden.numpy(), seen(tokens, window))
-
-
-def test_the_array_of_weights_at_the_shape_of_the_ladder():
-    """201 MB of weights that are written twice and read 66 times, through an L2 of 60 MB."""
-    shape = FULL.shapes["b8_t1024"]
-    array = 96 * (1024 * 1025 // 2) * 4
-    assert FULL.fused_bytes(shape, "fp32", "v02_per_query") == 4 * 96 * 1024 * 64 * 4 + 68 * array
 
 
 def test_a_window_costs_its_share():
@@ -144,38 +136,10 @@ def test_every_dtype_has_its_best():
         }
 
 
-def test_the_check_shapes_reach_every_launch_of_v06():
-    """On 132 multiprocessors: blocks alone, split keys, whole keys; the shape of the ladder is of the last kind."""
-    source = "".join((declared_folder() / name).read_text("utf-8") for name in ("small.cuh", "v06_small.cu"))
-    bounds = [int(re.search(rf"\b{name} = (\d+)", source)[1]) for name in ("VERY_FEW", "FEW", "SOME")]
-    short = int(re.search(r"\bSHORT = (\d+)", source)[1])
-
-    def kind(shape):
-        share = shape[0] * shape[1] * math.ceil(shape[2] / 64) / 132
-        return next((i for i, bound in enumerate(bounds) if share <= bound and (i < 2 or shape[2] <= short)), None)
-
-    assert {kind(shape) for shape in FULL.check_shapes} == {0, 1, 2}
-    assert kind(FULL.bench_shape) == 2
-    assert kind(FULL.shapes["b1_t1024"]) == 0
-    assert kind(FULL.shapes["b4_t4096"]) is None
-
-
 def declared_folder():
     from kernels import build
 
     return build.FOLDER / "attention"
-
-
-def test_usage():
-    q = torch.zeros(1, 2, 5, 64)
-    with pytest.raises(ValueError, match=r"q, k and v of one shape \(B, nh, T, 64\)"):
-        attention(q, q[:, :, :4], q)
-    with pytest.raises(ValueError, match=r"\(B, nh, T, 64\), got \(1, 2, 5, 32\)"):
-        attention(q[..., :32], q[..., :32], q[..., :32])
-    with pytest.raises(ValueError, match="a window of 1 key or more, got 0"):
-        attention_windowed(q, q, q, 0)
-    with pytest.raises(TypeError, match="float32 or bfloat16"):
-        attention(q, q, q.bfloat16())
 
 
 def test_gradients_with_a_window_are_those_of_the_chain():

@@ -1,7 +1,6 @@
 """attention_decode: byte and FLOP models, reference, tolerance, hostile heads, strides, splits."""
 
 import math
-import subprocess
 
 import pytest
 import torch
@@ -10,8 +9,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import bench
-from kernels import build
-from kernels.attention_decode import custom_op
 from kernels.attention_decode.custom_op import attention_decode
 from kernels.attention_decode.op import split_bytes, splits
 from kernels.registry import ops
@@ -65,36 +62,6 @@ def test_a_split_is_written_and_read():
     assert parts > 1
     assert split_bytes(shape, "bf16") == OP.minimum_bytes(shape, "bf16") + 2 * 96 * parts * (64 + 2) * 4
     assert splits((1, 1, 1, 64)) == 1
-
-
-@pytest.mark.skipif(build.find_nvcc() is None, reason="nvcc is not installed: its headers are missing")
-def test_the_model_splits_as_the_launcher_does(tmp_path):
-    """Every key in exactly one split that is not empty; the same number of splits as the byte model counts."""
-    from kernels.gpu import modelled
-
-    shapes = [*OP.shapes.values(), *OP.check_shapes]
-    asked = ", ".join(f"{{{batch * heads}, {keys}}}" for batch, heads, keys, _ in shapes)
-    source = tmp_path / "splits.cu"
-    source.write_text(f"""
-#include <cstdio>
-#include "splits.cuh"
-int main() {{
-  const int asked[][2] = {{{asked}}};
-  for (const auto& [rows, keys] : asked) {{
-    const Splits plan = split_keys(rows, keys, {modelled().multiprocessors});
-    std::printf("%d %d\\n", plan.count, plan.keys);
-  }}
-}}
-""")
-    folder = build.FOLDER / "attention_decode"
-    command = [build.find_nvcc(), "-std=c++17", f"-I{folder}", f"-I{build.FOLDER / 'include'}", "-o"]
-    subprocess.run([*command, str(tmp_path / "splits"), str(source)], check=True)
-    lines = subprocess.run([str(tmp_path / "splits")], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert len(lines) == len(shapes)
-    for shape, line in zip(shapes, lines, strict=True):
-        count, each = map(int, line.split())
-        assert (count - 1) * each < shape[2] <= count * each
-        assert count == splits(shape)
 
 
 # --- reference and tolerance ---------------------------------------------------------------------------------
@@ -159,36 +126,7 @@ def test_every_variant_of_ours_takes_hostile_heads_on_the_cpu(dtype):
         assert bench.compare(OP, variant, inputs, "hostile", OP.call(variant), "torch").passed
 
 
-def test_libraries_are_checked_on_ordinary_inputs_alone(monkeypatch):
-    labels = []
-
-    def compare(op, variant, inputs, label, *_):
-        labels.append((variant, label))
-        return bench.Check(variant, "bfloat16", (1,), label, 0.0, 0.0, True)
-
-    monkeypatch.setattr(bench, "compare", compare)
-    checks = []
-    for variant in ("sdpa_flash", "v04_cluster"):
-        checks += bench.check_variant(OP, variant, "bfloat16", [(1, 2, 5, 64)], "cpu", [])
-    assert labels == [("sdpa_flash", "random"), ("v04_cluster", "random"), ("v04_cluster", "hostile")]
-    assert "sdpa_flash: random inputs alone" in bench.correctness_text(OP, checks, "a GPU")
-
-
 # --- the custom op -------------------------------------------------------------------------------------------
-def test_a_slice_of_a_longer_cache_is_taken_where_it_lies():
-    q, k, v, scale = OP.make_inputs((2, 3, 9, 64), "float32")
-    cache = torch.full((2, 2, 3, 16, 64), math.nan)
-    cache[0, :, :, :9], cache[1, :, :, :9] = k, v
-    sliced = cache[0, :, :, :9], cache[1, :, :, :9]
-    by_token = k.transpose(1, 2).contiguous().transpose(1, 2)
-    for taken in (*sliced, by_token, q.expand(2, 3, 1, 64)):
-        (kept,) = custom_op._lay_out((taken,))
-        assert kept is taken
-    columns = torch.zeros(2, 3, 9, 128)[..., ::2]
-    assert custom_op._lay_out((columns, 0.5))[0].is_contiguous()
-    expected = attention_decode(q, k, v, scale)
-    torch.testing.assert_close(attention_decode(q, *sliced, scale), expected, rtol=0, atol=0)
-    torch.testing.assert_close(attention_decode(q, by_token, v, scale), expected, rtol=0, atol=0)
 
 
 def test_gradients_are_those_of_scaled_dot_product_attention():

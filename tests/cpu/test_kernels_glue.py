@@ -45,37 +45,6 @@ def test_a_header_has_what_the_glue_names(folder: str) -> None:
     assert "torch" not in objects._code(FOLDER / folder / f"{folder}.h").lower()
 
 
-EXTRAS = [(folder, launcher) for folder in glue.folders() for launcher in glue.extras(folder)]
-
-
-@pytest.mark.parametrize(("folder", "launcher"), EXTRAS, ids=[launcher.name for _, launcher in EXTRAS])
-def test_an_extra_is_declared_bound_and_driven_by_its_header(folder: str, launcher: Launcher) -> None:
-    """A header beside the op's own declares it, so that the fingerprints of the rungs do not depend on it."""
-    stem = launcher.name.removeprefix(f"{folder}_")
-    assert stem != launcher.name
-    declared = re.search(
-        rf"^cudaError_t {launcher.name}\(const (\w+)& call\);",
-        (FOLDER / folder / f"{stem}.h").read_text("utf-8"),
-        re.MULTILINE,
-    )
-    assert declared
-    source = (FOLDER / folder / f"{stem}.cu").read_text("utf-8")
-    assert f"\ncudaError_t {launcher.name}(const {declared[1]}& call) {{" in source
-    text = (FOLDER / folder / f"{folder}.h").read_text("utf-8")
-    binding, driver = (
-        re.search(rf"^#ifdef KERNEL_LEDGER_{part}\b.*?^#endif", text, re.MULTILINE | re.DOTALL)
-        for part in ("BINDING", "DRIVER")
-    )
-    assert binding
-    assert driver
-    assert re.search(rf"\b{launcher.binding}\(", binding[0])
-    assert re.search(rf"\b{launcher.name}[(,]", binding[0])
-    assert f"Rungs<{declared[1]}> " in driver[0]
-    assert f'"{launcher.name}", {launcher.name}, ' in driver[0]
-    assert launcher.name not in objects._code(FOLDER / folder / f"{folder}.h")
-    assert f'module.def("{launcher.function}", {launcher.binding});' in glue.binding_text(folder)
-
-
 def test_every_rung_is_driven_on_the_dtypes_that_it_takes() -> None:
     text = glue.driver_text()
     driven = {
@@ -103,17 +72,6 @@ def test_a_new_rung_needs_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None
     assert 'module.def("gelu_v04_new", gelu<gelu_v04_new>);' in glue.binding_text("gelu")
     assert '{"gelu_v04_new", gelu_v04_new, nullptr, {true, false, false}},' in glue.driver_text()
     assert objects.fingerprint(FOLDER / "gelu" / "v02_vector.cu") == before
-
-
-def test_a_binding_is_written_only_where_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glue, "BUILD", tmp_path)
-    path = glue.binding("residual")
-    assert path == tmp_path / "residual" / "binding.cpp"
-    when = path.stat().st_mtime_ns
-    assert glue.binding("residual").stat().st_mtime_ns == when
-    path.write_text("older")
-    assert glue.binding("residual").read_text() == glue.binding_text("residual")
-    assert glue.bound() == sorted(glue.folders())  # micro-kernels are no op: ctypes calls them
 
 
 @pytest.mark.xdist_group("compiler")

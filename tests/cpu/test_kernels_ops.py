@@ -1,12 +1,10 @@
 """Every op of the registry on the CPU: its custom op against float64, PyTorch's own checks, gradients, usage errors."""
 
 import functools
-import itertools
 import math
 
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import bench
@@ -14,7 +12,6 @@ from kernels import library
 from kernels.encoder.custom_op import encoder
 from kernels.registry import ops
 from kernels.residual.custom_op import residual
-from tests import chains
 
 OPS = list(ops().values())
 IDS = [op.name for op in OPS]
@@ -75,38 +72,6 @@ def test_where_the_reference_is_infinite_nothing_else_passes(name):
 
 
 # of which the output fits the input that it is fed to; of the others every shape does
-FITS = {"encoder": (1, 9, 131), "gemv": (768, 768), "matmul": (64, 8, 8), "split_permute": (3**chains.THIRDS, 2, 2, 3)}
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@small
-def test_every_op_can_be_fed_with_what_it_wrote(op, dtype):
-    """What the GPU's test of overlapping launches does, with as many of them."""
-    assert not op.variants[op.best_for(dtype)].cannot(chains.shape_of(op), dtype)
-    inputs = inputs_of(op, FITS.get(op.name, op.check_shapes[2]), dtype)
-    call, steps, results = op.call(op.best_for(dtype)), chains.steps_of(op), []
-
-    def noted(*values):
-        results.append((values, bench.outputs(call(*values))[0]))
-        return results[-1][1]
-
-    last = chains.chain(op, noted, inputs, steps)
-    assert len(results) == steps
-    assert last.isfinite().all()
-    assert not torch.equal(last, results[0][1])
-    for (_, written), (read, _) in itertools.pairwise(results):
-        assert written.data_ptr() in {value.data_ptr() for value in read if isinstance(value, torch.Tensor)}
-
-
-@small
-def test_pieces_are_the_whole(op, monkeypatch):
-    inputs = inputs_of(op, op.check_shapes[2])
-    results = bench.outputs(op.call("torch")(*inputs))
-    monkeypatch.setattr(bench, "PIECE_ELEMENTS", 1)
-    parts = [values for _, values in bench.pieces(op, inputs, results)]
-    assert len(parts) == len(results[0])
-    for place, whole in enumerate(results):
-        torch.testing.assert_close(torch.cat([part[place] for part in parts]), whole, rtol=0, atol=0, equal_nan=True)
 
 
 @small
@@ -182,15 +147,6 @@ def test_a_call_without_gradients_skips_the_autograd_wrapper_alone(gradients, mo
     assert seen.names == ["residual"]
     assert len(below) == 1  # once: by PyTorch's wrapper, or by our function in place of it
     assert out.requires_grad == gradients
-
-
-def test_fake_tensors_and_profilers_see_a_call_without_gradients():
-    with torch.no_grad(), FakeTensorMode() as fake:
-        x = fake.from_tensor(torch.ones(2, 3))
-        assert type(residual(x, x)) is type(x)
-    with torch.no_grad(), torch.profiler.profile() as profiled:
-        residual(torch.ones(2, 3), torch.ones(2, 3))
-    assert "kernel_ledger::residual" in {event.name for event in profiled.events()}
 
 
 def test_a_dtype_that_the_variant_does_not_take_is_refused():
@@ -294,33 +250,6 @@ def test_minimum_bytes_are_those_of_the_operands(op):
         inputs = inputs_of(op, shape)
         tensors = [v for v in (*inputs, *bench.outputs(op.call("torch")(*inputs))) if isinstance(v, torch.Tensor)]
         assert op.minimum_bytes(shape, "float32") == sum(value.nbytes for value in tensors)
-
-
-def test_bytes_of_the_encoder():
-    op = ops()["encoder"]
-    batch, length, columns = 2, 3, 5
-    assert op.minimum_bytes((batch, length, columns), "fp32") == 6 * 8 + (6 + 6 + 3) * 5 * 4
-    ids, tokens, _ = op.make_inputs((2, 3, 5), "fp32")
-    assert len(set(ids.flatten().tolist())) == 6
-    assert int(ids.max()) < len(tokens)
-
-
-def test_the_check_shapes_of_the_encoder_reach_both_orders_of_v04():
-    """On an H200, with whole packets and single elements: through the batch first, and along the sequences."""
-    encoder, l2_bytes = ops()["encoder"], 60 * 2**20
-    choices = {name.removeprefix("ENCODER_V04_"): of[0] for name, of in encoder.variant("v04_reuse").tunables.items()}
-
-    def launch(shape, size):
-        _, length, columns = shape
-        moved = (2 * choices["COUNT"] + 1) * length * columns * size
-        widths = (width for width in (16, 8, size) if columns * size % width == 0)
-        return 100 * moved > choices["L2_PERCENT"] * l2_bytes, next(widths) // size
-
-    assert {launch(shape, 4) for shape in encoder.check_shapes} >= set(itertools.product((True, False), (1, 4)))
-    assert {launch(shape, 2) for shape in encoder.check_shapes} >= set(itertools.product((True, False), (1, 8)))
-    assert {launch(shape, 4)[1] for shape in encoder.check_shapes} == {1, 2, 4}
-    assert launch(encoder.shapes["b8_t4096"], 2)[0]
-    assert not launch(encoder.bench_shape, 4)[0]
 
 
 def test_unfused_passes():

@@ -41,11 +41,6 @@ def test_symbols_are_the_kernels_of_the_source(op, variant):
         assert symbol.startswith(f"{op.folder}_{source.stem[:3]}_")
 
 
-@pytest.mark.parametrize(("op", "variant"), VARIANTS, ids=VARIANT_IDS)
-def test_a_cuda_source_leaves_choices_or_says_why_it_has_none(op, variant):
-    assert bool(variant.no_tunables) == (variant.kind == "cuda" and not variant.tunables)
-
-
 @pytest.mark.parametrize("folder", sorted({op.folder for op in ops().values()}))
 def test_every_kernel_is_registered(folder):
     declared = {}
@@ -100,12 +95,6 @@ def test_every_launch_is_checked_and_torch_stays_out(path):
         assert not re.search(r"(?<!prefetch_)(load|store)\(|\w\[", part.split("wait_for_previous();")[0])
 
 
-def test_the_copy_of_the_self_test_is_a_kernel_of_its_source():
-    from kernels import ceilings
-
-    assert ceilings.COPY_SYMBOL in defined_kernels(KERNELS / "ceilings" / "ceilings.cu")
-
-
 def test_importing_the_registry_loads_no_torch():
     code = "import sys, kernels, kernels.registry, kernels.build, kernels.ceilings; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
@@ -127,19 +116,6 @@ def test_listing_names_every_variant():
     not_run = said.count("does not run at this shape")
     assert len(times) + not_run == len(VARIANTS)
     assert min(times) == 1
-
-
-def test_listing_has_the_bytes_of_the_ladders_shape_and_only_the_ops_asked_for():
-    said = listed("gelu", "matmul").stdout
-    assert re.findall(r"^(\w+) \(", said, re.M) == ["gelu", "matmul"]
-    # 65536 rows of 3072 floats, read and written
-    assert "predicted at large" in said
-    assert "v02_vector [cuda] 1,610.61 MB in fp32, 1.00 times the least" in said
-    # no rung in fp32: the bytes are those of bf16
-    assert re.search(r"v11_wgmma \[cuda\] [\d.]+ MB in bf16", said)
-    refused = listed("nix")
-    assert refused.returncode == 2
-    assert "OP 'nix' is unknown: use attention," in refused.stderr
 
 
 def test_registering_a_name_twice_is_an_error():
@@ -229,19 +205,6 @@ def test_shape_names():
 
 
 # --- build ---------------------------------------------------------------------------------------------------
-PTXAS = """ptxas info    : Compiling entry function '_Z1av' for 'sm_90'
-ptxas info    : Function properties for _Z1av
-    8 bytes stack frame, 4 bytes spill stores, 12 bytes spill loads
-ptxas info    : Used 40 registers, used 1 barriers
-ptxas info    : Compiling entry function '_Z1bv' for 'sm_90'
-    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
-ptxas info    : Used 12 registers
-"""
-
-
-def test_ptxas_report():
-    assert build.read_ptxas(PTXAS) == [build.Usage("_Z1av", "sm_90", 40, 16, 8), build.Usage("_Z1bv", "sm_90", 12, 0)]
-    assert build.read_ptxas("nothing was stale") == []
 
 
 def test_no_compiler_is_a_counted_skip(monkeypatch, capsys):

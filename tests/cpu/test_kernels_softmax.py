@@ -1,21 +1,16 @@
 """The custom op on the CPU, and the bench around it as far as it goes without a GPU."""
 
-import csv
-import json
 import math
 from dataclasses import replace
 
 import pytest
 import torch
 
-from analysis.formats.spans import quantiles
 from harness import bench, outputs
-from harness.bench_files import BENCH_ROWS
 from kernels import registry
 from kernels.registry import ops
 from kernels.softmax.custom_op import causal_softmax
 from kernels.softmax.op import causal_mask, reference
-from tests import committed, gradients
 
 SOFTMAX = ops()["softmax"]
 VARIANTS = list(SOFTMAX.variants)
@@ -94,16 +89,6 @@ def test_gradient():
     torch.testing.assert_close(scores.grad, same.grad)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_gradient_against_float64(dtype):
-    scores = torch.randn(1, 2, 5, 7, generator=torch.Generator().manual_seed(1)).to(dtype).requires_grad_()
-    (causal_softmax(scores, 0.3) ** 2).sum().backward()
-    expected, allowed = gradients.of_squares(scores, 0.3)
-    error = (scores.grad.double() - expected).abs()
-    assert (error <= allowed).all()
-    assert (error.max() > allowed.max() / 1000) or dtype == torch.float32  # the bound is no larger than it has to be
-
-
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("shape", [(1, 2, 3, 5), (1, 2, 130, 69), (1, 2, 130, 1024), (1, 2, 3, 4096)])
 def test_a_result_that_is_only_rounded_passes_and_one_with_a_larger_error_fails(dtype, shape):
@@ -132,46 +117,6 @@ def test_wrong_arguments():
 def timed(p50_by_variant, convention="cold"):
     seconds = {name: [value * factor for factor in (0.9, 1.0, 1.1)] for name, value in p50_by_variant.items()}
     return bench.Timed("float32", (8, 12, 1024, 1024), convention, 4, seconds)
-
-
-def test_rows_of_the_bench():
-    rows = bench.rows_of(SOFTMAX, timed({"torch": 800e-6, "triton": 160e-6, "v03_causal": 160e-6}), 4e12)
-    assert tuple(rows[0]) == BENCH_ROWS.names
-    best = rows[-1]
-    assert best["chained_time_p50_ns"] == 160_000
-    assert best["isolated_time_p50_ns"] == best["isolated_samples"] == ""
-    assert best["floor_frac"] == pytest.approx(
-        SOFTMAX.minimum_bytes((8, 12, 1024, 1024), "fp32") / 4e12 / 160e-6, abs=1e-4
-    )
-    assert best["versus_torch_p50"] == 5.0
-    assert best["versus_triton_p50"] == 1.0
-    assert best["versus_compile_p50"] == ""
-    read_back = list(csv.DictReader(BENCH_ROWS.text(rows).splitlines()))
-    assert read_back[-1]["shape_name"] == "b8_t1024"
-
-
-def test_what_follows_from_a_time_follows_from_the_isolated_one():
-    alone = {"torch": 900e-6, "v05_early": 300e-6}
-    chained = timed({"torch": 800e-6, "v05_early": 160e-6})
-    few, many = (
-        bench.Timed("float32", chained.shape, "isolated", 1, {k: [v] * n for k, v in alone.items()}) for n in (39, 40)
-    )
-    for isolated, p5 in ((few, ""), (many, 300_000)):
-        best = bench.rows_of(SOFTMAX, chained, 4e12, None, isolated)[-1]
-        assert (best["isolated_time_p5_ns"], best["isolated_time_p50_ns"]) == (p5, 300_000)
-        assert (best["chained_time_p50_ns"], best["versus_torch_p50"]) == (160_000, 3.0)
-        assert best["achieved_byte_per_s"] == round(best["minimum_bytes"] / 300e-6)
-    text = bench.microbenchmark_text(
-        bench.rows_of(SOFTMAX, chained, 4e12, None, many),
-        {"copy_byte_per_s": {"a": 4e12}, "gpu": {"name": "a GPU"}, "driver": "1", "torch": "2", "triton": "3"},
-    )
-    assert all(f"{kind}: {what}" in text for kind, what in bench.CONVENTIONS.items())
-    assert "isolated: 40 samples, chained: 3 samples of 4 launches" in text
-
-
-def test_quantiles():
-    assert quantiles([3.0]) == (3.0, 3.0, 3.0)
-    assert quantiles(list(range(101))) == (5.0, 50.0, 95.0)
 
 
 def test_a_wrong_variant_fails_its_check():
@@ -208,12 +153,6 @@ def test_an_output_that_is_not_written_starts_as_nan(dtype, monkeypatch):
         bench.compare(SOFTMAX, "v02_fused", inputs, "random", all_but_one)
 
 
-def test_what_starts_as_nan_is_said_only_where_it_does():
-    checks = [bench.Check("v02_fused", "float32", (1, 2), "random", 0.0, 0.0, True)]
-    assert "start as NaN" not in bench.correctness_text(SOFTMAX, checks, "CPU")
-    assert "start as NaN" in bench.correctness_text(SOFTMAX, checks, "NVIDIA H200")
-
-
 def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(registry, "ops", lambda: {"softmax": replace(SOFTMAX, check_shapes=((1, 2, 5, 7),))})
@@ -232,62 +171,6 @@ def test_without_a_gpu_correctness_alone(tmp_path, capsys, monkeypatch):
     rows = [line.split() for line in text.partition("---\n")[2].splitlines()]
     assert [row[:2] for row in rows] == [["torch", "float32"], ["torch", "bfloat16"]]
     assert all(line.endswith("pass (the PyTorch chain: no kernel ran)") for line in text.splitlines()[-2:])
-
-
-def test_gpt2_in_numbers_and_words(tmp_path, monkeypatch):
-    def spread(median):
-        return {"p5": median * 0.9, "p50": median, "p95": median * 1.1}
-
-    def rate(median, **more):
-        return spread(median) | {"prompt_tokens": 16, "new_tokens": 128, "tokens_equal_gpt2": True} | more
-
-    tokens = {"gpt2": rate(200.0), "gpt2_fused": rate(300.0, ratio_to_gpt2=spread(1.4))}
-    steps = [
-        {"range": "gpt2/prefill", "workload": "prefill", "wall_ns": spread(wall), "gpu_ns": spread(6e3)}
-        for wall in (8e3, 4e3)
-    ]
-    numbers = {"float32": {"tokens_per_s": tokens, "steps": steps}}
-    text = bench.gpt2_text("v05_early", numbers)
-    rows = {line.split("  ")[0]: line.split()[-1] for line in text.splitlines()[4:]}
-    # paired by round, not 300 / 200
-    assert rows == {
-        "-" * 34: "-" * 14,
-        "generate 16 + 128 tokens, tokens/s": "1.400",
-        "prefill, wall us": "2.000",
-        "prefill, gpu us": "1.000",
-    }
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(bench, "time_gpt2", lambda dtypes, with_ops: (text, numbers))
-    monkeypatch.setattr("harness.manifest.gpu_facts", lambda: {"name": "a GPU"})
-    assert bench.main(["--gpt2", "--out", str(tmp_path / "out")]) == 0
-    assert (tmp_path / "out" / "gpt2.txt").read_text() == text
-    written = json.loads((tmp_path / "out" / "gpt2.json").read_text())
-    assert written["gpt2"] == numbers
-    assert written["conditions"]["weights"] == {"source": "random"}
-
-
-@pytest.mark.parametrize(
-    "numbers",
-    [committed.folder("gpt2_ops") / "gpt2.json", committed.bench("softmax") / "bench.json"],
-    ids=["gpt2", "bench"],
-)
-def test_the_committed_words_are_those_of_the_committed_numbers(numbers):
-    if not numbers.is_file():
-        pytest.skip("the committed runs are not in this checkout")
-    found, words = json.loads(numbers.read_text())["gpt2"], numbers.parent / "gpt2.txt"
-    if found:
-        assert bench.gpt2_text(SOFTMAX.best, found) == words.read_text()
-    else:  # a benchmark with --no-gpt2
-        assert not words.exists()
-
-
-def test_error_and_place_are_those_of_the_check_nearest_to_its_tolerance():
-    checks = [
-        bench.Check("v02_fused", "float32", (1, 2, 3, 4), "hostile", 7.0, 0.1, True),
-        bench.Check("v02_fused", "float32", (5, 6, 7, 8), "random", 2.0, 0.9, True),
-    ]
-    row = bench.correctness_text(SOFTMAX, checks, "NVIDIA H200").splitlines()[-1].split()
-    assert row == ["v02_fused", "float32", "2", "2", "2.00e+00", "0.900", "5x6x7x8", "random", "pass"]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ import kernels.gemv.op
 import kernels.matmul.op
 from harness import gpt2
 from harness.gpt2 import GPT2, GPT2Config
-from harness.ranges import RecordingTracer
 from harness.weights import build_model, load_weights
-from tests.traced import traced
 
 BF16 = torch.bfloat16
 CONFIG = GPT2Config(vocab_size=97, n_positions=64, n_embd=128, n_layer=2, n_head=2)  # heads of 64: one `attend`
@@ -92,42 +90,9 @@ def test_a_decode_step_makes_only_the_argmax(made: list[str]) -> None:
     assert made == ["argmax"]
 
 
-def test_what_they_do_not_support_keeps_the_other_kernels(made: list[str]) -> None:
-    with torch.inference_mode():
-        model_of(dtype=torch.float32)(ids_of(1, 5))
-        model_of(ops="fused")(ids_of(1, 5))
-        model_of(ops="torch").next_token(torch.zeros(1, 1, 97, dtype=BF16))
-        assert not made
-        exact = GPT2Config(vocab_size=97, n_positions=64, n_embd=128, n_layer=1, n_head=2, activation_function="gelu")
-        model_of(exact)(ids_of(1, 5))
-        assert made == ["attention"]
-        made.clear()
-        odd = GPT2Config(vocab_size=97, n_positions=64, n_embd=128, n_layer=1, n_head=2, n_inner=36)
-        model_of(odd)(ids_of(1, 5))
-        assert made == ["attention"]
-        made.clear()
-        narrow = GPT2Config(vocab_size=97, n_positions=64, n_embd=32, n_layer=1, n_head=4)
-        model_of(narrow)(ids_of(1, 5))
-        assert made == ["gelu"]
-        made.clear()
-        model_of().next_token(torch.zeros(1, 3, 97, dtype=BF16).transpose(0, 1))
-    assert made == ["argmax"]
-    made.clear()
-    with torch.enable_grad():
-        model_of()(ids_of(1, 5))
-    assert not made
-
-
 def test_on_a_cpu_nothing_is_launched(monkeypatch: pytest.MonkeyPatch, made: list[str]) -> None:
     monkeypatch.setattr(gpt2, "_on_gpu", lambda tensor: tensor.is_cuda)
     with torch.inference_mode():
         model = model_of()
         model.next_token(model(ids_of(1, 5)))
     assert not made
-
-
-def test_fc_includes_the_activation(made: list[str]) -> None:
-    model, tracer = model_of(), RecordingTracer()
-    traced(model, tracer, ids_of(1, 5))
-    paths = {instance.path for instance in tracer.instances}
-    assert {path.rsplit("/", 1)[1] for path in paths if "/mlp/" in path} == {"fc", "proj"}

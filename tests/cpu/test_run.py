@@ -15,12 +15,10 @@ from typing import Any
 import pytest
 import torch
 
-from analysis.formats.errors import UsageError
-from harness import doctor, gpt2, ledger, run
+from harness import doctor, ledger, run
 from harness.gpt2 import GPT2Config
 from harness.ranges import RecordingTracer
-from harness.workloads import GPU_WORKLOADS, WORKLOADS, find_workload
-from tests.cpu import test_model_launches as launches
+from harness.workloads import find_workload
 
 SMALL = ["--config", "n_layer=2,n_embd=32,n_head=4,n_positions=32,vocab_size=61"]
 SHAPES = ["--workloads", "prefill_b1_t8,decode_b1_ctx8"]
@@ -75,52 +73,6 @@ def test_bare_mode_times_both_models_and_generation(tmp_path: Path) -> None:
     softmax = [row for row in read_ops(tmp_path) if row["range"] == "gpt2_fused/prefill/h.0/attn/softmax"]
     assert softmax[0]["symbols"].startswith("softmax_v03_causal")
     assert not [row for row in read_ops(tmp_path) if row["range"].startswith("gpt2_fused/prefill/h.0/attn/mask")]
-
-
-def test_rates_are_compared_round_by_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One round in three is ten times slower for both models: the paired ratio does not see it."""
-    calls = iter(range(1000))
-
-    def measure(step: Any, **options: Any) -> run.Measurement:
-        step()
-        round_, place = divmod(next(calls), 2)
-        fused = place == (1 if round_ % 2 else 0)  # models are taken from the front in odd rounds
-        return run.Measurement(((1e6 if fused else 1.5e6) * (10 if round_ % 3 == 0 else 1),))
-
-    monkeypatch.setattr(run, "measure_wall", measure)
-    weights = run.load_weights("random", 0, run.parse_config(SMALL[1]))
-    rates = run.time_generation(run.make_models(weights, "v03_causal", "cpu", torch.float32), 0, False, 2)
-    assert rates["gpt2_fused"]["ratio_to_gpt2"] == {"p5": 1.5, "p50": 1.5, "p95": 1.5}
-    assert rates["gpt2_fused"]["samples"] == run.GENERATIONS == 15
-    assert rates["gpt2"]["p95"] > 5 * rates["gpt2"]["p5"]
-
-
-def test_clocks_are_sampled_in_the_timed_part_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[str] = []
-
-    class Sampler(run.manifest.ClockSampler):
-        def __enter__(self) -> Sampler:
-            events.append("sampling")
-            return self
-
-        def __exit__(self, *_: object) -> None:
-            events.append("sampled")
-
-    def noted(name: str, function: Any) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            events.append(name)
-            return function(*args, **options)
-
-        return call
-
-    monkeypatch.setattr(run.manifest, "ClockSampler", Sampler)
-    for name in ("make_models", "prepare_step", "warm_up", "time_steps", "time_generation"):
-        monkeypatch.setattr(run, name, noted(name, getattr(run, name)))
-    arguments = ["--mode", "bare", "--device", "cpu", "--samples", "1", "--new-tokens", "1", "--out", str(tmp_path)]
-    assert run.main([*arguments, *SMALL, *SHAPES]) == 0
-    assert events == [
-        "make_models", "prepare_step", "prepare_step", "warm_up", "sampling", "time_steps", "time_generation", "sampled"
-    ]  # fmt: skip
 
 
 def plan_and_write(out: Path, *arguments: str, keep: bool = True) -> None:
@@ -236,49 +188,6 @@ def test_every_range_of_the_model_of_fused_ops_is_a_row(
     assert fused == {"encoder", "residual_layernorm", "bias_gelu", "softmax"} | attends
 
 
-@pytest.mark.parametrize("gpu", [False, True], ids=["cpu", "gpu"])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("sizes", ["n_embd=128,n_head=2", "n_embd=96,n_head=2", "n_embd=128,n_head=2,n_inner=36"])
-def test_every_range_of_the_model_of_best_ops_is_a_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: str, dtype: str, gpu: bool
-) -> None:
-    """As above, on a CPU and on what seems to be a GPU, where bf16 prompts take fewer launches."""
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
-    config = f"vocab_size=64,n_positions=32,n_layer=2,{sizes}"
-    plan = run.make_plan(
-        ["--mode", "bare", "--device", "cpu", "--softmax-fused", "v02_fused", "--ops", "best", "--out", str(tmp_path),
-         "--config", config, "--dtype", dtype, *SHAPES]
-    )  # fmt: skip
-    steps = [step for step in plan.steps(plan.models()) if step.model.root == "gpt2_best"]
-    if gpu:
-        monkeypatch.setattr(gpt2, "_on_gpu", lambda tensor: True)
-        monkeypatch.setattr(gpt2, "_split_into_cache", lambda dtype: None)
-        monkeypatch.setattr("kernels.attention.op.attention_merged", launches.merged)
-        monkeypatch.setattr("kernels.matmul.op.matmul_gelu", launches.through_gelu)
-        monkeypatch.setattr("kernels.gemv.op.argmax", launches.argmax)
-    tracer = RecordingTracer()
-    run.run_program(steps, [], tracer)
-    paths = {instance.path for instance in tracer.instances}
-    leaves = {path for path in paths if not any(other.startswith(f"{path}/") for other in paths)}
-    rows = []
-    for step in steps:
-        softmax = run._softmax_of(step.model)
-        rows += ledger.best_step_rows(step.model.config, step.workload, dtype, softmax, on_gpu=gpu)
-        assert gpu or run.rows_of(step, dtype) == rows[-len(run.rows_of(step, dtype)) :]  # a model on a CPU
-    assert len(steps) == 2
-    assert {row.range for row in rows} == leaves
-    ours = {row.op for row in rows if row.variant != "torch"}
-    expected = {"encoder", "layernorm", "residual_layernorm", "matmul", "gelu"}  # a decode step has its own gelu
-    expected |= {"softmax"} if "n_embd=96" in sizes else {"attention", "attention_decode"}
-    assert ours == expected | ({"gemv"} if gpu else set())
-    fused = [row for row in rows if "in the same launch" in row.note]
-    assert {row.op for row in fused} == (
-        ({"matmul"} if "n_inner=36" not in sizes else set()) | ({"attention"} if "n_embd=128" in sizes else set())
-        if gpu and dtype == "bfloat16"
-        else set()
-    )
-
-
 def test_a_capture_leaves_the_dataflow_of_its_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The whole of capture mode on a CPU: small benches, no profiler, no GPU."""
     from kernels import registry
@@ -338,18 +247,6 @@ def test_running_out_of_gpu_memory_is_one_sentence(
     assert "ran out of memory" in capsys.readouterr().err
 
 
-def test_a_fused_kernel_that_does_not_run_is_named_and_left_out(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(model: Any) -> None:
-        raise RuntimeError("nvcc was not found\nsecond line")
-
-    monkeypatch.setattr(run, "_tiny_step", broken)
-    weights = run.load_weights("random", 0, run.parse_config(SMALL[1]))
-    assert [model.root for model in run.make_models(weights, "v03_causal", "cpu", torch.float32)] == ["gpt2"]
-    assert "gpt2_fused is skipped, softmax v03_causal does not run: nvcc was not found\n" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -377,15 +274,6 @@ def test_bad_arguments_are_one_sentence(
 # Workloads and ledger ----------------------------------------------------------------------------------------
 
 
-def test_the_named_workloads_fit_the_124m_model() -> None:
-    for name in WORKLOADS:
-        assert find_workload(name, GPT2Config()).name == name
-    prefill, decode = (find_workload(name) for name in GPU_WORKLOADS)
-    assert (prefill.tokens, prefill.context, decode.tokens, decode.context, decode.total) == (1024, 0, 1, 1023, 1024)
-    with pytest.raises(UsageError, match="not a workload"):
-        find_workload("prefill_b1")
-
-
 def rows_124m(name: str, softmax: str = "torch", dtype: str = "float32") -> dict[str, ledger.OpRow]:
     config, workload = GPT2Config(), find_workload(name)
     rows = ledger.step_rows(config, workload, dtype, softmax)
@@ -402,39 +290,6 @@ def test_prefill_bytes_and_flops_by_hand() -> None:
     assert rows["h.3/mlp/act"].minimum_bytes == 4 * 2 * 1024 * 3072
     assert rows["lm_head"].flops == 2 * 1024 * 768 * 50257
     assert len(rows) == 12 * 11 + 3
-
-
-def test_decode_reads_every_weight_once() -> None:
-    rows = rows_124m("decode_b1_ctx1023", dtype="bfloat16")
-    weights = [row for row in rows.values() if row.op == "linear"]
-    read = sum(row.minimum_bytes or 0 for row in weights)
-    # 247.3 MB of bf16 weights (less norms and positions) plus small activations
-    assert read == pytest.approx(247.3e6, rel=0.005)
-
-
-def test_the_chain_adds_up_to_the_registrys_declaration() -> None:
-    from kernels.registry import ops
-
-    op, shape = ops()["softmax"], (1, 12, 1024, 1024)
-    chain, fused = rows_124m("prefill_b1_t1024"), rows_124m("prefill_b1_t1024", "v03_causal")
-    mask, softmax = chain["h.0/attn/mask"], chain["h.0/attn/softmax"]
-    unfused = (mask.predicted_unfused_bytes or 0) + (softmax.predicted_unfused_bytes or 0)
-    assert unfused == op.unfused_bytes(shape, "float32")
-    assert (mask.predicted_fused_bytes, softmax.predicted_fused_bytes) == (0, op.fused_bytes(shape, "float32"))
-    assert "h.0/attn/mask" not in fused
-    assert fused["h.0/attn/softmax"].minimum_bytes == op.minimum_bytes(shape, "float32")
-    assert fused["h.0/attn/softmax"].symbols == op.variant("v03_causal").symbols
-
-
-@pytest.mark.parametrize("name", [*WORKLOADS])
-@pytest.mark.parametrize("softmax", ["torch", "v03_causal"])
-def test_nothing_moves_less_than_the_minimum(name: str, softmax: str) -> None:
-    for row in rows_124m(name, softmax).values():
-        if row.range.endswith("attn/mask"):
-            continue
-        assert row.predicted_unfused_bytes is not None
-        assert row.minimum_bytes is not None
-        assert row.predicted_unfused_bytes >= row.minimum_bytes > 0
 
 
 def test_ops_csv_has_the_exact_header_ordinals_and_truths() -> None:

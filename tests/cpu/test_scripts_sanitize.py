@@ -102,18 +102,6 @@ def test_what_is_tuned_is_built_and_run_both_ways(checkout: Path) -> None:
     assert " -c " not in again, "objects that are newer than the sources stay"
 
 
-@pytest.mark.parametrize("more", [{"GPU": "another GPU"}, {tuned.SWITCH: "off"}])
-def test_without_recommendations_there_is_one_build(checkout: Path, more: dict[str, str]) -> None:
-    answer = sanitize(checkout, "memcheck", **more)
-    assert answer.returncode == 0, answer.stderr
-    compiled, linked = logged(checkout)
-    assert set(linked) == {"driver-default"}
-    assert not any(" -D" in line for line in compiled)
-    assert (
-        f"There is no tuned build: kernels/tuned.toml has nothing for {more.get('GPU', 'NVIDIA H200')}" in answer.stdout
-    )
-
-
 def test_one_build_alone_and_what_a_tool_finds_in_it(checkout: Path) -> None:
     answer = sanitize(checkout, "racecheck", BUILD="tuned", ONLY="matmul", FAILS="driver-tuned")
     assert answer.returncode == 1

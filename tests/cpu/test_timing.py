@@ -121,78 +121,9 @@ def test_cold_l2_flushes_before_each_sample(monkeypatch: pytest.MonkeyPatch) -> 
     assert gpu.flushed >= 4
 
 
-def test_rounds_in_which_the_cpu_was_late_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = 4 * 150_000.0 * bench.QUEUED_ROUNDS  # longer than the GPU sleeps for a queue
-    gpu = FakeGpu(monkeypatch, [1000.0] * 3 + [slow] + [1000.0] * 100)
-    rounds = bench._alone({"ours": gpu.step, "theirs": gpu.step}, bench.QUEUED_ROUNDS + 5, timing.torch.empty(1))
-    assert len(rounds) == bench.QUEUED_ROUNDS + 5
-    found = bench._punctual(rounds)
-    assert 0 < len(found["ours"]) == len(found["theirs"]) < len(rounds)
-    assert found["ours"] == found["theirs"] == pytest.approx([10e-6] * len(found["ours"]))
-    assert gpu.flushed == 2 * len(rounds)
-
-
 def test_a_queue_holds_samples_of_one_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, ran = FakeGpu(monkeypatch, [1000.0]), []
     steps = {name: lambda name=name: (ran.append(name), gpu.step()) for name in ("ours", "theirs")}
     bench._alone(steps, 2 * bench.QUEUED_ROUNDS, timing.torch.empty(1), {"ours": 1e-5, "theirs": 1e-5})
     queue = 2 * bench.QUEUED_ROUNDS  # each sample launches its variant twice
     assert ran == ["theirs"] * queue + ["ours"] * 2 * queue + ["theirs"] * queue
-
-
-def test_a_variant_that_is_always_late_keeps_its_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = FakeGpu(monkeypatch, [1e9])
-    found = bench._punctual(bench._alone({"ours": gpu.step}, 3, timing.torch.empty(1)))
-    assert len(found["ours"]) == 3
-    assert min(found["ours"]) > 0.5
-
-
-@pytest.mark.parametrize(("rounds", "samples", "places"), [(301, 301, 5), (3, 300, 5), (40, 300, 5)])
-def test_short_launches_have_inputs_at_five_places(
-    monkeypatch: pytest.MonkeyPatch, rounds: int, samples: int, places: int
-) -> None:
-    gpu, made = FakeGpu(monkeypatch, [1000.0]), []
-
-    class Variant:
-        def bind(self, number: int) -> Any:
-            return gpu.step
-
-    class AnOp:
-        variants = dict.fromkeys(("ours", "theirs"), Variant())
-
-        def make_inputs(self, shape: Any, dtype: str, device: str) -> tuple[int]:
-            made.append(shape)
-            return (len(made),)
-
-    timed = bench.time_isolated(AnOp(), bench.Group(["ours", "theirs"], rounds), "float32", (1,))  # type: ignore[arg-type]
-    assert len(made) == places
-    assert len(timed.seconds["ours"]) == len(timed.seconds["theirs"]) == samples
-
-
-def test_a_group_whose_time_suffices_for_one_round_has_one_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu = FakeGpu(monkeypatch, [1000.0])
-    variants = {"ours": type("Variant", (), {"bind": lambda self: gpu.step})()}
-    op = type("AnOp", (), {"variants": variants, "make_inputs": lambda self, *a, **k: ()})()
-    timed = bench.time_isolated(op, bench.Group(["ours"], 40, seconds=1e-9), "float32", (1,))
-    assert len(timed.seconds["ours"]) == 1
-
-
-def test_rounds_of_a_late_cpu_are_taken_again_but_not_for_ever() -> None:
-    def rounds(count: int, late: bool) -> bench.Rounds:
-        return [{"ours": (1e-5, late), "theirs": (2e-5, False)}] * count
-
-    asked: list[int] = []
-
-    def take(count: int) -> bench.Rounds:
-        asked.append(count)
-        return rounds(count, late=len(asked) == 1)
-
-    found = bench._retaken(rounds(30, late=False) + rounds(10, late=True), 40, take)
-    assert asked == [10, 10]  # those taken first were late, too
-    assert {name: len(values) for name, values in bench._punctual(found).items()} == {"ours": 40, "theirs": 40}
-    asked.clear()
-    assert bench._retaken(rounds(40, late=False), 40, take) == rounds(40, late=False)
-    assert asked == []
-    unlucky = bench._retaken(rounds(39, late=False) + rounds(1, late=True), 40, lambda count: rounds(count, late=True))
-    assert len(unlucky) == 40 + bench.RETAKES
-    assert bench._retaken(rounds(40, late=True), 40, take) == rounds(40, late=True)  # no use

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import re
 import sys
 import types
@@ -84,21 +83,6 @@ def test_logits_and_greedy_text_are_those_of_eager(folder, name):
     assert warned == []
 
 
-@names
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_checkpoint_in_shards_is_the_same_model(folder, name, dtype, tmp_path):
-    """As a large model lies on the hub: safetensors shards with an index, loaded straight in a dtype and an attention."""
-    loaded(folder / "qwen").save_pretrained(tmp_path, max_shard_size="400KB")
-    assert len(list(tmp_path.glob("model-0*.safetensors"))) > 2
-    given = {"attn_implementation": name, "dtype": dtype}
-    results = []
-    for place in (folder / "qwen", tmp_path):
-        model = transformers.AutoModelForCausalLM.from_pretrained(place, **given).eval()
-        assert (model.config._attn_implementation, model.dtype) == (name, dtype)
-        results.append(said(model, TOKENS)[0].logits)
-    assert torch.equal(*results)
-
-
 def test_a_model_whose_attention_is_unknown_keeps_its_own(caplog):
     """Bloom's attention takes no name: transformers says so in a sentence, and nothing of ours runs."""
     sizes = {"vocab_size": 300, "hidden_size": 64, "n_layer": 1, "n_head": 1}
@@ -117,24 +101,6 @@ def test_a_model_whose_attention_is_unknown_keeps_its_own(caplog):
 def test_the_ops_run_and_not_sdpa(folder, name, monkeypatch):
     monkeypatch.setitem(ours._theirs, "sdpa", lambda *_, **__: pytest.fail("sdpa was called"))
     greedy(load(folder, "gpt2", name))
-
-
-@names
-@pytest.mark.parametrize("kind", ["gpt2", "qwen"])
-@pytest.mark.parametrize(
-    "more",
-    [{}, {"cache_implementation": "static"}, {"padded": True}, {"padded": True, "cache_implementation": "static"}],
-)
-def test_caches_and_padding_on_the_left(folder, name, kind, more):
-    more = dict(more)
-    if more.pop("padded", False):
-        mask = torch.ones_like(TOKENS)
-        mask[0, :4] = 0
-        more["attention_mask"] = mask
-    expected = greedy(load(folder, kind, "eager"), **more)
-    text, warned = said(greedy, load(folder, kind, name), **more)
-    assert torch.equal(text, expected)
-    assert name == ours.SOFTMAX_NAME or warned == []
 
 
 @names
@@ -207,33 +173,6 @@ def test_spans_stand_for_the_mask_of_transformers(function, padded, queries, key
     expected = sdpa_mask(2, queries, keys, **arguments, allow_is_causal_skip=False)
     spans = ours.causal_spans(2, queries, keys, **arguments)
     assert torch.equal(mask_of(spans, queries, keys), expected)
-
-
-def test_spans_count_from_where_a_sliding_cache_starts():
-    kept = torch.ones(1, 9, dtype=torch.bool)
-    kept[0, :5] = False
-    arguments = {
-        "q_offset": 8,
-        "kv_offset": 4,
-        "mask_function": sliding_window_causal_mask_function(5),
-        "attention_mask": kept,
-    }
-    expected = sdpa_mask(1, 1, 5, **arguments, allow_is_causal_skip=False)
-    spans = ours.causal_spans(1, 1, 5, **arguments)
-    assert spans[0, 0, 0].tolist() == [1, 5, 5]
-    assert torch.equal(ours.mask_of_spans(spans, 1, 5), expected)
-
-
-def test_one_token_in_an_empty_static_cache_sees_itself_alone():
-    kept = torch.ones(2, 1, dtype=torch.bool)
-    spans = ours.causal_spans(2, 1, 8, torch.tensor(0), attention_mask=kept)
-    assert spans[:, 0, 0].tolist() == [[0, 1, ours.NO_WINDOW]] * 2
-
-
-def test_a_mask_that_hides_nothing_needs_no_spans():
-    kept = torch.ones(2, 5, dtype=torch.bool)
-    assert ours.causal_spans(2, 1, 5, 4, attention_mask=kept) is None
-    assert ours.causal_spans(2, 5, 8, torch.tensor(0), attention_mask=kept) is None
 
 
 @pytest.mark.parametrize("hidden", [[4], [0, 2], [0, 1, 2, 3, 4], [0, 4]])
@@ -310,33 +249,6 @@ def test_rungs_are_chosen_by_capability():
     assert [ours.grouped_variant(dtype, 75, 1) for dtype in (fp32, bf16)] == ["v03_split"] * 2
 
 
-@names
-def test_padding_on_the_right_is_named(folder, name):
-    mask = torch.ones_like(TOKENS)
-    mask[0, -3:] = 0
-    expected, _ = said(load(folder, "gpt2", "eager"), TOKENS, attention_mask=mask)
-    found, warned = said(load(folder, "gpt2", name), TOKENS, attention_mask=mask)
-    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-5, atol=1e-5)
-    assert warned == [
-        "kernel_ledger attention falls back to sdpa: the batch is padded on the right, or between its tokens: pad it on the left."
-    ]
-
-
-@names
-def test_a_padding_mask_that_cannot_be_looked_at_is_named(folder, name):
-    mask = torch.ones_like(TOKENS)
-    mask[0, :3] = 0
-    model = load(folder, "gpt2", name)
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="eager", fullgraph=True)
-    found, warned = said(compiled, TOKENS, attention_mask=mask)
-    expected, _ = said(load(folder, "gpt2", "eager"), TOKENS, attention_mask=mask)
-    torch.testing.assert_close(found.logits[1], expected.logits[1], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(found.logits[0, 3:], expected.logits[0, 3:], rtol=1e-5, atol=1e-5)
-    assert len(warned) == 1
-    assert "a padding mask reached a compiled or recorded forward pass" in warned[0]
-
-
 def test_a_mask_that_is_not_causal_is_named():
     def both_ways(batch, head, query, key):
         return key >= 0
@@ -349,34 +261,12 @@ def test_a_mask_that_is_not_causal_is_named():
 
 
 # --- transformers itself -------------------------------------------------------------------------------------
-def test_a_hidden_package_is_explained(monkeypatch):
-    monkeypatch.setattr(importlib.metadata, "version", lambda name: "0.17.2")
-    with pytest.raises(
-        ours.IntegrationError, match=r"package `kernels` 0\.17\.2 is installed .* run `pip uninstall kernels`"
-    ):
-        ours.register()
 
 
 def test_a_missing_transformers_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ours.IntegrationError, match="run `pip install transformers`"):
         ours.register()
-
-
-def test_an_old_transformers_is_explained(monkeypatch):
-    old = types.ModuleType("transformers")
-    old.__version__ = "4.40.0"
-    monkeypatch.setitem(sys.modules, "transformers", old)
-    with pytest.raises(
-        ours.IntegrationError,
-        match=r"transformers 4.40.0 has no registry of attention functions: install release 5\.17",
-    ):
-        ours.register()
-
-
-def test_a_name_that_nobody_registered_is_refused(folder):
-    with pytest.raises(ValueError, match='"kernel_ledgerr"` is not supported'):
-        load(folder, "gpt2", "kernel_ledgerr")
 
 
 # --- what a call costs the host --------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What sanitize.sh and decode_stress.sh share: a run of a tool of compute-sanitizer, and the files that it leaves.
+# What sanitize.sh sources: a run of a tool of compute-sanitizer, and the files that it leaves.
 
 # Sets `command`: the tool on a program, for at most so many seconds.
 tool_command() { # SECONDS TOOL PROGRAM…

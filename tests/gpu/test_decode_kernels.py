@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +15,9 @@ from harness.decode.engines import Engine, gpu_at_hand, open_engine
 from harness.gpt2 import GPT2Config
 from harness.weights import Weights, build_model
 from kernels.decode import device
-from tests import decode_on_cpu as on_cpu
 
 pytestmark = pytest.mark.gpu
 ENGINES = ("persistent", "few")
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -144,31 +139,3 @@ def test_stamps_cost_no_more_than_a_hundredth(weights: Weights) -> None:
             own.append(before.elapsed_time(after))
     assert np.median(np.divide(times[1], times[0])) <= 1.01
     assert len(engines[1].program.phases()) == 200 * engines[1].program.blocks * (len(device.LAYER_PHASES) * 12 + 3)
-
-
-@pytest.fixture(scope="module")
-def stressed() -> subprocess.CompletedProcess[str]:
-    """A few thousand tokens by the driver without torch; tests/gpu/decode_stress.sh decodes a million."""
-    return subprocess.run(
-        ["bash", str(ROOT / "tests/gpu/decode_stress.sh"), "3000"], capture_output=True, text=True, timeout=300,
-        check=False, env={**os.environ, "SANITIZE": "no"},
-    )  # fmt: skip
-
-
-@pytest.mark.usefixtures("stressed")
-def test_the_driver_gives_the_text_of_the_simulation(tmp_path: Path) -> None:
-    """The same weights on the GPU and, some ten seconds a token, on the CPU."""
-    blocks = device.gpu_library().resident_blocks(device.PERSISTENT_SLOTS)
-    shape = ",".join(map(str, device.GPT2))
-    simulation = on_cpu.compiled(more=(f"-DSHAPE={shape}", f"-DBLOCKS={blocks}", "-DGPT2"), main="stress.cpp")
-    texts = []
-    for driver in (ROOT / "build" / "decode_stress", simulation):
-        text = tmp_path / driver.name
-        subprocess.run([driver, "0", "5", "1", "persistent", "1:0", text], check=True, capture_output=True, timeout=300)
-        texts.append(text.read_text("utf-8"))
-    assert texts[0] == texts[1]
-    assert len(set(texts[0].split())) > 2
-
-
-def test_texts_stay_the_same_beside_other_work(stressed: subprocess.CompletedProcess[str]) -> None:
-    assert stressed.returncode == 0, stressed.stdout[-2000:] + stressed.stderr[-2000:]
