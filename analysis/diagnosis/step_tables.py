@@ -17,7 +17,6 @@ def answer_steps(capture: Capture, has_timeline: bool, diagnosis: pd.DataFrame |
 
 @table(
     "steady_steps",
-    order=1,
     question="What does each steady step wait for?",
     title="The steady step",
     optional=True,
@@ -52,7 +51,6 @@ def build_steady_steps(step_answers: list[StepAnswer]) -> pd.DataFrame | None:
 
 @table(
     "changes",
-    order=2,
     question="What would each change save of its steady step?",
     title="What changes would save",
     optional=True,
