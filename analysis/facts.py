@@ -46,6 +46,7 @@ from analysis.tables.compiled import build_compiled
 from analysis.tables.copies import build_copies
 from analysis.tables.counters import build_counters
 from analysis.tables.counting import build_counting
+from analysis.tables.cpu_times import build_cpu_times
 from analysis.tables.devices import Activity, build_devices
 from analysis.tables.gaps import build_gaps
 from analysis.tables.graphs import build_graphs
@@ -95,6 +96,7 @@ class Facts:
     stragglers = build_stragglers
     layers = build_layers
     layers_folded = fold_layers
+    cpu_times = build_cpu_times
     compiled = build_compiled
     graphs = build_graphs
     kernels = build_kernels

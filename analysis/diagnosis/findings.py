@@ -38,7 +38,7 @@ _INSIDE = "It contains no other range. To see what it does, add NVTX ranges insi
 
 @part("findings")
 def _findings(
-    capture: Capture, layers_folded: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
+    capture: Capture, cpu_times: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
     stalls: pd.DataFrame, fusion: pd.DataFrame, host: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame,
     kernel_tables: Tables, graphs: pd.DataFrame, sm_count: int | None, is_program: bool, ranks: pd.DataFrame,
     collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, rank_costs: pd.DataFrame,
@@ -79,7 +79,7 @@ def _findings(
     idle = idle_gpu(gaps, host, _clock(capture), gpus=gpus, idle_ns=idle_in_windows(gpu_ops, step_ranges, gaps))
     rest = [*hot, *(one for one in moved if not one.bound_ns), *unseen_graphs(graphs), *idle]
     if not rest and not won:
-        rest = [*cpu_ranges(layers_folded, capture.ranges, capture.ops, recorded=_INSIDE), *_of_each(host_waits(host))]
+        rest = [*cpu_ranges(cpu_times, capture.ranges, capture.ops, recorded=_INSIDE), *_of_each(host_waits(host))]
     elif not won:
         rest += [one for one in host_waits(host, most=1) if one.cells[0].row["source"] == CUDA][:1]
     rest.sort(key=lambda one: -one.weight_ns)

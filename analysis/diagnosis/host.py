@@ -11,6 +11,7 @@ from analysis.diagnosis.claims import About, Claim, cell
 from analysis.formats.report import Cell, Confidence
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.attribution import fold_paths
+from analysis.tables.cpu_times import self_times
 from analysis.tables.host import CUDA, SYSTEM
 from analysis.tables.set_up import SET_UP
 
@@ -196,36 +197,32 @@ def _spread(row: Any) -> tuple[str, str]:
 
 
 def cpu_ranges(
-    layers_folded: pd.DataFrame, ranges: pd.DataFrame, ops: pd.DataFrame | None, *, recorded: str = ""
+    cpu_times: pd.DataFrame, ranges: pd.DataFrame, ops: pd.DataFrame | None, *, recorded: str = ""
 ) -> list[Claim]:
-    """Return findings on the innermost ranges with most CPU time, for a run without GPU operations; longest first.
+    """Return findings on the ranges with most CPU time of their own, for a run without GPU operations; longest first.
 
-    Shape: `layers_folded` layers_folded.csv; `ranges` and `ops` as in Capture. `recorded` is a sentence on which
+    Shape: `cpu_times` cpu_times.csv; `ranges` and `ops` as in Capture. `recorded` is a sentence on which
     capture would show more, for a range about which nothing is known.
     """
-    known = layers_folded[layers_folded["cpu_time_ns"].notna()]
-    paths = set(known["range"])
-    inner = [path for path in paths if not any(other.startswith(f"{path}/") for other in paths)]
-    rows = known[known["range"].isin(inner)].sort_values("cpu_time_ns", ascending=False, kind="stable")
-    length = (ranges["end_ns"] - ranges["start_ns"]).rename("length")
+    length = pd.Series(self_times(ranges), index=ranges.index, dtype="int64")
     lengths = (
         {str(path): of for path, of in length.groupby(fold_paths(ranges["path"]).to_numpy())} if len(ranges) else {}
     )
     found: list[Claim] = []
-    for _, row in rows.head(MOST).iterrows():
+    for _, row in cpu_times.head(MOST).iterrows():
         part = float(row["share_frac"]) if pd.notna(row["share_frac"]) else 0.0
         headline, said = _of_calls(lengths.get(str(row["range"]), length.head(0)))
-        rate_headline, rate = _rates(str(row["range"]), float(row["cpu_time_ns"]), int(row["calls"]), ops)
+        rate_headline, rate = _rates(str(row["range"]), float(row["self_time_ns"]), int(row["calls"]), ops)
         headline = rate_headline or headline
         if found and (part < LEAST_SHARE or not headline):
             continue
         cells = [
-            cell("layers_folded", {"range": row["range"]}, name, row[name])
-            for name in ("cpu_time_ns", "calls", "share_frac")
+            cell("cpu_times", {"range": row["range"]}, name, row[name])
+            for name in ("self_time_ns", "calls", "share_frac")
             if pd.notna(row[name])
         ]
         takes = count_of(int(row["calls"]), "call takes", "calls take")
-        told = f"{takes} {duration(float(row['cpu_time_ns']))}, {share(part)} of the CPU time in ranges."
+        told = f"{takes} {duration(float(row['self_time_ns']))}, {share(part)} of the CPU time in ranges."
         found.append(
             Claim(
                 kind="host_work",
@@ -233,7 +230,7 @@ def cpu_ranges(
                 sentence=" ".join(filter(None, (told, rate, said or (not rate and recorded) or ""))),
                 about=About(ranges=(str(row["range"]),)),
                 cells=tuple(cells),
-                weight_ns=float(row["cpu_time_ns"]),
+                weight_ns=float(row["self_time_ns"]),
             )
         )
     return found

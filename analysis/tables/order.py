@@ -1,8 +1,9 @@
 """The order of a report's tables, notes and missing data. What no list names comes last, in the order of the files."""
 
 TABLES = (
-    "steady_steps", "changes", "steps", "token_parts", "devices", "gaps", "ranks", "collectives", "overlap", "stragglers", "rank_costs",
-    "spans", "layers_folded", "layers", "bare_times", "compiled", "graphs", "kernels", "copies", "traffic",
+    "steady_steps", "changes",
+    "steps", "token_parts", "devices", "gaps", "ranks", "collectives", "overlap", "stragglers", "rank_costs",
+    "spans", "layers_folded", "cpu_times", "layers", "bare_times", "compiled", "graphs", "kernels", "copies", "traffic",
     "counters", "links", "roofline", "roof_lines", "stalls", "rules", "source", "fusion", "fusion_check", "host",
     "counting", "coverage", "program", "diagnosis", "step_diagnosis", "operations", "launch_times",
 )  # fmt: skip

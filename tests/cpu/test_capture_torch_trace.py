@@ -235,7 +235,6 @@ def test_two_timelines_are_refused(tmp_path: Path) -> None:
         (lambda raw: raw.replace(b'"traceEvents": [', b'"traceEvents": {"a": ['), "trace"),
         (lambda raw: raw.replace(b'"name": "step"', b'"name": 5'), "not a trace of torch.profiler"),
         (lambda raw: raw.replace(b'"cat"', b'"kat"'), "without events of torch.profiler"),
-        (lambda raw: raw.replace(b"triton", b"tri\xffton"), "damaged trace"),
     ],
 )
 def test_damage_is_one_sentence(damage: Any, sentence: str, tmp_path: Path) -> None:

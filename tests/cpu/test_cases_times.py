@@ -154,3 +154,28 @@ def test_a_zero_stamp_is_no_time_only_far_from_the_others_or_before_its_call(
     assert len(load([tmp_path]).gpu_ops) == kept
     (tmp_path / "api.csv").write_text(api([(first + n, 90, "cudaLaunchKernel", n) for n in (1, 2, 3)]))
     assert len(load([tmp_path]).gpu_ops) == 2
+
+
+def nested(*calls: tuple[str, int, int]) -> list[str]:
+    """Return operators of the CPU: name, start and duration in µs."""
+    return [event("cpu_op", name, str(start), dur) for name, start, dur in calls]
+
+
+@pytest.mark.parametrize(
+    ("calls", "first", "times"),
+    [
+        ([("bake", 100 * n, 90) for n in range(4)] + [("salt", 100 * n + 10, 5) for n in range(4)],
+         "bake", {"bake": 340_000, "bake/salt": 20_000}),
+        ([("bake", 0, 1000), ("knead", 10, 300), ("fold", 20, 280), ("knead", 400, 300), ("fold", 410, 280)],
+         "bake/knead/fold", {"bake": 400_000, "bake/knead": 40_000, "bake/knead/fold": 560_000}),
+        ([("a", 0, 100), ("b", 0, 100), ("c", 0, 40)], "a/b", {"a": 0, "a/b": 60_000, "a/b/c": 40_000}),
+    ],
+)  # fmt: skip
+def test_a_range_of_the_cpu_has_its_own_time_without_the_ranges_inside(
+    tmp_path: Path, calls: list[tuple[str, int, int]], first: str, times: dict[str, int]
+) -> None:
+    made = build([trace(tmp_path, nested(*calls))], tmp_path / "out")
+    table = made.tables["cpu_times"].set_index("range")
+    assert table["self_time_ns"].to_dict() == times
+    assert table.index[0] == first
+    assert document(made.report)["findings"][0]["title"].startswith(f"{first}: ")

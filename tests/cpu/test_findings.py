@@ -381,16 +381,19 @@ def test_nothing_is_said_of_a_call_that_nobody_knows():
 
 
 def cpu_run(*lengths: int) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """layers_folded.csv and the ranges of a program whose range `run/a` took so long each time, ns."""
+    """cpu_times.csv and the ranges of a program whose range `run/a` took so long each time, ns."""
     starts = [1_000_000 * at for at in range(len(lengths))]
     rows = {
+        "range_id": range(len(lengths)),
+        "parent_id": pd.array([pd.NA] * len(lengths), dtype="Int64"),
         "path": ["run/a"] * len(lengths),
         "start_ns": starts,
         "end_ns": [s + n for s, n in zip(starts, lengths, strict=True)],
     }
-    total = sum(lengths)
-    folded = [("run", 1, total, 1.0), ("run/a", len(lengths), total, 1.0)]
-    return pd.DataFrame(folded, columns=["range", "calls", "cpu_time_ns", "share_frac"]), pd.DataFrame(rows)
+    times = pd.DataFrame(
+        [("run/a", len(lengths), sum(lengths), 1.0)], columns=["range", "calls", "self_time_ns", "share_frac"]
+    )
+    return times, pd.DataFrame(rows)
 
 
 def test_a_first_call_that_costs_more_is_found():
