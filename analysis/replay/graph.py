@@ -12,6 +12,7 @@ kind of call. Threads that take turns (PyTorch's backward thread) are one sequen
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,25 +24,20 @@ import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.collectives import communicates
+from analysis.replay.waits import DEVICE as DEVICE
+from analysis.replay.waits import NONE as NONE
+from analysis.replay.waits import OPERATION as OPERATION
+from analysis.replay.waits import QUEUE as QUEUE
+from analysis.replay.waits import STREAM as STREAM
+from analysis.replay.waits import find_waits
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-NONE, OPERATION, STREAM, DEVICE = 0, 1, 2, 3  # what a call waits for
 SOON_NS = 8_000  # an end and a start this close may be cause and effect
-AT_LEAST_NS = 5_000.0  # what a call that waits takes by itself
-PENDING = 1_000  # launches in a stream's queue above which a long launch call waits for the queue
-QUEUE = 1_024  # launches that fit into it
-STAGED = 65_536  # bytes; a pageable upload up to this size is staged and returns before the stream reaches it
-_SYNC_DEVICE = re.compile(r"cu(da)?(DeviceSynchronize|CtxSynchronize|ThreadSynchronize)")
-_SYNC_STREAM = re.compile(r"cu(da)?StreamSynchronize|hipStreamSynchronize")
-_SYNC_EVENT = re.compile(r"cu(da)?EventSynchronize|hipEventSynchronize")
-_FREES = re.compile(r"(cu|hip)(da)?(Mem)?Free(?!\w*Async)|cu(da)?HostUnregister|cuMemUnmap")
-_ALLOCATES = re.compile(r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|HostAlloc|HostRegister)(?!\w*Async)")
 ALLOCATION = re.compile(
     r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|HostUnregister|Map|Unmap|Create)"
 )
-_COPY = re.compile(r"(cu|hip)(da)?Memcpy")
 _LAUNCHES = re.compile(r"(cu|hip)(da)?LaunchKernel|cu(da)?Memcpy\w*Async|cu(da)?Memset")
 _RECORD = re.compile(r"cu(da)?EventRecord")
 _WAIT = re.compile(r"cu(da)?StreamWaitEvent")
@@ -152,9 +148,9 @@ def build(capture: Capture, windows: Windows, steps: int, split: bool = False) -
     free = _free(capture, code_of_stream, names, windows)
     graph = _launch_times(frame, names, pids, free, split)
     graph = replace(graph, start_ns=start_ns, end_ns=end_ns, steps=max(steps, 1), main=windows.main)
-    graph = _events(graph)
-    graph = _waits(graph, frame)
-    return _collectives(graph, ops)
+    graph = _collectives(_events(graph))
+    memory = frame.ops["memory"].astype(object).to_numpy(object)
+    return find_waits(graph, memory, frame.ops["bytes"].to_numpy(dtype=np.float64, na_value=np.nan))
 
 
 def _calls(capture: Capture, windows: Windows) -> pd.DataFrame:
@@ -444,26 +440,13 @@ def _causes(
 
 def _fill(ops: pd.DataFrame) -> Floats:
     """Return the share of a GPU of 132 SMs that the blocks of each kernel fill (0–1); copies fill none."""
-
-    def blocks(text: str) -> float:
-        size = 1.0
-        for part in text.split("x"):
-            size *= float(part) if part.isdigit() else np.nan
-        return size
-
-    grids, threads = (ops[name].astype(object) for name in ("grid", "block"))
-    cache: dict[tuple[str, str], float] = {}
-    found = []
-    for kind, grid, block in zip(ops["kind"].astype(object), grids, threads, strict=True):
-        if kind != "kernel":
-            found.append(0.0)
-            continue
-        key = (str(grid), str(block))
-        if key not in cache:
-            share = blocks(key[0]) * max(blocks(key[1]), 64.0) / (132 * 1024)
-            cache[key] = min(1.0, share) if share == share else 1.0
-        found.append(cache[key])
-    return np.array(found)
+    shapes = ops["grid"].astype(str) + "x" + ops["block"].astype(str)
+    share = {}
+    for shape in shapes.unique():
+        size = [int(part) for part in shape.split("x") if part.isdigit()]
+        threads = max(int(np.prod(size[3:6])), 64) if len(size) == 6 else 0
+        share[shape] = min(1.0, int(np.prod(size[:3])) * threads / (132 * 1024)) if threads else 1.0
+    return np.where(ops["kind"].astype(str) == "kernel", shapes.map(share).to_numpy(np.float64), 0.0)
 
 
 def _events(graph: Graph) -> Graph:
@@ -504,230 +487,27 @@ def _events(graph: Graph) -> Graph:
 
 def _serial(graph: Graph) -> Graph:
     """Find streams that wait for the default stream and it for them, as blocking streams do."""
-    pairs = []
-    order = np.argsort(
-        np.where(
-            graph.o_call >= 0, graph.c_start[np.maximum(graph.o_call, 0)] if len(graph.c_start) else 0, graph.o_start
-        ),
-        kind="stable",
-    )
+    at = np.where(graph.o_call >= 0, graph.c_start[graph.o_call] if len(graph.c_start) else 0, graph.o_start)
+    order = np.argsort(at, kind="stable")
     start, end, stream = graph.o_start[order], graph.o_end[order], graph.o_stream[order]
-    used = np.unique(stream)
-    for default in used:
-        if not graph.stream_names[default].endswith("/7"):
+    device = [name.rpartition("/")[0] for name in graph.stream_names]
+    pairs = []
+    used = np.unique(stream).tolist()
+    for default, other in itertools.product([one for one in used if graph.stream_names[one].endswith("/7")], used):
+        same = graph.stream_pid[other] == graph.stream_pid[default] and device[other] == device[default]
+        if other == default or not same:
             continue
-        for other in used:
-            if other == default or graph.stream_pid[other] != graph.stream_pid[default]:
-                continue
-            if graph.stream_names[other].rpartition("/")[0] != graph.stream_names[default].rpartition("/")[0]:
-                continue
-            both = np.isin(stream, (default, other))
-            is_default = stream[both] == default
-            s, e = start[both], end[both]
-            ends_default = np.maximum.accumulate(np.where(is_default, e, 0))
-            ends_other = np.maximum.accumulate(np.where(is_default, 0, e))
-            since = s - np.where(is_default, np.insert(ends_other, 0, 0)[:-1], np.insert(ends_default, 0, 0)[:-1])
-            turns = int((np.diff(is_default.astype(int)) != 0).sum())
-            if turns >= 4 and (since > -500).all() and int((since < SOON_NS).sum()) >= max(2, turns // 4):
-                pairs.append((int(default), int(other)))
+        both = np.isin(stream, (default, other))
+        first = stream[both] == default
+        ends = [np.insert(np.maximum.accumulate(np.where(mine, end[both], 0)), 0, 0)[:-1] for mine in (first, ~first)]
+        since = start[both] - np.where(first, ends[1], ends[0])
+        turns = int((np.diff(first.astype(int)) != 0).sum())
+        if turns >= 4 and (since > -500).all() and int((since < SOON_NS).sum()) >= max(2, turns // 4):
+            pairs.append((default, other))
     return replace(graph, serial=tuple(pairs))
 
 
-def _waits(graph: Graph, frame: _Frame) -> Graph:
-    """Find out which calls block, for what, and how much of each call is its own work."""
-    count = len(graph.c_start)
-    if not count:
-        return graph
-    own, tail = graph.c_own.copy(), np.zeros(count)
-    wait, target = np.zeros(count, np.int64), np.full(count, -1, np.int64)
-    usual = _own_times(graph)
-    at_call, last_stream = _launched_before(graph)
-    blocks_all = _blocking_names(graph)
-    memory = frame.ops["memory"].astype(object).to_numpy(object)
-    size = frame.ops["bytes"].to_numpy(dtype=np.float64, na_value=np.nan)
-    op_of: dict[int, int] = {}
-    for row, call in enumerate(graph.o_call.tolist()):
-        op_of[call] = row
-    pending = _Pending(graph, at_call)
-    for call in np.flatnonzero(_may_block(graph, usual)).tolist():
-        name, begin, end = graph.c_name[call], int(graph.c_start[call]), int(graph.c_end[call])
-        kind, aim, done = NONE, -1, 0.0
-        if call in op_of:
-            row = op_of[call]
-            if _COPY.match(name) and graph.o_kind[row] == "memcpy":
-                kind, aim, done = _copy(graph, row, name, end, str(memory[row]), float(size[row]))
-            elif end - begin > 4 * usual[name] and pending.count(call, int(graph.o_stream[row])) >= PENDING:
-                own[call] = usual[name]
-        elif _SYNC_DEVICE.match(name) or name in blocks_all:
-            kind, aim = DEVICE, int(graph.seq_pid[graph.c_seq[call]])
-            done = pending.last(call, pid=aim)
-        elif _SYNC_STREAM.match(name) or _SYNC_EVENT.match(name):
-            kind, aim, done = _synchronised(
-                graph, pending, call, int(last_stream[call]), begin, end, bool(_SYNC_EVENT.match(name))
-            )
-        if kind == NONE:
-            continue
-        wait[call], target[call] = kind, aim
-        if done > begin and end - done > -1e9 and (kind == OPERATION or done <= end):
-            own[call] = (
-                min(end - begin, usual[name])
-                if done - begin > usual[name] or kind != OPERATION
-                else min(end - begin, max(done - begin, 0.0))
-            )
-            own[call] = min(own[call], max(end - begin, 0))
-            tail[call] = end - max(done, begin + own[call]) if kind != OPERATION else end - done
-            if kind != OPERATION:
-                tail[call] = max(end - done, 0.0) if done >= begin + own[call] else 0.0
-                own[call] = own[call] if done >= begin + own[call] else end - begin
-        else:
-            tail[call] = min(usual[name], 3_000.0)
-            own[call] = end - begin
-    return replace(graph, c_own=own, c_wait=wait, c_target=target, c_tail=tail)
-
-
-def _own_times(graph: Graph) -> dict[str, float]:
-    """Return the usual time of each call if it does not wait: the lower quartile of its durations, by name.
-
-    A call that may wait each time shows no such time; it takes at most AT_LEAST_NS.
-    """
-    frame = pd.DataFrame({"name": graph.c_name, "ns": (graph.c_end - graph.c_start).astype(float)})
-    quarter = {str(name): float(ns) for name, ns in frame.groupby("name")["ns"].quantile(0.25).items()}
-    waits = re.compile(r"\w*Synchronize|(cu|hip)(da)?Mem(cpy|Free)|(cu|hip)(da)?Free")
-    return {name: min(ns, AT_LEAST_NS) if waits.match(name) else ns for name, ns in quarter.items()}
-
-
-def _may_block(graph: Graph, usual: dict[str, float]) -> Bools:
-    known = {
-        name: bool(_SYNC_DEVICE.match(name) or _SYNC_STREAM.match(name) or _SYNC_EVENT.match(name) or _COPY.match(name)
-                   or _FREES.match(name) or _ALLOCATES.match(name))
-        for name in usual
-    }  # fmt: skip
-    length = graph.c_end - graph.c_start
-    long = length > 4 * np.array([usual[name] for name in graph.c_name])
-    return np.array([known[name] for name in graph.c_name], bool) | (long & graph.c_launches)
-
-
-def _launched_before(graph: Graph) -> tuple[IntArray, IntArray]:
-    """Return when each operation was launched, and the stream of the last launch of its sequence before each call."""
-    at = np.where(graph.o_call >= 0, graph.c_start[np.maximum(graph.o_call, 0)], graph.o_start)
-    stream_of = np.full(len(graph.c_start), -1, np.int64)
-    stream_of[graph.o_call[graph.o_call >= 0]] = graph.o_stream[graph.o_call >= 0]
-    last = np.full(len(graph.c_start), -1, np.int64)
-    now: dict[int, int] = {}
-    for call, (number, own) in enumerate(zip(graph.c_seq.tolist(), stream_of.tolist(), strict=True)):
-        last[call] = now.get(number, -1)
-        if own >= 0:
-            now[number] = own
-    return at, last
-
-
-class _Pending:
-    """Questions about what was launched before a call and has not ended."""
-
-    def __init__(self, graph: Graph, at: IntArray) -> None:
-        self.graph = graph
-        self.streams: dict[int, tuple[IntArray, Floats, IntArray, IntArray]] = {}
-        for one in range(len(graph.stream_names)):
-            rows = np.flatnonzero(graph.o_stream == one)
-            rows = rows[np.argsort(at[rows], kind="stable")]
-            free = graph.stream_free[one]
-            ends = np.maximum.accumulate(np.insert(graph.o_end[rows], 0, free))
-            self.streams[one] = (at[rows], ends, np.sort(graph.o_start[rows]), rows)
-
-    def end(self, call: int, stream: int) -> float:
-        """Return when the stream has done all that was launched before the call, ns."""
-        at, ends, _, _ = self.streams[stream]
-        return float(ends[np.searchsorted(at, self.graph.c_start[call], side="left")])
-
-    def last(self, call: int, pid: int) -> float:
-        """Return when all streams of the process have."""
-        return max((self.end(call, one) for one in self.streams if self.graph.stream_pid[one] == pid), default=0.0)
-
-    def count(self, call: int, stream: int) -> int:
-        """Return how many operations of the stream were launched before the call and had not begun."""
-        at, _, starts, _ = self.streams[stream]
-        begin = self.graph.c_start[call]
-        return int(np.searchsorted(at, begin) - np.searchsorted(starts, begin, side="right"))
-
-    def target(self, call: int, end: int) -> int:
-        """Return the operation, launched before the call, that ended last before the call returned; -1 for none."""
-        best, found = -1.0, -1
-        pid = self.graph.seq_pid[self.graph.c_seq[call]]
-        for one, (at, _, _, rows) in self.streams.items():
-            if self.graph.stream_pid[one] != pid:
-                continue
-            until = int(np.searchsorted(at, self.graph.c_start[call], side="left"))
-            own = rows[max(0, until - 2 * QUEUE) : until]
-            ended = own[self.graph.o_end[own] <= end]
-            if len(ended):
-                row = int(ended[np.argmax(self.graph.o_end[ended])])
-                if self.graph.o_end[row] > best:
-                    best, found = float(self.graph.o_end[row]), row
-        return found
-
-
-def _blocking_names(graph: Graph) -> set[str]:
-    """Return the names of allocating and freeing calls that wait for the GPU: by their documentation, or as seen."""
-    found = set()
-    for name in set(graph.c_name):
-        if _FREES.match(name) and "Host" not in name:
-            found.add(name)
-        elif _ALLOCATES.match(name) or _FREES.match(name):
-            rows = np.flatnonzero(graph.c_name == name)
-            busy = waited = 0
-            for row in rows[:200].tolist():
-                running = (graph.o_start < graph.c_end[row]) & (graph.o_end > graph.c_start[row] + 20_000)
-                if running.any():
-                    busy += 1
-                    waited += bool((graph.o_end[running] <= graph.c_end[row]).all())
-            if busy >= 3 and waited >= 0.8 * busy:
-                found.add(name)
-    return found
-
-
-def _copy(graph: Graph, row: int, name: str, end: int, memory: str, size: float) -> tuple[int, int, float]:
-    """Return what a copy call waits for, and when that ended: the copy itself, or nothing."""
-    done = float(graph.o_end[row])
-    text = str(graph.o_name[row])
-    from_host, to_host = "Host-to-Device" in text or "HtoD" in text, "Device-to-Host" in text or "DtoH" in text
-    pageable = "Pageable" in memory
-    is_async = "Async" in name
-    if not is_async and (to_host or end >= done):
-        return OPERATION, row, done
-    if is_async and to_host and (pageable or (not memory and end >= done)):
-        return OPERATION, row, done
-    staged = from_host and (pageable or not is_async or not memory)
-    if (
-        staged
-        and end > graph.o_start[row]
-        and (size > STAGED or not is_async)
-        and (pageable or end >= done or not is_async)
-    ):
-        return OPERATION, row, done
-    return NONE, -1, 0.0
-
-
-def _synchronised(
-    graph: Graph, pending: _Pending, call: int, stream: int, begin: int, end: int, event: bool
-) -> tuple[int, int, float]:
-    """Return what a synchronisation of a stream or an event waits for, and when that ended."""
-    if stream >= 0 and not event:
-        done = pending.end(call, stream)
-        if done <= end:
-            return STREAM, stream, done
-    row = pending.target(call, end)
-    if row >= 0 and graph.o_end[row] > begin and end - graph.o_end[row] < 30_000:
-        return (
-            (OPERATION, row, float(graph.o_end[row]))
-            if event
-            else (STREAM, int(graph.o_stream[row]), float(graph.o_end[row]))
-        )
-    if row >= 0 and event:
-        return OPERATION, row, float(graph.o_end[row])
-    return NONE, -1, 0.0
-
-
-def _collectives(graph: Graph, ops: pd.DataFrame) -> Graph:
+def _collectives(graph: Graph) -> Graph:
     """Number the collectives that run on several processes at once: the n-th of each, if they overlap."""
     talks = {one: communicates(str(one)) for one in set(graph.o_name)}
     rows = np.flatnonzero(np.array([talks[one] for one in graph.o_name], bool) & (graph.o_kind == "kernel"))

@@ -32,7 +32,8 @@ WORTH = 0.01  # of the step: what saves less is not worth a change
 ERROR = 0.015  # of the step: how far a replay may be off
 MISSED = 0.1  # of a saving: how far besides
 LIKELY = 0.35  # of the range between both ends of `share`, from its upper end, is likely
-WIDEST = 0.12  # half an interval at most: a wider one would say nothing
+WIDEST = 0.1195  # half an interval at most: a wider one would say nothing
+UNEXPLAINED = 0.02  # of the operations: above it, the other reading of their waits is replayed as well
 FASTER = 0.97  # of the time under a profiler: a longer bare step was measured beside other work
 FLOOR = 0.3  # of a call's or a gap's time at least belongs to the program
 
@@ -140,8 +141,11 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
     else:
         low, high = (_without_cost(graph, marks, capture.clock, end) for end in (0, 1))
     bare = (low,) if low is high else (low, high)
+    if len(graph.unexplained) > UNEXPLAINED * len(graph.o_start):
+        other = graphs.build(capture, _windows(capture, phase, part), len(part), split=True)
+        bare = (*bare, _without_cost(other, marks, capture.clock, 0))
     times = tuple(simulate(one).step_ns for one in bare)
-    return Step(phase, graph, run, bare, times, len(bare) == 1, seen, reason)
+    return Step(phase, graph, run, bare, times, low is high, seen, reason)
 
 
 def _costs(clock: str) -> Mapping[str, Sequence[float]]:
