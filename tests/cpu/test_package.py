@@ -173,14 +173,13 @@ ELSEWHERE = re.compile(
 def strangers(folder):
     """Captures of several kinds; returns the names of their folders."""
     every = {"a.csv": TRACE, "b.csv": EXEC, "c.csv": RANGES, "d.csv": NCU}
-    for name, texts in {"trace": {"a.csv": TRACE}, "ncu": {"d.csv": NCU}, "all": every}.items():
+    for name, texts in {"ncu": {"d.csv": NCU}, "all": every}.items():
         (folder / name).mkdir()
         for file, text in texts.items():
             (folder / name / file).write_text(text)
     (folder / "sqlite").mkdir()
     write_sqlite(make_program(3000), folder / "sqlite" / "x.sqlite")
-    shutil.copytree(ROOT / "tests/cpu/data/profile/app", folder / "app")
-    return ["trace", "ncu", "all", "sqlite", "app"]
+    return ["ncu", "all", "sqlite"]
 
 
 def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
@@ -189,7 +188,7 @@ def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
     words = ["", "--help", "doctor", "doctor --help", "metrics --help", "report --help", "report damaged.csv"]
     words += ["profile --help", "profile", "profile --roofs", "profile -- ./no-such-program", "export --help", "export"]
     words += [f"report {name} --out report-{name}" for name in captures]
-    words += ["report all --out fusion --only fusion", "report trace --only roofline"]
+    words += ["report all --out fusion --only fusion", "report ncu --only roofline"]
     named = set()
     for command in words:
         said = run(wheel, tmp_path, *command.split())
