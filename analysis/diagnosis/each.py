@@ -14,9 +14,9 @@ from analysis.diagnosis.again import Program, recapture
 from analysis.diagnosis.claims import parts
 from analysis.diagnosis.hot import reasons_of_each, time_column
 from analysis.diagnosis.judge import Verdicts, judge
+from analysis.diagnosis.kernel_rules.rule import FULL
 from analysis.diagnosis.limits import Limits, find_limits, why_none
 from analysis.diagnosis.reasons import Tables
-from analysis.diagnosis.rules import FULL
 from analysis.diagnosis.vocabulary import CAUSE, SURE, words
 from analysis.formats import symbols
 from analysis.formats.place import here

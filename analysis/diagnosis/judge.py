@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.diagnosis import kernel_rules
 from analysis.diagnosis.evidence import Bools, Evidence, Floats
+from analysis.diagnosis.kernel_rules.rule import DEFAULT, FULL, Rule
 from analysis.diagnosis.limits import Limits
-from analysis.diagnosis.rules import DEFAULT, FULL, RULES, Rule
 from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF
 
 Ints = npt.NDArray[np.int64]
@@ -91,7 +95,7 @@ class Verdicts:
             return Verdict(numbers[0], NONE_AT_ROOF, *numbers[1:], cells=((roof, float(self.evidence.roof[row])),))
         by = self.rules[rule]
         cells = tuple((name, float(self.evidence[name][row])) for name in by.cited)
-        return Verdict(numbers[0], by.defect, *numbers[1:], by.refuted, cells, by.tier)
+        return Verdict(numbers[0], by.defect, *numbers[1:], by.wrong_if, cells, by.tier)
 
 
 def unfit(e: Evidence) -> npt.NDArray[np.object_]:
@@ -111,14 +115,23 @@ def unfit(e: Evidence) -> npt.NDArray[np.object_]:
     return why
 
 
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Return every rule of a module of kernel_rules, in the order of the modules' names."""
+    modules = (
+        import_module(f"{kernel_rules.__name__}.{one.name}") for one in pkgutil.iter_modules(kernel_rules.__path__)
+    )
+    return tuple(rule for module in modules for rule in getattr(module, "RULES", ()))
+
+
 def judgeable(rule: Rule, e: Evidence) -> Bools:
     """Mark the kernels for which all metrics of the rule were collected."""
     return np.asarray(~np.any(np.stack([np.isnan(e[name]) for name in rule.needs]), axis=0))
 
 
-def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] = RULES) -> Verdicts:
+def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = None) -> Verdicts:
     """Judge the mean launches `rows` (see Evidence)."""
-    e, rules = Evidence(rows, limits), tuple(rules)
+    e, rules = Evidence(rows, limits), all_rules() if rules is None else tuple(rules)
     with np.errstate(all="ignore"):
         why = unfit(e)
         fit = why == ""
@@ -170,6 +183,7 @@ def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools, able: Bools) -> tup
         may = fit & known & (rule.better | ~settled.get(rule.defect, np.zeros(len(known), bool)))
         at_roof = (e.roof >= AT_ROOF) & ~np.isin(e.nearest, rule.cuts)
         gain = np.nan_to_num(1 - rule.after(e) / e.time)
-        fires.append(may & rule.holds(e) & ~at_roof & (gain >= LEAST_GAIN))
+        wrong = False if rule.refutes is None else rule.refutes(e)
+        fires.append(may & rule.holds(e) & ~np.asarray(wrong, bool) & ~at_roof & (gain >= LEAST_GAIN))
         gains.append(gain)
     return np.stack(fires), np.stack(gains)

@@ -7,6 +7,7 @@ import shlex
 import time
 import tomllib
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,9 +17,9 @@ from analysis.diagnosis import each
 from analysis.diagnosis.again import PROGRAM, Program, captured_program, recapture
 from analysis.diagnosis.each import _longest, _unsettled, mean_launches
 from analysis.diagnosis.evidence import Evidence
-from analysis.diagnosis.judge import NEEDED, judge
+from analysis.diagnosis.judge import NEEDED, all_rules, judge
+from analysis.diagnosis.kernel_rules.rule import Rule
 from analysis.diagnosis.limits import Limits, capabilities, find_limits, why_none
-from analysis.diagnosis.rules import RULES, Rule
 from analysis.diagnosis.static import STATIC_RULES, Census, cannot_judge, judge_static, settle
 from analysis.diagnosis.timelines import TIMELINE_RULES, Window, judge_window
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF
@@ -134,11 +135,11 @@ def test_an_empty_window_has_no_cause() -> None:
 
 
 def test_every_rule_names_a_word_of_the_vocabulary_and_every_word_has_a_rule() -> None:
-    assert {rule.defect for rule in RULES} == set(vocabulary()["kernel"])
-    for rule in RULES:
+    assert {rule.defect for rule in all_rules()} == set(vocabulary()["kernel"])
+    for rule in all_rules():
         assert 0 < rule.sure < 1
         assert rule.because.endswith(".")
-        assert rule.refuted.endswith(".")
+        assert rule.wrong_if.endswith(".")
         assert set(rule.cited)
 
 
@@ -326,7 +327,7 @@ def with_cell(rows: pd.DataFrame, column: str, value: float) -> pd.DataFrame:
     return rows.assign(**{column: value})
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if len(rule.needs) > 1], ids=lambda rule: rule.defect)
+@pytest.mark.parametrize("rule", [rule for rule in all_rules() if len(rule.needs) > 1], ids=lambda rule: rule.defect)
 def test_half_of_a_rules_metrics_are_not_enough(half: pd.DataFrame, limits: Limits, rule: Rule) -> None:
     """Every second metric of a rule is missing in all kernels: this rule fires of none."""
     lacking = half.assign(**dict.fromkeys(rule.needs[1::2], np.nan))
@@ -530,3 +531,12 @@ def test_the_longest_launch_of_a_kernel_has_the_numbers_of_all_launches() -> Non
     expected = expected[expected["kernel"].isin(wanted)].set_index("kernel").sort_index()
     found = each._longest(rows, wanted).set_index("kernel").sort_index()
     assert found.to_dict() == expected[["path", "in_path", "in_all"]].to_dict()
+
+
+def test_a_rule_whose_refutation_holds_does_not_speak(half: pd.DataFrame, limits: Limits) -> None:
+    rule = next(one for one in all_rules() if one.defect == "uncoalesced_loads" and one.refutes is not None)
+    name = "development/uncoalesced_loads/slow"
+    spoken = {one.defect for one in judge(half.loc[[name]], limits, [rule]).of(0)}
+    never = replace(rule, refutes=lambda e: np.ones(len(e.rows), bool))
+    assert spoken == {"uncoalesced_loads"}
+    assert judge(half.loc[[name]], limits, [never]).of(0) == []

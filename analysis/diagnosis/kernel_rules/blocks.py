@@ -1,0 +1,167 @@
+"""Rules for barriers and shared memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.diagnosis.evidence import WARP
+from analysis.diagnosis.kernel_rules.quantities import (
+    BARRIER_NEEDS,
+    BUSY,
+    HALF,
+    SHAPE,
+    at_barriers,
+    flops,
+    idle,
+    slots,
+    with_registers,
+)
+from analysis.diagnosis.kernel_rules.rule import Rule
+
+RULES = (
+    Rule(
+        "needless_barriers",
+        BARRIER_NEEDS,
+        lambda e: at_barriers(e) & (e.waits("long_scoreboard") < 0.1) & (e.busy["dram"] < HALF),
+        lambda e: e.without(e.waits("barrier"), issue=0),
+        0.7,
+        "issue slots",
+        "Warps spend a quarter of their time at barriers, although they load nothing between them. Such barriers can "
+        "only order accesses to shared memory.",
+        "Warps read what other warps of the block wrote.",
+        ("stall_barrier", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "needless_barriers",
+        (*BARRIER_NEEDS, "stall_short_scoreboard", "flops_fp32"),
+        lambda e: (
+            (e.waits("barrier") > 0.1)
+            & (e.waits("short_scoreboard") > 0.1)
+            & (e.busy["issue"] > BUSY)
+            & (e.shared >= 4 * e.threads)
+            & (e.busy["fp32"] < 0.25)
+        ),
+        lambda e: e.after(issue=slots(e, flops(e) / WARP)),
+        0.6,
+        "issue slots",
+        "Warps spend a tenth of their time at barriers, and another tenth waiting for shared memory, while the issue "
+        "slots are busy. So all warps work between barriers, and none is waited for: they exchange partial results in "
+        "many steps, such as a tree. A warp that does this work alone needs neither. The bound keeps an instruction "
+        "for each floating-point operation.",
+        "The data that warps exchange does not fit into the registers of one warp.",
+        ("stall_barrier", "stall_short_scoreboard", "inst_issued"),
+    ),
+    Rule(
+        "one_warp_reduction",
+        BARRIER_NEEDS,
+        lambda e: at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared >= 4 * e.threads),
+        lambda e: e.without(e.waits("barrier"), issue=0),
+        0.6,
+        "latency x parallelism",
+        "Warps spend a quarter of their time at barriers. The block keeps a word or more for each thread in shared "
+        "memory, so one warp works on what all others have stored.",
+        "All warps share the work between barriers.",
+        ("stall_barrier", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "uneven_warps",
+        BARRIER_NEEDS,
+        lambda e: at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared < 4 * e.threads),
+        lambda e: e.spread(e.waits("barrier")),
+        0.6,
+        "latency x parallelism",
+        "Warps spend a quarter of their time at barriers. The block keeps less than a word for each thread in shared "
+        "memory, so each warp has work of its own, and some have more.",
+        "All warps of a block load the same number of times.",
+        ("stall_barrier", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "no_overlap",
+        ("dram_read_bytes", *BARRIER_NEEDS, *SHAPE),
+        lambda e: (
+            (e.shared > 4096)
+            & (e.warps <= HALF * e.limits.max_warps)
+            & (e.busy["dram"] > 0.25)
+            & (e.busy["issue"] > 0.25)
+            & (e.busy["dram"] + e.busy["issue"] > 0.6)
+            & (np.maximum(e.busy["dram"], e.busy["issue"]) < 0.8)
+            & (e.waits("barrier") > 0)
+            & (e.waits("long_scoreboard") > 0.15)
+        ),
+        lambda e: e.without(e.waits("long_scoreboard")),
+        0.75,
+        "latency x parallelism",
+        "DRAM and issue slots are each busy for over a quarter of the time, together for more than 60 %. So loading "
+        "and computing run one after the other. Shared memory holds tiles, and too few warps are resident to overlap "
+        "the two.",
+        "The kernel loads the next tile while it uses this one.",
+        ("dram_read_bytes", "inst_issued", "stall_long_scoreboard"),
+    ),
+    Rule(
+        "no_overlap",
+        (*BARRIER_NEEDS, *SHAPE),
+        lambda e: (
+            (e.shared > 0)
+            & (e.blocks >= 0.75 * e.limits.sm_count)
+            & (e.blocks <= e.limits.sm_count)
+            & (e.waits("barrier") > 0)
+            & (e.waits("long_scoreboard") > e.waits("barrier"))
+            & idle(e)
+        ),
+        lambda e: e.without(e.waits("long_scoreboard")),
+        0.6,
+        "latency x parallelism",
+        "Each SM has one block, so nothing else runs there while the block waits for data and then at its barrier. No "
+        "unit is busy. So loading and computing run one after the other.",
+        "The kernel loads the next tile while it uses this one.",
+        ("waves", "stall_long_scoreboard", "stall_barrier"),
+    ),
+    Rule(
+        "shared_atomics_one_address",
+        ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle"),
+        lambda e: (e.shared > 0) & (e.shared <= 4 * e.threads) & (e.queue > HALF),
+        lambda e: e.after(issue=0, fp32=0, fp64=0),
+        0.7,
+        "wavefronts",
+        "Warps queue for shared memory half of their time. The block has less than a word for each thread there, so "
+        "threads use the same words.",
+        "shared_atomic_inst is 0.",
+        ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle"),
+        refutes=lambda e: e["shared_atomic_inst"] <= 0,
+    ),
+    Rule(
+        "shared_instruction_bound",
+        ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle", "inst_issued"),
+        lambda e: (
+            (e.shared > 4 * e.threads)
+            & (e.queue > 0.4)
+            & (e.waits("mio_throttle") > e.waits("short_scoreboard"))
+            & (e.busy["issue"] > 0.25)
+        ),
+        with_registers,
+        0.75,
+        "wavefronts",
+        "Shared memory accepts one instruction for every four issue slots of an SM. Warps queue for it, and more than "
+        "a quarter of the issue slots is used. So the number of these instructions is the limit. The bound assumes a "
+        "tile in registers, but removes no more than the one instruction a cycle that shared memory can accept.",
+        "Bank conflicts are more than half of the wavefronts.",
+        ("stall_mio_throttle", "inst_issued", "shared_bytes_per_block"),
+    ),
+    Rule(
+        "shared_bank_conflicts",
+        ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle", "inst_issued"),
+        lambda e: (
+            (e.shared > 4 * e.threads)
+            & (e.queue > 0.25)
+            & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
+        ),
+        lambda e: e.without(e.queue + e.waits("barrier")),
+        0.6,
+        "wavefronts",
+        "Warps wait for shared memory a quarter of their time, although they issue few instructions. So each "
+        "instruction takes many passes.",
+        "shared_ways_load is 1.",
+        ("stall_short_scoreboard", "stall_mio_throttle", "shared_bytes_per_block"),
+        refutes=lambda e: e["shared_ways_load"] <= 1,
+    ),
+)

@@ -1,0 +1,177 @@
+"""Rules for what only full sections of ncu count."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.diagnosis.kernel_rules.quantities import (
+    HALF,
+    LINE,
+    LOADS,
+    SHAPE,
+    TRAFFIC,
+    in_order,
+    reuse,
+    when_aligned,
+    whole_sectors,
+)
+from analysis.diagnosis.kernel_rules.rule import FULL, Rule
+
+RULES = (
+    Rule(
+        "strided_sectors",
+        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        lambda e: (e["coalescing_load_frac"] <= HALF) & (reuse(e) < 1.5) & in_order(e) & (e.busy["dram"] > HALF),
+        lambda e: e.after(
+            dram=e.dram_ns(e["dram_read_bytes"] * e["coalescing_load_frac"], e.written),
+            l2=e.floors["l2"] * e["coalescing_load_frac"],
+        ),
+        0.9,
+        "bytes",
+        "Loads use at most half of the bytes in the sectors that they touch, and DRAM delivers each sector about once.",
+        "Later loads use the rest of the sectors.",
+        ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
+        ("dram", "l2"),
+        FULL,
+        refutes=lambda e: reuse(e) >= 3,
+    ),
+    Rule(
+        "misaligned_base",
+        (*LOADS, *TRAFFIC, "coalescing_load_frac"),
+        lambda e: (
+            (e["coalescing_load_frac"] >= HALF)
+            & (e["coalescing_load_frac"] < 0.95)
+            & (e.sectors > LINE)
+            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
+            & (e.loaded < 1.5 * e["l2_read_bytes"])
+            & (e.shared <= 0)
+        ),
+        when_aligned,
+        0.6,
+        "bytes",
+        "Loads use half of the sectors that they touch or more, but not all. Lanes that are far apart use less: a "
+        "piece of n sectors that begins inside a sector touches n + 1. L2 or DRAM is busy with these, and L1 holds few "
+        "of them.",
+        "The pieces begin at multiples of 32 bytes.",
+        ("coalescing_load_frac", "sectors_per_request_load", "l2_read_bytes"),
+        ("dram", "l2"),
+        FULL,
+        refutes=lambda e: e["coalescing_load_frac"] >= 0.95,
+    ),
+    Rule(
+        "uncoalesced_stores",
+        ("global_store_bytes", *TRAFFIC, "coalescing_store_frac"),
+        lambda e: (
+            (e["coalescing_store_frac"] <= HALF)
+            & (e.stored >= 3 * e.written)
+            & (e.stored > e.limits.dirty_bytes)
+            & (e.stored > e.loaded)
+        ),
+        whole_sectors,
+        0.85,
+        "bytes",
+        "Stores fill at most half of the bytes in the sectors that they touch, and at most a third of the stored bytes "
+        "reaches DRAM. So stores write each sector several times.",
+        "The kernel writes its output several times on purpose.",
+        ("coalescing_store_frac", "global_store_bytes", "dram_write_bytes"),
+        ("l2",),
+        FULL,
+    ),
+    Rule(
+        "shared_atomics_one_address",
+        ("shared_atomic_inst", "inst_issued", "stall_short_scoreboard", "stall_mio_throttle"),
+        lambda e: (e["shared_atomic_inst"] > 0.02 * e["inst_issued"]) & (e.queue > 0.3),
+        lambda e: e.after(issue=0, fp32=0, fp64=0),
+        0.8,
+        "wavefronts",
+        "Warps queue for shared memory, and more than one in fifty instructions is an atomic operation there. Such an "
+        "instruction takes one pass for each lane that uses the same word.",
+        "shared_atomic_inst is 0.",
+        ("shared_atomic_inst", "stall_short_scoreboard"),
+        (),
+        FULL,
+        refutes=lambda e: e["shared_atomic_inst"] <= 0,
+    ),
+    Rule(
+        "shared_bank_conflicts",
+        ("shared_ways_load", "bank_conflicts", "shared_wavefront_frac", "stall_short_scoreboard", "stall_mio_throttle"),
+        lambda e: (e["shared_ways_load"] >= 5) & (e["shared_wavefront_frac"] > 0.3) & (e.queue > 0.25),
+        lambda e: e.without(e.queue + e.waits("barrier")),
+        0.65,
+        "wavefronts",
+        "A load from shared memory takes five passes or more, and shared memory is busy. Vectors of 128 bits need only "
+        "four passes.",
+        "shared_ways_load is 1, 2 or 4 for accesses of 32, 64 or 128 bits.",
+        ("shared_ways_load", "bank_conflicts", "shared_wavefront_frac"),
+        (),
+        FULL,
+        True,
+        refutes=lambda e: np.isin(e["shared_ways_load"], (1, 2, 4)),
+    ),
+    Rule(
+        "needless_barriers",
+        ("adu_active_frac", "constant_active_frac", "stall_barrier"),
+        lambda e: (e["adu_active_frac"] > 0.3) & (e["constant_active_frac"] < 0.1) & (e.waits("barrier") > 0.1),
+        lambda e: e.without(e.waits("barrier"), issue=0),
+        0.7,
+        "issue slots",
+        "The unit that counts barriers is busy for a third of the time: there is a barrier every few instructions.",
+        "Warps read what other warps of the block wrote.",
+        ("adu_active_frac", "stall_barrier"),
+        (),
+        FULL,
+    ),
+    Rule(
+        "uneven_blocks",
+        ("sm_active_frac", *SHAPE),
+        lambda e: (
+            (e["sm_active_frac"] < 0.8) & (e.blocks >= e.limits.sm_count) & (e.time > 10 * e.limits.empty_kernel_ns)
+        ),
+        lambda e: e.spread(1 - e["sm_active_frac"] * np.minimum(e.filling, 1)),
+        0.85,
+        "waves",
+        "SMs have no block for a fifth of the time or more, although the grid has a block for each. So the longest "
+        "blocks run alone. The bound keeps all warps that fit resident on all SMs.",
+        "sm_active_frac is near 1.",
+        ("sm_active_frac", "waves", "occupancy_achieved_frac"),
+        (),
+        FULL,
+        True,
+        refutes=lambda e: e["sm_active_frac"] > 0.95,
+    ),
+    Rule(
+        "constant_divergence",
+        ("constant_active_frac", "stall_mio_throttle"),
+        lambda e: (e["constant_active_frac"] > HALF) & (e.queue > HALF),
+        lambda e: e.after(),
+        0.9,
+        "issue slots",
+        "The cache of indexed constants serves requests more than half of the time, and warps queue for it.",
+        "constant_active_frac is low.",
+        ("constant_active_frac", "stall_mio_throttle"),
+        (),
+        FULL,
+        refutes=lambda e: e["constant_active_frac"] < 0.1,
+    ),
+    Rule(
+        "tensor_starved",
+        ("stall_long_scoreboard", "shared_bytes_per_block", "tensor_active_frac", *LOADS),
+        lambda e: (
+            (e["tensor_active_frac"] > 0.02)
+            & (e["tensor_active_frac"] < 0.3)
+            & (e.waits("long_scoreboard") > HALF)
+            & (e.shared <= 0)
+            & (e.loaded > 4 * e["dram_read_bytes"])
+        ),
+        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4),
+        0.9,
+        "roof",
+        "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "
+        "holds tiles.",
+        "Loads are hidden behind other warps.",
+        ("tensor_active_frac", "stall_long_scoreboard", "global_load_bytes"),
+        (),
+        FULL,
+    ),
+)

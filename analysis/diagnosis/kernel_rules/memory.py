@@ -1,0 +1,273 @@
+"""Rules for global memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.diagnosis.kernel_rules.quantities import (
+    BUSY,
+    HALF,
+    LOADS,
+    READS_AGAIN,
+    SHAPE,
+    STREAMS,
+    TRAFFIC,
+    WIDEST,
+    aligned,
+    apart,
+    from_l1,
+    idle,
+    in_order,
+    reuse,
+    store_share,
+    when_aligned,
+    whole_sectors,
+    without_loads,
+    without_repeats,
+)
+from analysis.diagnosis.kernel_rules.rule import FULL, Rule
+
+RULES = (
+    Rule(
+        "uncoalesced_loads",
+        (*LOADS, "dram_read_bytes"),
+        lambda e: apart(e) & (reuse(e) >= 3) & ~(e["coalescing_load_frac"] >= HALF),
+        lambda e: e.after(l2=0, l1=0, blocks=0),
+        0.65,
+        "bytes",
+        "A request with 128 bits for each lane needs 16 sectors. With more, the lanes read addresses far apart. Loads "
+        "touch every sector at least 3 times, so later loads use the rest of it. Vectors of 64 bytes a lane explain "
+        "only 2.",
+        "Loads touch most sectors only once, and nothing uses the rest (strided_sectors).",
+        ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
+        refutes=lambda e: reuse(e) < 1.5,
+    ),
+    Rule(
+        "strided_sectors",
+        (*LOADS, *TRAFFIC),
+        lambda e: apart(e) & (reuse(e) < 1.5) & in_order(e) & (e.busy["dram"] > HALF),
+        lambda e: e.after(
+            dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e["l2_read_bytes"]) * 4 / e.sectors, e.written),
+            l2=e.floors["l2"] * 4 / e.sectors,
+        ),
+        0.9,
+        "bytes",
+        "A request takes more than 16 sectors, and DRAM delivers about as many bytes as loads touch. So each sector "
+        "serves one lane, once. The bound assumes accesses of 32 bits, which need 4 sectors a request.",
+        "Loads touch the sectors again (uncoalesced_loads), or DRAM reads twice what SMs read from L2 (random "
+        "accesses).",
+        ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
+        ("dram", "l2"),
+        refutes=lambda e: (reuse(e) >= 3) | ~in_order(e),
+    ),
+    Rule(
+        "uncoalesced_stores",
+        ("global_store_bytes", *TRAFFIC),
+        lambda e: (
+            (e["l2_write_bytes"] >= 3 * e.written)
+            & (e.stored >= HALF * e["l2_write_bytes"])
+            & (e.stored > e.limits.dirty_bytes)
+            & (e["l2_write_bytes"] > e["l2_read_bytes"])
+        ),
+        whole_sectors,
+        0.85,
+        "bytes",
+        "SMs write at least 3 bytes to L2 for each byte that reaches DRAM: stores fill each sector piece by piece.",
+        "The kernel writes its output several times on purpose, such as in several passes.",
+        ("global_store_bytes", "l2_write_bytes", "dram_write_bytes"),
+        ("l2",),
+    ),
+    Rule(
+        "partial_sector_writes",
+        ("global_store_bytes", *TRAFFIC),
+        lambda e: (
+            (e["dram_read_bytes"] - e["l2_read_bytes"] > HALF * e.stored)
+            & (e.stored >= e["l2_read_bytes"])
+            & (e.busy["dram"] > 0.3)
+            & (e.filled("local_bytes") < HALF * e.stored)
+        ),
+        lambda e: e.after(
+            dram=e.dram_ns(e["l2_read_bytes"], e.written * store_share(e)),
+            l2=e["l2_read_bytes"] * e.lanes_ns / e.limits.l2_bytes,
+        ),
+        0.9,
+        "bytes",
+        "DRAM reads bytes that no SM asked for, about as many as the kernel writes. L2 fetches each sector of which "
+        "stores write only a part, to complete it. Random reads can at most double what SMs read. The bound assumes "
+        "stores of 32 bits, unless full sections tell their width.",
+        "dram_read_bytes is no more than l2_read_bytes.",
+        ("dram_read_bytes", "l2_read_bytes", "global_store_bytes"),
+        ("dram", "l2"),
+        refutes=lambda e: e["dram_read_bytes"] <= e["l2_read_bytes"],
+    ),
+    Rule(
+        "misaligned_base",
+        (*LOADS, *TRAFFIC),
+        lambda e: (
+            (e.sectors > 4)
+            & (e.sectors < WIDEST)
+            & (np.abs(e.sectors / aligned(e) - 1) > 0.05)
+            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
+            & (e.shared <= 0)
+            & (e.loaded > 3 * e.stored)
+        ),
+        when_aligned,
+        0.6,
+        "bytes",
+        "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors. A row that begins inside a sector "
+        "takes one sector more. L2 or DRAM is busy with these. L2 delivers lines of four sectors, and such a row "
+        "crosses into another line less often than into another sector.",
+        "A request takes 4, 8 or 16 sectors.",
+        ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
+        ("dram", "l2"),
+        refutes=lambda e: np.isin(e.sectors, (4, 8, 16)),
+    ),
+    Rule(
+        "narrow_accesses",
+        (*LOADS, *TRAFFIC),
+        lambda e: (
+            (e.sectors <= 2.1)
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & (reuse(e) < 1.5)
+            & (e.busy["dram"] < 0.9)
+            & (np.maximum(e.busy["blocks"], e.waits("long_scoreboard", "lg_throttle")) > HALF)
+            & (e.loaded > e.limits.dirty_bytes)
+        ),
+        lambda e: e.after(blocks=0, issue=0, requests=0),
+        0.85,
+        "bytes",
+        "A request of 1 or 2 sectors moves 8 or 16 bits a lane, about a tenth of what the load-store unit can move. "
+        "Loads touch each sector once, so this is not a broadcast.",
+        "Other warps touch the sectors again: broadcasts also take one sector.",
+        ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
+        refutes=lambda e: reuse(e) >= 3,
+    ),
+    Rule(
+        "no_tile",
+        (*LOADS, "shared_bytes_per_block"),
+        lambda e: (
+            (np.maximum(e.busy["requests"], e.busy["l1"]) > 0.4)
+            & (e.sectors <= WIDEST)
+            & (e.shared <= 0)
+            & from_l1(e)
+            & ~(e.tensor_flops > 0)
+        ),
+        lambda e: e.after(requests=0, l1=0, l2=0, issue=without_loads(e)),
+        0.85,
+        "issue slots",
+        "Loads that hit in L1 keep the load-store unit (one request a cycle) or L1 (128 bytes a cycle) busy at 40 % or "
+        "more. That leaves less than one multiplication for each load, and no shared memory holds a tile. The bound "
+        "assumes a tile in registers: 1.25 instructions for each multiply-add. Without floating point, it keeps all "
+        "instructions but the loads.",
+        "l2_read_bytes is about what the loads touch, so nothing is read again.",
+        ("global_load_requests", "global_load_bytes", "l2_read_bytes"),
+        refutes=lambda e: e.loaded <= 1.2 * e["l2_read_bytes"],
+    ),
+    Rule(
+        "no_tile",
+        (*LOADS, *TRAFFIC, "stall_long_scoreboard", "stall_lg_throttle", "shared_bytes_per_block", *SHAPE),
+        lambda e: (
+            (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (reuse(e) > STREAMS)
+            & (e.loaded > 1.5 * e["l2_read_bytes"])
+            & (np.max(np.stack([e.busy[one] for one in ("l2", "l1", "requests")]), axis=0) < BUSY)
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & (e.sectors <= WIDEST)
+            & (e.shared <= 0)
+            & ~(e.tensor_flops > 0)
+        ),
+        without_repeats,
+        0.75,
+        "latency x parallelism",
+        "Warps wait for loads most of the time, and loads touch each byte of DRAM more than 2.2 times. A broadcast "
+        "operand beside a streamed one, such as a bias, explains only 2. A third of the loaded bytes or more comes "
+        "from L1, so warps wait again for data that they had. No unit is full, and enough warps fit.",
+        "global_load_bytes is about dram_read_bytes, so nothing is read again.",
+        ("global_load_bytes", "dram_read_bytes", "stall_long_scoreboard"),
+        ("dram",),
+        refutes=lambda e: e.loaded <= 1.2 * e["dram_read_bytes"],
+    ),
+    Rule(
+        "pointer_chasing",
+        (*LOADS, "stall_long_scoreboard", *SHAPE),
+        lambda e: (
+            (e.waits("long_scoreboard") > 0.9)
+            & (e.wait_per_load >= e.limits.dram_latency_cycles)
+            & idle(e)
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & (e.busy["tensor"] == 0)
+            & (reuse(e) < 3)
+            & (e.blocks >= e.limits.sm_count)
+        ),
+        lambda e: e.after(
+            dram=e.dram_ns(e["dram_read_bytes"] / np.maximum(e.sectors / 4, 1), e.written),
+            l2=e.floors["l2"] / np.maximum(e.sectors / 4, 1),
+        ),
+        0.7,
+        "latency x parallelism",
+        "Warps wait for data in nine of ten cycles, and a full latency for each load. So no load is issued while "
+        "another one is in flight, although enough warps fit.",
+        "wait_per_load is less than the latency of DRAM, so loads of a warp overlap.",
+        ("stall_long_scoreboard", "global_load_requests", "occupancy_achieved_frac"),
+    ),
+    Rule(
+        "block_order_l2",
+        (*LOADS, *TRAFFIC, "l2_hit_frac"),
+        lambda e: (
+            (e["l2_hit_frac"] < 0.1)
+            & (e.busy["dram"] > 0.4)
+            & (e.busy["dram"] < 0.9)
+            & (e.sectors <= WIDEST)
+            & (e["dram_read_bytes"] > 8 * e.limits.l2_size_bytes)
+            & (e["dram_read_bytes"] > 10 * e.written)
+            & (e.waits("long_scoreboard") > HALF)
+        ),
+        lambda e: e.after(dram=0),
+        0.4,
+        "bytes",
+        "The kernel reads much more than L2 holds, hits nothing there, and keeps DRAM busy without reaching its roof. "
+        "So it may read its data several times. The default metrics do not tell the size of the data. L2 still has "
+        "to deliver each byte.",
+        "accessible_bytes is no less than dram_read_bytes.",
+        ("dram_read_bytes", "l2_hit_frac"),
+        ("dram",),
+        refutes=lambda e: e["accessible_bytes"] >= e["dram_read_bytes"],
+    ),
+    Rule(
+        "block_order_l2",
+        (*LOADS, *TRAFFIC, "accessible_bytes"),
+        lambda e: (
+            (e["dram_read_bytes"] > 1.5 * e["accessible_bytes"])
+            & (e["l2_read_bytes"] >= 0.7 * e["dram_read_bytes"])
+            & (e.busy["dram"] > READS_AGAIN)
+        ),
+        lambda e: e.after(dram=e.dram_ns(e["accessible_bytes"], e.written)),
+        0.9,
+        "bytes",
+        "DRAM is busy with more bytes than the kernel can address, so some of them come twice.",
+        "accessible_bytes is no less than dram_read_bytes.",
+        ("dram_read_bytes", "accessible_bytes"),
+        ("dram",),
+        FULL,
+        refutes=lambda e: e["accessible_bytes"] >= e["dram_read_bytes"],
+    ),
+    Rule(
+        "wide_data",
+        (*LOADS, "dram_read_bytes", "flops_fp32"),
+        lambda e: (
+            (e.busy["dram"] > 0.7)
+            & (e["dram_read_bytes"] > 10 * e.written)
+            & (reuse(e) < 2.1)
+            & (e["flops_fp32"] <= 0.6 * e["dram_read_bytes"])
+        ),
+        lambda e: e.after(dram=e.floors["dram"] / 8, l2=e.floors["l2"] / 8, l1=e.floors["l1"] / 8),
+        0.5,
+        "bytes",
+        "DRAM limits the kernel. It reads its data once, writes little, and computes less than one multiply-add for "
+        "every four bytes. So only fewer bytes an element make it faster. Counters do not tell the values of the "
+        "elements.",
+        "The values need all their bits.",
+        ("dram_read_bytes", "flops_fp32"),
+    ),
+)

@@ -1,0 +1,291 @@
+"""Compute what several rules for kernels look at, from the counters of each kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from analysis.diagnosis.evidence import SECTOR, WARP, Bools, Evidence, Floats
+
+STALLS = ("stall_long_scoreboard", "stall_short_scoreboard", "stall_mio_throttle", "stall_wait", "stall_barrier")
+TRAFFIC = ("dram_read_bytes", "dram_write_bytes", "l2_read_bytes", "l2_write_bytes")
+LOADS = ("sectors_per_request_load", "global_load_bytes", "global_load_requests")
+SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
+LEAST_REGISTERS = 16  # ncu reports at least so many registers for each thread
+LINE = 4  # sectors of a line of L2
+WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width needs more
+RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
+BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
+HALF = 0.5
+READS_AGAIN = 0.45  # of DRAM: below, another cause keeps a kernel that reads bytes twice (a pointer chase: 0.42)
+STREAMS = 2.2  # loads of each byte of DRAM: one broadcast operand for each streamed one gives 2
+CONTENTION = ("not_selected", "math_pipe_throttle", "dispatch_stall", "mio_throttle", "lg_throttle")  # not latency
+OCCUPANCY_NEEDS = (
+    *SHAPE,
+    "stall_long_scoreboard",
+    "occupancy_limit_registers",
+    "occupancy_limit_shared_mem",
+    "occupancy_limit_blocks",
+    "occupancy_limit_warps",
+)
+FEW = (
+    "At most half of the warps fit, warps wait for latency more than half of their time, and no unit is busy. So each "
+    "further warp reduces the time until a unit is busy. The named limit is the smallest of ncu's four."
+)
+BARRIER_NEEDS = ("stall_barrier", "stall_long_scoreboard", "inst_issued", "shared_bytes_per_block")
+PERHAPS = 0.3
+
+
+def idle(e: Evidence, most: float = BUSY) -> Bools:
+    """Return whether every unit is busy for less than `most` of the time, so that the kernel waits."""
+    return np.asarray(np.max(np.stack(list(e.busy.values())), axis=0) < most)
+
+
+def reuse(e: Evidence) -> Floats:
+    """Return how often loads touch each byte that DRAM delivers."""
+    return np.asarray(e.loaded / np.maximum(e["dram_read_bytes"], 1))
+
+
+def apart(e: Evidence) -> Bools:
+    return e.sectors > WIDEST
+
+
+def slots(e: Evidence, instructions: Floats) -> Floats:
+    """Return the time in ns in which the schedulers issue so many instructions of warps."""
+    return np.asarray(np.maximum(instructions, 0) * e.lanes_ns / e.limits.schedulers)
+
+
+def tiled(e: Evidence) -> Floats:
+    """Return the time in ns to issue the multiply-adds of a tile in registers: 1.25 instructions for each."""
+    return slots(e, 1.25 * e["flops_fp32"] / 2 / WARP)
+
+
+def without_loads(e: Evidence) -> Floats:
+    """Return the time in ns to issue what a tile in registers leaves.
+
+    No counter counts products of integers: without any floating point, all instructions but the loads remain.
+    """
+    return np.where(flops(e) > 0, tiled(e), slots(e, e["inst_issued"] - e["global_load_requests"]))
+
+
+def whole_sectors(e: Evidence) -> Floats:
+    """Return the time if each sector were written once, in full. Then L2 need not fetch sectors to complete them."""
+    return e.after(
+        dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e["l2_read_bytes"]), e.written),
+        l2=(e["l2_read_bytes"] + e.written) * e.lanes_ns / e.limits.l2_bytes,
+    )
+
+
+def store_share(e: Evidence) -> Floats:
+    """Return which share of the stored sectors the program fills; if it was not counted, that of stores of 32 bits."""
+    return np.where(np.isnan(e["coalescing_store_frac"]), 4 / SECTOR, e["coalescing_store_frac"])
+
+
+def from_l1(e: Evidence) -> Bools:
+    """Return whether L1 serves at least three quarters of the loaded bytes."""
+    return (e.loaded > 4 * e["l2_read_bytes"]) | (np.isnan(e["l2_read_bytes"]) & (e["l1_hit_frac"] > 0.75))
+
+
+def in_order(e: Evidence) -> Bools:
+    """Return whether DRAM reads about twice what SMs read from L2, or less: DRAM delivers sectors in pairs."""
+    return e["dram_read_bytes"] <= 2.2 * np.maximum(e["l2_read_bytes"], 1)
+
+
+def aligned(e: Evidence) -> Floats:
+    """Return the nearest number of sectors that an aligned access takes: 4, 8 or 16."""
+    return np.asarray(2 ** np.clip(np.round(np.log2(np.maximum(e.sectors, 1))), 2, 4))
+
+
+def below(e: Evidence) -> Floats:
+    """Return the next smaller number of sectors that an aligned access takes: 4, 8 or 16."""
+    return np.asarray(2 ** np.clip(np.floor(np.log2(np.maximum(e.sectors, 1))), 2, 4))
+
+
+def when_aligned(e: Evidence) -> Floats:
+    """Return the time if all accesses were aligned.
+
+    DRAM delivers sectors; L2 delivers lines of four sectors. A block of n sectors that begins inside a sector touches
+    n + 1 sectors and crosses into another line in n of four cases. The extra sectors thus tell the number of blocks.
+    """
+    aligned = below(e)
+    crossings = np.clip(aligned / np.maximum(e.sectors - aligned, 1e-9), 0, LINE) / LINE
+    by_dram = e.after(l2=e.floors["l2"] * aligned / e.sectors, dram=e.floors["dram"] * aligned / e.sectors)
+    return np.asarray(np.where(e.busy["l2"] > e.busy["dram"], np.maximum(e.time / (1 + crossings), by_dram), by_dram))
+
+
+def of_global(e: Evidence) -> Floats:
+    """Return the share of global memory among the load requests of global and local memory.
+
+    A local access of one register of all 32 lanes takes four sectors.
+    """
+    local = e.filled("local_bytes") / (LINE * SECTOR)
+    return np.asarray(e["global_load_requests"] / np.maximum(e["global_load_requests"] + local, 1))
+
+
+def without_repeats(e: Evidence) -> Floats:
+    """Return the time if each byte of global memory were loaded once, so that warps wait once for it.
+
+    Loads touch each byte a whole number of times; the least that explains the bytes from DRAM is that ratio, rounded
+    up. DRAM may deliver local memory too, which is no part of them.
+    """
+    times = np.ceil(np.round(reuse(e), 2))
+    distinct = np.minimum(e.loaded / times, np.maximum(e["dram_read_bytes"] - e.filled("local_bytes"), 0))
+    once = distinct / np.maximum(e.loaded, 1)
+    waits = e.waits("long_scoreboard", "lg_throttle") * of_global(e)
+    read = np.where(e.filled("local_bytes") > 0, e["dram_read_bytes"], distinct)
+    dram = e.dram_ns(read, e.written)
+    return e.without(waits * (1 - once), dram=dram, l1=e.floors["l1"] * once, requests=0, l2=e.floors["l2"] * once)
+
+
+def local(e: Evidence) -> Bools:
+    return (e["local_bytes"] > 0.1 * e["l1_bytes"]) & (e["local_bytes"] > e.limits.l1_bytes * e.limits.sm_count)
+
+
+def without_spills(e: Evidence) -> Floats:
+    return without_local(e, 4)  # one register of all 32 lanes takes four sectors
+
+
+def without_array(e: Evidence) -> Floats:
+    """Return the time if the array were in shared memory, where each access is one instruction.
+
+    In local memory, lanes that use different indices touch one sector each.
+    """
+    accesses = e["local_bytes"] / (WARP * SECTOR)
+    shared = e.after(
+        dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e.loaded), np.minimum(e.written, e.stored)),
+        l2=0,
+        l1=0,
+        requests=(np.nan_to_num(e["global_load_requests"]) + accesses) * e.lanes_ns / e.limits.lsu_requests,
+    )
+    kept = e.time * e.waits("long_scoreboard", "lg_throttle") * of_global(e)
+    return np.maximum(np.maximum(without_local(e, WARP), shared), np.minimum(np.nan_to_num(kept), e.time))
+
+
+def without_local(e: Evidence, sectors: int) -> Floats:
+    instructions = np.maximum(e["inst_issued"] - e["local_bytes"] / (sectors * SECTOR), 0.1 * e["inst_issued"])
+    return e.after(
+        dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e.loaded), np.minimum(e.written, e.stored)),
+        l2=(e.loaded + e.stored) * 0,
+        l1=0,
+        issue=instructions * e.lanes_ns / e.limits.schedulers,
+    )
+
+
+def capped(e: Evidence) -> Bools:
+    """Return whether the kernel may use all registers of a cap, a multiple of eight; kernels that spill use all."""
+    return np.asarray((e["registers"] % 8 == 0) & (e["registers"] > LEAST_REGISTERS))
+
+
+def tail_left(e: Evidence) -> Floats:
+    """Return which share of the time full waves would need: waves over waves rounded up."""
+    return np.asarray(e["waves"] / np.ceil(e["waves"]))
+
+
+def without_tail(e: Evidence) -> Floats:
+    """Return the time without the last wave, in which the busiest SM has `most` of the `fit` blocks that fit on it.
+
+    As far as warps waited for each other (CONTENTION), fewer of them take less time; latencies stay as long.
+    """
+    fit = np.maximum(np.round(e.blocks / e["waves"] / e.limits.sm_count), 1)
+    whole = np.floor(e["waves"])
+    most = np.ceil((e.blocks - whole * fit * e.limits.sm_count) / e.limits.sm_count)
+    last = np.maximum(most / fit, 1 - np.nan_to_num(e.waits(*CONTENTION)))
+    return e.without(1 - e["waves"] / (whole + last))
+
+
+def filled_grid(e: Evidence) -> Floats:
+    """Return which share of the time is left if the same work fills all SMs, and as many warps on each as fit.
+
+    As far as warps queue for a unit of their SM (CONTENTION), more warps on the SM win nothing.
+    """
+    queued = np.nan_to_num(e.waits(*CONTENTION))
+    latency = np.minimum(1, e["waves"])
+    return np.asarray(queued * np.minimum(1, e.blocks / e.limits.sm_count) + (1 - queued) * latency)
+
+
+def uneven(e: Evidence) -> Bools:
+    """Return whether less than half of the possible warps are resident although the grid has a block for every SM."""
+    return (e.blocks >= e.limits.sm_count) & (e.filling < HALF) & (e.busy["blocks"] < HALF)
+
+
+def few_warps(e: Evidence) -> Bools:
+    return (
+        (e["occupancy_theoretical_frac"] <= HALF)
+        & (e.waits("long_scoreboard", "wait") > HALF)
+        & idle(e)
+        & (e.blocks >= e.limits.sm_count)
+        & (e["waves"] >= 1)
+    )
+
+
+def more_warps(*left: str) -> Callable[[Evidence], Floats]:
+    """Return a model of the time if, of all resources, only those in `left` limit the warps on an SM.
+
+    By Little's law, twice the warps halve the time in which all of them wait. A wave of blocks takes one latency, also
+    if it is not full.
+    """
+
+    def after(e: Evidence) -> Floats:
+        blocks = np.min(np.stack([e[f"occupancy_limit_{one}"] for one in left]), axis=0)
+        fit = np.clip(blocks * np.ceil(e.threads / WARP) / e.limits.max_warps, e["occupancy_theoretical_frac"], 1)
+        waves = np.ceil(np.round(e["waves"] * e["occupancy_theoretical_frac"] / fit, 2))
+        return e.spread(1 - waves / e["waves"])
+
+    return after
+
+
+def limits_are(e: Evidence, name: str) -> Bools:
+    """Return whether the resource `name` limits the blocks on an SM more strictly than their number does."""
+    limits = {one: e[f"occupancy_limit_{one}"] for one in RESOURCES}
+    least = np.min(np.stack(list(limits.values())), axis=0)
+    return np.asarray((limits[name] == least) & (limits[name] < limits["blocks"]))
+
+
+def at_barriers(e: Evidence) -> Bools:
+    return e.waits("barrier") > 0.25
+
+
+def with_registers(e: Evidence) -> Floats:
+    """Return the time with a tile in registers, which needs fewer instructions of shared memory.
+
+    Shared memory accepts one instruction a cycle, so no more than those can go. Warps no longer wait for it nor for
+    each other. Each instruction that is left waits as long as before for its other reasons.
+    """
+    issue = np.maximum(tiled(e), e.floors["issue"] - e.time / e.limits.schedulers)
+    others = 1 - e.queue - e.waits("not_selected")
+    return e.spread(1 - others * np.minimum(issue / e.floors["issue"], 1), issue=issue)
+
+
+def flops(e: Evidence) -> Floats:
+    return np.asarray(e.filled("flops_fp32") + e.filled("flops_fp64") + e.filled("flops_fp16"))
+
+
+def useful(e: Evidence) -> Floats:
+    """Return the FLOPs over those that the issued instructions could do if each were a multiply-add of all lanes."""
+    return np.asarray(flops(e) / np.maximum(e["inst_issued"] * WARP * 2, 1))
+
+
+def conversions(e: Evidence) -> Floats:
+    """Return the instructions of the unit that converts; if they were not counted, as many as fit into the time."""
+    time = np.where(np.isnan(e["xu_active_frac"]), e.time, e.floors["xu"])
+    return np.asarray(time * e.limits.xu_lanes / WARP / e.lanes_ns)
+
+
+def operand_bits(e: Evidence) -> Floats:
+    """Return the bits of an operand element, if the kernel multiplies two square matrices and reads them once.
+
+    A product of n x n matrices has 2 n^3 FLOPs.
+    """
+    side = np.cbrt(e["flops_fp32"] / 2)
+    return np.asarray(e["dram_read_bytes"] * 8 / np.maximum(2 * side**2, 1))
+
+
+def few_flops(e: Evidence) -> Bools:
+    """Return whether issue slots are busy, and less than a quarter of what they could compute is floating point."""
+    return (e.busy["issue"] > HALF) & (useful(e) < 0.25)
+
+
+def streams(e: Evidence) -> Bools:
+    """Return whether DRAM is busy for over a quarter of the time. A divergent branch would leave it idle."""
+    return np.asarray(e.busy["dram"] > 0.25)
