@@ -31,7 +31,7 @@ from analysis.formats.report import Report
 from analysis.page.html import render_html
 from analysis.page.markdown import render_markdown
 from analysis.show import document, dumped
-from analysis.tables.declare import Declaration, World, beside
+from analysis.tables.declare import Declaration, Table, beside, pictures
 
 Images = dict[str, dict[str, bytes]]
 TEXTS = ("report.json", "report.md", "report.html")
@@ -59,7 +59,7 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
     """
     built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
     report, images = pipeline.draw(built, only=only)
-    return Analysis(report, built.tables, built.world, images, only)
+    return Analysis(report, built.tables, built.declared, images, only)
 
 
 def declared(capture: Capture) -> list[Declaration]:
@@ -73,7 +73,7 @@ class Analysis:
 
     report: Report
     tables: dict[str, pd.DataFrame]
-    world: World = field(repr=False)
+    declared: list[Declaration] = field(repr=False)
     images: Images = field(repr=False)
     only: str | None = None
 
@@ -119,7 +119,7 @@ class Analysis:
     def _write(self, folder: Path) -> list[str]:
         """Write the report's parts into `folder`; return their names relative to it."""
         listed = {entry.name for entry in self.report.tables}
-        declared = {table.name: table for table in self.world.tables()}
+        declared = {one.name: one for one in self.declared if isinstance(one, Table)}
         written = {
             f"tables/{name}.csv": declared[name]
             .filed(rows)
@@ -139,8 +139,8 @@ class Analysis:
 
     def _of_another_report(self, names: list[str], out: Path) -> list[str]:
         """Return files of an older report that this one lacks, such as a figure whose table is now empty."""
-        ours = [f"tables/{table.name}.csv" for table in self.world.tables()]
-        for picture in self.world.pictures():
+        ours = [f"tables/{one.name}.csv" for one in self.declared if isinstance(one, Table)]
+        for picture in pictures(self.declared):
             found = (path for suffix in ("svg", "png") for path in out.glob(f"figures/{picture.name}.{suffix}"))
             ours += [f"figures/{path.name}" for path in found]
         return [name for name in dict.fromkeys(ours) if name not in names]

@@ -169,6 +169,12 @@ class Facts:
         return listed or derive_device(self.gpu or "", known)
 
     @cached_property
+    def sm_count(self) -> int | None:
+        """The number of SMs of the GPU, None if unknown."""
+        gpu = (self.capture.manifest or {}).get("gpu") or {}
+        return gpu.get("sm_count") or (self.device.sm_count if self.device else None)
+
+    @cached_property
     def allowed_ceilings(self) -> Ceilings:
         return roofline.refuse_impossible(self.capture.ceilings, self.device, self.capture.manifest)
 

@@ -18,6 +18,8 @@ import analysis.page
 import analysis.tables
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_findings
+from analysis.diagnosis.spans import show_findings
+from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.report import (
     Condition,
@@ -32,7 +34,7 @@ from analysis.formats.report import (
 )
 from analysis.page.canvas import compact, to_bytes, to_svg
 from analysis.tables import order
-from analysis.tables.declare import Declaration, Drawn, Picture, World, arrange, find
+from analysis.tables.declare import Declaration, Drawn, Picture, Table, arrange, every, find, first, pictures
 
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in the caption of every figure
 Tables = dict[str, pd.DataFrame]
@@ -46,11 +48,12 @@ def declarations() -> list[Declaration]:
 
 @dataclass(frozen=True)
 class Built:
-    """The report on a capture without its figures, the tables by name, and the `World` that builds the rest."""
+    """The report on a capture without its figures, the tables by name, and what they were built from."""
 
     report: Report
     tables: Tables
-    world: World
+    facts: Facts
+    declared: list[Declaration]
 
 
 def analyse(
@@ -62,32 +65,32 @@ def analyse(
     `extrapolate`: give kernels without counters those of a sibling. `only`: the beginning of the names of the tables to
     build. Such a report has no findings, missing data and notes, because these need the other tables.
     """
-    world = World(declarations() if declared is None else declared, facts=Facts(capture, extrapolate=extrapolate))
-    wanted = [table for table in world.tables() if only is None or table.name.startswith(only)]
-    built = {table: world[table.name] for table in wanted if table.optional or world["is_program"]}
+    facts, declared = Facts(capture, extrapolate=extrapolate), declarations() if declared is None else list(declared)
+    tables = [one for one in declared if isinstance(one, Table) and (only is None or one.name.startswith(only))]
+    built = {table: facts.once(table) for table in tables if table.optional or facts.is_program}
     listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}
     whole = only is None
     missing = [
-        *(world.every("missing") if whole else ()),
-        *(table.missing for table, rows in listed.items() if table.missing and rows.empty and world["has_counters"]),
+        *(every(declared, "missing", facts) if whole else ()),
+        *(table.missing for table, rows in listed.items() if table.missing and rows.empty and facts.has_counters),
     ]
     report = Report(
-        title=world.first("title"),
-        program=Program(start_up=step_findings.start_up(world["step_answers"])),
-        steps=step_findings.steps(world["step_answers"]),
-        conditions=convert(world.first("conditions"), list[Condition]),
-        trust=convert(world["trust"], Trust),
-        coverage=convert(world["coverage_said"], Coverage),
-        nsys_equality=Equality(*world["nsys_equality"]),
-        findings=world["shown_findings"] if whole else [],
+        title=first(declared, "title", facts),
+        program=Program(start_up=step_findings.start_up(facts.once(answer_steps))),
+        steps=step_findings.steps(facts.once(answer_steps)),
+        conditions=convert(first(declared, "conditions", facts), list[Condition]),
+        trust=convert(facts.trust, Trust),
+        coverage=convert(facts.coverage_said, Coverage),
+        nsys_equality=Equality(*facts.nsys_equality),
+        findings=facts.once(show_findings) if whole else [],
         kernels=[],
         tables=convert([table.entry(rows) for table, rows in listed.items()], list[ReportTable]),
         figures=[],
         missing=list(dict.fromkeys(missing)),
         files=[ReadFile(file.name, file.kind, file.rows) for file in capture.files],
-        notes=world.every("note") if whole else [],
+        notes=every(declared, "note", facts) if whole else [],
     )
-    return Built(report, {table.name: rows for table, rows in listed.items()}, world)
+    return Built(report, {table.name: rows for table, rows in listed.items()}, facts, declared)
 
 
 def draw(built: Built, *, only: str | None) -> tuple[Report, dict[str, dict[str, bytes]]]:
@@ -100,10 +103,10 @@ def draw(built: Built, *, only: str | None) -> tuple[Report, dict[str, dict[str,
     if report.trust.status == "untrusted":
         caption += "  ·  COUNTERS UNTRUSTED: the self-test failed"
     images, listed = {}, []
-    for picture in built.world.pictures():
+    for picture in pictures(built.declared):
         if only not in (None, picture.name) or built.tables.get(picture.of, pd.DataFrame()).empty:
             continue
-        for drawn in _drawn(picture, built.world, caption):
+        for drawn in _drawn(picture, built.facts, caption):
             # A compact picture has many texts and patches, so it gets a smaller SVG and no PNG.
             image = {"svg": compact(to_svg(drawn.figure))} if picture.compact else to_bytes(drawn.figure)
             images[drawn.name] = image
@@ -112,8 +115,8 @@ def draw(built: Built, *, only: str | None) -> tuple[Report, dict[str, dict[str,
     return structs.replace(report, figures=listed), images
 
 
-def _drawn(picture: Picture, world: World, caption: str) -> Iterator[Drawn]:
+def _drawn(picture: Picture, facts: Facts, caption: str) -> Iterator[Drawn]:
     """Yield the figures of a picture; none if there is nothing to draw."""
-    found = world.build(picture, caption=caption)
+    found = picture(facts, caption)
     several = found if isinstance(found, Iterator) else [Drawn(name=picture.name, figure=found, caption=caption)]
     yield from (one for one in several if one.figure is not None)

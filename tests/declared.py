@@ -12,8 +12,10 @@ import pandas as pd
 from analysis import pipeline
 from analysis.capture.model import Capture
 from analysis.facts import Facts
+from analysis.formats.report import Missing
 from analysis.show import document
 from analysis.tables.declare import Table
+from analysis.tables.declare import every as every_part
 from studies.ladder.build import declared_tables
 from studies.publish.columns import every
 
@@ -52,3 +54,11 @@ def facts_of(raw: Capture | None = None, built: Mapping[Any, Any] | None = None,
     facts._built.update(built or {})
     vars(facts).update(values)
     return facts
+
+
+def notes_of(facts: Facts) -> list[str]:
+    return every_part(DECLARED, "note", facts)
+
+
+def missing_of(facts: Facts) -> list[Missing]:
+    return every_part(DECLARED, "missing", facts)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from analysis.capture.model import Capture
 from analysis.formats import symbols
-from analysis.tables.declare import fact
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 PROGRAM = "PROGRAM"  # stands for a program that no file names
 LONGEST = 200  # characters of a name
@@ -34,9 +35,9 @@ class Program:
     include: tuple[str, ...] = ()
 
 
-@fact("captured_program")
-def _captured_program(capture: Capture) -> Program:
+def program_of(facts: Facts) -> Program:
     """Return the program that ncu.json names, or a placeholder if there is none or several."""
+    capture = facts.capture
     found = [tool for tool in capture.tools if tool.get("tool") == "ncu"]
     program = captured_program(found[0]) if len(found) == 1 else Program()
     return program if capture.gpu_ops.empty else replace(program, include=())

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture
-from analysis.diagnosis.again import Program, recapture
+from analysis.diagnosis.again import Program, program_of, recapture
 from analysis.diagnosis.claims import parts
 from analysis.diagnosis.hot import reasons_of_each, time_column
 from analysis.diagnosis.judge import Verdicts, judge
@@ -21,11 +20,12 @@ from analysis.diagnosis.vocabulary import CAUSE, SURE, words
 from analysis.formats import symbols
 from analysis.formats.place import here
 from analysis.formats.words import share
-from analysis.hardware.devices import Device
 from analysis.planning.select import exact_filters
-from analysis.tables import roofline
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
 from analysis.tables.graphs import of_graphs
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 MOST_KERNELS = 100  # kernels with most time, which also get reasons from the other tables; the rest take little time
 KEY = ["kernel", "range"]
@@ -37,48 +37,37 @@ LONGEST_FILTER = 1000  # characters: instead of a longer filter, the command giv
 TIMES_ALONE = "times alone tell no cause; counters would"
 
 
-@fact("sm_count")
-def _sm_count(capture: Capture, device: Device | None) -> int | None:
-    """Return the number of SMs of the GPU, None if unknown."""
-    gpu = (capture.manifest or {}).get("gpu") or {}
-    return gpu.get("sm_count") or (device.sm_count if device else None)
-
-
-@fact("kernel_tables")
-def _kernel_tables(
-    kernels: pd.DataFrame, rules: pd.DataFrame, roofline: pd.DataFrame, stalls: pd.DataFrame, source: pd.DataFrame,
-    host: pd.DataFrame, counters: pd.DataFrame, gpu_ops: pd.DataFrame,
-) -> Tables:  # fmt: skip
+def tables_of_kernels(facts: Facts) -> Tables:
     """Return the tables that may explain the time of a kernel, by name.
 
     `graphed` has the launches of each kernel that CUDA graphs made.
     """
+    gpu_ops = facts.gpu_ops
     names = gpu_ops.loc[of_graphs(gpu_ops) & gpu_ops["kind"].eq("kernel"), "name"].value_counts()
     graphed = names.groupby([symbols.key(str(one)) for one in names.index]).sum()
-    return {"kernels": kernels, "rules": rules, "roofline": roofline, "stalls": stalls, "source": source, "host": host,
-            "counters": counters,
-            "graphed": pd.DataFrame({"kernel": graphed.index, "launches": graphed.to_numpy()})}  # fmt: skip
+    return {
+        "kernels": facts.kernels, "rules": facts.rules, "roofline": facts.roofline, "stalls": facts.stalls,
+        "source": facts.source, "host": facts.host, "counters": facts.counters,
+        "graphed": pd.DataFrame({"kernel": graphed.index, "launches": graphed.to_numpy()}),
+    }  # fmt: skip
 
 
-@fact("gpu_limits")
-def _limits(device: Device | None, sm_count: int | None, allowed_ceilings: roofline.Ceilings) -> Limits | None:
+def limits_of_gpu(facts: Facts) -> Limits | None:
     """Return the limits of the GPU; None if it has no declared thresholds."""
-    return find_limits(device, sm_count, allowed_ceilings[0])
+    return find_limits(facts.device, facts.sm_count, facts.allowed_ceilings[0])
 
 
-@fact("mean_launches")
-def _mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
+def mean_launches_of(facts: Facts) -> pd.DataFrame:
+    return mean_launches(facts.measured)
+
+
+def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
     """Return the mean launch with counters of each kernel and range, and the longest one, for a closer look with ncu.
 
     Shape: KEY, grid, block, path, in_path, in_all, launches, the catalogue's columns. `in_path` and `in_all` belong to
     the longest launch. They are the number of earlier launches of its name, as ncu matches it, under its ranges and in
-    all.
+    all. `measured` as of kernels.measured_launches.
     """
-    return mean_launches(measured)
-
-
-def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
-    """See the fact of this name; `measured` as of kernels.measured_launches."""
     if measured.empty or not _is_measured(measured).any():
         return pd.DataFrame(columns=[*KEY, "grid", "block", "path", "in_path", "in_all", "launches"])
     rows = _numbered(measured)
@@ -132,9 +121,9 @@ def _longest(measured: pd.DataFrame, kernels: set[str]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["kernel", "path", "in_path", "in_all"])
 
 
-@fact("verdicts")
-def _verdicts(mean_launches: pd.DataFrame, gpu_limits: Limits | None) -> Verdicts | None:
+def judge_launches(facts: Facts) -> Verdicts | None:
     """Return the verdicts of the rules on each kernel and range with counters; None if no rule applies to this GPU."""
+    mean_launches, gpu_limits = facts.once(mean_launches_of), facts.once(limits_of_gpu)
     return judge(mean_launches, gpu_limits) if gpu_limits and len(mean_launches) else None
 
 
@@ -253,19 +242,20 @@ def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
     optional=True,
     columns=_COLUMNS,
 )
-def build_diagnosis(
-    kernel_tables: Tables, sm_count: int | None, mean_launches: pd.DataFrame, verdicts: Verdicts | None,
-    ranges: pd.DataFrame, captured_program: Program, device: Device | None, measured: pd.DataFrame,
-) -> pd.DataFrame | None:  # fmt: skip
+def build_diagnosis(facts: Facts) -> pd.DataFrame | None:
     """Return diagnosis.csv; None without any rows.
 
     First come the verdicts of all kernels with counters, then the reasons from the tables for the MOST_KERNELS kernels
     with most time.
     """
-    said = list(_said(kernel_tables, sm_count))
-    filters = exact_filters(measured, ranges) if len(measured) else {}
+    kernel_tables, mean_launches = facts.once(tables_of_kernels), facts.once(mean_launches_of)
+    captured_program, measured = facts.once(program_of), facts.measured
+    said = list(_said(kernel_tables, facts.sm_count))
+    filters = exact_filters(measured, facts.ranges) if len(measured) else {}
     judged = list(
-        _judged(mean_launches, verdicts, why_none(device), kernel_tables, filters, captured_program)
+        _judged(
+            mean_launches, facts.once(judge_launches), why_none(facts.device), kernel_tables, filters, captured_program
+        )
         if len(mean_launches)
         else ()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -11,19 +12,20 @@ from analysis.capture.model import Capture
 from analysis.diagnosis import step_findings
 from analysis.diagnosis.claims import PROGRAM, About, Claim, cell
 from analysis.diagnosis.copies import large_copies
+from analysis.diagnosis.each import build_diagnosis, tables_of_kernels
 from analysis.diagnosis.graphs import unseen_graphs
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
 from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.loops import WAIT_LESS, elementwise_chains, idle_in_windows, share_in_steps, turns
+from analysis.diagnosis.rank_costs import build_rank_costs
 from analysis.diagnosis.ranks import of_one_rank, rank_findings, without_told
-from analysis.diagnosis.reasons import Tables, nearest_roof
-from analysis.diagnosis.savers import StepAnswer
+from analysis.diagnosis.reasons import nearest_roof
+from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.report import Confidence, kind_of, kinds
 from analysis.formats.words import count_of
 from analysis.fusion.opmap import kind_of_kernel
-from analysis.tables.declare import part
 from analysis.tables.distinct import holds
 from analysis.tables.gaps import LAUNCH_BOUND, WAITING, step_paths, takes_turns
 from analysis.tables.graphs import WHOLE
@@ -31,35 +33,35 @@ from analysis.tables.host import CUDA
 from analysis.tables.set_up import SET_UP
 from analysis.tables.stalls import NOT_WAITING
 
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
 COUNT = 3  # at most so many findings with a time to win, without those of ranks
 MOST = 5  # findings in all
 _INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
 
 
-@part("findings")
-def _findings(
-    capture: Capture, cpu_times: pd.DataFrame, gaps: pd.DataFrame, measured: pd.DataFrame, roofline: pd.DataFrame,
-    stalls: pd.DataFrame, fusion: pd.DataFrame, host: pd.DataFrame, copies: pd.DataFrame, devices: pd.DataFrame,
-    kernel_tables: Tables, graphs: pd.DataFrame, sm_count: int | None, is_program: bool, ranks: pd.DataFrame,
-    collectives: pd.DataFrame, overlap: pd.DataFrame, stragglers: pd.DataFrame, rank_costs: pd.DataFrame,
-    gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, steps: pd.DataFrame, filled: dict[str, float],
-    step_answers: list[StepAnswer], diagnosis: pd.DataFrame | None = None,
-) -> list[Claim]:  # fmt: skip
+def findings_of(facts: Facts) -> list[Claim]:
     """Return the findings: first those with a time to win, then what takes most time, with its known reasons.
 
     A capture that is not of a program has none. The findings with a time to win and those on hot kernels are three, or
     four with a hot kernel behind three others.
     """
-    if not is_program:
+    capture, gaps, fusion, host, devices = facts.capture, facts.gaps, facts.fusion, facts.host, facts.devices
+    kernel_tables, graphs, ranks, gpu_ops = facts.once(tables_of_kernels), facts.graphs, facts.ranks, facts.gpu_ops
+    step_ranges = facts.step_ranges
+    if not facts.is_program:
         return []
-    if told := step_findings.claims(step_answers):
+    if told := step_findings.claims(facts.once(answer_steps)):
         return told
-    of_ranks = rank_findings(ranks, collectives, overlap, stragglers, rank_costs)
-    moved = without_told(large_copies(copies, in_steps=share_in_steps(gpu_ops, step_ranges)), of_ranks)
-    more = [*turns(steps, gaps, filled), *(one for one in moved if one.bound_ns)]
+    of_ranks = rank_findings(ranks, facts.collectives, facts.overlap, facts.stragglers, facts.once(build_rank_costs))
+    moved = without_told(large_copies(facts.copies, in_steps=share_in_steps(gpu_ops, step_ranges)), of_ranks)
+    more = [*turns(facts.steps, gaps, facts.filled), *(one for one in moved if one.bound_ns)]
     if fusion.empty:
         more += elementwise_chains(gpu_ops, kernel_tables["kernels"], _waiting(gaps), judged_root(gaps))
-    won = of_one_rank(find(gaps, measured, roofline, stalls, fusion, diagnosis, more), ranks)
+    won = of_one_rank(
+        find(gaps, facts.measured, facts.roofline, facts.stalls, fusion, facts.once(build_diagnosis), more), ranks
+    )
     if of_ranks:
         won = sorted([*of_ranks, *won], key=lambda one: -(one.bound_ns or 0.0))[:MOST]
     gpus = devices["device"].nunique() if len(devices) else 1
@@ -70,7 +72,7 @@ def _findings(
         kernel_tables,
         _clock(capture),
         judged_root(gaps),
-        sm_count=sm_count,
+        sm_count=facts.sm_count,
         vendor=capture.vendor,
         most=max(COUNT - len(won), 1),
         unseen=bool((graphs["seen"] == WHOLE).any()),
@@ -79,7 +81,10 @@ def _findings(
     idle = idle_gpu(gaps, host, _clock(capture), gpus=gpus, idle_ns=idle_in_windows(gpu_ops, step_ranges, gaps))
     rest = [*hot, *(one for one in moved if not one.bound_ns), *unseen_graphs(graphs), *idle]
     if not rest and not won:
-        rest = [*cpu_ranges(cpu_times, capture.ranges, capture.ops, recorded=_INSIDE), *_of_each(host_waits(host))]
+        rest = [
+            *cpu_ranges(facts.cpu_times, capture.ranges, capture.ops, recorded=_INSIDE),
+            *_of_each(host_waits(host)),
+        ]
     elif not won:
         rest += [one for one in host_waits(host, most=1) if one.cells[0].row["source"] == CUDA][:1]
     rest.sort(key=lambda one: -one.weight_ns)

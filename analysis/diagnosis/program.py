@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -14,6 +14,9 @@ from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, table
 from analysis.tables.gaps import BUSY_FRAC_LIMIT, WAITING
 from analysis.tables.set_up import SET_UP
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 _VERDICTS = {"launch-bound": "launch", "host-bound": "host", "memory-bound": "memory", "compute-bound": "compute"}
 _OF_COPIES = "copy"
@@ -96,18 +99,16 @@ class _Step:
         ),
     ),
 )
-def build_program(
-    kernels: pd.DataFrame, copies: pd.DataFrame, layers: pd.DataFrame, gaps: pd.DataFrame, roofline: pd.DataFrame,
-    counters: pd.DataFrame, traffic: pd.DataFrame,
-) -> pd.DataFrame | None:  # fmt: skip
+def build_program(facts: Facts) -> pd.DataFrame | None:
     """Return program.csv: parents before their content, ranges in program order, kernels by time.
 
     Without a timeline, the times are ncu's. None if no kernel has a time.
     """
+    kernels, copies, layers, traffic = facts.kernels, facts.copies, facts.layers, facts.traffic
     if kernels.empty and copies.empty:
         return None
-    steps = _steps(gaps, layers)
-    leaves = [*_kernel_leaves(kernels, roofline, counters, steps), *_copy_leaves(copies)]
+    steps = _steps(facts.gaps, layers)
+    leaves = [*_kernel_leaves(kernels, facts.roofline, facts.counters, steps), *_copy_leaves(copies)]
     if not any(leaf.time_ns for leaf in leaves):
         return None
     root = _Node("", "program")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,11 @@ from analysis.diagnosis.timelines import ALLOCATES, FEW, PINNED_BYTES_PER_NS, SM
 from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.copies import direction_of
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
 from analysis.tables.links import roof_at
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 ALLOCATION, PAGEABLE, REPEATED = "allocation_in_loop", "pageable_copies", "repeated_copies"
 STEPS = 3  # a copy counts as repeated from so many steps on; in two steps it may be a warm-up
@@ -36,22 +39,19 @@ class Cost:
     win_ns: float
 
 
-@fact("costs_of_ranks")
-def costs_of_ranks(
-    gpu_ops: pd.DataFrame, place_of_op: IntArray, rank_places: pd.DataFrame, computing: list[intervals.Union],
-    setups: pd.DataFrame | None, step_of_op: np.ndarray, links: pd.DataFrame,
-) -> list[Cost]:  # fmt: skip
+def find_costs(facts: Facts) -> list[Cost]:
     """Return the costs of each rank; [] for a program on one GPU.
 
     Shape: `place_of_op` and `step_of_op` (operations,); `setups` calls that allocate or set up, None if unknown.
     """
+    gpu_ops, rank_places = facts.gpu_ops, facts.rank_places
     if len(rank_places) < 2:
         return []
     labels = rank_places["label"].tolist()
-    copies = _copies(gpu_ops, place_of_op, computing, step_of_op)
+    copies = _copies(gpu_ops, facts.place_of_op, facts.computing, facts.step_of_op)
     return [
-        *_allocations(gpu_ops, rank_places, setups),
-        *_pageable(copies, labels, links),
+        *_allocations(gpu_ops, rank_places, facts.capture.setups),
+        *_pageable(copies, labels, facts.links),
         *_repeated(copies, labels),
     ]
 
@@ -83,11 +83,12 @@ def costs_of_ranks(
         ),
     ),
 )
-def build_rank_costs(costs_of_ranks: list[Cost]) -> pd.DataFrame | None:
+def build_rank_costs(facts: Facts) -> pd.DataFrame | None:
     """Return rank_costs.csv, the largest gain first; None without such costs."""
-    if not costs_of_ranks:
+    costs = facts.once(find_costs)
+    if not costs:
         return None
-    table_ = pd.DataFrame([_row(one) for one in costs_of_ranks]).assign(tier="timing")
+    table_ = pd.DataFrame([_row(one) for one in costs]).assign(tier="timing")
     whole = ["count", "bytes", "time_ns", "win_ns"]
     table_[whole] = table_[whole].astype("Float64").round().astype("Int64")
     return table_.sort_values(["win_ns", "rank", "cause"], ascending=[False, True, True])

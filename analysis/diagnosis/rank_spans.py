@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.diagnosis.rank_costs import ALLOCATION, Cost
+from analysis.diagnosis.rank_costs import ALLOCATION, Cost, find_costs
 from analysis.formats.words import count_of
-from analysis.tables.collectives import Matched
-from analysis.tables.declare import fact
 from analysis.tables.gaps import gpu_label
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 EXPOSED, WAITED_FOR = "exposed", "waited_for"  # what a rank loses, beside the causes in rank_costs.csv
 
@@ -112,10 +113,11 @@ class Losses:
         return f"{row['label']} ({', '.join(told)})" if told else str(row["label"])
 
 
-@fact("losses_of_ranks")
-def losses_of_ranks(
-    rank_places: pd.DataFrame, place_of_op: IntArray, matched: Matched, exposed: pd.DataFrame,
-    costs_of_ranks: list[Cost],
-) -> Losses:  # fmt: skip
+def find_losses(facts: Facts) -> Losses:
     """Return where the ranks lose time. Shape: `exposed` as of tables.ranks.exposed."""
-    return Losses(rank_places, place_of_op, pd.concat([matched.rows, exposed], axis=1), costs_of_ranks)
+    return Losses(
+        facts.rank_places,
+        facts.place_of_op,
+        pd.concat([facts.matched.rows, facts.exposed], axis=1),
+        facts.once(find_costs),
+    )

@@ -10,15 +10,16 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import Capture, IntArray
-from analysis.diagnosis.claims import About, Claim
+from analysis.capture.model import IntArray
+from analysis.diagnosis.claims import About
 from analysis.diagnosis.claims import findings as as_findings
-from analysis.diagnosis.rank_spans import WAITED_FOR, Losses
+from analysis.diagnosis.findings import findings_of
+from analysis.diagnosis.rank_spans import WAITED_FOR, Losses, find_losses
 from analysis.formats import symbols
 from analysis.formats.report import Finding
 from analysis.formats.report import Span as ShownSpan
@@ -26,10 +27,13 @@ from analysis.formats.words import count_of
 from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.copies import direction_of
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
 from analysis.tables.distinct import repeats
 from analysis.tables.gaps import WHOLE_CAPTURE, step_labels
 from analysis.tables.layers import GRAPH_MARK
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 BESIDE_NS = 5_000  # least time on either side, so that the neighbours of a launch are visible
 MOST_LEVELS, MOST_THREADS, MOST_STREAMS = 5, 2, 8  # rows of a picture
@@ -275,15 +279,14 @@ def said(span: Span, clock: str, first_ns: int) -> str:
 # The table and what is drawn of it --------------------------------------------------------------------------------
 
 
-@fact("span_timeline")
-def _span_timeline(
-    capture: Capture, gpu_ops: pd.DataFrame, ranges: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray,
-    folded: dict[str, str], losses_of_ranks: Losses,
-) -> _Timeline:  # fmt: skip
+def timeline_of(facts: Facts) -> _Timeline:
+    capture = facts.capture
     known = [one for one in (capture.waits, capture.setups) if one is not None and len(one)]
     empty = pd.DataFrame({name: [] for name in ("start_ns", "end_ns", "pid", "tid", "name")})
     calls = pd.concat(known, ignore_index=True).drop_duplicates(ignore_index=True) if known else empty
-    return _Timeline(gpu_ops, ranges, step_ranges, step_of_op, calls, folded, losses_of_ranks)
+    return _Timeline(
+        facts.gpu_ops, facts.ranges, facts.step_ranges, facts.step_of_op, calls, facts.folded, facts.once(find_losses)
+    )
 
 
 @table(
@@ -299,11 +302,12 @@ def _span_timeline(
         Column("said", "", "sentence on where to look, with times as Nsight Systems shows them", "row", style="prose"),
     ),
 )
-def build_spans(findings: list[Claim] | None, span_timeline: _Timeline, capture: Capture) -> pd.DataFrame | None:
+def build_spans(facts: Facts) -> pd.DataFrame | None:
     """Return spans.csv: one row for each finding that says what it is `about` and that the timeline shows."""
+    span_timeline = facts.once(timeline_of)
     rows = []
     first = int(span_timeline.start.min(initial=ENDLESS_NS))
-    for rank, finding in enumerate(findings or (), start=1):
+    for rank, finding in enumerate(facts.once(findings_of), start=1):
         span = find_span(finding.about, span_timeline) if finding.about else None
         if finding.span is not None:
             span = Span(*finding.span, "what it is about")
@@ -317,31 +321,30 @@ def build_spans(findings: list[Claim] | None, span_timeline: _Timeline, capture:
                 "start_ns": span.start_ns,
                 "end_ns": span.end_ns,
                 "busy_ns": int(inside[0]) if len(span_timeline.gpu_ops) else pd.NA,
-                "said": said(span, capture.clock, first),
+                "said": said(span, facts.capture.clock, first),
                 "tier": "timing",
             }
         )
     return pd.DataFrame(rows).astype({"busy_ns": "Int64"}) if rows else None
 
 
-@fact("shown_findings")
-def show_findings(findings: list[Claim] | None, spans: pd.DataFrame) -> list[Finding]:
+def show_findings(facts: Facts) -> list[Finding]:
     """Return the findings of the report, each with the span that shows it."""
+    spans = facts.once(build_spans)
     shown = {
         int(row.finding): ShownSpan(int(row.start_ns), int(row.end_ns), str(row.said))
         for row in (spans.itertuples() if len(spans) else ())
     }
-    return as_findings(findings or (), shown)
+    return as_findings(facts.once(findings_of), shown)
 
 
-@fact("scenes")
-def build_scenes(findings: list[Claim] | None, spans: pd.DataFrame, span_timeline: _Timeline) -> list[Scene]:
+def scenes_of(facts: Facts) -> list[Scene]:
     """Return what lies in the span of each finding, in the order of the findings."""
-    said = findings or []
+    span_timeline = facts.once(timeline_of)
     found = []
-    for row in spans.itertuples():
+    for row in facts.once(build_spans).itertuples():
         span = Span(int(row.start_ns), int(row.end_ns), str(row.said))
-        about = said[int(row.finding) - 1].about or About()
+        about = facts.once(findings_of)[int(row.finding) - 1].about or About()
         lanes = (*_host_lanes(span, span_timeline, about.rank), *_gpu_lanes(span, span_timeline, about))
         found.append(Scene(int(row.finding), str(row.title), span, lanes))
     return found

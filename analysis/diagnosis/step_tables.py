@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
-from analysis.capture.model import Capture
+from analysis.diagnosis.each import build_diagnosis
 from analysis.diagnosis.savers import StepAnswer, answers
-from analysis.tables.declare import Column, fact, table
+from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 
-@fact("step_answers")
-def answer_steps(capture: Capture, has_timeline: bool, diagnosis: pd.DataFrame | None = None) -> list[StepAnswer]:
+def answer_steps(facts: Facts) -> list[StepAnswer]:
     """Return the answer on each steady step; [] without one."""
-    return answers(capture, counted=diagnosis) if has_timeline else []
+    return answers(facts.capture, counted=facts.once(build_diagnosis)) if facts.has_timeline else []
 
 
 @table(
@@ -30,7 +34,7 @@ def answer_steps(capture: Capture, has_timeline: bool, diagnosis: pd.DataFrame |
         Column("count", "1", "steady steps of the run", "timing", shown=False),
     ),
 )
-def build_steady_steps(step_answers: list[StepAnswer]) -> pd.DataFrame | None:
+def build_steady_steps(facts: Facts) -> pd.DataFrame | None:
     """Return steady_steps.csv, the step with most time first; None without a step that repeats."""
     rows = [
         {
@@ -43,7 +47,7 @@ def build_steady_steps(step_answers: list[StepAnswer]) -> pd.DataFrame | None:
             "count": one.view.step.phase.count,
             "tier": "timing",
         }
-        for one in step_answers
+        for one in facts.once(answer_steps)
         for part, ns in sorted(one.view.parts.parts, key=lambda item: -item[1])
     ]
     return pd.DataFrame(rows) if rows else None
@@ -70,9 +74,9 @@ def build_steady_steps(step_answers: list[StepAnswer]) -> pd.DataFrame | None:
         Column("after", "", "the change that has to come first", "timing", shown=False),
     ),
 )
-def build_changes(step_answers: list[StepAnswer]) -> pd.DataFrame | None:
+def build_changes(facts: Facts) -> pd.DataFrame | None:
     """Return changes.csv: every change that was replayed, by step and saving; None without one."""
-    rows = [row for one in step_answers for row in _rows(one)]
+    rows = [row for one in facts.once(answer_steps) for row in _rows(one)]
     return pd.DataFrame(rows).astype({"later_low_ns": "Float64", "later_high_ns": "Float64"}) if rows else None
 
 

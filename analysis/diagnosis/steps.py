@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pandas as pd
 
-from analysis.capture.model import Capture
 from analysis.diagnosis.timelines import judge_window, windows
 from analysis.diagnosis.vocabulary import CAUSE, SURE, words
 from analysis.formats.place import here
 from analysis.formats.words import share
 from analysis.tables.declare import Column, table
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 MOST_WINDOWS = 60  # kinds of steps; a program has a few
 
@@ -44,13 +48,12 @@ def _kinds(ranges: pd.DataFrame, step_ranges: pd.DataFrame) -> pd.DataFrame:
         Column("evidence", "", "the counts behind the reason", "timing", style="prose"),
     ),
 )
-def build_step_diagnosis(
-    capture: Capture, ranges: pd.DataFrame, step_ranges: pd.DataFrame, sm_count: int | None, has_timeline: bool
-) -> pd.DataFrame | None:
+def build_step_diagnosis(facts: Facts) -> pd.DataFrame | None:
     """Return step_diagnosis.csv: the causes of each kind of step, steps with most time first; None without a cause."""
-    if not has_timeline or capture.waits is None or ranges.empty:
+    capture, ranges = facts.capture, facts.ranges
+    if not facts.has_timeline or capture.waits is None or ranges.empty:
         return None
-    kinds = _kinds(ranges, step_ranges)
+    kinds = _kinds(ranges, facts.step_ranges)
     rows = [
         {
             "range": window.name,
@@ -66,7 +69,7 @@ def build_step_diagnosis(
             "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in found.cells),
             "tier": "timing",
         }
-        for window, total in zip(windows(capture, kinds, sm_count), kinds["total_ns"], strict=True)
+        for window, total in zip(windows(capture, kinds, facts.sm_count), kinds["total_ns"], strict=True)
         for found in judge_window(window)
     ]
     return pd.DataFrame(rows) if rows else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,9 @@ from analysis.page.canvas import (
 )
 from analysis.tables import traffic as traffic_tables
 from analysis.tables.declare import picture
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
 
 LEVELS = {  # level -> (name, colour, marker); colour and marker say the same
     "dram": ("DRAM", BLUE, "o"),
@@ -84,6 +87,10 @@ _SMALL_STALL = 0.02  # "other", in grey, holds each stall reason whose share is 
 
 
 @picture("roofline", of="roofline")
+def _roofline(facts: Facts, caption: str) -> Figure | None:
+    return plot_roofline(facts.roofline, facts.roofs, caption)
+
+
 def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: str) -> Figure | None:
     """Draw a log-log roofline, and number the first ten kernels in the order of `roofline`.
 
@@ -452,6 +459,10 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 @picture("stalls", of="stalls")
+def _stalls(facts: Facts, caption: str) -> Figure | None:
+    return plot_stalls(facts.stalls, caption)
+
+
 def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
     """Draw why warps waited: one stacked bar for each (kernel, range), the first twelve in the table's order."""
     if stalls is None or stalls.empty:
@@ -545,14 +556,14 @@ def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
 
 
 @picture("traffic_op", of="traffic")
-def _traffic_of_one_op(traffic: pd.DataFrame, caption: str) -> Figure | None:
-    op, rows = traffic_tables.of_one_op(traffic)
+def _traffic_of_one_op(facts: Facts, caption: str) -> Figure | None:
+    op, rows = traffic_tables.of_one_op(facts.traffic)
     return plot_traffic(rows, caption, op)
 
 
 @picture("traffic", of="traffic")
-def _traffic_of_all(traffic: pd.DataFrame, caption: str) -> Figure | None:
-    return plot_traffic(traffic_tables.for_figure(traffic), caption)
+def _traffic_of_all(facts: Facts, caption: str) -> Figure | None:
+    return plot_traffic(traffic_tables.for_figure(facts.traffic), caption)
 
 
 def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | None:
@@ -679,8 +690,8 @@ def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal
 
 
 @picture("layers", of="layers_folded")
-def _layers(layers_folded: pd.DataFrame, layers_drawn: pd.DataFrame, caption: str) -> Figure | None:
-    return plot_layers(layers_drawn, caption, len(layers_folded))
+def _layers(facts: Facts, caption: str) -> Figure | None:
+    return plot_layers(facts.layers_drawn, caption, len(facts.layers_folded))
 
 
 def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = None) -> Figure | None:
@@ -732,6 +743,10 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
 
 
 @picture("fusion", of="fusion")
+def _fusion(facts: Facts, caption: str) -> Figure | None:
+    return plot_fusion(facts.fusion, caption)
+
+
 def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
     """Draw the time of each chain now, and the least time that it would take as one kernel.
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from typing import TYPE_CHECKING
+
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
@@ -23,6 +24,9 @@ from analysis.page.canvas import (
 )
 from analysis.tables.declare import picture
 
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
 # Link or kind of collective -> colour. Links of the host are drawn dashed.
 _COLOURS = {
     "all_reduce": BLUE,
@@ -37,12 +41,13 @@ _COLOURS = {
 
 
 @picture("links", of="links")
-def plot_links(links: pd.DataFrame, collectives: pd.DataFrame, caption: str) -> Figure | None:
+def plot_links(facts: Facts, caption: str) -> Figure | None:
     """Draw bandwidth over size on two log axes: one line for each link, one ring for each kind of collective.
 
     A kind of collective without bytes or bandwidth gets no ring; a note counts these. Without links, return None.
     Shape: `links` links.csv, `collectives` collectives.csv.
     """
+    links, collectives = facts.links, facts.collectives
     if links.empty:
         return None
     known = collectives.dropna(subset=["bytes", "bus_byte_per_s"]) if len(collectives) else collectives

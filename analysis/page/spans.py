@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,7 +11,7 @@ from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter
 
-from analysis.diagnosis.spans import Bars, Scene
+from analysis.diagnosis.spans import Bars, Scene, scenes_of
 from analysis.page import text
 from analysis.page.canvas import (
     BLACK,
@@ -29,6 +30,9 @@ from analysis.page.canvas import (
 )
 from analysis.tables.declare import Drawn, picture
 
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
 _COLOURS = {
     "about": VERMILION, "kernel": BLUE, "graph": GREEN, "memcpy": ORANGE, "memset": ORANGE, "migration": ORANGE,
     "range": LIGHT_GREY, "launch": SKY, "call": GREY,
@@ -43,9 +47,9 @@ _NOTE = "Upper rows: the host. Lower rows: the GPU at the same time. A kernel ru
 
 
 @picture("finding_[0-9]*", of="spans", compact=True)
-def plot_spans(scenes: list[Scene], caption: str) -> Iterator[Drawn]:
+def plot_spans(facts: Facts, caption: str) -> Iterator[Drawn]:
     """Draw one figure for each finding: the host's ranges and calls in its span, and each stream of the GPU."""
-    for scene in scenes:
+    for scene in facts.once(scenes_of):
         if scene.lanes:
             yield Drawn(
                 name=f"finding_{scene.rank}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -25,21 +27,22 @@ from analysis.tables import intervals
 from analysis.tables.declare import picture
 from analysis.tables.gaps import gpu_label
 
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
 MAX_PLACES = 16
 _STRETCHES = 600  # equal parts of the capture's time; a page cannot show more
 
 
 @picture("timeline", of="devices")
-def plot_timeline(
-    devices: pd.DataFrame, activities: list[device_tables.Activity], rank_places: pd.DataFrame,
-    computing: list[intervals.Union], caption: str,
-) -> Figure | None:  # fmt: skip
+def plot_timeline(facts: Facts, caption: str) -> Figure | None:
     """Draw, for each stretch of the capture, the share that a GPU spent on kernels and on copies.
 
     Kernels that only communicate have a colour of their own. Without GPU time, return None.
     Shape: `devices` devices.csv, one row for each of `activities`; `rank_places` and `computing` the same GPUs and
     processes, in the order of places.
     """
+    devices, activities, rank_places, computing = facts.devices, facts.activities, facts.rank_places, facts.computing
     moments = list(device_tables.spans(activities))
     if devices.empty or not moments or min(moments) == max(moments):
         return None

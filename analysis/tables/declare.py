@@ -1,22 +1,18 @@
 """Declare each part of a report once, beside the function that builds it.
 
-A declaration is a function whose parameters name its inputs. An input is another declaration, a value from the caller
-(`raw`, the capture as it was read), the first answer to a kind of FIRST_WINS (`findings`), or a field of the capture.
-`World` builds a value and the inputs that it needs, each of them once. There are four kinds of declarations:
+The function of a declaration takes the `Facts` of a capture. There are three kinds of declarations:
 
-    fact      an intermediate value, such as the join of timeline and counters
-    table     a table of the report: its question, its columns, its place on the page, what is missing if it is empty
+    table     a table of the report: its question, its columns, and what is missing if it is empty
     picture   a figure of a table
-    part      a contribution to the report's notes, missing, findings, title or conditions
+    part      a contribution to the report's notes, missing data, title or conditions
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -24,21 +20,23 @@ from typing import TYPE_CHECKING, Any, overload
 
 import pandas as pd
 
-from analysis.capture.model import Capture
 from analysis.formats.report import Missing
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
+
+    Draw = Callable[[Facts, str], Any]  # a figure, None, or several `Drawn`
 
 TIERS = ("static", "timing", "counters")
 # What the values of a column rest on: a tier, `key` (they name the subject of the row) or `row` (the tier of the row).
 EVIDENCE = (*TIERS, "key", "row")
 STYLES = ("", "bar", "prose")
 TOP = 12  # rows of a table on the Markdown page and in the terminal
-FIRST_WINS = ("title", "conditions", "findings")
+FIRST_WINS = ("title", "conditions")
 ALL_COUNT = ("note", "missing")
 
 Glance = Callable[[pd.DataFrame], pd.DataFrame]
+Rows = Callable[..., pd.DataFrame | None]
 
 
 @dataclass(frozen=True)
@@ -83,17 +81,6 @@ class Declaration:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self.build(*arguments, **named)
-
-    @functools.cached_property
-    def needs(self) -> dict[str, bool]:
-        """Map the name of each input to whether it is required. An input with a default is not."""
-        parameters = inspect.signature(self.build).parameters.values()
-        return {one.name: one.default is inspect.Parameter.empty for one in parameters}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fact(Declaration):
-    """An intermediate value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,15 +202,7 @@ class Table(Declaration):
         return "\n".join(lines)
 
 
-Build = Callable[..., Any]
-
-
-def fact(name: str) -> Callable[[Build], Fact]:
-    """Declare that the decorated function builds the fact `name`."""
-    return lambda build: Fact(name=name, build=build)
-
-
-def part(kind: str) -> Callable[[Build], Part]:
+def part(kind: str) -> Callable[[Callable[[Facts], Any]], Part]:
     """Declare that the decorated function contributes to `kind`.
 
     Raises: ValueError for an unknown kind.
@@ -231,25 +210,25 @@ def part(kind: str) -> Callable[[Build], Part]:
     if kind not in (*FIRST_WINS, *ALL_COUNT):
         raise ValueError(f"a part of kind {kind!r} is nothing that a report has")
 
-    def declare(build: Build) -> Part:
+    def declare(build: Callable[[Facts], Any]) -> Part:
         place = f"{build.__module__.rpartition('.')[2]}.{build.__name__.strip('_')}"
         return Part(name=place, build=build, kind=kind)
 
     return declare
 
 
-def picture(name: str, *, of: str, compact: bool = False) -> Callable[[Build], Picture]:
-    """Declare that the decorated function draws the table `of`. It may also take the parameter `caption`."""
+def picture(name: str, *, of: str, compact: bool = False) -> Callable[[Draw], Picture]:
+    """Declare that the decorated function draws the table `of`, from facts and the caption."""
     return lambda build: Picture(name=name, build=build, of=of, compact=compact)
 
 
 def table(
     name: str, *, question: str, columns: Iterable[Column], title: str = "", glance: Glance | None = None,
     optional: bool = False, missing: Missing | None = None,
-) -> Callable[[Build], Table]:  # fmt: skip
+) -> Callable[[Rows], Table]:  # fmt: skip
     """Declare that the decorated function builds the table `name`."""
 
-    def declare(build: Build) -> Table:
+    def declare(build: Rows) -> Table:
         return Table(
             name=name, build=build, question=question, columns=tuple(columns), title=title, glance=glance,
             optional=optional, missing=missing,
@@ -263,7 +242,7 @@ def find(*packages: ModuleType) -> list[Declaration]:
 
     It imports only modules that import this one. The others declare nothing, and some need libraries of a GPU.
 
-    Raises: ValueError if two facts or tables have the same name.
+    Raises: ValueError if two tables have the same name.
     """
     found: dict[int, Declaration] = {}
     for package in packages:
@@ -272,7 +251,12 @@ def find(*packages: ModuleType) -> list[Declaration]:
                 continue
             module = importlib.import_module(f"{package.__name__}.{path.stem}")
             found |= {id(value): value for value in vars(module).values() if isinstance(value, Declaration)}
-    _by_name(found.values())
+    named: dict[str, Table] = {}
+    for one in found.values():
+        if isinstance(one, Table) and named.setdefault(one.name, one) is not one:
+            raise ValueError(
+                f"{one.name} is declared twice: {named[one.name].build.__module__}, {one.build.__module__}"
+            )
     return list(found.values())
 
 
@@ -290,97 +274,22 @@ def beside(shared: Sequence[Declaration], studies: Sequence[Declaration]) -> lis
     return [*(one for one in studies if one not in last), *shared, *last]
 
 
-def _by_name(declarations: Iterable[Declaration]) -> dict[str, Declaration]:
-    """Return the facts and tables by name. Raises: ValueError if two have the same name."""
-    named: dict[str, Declaration] = {}
-    for one in declarations:
-        if isinstance(one, Fact | Table) and named.setdefault(one.name, one) is not one:
-            raise ValueError(
-                f"{one.name} is declared twice: {named[one.name].build.__module__}, {one.build.__module__}"
-            )
-    return named
+def every(declared: Iterable[Declaration], kind: str, facts: Facts) -> list[Any]:
+    """Return all contributions of a kind in ALL_COUNT as one list."""
+    found: list[Any] = []
+    for answer in (one(facts) for one in declared if isinstance(one, Part) and one.kind == kind):
+        found += answer if isinstance(answer, list) else [answer] if answer else []
+    return found
 
 
-class World:
-    """The declarations and the given values. `world["kernels"]` builds the inputs of the table, then the table.
+def first(declared: Iterable[Declaration], kind: str, facts: Facts) -> Any:
+    """Return the first contribution of a kind in FIRST_WINS, or None."""
+    answers = (one(facts) for one in declared if isinstance(one, Part) and one.kind == kind)
+    return next((answer for answer in answers if answer is not None), None)
 
-    Raises: ValueError if declarations need each other.
-    """
 
-    def __init__(self, declarations: Iterable[Declaration], **given: Any) -> None:
-        self.declarations = list(declarations)
-        self._builders = _by_name(self.declarations)
-        self._known = dict(given)
-        self.facts: Facts | None = given.get("facts")
-        self._waiting: list[str] = []
-        self._suffices: dict[str, bool] = {}  # what __contains__ has said of a builder
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._known:
-            if hasattr(type(self.facts), name):
-                self._known[name] = getattr(self.facts, name)
-            elif name in self._builders:
-                self._known[name] = self._build_once(name)
-            elif name in FIRST_WINS:
-                self._known[name] = self.first(name)
-            else:
-                self._known[name] = getattr(self.facts.capture, name)  # type: ignore[union-attr]
-        return self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        """Return whether the given values suffice to build `name`."""
-        if name in self._known or hasattr(type(self.facts), str(name)):
-            return True
-        if name in self._builders:
-            builder = self._builders[str(name)]
-            if builder.name not in self._suffices:
-                self._suffices[builder.name] = self.has_inputs(builder)
-            return self._suffices[builder.name]
-        if name in FIRST_WINS:
-            return True
-        fields = Capture.__dataclass_fields__
-        return name in fields and self.facts is not None
-
-    def _build_once(self, name: str) -> Any:
-        if name in self._waiting:
-            raise ValueError(f"these declarations need each other: {' -> '.join([*self._waiting, name])}")
-        self._waiting.append(name)
-        try:
-            return self.build(self._builders[name])
-        finally:
-            self._waiting.pop()
-
-    def has_inputs(self, declaration: Declaration) -> bool:
-        """Return whether all required inputs of the declaration can be built."""
-        return all(name in self for name, needed in declaration.needs.items() if needed)
-
-    def build(self, declaration: Declaration, **more: Any) -> Any:
-        """Call the declaration with its inputs. `more` are inputs for this call only."""
-        names = [name for name, needed in declaration.needs.items() if needed or name in self or name in more]
-        return declaration(**{name: more[name] if name in more else self[name] for name in names})
-
-    def tables(self) -> list[Table]:
-        """Return the tables that can be built, in the order of the page."""
-        return [one for one in self.declarations if isinstance(one, Table) and self.has_inputs(one)]
-
-    def pictures(self) -> Iterator[Picture]:
-        """Yield the pictures of the tables that can be built, in the order of the tables."""
-        place = {one.name: at for at, one in enumerate(self.tables())}
-        drawn = [one for one in self.declarations if isinstance(one, Picture) and one.of in place]
-        yield from sorted(drawn, key=lambda one: place[one.of])
-
-    def _answers(self, kind: str) -> Iterator[Any]:
-        for one in self.declarations:
-            if isinstance(one, Part) and one.kind == kind and self.has_inputs(one):
-                yield self.build(one)
-
-    def first(self, kind: str) -> Any:
-        """Return the first contribution of a kind in FIRST_WINS, or None."""
-        return next((answer for answer in self._answers(kind) if answer is not None), None)
-
-    def every(self, kind: str) -> list[Any]:
-        """Return all contributions of a kind in ALL_COUNT as one list."""
-        found: list[Any] = []
-        for answer in self._answers(kind):
-            found += answer if isinstance(answer, list) else [answer] if answer else []
-        return found
+def pictures(declared: Sequence[Declaration]) -> list[Picture]:
+    """Return the pictures of declared tables, in the order of the tables."""
+    place = {one.name: at for at, one in enumerate(declared) if isinstance(one, Table)}
+    drawn = (one for one in declared if isinstance(one, Picture) and one.of in place)
+    return sorted(drawn, key=lambda one: place[one.of])

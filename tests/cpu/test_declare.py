@@ -15,7 +15,7 @@ from analysis.capture.model import Capture
 from analysis.facts import Facts
 from analysis.page.text import unit_of
 from analysis.tables import declare, order
-from analysis.tables.declare import Column, Part, Table, World, fact, part, table
+from analysis.tables.declare import Column, Part, Table, part, table
 from tests.declared import DECLARED, LADDER_TABLES, STUDY_TABLES, TABLES
 
 EVERY = [*TABLES.values(), *STUDY_TABLES.values(), *LADDER_TABLES.values()]
@@ -58,60 +58,49 @@ def test_tables_have_places_of_their_own() -> None:
     assert len({declared.name for declared in EVERY}) == len(EVERY)
 
 
-def test_whatever_is_declared_can_be_built() -> None:
-    report = World(DECLARED, facts=Facts(Capture()), caption="")
-    for one in DECLARED:
-        assert report.has_inputs(one), one.name
-
-
-def test_inputs_are_built_first_and_once() -> None:
+def test_whatever_is_built_is_built_once() -> None:
     built: list[str] = []
 
-    @fact("number")
-    def number(given: int) -> int:
-        built.append("number")
-        return given + 1
-
     @toy()
-    def rows(number: int) -> pd.DataFrame:
-        return pd.DataFrame({"a": [number], "tier": "static"})
+    def rows(facts: Facts) -> pd.DataFrame:
+        built.append("rows")
+        return pd.DataFrame({"a": [len(facts.gpu_ops)], "tier": "static"})
 
     @toy("other")
-    def other(toy: pd.DataFrame, number: int, unknown: int = 7) -> None:
-        built.append(f"other of {len(toy)} rows, {number}, {unknown}")
+    def other(facts: Facts) -> None:
+        built.append(f"other of {len(facts.once(rows))} rows")
 
-    world = World([other, rows, number], given=1)
-    assert world["other"].empty
-    assert world["other"].columns.tolist() == ["a", "tier"]
-    assert built == ["number", "other of 1 rows, 2, 7"]
-    assert "other" in world
-    assert "nothing" not in world
-    assert [one.name for one in World([other, rows, number]).tables()] == []  # nobody gives them a number
+    facts = Facts(Capture())
+    assert facts.once(other).empty
+    assert facts.once(other).columns.tolist() == ["a", "tier"]
+    assert facts.once(rows)["a"].tolist() == [0]
+    assert built == ["rows", "other of 1 rows"]
 
 
-def test_a_circle_of_needs_is_named() -> None:
-    one = fact("one")(lambda two: two)
-    two = fact("two")(lambda one: one)
-    world = World([one, two])
-    world._known["capture"] = Capture()
-    with pytest.raises(ValueError, match="need each other: one -> two -> one"):
-        world["one"]
+def test_a_table_of_the_facts_is_its_rows() -> None:
+    assert Facts.kernels.name == "kernels"
+    facts = Facts(Capture())
+    assert facts.kernels is facts.once(Facts.kernels)
 
 
 def test_rows_of_another_shape_are_a_defect() -> None:
-    declared = toy()(lambda: pd.DataFrame({"b": [1], "tier": "static"}))
+    declared = toy()(lambda facts: pd.DataFrame({"b": [1], "tier": "static"}))
     with pytest.raises(ValueError, match=r"table toy: missing \['a'\], unknown \['b'\]"):
-        declared()
+        Facts(Capture()).once(declared)
 
 
 def test_the_first_answer_counts_and_all_notes_do() -> None:
-    parts = [
-        part("title")(lambda: None), part("title")(lambda: "second"), part("title")(lambda: "third"),
-        part("note")(lambda: "a"), part("note")(lambda: ["b", "c"]), part("note")(lambda: None),
-    ]  # fmt: skip
-    world = World(parts)
-    assert world.first("title") == "second"
-    assert world.every("note") == ["a", "b", "c"]
+    said = [
+        ("title", None),
+        ("title", "second"),
+        ("title", "third"),
+        ("note", "a"),
+        ("note", ["b", "c"]),
+        ("note", None),
+    ]
+    parts = [part(kind)(lambda facts, answer=answer: answer) for kind, answer in said]
+    assert declare.first(parts, "title", Facts(Capture())) == "second"
+    assert declare.every(parts, "note", Facts(Capture())) == ["a", "b", "c"]
     with pytest.raises(ValueError, match="nothing that a report has"):
         part("rumour")
 
@@ -120,7 +109,7 @@ def test_one_name_is_declared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     package = types.ModuleType("toys")
     package.__path__ = [str(tmp_path)]
     monkeypatch.setitem(__import__("sys").modules, "toys", package)
-    text = "from analysis.tables.declare import fact\n@fact('same')\ndef same() -> int:\n    return 1\n"
+    text = "from analysis.tables.declare import table\nsame = table('same', question='?', columns=())(lambda facts: None)\n"
     for name in ("first", "second"):
         (tmp_path / f"{name}.py").write_text(text)
     (tmp_path / "silent.py").write_text("raise RuntimeError('declares nothing, and is not imported')\n")
@@ -128,17 +117,12 @@ def test_one_name_is_declared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         declare.find(package)
 
 
-def test_two_packages_declare_one_name_once() -> None:
-    with pytest.raises(ValueError, match="number is declared twice"):
-        World([fact("number")(lambda: 1), fact("number")(lambda: 2)])
-
-
 def test_a_glance_is_the_first_rows_and_the_shown_columns() -> None:
     columns = [Column("a", "", "an a", "key"), Column("b", "", "a b", "row", shown=False)]
     rows = pd.DataFrame({"a": range(20), "b": 1, "tier": "static"})
-    plain = table("toy", question="?", columns=columns)(lambda: rows)
+    plain = table("toy", question="?", columns=columns)(lambda facts: rows)
     assert plain.entry(rows)["glance"] == {"rows": list(range(12)), "columns": ["a", "tier"]}
-    picked = table("toy", question="?", columns=columns, glance=lambda rows: rows[["b"]].tail(2))(lambda: rows)
+    picked = table("toy", question="?", columns=columns, glance=lambda rows: rows[["b"]].tail(2))(lambda facts: rows)
     assert picked.entry(rows)["glance"] == {"rows": [18, 19], "columns": ["b"]}
 
 

@@ -12,14 +12,12 @@ import pandas as pd
 import pytest
 import torch
 
-import studies.decode
 from analysis import report
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table, nest_ranges
 from analysis.facts import Facts
 from analysis.formats.decode import DECODE
 from analysis.formats.run import TIMING
-from analysis.pipeline import declarations
-from analysis.tables.declare import World, find
+from analysis.tables.tokens import build_token_parts
 from harness.decode.check import peaked_weights
 from harness.run import parse_config
 from harness.weights import build_model
@@ -27,6 +25,8 @@ from kernels.decode.rungs import NAMES, RUNGS, sources
 from studies.decode import measure, tables
 from studies.decode import measure_rungs as rungs
 from studies.decode.figures import plot_phases
+from studies.decode.tables import build_bounds, build_decode, build_phases, build_prefill
+from tests.declared import notes_of
 
 TINY = "n_layer=2,n_embd=128,n_head=2,vocab_size=97,n_positions=48"
 ARGUMENTS = [
@@ -195,9 +195,9 @@ TIMES = {
 }
 
 
-def world(made: dict[str, Any], **more: Any) -> World:
+def world(made: dict[str, Any], **more: Any) -> Facts:
     capture = Capture(ours={"decode": made} | more)
-    return World([*declarations(), *find(studies.decode)], facts=Facts(capture))
+    return Facts(capture)
 
 
 def test_the_interval_of_a_median_needs_six_values() -> None:
@@ -210,20 +210,20 @@ def test_the_interval_of_a_median_needs_six_values() -> None:
 
 def test_times_and_bounds_go_by_the_worse_end_of_the_interval() -> None:
     built = world(document(**TIMES))
-    rows = built["decode"].set_index("rung")
+    rows = built.once(build_decode).set_index("rung")
     assert rows.loc["graph", ["token_ns", "token_low_ns", "token_high_ns"]].tolist() == [304_500, 301_000, 308_000]
     assert rows.loc["persistent", "floor_frac"] == pytest.approx(60 / 94.5)
     assert rows.loc["few", "token_ns"] != rows.loc["few", "token_ns"]
-    bounds = built["decode_bounds"]
+    bounds = built.once(build_bounds)
     own = bounds[bounds["rung"] == "persistent"].set_index("bound")
     assert own["verdict"].tolist() == ["confirmed", "confirmed", "confirmed"]
     assert own["ratio_high"].iloc[0] == pytest.approx(98 / 60)
     assert bounds[bounds["rung"] == "few"]["verdict"].tolist() == ["", ""]
-    slower = world(document(**TIMES | {"persistent": [95.0 + at for at in range(10)]}))["decode_bounds"]
+    slower = world(document(**TIMES | {"persistent": [95.0 + at for at in range(10)]})).once(build_bounds)
     assert slower[slower["rung"] == "persistent"]["verdict"].iloc[0] == "open"  # 103 µs of 100 at the worse end
-    slow = world(document(**TIMES | {"persistent": [120.0 + at for at in range(10)]}))["decode_bounds"]
+    slow = world(document(**TIMES | {"persistent": [120.0 + at for at in range(10)]})).once(build_bounds)
     assert slow[slow["rung"] == "persistent"]["verdict"].iloc[0] == "refuted"
-    prefill = built["decode_prefill"].set_index("rung")
+    prefill = built.once(build_prefill).set_index("rung")
     assert prefill.loc["prefill", "mfu_frac"] == pytest.approx(2e11 / 504.5e-6 / 1e15)
 
 
@@ -242,7 +242,7 @@ def stamps() -> pd.DataFrame:
 
 def test_phases_of_a_token_add_up_to_all_of_it() -> None:
     built = world(document(**TIMES), decode_phases=stamps())
-    phases = built["decode_phases"]
+    phases = built.once(build_phases)
     assert phases[["phase", "kind", "time_ns"]].to_numpy().tolist() == [
         ["qkv", "work", 30],
         ["wait for heads", "tail", 0],
@@ -251,10 +251,10 @@ def test_phases_of_a_token_add_up_to_all_of_it() -> None:
     ]
     assert phases["share_frac"].sum() == pytest.approx(1)
     assert phases.loc[2, ["longest_ns", "shortest_ns"]].tolist() == [20, 10]
-    assert plot_phases(built["facts"], "caption") is not None
+    assert plot_phases(built, "caption") is not None
     cost = {"rung": "persistent", "token_time_ns": 100.0, "stamped_time_ns": 100.8}
     both = [cost | {"rung": "few"}, cost]  # the first has no stamps
-    notes = world(document(**TIMES) | {"stamped": both}, decode_phases=stamps()).every("note")
+    notes = notes_of(world(document(**TIMES) | {"stamped": both}, decode_phases=stamps()))
     assert "Stamps of the phases change the time of a token: persistent +0.8%." in notes
 
 
@@ -286,13 +286,13 @@ def timeline(kind: str = "kernel") -> Capture:
 
 
 def test_parts_of_a_step_add_up_to_its_bare_time() -> None:
-    built = World([*declarations(), *find(studies.decode)], facts=Facts(timeline()))
-    parts = built["token_parts"].set_index("part")
+    built = Facts(timeline())
+    parts = built.once(build_token_parts).set_index("part")
     assert parts["time_ns"].to_dict() == {
         "bytes": 25_000, "kernels beyond the bytes": 25_000, "gaps between kernels": 10_000, "waiting for the host": 10_000,
     }  # fmt: skip
     assert parts["share_frac"].sum() == pytest.approx(1)
-    row = built["decode"].set_index("rung").loc["graph"]
+    row = built.once(build_decode).set_index("rung").loc["graph"]
     assert row[["launches", "kernels", "busy_ns"]].tolist() == [1, 2, 50_000]
 
 

@@ -12,13 +12,14 @@ import pytest
 from analysis import pipeline
 from analysis.capture.load import load
 from analysis.capture.model import Capture
-from analysis.diagnosis.spans import MOST_BARS, About, Scene, Span, _Timeline, find_span, said
+from analysis.diagnosis.spans import MOST_BARS, About, Scene, Span, _Timeline, find_span, said, scenes_of
+from analysis.diagnosis.spans import timeline_of as timeline_of_facts
 from analysis.formats.report import Report
 from analysis.page import markdown, terminal
 from analysis.page.canvas import to_svg
 from analysis.page.html import render_html
 from analysis.page.spans import plot_spans
-from tests.declared import DECLARED
+from tests.declared import DECLARED, facts_of
 from tests.nsys_export import Export
 
 
@@ -44,7 +45,7 @@ def made(export: Export, folder: Path) -> pipeline.Built:
 
 
 def timeline_of(report: pipeline.Built) -> _Timeline:
-    found = report.world["span_timeline"]
+    found = report.facts.once(timeline_of_facts)
     assert isinstance(found, _Timeline)
     return found
 
@@ -134,17 +135,17 @@ def _lines(content: Report, tables: dict[str, pd.DataFrame]) -> list[Any]:
 
 
 def scene(report: pipeline.Built, rank: int = 1) -> Scene:
-    return next(one for one in report.world["scenes"] if one.rank == rank)
+    return next(one for one in report.facts.once(scenes_of) if one.rank == rank)
 
 
 def drawn(one: Scene) -> list[str]:
-    (figure,) = plot_spans([one], "GPU: none")
+    (figure,) = plot_spans(facts_of(built={scenes_of: [one]}), "GPU: none")
     root = ElementTree.fromstring(to_svg(figure.figure))
     return [text.text or "" for text in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
 def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Built) -> None:
-    of_step = next(one for one in report.world["scenes"] if "Wait" in one.title)
+    of_step = next(one for one in report.facts.once(scenes_of) if "Wait" in one.title)
     labels = [lane.label for lane in of_step.lanes]
     assert labels == ["ranges", "", "CUDA calls", "stream 7", "stream 13"]
     words = drawn(of_step)
@@ -154,7 +155,7 @@ def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Built) -> None:
 
 def test_processes_are_told_apart(tmp_path: Path) -> None:
     both = made(two_steps(pids=(1, 2)), tmp_path)
-    of_step = next(one for one in both.world["scenes"] if "Wait" in one.title)
+    of_step = next(one for one in both.facts.once(scenes_of) if "Wait" in one.title)
     labels = [lane.label for lane in of_step.lanes]
     assert "process 1, stream 7" in labels
     assert "process 2, stream 13" in labels
@@ -168,7 +169,7 @@ def test_a_crowd_is_drawn_in_few_bars(tmp_path: Path) -> None:
         export.launch("tiny", (at, at + 500), (at + 700, at + 1_400))
     export.launch("one", (9_100_000, 9_100_100), (30_000_000, 30_000_100))
     crowd = made(export, tmp_path)
-    bars = [bars for one in crowd.world["scenes"] for lane in one.lanes for bars in (lane.bars,)]
+    bars = [bars for one in crowd.facts.once(scenes_of) for lane in one.lanes for bars in (lane.bars,)]
     assert max(len(one.start) for one in bars) <= 900
     assert any(len(one.start) < MOST_BARS for one in bars)
     for one in bars:

@@ -15,9 +15,9 @@ from analysis.formats.bare import BARE_RANGES
 from analysis.formats.errors import InputError
 from analysis.formats.run import TIMING
 from analysis.page.markdown import render_markdown
-from analysis.pipeline import analyse, declarations
-from analysis.tables.bare import first_occurrences, walls_of_steps
-from analysis.tables.declare import World
+from analysis.pipeline import analyse
+from analysis.tables.bare import build_bare_times, first_occurrences, walls_of_steps
+from tests.declared import missing_of
 from tests.nsys_export import Export
 
 US = 1000
@@ -63,14 +63,14 @@ def regular(count: int, period: float, length: float, name: str = "decode") -> l
 
 @pytest.fixture
 def world(tmp_path: Path):
-    def made(export: Export | None, rows: list[tuple[Any, ...]], timing: dict[str, float] | None = None) -> World:
+    def made(export: Export | None, rows: list[tuple[Any, ...]], timing: dict[str, float] | None = None) -> Facts:
         if export:
             export.save(tmp_path / "timeline.sqlite")
         (tmp_path / "bare_ranges.csv").write_text(BARE_RANGES.text(rows), encoding="utf-8")
         if timing:
             steps = [{"range": path, "wall_ns": {"p50": wall}} for path, wall in timing.items()]
             (tmp_path / "timing.json").write_text(json.dumps(TIMING.document({"steps": steps})))
-        return World(declarations(), facts=Facts(load([tmp_path])))
+        return Facts(load([tmp_path]))
 
     return made
 
@@ -99,7 +99,7 @@ def test_bare_times_of_ranges(world) -> None:
     rows = bare(*[row for at, first in enumerate((90, 9, 9)) for row in (
         ("decode", at * 100, at * 100 + 95), ("h.0", at * 100, at * 100 + first / 2), ("h.1", at * 100 + 46, at * 100 + 46 + first / 2))])  # fmt: skip
     rows += bare(("decode", 400, None), ("decode", 0, 5), process=1, rank=3)
-    table = world(timeline(), rows)["bare_times"].set_index("range")
+    table = world(timeline(), rows).once(build_bare_times).set_index("range")
     layer = table.loc["decode/h.*"]
     assert (layer["calls"], layer["first_calls"], layer["first_ns"], layer["bare_p50_ns"]) == (6, 2, 45_000, 4500)
     step = table.loc["decode"]
@@ -159,7 +159,7 @@ def test_processes_and_threads_are_no_neighbours() -> None:
     ],
 )  # fmt: skip
 def test_verdicts(world, run: dict[str, int], period: int, length: int, expected: tuple[Any, ...]) -> None:
-    row = world(timeline(**run), regular(10, period, length))["steps"].iloc[0]
+    row = world(timeline(**run), regular(10, period, length)).steps.iloc[0]
     verdict, wall, busy, blocked, how = expected
     assert row["verdict"] == verdict, row["evidence"]
     assert (row["bare_wall_ns"], row["busy_ns"]) == (wall * US, busy * US)
@@ -172,10 +172,10 @@ def test_verdicts(world, run: dict[str, int], period: int, length: int, expected
 
 def test_a_program_that_runs_ahead_is_said_to(world) -> None:
     made = world(timeline(kernel=30, behind=5), regular(10, 20, 15))
-    assert made["steps"]["evidence"][0].startswith(
+    assert made.steps["evidence"][0].startswith(
         "GPU busy for 120.0 µs; the host needs 20.0 µs (bare) and runs ahead of it"
     )
-    assert made["gaps"]["verdict"].unique().tolist() == ["GPU-bound"]
+    assert made.gaps["verdict"].unique().tolist() == ["GPU-bound"]
 
 
 def test_copies_of_pageable_memory_make_the_host_wait(world) -> None:
@@ -184,23 +184,23 @@ def test_copies_of_pageable_memory_make_the_host_wait(world) -> None:
     export.memcpy(189 * US, 190 * US, corr, 4, kind=2, memory=(2, 0))
     for number, label in ((0, "Pageable"), (1, "Pinned"), (2, "Device")):
         export.add("ENUM_CUDA_MEM_KIND", id=number, name=label, label=label)
-    row = world(export, regular(4, 300, 200))["steps"].iloc[0]
+    row = world(export, regular(4, 300, 200)).steps.iloc[0]
     assert (row["verdict"], row["blocked_ns"]) == ("host-bound", 90 * US)
 
 
 def test_first_steps_are_left_out_and_counted(world) -> None:
     rows = bare(("decode", 0, 9000), *(("decode", 10_000 + at * 100, 10_090 + at * 100) for at in range(8)))
-    row = world(timeline(), rows)["steps"].iloc[0]
+    row = world(timeline(), rows).steps.iloc[0]
     assert (row["first_calls"], row["first_ns"], row["bare_wall_ns"]) == (1, 10_000 * US, 100 * US)
 
 
 def test_a_step_that_ran_once_says_so(world) -> None:
-    row = world(timeline(steps=1), regular(1, 0, 150))["steps"].iloc[0]
+    row = world(timeline(steps=1), regular(1, 0, 150)).steps.iloc[0]
     assert "timed only once" in row["evidence"]
 
 
 def test_the_harness_goes_first(world) -> None:
-    row = world(timeline(), regular(9, 150, 140), {"decode": 45_000.0})["steps"].iloc[0]
+    row = world(timeline(), regular(9, 150, 140), {"decode": 45_000.0}).steps.iloc[0]
     assert (row["bare_wall_ns"], row["bare_from"], row["verdict"]) == (45_000, "harness", "GPU-bound")
 
 
@@ -208,9 +208,9 @@ def test_steps_with_numbers_are_one_kind(world) -> None:
     """The bare run has all steps and the timeline two of them: names are folded over both."""
     rows = bare(*((f"step_{at}", at * 150, at * 150 + 140) for at in range(12)))
     made = world(timeline(name="step", number=True, steps=2), rows)
-    assert made["steps"][["step", "timed"]].to_numpy().tolist() == [["step_*", 11]]
-    assert made["gaps"]["step"].tolist() == ["step_0", "step_1"]
-    assert made["gaps"]["verdict"].tolist() == ["launch-bound"] * 2
+    assert made.steps[["step", "timed"]].to_numpy().tolist() == [["step_*", 11]]
+    assert made.gaps["step"].tolist() == ["step_0", "step_1"]
+    assert made.gaps["verdict"].tolist() == ["launch-bound"] * 2
 
 
 def test_without_such_a_name_the_outermost_range_that_repeats_is_the_step(world) -> None:
@@ -220,26 +220,26 @@ def test_without_such_a_name_the_outermost_range_that_repeats_is_the_step(world)
     export.push("load", 602 * US, 603 * US)  # launches nothing
     rows = bare(("train", 0, 5000), *(("iteration", at * 150, at * 150 + 140) for at in range(9)))
     made = world(export, rows)
-    assert made["steps"]["step"].tolist() == ["train/iteration"]
-    assert len(made["gaps"]) == 2
+    assert made.steps["step"].tolist() == ["train/iteration"]
+    assert len(made.gaps) == 2
 
 
 def test_a_bare_run_of_another_program_is_a_gap(world) -> None:
     made = world(timeline(), regular(9, 150, 140, name="other"))
-    assert made["gaps"]["verdict"].unique().tolist() == [""]
-    assert "bare times of the steps" in [gap.what for gap in made.every("missing")]
+    assert made.gaps["verdict"].unique().tolist() == [""]
+    assert "bare times of the steps" in [gap.what for gap in missing_of(made)]
 
 
 def test_never_closed_ranges_are_a_gap(world) -> None:
     made = world(timeline(), regular(4, 150, 140) + bare(("decode", 700, None)))
-    gap = next(gap for gap in made.every("missing") if "range" in gap.what)
+    gap = next(gap for gap in missing_of(made) if "range" in gap.what)
     assert gap.what == "the bare time of 1 of 5 ranges"
 
 
 @pytest.mark.slow
 def test_the_committed_prefill_stays_bound_by_its_gpu_and_decode_by_launches() -> None:
     captures = Path(__file__).resolve().parents[2] / "reports" / "h200-gpt2-fp32" / "captures"
-    steps = World(declarations(), facts=Facts(load([captures])))["steps"].set_index("step")
+    steps = Facts(load([captures])).steps.set_index("step")
     prefill, decode = steps.loc["gpt2/prefill"], steps.loc["gpt2/decode"]
     assert prefill[["bare_wall_ns", "busy_ns", "verdict"]].tolist() == [10_461_162, 9_940_121, "compute-bound"]
     assert decode[["bare_wall_ns", "busy_ns", "verdict"]].tolist() == [4_012_960, 633_018, "launch-bound"]
@@ -260,10 +260,10 @@ def test_the_committed_prefill_stays_bound_by_its_gpu_and_decode_by_launches() -
 )
 def test_findings_say_what_to_do(world, run: dict[str, int], bare_us: tuple[int, int], title: str, told: str) -> None:
     made = world(timeline(**run), regular(10, *bare_us))
-    found = find(made["gaps"], *(made[name] for name in ("measured", "roofline", "stalls", "fusion")))[0]
+    found = find(made.gaps, made.measured, made.roofline, made.stalls, made.fusion)[0]
     assert found.title == title
     assert told in f"{found.sentence} {found.do}"
-    gaps = made["gaps"]
+    gaps = made.gaps
     assert found.bound_ns == int((gaps["bare_wall_ns"] - gaps["busy_ns"]).sum())
     for cited in found.cells:
         assert gaps.set_index("step").loc[cited.row["step"], cited.column] == cited.value

@@ -56,7 +56,7 @@ def built(**changed: pd.DataFrame) -> pd.DataFrame:
         "kernels": KERNELS, "copies": COPIES, "layers": LAYERS, "gaps": GAPS, "roofline": ROOFLINE, "counters": COUNTERS,
         "traffic": TRAFFIC,
     }  # fmt: skip
-    return program.build_program(**(given | changed))
+    return program.build_program(facts_of(**(given | changed)))
 
 
 def node(table: pd.DataFrame, place: Any, name: Any = pd.NA) -> Any:

@@ -19,18 +19,23 @@ from analysis import counting, nccl_calls
 from analysis.capture import ncu_csv, ours
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
+from analysis.diagnosis.findings import findings_of
+from analysis.diagnosis.rank_costs import build_rank_costs
+from analysis.diagnosis.spans import scenes_of, show_findings
 from analysis.facts import Facts
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import WARM_UP
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
 from analysis.formats.report import Missing
 from analysis.formats.run import CEILINGS
-from analysis.tables.declare import World
+from analysis.page.links import plot_links
+from analysis.page.timeline import plot_timeline
 from analysis.tables.join import join, prepare_counters
+from analysis.tables.operations import build_operations
 from harness.instrument import process_ranks
 from harness.links import link
 from tests.cpu.test_links import CONDITIONS
-from tests.declared import DECLARED, page
+from tests.declared import missing_of, notes_of, page
 from tests.nsys_export import Export
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096>)"
@@ -84,13 +89,13 @@ class Ranks:
             export.launch(self.kernel, (at + 2500, at + 3500), run, **place, device=rank)
 
 
-def world_of(export: Export, tmp_path: Path, **more: Any) -> World:
+def world_of(export: Export, tmp_path: Path, **more: Any) -> Facts:
     capture = load([export.save(tmp_path / "x.sqlite")])
-    return World(DECLARED, facts=Facts(replace(capture, **more)))
+    return Facts(replace(capture, **more))
 
 
-def gap_of(world: World, beginning: str) -> Missing | None:
-    return next((gap for gap in world.every("missing") if gap.what.startswith(beginning)), None)
+def gap_of(world: Facts, beginning: str) -> Missing | None:
+    return next((gap for gap in missing_of(world) if gap.what.startswith(beginning)), None)
 
 
 # Who is who -------------------------------------------------------------------------------------------------------
@@ -98,7 +103,7 @@ def gap_of(world: World, beginning: str) -> Missing | None:
 
 def test_every_rank_has_its_row_with_compute_exposed_communication_and_idle_time(tmp_path: Path) -> None:
     tables = world_of(Ranks().export(), tmp_path)
-    ranks = tables["ranks"].set_index("rank")
+    ranks = tables.ranks.set_index("rank")
     wall = 3 * STEP + 390_000
     shown = [
         "process_rank",
@@ -117,7 +122,7 @@ def test_every_rank_has_its_row_with_compute_exposed_communication_and_idle_time
     assert ranks["kernels"].tolist() == [8, 8]
     assert ranks["idle_ns"].tolist() == [wall - 1_560_000] * 2
     assert ranks["skew_ns"].fillna(-1).tolist() == [-1, 0]
-    assert any("A skew of at most 0 µs remains (rank 1" in note for note in tables.every("note"))
+    assert any("A skew of at most 0 µs remains (rank 1" in note for note in notes_of(tables))
     assert gap_of(tables, "which of") is None
     assert gap_of(tables, "the captures of") is None
 
@@ -126,12 +131,12 @@ def test_a_rank_that_the_profiler_records_first_does_not_wait_for_the_others(tmp
     """The same program as without a lead: compute, waiting, idle time and the time of each rank stay."""
     apart, together = (world_of(Ranks(lead=lead).export(), tmp_path) for lead in (5_000_000, 0))
     names = ["wall_ns", "compute_ns", "communication_ns", "exposed_ns", "waiting_ns", "copies_ns", "idle_ns"]
-    assert apart["ranks"][names].to_numpy().tolist() == together["ranks"][names].to_numpy().tolist()
-    pd.testing.assert_frame_equal(apart["stragglers"], together["stragglers"])
-    pd.testing.assert_frame_equal(apart["overlap"], together["overlap"])
+    assert apart.ranks[names].to_numpy().tolist() == together.ranks[names].to_numpy().tolist()
+    pd.testing.assert_frame_equal(apart.stragglers, together.stragglers)
+    pd.testing.assert_frame_equal(apart.overlap, together.overlap)
     said = "The profiler began to record the ranks up to 5,000 µs apart."
-    assert any(note.startswith(said) for note in apart.every("note"))
-    assert not any("began to record" in note for note in together.every("note"))
+    assert any(note.startswith(said) for note in notes_of(apart))
+    assert not any("began to record" in note for note in notes_of(together))
 
 
 def test_waiting_in_a_warm_up_counts_nowhere(tmp_path: Path) -> None:
@@ -148,19 +153,19 @@ def test_waiting_in_a_warm_up_counts_nowhere(tmp_path: Path) -> None:
         )
     with_it = world_of(export, tmp_path)
     without = world_of(Ranks(steps=2).export(), tmp_path)
-    assert with_it["ranks"]["waiting_ns"].tolist() == without["ranks"]["waiting_ns"].tolist()
-    assert with_it["ranks"]["communication_ns"].tolist() == [450_000, 250_000]  # 50 µs of transfer more
+    assert with_it.ranks["waiting_ns"].tolist() == without.ranks["waiting_ns"].tolist()
+    assert with_it.ranks["communication_ns"].tolist() == [450_000, 250_000]  # 50 µs of transfer more
     pd.testing.assert_frame_equal(
-        with_it["stragglers"].drop(columns="compute_ns"), without["stragglers"].drop(columns="compute_ns")
+        with_it.stragglers.drop(columns="compute_ns"), without.stragglers.drop(columns="compute_ns")
     )
-    judged = with_it["collectives"].set_index("range")["waiting_ns"]
-    assert judged["step"] == without["collectives"]["waiting_ns"].sum()
+    judged = with_it.collectives.set_index("range")["waiting_ns"]
+    assert judged["step"] == without.collectives["waiting_ns"].sum()
     assert pd.isna(judged[WARM_UP])
 
 
 def test_without_names_ranks_follow_the_order_of_processes_and_the_report_says_so(tmp_path: Path) -> None:
     tables = world_of(Ranks(entered=False).export(), tmp_path)
-    assert tables["ranks"]["rank_from"].tolist() == ["order of processes"] * 2
+    assert tables.ranks["rank_from"].tolist() == ["order of processes"] * 2
     assert gap_of(tables, "which of 2 processes is which rank")
 
 
@@ -169,9 +174,9 @@ def test_processes_that_do_not_communicate_are_no_ranks(tmp_path: Path) -> None:
     for pid in (1, 2):
         export.launch("k", (0, 5), (10, 20), pid=pid, device=pid)
     tables = world_of(export, tmp_path)
-    assert tables["ranks"]["process_rank"].isna().all()
-    assert tables["ranks"]["rank"].tolist() == ["GPU 1", "GPU 2"]
-    assert tables["collectives"].empty
+    assert tables.ranks["process_rank"].isna().all()
+    assert tables.ranks["rank"].tolist() == ["GPU 1", "GPU 2"]
+    assert tables.collectives.empty
 
 
 def test_the_figure_of_the_timeline_and_the_page_name_the_ranks(tmp_path: Path) -> None:
@@ -187,7 +192,7 @@ def test_bytes_are_nccl_s_and_bandwidth_is_that_of_nccl_tests(tmp_path: Path) ->
     links = [link("all_reduce", 2, size, [50_000] * 3) for size in (1 << 20, 1 << 22)]
     roofs = CEILINGS.document({"roofs": [], "links": links, "link_conditions": CONDITIONS})
     tables = world_of(Ranks().export(), tmp_path, ceilings=roofs)
-    row = tables["collectives"].iloc[0]
+    row = tables.collectives.iloc[0]
     assert row[["kind", "range", "ranks", "bytes", "bytes_from", "count"]].tolist() == [
         "all_reduce",
         "step",
@@ -208,7 +213,7 @@ def test_bytes_are_nccl_s_and_bandwidth_is_that_of_nccl_tests(tmp_path: Path) ->
 
 def test_a_gather_counts_what_a_rank_has_at_its_end(tmp_path: Path) -> None:
     tables = world_of(Ranks(kernel=ALL_GATHER, call="ncclAllGather").export(), tmp_path)
-    row = tables["collectives"].iloc[0]
+    row = tables.collectives.iloc[0]
     assert (row["kind"], row["bytes"]) == ("all_gather", 2 << 20)
     assert row["bus_byte_per_s"] == pytest.approx((2 << 20) * 0.5 / 100e-6)
 
@@ -216,7 +221,7 @@ def test_a_gather_counts_what_a_rank_has_at_its_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize("era", [2022, 2023])
 def test_bytes_that_nobody_says_are_not_guessed(era: int, tmp_path: Path) -> None:
     tables = world_of(Ranks(said=False, entered=False, era=era).export(), tmp_path)
-    row = tables["collectives"].iloc[0]
+    row = tables.collectives.iloc[0]
     assert pd.isna(row["bytes"])
     assert pd.isna(row["bus_byte_per_s"])
     assert (row["ranks"], row["waiting_ns"]) == (2, 400_000)
@@ -228,7 +233,7 @@ def test_a_payload_as_text_says_the_same(tmp_path: Path) -> None:
         if row["text"] == "ncclAllReduce":
             row["jsonText"] = '{"NCCL communicator ID": "12,345", "Message size [bytes]": "4,096"}'
     tables = world_of(export, tmp_path)
-    assert tables["collectives"]["bytes"].tolist() == [4096]
+    assert tables.collectives["bytes"].tolist() == [4096]
 
 
 def test_a_damaged_payload_is_no_payload(tmp_path: Path) -> None:
@@ -237,12 +242,12 @@ def test_a_damaged_payload_is_no_payload(tmp_path: Path) -> None:
         if row.get("binaryData"):
             row["binaryData"] = row["binaryData"][:40]
     tables = world_of(export, tmp_path)
-    assert tables["collectives"]["bytes"].isna().all()
+    assert tables.collectives["bytes"].isna().all()
 
 
 def test_the_call_tells_what_a_generic_kernel_does(tmp_path: Path) -> None:
     tables = world_of(Ranks(kernel=GENERIC).export(), tmp_path)
-    assert tables["collectives"]["kind"].tolist() == ["all_reduce"]
+    assert tables.collectives["kind"].tolist() == ["all_reduce"]
 
 
 def test_a_group_that_launches_one_kernel_has_the_bytes_of_its_calls(tmp_path: Path) -> None:
@@ -256,7 +261,7 @@ def test_a_group_that_launches_one_kernel_has_the_bytes_of_its_calls(tmp_path: P
         export.nccl("ncclGroupEnd", 40, 60, **place)
         export.launch(ALL_REDUCE, (45, 50), (100, 200), **place, device=rank)
     tables = world_of(export, tmp_path)
-    assert tables["collectives"]["bytes"].tolist() == [200]
+    assert tables.collectives["bytes"].tolist() == [200]
 
 
 # Exposed or overlapped --------------------------------------------------------------------------------------------
@@ -267,16 +272,16 @@ def test_communication_beside_a_kernel_that_computes_is_not_exposed(tmp_path: Pa
     for rank in (0, 1):
         export.launch("gemm2", (5000, 5100), (301_000, 381_000), pid=10 * (rank + 1), tid=99, device=rank, stream=8)
     tables = world_of(export, tmp_path)
-    overlap = tables["overlap"].set_index("rank")
+    overlap = tables.overlap.set_index("rank")
     assert overlap["overlapped_ns"].tolist() == [80_000, 80_000]
     assert overlap["exposed_ns"].tolist() == [720_000, 320_000]
     assert overlap["exposed_waiting_ns"].tolist() == [400_000, 0]  # the overlap lies behind the start of rank 1
-    assert tables["ranks"]["exposed_ns"].tolist() == [720_000, 320_000]
+    assert tables.ranks["exposed_ns"].tolist() == [720_000, 320_000]
 
 
 def test_the_rank_that_all_others_wait_for(tmp_path: Path) -> None:
     tables = world_of(Ranks().export(), tmp_path)
-    first = tables["stragglers"].iloc[0]
+    first = tables.stragglers.iloc[0]
     assert (first["rank"], first["last"], first["collectives"], first["last_frac"]) == ("rank 1", 4, 4, 1.0)
     assert (first["caused_waiting_ns"], first["behind_mean_ns"]) == (400_000, 200_000)
     assert first["compute_over_mean"] == pytest.approx(1160 / 960)
@@ -289,15 +294,15 @@ def test_copies_between_gpus_are_communication(tmp_path: Path) -> None:
     for at in (200, 400):
         export.memcpy(at, at + 100, export.call(at - 50, at - 40, name="cudaMemcpyPeerAsync"), 1000, 10)
     tables = world_of(export, tmp_path)
-    row = tables["collectives"].iloc[0]
+    row = tables.collectives.iloc[0]
     assert (row["kind"], row["bytes"], row["count"], row["bus_byte_per_s"]) == (
         "peer_copy",
         1000,
         2,
         pytest.approx(1e10),
     )
-    assert tables["ranks"]["communication_ns"].tolist() == [200, 0]
-    assert tables["ranks"]["process_rank"].isna().all()
+    assert tables.ranks["communication_ns"].tolist() == [200, 0]
+    assert tables.ranks["process_rank"].isna().all()
 
 
 # What does not fit ------------------------------------------------------------------------------------------------
@@ -309,9 +314,9 @@ def test_a_rank_without_a_capture_is_a_gap_and_waiting_stays_blank(tmp_path: Pat
         Ranks().add(export, rank, world=4)
     tables = world_of(export, tmp_path)
     assert gap_of(tables, "the captures of 2 of 4 ranks")
-    row = tables["collectives"].iloc[0]
+    row = tables.collectives.iloc[0]
     assert row[["waiting_ns", "transfer_ns", "bus_byte_per_s"]].isna().all()
-    assert tables["stragglers"].empty
+    assert tables.stragglers.empty
 
 
 def test_ranks_with_different_programs_are_a_gap(tmp_path: Path) -> None:
@@ -322,7 +327,7 @@ def test_ranks_with_different_programs_are_a_gap(tmp_path: Path) -> None:
     gap = gap_of(tables, "waiting and transfer of the collectives from number 1 on")
     assert gap
     assert "all_reduce on rank 0, all_gather on rank 1" in gap.why
-    assert tables["collectives"]["waiting_ns"].isna().all()
+    assert tables.collectives["waiting_ns"].isna().all()
 
 
 def test_a_collective_that_the_window_cut_off_leaves_the_others_matched(tmp_path: Path) -> None:
@@ -331,8 +336,8 @@ def test_a_collective_that_the_window_cut_off_leaves_the_others_matched(tmp_path
     Ranks(steps=4).add(export, 1, shift=STEP)
     tables = world_of(export, tmp_path)
     assert gap_of(tables, "the partners of 1 collective")
-    assert tables["stragglers"]["collectives"].tolist() == [4, 4]
-    assert tables["ranks"]["waiting_ns"].tolist() == [400_000, 0]
+    assert tables.stragglers["collectives"].tolist() == [4, 4]
+    assert tables.ranks["waiting_ns"].tolist() == [400_000, 0]
 
 
 def test_clocks_that_cannot_be_aligned_are_a_gap(tmp_path: Path) -> None:
@@ -344,9 +349,9 @@ def test_clocks_that_cannot_be_aligned_are_a_gap(tmp_path: Path) -> None:
     gap = gap_of(tables, "which rank waits for which")
     assert gap
     assert "rank 1 by 300 µs" in gap.why
-    assert tables["ranks"]["waiting_ns"].isna().all()
-    assert tables["ranks"]["exposed_ns"].tolist() == [800_000, 800_000]  # that needs no other rank's clock
-    found = tables.first("findings")[0]
+    assert tables.ranks["waiting_ns"].isna().all()
+    assert tables.ranks["exposed_ns"].tolist() == [800_000, 800_000]  # that needs no other rank's clock
+    found = tables.once(findings_of)[0]
     assert (found.title[:6], found.bound_ns) == ("rank 0", 800_000)
     assert "this capture does not separate waiting from transfer" in found.sentence
 
@@ -369,12 +374,12 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
         **frame.drop(columns="rank"), "kind": kind, "device": frame["rank"].astype(str), "pid": frame["rank"] + 1,
         "tid": [1] * len(frame), "api_start_ns": frame["start_ns"] - 5, "api_end_ns": frame["start_ns"] - 4,
     }  # fmt: skip
-    world = World(DECLARED, facts=Facts(Capture(gpu_ops=as_table(columns, GPU_OPS_COLUMNS))))
-    ranks = world["ranks"]
+    world = Facts(Capture(gpu_ops=as_table(columns, GPU_OPS_COLUMNS)))
+    ranks = world.ranks
     if len(ranks):
         assert (ranks[["compute_ns", "exposed_ns", "copies_ns", "idle_ns"]].sum(axis=1) == ranks["wall_ns"]).all()
         assert (ranks["exposed_ns"] <= ranks["communication_ns"]).all()
-    collectives = world["collectives"].dropna(subset=["waiting_ns"])
+    collectives = world.collectives.dropna(subset=["waiting_ns"])
     assert (collectives["transfer_ns"] >= 0).all()
     assert (collectives["waiting_ns"] + collectives["transfer_ns"] <= collectives["time_ns"]).all()
 
@@ -382,12 +387,12 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
 # Findings and pictures --------------------------------------------------------------------------------------------
 
 
-def titles(world: World) -> list[str]:
-    return [found.title for found in world.first("findings")]
+def titles(world: Facts) -> list[str]:
+    return [found.title for found in world.once(findings_of)]
 
 
 def test_exposed_transfer_and_the_straggler_are_findings_with_a_time_to_win(tmp_path: Path) -> None:
-    found = world_of(Ranks().export(), tmp_path).first("findings")
+    found = world_of(Ranks().export(), tmp_path).once(findings_of)
     assert [one.title for one in found[:2]] == [
         "rank 0: 400 µs of communication is exposed, 12% of the capture",
         "The other ranks wait for rank 1: it is the last to start 4 of 4 collectives",
@@ -396,9 +401,9 @@ def test_exposed_transfer_and_the_straggler_are_findings_with_a_time_to_win(tmp_
     assert "400 µs of that is waiting for another rank, 400 µs is transfer" in found[0].sentence
 
 
-def spans_of(world: World) -> dict[str, tuple[int, int, str]]:
+def spans_of(world: Facts) -> dict[str, tuple[int, int, str]]:
     """Return, for the title of each finding with a span, its start, its end and what it shows."""
-    shown = {one.title: one.spans[0] for one in world["shown_findings"] if one.spans}
+    shown = {one.title: one.spans[0] for one in world.once(show_findings) if one.spans}
     return {title: (at.start_ns, at.end_ns, at.said.partition(": ")[2]) for title, at in shown.items()}
 
 
@@ -412,7 +417,7 @@ def test_findings_on_ranks_say_where_they_show(tmp_path: Path) -> None:
         "the longest of 4 exposed transfers of rank 0 (process id 10, NVIDIA H200 (0)).",
     )
     assert waited == (181_000, 421_000, "the longest of 4 waits for rank 1 (process id 20, NVIDIA H200 (1)).")
-    scene = world["scenes"][1]
+    scene = world.once(scenes_of)[1]
     assert [lane.label for lane in scene.lanes] == ["ranges of rank 1", "rank 1, stream 7", "rank 0, stream 7"]
     assert [lane.bars.kind for lane in scene.lanes[1:]] == [("kernel", "about"), ("kernel", "about")]
 
@@ -440,7 +445,7 @@ def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp
             export.memcpy(begin + 110_000, begin + 210_000, corr, 1_000_000, 1, device=device, memory=(0, 2))
             export.launch("k", (begin + 211_000, begin + 212_000), (begin + 220_000, begin + 230_000), device=device)
     world = world_of(export, tmp_path)
-    costs = world["rank_costs"].set_index(["cause", "rank"])
+    costs = world.once(build_rank_costs).set_index(["cause", "rank"])
     assert costs["count"].tolist() == [9, 5, 5, 5, 5]
     repeated = costs.loc[("repeated_copies", "GPU 0")]
     assert (repeated["time_ns"], repeated["bytes"], repeated["win_ns"], repeated["range"]) == (
@@ -475,7 +480,7 @@ def test_what_ranks_pay_again_says_where_it_shows_and_for_how_many_processes(tmp
             export.memcpy(at + 110_000, at + 210_000, corr, 1_000_000 + step, pid=pid, memory=(0, 2))
             export.launch("k", (at + 211_000, at + 212_000), (at + 220_000, at + 230_000), **place)
     world = world_of(export, tmp_path)
-    found = [one for one in world.first("findings") if "pageable" in one.title or "allocated" in one.title]
+    found = [one for one in world.once(findings_of) if "pageable" in one.title or "allocated" in one.title]
     assert sorted(one.title for one in found) == [
         "NVIDIA H200 (0), process 1: copies use pageable memory",
         "NVIDIA H200 (0), process 1: device memory is allocated on each call",
@@ -492,9 +497,9 @@ def test_what_ranks_pay_again_says_where_it_shows_and_for_how_many_processes(tmp
 def test_copies_of_an_unknown_process_are_one_finding_too(tmp_path: Path) -> None:
     """The CSV reports name no process of a copy if two processes use one GPU."""
     capture = load([ROOT / "examples/h200/two_processes/captures"])
-    world = World(DECLARED, facts=Facts(capture))
+    world = Facts(capture)
     assert sum("pageable" in title for title in titles(world)) == 1
-    sentence = next(one.sentence for one in world.first("findings") if "pageable" in one.title)
+    sentence = next(one.sentence for one in world.once(findings_of) if "pageable" in one.title)
     assert "The capture does not say which of the 2 processes makes them." in sentence
 
 
@@ -511,7 +516,7 @@ def test_without_ranges_only_copies_between_kernels_are_repeated(
             export.memcpy(at + 20, at + 100_020, corr, 1_000_000, 1, device=device, memory=(0, 2))
             if kernels_between or number == 7:
                 export.launch("k", (at + 20, at + 30), (at + 200_000, at + 300_000), device=device)
-    assert world_of(export, tmp_path)["rank_costs"]["cause"].eq("repeated_copies").sum() == found
+    assert world_of(export, tmp_path).once(build_rank_costs).cause.eq("repeated_copies").sum() == found
 
 
 def test_copies_behind_kernels_cost_nothing(tmp_path: Path) -> None:
@@ -522,12 +527,12 @@ def test_copies_behind_kernels_cost_nothing(tmp_path: Path) -> None:
             export.launch("k", (at, at + 10), (at + 100_000, at + 300_000), device=device)
             corr = export.call(at + 20, at + 30, name="cudaMemcpyAsync_v3020")
             export.memcpy(at + 110_000, at + 210_000, corr, 1_000_000, 1, device=device, memory=(0, 2))
-    assert world_of(export, tmp_path)["rank_costs"]["win_ns"].eq(0).all()
+    assert world_of(export, tmp_path).once(build_rank_costs).win_ns.eq(0).all()
 
 
 def test_the_lanes_of_the_timeline_name_the_rank(tmp_path: Path) -> None:
     world = world_of(Ranks().export(), tmp_path)
-    assert set(world["operations"]["lane"]) == {"rank 0 stream 7", "rank 1 stream 7"}
+    assert set(world.once(build_operations)["lane"]) == {"rank 0 stream 7", "rank 1 stream 7"}
 
 
 def test_the_pictures_of_links_and_of_the_timeline(tmp_path: Path) -> None:
@@ -535,10 +540,12 @@ def test_the_pictures_of_links_and_of_the_timeline(tmp_path: Path) -> None:
         {"roofs": [], "links": [link("all_reduce", 2, 1 << 20, [9e4])], "link_conditions": CONDITIONS}
     )
     world = world_of(Ranks().export(), tmp_path, ceilings=roofs)
-    drawn = {one.name: world.build(one, caption="") for one in world.pictures() if one.name in ("links", "timeline")}
-    texts = [text.get_text() for text in drawn["timeline"].axes[0].get_yticklabels()]
+    times, sizes = plot_timeline(world, ""), plot_links(world, "")
+    assert times is not None
+    assert sizes is not None
+    texts = [text.get_text() for text in times.axes[0].get_yticklabels()]
     assert texts == ["rank 0, NVIDIA H200 (0)", "rank 1, NVIDIA H200 (1)"]
-    rings = [line for line in drawn["links"].axes[0].lines if line.get_marker() == "o"]
+    rings = [line for line in sizes.axes[0].lines if line.get_marker() == "o"]
     assert [float(line.get_xdata()[0]) for line in rings] == [1 << 20]
 
 
@@ -578,7 +585,7 @@ def test_copies_of_csv_exports_belong_to_the_rank_of_their_gpu(tmp_path: Path) -
     capture = csv_of(tmp_path, ranks=noted)
     copies = capture.gpu_ops[capture.gpu_ops["kind"] == "memcpy"].sort_values("pid")
     assert copies[["pid", "api_start_ns"]].to_numpy().tolist() == [[49, 351], [50, 350]]
-    ranks = World(DECLARED, facts=Facts(capture))["ranks"]
+    ranks = Facts(capture).ranks
     assert ranks[["rank", "rank_from", "device", "copies_ns"]].to_numpy().tolist() == [
         ["rank 0", "environment", "NVIDIA H200 (0)", 10], ["rank 1", "environment", "NVIDIA H200 (1)", 10],
     ]  # fmt: skip
@@ -598,9 +605,9 @@ def test_the_calls_that_the_export_keeps_have_the_bytes(tmp_path: Path) -> None:
         f"49,49,170,190,ncclAllReduce,4096,{COMM:x},,",
     ]
     (tmp_path / "csv").mkdir()
-    world = World(DECLARED, facts=Facts(csv_of(tmp_path / "csv", calls=text)))
-    assert world["collectives"][["bytes", "bytes_from", "ranks"]].to_numpy().tolist() == [[4096, "NCCL", 2]]
-    assert world["ranks"]["rank_from"].tolist() == ["NCCL", "NCCL"]
+    world = Facts(csv_of(tmp_path / "csv", calls=text))
+    assert world.collectives[["bytes", "bytes_from", "ranks"]].to_numpy().tolist() == [[4096, "NCCL", 2]]
+    assert world.ranks["rank_from"].tolist() == ["NCCL", "NCCL"]
 
 
 def test_an_export_without_nccl_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -643,21 +650,21 @@ def test_one_capture_a_rank_is_one_timeline(tmp_path: Path) -> None:
     save_each(tmp_path)
     capture = load([tmp_path])
     assert sorted(capture.process_ranks.values()) == [0, 1]
-    world = World(DECLARED, facts=Facts(capture))
-    ranks = world["ranks"]
+    world = Facts(capture)
+    ranks = world.ranks
     assert ranks[["rank", "rank_from", "waiting_ns", "compute_ns"]].to_numpy().tolist() == [
         ["rank 0", "NCCL", 400_000, 760_000], ["rank 1", "NCCL", 0, 1_160_000],
     ]  # fmt: skip
     assert ranks["device"].tolist() == ["NVIDIA H200 (0) of a0.sqlite", "NVIDIA H200 (0) of a1.sqlite"]
     assert ranks["offset_ns"].fillna(-1).tolist() == [-1, 7_000_000]
     assert ranks["skew_ns"].fillna(-1).tolist() == [-1, 0]
-    assert world["collectives"]["waiting_ns"].tolist() == [400_000]
-    assert world["gpu_ops"]["path"].eq("").sum() == 0
+    assert world.collectives["waiting_ns"].tolist() == [400_000]
+    assert world.gpu_ops["path"].eq("").sum() == 0
 
 
 def test_ranks_of_files_without_them_are_in_their_names(tmp_path: Path) -> None:
     save_each(tmp_path, names=("trace_rank1", "trace_rank0"), entered=False)
-    ranks = World(DECLARED, facts=Facts(load([tmp_path])))["ranks"]
+    ranks = Facts(load([tmp_path])).ranks
     assert ranks[["rank_from", "compute_ns"]].to_numpy().tolist() == [
         ["file names", 1_160_000],
         ["file names", 760_000],
@@ -711,12 +718,12 @@ def test_the_traces_of_torch_a_file_a_rank(tmp_path: Path) -> None:
             )
         document = {"traceEvents": events, "distributedInfo": {"rank": rank, "world_size": 2}}
         (tmp_path / f"worker{rank}.json").write_text(json.dumps(document))
-    world = World(DECLARED, facts=Facts(load([tmp_path])))
-    assert world["ranks"][["rank", "rank_from"]].to_numpy().tolist() == [
+    world = Facts(load([tmp_path]))
+    assert world.ranks[["rank", "rank_from"]].to_numpy().tolist() == [
         ["rank 0", "torch.profiler"],
         ["rank 1", "torch.profiler"],
     ]
-    row = world["collectives"].iloc[0]
+    row = world.collectives.iloc[0]
     assert row[["kind", "ranks", "bytes", "bytes_from", "count", "waiting_ns"]].tolist() == [
         "all_gather", 2, 2048, "torch.profiler", 3, 15_000,
     ]  # fmt: skip
@@ -818,18 +825,18 @@ def whole_program() -> Export:
 
 def test_in_a_timeline_of_the_whole_program_too(tmp_path: Path) -> None:
     world = world_of(whole_program(), tmp_path)
-    assert set(world["gpu_ops"]["path"]) == {"step", "step/NCCL:ncclAllReduce"}
-    assert world["ranks"][["rank", "rank_from"]].to_numpy().tolist() == [["rank 0", "NCCL"], ["rank 1", "NCCL"]]
-    assert world["collectives"][["range", "ranks", "bytes"]].to_numpy().tolist() == [["step", 2, 1 << 20]]
+    assert set(world.gpu_ops["path"]) == {"step", "step/NCCL:ncclAllReduce"}
+    assert world.ranks[["rank", "rank_from"]].to_numpy().tolist() == [["rank 0", "NCCL"], ["rank 1", "NCCL"]]
+    assert world.collectives[["range", "ranks", "bytes"]].to_numpy().tolist() == [["step", 2, 1 << 20]]
     assert gap_of(world, "the end of") is None  # nobody but NCCL can close it
-    pd.testing.assert_frame_equal(world["ranks"], world_of(Ranks().export(), tmp_path)["ranks"])
+    pd.testing.assert_frame_equal(world.ranks, world_of(Ranks().export(), tmp_path).ranks)
 
 
 def test_a_range_of_the_program_that_stays_open_encloses_what_follows(tmp_path: Path) -> None:
     export = Ranks().export()
     export.push("open", 500, None, pid=10, tid=10)
     world = world_of(export, tmp_path)
-    assert set(world["gpu_ops"]["path"].str.partition("/")[0]) == {"step", "open"}
+    assert set(world.gpu_ops["path"].str.partition("/")[0]) == {"step", "open"}
     assert gap_of(world, "the end of 1 NVTX ranges")
 
 
@@ -860,27 +867,27 @@ def test_in_the_csv_reports_of_nsys_such_a_range_lasts_to_the_last_event(tmp_pat
         "PID,TID,DevId,API Function,GridXYZ,BlockXYZ,Kernel Name\n"
         "410,5,,,500,50,140,7,7,0,cudaLaunchKernel,1 1 1,32 1 1,gemm\n"
     )
-    world = World(DECLARED, facts=Facts(load([tmp_path])))
-    assert world["ranges"]["path"].tolist() == ["step", "step/NCCL:ncclAllReduce", "step"]
-    assert world["ranges"]["level"].tolist() == [0, 1, 0]
-    assert any("to the nanosecond in 1 of 1 ranges" in note for note in world.every("note"))
+    world = Facts(load([tmp_path]))
+    assert world.ranges["path"].tolist() == ["step", "step/NCCL:ncclAllReduce", "step"]
+    assert world.ranges["level"].tolist() == [0, 1, 0]
+    assert any("to the nanosecond in 1 of 1 ranges" in note for note in notes_of(world))
 
 
 # A profile of two ranks, made by `make profile CMD='torchrun …'` on two H200s -----------------------------------------
 
 
 def test_a_recorded_profile_of_two_ranks_has_counters_bare_times_and_bytes() -> None:
-    world = World(DECLARED, facts=Facts(load([ROOT / "tests/cpu/data/profile/ranks/captures"])))
-    joined = world["joined"]
+    world = Facts(load([ROOT / "tests/cpu/data/profile/ranks/captures"]))
+    joined = world.joined
     assert joined.matched == 28
-    steps = world["gaps"]
+    steps = world.gaps
     assert len(steps) == 8
     assert steps["bare_wall_ns"].notna().all()
-    collectives = world["collectives"]
+    collectives = world.collectives
     assert set(collectives["kind"]) >= {"all_reduce", "all_gather"}
     assert collectives["bytes"].notna().all()
     assert collectives["bytes_from"].eq("NCCL").all()
-    ranks = world["ranks"]
+    ranks = world.ranks
     assert ranks["wall_ns"].max() / ranks["wall_ns"].min() == pytest.approx(1, abs=1e-3)
 
 
@@ -889,6 +896,6 @@ def test_ranks_of_other_processes_name_no_rank() -> None:
     capture = load([ROOT / "tests/cpu/data/profile/ranks/captures"])
     assert capture.process_ranks == {}
     assert capture.ranks_from == ""
-    world = World(DECLARED, facts=Facts(capture))
-    assert world["ranks"]["rank_from"].tolist() == ["order of processes"] * 2
-    assert any("nor the ranks of its processes" in gap.why for gap in world.every("missing"))
+    world = Facts(capture)
+    assert world.ranks["rank_from"].tolist() == ["order of processes"] * 2
+    assert any("nor the ranks of its processes" in gap.why for gap in missing_of(world))
