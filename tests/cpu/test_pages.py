@@ -114,8 +114,8 @@ def render_html(content: dict[str, Any], tables: dict[str, pd.DataFrame], svgs: 
     return page_html.render_html(convert(content, Report), tables, svgs)
 
 
-def render_markdown(content: dict[str, Any], tables: dict[str, pd.DataFrame], sections: Any = None) -> str:
-    return markdown.render_markdown(convert(content, Report), tables, sections)
+def render_markdown(content: dict[str, Any], tables: dict[str, pd.DataFrame]) -> str:
+    return markdown.render_markdown(convert(content, Report), tables)
 
 
 def render_terminal(content: dict[str, Any], **options: Any) -> str:
