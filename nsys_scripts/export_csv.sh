@@ -72,7 +72,7 @@ if [[ $only != nsys && (-n $dry || -s $counters) ]]; then
     if [[ -z $dry && -z $ncu ]]; then break; fi
     show "${command[@]}"
     if [[ -z $dry ]]; then "${command[@]}" >"$exports/${page[0]}.csv" || true; fi
-  done < <(ours harness.profile.exports pages "$dir")
+  done < <(ours harness.profile.exports pages "$dir" ${dry:+--dry})
   if [[ -n $dry ]]; then exit 0; fi
   if [[ -n $ncu ]]; then finish ncu; else worst=127 && failed ncu "ncu is missing, so the counters cannot be exported."; fi
 fi

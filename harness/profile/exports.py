@@ -1,6 +1,6 @@
 """Finish the exports of export_csv.sh: scrub them, reduce them to what is kept, and note a failure for the report.
 
-python -m harness.profile.exports pages DIR              print ncu's options for each page to export, after its name
+python -m harness.profile.exports pages DIR [--dry]      print ncu's options for each page to export, after its name
 python -m harness.profile.exports nsys DIR [--nsys P]    from DIR/raw/exports to DIR/captures
 python -m harness.profile.exports ncu DIR
 python -m harness.profile.exports fail DIR --tool TOOL --reason SENTENCE
@@ -22,17 +22,18 @@ RATIO = re.compile(r"\.ratio$|pct$|\.pct_of_peak\w*$|\.per_cycle\w*$")
 Fail = Callable[[str], None]
 
 
-def pages(run: Path) -> list[str]:
+def pages(run: Path, dry: bool = False) -> list[str]:
     """Return the pages that a capture of ncu has: name, then ncu's options.
 
     ncu prints one unit a column: counts come in base units, ratios scaled. Without a list of the captured metrics, all
-    come scaled, since ratios matter more than last digits.
+    come scaled, since ratios matter more than last digits; `dry` prints what counts get once they are captured.
     """
     captured = status.read(run / "captures" / "ncu.json")
     metrics = captured.get("metrics", [])
     counts = [name for name in metrics if not RATIO.search(name)]
     ratios = [name for name in metrics if RATIO.search(name)]
-    found = ["ncu_raw --page raw" + (f" --print-units base --metrics {','.join(counts)}" if counts else "")]
+    base = " --print-units base" + (f" --metrics {','.join(counts)}" if counts else "")
+    found = ["ncu_raw --page raw" + (base if counts or dry else "")]
     found += [f"ncu_ratios --page raw --metrics {','.join(ratios)}"] if ratios else []
     sampled = "--import-source" in captured.get("command", [])
     return found + (["ncu_lines --page source --print-source cuda,sass"] if sampled else [])
@@ -135,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("what", choices=("pages", "nsys", "ncu", "fail"))
     parser.add_argument("run", type=Path, metavar="DIR", help="run folder")
+    parser.add_argument("--dry", action="store_true", help="before a capture")
     parser.add_argument("--nsys", default="nsys", help="the nsys that exports the bytes of collectives")
     parser.add_argument("--tool", choices=("nsys", "ncu"))
     parser.add_argument("--reason", default="")
@@ -148,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status.fail(options.run / "captures" / f"{tool}.json", tool, reason)
 
     if options.what == "pages":
-        print("\n".join(pages(options.run)))
+        print("\n".join(pages(options.run, options.dry)))
     elif options.what == "nsys":
         finish_nsys(options.run, options.nsys, fail)
     elif options.what == "ncu":
