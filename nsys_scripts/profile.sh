@@ -33,10 +33,4 @@
 # exit: 0 done, 1 the program or a step failed, 2 usage or no GPU, 127 the program or a Python package was not found, 130 interrupted
 source "$(dirname "$0")/common.sh"
 
-for word in "$@"; do
-  case $word in
-  --) break ;;
-  -h | --help) usage && exit 0 ;;
-  esac
-done
 exec "$PYTHON" "$ROOT/harness/profile" "$@"

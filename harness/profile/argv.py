@@ -1,6 +1,6 @@
 """Build the complete argument lists of nsys and ncu. The driver calls these functions; the scripts run this module:
 
-python -m harness.profile.argv nsys|ncu [-n] OPTIONS…    print the list, one argument a line
+    usage: python -m harness.profile.argv nsys|ncu [-n] OPTIONS…    print the list, one argument a line
 
 The headers of nsys_capture.sh and ncu_capture.sh describe OPTIONS.
 """
@@ -183,7 +183,10 @@ def options_of(tool: str, arguments: Sequence[str]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 2: wrong usage; 127: no GPU to choose metrics for."""
-    tool, *rest = sys.argv[1:] if arguments is None else arguments
+    tool, *rest = (sys.argv[1:] if arguments is None else arguments) or [""]
+    if tool not in ("nsys", "ncu"):
+        print(__doc__)
+        return 0 if tool in ("-h", "--help") else 2
     try:
         print("\n".join(options_of(tool, rest)))
     except ArgumentError as error:

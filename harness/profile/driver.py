@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import itertools
 import os
 import shutil
 import signal
@@ -22,13 +23,23 @@ from analysis.planning import BUDGET_S
 from harness.profile.cpu import WithoutGpu
 from harness.profile.folder import ASKED, Folder, read_json, write_json
 from harness.profile.gpu import PYTHON, Measuring, Profile
-from harness.profile.machine import ROOT, Machine, look, shown
+from harness.profile.machine import HERE, ROOT, Machine, look, shown
 from harness.profile.program import NOT_FOUND, ProfileError, Program, find, gpt2
 from harness.profile.stages import Runner
 
 NEEDED = ("msgspec", "numpy", "pandas", "pyarrow")  # every stage after the first needs these packages
 LEAST_FREE_BYTES = 256 << 20
 INTERRUPTED = 130
+
+
+class _Help(argparse.Action):
+    """Print the header of profile.sh."""
+
+    def __call__(self, *_: Any) -> None:
+        lines = (HERE / "profile.sh").read_text(encoding="utf-8").splitlines()[1:]
+        header = itertools.takewhile(lambda line: line.startswith("#"), lines)
+        print("\n".join(line[2:] for line in header))
+        sys.exit(0)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -51,6 +62,7 @@ _whole.__name__ = "whole number from 1 on"
 def _parser() -> _Parser:
     parser = _Parser(prog="profile.sh", add_help=False, allow_abbrev=False)
     parser.add_argument("-n", dest="dry", action="store_true")
+    parser.add_argument("-h", "--help", action=_Help, nargs=0)
     parser.add_argument("--run", type=Path)
     parser.add_argument("--budget", type=_whole, default=BUDGET_S)
     parser.add_argument("--steps", default="")
@@ -219,6 +231,3 @@ def main() -> int:
         print(f"profile.sh: {what}: {error.strerror}; {why}, then continue with --run.", file=sys.stderr)
         return 1
 
-
-if __name__ == "__main__":
-    sys.exit(main())
