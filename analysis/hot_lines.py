@@ -1,22 +1,16 @@
-"""Print the hottest source lines of each launch, as CSV, from a source page of ncu on standard input.
-
-    ncu --import X.ncu-rep --csv --page source --print-source cuda,sass | python -m analysis.hot_lines
+"""Tabulate the hottest source lines of each launch, from a source page of ncu.
 
 The whole page is too large to keep, so `export_csv.sh` keeps only this part, as ncu_lines.csv.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from collections.abc import Sequence
 from typing import TextIO
 
 import pandas as pd
 
 from analysis.capture import ncu_csv, ncu_source
 from analysis.formats import symbols
-from analysis.formats.console import guarded
 from analysis.formats.hot_lines import HOT_LINES
 
 KEPT_LINES = 5  # of each launch
@@ -63,21 +57,3 @@ def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
     table = table.groupby("block", sort=False).head(KEPT_LINES)
     table = table.assign(**{name: table[name].fillna("") for name in ("stall", "text")})
     return table[list(HOT_LINES.names)].astype({"samples": int, "launch_samples": int})
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Exit code 0: printed. 3: unreadable page."""
-    parser = argparse.ArgumentParser(
-        prog="python -m analysis.hot_lines", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.parse_args(arguments)
-
-    def program() -> int:
-        print(hottest_lines(sys.stdin), end="")
-        return 0
-
-    return guarded(program)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

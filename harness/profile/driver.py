@@ -230,4 +230,3 @@ def main() -> int:
         what = error.filename or "A file of the run"
         print(f"profile.sh: {what}: {error.strerror}; {why}, then continue with --run.", file=sys.stderr)
         return 1
-

@@ -43,11 +43,11 @@ from analysis.formats.layers import LAYER_EVENTS, LAYER_PROFILE
 from analysis.formats.spans import spread
 from harness import doctor, manifest, outputs
 from harness.console import progress, say
-from harness.events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
 from harness.ranges import NvtxTracer, Tracer, attach, detach, span
 from harness.run import DTYPES, parse_config
 from harness.timing import Measurement
 from harness.weights import RANDOM, Weights, build_model, encode_prompt, load_weights
+from studies.layers.measure_events import HOLD, Clock, EventTracer, Instance, NullTracer, Stopwatch, make_clock
 
 PROMPT = "Once upon a time"
 NSYS_TOKENS, NSYS_WARMUP = 2, 2

@@ -27,11 +27,11 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.lectures import LECTURES
 from harness import manifest, outputs
-from harness.benchmarking import Benchmark, Kernel, Profile, benchmark, kernels_of_each, profile
 from harness.console import progress
 from harness.ranges import NvtxTracer, span
 from harness.timing import Measurement, measure_gpu, measure_wall
 from studies.lectures import predict
+from studies.lectures.measure_calls import Benchmark, Kernel, Profile, benchmark, kernels_of_each, profile
 
 SOURCE = Path(__file__).with_name("probes.cu")
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}

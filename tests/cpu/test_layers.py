@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from analysis.formats.layers import LAYER_EVENTS
-from harness.events import NullTracer
 from harness.gpt2 import GPT2Config
 from harness.ranges import attach, component, detach
 from harness.weights import build_model, encode_prompt, load_weights
 from studies.layers import measure as layers
 from studies.layers import measure_alone as kernels_of_layers
 from studies.layers.measure import BETWEEN, GPT2_LEVELS, Generation, Level
+from studies.layers.measure_events import NullTracer
 
 SMALL = "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61"
 RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from analysis.facts import Facts
-from harness import benchmarking
 from kernels import build
 from studies.lectures import measure, predict, tables
+from studies.lectures import measure_calls as benchmarking
 from tests.committed import folder
 from tests.declared import facts_of
 

@@ -20,6 +20,7 @@ from analysis import counting
 from analysis.formats.errors import InputError
 from analysis.formats.ranks import PROCESS_RANKS
 from analysis.formats.run import CEILINGS, MANIFEST, SELFTEST
+from analysis.planning import BUDGET_S
 from harness.profile import driver as profile_driver
 from harness.profile import folder as folders
 from harness.profile import gpu, machine, program
@@ -162,6 +163,12 @@ def test_it_prints_only(gpu_machine: Machine) -> None:
     )  # fmt: skip
     assert all(word in line for word, line in zip(words, lines, strict=True)), answer.stdout
     assert len(re.findall(r"^# \d/8 ", answer.stdout, re.MULTILINE)) == 8
+
+
+def test_the_help_names_the_one_default_of_the_budget(driver: Driver) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        driver("--help")
+    assert f"(default {BUDGET_S})" in driver.capfd.readouterr().out
 
 
 def test_it_prints_only_without_a_gpu(machine: Machine) -> None:

@@ -7,11 +7,11 @@ import os
 import pytest
 import torch
 
-from harness.events import CudaClock, EventTracer, Stopwatch
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, build_transformers_model, encode_prompt, load_weights
 from studies.baseline import measure as baseline
 from studies.layers import measure as layers
+from studies.layers.measure_events import CudaClock, EventTracer, Stopwatch
 
 pytestmark = [
     pytest.mark.gpu,

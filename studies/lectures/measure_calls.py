@@ -1,6 +1,6 @@
 """Provide two helpers to import: `benchmark` times a call, `profile` lists its operators and kernels.
 
-from harness.benchmarking import benchmark, profile
+from studies.lectures.measure_calls import benchmark, profile
 print(benchmark("matmul 2048", lambda: a @ b))
 print(profile("matmul 2048", lambda: a @ b).text())
 """
