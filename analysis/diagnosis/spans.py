@@ -310,7 +310,7 @@ def build_spans(facts: Facts) -> pd.DataFrame | None:
     for rank, finding in enumerate(facts.once(findings_of), start=1):
         span = find_span(finding.about, span_timeline) if finding.about else None
         if finding.span is not None:
-            span = Span(*finding.span, "what it is about")
+            span = Span(*finding.span, "where it shows")
         if span is None:
             continue
         inside = intervals.covered(np.array([span.start_ns]), np.array([span.end_ns]), span_timeline.busy)

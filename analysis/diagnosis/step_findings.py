@@ -10,9 +10,21 @@ from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.savers import Saver, StepAnswer, do
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
-from analysis.formats.report import Confidence, Later, Part, PartKind, Quantiles, Saving, StartUp, Step
+from analysis.formats.report import (
+    Confidence,
+    Later,
+    Part,
+    PartKind,
+    Quantiles,
+    Saving,
+    StartUp,
+    StartUpKind,
+    StartUpPart,
+    Step,
+)
 from analysis.formats.words import duration, share
 
+LARGEST = 3  # parts of the start-up
 BUSY = 0.8  # of a step: if the GPU works for more, only its work can become shorter
 # What a step waits for if no change is worth a finding.
 KIND_OF_PART = {
@@ -57,7 +69,8 @@ def start_up(answers: Sequence[StepAnswer]) -> StartUp | None:
         return None
     steady = answers[0].view.steady
     begin, end = steady.start_up_ns
-    return StartUp(ns=float(max(end - begin, 0)), parts=[])
+    parts = [StartUpPart(StartUpKind(name), float(ns)) for name, ns in steady.start_up_parts[:LARGEST]]
+    return StartUp(ns=float(max(end - begin, 0)), parts=parts)
 
 
 def claims(answers: Sequence[StepAnswer]) -> list[Claim]:

@@ -151,11 +151,28 @@ class Part(Struct, frozen=True):
     frac: Annotated[float | None, Meta(title="its share of the whole")] = None
 
 
+class StartUpKind(StrEnum):
+    """What a program does once."""
+
+    LOADING = "kernel loading"
+    ALLOCATION = "allocation"
+    GRAPHS = "building graphs"
+    UPLOADS = "uploads"
+    KERNELS = "kernels"
+
+
+class StartUpPart(Struct, frozen=True):
+    """A part of the start-up. Parts may overlap."""
+
+    part: Annotated[StartUpKind, Meta(title="what happens")]
+    ns: Annotated[float, Meta(title="how long")]
+
+
 class StartUp(Struct, frozen=True):
     """What happens once, before the steps."""
 
     ns: Annotated[float, Meta(title="its length")]
-    parts: Annotated[list[Part], Meta(title="the largest parts")] = []
+    parts: Annotated[list[StartUpPart], Meta(title="the largest parts")] = []
 
 
 class Program(Struct, frozen=True):

@@ -23,7 +23,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analysis.formats.report import Finding, Report, ReportFigure, ReportTable, Trust, kinds
-from analysis.page import data, markdown, text
+from analysis.formats.words import duration, share
+from analysis.page import data, first, markdown, text
 
 STATIC_ROWS = 50  # of each table; the script adds the others
 FIRST = 4  # findings on the first screen
@@ -89,7 +90,8 @@ def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mappin
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
         summary=text.clean(markdown.conditions_line(report)),
-        measured=text.clean(_measured(report, tables)),
+        measured=text.clean(first.program_line(report) if report.steps else _measured(report, tables)),
+        steps=_steps(report),
         conditions=[_cleaned(c, "name", "value") for c in report.conditions],
         trust=_trust(report.trust),
         coverage=text.clean(report.coverage.sentence),
@@ -100,6 +102,21 @@ def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mappin
         files=[{**_cleaned(f, "name", "kind"), "rows": text.number(f.rows)} for f in report.files],
         notes=[text.clean(note) for note in report.notes],
     )
+
+
+def _steps(report: Report) -> list[dict[str, Any]]:
+    """Return what the page shows of each steady step: its line, the sentence on its limit, and a bar of its parts."""
+    return [
+        {
+            "line": text.clean(first.step_line(step, report.program.start_up if number == 0 else None)),
+            "verdict": first.verdict(step),
+            "parts": [
+                {"label": label, "colour": colour, "time": duration(ns), "share": share(frac), "width": f"{frac:.2%}"}
+                for label, colour, ns, frac in first.rows(step)
+            ],
+        }
+        for number, step in enumerate(report.steps)
+    ]
 
 
 def _has(tables: Mapping[str, pd.DataFrame]) -> dict[str, bool]:
@@ -187,7 +204,7 @@ def _finding(
         "rank": text.clean(finding.rank),
         "title": text.clean(finding.title),
         "sentence": text.clean(finding.sentence),
-        "saves": markdown.saves(finding),
+        "saves": markdown.saves(finding, report),
         "do": text.clean(finding.do),
         "wrong_if": text.clean(finding.wrong_if),
         "kind": finding.kind.replace("_", " "),

@@ -16,7 +16,7 @@ import tabulate
 from analysis.diagnosis.claims import PROGRAM
 from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportFigure, ReportTable, Saving, Tier
 from analysis.formats.words import share
-from analysis.page import text
+from analysis.page import first, text
 
 # With wcwidth installed, tabulate pads Chinese names differently. The page must not depend on that.
 tabulate.WIDE_CHARS_MODE = False
@@ -146,17 +146,18 @@ def rests_on_counters(item: Cell) -> bool:
     return item.evidence in (Tier.COUNTERS, Tier.SAMPLED)
 
 
-def saves(finding: Finding, *, short: bool = False) -> str:
+def saves(finding: Finding, report: Report, *, short: bool = False) -> str:
     """Return what a finding saves, such as 'saves 1.2 to 2.5 ms (12 to 25%) of step train'; '' if that is unknown.
 
     `short`: without the verb and the scope.
     """
     if (later := finding.later) is not None:
-        done = later.after.partition(" · ")[0]
-        return f"0 now; {_interval(later.saves_ns, Saving())} once {done} is done"
+        rank = next((one.rank for one in report.findings if one.id == later.after), 1)
+        return f"0 now; {_interval(later.saves_ns, Saving())} once {rank} is done"
     if finding.saves_ns.high is None or finding.kind == "nothing":
         return ""
-    of = "" if short or finding.scope == PROGRAM else f" of {text.shorten(finding.scope, 60)}"
+    scope = "the step" if finding.scope == "step step" else text.shorten(finding.scope, 60)
+    of = "" if short or finding.scope == PROGRAM else f" of {scope}"
     return f"{'' if short else 'saves '}{_interval(finding.saves_ns, finding.saves_frac)}{of}"
 
 
@@ -194,7 +195,7 @@ def _findings(report: Report, tables: Mapping[str, pd.DataFrame], untrusted: boo
     blocks = ["## Findings"]
     for finding in findings:
         head = f"**{finding.rank}. {escape(finding.title)}**"
-        head += f" ({saves(finding)})" if saves(finding) else ""
+        head += f" ({saves(finding, report)})" if saves(finding, report) else ""
         lines = [f"{head}  ", escape(finding.sentence), ""]
         lines += [f"**Do:** {escape_prose(finding.do)}", ""] if finding.do else []
         lines += [f"Wrong if: {escape(finding.wrong_if)}", ""] if finding.wrong_if else []
@@ -335,7 +336,7 @@ def render_terminal(report: Report, width: int = 100, run: str = "") -> str:
 
     `run` is the run's folder for the commands that continue with it; the text names no other path.
     """
-    lines: list[str] = [text.clean(report.title or "Report")]
+    lines: list[str] = [text.clean(report.title or "Report"), *first.lines(report)]
     trust, coverage = report.trust, report.coverage
     if is_untrusted(report):
         lines.append(f"{text.UNTRUSTED_MARK} {UNTRUSTED_SENTENCE}")
@@ -345,7 +346,7 @@ def render_terminal(report: Report, width: int = 100, run: str = "") -> str:
     if not findings:
         lines.append("No finding: no table holds enough evidence; the report says what is missing.")
     for finding in findings:
-        gain = f" ({saves(finding)})" if saves(finding) else ""
+        gain = f" ({saves(finding, report)})" if saves(finding, report) else ""
         lines.append(f"{finding.rank}. {text.shorten(finding.title, 160)}{gain}")
         lines += textwrap.wrap(text.clean(finding.sentence), width, initial_indent="   ", subsequent_indent="   ")
         lines += textwrap.wrap(text.clean(finding.do), width, initial_indent="   > ", subsequent_indent="     ")

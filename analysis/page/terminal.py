@@ -18,7 +18,7 @@ from rich.text import Text
 
 from analysis.formats import symbols
 from analysis.formats.report import Finding, Report, ReportTable
-from analysis.page import markdown, text
+from analysis.page import first, markdown, text
 from analysis.tables import picks
 
 NARROWEST, WIDEST = 60, 200  # columns
@@ -78,6 +78,8 @@ def _parts(
     width: int,
 ) -> Iterator[RenderableType]:  # fmt: skip
     yield line(report.title or "Report", HEAD)
+    for said in first.lines(report):
+        yield line(said)
     yield from _trust(report)
     yield from _findings(report, tables, detail)
     for name, rows in _lists(report, tables):
@@ -134,7 +136,7 @@ def finding_lines(
     head = Grid.grid(padding=(0, 2, 0, 0), expand=True)
     head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     head.add_column(no_wrap=True, justify="right")
-    won = markdown.saves(finding, short=True)
+    won = markdown.saves(finding, report, short=True)
     head.add_row(Text(f"{finding.rank}. {text.shorten(finding.title, LONGEST)}", HEAD), Text(won, GOOD))
     yield head
     if sentence:

@@ -19,6 +19,7 @@ from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph
 
 GRAPH_LAUNCH_NS = 7_000.0  # cudaGraphLaunch, seen with nsys attached
 GRAPH_NODE_NS = 900.0  # from the end of a node to the start of the next
+HOST_WORK_NS = 100_000.0  # PyTorch and Python need 5 to 30 µs for one launch, more under a profiler
 KERNEL_FLOOR_NS = 1_500.0  # no kernel takes less
 COLLECTIVE_FLOOR_NS = 15_000.0  # what each collective costs besides its bytes
 TOGETHER_NS = 5_000.0  # between a copy and the synchronisation that the same call of a library makes
@@ -117,6 +118,11 @@ def usual_gap(graph: Graph) -> float:
         gaps.append(np.diff(np.cumsum(graph.c_gap[rows])[graph.c_launches[rows]]))
     between = np.concatenate(gaps)
     return max(5 * float(np.median(between)), 30_000.0) if len(between) else 30_000.0
+
+
+def host_work_ns(graph: Graph) -> float:
+    """Return the least host work before a call that is work of its own, ns: shorter is what the launch needs."""
+    return max(HOST_WORK_NS, min(usual_gap(graph), 3 * HOST_WORK_NS))
 
 
 def scale(graph: Graph, ops: Bools, factor: float | Floats, share: float = 0.0) -> Graph:

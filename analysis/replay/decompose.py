@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.formats.collectives import communicates
+from analysis.replay.changes import host_work_ns
 from analysis.replay.graph import ALLOCATION, NONE, OPERATION, STREAM, Floats, Graph
 from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, Run
 
@@ -96,6 +97,7 @@ class _Walk:
         self.last_call = before
         self.is_launch = self.graph.c_launches
         self.names = self.graph.c_name
+        self.short = host_work_ns(self.graph)
 
     def path(self) -> list[tuple[float, float, str, int]]:
         """Return the pieces of the path in the order of time: begin, end, part, operation."""
@@ -155,7 +157,7 @@ class _Walk:
             row = cause
 
     def _from_call_begin(self, call: int) -> None:
-        self._piece(float(self.run.c_begin[call] - self.graph.c_gap[call]), "host_work")
+        self._gap(call)
         before = int(self.previous[call])
         if before >= 0:
             self._from_call_end(before)
@@ -175,8 +177,14 @@ class _Walk:
                 self._from_operation(by)
                 return
             self._piece(float(run.c_begin[call]), part)
-            self._piece(float(run.c_begin[call] - graph.c_gap[call]), "host_work")
+            self._gap(call)
             call = int(self.previous[call])
+
+    def _gap(self, call: int) -> None:
+        """Walk back over the host work before a call: a short one is a part of launching."""
+        gap = float(self.graph.c_gap[call])
+        part = "launching" if gap <= self.short else "host_work"
+        self._piece(float(self.run.c_begin[call]) - gap, part)
 
     def _part(self, call: int) -> str:
         name = str(self.names[call])

@@ -173,7 +173,7 @@ def test_parts_add_up_and_name_the_limit(name: str) -> None:
     assert sum(ns for _, ns in found.parts) == sum(ns for _, ns in found.busy_parts) == found.wall_ns
     assert {part for part, _ in found.parts} <= set(PARTS)
     largest = max(found.parts, key=lambda item: item[1])[0]
-    assert largest == {"launch": "host_work", "gpu": "gpu_busy", "host": "host_work", "pageable": "copies"}.get(
+    assert largest == {"launch": "launching", "gpu": "gpu_busy", "host": "host_work", "pageable": "copies"}.get(
         name, "gpu_busy"
     )
 

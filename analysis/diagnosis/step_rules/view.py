@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats.report import Confidence
-from analysis.replay.changes import usual_gap
+from analysis.replay.changes import host_work_ns
 from analysis.replay.decompose import Decomposition
 from analysis.replay.graph import Bools, Floats, Graph
 from analysis.replay.savings import Step
@@ -22,9 +22,6 @@ from analysis.replay.steady import Steady
 
 Change = Callable[[Graph, float], Graph]
 
-# Host work longer than this before a launch is more than a framework needs for one operation (5 to 30 µs, more under a
-# profiler).
-HOST_WORK_NS = 100_000.0
 SYNCHRONISES = r"(cu|hip)(da)?(Device|Ctx|Thread|Stream|Event)Synchronize"
 _LIBRARIES = (
     ("pytorch", re.compile(r"\bat::|\bc10::|^triton_(poi|red|per|tem|mm)_|FillFunctor|ampere_|cudnn::")),
@@ -131,8 +128,7 @@ class View:
     @cached_property
     def long_gaps(self) -> Floats:
         """Host work before each call that is longer than a launch needs, else 0. Shape: (calls,). Units: ns."""
-        least = max(HOST_WORK_NS, min(usual_gap(self.graph), 3 * HOST_WORK_NS))
-        return np.where(self.graph.c_gap > least, self.graph.c_gap, 0.0)
+        return np.where(self.graph.c_gap > host_work_ns(self.graph), self.graph.c_gap, 0.0)
 
     @cached_property
     def trains(self) -> bool:

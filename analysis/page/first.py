@@ -1,0 +1,90 @@
+"""Say what ran, what its step waits for, and why: the head of the terminal, of Markdown and of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from analysis.formats.report import PartKind, Report, StartUp, StartUpKind, Step, kinds
+from analysis.formats.words import duration, share
+from analysis.page import text
+
+BAR = 40  # characters of the longest bar
+_SAID = ("GPU", "driver", "date", "cuda", "torch", "nsys", "ncu")  # conditions, in this order
+_LABELS = {
+    PartKind.GPU_BUSY: "GPU busy",
+    PartKind.LAUNCHING: "launching",
+    PartKind.HOST_WORK: "host work",
+    PartKind.SYNC: "waiting for the GPU",
+    PartKind.COPIES: "copies",
+    PartKind.ALLOCATION: "allocation",
+    PartKind.COMMUNICATION: "communication",
+    PartKind.RANK_WAIT: "waiting for a rank",
+    PartKind.STORAGE: "storage",
+    PartKind.PAUSE: "pause",
+    PartKind.OTHER: "other",
+}
+LEAST = 0.005  # of the step: a smaller part is not shown
+# Okabe and Ito's colours, which people with any colour vision tell apart.
+COLOURS = {
+    PartKind.HOST_WORK: "#D55E00",
+    PartKind.LAUNCHING: "#E69F00",
+    PartKind.SYNC: "#F0E442",
+    PartKind.GPU_BUSY: "#009E73",
+    PartKind.COPIES: "#0072B2",
+    PartKind.COMMUNICATION: "#CC79A7",
+    PartKind.RANK_WAIT: "#CC79A7",
+}
+_OTHER = "#999999"
+_STARTS = {
+    StartUpKind.LOADING: "kernel loading",
+    StartUpKind.ALLOCATION: "allocation",
+    StartUpKind.GRAPHS: "building graphs",
+    StartUpKind.UPLOADS: "uploads",
+    StartUpKind.KERNELS: "kernels",
+}
+
+
+def program_line(report: Report) -> str:
+    """Return GPU, driver, date and versions in one line."""
+    known = {str(one.name): one.value for one in report.conditions}
+    named = {"GPU", "date"}
+    said = [f"{'' if name in named else name + ' '}{text.shorten(known[name], 40)}" for name in _SAID if name in known]
+    return " · ".join(said)
+
+
+def step_line(step: Step, start_up: StartUp | None) -> str:
+    """Return the length of a step, how many there are, their spread, and the start-up before them."""
+    wall = step.wall_ns
+    spread = "" if wall.p5 is None or wall.p95 is None else f", p5 to p95 {duration(wall.p5)} to {duration(wall.p95)}"
+    steps = f"{step.count:,} {'steps' if step.count != 1 else 'step'}"
+    seen = "" if step.bare else ", as seen under the profiler"
+    name = "Steady step" if step.name == "step" else f"Steady step {text.shorten(step.name, 40)}"
+    line = f"{name} {duration(wall.p50)} ({steps}{spread}{seen})"
+    if start_up is not None and start_up.ns > 0:
+        parts = ", ".join(f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts[:3])
+        line += f" after {duration(start_up.ns)} of start-up" + (f" ({parts})" if parts else "")
+    return line
+
+
+def verdict(step: Step) -> str:
+    """Return in one sentence what limits the step."""
+    return str(kinds()[step.kind]["what"])
+
+
+def rows(step: Step) -> Iterator[tuple[str, str, float, float]]:
+    """Yield label, colour, time in ns and share of each part of a step that is not too small, the longest first."""
+    for part in sorted(step.parts, key=lambda one: -one.ns):
+        if part.frac is not None and part.frac >= LEAST:
+            yield _LABELS[part.part], COLOURS.get(part.part, _OTHER), part.ns, part.frac
+
+
+def lines(report: Report) -> list[str]:
+    """Return the head as lines of plain text: the program, then each step with a bar for each part."""
+    found = [program_line(report)] if program_line(report) else []
+    for number, step in enumerate(report.steps):
+        found += ["", step_line(step, report.program.start_up if number == 0 else None)]
+        for label, _, ns, frac in rows(step):
+            bar = "█" * round(BAR * frac)
+            found.append(f"  {label:20} {bar or '▏':{BAR}} {duration(ns):>9} {share(frac):>6}")
+        found.append(f"  {verdict(step)}")
+    return found
