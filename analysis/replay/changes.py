@@ -22,6 +22,7 @@ GRAPH_NODE_NS = 900.0  # from the end of a node to the start of the next
 HOST_WORK_NS = 100_000.0  # PyTorch and Python need 5 to 30 µs for one launch, more under a profiler
 KERNEL_FLOOR_NS = 1_500.0  # no kernel takes less
 COLLECTIVE_FLOOR_NS = 15_000.0  # what each collective costs besides its bytes
+STAGING_BYTES_PER_NS = 2.5  # at least so fast a host copies pageable memory
 TOGETHER_NS = 5_000.0  # between a copy and the synchronisation that the same call of a library makes
 PINNED = 0.6  # factor up to which a copy can only be one from pinned memory
 _SYNC = re.compile(r"\w*(Stream|Event|Device)Synchronize")
@@ -95,7 +96,8 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
                 dropped[row] = True
             else:
                 drops = False
-    lost = np.where(dropped, np.minimum(gap, limit) * share, 0.0)
+    room = np.maximum(limit, _staging(graph))
+    lost = np.where(dropped, np.minimum(gap, room) * share, 0.0)
     for row in np.flatnonzero(gone & ~graph.c_launches).tolist():  # the way back from such a call
         after = np.flatnonzero(graph.c_seq[row + 1 : row + 64] == graph.c_seq[row])
         if len(after) and not dropped[row + 1 + after[0]]:
@@ -108,6 +110,14 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
         c_tail=np.where(dropped, 0.0, graph.c_tail),
         c_launches=graph.c_launches & ~dropped,
     )
+
+
+def _staging(graph: Graph) -> Floats:
+    """Return how long the host may take to stage the copy of each call in its own memory, ns. Shape: (calls,)."""
+    found = np.zeros(len(graph.c_start))
+    rows = np.flatnonzero((graph.o_call >= 0) & (graph.o_kind == "memcpy") & (graph.o_bytes > 0))
+    np.add.at(found, graph.o_call[rows], graph.o_bytes[rows] / STAGING_BYTES_PER_NS)
+    return found
 
 
 def usual_gap(graph: Graph) -> float:

@@ -34,6 +34,7 @@ from analysis.replay.waits import find_waits
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
+ALIKE = 4.0  # times: a stream and a call that long ago may both be the cause
 SOON_NS = 8_000  # an end and a start this close may be cause and effect
 ALLOCATION = re.compile(
     r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|HostUnregister|Map|Unmap|Create)"
@@ -81,6 +82,7 @@ class Graph:
     o_name: npt.NDArray[np.object_]
     o_kind: npt.NDArray[np.object_]
     o_row: IntArray  # row of capture.gpu_ops
+    o_bytes: Floats  # of copies and sets, 0 if unknown
     o_fill: Floats  # share of the GPU that its blocks fill
     stream_names: tuple[str, ...]
     stream_free: Floats  # when each stream is free at the start of the window
@@ -340,7 +342,8 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
     by_host = late <= np.maximum(3 * lag, 15_000.0)
     dep, dep_gap = _causes(start, end, stream, by_stream | by_host, ops["process"].to_numpy(np.int64), free)
     lost = ~(by_stream | by_host | (dep >= 0))
-    to_stream = lost & ((since <= late) ^ split) & np.isfinite(since)
+    either = lost & (np.maximum(since, late) < ALIKE * np.minimum(since, late))
+    to_stream = lost & ((since <= late) ^ (split & either)) & np.isfinite(since)
     to_host = lost & ~to_stream & np.isfinite(late)
     lag_used = np.where(by_host | to_host, late, np.minimum(lag, late))
     after_used = np.where(by_stream | to_stream, since, np.minimum(gap, since))
@@ -358,10 +361,10 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
         o_start=start, o_duration=duration, o_call=frame.call, o_host=call, o_stream=stream,
         o_lag=np.nan_to_num(lag_used, posinf=0.0), o_after=after_used, o_before=before, o_dep=dep, o_dep_gap=dep_gap,
         o_group=np.full(count, -1), o_name=ops["name"].astype(object).to_numpy(object), o_kind=kind,
-        o_row=ops["row"].to_numpy(np.int64), o_fill=grid,
+        o_row=ops["row"].to_numpy(np.int64), o_fill=grid, o_bytes=ops["bytes"].to_numpy(dtype=np.float64, na_value=0.0),
         stream_names=tuple(names), stream_free=free, stream_pid=pids, seq_pid=frame.seq_pid, seq_tail=frame.tail,
         seq_begin=np.array(frame.seq_begin, dtype=np.int64),
-        unexplained=np.flatnonzero(lost), notes=tuple(notes), has_calls=bool(len(own)),
+        unexplained=np.flatnonzero(either), notes=tuple(notes), has_calls=bool(len(own)),
     )  # fmt: skip
 
 

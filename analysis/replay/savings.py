@@ -18,7 +18,8 @@ import pandas as pd
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.bare import BARE_RANGES
 from analysis.replay import graph as graphs
-from analysis.replay.graph import NONE, Floats, Graph
+from analysis.replay.changes import usual_gap
+from analysis.replay.graph import ALLOCATION, NONE, Floats, Graph
 from analysis.replay.simulate import Run, simulate
 from analysis.replay.steady import Phase, Steady, find
 from analysis.tables.bare import first_occurrences
@@ -143,7 +144,12 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
     bare = (low,) if low is high else (low, high)
     if len(graph.unexplained) > UNEXPLAINED * len(graph.o_start):
         other = graphs.build(capture, _windows(capture, phase, part), len(part), split=True)
-        bare = (*bare, _without_cost(other, marks, capture.clock, 0))
+        bare = (
+            *bare,
+            _fit(other, marks, capture.clock, known)
+            if known is not None and low is high
+            else _without_cost(other, marks, capture.clock, 0),
+        )
     times = tuple(simulate(one).step_ns for one in bare)
     return Step(phase, graph, run, bare, times, low is high, seen, reason)
 
@@ -173,7 +179,12 @@ def _without_cost(graph: Graph, marks: Floats, clock: str, end: int, part: float
     each = np.where(graph.c_launches, costs["launch"][end], costs["call"][end]) * part
     inside = np.minimum(each / 2, graph.c_own * (1 - FLOOR))
     gap = np.minimum(each - inside + marks * costs["range"][end] * part, graph.c_gap * (1 - FLOOR))
-    return replace(graph, c_own=graph.c_own - inside, c_gap=graph.c_gap - gap)
+    slower = 1 - part * (1 - costs["slower"][end])
+    known = {name: bool(ALLOCATION.match(str(name))) for name in set(graph.c_name)}
+    driver = np.array([known[name] for name in graph.c_name], bool)  # its work is as fast beside a profiler
+    own = np.where(driver, graph.c_own, (graph.c_own - inside) * slower)
+    near = np.minimum(graph.c_gap - gap, usual_gap(graph))  # longer work of the program is as fast
+    return replace(graph, c_own=own, c_gap=graph.c_gap - gap - near * (1 - slower))
 
 
 def _fit(graph: Graph, marks: Floats, clock: str, bare_ns: float) -> Graph:
@@ -241,7 +252,7 @@ def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
     low, high = min(shares), max(shares)
     low, high = low - ERROR - MISSED * abs(low), high + ERROR + MISSED * abs(high)
     if high - low > 2 * WIDEST:
-        middle = low + 0.6 * (high - low)
+        middle = low + 0.5 * (high - low)
         low, high = middle - WIDEST, middle + WIDEST
     changed = simulate(change(step.graph, 0.5)).step_ns
     unit = float(np.mean(ns)) / float(np.mean(shares)) if np.mean(shares) else step.run.step_ns

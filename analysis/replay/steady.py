@@ -33,7 +33,9 @@ SLOW = 1.5  # times the median: a slow step, or one of start-up if no other came
 LEAST_SHARE = 0.03  # of the main phase's time: smaller phases are not reported
 EARLY = 0.25  # the same of phases that end before the main one begins: these are start-up
 _NAMED = re.compile(r"step|iter|batch|token|decode|prefill|generate|forward|epoch", re.IGNORECASE)
-_OPERATOR = re.compile(r"^\w+::\w|^NCCL:|#")  # ranges of a framework's operators, which begin no step
+_OPERATOR = re.compile(
+    r"^\w+::\w|^(NCCL|CCCL|cuBLAS|cuDNN|TSL|XlaModule)\b|#"
+)  # ranges of a framework's operators, which begin no step
 _LOADS = re.compile(r"cu(da)?(Module|Library|Link|KernelGetFunction|FuncGet|ModuleGetLoading|GetProcAddress|Init)")
 _ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|Create|Map)")
 _WAITS = re.compile(r"(cu|hip)(da)?(Device|Stream|Event|Ctx|Thread)Synchronize")
