@@ -1,0 +1,108 @@
+"""Pack what measure.py wrote into a set: captures/NAME-GPU.txt.xz for each program, and times.json.
+
+    python tests/answer_key/pack.py RESULTS SET --gpu h100
+
+RESULTS is measure.py's --out. A program's archive has FORM/cuda_gpu_trace.csv and the other tables, bare_ranges.csv and
+a trimmed trace.json where there are some. Paths and names of the machine are removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "nsys_scripts"))
+
+from scrub import without_paths  # noqa: E402
+
+KEPT_OF_TRACE = {"ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id", "bp", "s"}
+KEPT_ARGS = {
+    "stream",
+    "correlation",
+    "device",
+    "grid",
+    "block",
+    "bytes",
+    "External id",
+    "Ev Idx",
+    "External ID",
+    "kind",
+}
+
+
+def trimmed(text: str) -> str:
+    """Return a trace of torch.profiler with the fields that a reader of timelines uses."""
+    trace = json.loads(text)
+    events = []
+    for event in trace["traceEvents"]:
+        kept = {key: value for key, value in event.items() if key in KEPT_OF_TRACE}
+        if "args" in kept and event.get("ph") != "M":
+            kept["args"] = {key: value for key, value in kept["args"].items() if key in KEPT_ARGS}
+        events.append(kept)
+    trace["traceEvents"] = events
+    for private in ("traceName", "hostName", "record_shapes"):
+        trace.pop(private, None)
+    return json.dumps(trace, separators=(",", ":"))
+
+
+def files(program: Path) -> Iterator[tuple[str, str]]:
+    """Yield (name in the archive, text) of a program's results."""
+    for form in sorted(path for path in program.iterdir() if path.is_dir() and len(path.name) == 1):
+        for path in sorted([*form.glob("*.csv"), *form.glob("bare/captures/bare_ranges.csv")]):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            if text.count("\n") > 1:
+                lines = text.splitlines(keepends=True)
+                yield f"{form.name}/{path.name.removeprefix('nsys_')}", "".join(map(without_paths, lines))
+    if (program / "trace.json").exists():
+        yield "a/trace.json", without_paths(trimmed((program / "trace.json").read_text(encoding="utf-8")))
+
+
+def pack(program: Path, target: Path) -> int:
+    """Write a program's archive, each file behind a line with a form feed and its name; return its size."""
+    plain = "".join(f"\f{name}\n{text}" for name, text in files(program))
+    packed = lzma.compress(plain.encode(), preset=9 | lzma.PRESET_EXTREME)
+    target.write_bytes(packed)
+    return len(packed)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("results", type=Path)
+    parser.add_argument("set")
+    parser.add_argument("--gpu", required=True, choices=["h100", "h200"])
+    options = parser.parse_args()
+    folder = HERE / options.set
+    (folder / "captures").mkdir(exist_ok=True)
+    known = folder / "times.json"
+    times = json.loads(known.read_text(encoding="utf-8")) if known.exists() else {}
+    programs = sorted(path for path in (options.results / options.set).iterdir() if path.is_dir())
+    for program in programs:
+        if (program / "times.json").exists():
+            found = json.loads((program / "times.json").read_text(encoding="utf-8"))
+            rounded = {
+                key: [round(one, 9) for one in value] if key != "block" else value for key, value in found.items()
+            }
+            times.setdefault(options.gpu, {})[program.name] = rounded
+    lines = [
+        f'"{gpu}": {{\n' + ",\n".join(f'"{name}": {json.dumps(of[name])}' for name in sorted(of)) + "\n}"
+        for gpu, of in sorted(times.items())
+    ]
+    known.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    captured = [program for program in programs if (program / "a/nsys_cuda_gpu_trace.csv").exists()]
+    captured = [program for program in captured if (program / "a/nsys_cuda_gpu_trace.csv").stat().st_size]
+    with ThreadPoolExecutor(2) as pool:
+        targets = [folder / "captures" / f"{program.name}-{options.gpu}.txt.xz" for program in captured]
+        for target, size in zip(targets, pool.map(pack, captured, targets), strict=True):
+            print(f"{size:8d} {target.name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,286 @@
+"""Score the replay and the first screen against the programs of the answer key.
+
+    python tests/answer_key/score.py SET --replay [--only REGEX] [--gpu h100]
+    python tests/answer_key/score.py SET --screen
+    python tests/answer_key/score.py SET --truth            measured savings alone
+    python tests/answer_key/score.py SET --unpack DIR       captures as folders: DIR/NAME/GPU/FORM/captures/
+
+SET is tuned, blind_replay or blind_screen. Results stand in SET/replay_latest.csv and SET/screen_latest.csv; the first
+look at a set stays in SET/replay_first_look.csv and SET/screen_first_look.csv, and is never written again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import lzma
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+SETS = ("tuned", "blind_replay", "blind_screen")
+KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
+REPLAY_WIDTH, SCREEN_WIDTH = 0.24, 0.5  # widest interval of a prediction, of the step
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was measured: milliseconds of a step of both forms, and the saving with its 95 % interval (of a step of a)."""
+
+    a_ms: float
+    b_ms: float | None
+    saving: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the saving is known to 2 % of the step."""
+        return self.low is not None and self.high is not None and (self.high - self.low) / 2 <= KNOWN
+
+
+def truth(times: dict[str, Any]) -> Truth:
+    """Return the median saving of the rounds, each with one block of both forms, and its bootstrap interval."""
+    a = np.array(times["a"])
+    a_ms = float(np.median(a)) * 1e3
+    if not times.get("b"):
+        return Truth(a_ms, None, None, None, None)
+    b = np.array(times["b"])
+    savings = 1 - b / a
+    drawn = np.random.default_rng(0).choice(savings, (2000, len(savings)))
+    low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
+    return Truth(a_ms, float(np.median(b)) * 1e3, float(np.median(savings)), float(low), float(high))
+
+
+def declared(name: str) -> dict[str, dict[str, Any]]:
+    """Return the declarations of a set."""
+    return tomllib.loads((HERE / name / "programs.toml").read_text(encoding="utf-8"))
+
+
+def truths(name: str) -> dict[tuple[str, str], Truth]:
+    """Return (program, GPU) -> what was measured."""
+    times = json.loads((HERE / name / "times.json").read_text(encoding="utf-8"))
+    return {(program, gpu): truth(found) for gpu, of in times.items() for program, found in of.items()}
+
+
+def unpack(name: str, program: str, gpu: str, target: Path) -> Path:
+    """Unpack a program's captures as target/PROGRAM/GPU/FORM/captures/ and return the folder of form a."""
+    packed = (HERE / name / "captures" / f"{program}-{gpu}.txt.xz").read_bytes()
+    for part in lzma.decompress(packed).decode().split("\f")[1:]:
+        title, _, text = part.partition("\n")
+        form, file = title.split("/")
+        inside = {"bare_ranges.csv": "captures", "trace.json": "torch"}.get(file, "captures/nsys")
+        folder = target / program / gpu / form / inside
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(text, encoding="utf-8")
+    return target / program / gpu / "a"
+
+
+def captured(name: str, only: str, gpu: str) -> list[tuple[str, str]]:
+    """Return (program, GPU) of the packed captures of a set."""
+    found = []
+    for path in sorted((HERE / name / "captures").glob("*.txt.xz")):
+        program, _, on = path.name.removesuffix(".txt.xz").rpartition("-")
+        if re.search(only, program) and gpu in ("", on):
+            found.append((program, on))
+    return found
+
+
+def shown(value: float | None, digits: int = 4) -> str:
+    """Return a number for a table; "" if it is unknown."""
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def save(rows: list[dict[str, str]], name: str, what: str) -> None:
+    """Write the results, also as the first look if there was none."""
+    for file in (f"{what}_latest.csv", f"{what}_first_look.csv"):
+        path = HERE / name / file
+        if rows and (not path.exists() or "latest" in file):
+            with path.open("w", encoding="utf-8", newline="") as target:
+                writer = csv.DictWriter(target, list(rows[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+
+
+def what_if(capture: Path, change: list[str]) -> dict[str, Any] | str:
+    """Return the answer of analysis/what_if.py, or the last line of what went wrong."""
+    command = [sys.executable, "analysis/what_if.py", str(capture), *change, "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or ["no answer"])[-1]
+    return json.loads(done.stdout)
+
+
+def replay_row(program: str, gpu: str, declaration: dict[str, Any], known: Truth, capture: Path) -> dict[str, str]:
+    """Return the row of one pair."""
+    row = {
+        "program": program,
+        "gpu": gpu,
+        "framework": declaration["framework"],
+        "change": " ".join(declaration["change"]),
+        "wins_nothing": "yes" if declaration.get("nothing") and (known.saving or 0) < WINS else "",
+        "counts": "yes" if known.counts else "",
+        "bare_ms": shown(known.a_ms),
+        "measured": shown(known.saving),
+        "measured_low": shown(known.low),
+        "measured_high": shown(known.high),
+    }
+    answer = what_if(capture, declaration["change"])
+    fields = ["step_ms", "replay_error", "predicted_low", "predicted_high", "width", "inside", "refused"]
+    row |= dict.fromkeys(fields, "")
+    if isinstance(answer, str):
+        return row | {"refused": answer}
+    low, high = (answer["saves_frac"][end] for end in ("low", "high"))
+    row["step_ms"] = shown(answer["step_ns"] / 1e6)
+    row["replay_error"] = shown(answer["replayed_ns"] / answer["step_ns"] - 1)
+    if low is not None and high is not None:
+        row |= {"predicted_low": shown(low), "predicted_high": shown(high), "width": shown(high - low)}
+        if known.saving is not None:
+            row["inside"] = "yes" if low <= known.saving <= high and high - low <= REPLAY_WIDTH else "no"
+    return row
+
+
+def replay_totals(rows: list[dict[str, str]]) -> list[str]:
+    """Return the totals against the goals of the replay."""
+    errors = [abs(float(row["replay_error"])) for row in rows if row["replay_error"]]
+    pairs = [row for row in rows if row["counts"] and row["inside"]]
+    inside = sum(row["inside"] == "yes" for row in pairs)
+    wrong = [
+        row["program"]
+        for row in rows
+        if row["wins_nothing"] and row["predicted_low"] and _middle(row["predicted_low"], row["predicted_high"]) > WINS
+    ]
+    near = sum(error <= 0.02 for error in errors)
+    return [
+        f"unchanged replay within 2 %: {near} of {len(errors)} (goal: 90 %); worst {max(errors, default=0):.1%} (goal: 5 %)",
+        f"refused: {sum(bool(row['refused']) for row in rows)} of {len(rows)}",
+        f"measured saving in an interval of at most ± 12 %: {inside} of {len(pairs)} (goal: 85 %)",
+        f"changes that win nothing, predicted to win more than 3 %: {len(wrong)} (goal: 0) {' '.join(wrong)}",
+    ]
+
+
+def _middle(low: str, high: str) -> float:
+    return (float(low) + float(high)) / 2
+
+
+def screen_row(program: str, gpu: str, declaration: dict[str, Any], known: Truth, capture: Path) -> dict[str, str]:
+    """Return the row of one program: its first finding against its cause."""
+    with tempfile.TemporaryDirectory() as out:
+        command = [sys.executable, "analysis/report.py", str(capture), "--out", out, "--quiet"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        path = Path(out) / "report.json"
+        report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        refused = "" if path.exists() else (done.stderr.strip().splitlines() or ["no report"])[-1]
+    findings = [one for one in report.get("findings", []) if one.get("scope", "step") != "start-up"]
+    first = findings[0] if findings else {"kind": "nothing"}
+    kind, saves = first.get("kind") or "unknown", first.get("saves_frac") or {}
+    low, high = saves.get("low"), saves.get("high")
+    right = {declaration["cause"], *declaration.get("accept", [])}
+    is_clean = declaration["cause"] == "nothing"
+    advised = [
+        one["kind"]
+        for one in findings
+        if (one.get("saves_frac") or {}).get("low") is not None
+        and one["saves_frac"]["low"] >= WORTH
+        and (one.get("kind") in declaration.get("tempting", []) or (is_clean and one.get("kind") not in right))
+    ]
+    row = {
+        "program": program,
+        "gpu": gpu,
+        "framework": declaration["framework"],
+        "cause": declaration["cause"],
+        "trap": "yes" if declaration.get("nothing") else "",
+        "first": kind,
+        "right": "" if refused else ("yes" if kind in right else "no"),
+        "counts": "yes" if known.counts else "",
+        "bare_ms": shown(known.a_ms),
+        "measured": "" if declaration.get("nothing") else shown(known.saving),
+        "predicted_low": shown(low),
+        "predicted_high": shown(high),
+        "inside": "",
+        "advised": " ".join(advised),
+        "refused": refused,
+    }
+    if kind in right and known.counts and row["measured"] and known.saving is not None:
+        fits = low is not None and high is not None and low <= known.saving <= high and high - low <= SCREEN_WIDTH
+        row["inside"] = "yes" if fits else "no"
+    return row
+
+
+def screen_totals(rows: list[dict[str, str]]) -> list[str]:
+    """Return the totals against the goals of the first screen, and the confusion table."""
+    right, judged = sum(row["right"] == "yes" for row in rows), [row for row in rows if row["inside"]]
+    wrong = [row["program"] for row in rows if row["advised"]]
+    confusion = Counter((row["cause"], row["first"]) for row in rows if row["right"] == "no")
+    return [
+        f"first finding names the cause: {right} of {len(rows)} (goal: 90 %)",
+        f"measured win in an interval of at most ± 25 %: {sum(row['inside'] == 'yes' for row in judged)} of {len(judged)} (goal: 80 %)",
+        f"clean programs and traps advised to do what wins nothing: {len(wrong)} (goal: 0) {' '.join(wrong)}",
+        *(f"  {cause} called {first}: {count}" for (cause, first), count in sorted(confusion.items())),
+    ]
+
+
+def print_rows(rows: list[dict[str, str]]) -> None:
+    """Print rows as aligned columns."""
+    if rows:
+        table = [list(rows[0]), *(list(row.values()) for row in rows)]
+        widths = [min(max(len(line[at]) for line in table), 44) for at in range(len(table[0]))]
+        for line in table:
+            print("  ".join(f"{cell[:44]:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("set", choices=SETS)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--replay", action="store_true")
+    what.add_argument("--screen", action="store_true")
+    what.add_argument("--truth", action="store_true")
+    what.add_argument("--unpack", type=Path, metavar="DIR")
+    parser.add_argument("--only", default="", help="programs whose name fits; writes no results")
+    parser.add_argument("--gpu", default="", choices=["h100", "h200"])
+    options = parser.parse_args(arguments)
+    known, listed = truths(options.set), declared(options.set)
+    if options.truth:
+        for (program, gpu), one in sorted(known.items()):
+            width = [] if one.low is None or one.high is None else [f"{one.low:.1%} to {one.high:.1%}"]
+            print(f"{program:24} {gpu}  {one.a_ms:9.3f} ms", *width, "" if one.counts else "does not count")
+        return 0
+    places = captured(options.set, options.only, options.gpu)
+    if options.unpack:
+        for program, gpu in places:
+            print(unpack(options.set, program, gpu, options.unpack))
+        return 0
+    rows = []
+    for program, gpu in places:
+        declaration, pair = listed[program], known.get((program, gpu))
+        if pair is None or (options.replay and not declaration.get("change")):
+            continue
+        row = replay_row if options.replay else screen_row
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(row(program, gpu, declaration, pair, unpack(options.set, program, gpu, Path(folder))))
+        print("  ".join(rows[-1].values()), flush=True)
+    looked = datetime.now(UTC).date().isoformat()
+    print()
+    print_rows(rows)
+    print(*(replay_totals if options.replay else screen_totals)(rows), sep="\n")
+    if not options.only and not options.gpu:
+        save([{"looked": looked} | row for row in rows], options.set, "replay" if options.replay else "screen")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+"""The answer key: its declarations, what was measured, its captures and its scores."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+KEY = Path(__file__).resolve().parents[1] / "answer_key"
+
+
+@pytest.fixture(scope="module")
+def score() -> Any:
+    spec = importlib.util.spec_from_file_location("answer_key_score", KEY / "score.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_program_has_its_declaration_times_and_capture(score: Any) -> None:
+    for name in score.SETS:
+        declared, known = score.declared(name), score.truths(name)
+        assert set(declared) == {path.stem for path in (KEY / name).iterdir() if path.suffix in (".py", ".cu")}
+        assert {program for program, _ in known} == set(declared)
+        assert {program for program, _ in score.captured(name, "", "")} == set(declared)
+
+
+def test_the_sets_are_as_large_as_their_goals_need(score: Any) -> None:
+    sets = {name: score.declared(name) for name in score.SETS}
+    pairs = {name: [one for one in sets[name].values() if one.get("change")] for name in ("tuned", "blind_replay")}
+    assert len(pairs["blind_replay"]) >= 12
+    assert sum(len(of) for of in pairs.values()) >= 24
+    nothing = [
+        key
+        for name in pairs
+        for key, one in score.truths(name).items()
+        if one.counts and sets[name][key[0]].get("nothing") and one.saving < score.WINS
+    ]
+    assert len({program for program, _ in nothing}) >= 8
+    screens = [*sets["tuned"].values(), *sets["blind_screen"].values()]
+    assert len(screens) >= 30
+    assert len(sets["blind_screen"]) >= 15
+    assert sum(bool(one.get("nothing")) for one in screens) >= 8
+    assert sum(one["cause"] == "nothing" for one in screens) >= 4
+
+
+def test_captures_are_small_and_name_no_machine(score: Any, tmp_path: Path) -> None:
+    def size(*names: str, pairs: bool = False) -> int:
+        paths = [(path, score.declared(name)) for name in names for path in (KEY / name / "captures").iterdir()]
+        return sum(
+            path.stat().st_size for path, of in paths if not pairs or of[path.name.rpartition("-")[0]].get("change")
+        )
+
+    assert size("tuned", "blind_replay", pairs=True) <= 3_000_000
+    assert size("tuned", "blind_screen") <= 4_000_000
+    score.unpack("tuned", "norm_few_blocks", "h100", tmp_path)
+    texts = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.csv")]
+    assert len(texts) == 6
+    assert not any(word in text for text in texts for word in ("/root", "/tmp", "/opt"))
+
+
+def test_saving_is_the_median_of_rounds_and_a_wide_interval_does_not_count(score: Any) -> None:
+    known = score.truth({"block": 2, "a": [0.002, 0.004, 0.002], "b": [0.001, 0.002, 0.001]})
+    assert (known.a_ms, known.saving, known.low, known.high) == (2.0, 0.5, 0.5, 0.5)
+    assert known.counts
+    assert not score.truth({"block": 2, "a": [0.002, 0.002, 0.002], "b": [0.001, 0.002, 0.0005]}).counts
+
+
+def test_first_look_is_never_written_again(score: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(score, "HERE", tmp_path)
+    (tmp_path / "tuned").mkdir()
+    score.save([{"looked": "one"}], "tuned", "replay")
+    score.save([{"looked": "two"}], "tuned", "replay")
+    assert (tmp_path / "tuned/replay_first_look.csv").read_text(encoding="utf-8").split() == ["looked", "one"]
+    assert (tmp_path / "tuned/replay_latest.csv").read_text(encoding="utf-8").split() == ["looked", "two"]
+
+
+def test_totals_count_what_the_goals_name(score: Any) -> None:
+    row = {"program": "p", "wins_nothing": "", "counts": "yes", "replay_error": "0.010", "refused": ""}
+    inside = row | {"inside": "yes", "predicted_low": "0.1", "predicted_high": "0.2"}
+    wrong = row | {
+        "inside": "no",
+        "predicted_low": "0.1",
+        "predicted_high": "0.2",
+        "wins_nothing": "yes",
+        "replay_error": "-0.06",
+    }
+    text = "\n".join(score.replay_totals([inside, wrong]))
+    assert "within 2 %: 1 of 2 (goal: 90 %); worst 6.0%" in text
+    assert "± 12 %: 1 of 2" in text
+    assert "more than 3 %: 1 (goal: 0) p" in text
