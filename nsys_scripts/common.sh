@@ -30,10 +30,6 @@ value() { # OPTION COUNT_OF_ARGUMENTS_LEFT
   (($2 > 1)) || bad_usage "$1 needs a value."
 }
 
-need() { # COMMAND SENTENCE
-  command -v "$1" >/dev/null || die 127 "$2"
-}
-
 # Run a Python program of this project, from any folder.
 ours() { # MODULE ARGUMENT…
   PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} "$PYTHON" -m "$@"

@@ -24,7 +24,7 @@ from analysis.formats.ranges import CALIBRATION, PREFIX, is_own
 from analysis.formats.tools import TOOL_STATUS
 from analysis.formats.words import count_of
 from harness.profile.scrub import without_paths
-from harness.profile.status import scrub, scrub_command, write
+from harness.profile.status import TIMED_OUT, scrub, scrub_command, write
 
 # The format of the file that bare_nvtx.c writes.
 CHUNK, RECORD = 65536, 16
@@ -34,7 +34,6 @@ THREAD_IS, PUSHED, POPPED, STARTED, ENDED, NAMES = range(1, 7)
 EVENT = np.dtype([("time", "<u8"), ("value", "<u4"), ("domain_kind", "<u4")])
 
 PACK_FROM = 1 << 20  # a larger table is written packed
-TIMED_OUT = 124  # exit code of timeout(1)
 UNNAMED = "(unnamed)"
 Row = tuple[int, int | str, int, int, int | str, str, str]  # the fields of BareRange
 

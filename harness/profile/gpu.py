@@ -23,7 +23,7 @@ from harness.profile.machine import HERE, ROOT, Machine, shown
 from harness.profile.program import ProfileError, with_ranges
 from harness.profile.roofs import CEILINGS, MANIFEST, Roofs, scratch_folder
 from harness.profile.stages import Runner, Stage
-from harness.profile.status import scrub_command
+from harness.profile.status import TIMED_OUT, scrub_command
 
 KERNEL_SUMS = ("cuda_gpu_kern_sum.csv", "gpukernsum.csv")
 _LAUNCHES_RANKS = re.compile(
@@ -31,7 +31,6 @@ _LAUNCHES_RANKS = re.compile(
 )
 GPU_TRACES = ("cuda_gpu_trace.csv", "cuda_kern_exec_trace.csv", "gputrace.csv", "kernexectrace.csv")
 PROCESS_RANKS = "process_ranks.csv"
-LIMITED = 124  # exit code of `timeout`
 RANGES_DOMAIN = "kernel_ledger"  # the NVTX domain of automatic ranges
 BLIND_LAUNCHES = 200  # launches to count if there is no timeline
 PYTHON = os.environ.get("PYTHON", sys.executable)
@@ -468,6 +467,6 @@ class Profile(Measuring):
         return report.is_file() and report.stat().st_size > 0 and not seen
 
     def _why_it_failed(self) -> str:
-        if self.program_code == LIMITED:
+        if self.program_code == TIMED_OUT:
             return f"The program ran longer than {self.options.limit} s and was ended: allow more with --limit."
         return f"The program ended with exit code {self.program_code}, its output is above: run it by itself first."

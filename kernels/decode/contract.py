@@ -18,7 +18,7 @@ This module needs neither torch nor a GPU.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -63,10 +63,6 @@ class Sizes:
     def cache_bytes(self, context: int) -> int:
         """Return the bytes of the keys and values of `context` tokens, of all sequences."""
         return 2 * self.layers * self.width * self.batch * context * self.item_bytes
-
-    def step_bytes(self, context: int) -> int:
-        """Return the bytes that one step must read: the weights once, the keys and values of `context` tokens."""
-        return self.weight_bytes + self.cache_bytes(context)
 
 
 @dataclass(frozen=True)
@@ -144,13 +140,3 @@ class Program(Protocol):
 
     def phases(self) -> Sequence[Phase]:
         """Return the phases of the last launch, if the program keeps stamps; otherwise none."""
-
-
-class Maker(Protocol):
-    """The functions of a module that decodes."""
-
-    def refuses(self, sizes: Sizes, gpu: Gpu) -> str: ...
-
-    def make(
-        self, weights: Mapping[str, Any], sizes: Sizes, state: State, sampling: Sampling, stamped: int = 0
-    ) -> Program: ...

@@ -165,10 +165,14 @@ def test_it_prints_only(gpu_machine: Machine) -> None:
     assert len(re.findall(r"^# \d/8 ", answer.stdout, re.MULTILINE)) == 8
 
 
-def test_the_help_names_the_one_default_of_the_budget(driver: Driver) -> None:
+def test_the_help_names_the_defaults(driver: Driver) -> None:
     with pytest.raises(SystemExit, match="0"):
         driver("--help")
-    assert f"(default {BUDGET_S})" in driver.capfd.readouterr().out
+    said = driver.capfd.readouterr().out
+    options = profile_driver.parse(["--", "true"])
+    assert options.budget == BUDGET_S
+    for name, value in (("budget", BUDGET_S), ("limit", options.limit), ("timeline-mb", options.timeline_mb)):
+        assert re.search(rf"--{name} .*\n?.*\(default {value}\)", said), name
 
 
 def test_it_prints_only_without_a_gpu(machine: Machine) -> None:
