@@ -19,7 +19,7 @@ from analysis.capture.model import Capture, IntArray
 from analysis.formats.bare import BARE_RANGES
 from analysis.replay import graph as graphs
 from analysis.replay.changes import usual_gap
-from analysis.replay.graph import ALLOCATION, NONE, Floats, Graph
+from analysis.replay.graph import ALLOCATION, Floats, Graph
 from analysis.replay.simulate import Run, simulate
 from analysis.replay.steady import Phase, Steady, find
 from analysis.tables.bare import first_occurrences
@@ -275,7 +275,7 @@ def in_order(step: Step, candidates: Mapping[str, Change], worth: float = WORTH)
 
     The next one is that which saves most then; it ends where nothing saves `worth` of the step.
     """
-    left, made, found = dict(candidates), [], []
+    left, found = dict(candidates), list[tuple[str, Saving]]()
     bases = list(step.bare)
     while left:
         ranked = [(name, _saving(step, bases, change)) for name, change in left.items()]
@@ -283,23 +283,9 @@ def in_order(step: Step, candidates: Mapping[str, Change], worth: float = WORTH)
         if best.middle < worth:
             break
         found.append((name, best))
-        made.append(left.pop(name))
-        bases = [made[-1](base, 0.5) for base in bases]
-        for other, own in ranked:
-            if other in left and own.high < worth / 2 and len(made) == 1 and not _may_gain(step, left[other]):
-                left.pop(other)
+        change = left.pop(name)
+        bases = [change(base, 0.5) for base in bases]
     return found
-
-
-def _may_gain(step: Step, change: Change) -> bool:
-    """Return whether a change makes anything shorter, so that it may save something once another limit is gone."""
-    changed = change(step.graph, 1.0)
-    return bool(
-        changed.o_duration.sum() < step.graph.o_duration.sum()
-        or changed.c_gap.sum() + changed.c_own.sum() < step.graph.c_gap.sum() + step.graph.c_own.sum()
-        or (changed.c_wait != NONE).sum() < (step.graph.c_wait != NONE).sum()
-        or changed.o_moved is not None
-    )
 
 
 def saving_after(step: Step, first: Change, change: Change) -> Saving:

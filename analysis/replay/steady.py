@@ -31,7 +31,8 @@ PERIODIC = 0.9  # share of stretches that are like the one a period later
 NEARLY = 0.004  # scores that differ by less are equal
 SLOW = 1.5  # times the median: a slow step, or one of start-up if no other came before it
 LEAST_SHARE = 0.03  # of the main phase's time: smaller phases are not reported
-EARLY = 0.25  # the same of phases that end before the main one begins: these are start-up
+EARLY = 0.25  # the same of phases that end before the main one begins, in time or launches: these are start-up
+ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
 _NAMED = re.compile(r"step|iter|batch|token|decode|prefill|generate|forward|epoch", re.IGNORECASE)
 _OPERATOR = re.compile(
     r"^\w+::\w|^(NCCL|CCCL|cuBLAS|cuDNN|TSL|XlaModule)\b|#"
@@ -120,7 +121,10 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
     if not found:
         return Steady(reason=_why_not(launches), start_up_ns=(0, 0))
     found.sort(key=lambda one: -int(one.wall_ns[one.steady].sum()))
-    main = found[0]
+    main = next((one for one in found if _lasts(one, launches)), found[0])
+    later = (one for one in found if one.start_ns[0] >= main.end_ns[-1] and EARLY * one.launches > main.launches)
+    main = next(later, main)
+    found.sort(key=lambda one: one is not main)
     names: list[str] = []
     kept = [one for one in found if one is main or not _minor(one, main)]
     for place, one in enumerate(kept):
@@ -134,11 +138,19 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
     return Steady(tuple(found), (begin, max(until, begin)), _parts(capture, begin, until))
 
 
+def _lasts(phase: Phase, launches: _Launches) -> bool:
+    """Return whether the run ends with the phase: uploads and tuning that repeat for long are start-up all the same."""
+    until = int(launches.gpu_end_ns.max())
+    left = until - int(phase.gpu_end_ns[-1])
+    return bool(left <= max(ENDS * (until - int(phase.gpu_start_ns[0])), 3 * float(np.median(phase.wall_ns))))
+
+
 def _minor(phase: Phase, main: Phase) -> bool:
     """Return whether a phase takes too little time to be shown; uploads and tuning before the main one take little."""
-    before = phase.end_ns[-1] <= main.start_ns[main.steady[0]]
+    before = phase.end_ns[-1] <= main.start_ns[main.steady[0]] and not phase.marker
     took, whole = int(phase.wall_ns[phase.steady].sum()), int(main.wall_ns[main.steady].sum())
-    return took < (EARLY if before else LEAST_SHARE) * whole
+    small = phase.launches < EARLY * main.launches or took < EARLY * whole
+    return (before and small) or took < LEAST_SHARE * whole
 
 
 def _busiest(ops: pd.DataFrame) -> int:
