@@ -180,7 +180,8 @@ class Facts:
 
     @cached_property
     def roofs(self) -> pd.DataFrame:
-        return roofline.build_roofs(self.allowed_ceilings[0], self.device)
+        pipes = set(self.measured["flops_pipe"]) if "flops_pipe" in self.measured else ()
+        return roofline.build_roofs(self.allowed_ceilings[0], self.device, pipes)
 
     @cached_property
     def l2_bytes(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,9 @@ LEVELS = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), 
 MEASURED_BANDWIDTH = {"dram": ("dram_copy", "dram_read"), "l2": ("l2_read",), "l1": ("l1_read",)}
 # fp16 runs through the same tensor pipe at the same rate as bf16 on every device in the table
 COMPUTE_ROOF_OF_PIPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16_tensor": "bf16"}
+# Formats whose roof is drawn only for a capture that uses them; it follows from the clock behind the FP32 figure.
+FURTHER_PIPES = ("fp64", "fp64_tensor", "fp8", "fp4")
+COMPUTE_ROOF_OF_PIPE |= {pipe: pipe for pipe in FURTHER_PIPES}
 
 
 Ceilings = tuple[dict[str, Any] | None, list[Missing]]  # the accepted part of ceilings.json, and the refused roofs
@@ -75,8 +79,13 @@ def refuse_impossible(
     return {**ceilings, "roofs": kept}, missing
 
 
-def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd.DataFrame:
-    """Return the roofs: name, kind (bandwidth, compute), level, measured, datasheet (byte/s or FLOP/s, NaN unknown)."""
+def build_roofs(
+    ceilings: dict[str, object] | None, device: Device | None, pipes: Collection[Any] = ()
+) -> pd.DataFrame:  # fmt: skip
+    """Return the roofs: name, kind (bandwidth, compute), level, measured, datasheet (byte/s or FLOP/s, NaN unknown).
+
+    `pipes`: those that kernels of the capture use.
+    """
     roofs: list[dict[str, object]] = (ceilings or {}).get("roofs", [])  # type: ignore[assignment]
     measured = {str(roof["name"]): float(roof["value"]) for roof in roofs}  # type: ignore[arg-type]
     rows = []
@@ -84,8 +93,8 @@ def build_roofs(ceilings: dict[str, object] | None, device: Device | None) -> pd
         best = max((measured[name] for name in names if name in measured), default=np.nan)
         sheet = device and (device.dram_bytes_per_s if level == "dram" else getattr(device, f"{level}_bytes_per_s"))
         rows.append((level, "bandwidth", level, best, np.nan if sheet is None else sheet))
-    for pipe in ("fp32", "tf32", "bf16"):
-        peak = getattr(device, f"{pipe}_flop_per_s", None)
+    for pipe in ("fp32", "tf32", "bf16", *(one for one in FURTHER_PIPES if one in pipes)):
+        peak = device.rate(pipe) if device and pipe in pipes else getattr(device, f"{pipe}_flop_per_s", None)
         rows.append((pipe, "compute", "", measured.get(pipe, np.nan), np.nan if peak is None else peak))
     frame = pd.DataFrame(rows, columns=["name", "kind", "level", "measured", "datasheet"])
     frame = frame.astype({"measured": float, "datasheet": float})

@@ -9,6 +9,7 @@ import pytest
 
 from analysis.capture.load import load
 from analysis.hardware import metrics
+from analysis.report import build
 
 IDENTITY = {
     "ID": "0", "Process ID": "31", "Process Name": "tool", "Host Name": "127.0.0.1", "Kernel Name": "twist_tiles(int)",
@@ -115,3 +116,32 @@ def test_labels_of_spills_are_metrics(tmp_path: Path) -> None:
     found = metrics.derive(capture.counters, capture.counter_units).iloc[0]
     assert (found["spill_requests"], found["spill_requests_frac"]) == (1_048_576, 0.625)
     assert not any("metric" in gap.what and "Spilling" in gap.what for gap in capture.missing)
+
+
+FP64_SCALAR = {f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum": ("inst", "0") for op in ("dadd", "dmul")}
+FP64_SCALAR["smsp__sass_thread_inst_executed_op_dfma_pred_on.sum"] = ("inst", "1,000,000,000")
+NO_TENSOR = {"sm__inst_executed_pipe_tensor.sum": ("inst", "0")}
+BYTES = {"dram__bytes_read.sum": ("Mbyte", "1.0"), "dram__bytes_write.sum": ("Mbyte", "1.0")}
+
+
+@pytest.mark.parametrize(
+    ("values", "pipe", "rate"),
+    [
+        (FP8 | INSTRUCTIONS, "fp8", 67e12 * 4096 / 128),
+        (FP64 | INSTRUCTIONS, "fp64_tensor", 67e12),
+        (FP64_SCALAR | NO_TENSOR, "fp64", 67e12 / 2),
+    ],
+)
+def test_the_roof_is_that_of_the_format(
+    tmp_path: Path, values: dict[str, tuple[str, str]], pipe: str, rate: float
+) -> None:
+    named = {"device__attribute_display_name": ("", "NVIDIA H100 80GB HBM3")}
+    raw(
+        tmp_path / "ncu.csv",
+        {"gpu__time_duration.sum": ("us", "25.5"), **SCALAR, **COUNTED, **BYTES, **named, **values},
+    )
+    tables = build([tmp_path], tmp_path / "out").tables
+    roofs = tables["roof_lines"].set_index("roof")["datasheet_flop_per_s"]
+    assert roofs[pipe] == pytest.approx(rate)
+    assert len(set(roofs.index) & {"fp8", "fp4", "fp64", "fp64_tensor"}) == 1
+    assert tables["roofline"]["roof_frac"].notna().any()
