@@ -17,7 +17,7 @@ import analysis.fusion
 import analysis.page
 import analysis.tables
 from analysis.capture.model import Capture
-from analysis.diagnosis import step_findings
+from analysis.diagnosis import ran, step_findings
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
@@ -25,7 +25,6 @@ from analysis.formats.report import (
     Condition,
     Coverage,
     Equality,
-    Program,
     ReadFile,
     Report,
     ReportFigure,
@@ -76,14 +75,14 @@ def analyse(
     ]
     report = Report(
         title=first(declared, "title", facts),
-        program=Program(start_up=step_findings.start_up(facts.once(answer_steps))),
+        program=ran.describe_program(facts),
         steps=step_findings.steps(facts.once(answer_steps)),
         conditions=convert(first(declared, "conditions", facts), list[Condition]),
         trust=convert(facts.trust, Trust),
         coverage=convert(facts.coverage_said, Coverage),
         nsys_equality=Equality(*facts.nsys_equality),
         findings=facts.once(show_findings) if whole else [],
-        kernels=[],
+        kernels=facts.once(ran.list_kernels) if whole else [],
         tables=convert([table.entry(rows) for table, rows in listed.items()], list[ReportTable]),
         figures=[],
         missing=list(dict.fromkeys(missing)),

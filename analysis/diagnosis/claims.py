@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,6 @@ class Claim:
 
     bound_ns   the most that the cure saves over the whole capture; None if no bound is known
     weight_ns  time that it is about, which orders claims without a bound
-    change     a change of a replay's graph with its uncertain part, 0 to 1; None if the replay cannot try it
     covers     kernels that it explains, so that no other claim need do so
     subject    what its id names, if not the row of its first cell
     saves_ns   what the replay says that the cure saves, of `scope`; `saves_frac` its share, `later` after another cure
@@ -58,7 +57,6 @@ class Claim:
     confidence: Confidence = Confidence.LIKELY
     cells: tuple[Cell, ...] = ()
     about: About | None = None
-    change: Callable[[Any, float], Any] | None = None
     covers: tuple[str, ...] = ()
     subject: str = ""
     saves_ns: Saving | None = None

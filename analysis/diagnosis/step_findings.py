@@ -92,20 +92,32 @@ def _total(answer: StepAnswer, one: Saver) -> float:
 
 def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     proposal = one.proposal
-    scope = "program" if proposal.lost_ns is not None else f"step {answer.name}"
+    scope = _scope(answer, one)
     row = {"step": answer.name, "kind": proposal.kind, "about": proposal.about}
     cells = (
         cell("changes", row, "count", round(proposal.count, 2)),
         cell("changes", row, "time_ns", round(proposal.time_ns)),
     )
-    kind, _, subject = one.after.partition(":")
-    later = Later(one.later_ns, f"{kind} · {scope} · {subject}") if one.later_ns is not None else None
+    later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if several and scope != "program" else ""),
         sentence=proposal.sentence, do=do(proposal.kind, answer.view.library), wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
         saves_frac=one.saves_frac, later=later, span=proposal.span or _usual(answer), check=_check(proposal),
     )  # fmt: skip
+
+
+def id_of(answer: StepAnswer, one: Saver) -> str:
+    """Return the id of the finding on a change."""
+    return _id(_scope(answer, one), one.proposal.kind, one.proposal.about)
+
+
+def _id(scope: str, kind: str, subject: str) -> str:
+    return Claim(kind=kind, title="", sentence="", scope=scope, subject=subject).id
+
+
+def _scope(answer: StepAnswer, one: Saver) -> str:
+    return "program" if one.proposal.lost_ns is not None else f"step {answer.name}"
 
 
 def _usual(answer: StepAnswer) -> tuple[int, int]:

@@ -1,0 +1,115 @@
+"""Say what ran, and what to do with each kernel of a steady step."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.diagnosis import step_findings
+from analysis.diagnosis.again import PROGRAM, captured_program
+from analysis.diagnosis.savers import Saver, StepAnswer
+from analysis.diagnosis.step_tables import answer_steps
+from analysis.formats import symbols
+from analysis.formats.report import Bound, Disposition, KernelRow, Program, Tier, kind_of
+from analysis.replay.graph import Bools
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
+VERSIONS = ("cuda", "torch", "triton", "transformers", "python", "nsys", "ncu")
+LEAST = 0.005  # of a step: a kernel with less gets no row
+# What a cause means for the kernels that its cure changes; of others, the kernel has to become faster.
+_DISPOSITIONS = {
+    "fuse": Disposition.FUSE, "layout": Disposition.REMOVE, "redundant_copy": Disposition.REMOVE,
+    "serial_streams": Disposition.OVERLAP, "exposed_communication": Disposition.OVERLAP,
+    "copies_not_overlapped": Disposition.OVERLAP,
+}  # fmt: skip
+_OF_NO_KERNEL = ("slow_rank",)  # its cure changes every kernel
+
+
+def describe_program(facts: Facts) -> Program:
+    """Return what ran; unknown fields are blank."""
+    capture = facts.capture
+    known = capture.session | {name: value for name, value in (capture.manifest or {}).items() if value}
+    commands = dict.fromkeys(captured_program(tool).command for tool in capture.tools)
+    commands.pop(PROGRAM, None)
+    devices = set(capture.gpu_ops["device"].dropna().astype(str)) - {""}
+    gpus = [re.sub(r" \(\d+\)$", "", one) for one in sorted(devices)]  # nsys adds the device's number
+    return Program(
+        command=next(iter(commands)) if len(commands) == 1 else None,
+        gpus=gpus or ([facts.gpu] if facts.gpu else []),
+        driver=str(known["driver"]) if known.get("driver") else None,
+        versions={name: str(known[name]) for name in VERSIONS if known.get(name)},
+        wall_ns=_wall_ns(facts),
+        start_up=step_findings.start_up(facts.once(answer_steps)),
+    )
+
+
+def _wall_ns(facts: Facts) -> float | None:
+    """Return the time from the first range or GPU operation to the end of the last; None without a timeline."""
+    ops, ranges = facts.capture.gpu_ops, facts.capture.ranges
+    if not facts.has_timeline:
+        return None
+    start = pd.concat([ops["start_ns"], ranges["start_ns"]])
+    end = pd.concat([ops["start_ns"] + ops["duration_ns"], ranges["end_ns"]])
+    return float(end.max() - start.min()) if len(start) else None
+
+
+def list_kernels(facts: Facts) -> list[KernelRow]:
+    """Return the kernels with at least LEAST of a steady step, the one with most time first."""
+    bounds = _bounds(facts.roofline)
+    rows = [row for answer in facts.once(answer_steps) for row in _of_step(answer, bounds)]
+    return sorted(rows, key=lambda one: -(one.ns or 0.0))
+
+
+def _of_step(answer: StepAnswer, bounds: dict[str, Bound]) -> list[KernelRow]:
+    view = answer.view
+    graph = view.graph
+    slack = view.parts.operations["slack_ns"].to_numpy(float)
+    changed = [(one, _changed(answer, one)) for one in answer.savers]
+    keys = pd.Series([symbols.key(name) for name in view.names])
+    found = []
+    for name, rows in keys[view.kernels].groupby(keys[view.kernels], sort=False).groups.items():
+        ns = view.of_step(graph.o_duration[rows].sum())
+        if view.share(ns) < LEAST:
+            continue
+        saver = next((one for one, ops in changed if ops[rows].any()), None)
+        bound = bounds.get(str(name))
+        found.append(
+            KernelRow(
+                name=str(name), short=symbols.short(str(name), 60), step=answer.name, launches=view.of_step(len(rows)),
+                ns=ns, frac=view.share(ns), slack_ns=float(np.median(slack[rows])), disposition=_disposition(saver),
+                finding=step_findings.id_of(answer, saver) if saver else None, bound=bound,
+                evidence=Tier.COUNTERS if bound else Tier.TIMING,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _changed(answer: StepAnswer, saver: Saver) -> Bools:
+    """Return the operations that become shorter, or run elsewhere, by a change."""
+    graph = answer.view.graph
+    change = saver.proposal.change
+    if change is None or saver.proposal.kind in _OF_NO_KERNEL:
+        return np.zeros(len(graph.o_start), bool)
+    after = change(graph, 0.5)
+    return np.asarray((after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream))
+
+
+def _disposition(saver: Saver | None) -> Disposition:
+    return Disposition.LEAVE if saver is None else _DISPOSITIONS.get(kind_of(saver.proposal.kind), Disposition.FASTER)
+
+
+def _bounds(roofline: pd.DataFrame) -> dict[str, Bound]:
+    """Return the roof that each kernel is nearest to, of the launch that is nearest to one."""
+    if roofline.empty:
+        return {}
+    known = roofline.dropna(subset=["roof_frac"]).sort_values("roof_frac", kind="stable")
+    last = known.drop_duplicates("kernel", keep="last")
+    return {
+        str(row.kernel): Bound("compute" if row.bound == "compute" else str(row.level), float(row.roof_frac))
+        for row in last.itertuples()
+    }
