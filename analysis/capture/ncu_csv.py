@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -38,6 +38,7 @@ _SESSION_HEADERS = (
     '"Launch Attribute","Value"', '"Session Attribute","Value"', '"Process Id","Process Name"', '"Device Attribute",',
 )  # fmt: skip
 _QUOTED_ROW = re.compile(r'"[^"]*(?:""[^"]*)*"(?:,"[^"]*(?:""[^"]*)*")*,?')
+_MOST_LINES = 32  # over which a quoted cell goes on
 _ROW_BEGINS = re.compile(r'"[0-9.,]*","[0-9.,]+","')
 
 
@@ -114,8 +115,7 @@ def sections(text: str, where: str) -> list[Section]:
         InputError: the file holds no table of ncu.
     """
     found: list[tuple[str, list[tuple[int, str]]]] = []
-    for number, raw_line in enumerate(text.split("\n"), start=1):
-        line = raw_line.rstrip("\r").lstrip("\ufeff")
+    for number, line in _joined(text.split("\n")):
         page = page_of_line(line)
         goes_on = bool(found) and page == found[-1][0] and page in ("source", "session")
         if page and not goes_on:
@@ -129,6 +129,25 @@ def sections(text: str, where: str) -> list[Section]:
         Section(page, lines, where if len(set(pages)) == len(pages) else f"{where} (table {at})")
         for at, (page, lines) in enumerate(found, start=1)
     ]
+
+
+def _joined(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line) without line ends; a row whose quoted cell goes on in the next lines as one."""
+    at = 0
+    while at < len(lines):
+        line, number = lines[at].rstrip("\r").lstrip("\ufeff"), at + 1
+        at += 1
+        if line.startswith('"') and line.count('"') % 2 and not _QUOTED_ROW.fullmatch(line):
+            more = line
+            for following in range(at, min(at + _MOST_LINES, len(lines))):
+                part = lines[following].rstrip("\r")
+                if _QUOTED_ROW.fullmatch(part):
+                    break  # a whole row: the quote before it is missing
+                more = f"{more} {part.strip()}"
+                if _QUOTED_ROW.fullmatch(more):
+                    line, at = more, following + 1
+                    break
+        yield number, line
 
 
 def lost_headers(text: str) -> list[int]:

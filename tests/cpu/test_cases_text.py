@@ -123,3 +123,33 @@ def test_a_report_is_written_where_signals_cannot_be_held(tmp_path: Path, monkey
     with console.signals_held():
         build([tmp_path / "sums.csv"], tmp_path / "out")
     assert (tmp_path / "out" / "report.html").exists()
+
+
+NCU_HEADER = [
+    "ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
+    "Device", "CC", "gpu__time_duration.sum",
+]  # fmt: skip
+
+
+def ncu_page(*names: str) -> str:
+    rows = [NCU_HEADER, [*[""] * 11, "us"]]
+    rows += [
+        [str(at), "7", "app", "127.0.0.1", name, "1", "7", "(32, 1, 1)", "(8, 1, 1)", "0", "8.9", "4.5"]
+        for at, name in enumerate(names)
+    ]
+    return "".join(",".join(f'"{cell}"' for cell in row) + "\n" for row in rows)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_quoted_name_of_ncu_goes_on_in_the_next_lines(tmp_path: Path, end: str) -> None:
+    text = ncu_page("blur<int,\n   3>(float *)", "sharpen(int,\nint,\nint)")
+    (tmp_path / "ncu.csv").write_bytes(text.replace("\n", end).encode())
+    assert list(load([tmp_path / "ncu.csv"]).counters["name"]) == ["blur<int, 3>(float *)", "sharpen(int, int, int)"]
+
+
+def test_a_lost_quote_of_ncu_joins_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "ncu.csv").write_text(
+        ncu_page("blur(float *)", "sharpen(int)").replace('"blur(float *)"', '"blur(float *)')
+    )
+    with pytest.raises(InputError, match="line 3"):
+        load([tmp_path / "ncu.csv"])
