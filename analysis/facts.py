@@ -233,11 +233,6 @@ class Facts:
         return layers.place(self.ranges, self.launches, self.fused_modules)
 
     @cached_property
-    def layers_drawn(self) -> pd.DataFrame:
-        profiles = (self.capture.layer_profile or {}).get("profiles") or []
-        return layers.for_figure(self.layers_folded, dict.fromkeys(entry["name"] for entry in profiles))
-
-    @cached_property
     def copied(self) -> pd.DataFrame:
         return traffic.copied_bytes(self.gpu_ops)
 

@@ -37,6 +37,7 @@ from analysis.page.canvas import (
     place_axes,
     style_context,
 )
+from analysis.tables import layers as layer_tables
 from analysis.tables import traffic as traffic_tables
 from analysis.tables.declare import picture
 
@@ -691,7 +692,9 @@ def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal
 
 @picture("layers", of="layers_folded")
 def _layers(facts: Facts, caption: str) -> Figure | None:
-    return plot_layers(facts.layers_drawn, caption, len(facts.layers_folded))
+    profiles = (facts.capture.layer_profile or {}).get("profiles") or []
+    drawn = layer_tables.for_figure(facts.layers_folded, dict.fromkeys(entry["name"] for entry in profiles))
+    return plot_layers(drawn, caption, len(facts.layers_folded))
 
 
 def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = None) -> Figure | None:

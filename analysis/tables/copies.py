@@ -83,7 +83,7 @@ def build_copies(facts: Facts) -> pd.DataFrame | None:
     gpu_ops, device, capture = facts.gpu_ops, facts.device, facts.capture
     moved = gpu_ops[~gpu_ops["kind"].isin(WORK)]
     if moved.empty:
-        return None if capture is None or len(gpu_ops) else _from_sums(capture, device)
+        return None if len(gpu_ops) else _from_sums(capture, device)
     names = moved["name"].astype(str)
     rows = pd.DataFrame(
         {

@@ -163,7 +163,7 @@ def build_gaps(facts: Facts) -> pd.DataFrame | None:
         launches, end = int(is_kernel[ops].sum()), int((begin[ops] + length[ops]).max(initial=end))
         counts = launches, len(np.unique(call[ops][call[ops] >= 0]))
         ops, others = _busiest(ops, begin, length, device, names)
-        context = bare, facts.limits.get(path), held, blocked, filled.get(path) if filled else None
+        context = bare, facts.limits.get(path), held, blocked, filled.get(path)
         found = _row(label, start, end, begin[ops], length[ops], counts, *context)
         found["evidence"] = f"{found['evidence']}{of_process.get(pid, '')}"
         if others:
@@ -185,7 +185,7 @@ def build_gaps(facts: Facts) -> pd.DataFrame | None:
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
         start, end = int(step["start_ns"]), int(step["end_ns"])
         found = row(inside, label, step["path"], start, end, held, blocked, step.get("pid"))
-        rows.append(found | set_up_steps.verdict((facts.set_up or {}).get(int(index)), float(str(found["wall_ns"]))))
+        rows.append(found | set_up_steps.verdict(facts.set_up.get(int(index)), float(str(found["wall_ns"]))))
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches", "launch_calls"):
         table[name] = table[name].astype("Float64").round().astype("Int64")

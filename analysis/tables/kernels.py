@@ -135,7 +135,7 @@ def build_kernels(facts: Facts) -> pd.DataFrame | None:
     """Return kernels.csv, longest first. `measured` from measured_launches; without launches from nsys' own sums."""
     measured, nsys_kernel_sums = facts.measured, facts.capture.nsys_kernel_sums
     if measured.empty:
-        return None if nsys_kernel_sums is None or nsys_kernel_sums.empty else _from_nsys_sums(nsys_kernel_sums)
+        return None if nsys_kernel_sums.empty else _from_nsys_sums(nsys_kernel_sums)
     has_timeline = measured["nsys_time_ns"].notna().any()
     frame = measured.assign(
         covered=measured["duration_ns"].notna(),

@@ -60,9 +60,7 @@ def tables_of(found: Ladder) -> dict[str, pd.DataFrame]:
         searched,
         _runs(found, whole),
     )
-    return {
-        one.name: rows.copy() for one, rows in zip(declared_tables(), built, strict=True)
-    }  # in few blocks, as read_tables
+    return {one.name: rows.copy() for one, rows in zip(declared_tables(), built, strict=True)}
 
 
 def declared_tables() -> list[Table]:
