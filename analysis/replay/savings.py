@@ -110,10 +110,13 @@ def _windows(capture: Capture, phase: Phase, part: IntArray) -> graphs.Windows:
     others = {}
     pids = capture.gpu_ops["pid"].dropna().unique().tolist()
     for pid in [int(one) for one in pids if one != phase.pid] if len(pids) > 1 else []:
-        for one in find(capture, pid).phases:
-            if len(one.start_ns) == len(phase.start_ns) and abs(one.launches - phase.launches) <= 0.1 * phase.launches:
-                others[pid] = int(one.start_ns[part[0]]), int(one.end_ns[part[-1]])
-                break
+        same = [
+            (min(one.end_ns[-1], phase.end_ns[-1]) - max(one.start_ns[0], phase.start_ns[0]), one)
+            for one in find(capture, pid).phases
+            if len(one.start_ns) == len(phase.start_ns) and abs(one.launches - phase.launches) <= 0.1 * phase.launches
+        ]
+        if same and (best := max(same, key=lambda item: item[0]))[0] > 0:
+            others[pid] = int(best[1].start_ns[part[0]]), int(best[1].end_ns[part[-1]])
     return graphs.Windows(int(phase.start_ns[part[0]]), int(phase.end_ns[part[-1]]), phase.pid, others)
 
 
