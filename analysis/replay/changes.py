@@ -85,18 +85,18 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
     own, gap = graph.c_own.copy(), graph.c_gap.copy()
     limit = usual_gap(graph)
     weighty = graph.c_launches | (graph.c_wait != NONE)
-    dropped = gone.copy()
+    dropped, room = gone.copy(), np.maximum(limit, _staging(graph))
     for seq in range(len(graph.seq_pid)):
         rows = np.flatnonzero(graph.c_seq == seq)
-        drops = False
+        drops, stage = False, 0.0
         for row in rows[::-1].tolist():
             if gone[row]:
                 drops = graph.c_launches[row] or bool(ALLOCATION.match(str(graph.c_name[row])))
+                stage = room[row]
             elif drops and not weighty[row]:
-                dropped[row] = True
+                dropped[row], room[row] = True, stage
             else:
                 drops = False
-    room = np.maximum(limit, _staging(graph))
     lost = np.where(dropped, np.minimum(gap, room) * share, 0.0)
     for row in np.flatnonzero(gone & ~graph.c_launches).tolist():  # the way back from such a call
         after = np.flatnonzero(graph.c_seq[row + 1 : row + 64] == graph.c_seq[row])
@@ -113,9 +113,14 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
 
 
 def _staging(graph: Graph) -> Floats:
-    """Return how long the host may take to stage the copy of each call in its own memory, ns. Shape: (calls,)."""
+    """Return how long the host may take to stage the copy of each call in pinned memory, ns. Shape: (calls,).
+
+    Threads that only copy do so (JAX); in the main thread, the work before a copy prepares its data.
+    """
     found = np.zeros(len(graph.c_start))
     rows = np.flatnonzero((graph.o_call >= 0) & (graph.o_kind == "memcpy") & (graph.o_bytes > 0))
+    main = np.bincount(graph.c_seq[graph.c_launches]).argmax() if graph.c_launches.any() else 0
+    rows = rows[graph.c_seq[graph.o_call[rows]] != main]
     np.add.at(found, graph.o_call[rows], graph.o_bytes[rows] / STAGING_BYTES_PER_NS)
     return found
 
