@@ -34,7 +34,6 @@ from analysis.show import document, dumped
 from analysis.tables.declare import Declaration, Table, beside, pictures
 
 Images = dict[str, dict[str, bytes]]
-TEXTS = ("report.json", "report.md", "report.html")
 
 
 def load(*paths: str | Path, locale: str | None = None, convert: bool = False, progress: bool = False) -> Capture:
@@ -109,12 +108,11 @@ class Analysis:
 
     def _texts(self) -> dict[str, str]:
         svgs = {name: image["svg"].decode() for name, image in self.images.items()}
-        texts = (
-            dumped(document(self.report)) + "\n",
-            render_markdown(self.report, self.tables),
-            render_html(self.report, self.tables, svgs),
-        )
-        return dict(zip(TEXTS, texts, strict=True))
+        return {
+            "report.json": dumped(document(self.report)) + "\n",
+            "report.md": render_markdown(self.report, self.tables),
+            "report.html": render_html(self.report, self.tables, svgs),
+        }
 
     def _write(self, folder: Path) -> list[str]:
         """Write the report's parts into `folder`; return their names relative to it."""

@@ -253,6 +253,112 @@ def foreign_format(root: Path) -> None:
     )
 
 
+def kernel_rule(root: Path) -> None:
+    write(
+        root,
+        "analysis/diagnosis/kernel_rules/toys.py",
+        '''
+        """A rule on toys."""
+
+        from __future__ import annotations
+
+        from analysis.diagnosis.kernel_rules.quantities import SHAPE
+        from analysis.diagnosis.kernel_rules.rule import Rule
+
+        RULES = (
+            Rule(
+                "tail_effect", SHAPE, lambda e: e["waves"] > 4.9, lambda e: e.time * 0.9, 0.5, "waves",
+                "Toys have five waves.", "The toy has a sixth wave.",
+            ),
+        )
+        ''',
+    )
+
+
+def step_cause(root: Path) -> None:
+    """Add a cause of a step: its rule, its words, and a small export that shows it."""
+    write(
+        root,
+        "analysis/diagnosis/step_rules/toys.py",
+        '''
+        """toy_wait: the host plays."""
+
+        from __future__ import annotations
+
+        from collections.abc import Iterator
+
+        from analysis.diagnosis.step_rules.view import Proposal, View
+        from analysis.replay import changes
+
+
+        def propose(view: View) -> Iterator[Proposal]:
+            """Propose to put the toys away."""
+            yield Proposal(
+                kind="toy_wait", about="toys", title="Put the toys away", sentence="The host plays.",
+                change=lambda base, share: changes.host(base, 0.5 - 0.5 * share), count=1.0, time_ns=1.0,
+            )
+        ''',
+    )
+    toy = 'toy_wait = { what = "The host plays.", cure = "Put the toys away." }\n'
+    replace(root, "analysis/diagnosis/kinds.toml", "launch_bound = {", toy + "launch_bound = {")
+    append(
+        root,
+        "tests/cpu/test_step_rules.py",
+        """
+
+        def test_a_toy_is_put_away(tmp_path: Path) -> None:
+            found = {one.kind: one.do for one in step_findings.claims(steps(tmp_path, late_host))}
+            assert found["toy_wait"] == "Put the toys away."
+        """,
+    )
+
+
+def capture_tool(root: Path) -> None:
+    """Add a tool that runs the program in each profile, as a stage of it."""
+    stages = "return [*first, *self._of_times(), *self._of_counters(), self._report_stage()]"
+    stage = """
+        def play() -> int:
+            out = self.folder.captures / "toy.txt"
+            return self.run("toy-tracer", "-o", out, *self.program.words, program=True)
+
+        toy = Stage(name="toy", title="the trace of a toy", work=play, seconds=1, runs=1)
+        """
+    new = stages.replace(" self._report_stage()", " toy, self._report_stage()")
+    replace(root, "harness/profile/gpu.py", f"        {stages}\n", indent(dedent(stage), " " * 8) + f"        {new}\n")
+
+
+def report_form(root: Path) -> None:
+    """Add a form in which the report is exported: what writes it, and its name among the others."""
+    write(
+        root,
+        "analysis/page/toy_form.py",
+        '''
+        """The report as a list of toys."""
+
+        from __future__ import annotations
+
+        from analysis.formats.report import Report
+
+
+        def render_toys(report: Report) -> str:
+            """Return a line for each finding."""
+            return "".join(f"toy: {finding.title}\\n" for finding in report.findings) or "no toys\\n"
+        ''',
+    )
+    last = '            "report.html": '
+    replace(root, "analysis/api.py", last, '            "report.toys": render_toys(self.report),\n' + last)
+    module = "from analysis.page.markdown import"
+    replace(root, "analysis/api.py", module, f"from analysis.page.toy_form import render_toys\n{module}")
+
+
+def report_field(root: Path) -> None:
+    """Add a field of the report: its declaration, and what fills it."""
+    field = '    command: Annotated[str | None, Meta(title="its command line")] = None\n'
+    toy = '    toy: Annotated[str, Meta(title="its toy")] = ""\n'
+    replace(root, "analysis/formats/report.py", field, field + toy)
+    replace(root, "analysis/diagnosis/ran.py", "    return Program(\n", '    return Program(\n        toy="yo-yo",\n')
+
+
 def rung(root: Path) -> None:
     """Add a rung: a copy of the op's first rung, under another name."""
     source = (root / "kernels/residual/v01_element.cu").read_text(encoding="utf-8")

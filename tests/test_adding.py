@@ -38,6 +38,11 @@ ADDITIONS: dict[str, tuple[Callable[[Path], None], int]] = {
     "a table": (adding.table, 1),
     "a figure": (adding.figure, 1),
     "a format of another tool": (adding.foreign_format, 3),
+    "a tool that captures": (adding.capture_tool, 1),
+    "a rule on kernels, of a known cause": (adding.kernel_rule, 1),
+    "a cause of a step": (adding.step_cause, 3),
+    "a field of the report": (adding.report_field, 2),
+    "a form of the report": (adding.report_form, 2),
 }
 
 
@@ -158,6 +163,22 @@ def test_a_trace_of_another_tool_is_a_timeline(copy: Copy) -> None:
     copy.run("analysis/report.py", str(trace), "--out", str(copy.out.parent / "traced"), "--quiet")
     with (copy.out.parent / "traced" / "tables" / "kernels.csv").open(encoding="utf-8") as stream:
         assert {row["kernel"]: row["nsys_time_ns"] for row in csv.DictReader(stream)} == {"gemm": "10", "add": "5"}
+
+
+def test_a_rule_and_a_cause_are_judged(copy: Copy) -> None:
+    told = copy.run("-c", "from analysis.diagnosis import judge; print(*(one.because for one in judge.all_rules()))")
+    assert "Toys have five waves." in told
+    copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/cpu/test_step_rules.py", "-k", "toy")
+
+
+def test_a_tool_captures_in_each_profile(copy: Copy) -> None:
+    assert "/toy.txt true" in copy.run("-m", "harness.profile", "-n", "--", "true")
+
+
+def test_a_field_and_a_form_are_in_the_report_and_its_schema(copy: Copy) -> None:
+    assert json.loads((copy.out / "report.json").read_text(encoding="utf-8"))["program"]["toy"] == "yo-yo"
+    assert "toy" in (copy.out / "report.toys").read_text(encoding="utf-8")
+    assert "its toy" in copy.run("-m", "analysis.formats.schema")
 
 
 OPS = ("residual", "thrice")  # of the ladder in the copy: what takes time is reading and drawing the others

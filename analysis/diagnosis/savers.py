@@ -20,7 +20,7 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
 from analysis.diagnosis.step_rules.view import Proposal, View
-from analysis.formats.report import Saving
+from analysis.formats.report import Saving, kind_of, kinds
 from analysis.replay import savings
 from analysis.replay.decompose import decompose
 from analysis.replay.steady import Phase, Steady, find
@@ -79,9 +79,9 @@ def advice() -> dict[str, dict[str, str]]:
 
 
 def do(kind: str, library: str) -> str:
-    """Return what to do about a cause in a program of a library."""
+    """Return what to do about a cause in a program of a library: by default the cure in kinds.toml."""
     own = advice().get(kind, {})
-    return own.get(library) or own.get("any", "")
+    return own.get(library) or own.get("any") or kinds()[kind_of(kind)]["cure"]
 
 
 def proposals(view: View) -> Iterator[Proposal]:

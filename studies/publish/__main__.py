@@ -24,6 +24,7 @@ import pandas as pd
 from analysis import pipeline
 from analysis.api import declared
 from analysis.capture.load import load
+from analysis.formats import schema
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.page import markdown, terminal
@@ -83,7 +84,7 @@ def write(root: Path) -> int:
 
 
 def render(root: Path = ROOT) -> dict[str, str]:
-    """Return {path under `root`: new text} of every Markdown file with generated parts.
+    """Return {path under `root`: new text} of every Markdown file with generated parts, and of the schema of a report.
 
     Raises: InputError if a committed run, a Markdown file or its markers are missing.
     """
@@ -105,7 +106,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
             if (folder := runs.folder(part.run)) is not None:
                 for file, text in _of_run(part, folder):
                     texts.setdefault((file, part.part), {})[runs.gpu] = text
-    files: dict[str, str] = {}
+    files: dict[str, str] = {"analysis/report.schema.json": schema.render() + "\n"}
     for (file, name), by_gpu in texts.items():
         files[file] = _with_part(root, file, name, join_gpus(by_gpu), files.get(file))
     return files
