@@ -146,10 +146,14 @@ def table(root: Path) -> None:
 
         from __future__ import annotations
 
+        from typing import TYPE_CHECKING
+
         import pandas as pd
 
-        from analysis.facts import Facts
         from analysis.tables.declare import Column, table
+
+        if TYPE_CHECKING:
+            from analysis.facts import Facts
 
 
         @table(

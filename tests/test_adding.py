@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
+from studies.ladder.read import ARCHIVE
 from tests import adding, committed
 from tests.checkout import by_git
 from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
@@ -188,9 +189,7 @@ OPS = ("residual", "thrice")  # of the ladder in the copy: what takes time is re
 def ladder(copy: Copy) -> Path:
     """The folder of the ladder in the copy, declared and built anew, and the README files of it."""
     folder = copy.root / committed.folder("ladder").relative_to(ROOT)
-    for run in folder.glob("*/captures"):
-        if not run.parent.name.endswith(OPS):
-            shutil.rmtree(run.parent)
+    (folder / ARCHIVE).unlink()
     name = str(folder.relative_to(copy.root))
     copy.run("-m", "studies.ladder.measure", "--mode", "declare", "--out", name)
     copy.run("-m", "studies.ladder.build", name)

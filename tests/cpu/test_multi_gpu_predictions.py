@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from analysis import pipeline
+from analysis.api import declared
 from analysis.capture.load import load
-from analysis.report import declared
 from studies.multi_gpu import links, predict, tables, times
 from studies.multi_gpu.links import ALL_REDUCE
 
