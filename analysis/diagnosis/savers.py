@@ -28,6 +28,7 @@ from analysis.replay.steady import Phase, Steady, find
 WORTH = 0.01  # of the step
 LEAST = 0.0025  # of the step: what may save less than this may save nothing
 MOST = 6  # findings on a step
+PAUSED = 0.1  # how far the length of a pause differs from run to run
 ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
 BESIDE = 0.1  # of the main phase: a shorter one is no phase of its own
 
@@ -171,7 +172,8 @@ def _replayed(view: View, one: Proposal) -> Saver:
     if one.change is None:
         lost = one.lost_ns or 0.0
         whole = lost + view.step.step_ns * view.step.phase.count
-        return Saver(one, Saving(lost, lost), Saving(lost / whole, lost / whole))
+        low, high = lost * (1 - PAUSED), lost * (1 + PAUSED)
+        return Saver(one, Saving(low, high), Saving(low / whole, min(high / whole, 1.0)))
     found = savings.saving(view.step, one.change)
     return Saver(one, Saving(found.low_ns, found.high_ns), Saving(found.low, found.high))
 

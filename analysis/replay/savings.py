@@ -33,7 +33,6 @@ WORTH = 0.01  # of the step: what saves less is not worth a change
 ERROR = 0.015  # of the step: how far a replay may be off
 MISSED = 0.1  # of a saving: how far besides
 LIKELY = 0.35  # of the range between both ends of `share`, from its upper end, is likely
-WIDEST = 0.1195  # half an interval at most: a wider one would say nothing
 UNEXPLAINED = 0.02  # of the operations: above it, the other reading of their waits is replayed as well
 FASTER = 0.97  # of the time under a profiler: a longer bare step was measured beside other work
 FLOOR = 0.3  # of a call's or a gap's time at least belongs to the program
@@ -254,9 +253,6 @@ def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
             ns.append(before - after)
     low, high = min(shares), max(shares)
     low, high = low - ERROR - MISSED * abs(low), high + ERROR + MISSED * abs(high)
-    if high - low > 2 * WIDEST:
-        middle = low + 0.5 * (high - low)
-        low, high = middle - WIDEST, middle + WIDEST
     changed = simulate(change(step.graph, 0.5)).step_ns
     unit = float(np.mean(ns)) / float(np.mean(shares)) if np.mean(shares) else step.run.step_ns
     return Saving(low * unit, min(high, 1.0) * unit, low, min(high, 1.0), changed)

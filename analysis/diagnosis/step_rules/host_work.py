@@ -12,6 +12,7 @@ from analysis.formats.words import duration
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
+UNEVEN = 1.5  # times the next rank's host work
 _STORAGE = re.compile(r"read|disk|shard|file|storage|open|mmap|h5|parquet|load_file", re.IGNORECASE)
 _LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefetch|fetch|load", re.IGNORECASE)
 
@@ -19,7 +20,7 @@ _LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefe
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to do the long host work of a step beside it."""
     gaps = view.long_gaps
-    if not gaps.any():
+    if not gaps.any() or _of_one_rank(view):
         return
     graph = view.graph
     work = view.of_step(gaps.sum())
@@ -90,3 +91,10 @@ def _kind(view: View, long: Bools, where: str) -> str:
     heavy = heavy[: max(1, round(view.graph.steps))]
     follows = [uploads[call : call + 4].any() for call in heavy]
     return "data_loader" if view.trains and np.mean(follows) > 0.5 else "host_work"
+
+
+def _of_one_rank(view: View) -> bool:
+    """Return whether one of several ranks has most of the long host work: then that rank is the cause."""
+    of_call = view.graph.seq_pid[view.graph.c_seq]
+    sums = sorted(float(view.long_gaps[of_call == pid].sum()) for pid in np.unique(view.graph.seq_pid))
+    return len(sums) > 1 and sums[-1] > UNEVEN * max(sums[-2], 1.0)

@@ -16,6 +16,7 @@ from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
 LEAST = 0.01  # of the step: shorter kernels cannot save more
+COPIES = 0.12  # of the step: casts and gathers are copies that a program needs, and most programs have some
 LONG_NS = 15_000.0  # a shorter kernel is as short as its latency, whatever its grid
 FILL = 0.25  # share of the GPU's threads that a small grid fills at most
 TENSOR_CORES = (0.6, 0.15)  # time of an FP32 product with TF32 or 16 bits: small products, large ones
@@ -26,7 +27,7 @@ _TENSOR = re.compile(
     r"tensorop|tf32|bf16|f16|h884|s\d{4,5}gemm|hmma|wgmma|nvjet_(h|t)|xmma_(fprop|gemm)_(bf16|f16|tf32)", re.I
 )
 _LAYOUT = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|transpose_?(kernel|readWrite)|permute|tensorTransform|convertTensor"
-_COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|CatArray|wrapped_copy|clone"
+_COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|wrapped_copy|clone"
 
 
 def propose(view: View) -> Iterator[Proposal]:
@@ -64,7 +65,7 @@ def _layout(view: View) -> Iterator[Proposal]:
     ):
         moved = view.named(pattern) & ~view.to_gpu() & ~view.to_host()
         time = view.time(moved)
-        if view.share(time) < LEAST:
+        if view.share(time) < (COPIES if kind == "redundant_copy" else LEAST):
             continue
         count = view.of_step(np.count_nonzero(moved))
 
@@ -123,6 +124,8 @@ def _pointwise(name: str) -> bool:
 def _small_grids(view: View) -> Iterator[Proposal]:
     graph = view.graph
     few = view.kernels & (graph.o_fill < FILL) & (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev")
+    closed = {name: kind_of_kernel(name) == MATRIX for name in set(view.names)}
+    few &= ~np.array([closed[name] for name in view.names], bool)  # a library chose the grid by the shapes
     time = view.time(few)
     if view.share(time) < LEAST:
         return

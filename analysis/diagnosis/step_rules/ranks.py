@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,9 @@ from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats.collectives import communicates
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
+from analysis.replay.graph import Bools, Graph
+
+LEAST = 0.01  # of the step
 
 
 def propose(view: View) -> Iterator[Proposal]:
@@ -22,20 +26,44 @@ def propose(view: View) -> Iterator[Proposal]:
     process = graph.stream_pid[graph.o_stream]
     pids = np.unique(process)
     if len(pids) > 1:
-        work = {int(pid): view.of_step(graph.o_duration[(process == pid) & ~talks].sum()) for pid in pids}
-        slow = max(work, key=lambda pid: work[pid])
-        rank = view.capture.process_ranks.get(slow)
-        name = f"Rank {rank}" if rank is not None else f"Process {slow}"
-        more = work[slow] - min(work.values())
-        yield Proposal(
-            kind="slow_rank", about=name, title="Give the ranks equal work",
-            sentence=f"{name} works {duration(more)} longer in each step, and the others wait for it in collectives.",
-            change=lambda base, share: changes.equalise_ranks(base), count=1.0, time_ns=more,
-            wrong_if="the ranks' GPUs or clocks differ",
-        )  # fmt: skip
+        yield from _uneven(view, talks)
     yield Proposal(
         kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
         sentence=f"{count_of(round(count), 'collective')} a step take {duration(time)} of the ranks' GPUs in all.",
         change=lambda base, share: changes.move(base, talks, "communication", 1.0), count=count, time_ns=time,
         wrong_if="the kernels that follow need all results at once",
+    )  # fmt: skip
+
+
+def _uneven(view: View, talks: Bools) -> Iterator[Proposal]:
+    """Propose to take from the slowest rank what it has more to do than the others, on its GPU and its host."""
+    graph = view.graph
+    process = graph.stream_pid[graph.o_stream]
+    of_call = graph.seq_pid[graph.c_seq]
+    own = {
+        int(pid): (
+            view.of_step(graph.o_duration[(process == pid) & ~talks].sum()),
+            view.of_step((graph.c_gap + graph.c_own)[of_call == pid].sum()),
+        )
+        for pid in np.unique(process)
+    }
+    slow = max(own, key=lambda pid: sum(own[pid]))
+    others = [each for pid, each in own.items() if pid != slow]
+    gpu, host = (max(own[slow][side] - max(each[side] for each in others), 0.0) for side in (0, 1))
+    if gpu + host < LEAST * view.step.step_ns:
+        return
+    rank = view.capture.process_ranks.get(slow)
+    name = f"Rank {rank}" if rank is not None else f"Process {slow}"
+
+    def equal(base: Graph, share: float) -> Graph:
+        mine = (process == slow) & ~talks
+        faster = changes.scale(base, mine, 1 - gpu / max(own[slow][0], 1.0))
+        left = np.where(of_call == slow, 1 - host / max(own[slow][1], 1.0), 1.0)
+        return replace(faster, c_gap=faster.c_gap * left, c_own=faster.c_own * left)
+
+    where = "on its host" if host > gpu else "on its GPU"
+    yield Proposal(
+        kind="slow_rank", about=name, title="Give the ranks equal work",
+        sentence=f"{name} works {duration(gpu + host)} longer in each step, {where}; the others wait for it.",
+        change=equal, count=1.0, time_ns=gpu + host, wrong_if="the ranks' GPUs or clocks differ",
     )  # fmt: skip
