@@ -183,13 +183,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _made(capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]]) -> tuple[Step, Change]:
-    """Return the step and its change. A pattern that steady steps lack may match in slow ones: then all steps count."""
+    """Return the step and its change. A pattern that these steps lack may match in others: then all steps count."""
     try:
         return chosen, what_if(capture, chosen, asked)
     except InputError:
-        if not len(chosen.phase.slow):
+        steps = whole(chosen.phase)
+        if len(steps) <= chosen.graph.steps:
             raise
-        every = step(capture, chosen.phase, whole(chosen.phase))
+        every = step(capture, chosen.phase, steps)
         return every, what_if(capture, every, asked)
 
 

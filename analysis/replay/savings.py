@@ -22,7 +22,6 @@ from analysis.replay.changes import usual_gap
 from analysis.replay.graph import ALLOCATION, Floats, Graph
 from analysis.replay.simulate import Run, simulate
 from analysis.replay.steady import Phase, Steady, find
-from analysis.tables.bare import first_occurrences
 
 Change = Callable[[Graph, float], Graph]
 
@@ -74,7 +73,16 @@ class Step:
 
 
 def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
-    """Return consecutive steady steps near the median, as positions: at most MOST_STEPS, and `most` launches."""
+    """Return consecutive steady steps near the median, as positions: at most MOST_STEPS, and `most` launches.
+
+    Slow steps that recur evenly belong to the steady state: then whole periods of them are returned.
+    """
+    if (
+        len(phase.slow) > 1
+        and np.ptp(np.diff(phase.slow)) <= 1
+        and phase.slow[0] < np.diff(phase.slow)[0] + phase.first
+    ):
+        return np.arange(phase.slow[0], phase.slow[-1])
     steady = phase.steady
     if len(steady) > 3 and steady[-1] == len(phase.start_ns) - 1:
         steady = steady[:-1]  # no launch after it tells where its host work ends
@@ -233,8 +241,8 @@ def _apart(rows: pd.DataFrame) -> float | None:
     apart: list[float] = []
     for _, each in rows.groupby(["process", "thread"]):
         between = np.diff(np.sort(each["start_ns"].to_numpy(dtype=np.float64)))
-        between = between[first_occurrences(between) :] if len(between) else between
-        apart += between[between < 3 * np.median(between)].tolist() if len(between) else []
+        later = between[len(between) // 2 :]  # the first ones pay for compilation and cold caches
+        apart += later[later < 3 * np.median(later)].tolist() if len(later) else []
     return float(np.median(apart)) if len(apart) >= 2 else None
 
 

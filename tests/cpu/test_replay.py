@@ -278,6 +278,14 @@ def test_phases_start_up_and_slow_steps() -> None:
     assert dict(found.start_up_parts)["uploads"] == 5000 * US
 
 
+def test_slow_steps_that_recur_belong_to_the_step() -> None:
+    normal = [*kernels(5, 20 * US, 2 * US), ("sync",)]
+    saving = [*normal[:-1], ("work", 600 * US), ("sync",)]
+    _, found = step_of([*normal * 3, *saving], 5)
+    assert found.graph.steps % 4 == 0
+    assert found.step_ns == pytest.approx(seconds([*normal * 3, *saving]) / 4, rel=0.02)
+
+
 def test_a_layer_is_no_step() -> None:
     layer = [
         ("launch", "norm", 9 * US),
