@@ -77,11 +77,8 @@ def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
 
     Slow steps that recur evenly belong to the steady state: then whole periods of them are returned.
     """
-    if (
-        len(phase.slow) > 1
-        and np.ptp(np.diff(phase.slow)) <= 1
-        and phase.slow[0] < np.diff(phase.slow)[0] + phase.first
-    ):
+    apart = np.diff(phase.slow)
+    if len(apart) > 1 and np.ptp(apart) <= 1 < apart[0] and phase.slow[0] < apart[0] + phase.first:
         return np.arange(phase.slow[0], phase.slow[-1])
     steady = phase.steady
     if len(steady) > 3 and steady[-1] == len(phase.start_ns) - 1:
