@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.formats.accounting import ACCOUNTING
 from analysis.formats.lectures import LECTURES
 from analysis.formats.multi_gpu import MULTI_GPU
-from analysis.fusion.plan import Plan, fusion_table, plan
+from analysis.fusion.plan import build_fusion
 from analysis.hardware import metrics
 from analysis.hardware.devices import Device, derive_device, find_by_capability, find_device
 from analysis.tables import (
@@ -109,7 +109,7 @@ class Facts:
     stalls = build_stalls
     rules = build_rules
     source = build_source
-    fusion = fusion_table
+    fusion = build_fusion
     host = build_host
 
     # The capture
@@ -376,14 +376,6 @@ class Facts:
         """The share of the bare time in which the GPU works for a step and those around it, by the path of the step."""
         return bare.filled(
             self.bare, self.bare_steps, self.gpu_ops, self.step_ranges, self.step_of_op, self.folded
-        )  # fmt: skip
-
-    @cached_property
-    def fusion_plan(self) -> Plan:
-        read = self.capture
-        return plan(
-            self.gpu_ops, self.ranges, self.measured, self.roofline, self.roofs, self.gaps, read.dataflow, read.ops,
-            self.l2_bytes, self.bare_gpu_ns,
         )  # fmt: skip
 
     # GPUs and ranks

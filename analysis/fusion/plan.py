@@ -276,19 +276,9 @@ def read_nodes(dataflow: pd.DataFrame) -> list[Node]:
     """Return the operations of dataflow.csv in the order of the program."""
     nodes: list[Node] = []
     columns = [
-        "range",
-        "call",
-        "ordinal",
-        "op",
-        "operand",
-        "storage",
-        "offset",
-        "bytes",
-        "shape",
-        "strides",
-        "masked_frac",
+        "range", "call", "ordinal", "op", "operand", "storage", "offset", "bytes", "shape", "strides", "masked_frac",
         "freed",
-    ]
+    ]  # fmt: skip
     frame = dataflow[columns].astype({"masked_frac": float, "freed": "Float64"})
     last: object = None
     for path, call, ordinal, op, operand, storage, offset, size, shape, strides, masked, freed in frame.itertuples(
@@ -758,34 +748,10 @@ def from_dataflow(nodes: Sequence[Node], work: Work) -> list[Candidate]:
 
 # Candidates from kernels alone -------------------------------------------------------------------------------
 
-_MEMORY_KINDS = frozenset(
-    [
-        "softmax",
-        "layer_norm",
-        "gelu",
-        "masked_fill",
-        "cat",
-        "copy",
-        "argmax",
-        "reduce",
-        "gather",
-        "mul",
-        "add",
-        "div",
-        "pow",
-        "where",
-        "fill",
-        "tanh",
-        "sub",
-        "exp",
-        "sigmoid",
-        "silu",
-        "relu",
-        "neg",
-        "rsqrt",
-        "memcpy",
-    ]
-)
+_MEMORY_KINDS = frozenset((
+    "softmax", "layer_norm", "gelu", "masked_fill", "cat", "copy", "argmax", "reduce", "gather", "mul", "add", "div",
+    "pow", "where", "fill", "tanh", "sub", "exp", "sigmoid", "silu", "relu", "neg", "rsqrt", "memcpy",
+))  # fmt: skip
 # Kinds in launch order with a known dataflow -> (kernels whose reads remain, kernels whose writes remain).
 _KNOWN_RUNS: tuple[tuple[re.Pattern[str], tuple[list[int], list[int]]], ...] = (
     (re.compile(r"(?:mul |div )?(?:(?:memcpy |copy )?masked_fill |add |where )softmax "), ([0], [-1])),
@@ -952,6 +918,55 @@ def _known_run(
     return _kernel_candidate(run, work, **values)
 
 
+# The whole plan ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What could be fused. `steps`: instances of each step's range; `waiting`: step -> why it is launch-bound."""
+
+    candidates: list[Candidate]
+    work: Work
+    machine: Machine
+    steps: Mapping[str, int]
+    waiting: Mapping[str, str]
+
+
+def plan(facts: Facts) -> Plan | None:
+    """Return what could be fused; None without operations, or if the capture made the GPU wait on purpose."""
+    gpu_ops, ranges, dataflow = facts.gpu_ops, facts.ranges, facts.capture.dataflow
+    if facts.held_back or (gpu_ops.empty and dataflow is None):
+        return None
+    order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
+    first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
+    gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
+    gpu_ops, ranges = place_graphs(gpu_ops, ranges)
+    if len(gpu_ops):  # the plan of a longer capture covers its first part
+        ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
+    gpu_ops, measured = by_process(gpu_ops, facts.measured.head(int((gpu_ops["kind"] == "kernel").sum())))
+    work = prepare_work(gpu_ops, ranges, measured)
+    machine = measure_machine(gpu_ops, facts.roofs, facts.l2_bytes)
+    nodes = [] if dataflow is None else read_nodes(dataflow)
+    nodes = repeat_nodes([*nodes, *nodes_of_graphs(nodes, ranges["path"].unique())], ranges) if nodes else []
+    at_dram = facts.roofline[facts.roofline["level"] == "dram"].dropna(subset=["bound"])
+    bound_of = dict(zip(zip(at_dram["kernel"], at_dram["range"], strict=True), at_dram["bound"], strict=True))
+    assign_launches(nodes, work, bound_of)
+    candidates = from_dataflow(nodes, work) + from_kernels(work, {(node.path, node.call) for node in nodes})
+    seen = set(work.path)
+    if seen:  # leave out recorded operations that did not run in this timeline
+        candidates = [candidate for candidate in candidates if set(candidate.paths) & seen]
+    paths = ranges["path"].map(lambda path: path == step_of(path)) if len(ranges) else pd.Series(dtype=bool)
+    instances = ranges.loc[paths, "path"].value_counts().to_dict() if len(ranges) else {}
+    if not len(work):  # a run without a GPU repeats the recorded step
+        instances = dict.fromkeys(instances, 1)
+    bound = facts.gaps[facts.gaps["verdict"].eq(LAUNCH_BOUND)]
+    waiting = {
+        path: f"the step waits for its {count_of(launches, 'launch')}, so fewer of them win more"
+        for path, launches in zip(step_paths(bound["step"]), bound["launches"], strict=True)
+    }
+    return Plan(candidates, work, machine, instances, waiting)
+
+
 # The table ---------------------------------------------------------------------------------------------------
 
 
@@ -1000,9 +1015,6 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
         "measured_by": how,
         "evidence": notes,
     }
-
-
-Plan = tuple[pd.DataFrame, pd.DataFrame]
 
 
 @table(
@@ -1056,30 +1068,19 @@ Plan = tuple[pd.DataFrame, pd.DataFrame]
         ),
     ),
 )
-def fusion_table(facts: Facts) -> pd.DataFrame | None:
-    return None if facts.held_back else facts.fusion_plan[0]
-
-
-def build_fusion(
-    candidates: Sequence[Candidate],
-    work: Work,
-    machine: Machine,
-    steps: Mapping[str, int],
-    waiting: Mapping[str, str],
-) -> pd.DataFrame:
-    """Return fusion.csv: one row for equal fusions of repeated layers, per step (token, prefill), most gain first.
-
-    Shape: `steps` instances of each step's range; with steps, only their kernels are judged. `waiting` step -> the
-    reason why it is launch-bound.
-    """
-    judged = [candidate for candidate in candidates if candidate.step or not steps]
+def build_fusion(facts: Facts) -> pd.DataFrame | None:
+    """Return fusion.csv: one row for equal fusions of repeated layers, per step (token, prefill), most gain first."""
+    if (found := facts.once(plan)) is None:
+        return None
+    # with steps, only their kernels are judged
+    judged = [candidate for candidate in found.candidates if candidate.step or not found.steps]
     if not judged:
-        return fusion_table.empty()
+        return None
     paths = pd.Series(list(dict.fromkeys(path for candidate in judged for path in candidate.paths)))
     folded = dict(zip(paths, fold_paths(paths), strict=True))
     rows = []
     for candidate in judged:
-        numbers = evaluate(candidate, work, machine)
+        numbers = evaluate(candidate, found.work, found.machine)
         ranges = list(dict.fromkeys(folded[path] for path in candidate.paths))
         rows.append(
             {
@@ -1109,17 +1110,16 @@ def build_fusion(
         table["now_from"].str.endswith("(ncu)"), "counters", np.where(table["now_time_ns"].isna(), "static", "timing")
     )
     summed.append("now_bytes")
-    instances = table["step"].map(steps).fillna(1).clip(lower=1).astype(float)
+    instances = table["step"].map(found.steps).fillna(1).clip(lower=1).astype(float)
     for name in summed:
         per_step = table[name].astype("Float64") / instances
         whole = name.endswith(("_bytes", "_ns"))  # a chain that only some steps launch counts as a fraction a step
         table[name] = per_step.round().astype("Int64") if whole else per_step.round(3)
     table["evidence"] = [
-        f"{text}; {waiting[step]}" if step in waiting else text
+        f"{text}; {found.waiting[step]}" if step in found.waiting else text
         for text, step in zip(table["evidence"], table["step"], strict=True)
     ]
-    table = table.sort_values(["gain_ns", "now_bytes", "range"], ascending=[False, False, True], na_position="last")
-    return fusion_table.conform(table)
+    return table.sort_values(["gain_ns", "now_bytes", "range"], ascending=[False, False, True], na_position="last")
 
 
 # The check ---------------------------------------------------------------------------------------------------
@@ -1172,28 +1172,18 @@ _SIZE = ["op", "shape", "dtype"]
         Column("reason", "", "what causes the difference", "row", style="prose"),
     ),
 )
-def check_table(facts: Facts) -> pd.DataFrame | None:
-    return None if facts.held_back else facts.fusion_plan[1]
-
-
-def build_check(
-    candidates: Sequence[Candidate],
-    work: Work,
-    machine: Machine,
-    ops: pd.DataFrame | None,
-    queued_ns: Mapping[str, float],
-) -> pd.DataFrame:
+def build_check(facts: Facts) -> pd.DataFrame | None:
     """Return fusion_check.csv: the plan's prediction for fusing a chain beside measured fused kernels.
 
     The prediction uses only the part of the capture with the unfused chain. An op is checked if ops.csv declares ranges
     for its chain and, at the same size, ranges for single kernels. Kernels outside of steps come first, the fastest
     first, then kernels inside the steps of a model. If two timed steps differ only in this op, the table also compares
     the gain of the whole step with the difference of their GPU times without a profiler.
-
-    Shape: `queued_ns` a step's GPU time behind a filled queue, no profiler attached, by path.
     """
-    if ops is None or not len(work):
-        return check_table.empty()
+    found, ops = facts.once(plan), facts.capture.ops
+    if found is None or ops is None or not len(found.work):
+        return None
+    work, queued_ns = found.work, facts.bare_gpu_ns  # a step's GPU time behind a filled queue, by its path
     declared = ops.drop_duplicates("range").set_index("range")
     declared = declared.assign(
         folded=fold_paths(pd.Series(declared.index)).to_numpy(), step=declared.index.map(step_of)
@@ -1202,7 +1192,7 @@ def build_check(
     places = work.rows_of(list(work.path))
     chains: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
     unfused: set[str] = set()
-    for candidate in candidates:
+    for candidate in found.candidates:
         paths = list(dict.fromkeys(candidate.paths))
         known = {size_of_range.get(path) for path in paths}
         # the chain must be all the work of its ranges, else the fused kernel does more than the chain
@@ -1222,9 +1212,9 @@ def build_check(
             gained = (
                 gained if _differ_in(str(key[0]), *(declared[declared["step"] == step] for step in steps)) else np.nan
             )
-            rows.append(_check(key, same, work, launches, machine, gained))
+            rows.append(_check(key, same, work, launches, found.machine, gained))
     if not rows:
-        return check_table.empty()
+        return None
     table = pd.DataFrame(rows)
     for name in table.columns[table.columns.str.endswith(("_bytes", "_ns"))]:
         table[name] = table[name].astype("Float64").round().astype("Int64")
@@ -1233,7 +1223,7 @@ def build_check(
     table = table.assign(place=table["op"].map(order)).sort_values(
         ["place", "in_step", "measured_time_ns"], kind="stable"
     )
-    return check_table.conform(table.drop(columns=["place", "in_step"]))
+    return table.drop(columns=["place", "in_step"])
 
 
 def _differ_in(op: str, one: pd.DataFrame, other: pd.DataFrame) -> bool:
@@ -1321,62 +1311,6 @@ def _reasons(
         yield f"writes {_bytes(write - chain.write)} more than planned"
     if abs(time_error) > TIME_GOAL:
         yield f"takes {1 + time_error:.2f} times the bound"
-
-
-# The whole plan ----------------------------------------------------------------------------------------------
-
-
-def plan(
-    gpu_ops: pd.DataFrame,
-    ranges: pd.DataFrame,
-    measured: pd.DataFrame,
-    roofline: pd.DataFrame,
-    roofs: pd.DataFrame,
-    gaps: pd.DataFrame,
-    dataflow: pd.DataFrame | None,
-    ops: pd.DataFrame | None,
-    l2_bytes: float | None,
-    bare_gpu_ns: Mapping[str, float],
-) -> Plan:
-    """Return fusion.csv and fusion_check.csv.
-
-    Shape: `gpu_ops` and `ranges` as in `Capture`, with `owner` and `path`; `measured` from kernels.measured_launches;
-    `roofline` and `gaps` as tables; `dataflow` and `ops` as in `Capture`; `l2_bytes` of the GPU;
-    `bare_gpu_ns` a step's GPU time behind a filled queue, as build_check takes it.
-    """
-    if gpu_ops.empty and dataflow is None:
-        return fusion_table.empty(), check_table.empty()
-    order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)
-    first = np.argsort(order, kind="stable")[:MOST_LAUNCHES]
-    gpu_ops = gpu_ops.iloc[first].reset_index(drop=True)
-    gpu_ops, ranges = place_graphs(gpu_ops, ranges)
-    if len(gpu_ops):  # the plan of a longer capture covers its first part
-        ranges = ranges[ranges["start_ns"] <= order[first[-1]]]
-    gpu_ops, measured = by_process(gpu_ops, measured.head(int((gpu_ops["kind"] == "kernel").sum())))
-    work = prepare_work(gpu_ops, ranges, measured)
-    machine = measure_machine(gpu_ops, roofs, l2_bytes)
-    nodes = [] if dataflow is None else read_nodes(dataflow)
-    nodes = repeat_nodes([*nodes, *nodes_of_graphs(nodes, ranges["path"].unique())], ranges) if nodes else []
-    at_dram = roofline[roofline["level"] == "dram"].dropna(subset=["bound"])
-    bound_of = dict(zip(zip(at_dram["kernel"], at_dram["range"], strict=True), at_dram["bound"], strict=True))
-    assign_launches(nodes, work, bound_of)
-    candidates = from_dataflow(nodes, work) + from_kernels(work, {(node.path, node.call) for node in nodes})
-    seen = set(work.path)
-    if seen:  # leave out recorded operations that did not run in this timeline
-        candidates = [candidate for candidate in candidates if set(candidate.paths) & seen]
-    paths = ranges["path"].map(lambda path: path == step_of(path)) if len(ranges) else pd.Series(dtype=bool)
-    instances = ranges.loc[paths, "path"].value_counts().to_dict() if len(ranges) else {}
-    if not len(work):  # a run without a GPU repeats the recorded step
-        instances = dict.fromkeys(instances, 1)
-    bound = gaps[gaps["verdict"].eq(LAUNCH_BOUND)]
-    waiting = {
-        path: f"the step waits for its {count_of(launches, 'launch')}, so fewer of them win more"
-        for path, launches in zip(step_paths(bound["step"]), bound["launches"], strict=True)
-    }
-    return (
-        build_fusion(candidates, work, machine, instances, waiting),
-        build_check(candidates, work, machine, ops, bare_gpu_ns),
-    )
 
 
 @part("note")

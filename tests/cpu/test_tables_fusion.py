@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, as_table
+from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
 from analysis.fusion import opmap
 from analysis.fusion import plan as fusion
 from analysis.tables.roofline import build_roofline, build_roofs
@@ -128,18 +128,13 @@ def plan(
     captured: Any, dataflow: pd.DataFrame | None = None, ops: pd.DataFrame | None = None, **more: Any
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     gpu_ops, ranges, counters = captured
-    return fusion.plan(
-        gpu_ops,
-        ranges,
-        counters,
-        more.get("roofline", build_roofline(facts_of(measured=pd.DataFrame(), roofs=ROOFS))),
-        more.get("roofs", ROOFS),
-        more.get("steps", NO_STEPS),
-        dataflow,
-        ops,
-        more.get("l2_bytes"),
-        more.get("queued_ns", {}),
-    )
+    known = {
+        "gpu_ops": gpu_ops, "ranges": ranges, "measured": counters, "roofs": more.get("roofs", ROOFS),
+        "gaps": more.get("steps", NO_STEPS), "l2_bytes": more.get("l2_bytes"), "bare_gpu_ns": more.get("queued_ns", {}),
+        "roofline": more.get("roofline", build_roofline(facts_of(measured=pd.DataFrame(), roofs=ROOFS))),
+    }  # fmt: skip
+    facts = facts_of(Capture(dataflow=dataflow, ops=ops), **known)
+    return facts.once(fusion.build_fusion), facts.once(fusion.build_check)
 
 
 MASK, SOFT = "m/prefill/h.0/mask", "m/prefill/h.0/softmax"
