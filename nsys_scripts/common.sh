@@ -35,10 +35,11 @@ ours() { # MODULE ARGUMENT…
   PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} "$PYTHON" -m "$@"
 }
 
-# Print a command so that it can be pasted into a shell.
+# Print a command. With `dry` (-n), it can be pasted into a shell; else words such as a list of metrics are cut.
 show() {
   local word
   for word in "$@"; do
+    if [[ -z ${dry:-} ]] && ((${#word} > 200)); then word=${word:0:80}…; fi
     if [[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]]; then printf '%s ' "$word"; else printf "'%s' " "${word//\'/\'\\\'\'}"; fi
   done
   printf '\n'
