@@ -9,8 +9,8 @@
 #   --report    only write the reports of captures that were kept; needs no GPU
 #   NAME        examples by their names in examples.toml (default: all)
 #
-# The results of an example go to examples/h200/NAME as soon as it is done. `make readme` then compares them with the expert's
-# list; each miss needs its reason in examples.toml. The captures stay even if the report fails: --report writes it again.
+# The results of an example go to examples/h200/NAME as soon as it is done. `make readme` then shows its first findings below
+# the expert's list. The captures stay even if the report fails: --report writes it again.
 # exit: 0 all were captured, 1 one failed, 2 usage
 here=$(cd "$(dirname "$0")" && pwd)
 HERE=$here/../nsys_scripts

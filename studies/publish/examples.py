@@ -1,11 +1,11 @@
-"""Compare the report's first findings on each example program with what an expert names there.
+"""Show the report's first findings on each example program beside what an expert names there.
 
     python -m studies.publish.examples [NAME …]
 
 The command prints name, build, options and command of each, with tabs, for examples/capture.sh.
 
-The header of each program in examples/ holds the expert's list. examples.toml holds the words that a finding must use
-to agree with an entry. A captured example has its report.json in examples/h200/<name>/.
+The header of each program in examples/ holds the expert's list. A captured example has its report.json in
+examples/h200/<name>/.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from analysis.formats.errors import InputError
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 FILE = "examples.toml"
 GPU = "h200"
-FIRST = 3  # findings that are compared
+FIRST = 3  # findings that are shown
 _ENTRY = re.compile(r"^(?://|#)? ?([1-9])\. (.+)$", re.MULTILINE)
 
 
@@ -39,13 +39,11 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     command: str
     build: str = ""
     options: str = ""
-    agrees: list[str] = []
-    misses: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
 class Example:
-    """A program, or a second way to run it. `expert` is empty for a second way, which is shown but not compared."""
+    """A program, or a second way to run it. `expert` is empty for a second way, which has the same list."""
 
     name: str
     entry: _Entry
@@ -53,19 +51,10 @@ class Example:
     report: dict[str, Any] | None
 
 
-@dataclass(frozen=True)
-class Compared:
-    """An entry of the expert's list, the finding that agrees with it ('' for none) and the reason of a miss."""
-
-    said: str
-    found: str
-    reason: str
-
-
 def read(folder: Path) -> list[Example]:
     """Return the examples of a folder, in the order of examples.toml; [] without that file.
 
-    Raises: InputError if examples.toml is malformed, a program is missing, or its list has another length.
+    Raises: InputError if examples.toml is malformed or a program is missing.
     """
     file = folder / FILE
     if not file.is_file():
@@ -74,65 +63,30 @@ def read(folder: Path) -> list[Example]:
         entries = msgspec.convert(tomllib.loads(file.read_text(encoding="utf-8")), dict[str, _Entry])
     except (ValueError, msgspec.ValidationError) as error:
         raise InputError(f"examples/{FILE}: {error}; its first lines say what it holds.") from None
-    return [_example(folder, name, entry) for name, entry in entries.items()]
+    first = {entry.source: name for name, entry in reversed(entries.items())}
+    return [_example(folder, name, entry, is_first=first[entry.source] == name) for name, entry in entries.items()]
 
 
-def _example(folder: Path, name: str, entry: _Entry) -> Example:
+def _example(folder: Path, name: str, entry: _Entry, *, is_first: bool) -> Example:
     source = folder / entry.source
     if not source.is_file():
         raise InputError(f"examples/{FILE}: {name} names {entry.source}, which does not exist; correct `source`.")
     listed = tuple(text for _, text in _ENTRY.findall(source.read_text(encoding="utf-8")))
-    if entry.agrees and len(entry.agrees) != len(listed):
-        raise InputError(
-            f"examples/{FILE}: {name} has {len(entry.agrees)} texts in `agrees`, and {entry.source} lists "
-            f"{len(listed)} entries; write one text for each."
-        )
     report = folder / GPU / name / "report.json"
     content = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
-    return Example(name, entry, listed if entry.agrees else (), content)
-
-
-def compare(example: Example) -> list[Compared]:
-    """Compare each entry of the expert's list with the first findings of the report; [] without a report.
-
-    An entry with a reason in `misses` is a miss, even if words of another finding match it by chance.
-    """
-    if example.report is None:
-        return []
-    findings = example.report["findings"][:FIRST]
-    rows = []
-    for number, (said, words) in enumerate(zip(example.expert, example.entry.agrees, strict=True), start=1):
-        agreed = (one["title"] for one in findings if re.search(words, f"{one['title']}. {one['sentence']}"))
-        reason = example.entry.misses.get(str(number), "")
-        rows.append(Compared(said, "" if reason else next(agreed, ""), reason))
-    return rows
+    return Example(name, entry, listed if is_first else (), content)
 
 
 def render(examples: list[Example]) -> str:
     """Return the generated part of examples/README.md."""
-    compared = {one.name: compare(one) for one in examples}
-    rows = [row for own in compared.values() for row in own]
-    agree = sum(bool(row.found) for row in rows)
-    told = f"**{agree} of {len(rows)}** entries of the experts' lists are among the report's first {FIRST} findings."
-    blocks = [told if rows else "No example is captured yet."]
+    blocks = []
     for one in examples:
         blocks.append(f"## {one.name}\n\n`{one.entry.command.replace('{program}', f'examples/{one.entry.source}')}`")
-        if one.report is None:
-            blocks.append("Not captured yet.")
-            continue
-        blocks.append(_table_of(compared[one.name]) if one.expert else "It has no list of its own.")
-        blocks.append(_findings_of(one))
+        if one.expert:
+            listed = "\n".join(f"{at}. {said}" for at, said in enumerate(one.expert, start=1))
+            blocks.append(f"The expert's list:\n\n{listed}")
+        blocks.append("Not captured yet." if one.report is None else _findings_of(one))
     return "\n\n".join(blocks)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-def _table_of(rows: list[Compared]) -> str:
-    lines = ["| the expert | the report's finding |", "|---|---|"]
-    lines += [f"| {_cell(row.said)} | {_cell(row.found) or f'**missed**: {_cell(row.reason)}'} |" for row in rows]
-    return "\n".join(lines)
 
 
 def _findings_of(one: Example) -> str:

@@ -8,11 +8,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from analysis.formats.errors import InputError
+from analysis.formats.report import REPORT
 from studies.publish import examples
 from tests.cpu.test_profile import prepared
 from tests.machine import ROOT, Machine
@@ -40,39 +40,26 @@ def test_five_programs_have_a_list_of_three() -> None:
     assert [len(one.expert) for one in found] == [3] * 5
 
 
-def test_captured_examples_agree_and_misses_have_a_reason() -> None:
-    captured = [one for one in examples.read(FOLDER) if one.report is not None]
-    rows = [row for one in captured for row in examples.compare(one)]
-    assert [row.said for row in rows if not row.found and not row.reason] == []
+def test_captured_examples_have_findings_of_today() -> None:
+    for one in examples.read(FOLDER):
+        assert one.report is not None
+        assert REPORT.check(one.report, one.name)["findings"]
     size = sum(path.stat().st_size for path in (FOLDER / examples.GPU).rglob("*") if path.is_file())
     assert size < 5_000_000
 
 
-def example(findings: list[dict[str, str]], **entry: Any) -> examples.Example:
-    fields = {"source": "a.py", "command": "python3 {program}", "agrees": ["launch", "(?i)copy"]} | entry
-    report = {"findings": findings}
-    return examples.Example("a", examples._Entry(**fields), ("Launches.", "Copies | of tensors."), report)
-
-
-def finding(title: str, sentence: str = "") -> dict[str, str]:
-    return {"title": title, "sentence": sentence}
-
-
-def test_only_the_first_three_findings_count_and_a_miss_shows_its_reason() -> None:
-    findings = [finding("x"), finding("y waits", "for launches"), finding("z"), finding("Copy to the host")]
-    one = example(findings, misses={"2": "It is fourth."})
-    first, second = examples.compare(one)
-    assert (first.found, second.found, second.reason) == ("y waits", "", "It is fourth.")
-    text = examples.render([one])
-    assert "**1 of 2** entries" in text
-    assert "| Copies \\| of tensors. | **missed**: It is fourth. |" in text
-    assert "1. x\n2. y waits\n3. z\n" in text
+def test_the_first_three_findings_stand_below_the_experts_list() -> None:
+    report = {"findings": [{"title": title} for title in "wxyz"]}
+    entry = examples._Entry(source="a.py", command="python3 {program}")
+    text = examples.render([examples.Example("a", entry, ("Launches.", "Copies."), report)])
+    assert "`python3 examples/a.py`\n\nThe expert's list:\n\n1. Launches.\n2. Copies.\n\nIts first findings:" in text
+    assert "1. w\n2. x\n3. y\n\nThe report" in text
 
 
 def test_an_example_that_is_not_captured_is_said_to_be(tmp_path: Path) -> None:
     shutil.copytree(FOLDER, tmp_path / "examples", ignore=shutil.ignore_patterns(examples.GPU))
     text = examples.render(examples.read(tmp_path / "examples"))
-    assert text.startswith("No example is captured yet.")
+    assert text.count("Not captured yet.") == len(examples.read(FOLDER))
     assert text.count("Not captured yet.") == 10
 
 
@@ -129,12 +116,10 @@ def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> 
 
 def test_what_is_wrong_with_the_list_is_one_sentence(tmp_path: Path) -> None:
     assert examples.read(tmp_path) == []
-    (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\ncommand = "x"\nagrees = ["x"]\n')
+    (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\ncommand = "x"\n')
     with pytest.raises(InputError, match=r"names a\.py, which does not exist"):
         examples.read(tmp_path)
     (tmp_path / "a.py").write_text('"""A program."""\n')
-    with pytest.raises(InputError, match=r"has 1 texts in `agrees`, and a\.py lists 0 entries"):
-        examples.read(tmp_path)
     (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\n')
     with pytest.raises(InputError, match=r"examples\.toml: .*command"):
         examples.read(tmp_path)
