@@ -11,7 +11,6 @@ from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Graph
 
-COMPILES = r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc"
 _GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
 
 
@@ -19,7 +18,7 @@ def propose(view: View) -> Iterator[Proposal]:
     """Propose to do once what the steps do again and again."""
     yield from _again(view, view.called(ALLOCATION.pattern), "allocation", "Allocate memory once",
                       "allocate or free memory", "sizes grow from step to step", False)  # fmt: skip
-    yield from _again(view, view.called(COMPILES), "compile_in_loop", "Compile and load kernels before the loop",
+    yield from _again(view, view.compiles, "compile_in_loop", "Compile and load kernels before the loop",
                       "load or compile kernels", "each step needs a kernel that no earlier step had", True)  # fmt: skip
     yield from _again(view, view.called(_GRAPHS), "graph_each_step", "Instantiate the CUDA graph once",
                       "record or instantiate CUDA graphs", "the graph differs in each step", True)  # fmt: skip
@@ -34,11 +33,12 @@ def _again(
     if count < 0.5:
         return
     time = view.of_step((graph.c_end - graph.c_start)[called].sum())
+    own = called | (view.compiling if kind == "compile_in_loop" else False)
     if with_host:
-        time += view.of_step(graph.c_gap[called].sum())
+        time += view.of_step(graph.c_gap[own].sum())
 
     def change(base: Graph, share: float) -> Graph:
-        gap = np.where(called & with_host, 0.0, base.c_gap)
+        gap = np.where(own & np.bool_(with_host), 0.0, base.c_gap)
         gap = np.where(called & ~np.bool_(with_host), gap * (1 - share), gap)
         return replace(
             base, c_own=np.where(called, 0.0, base.c_own), c_gap=gap, c_wait=np.where(called, NONE, base.c_wait),

@@ -19,7 +19,7 @@ _LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefe
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to do the long host work of a step beside it."""
-    gaps = view.long_gaps
+    gaps = np.where(view.compiling, 0.0, view.long_gaps)  # a compiler's time belongs to its calls
     if not gaps.any() or _of_one_rank(view):
         return
     graph = view.graph

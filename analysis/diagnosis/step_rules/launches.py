@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.calls import COMPILES
 from analysis.diagnosis.step_rules.view import SYNCHRONISES, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
@@ -50,7 +49,7 @@ def _blockers(view: View) -> str:
     launches[graph.o_call[view.kernels & (graph.o_call >= 0)]] = True
     forbidden = {
         "allocation": view.called(ALLOCATION.pattern),
-        "compile_in_loop": view.called(COMPILES),
+        "compile_in_loop": view.compiles,
         "sync": view.called(SYNCHRONISES) & (graph.c_wait != NONE),
     }
     uploads = np.zeros(len(graph.c_start), bool)

@@ -126,6 +126,23 @@ class View:
         return ns / self.step.step_ns if self.step.step_ns else 0.0
 
     @cached_property
+    def compiles(self) -> Bools:
+        """Which calls load or link a module."""
+        return self.called(r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc")
+
+    @cached_property
+    def compiling(self) -> Bools:
+        """Which calls stand between the last launch and a call that loads a module: host work before them compiles."""
+        found = self.compiles.copy()
+        for seq in range(len(self.graph.seq_pid)):
+            rows = np.flatnonzero(self.graph.c_seq == seq)
+            follows = False
+            for row in rows[::-1].tolist():
+                follows = bool(self.compiles[row]) or (follows and not self.graph.c_launches[row])
+                found[row] |= follows
+        return found
+
+    @cached_property
     def long_gaps(self) -> Floats:
         """Host work before each call that is longer than a launch needs, else 0. Shape: (calls,). Units: ns."""
         return np.where(self.graph.c_gap > host_work_ns(self.graph), self.graph.c_gap, 0.0)
