@@ -18,7 +18,7 @@ from analysis.formats.collectives import communicates
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph
 
 GRAPH_LAUNCH_NS = 7_000.0  # cudaGraphLaunch, seen with nsys attached
-GRAPH_NODE_NS = 900.0  # from the end of a node to the start of the next
+GRAPH_NODE_NS = 450.0  # from the end of a node to the start of the next
 HOST_WORK_NS = 100_000.0  # PyTorch and Python need 5 to 30 µs for one launch, more under a profiler
 KERNEL_FLOOR_NS = 1_500.0  # no kernel takes less
 COLLECTIVE_FLOOR_NS = 15_000.0  # what each collective costs besides its bytes

@@ -34,7 +34,7 @@ from analysis.replay.waits import find_waits
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
-ALIKE = 4.0  # times: a stream and a call that long ago may both be the cause
+ALIKE = 2.0  # times: a stream and a call that long ago may both be the cause
 SOON_NS = 8_000  # an end and a start this close may be cause and effect
 ALLOCATION = re.compile(
     r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|HostUnregister|Map|Unmap|Create)"
@@ -339,7 +339,9 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
         lags[one] = _usual(late[own], 4_500.0)
     lag = np.where(kind == "kernel", lags["kernel"], lags["other"])
     by_stream = since <= max(3 * gap, 5_000.0)
-    by_host = late <= np.maximum(3 * lag, 15_000.0)
+    returned = np.where(call >= 0, frame.end[np.maximum(call, 0)], 0) if len(frame.end) else np.zeros(count)
+    staged = (kind == "memcpy") & (start < returned)  # the host fills a buffer first, in the call
+    by_host = (late <= np.maximum(3 * lag, 15_000.0)) | (staged & ~by_stream)
     dep, dep_gap = _causes(start, end, stream, by_stream | by_host, ops["process"].to_numpy(np.int64), free)
     lost = ~(by_stream | by_host | (dep >= 0))
     either = lost & (np.maximum(since, late) < ALIKE * np.minimum(since, late))

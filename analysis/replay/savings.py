@@ -7,6 +7,7 @@ spans all of these, and the error of a replay on top.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -34,6 +35,9 @@ MISSED = 0.1  # of a saving: how far besides
 LIKELY = 0.35  # of the range between both ends of `share`, from its upper end, is likely
 UNEXPLAINED = 0.02  # of the operations: above it, the other reading of their waits is replayed as well
 FASTER = 0.97  # of the time under a profiler: a longer bare step was measured beside other work
+TRIVIAL_NS = 100.0  # the most that a trivial call takes on an idle host
+UNKNOWN_CROWD = 1.5
+_TRIVIAL = re.compile(r"cuKernelGetName|cuKernelGetAttribute|cuCtxGetCurrent|cuCtxSetCurrent")
 FLOOR = 0.3  # of a call's or a gap's time at least belongs to the program
 
 
@@ -186,12 +190,21 @@ def _without_cost(graph: Graph, marks: Floats, clock: str, end: int, part: float
     each = np.where(graph.c_launches, costs["launch"][end], costs["call"][end]) * part
     inside = np.minimum(each / 2, graph.c_own * (1 - FLOOR))
     gap = np.minimum(each - inside + marks * costs["range"][end] * part, graph.c_gap * (1 - FLOOR))
-    slower = 1 - part * (1 - costs["slower"][end])
+    slower = 1 - part * (1 - _crowded(graph) ** -costs["crowded"][end])
     known = {name: bool(ALLOCATION.match(str(name))) for name in set(graph.c_name)}
     driver = np.array([known[name] for name in graph.c_name], bool)  # its work is as fast beside a profiler
     own = np.where(driver, graph.c_own, (graph.c_own - inside) * slower)
     near = np.minimum(graph.c_gap - gap, usual_gap(graph))  # longer work of the program is as fast
     return replace(graph, c_own=own, c_gap=graph.c_gap - gap - near * (1 - slower))
+
+
+def _crowded(graph: Graph) -> float:
+    """Return how much longer than at best a trivial call takes: other work slows the host beside the profiler."""
+    trivial = np.array([bool(_TRIVIAL.match(str(name))) for name in graph.c_name], bool)
+    took = (graph.c_end - graph.c_start)[trivial].astype(float)
+    if len(took) < 8:
+        return UNKNOWN_CROWD
+    return max(float(np.median(took)) / min(float(np.quantile(took, 0.01)), TRIVIAL_NS), 1.0)
 
 
 def _fit(graph: Graph, marks: Floats, clock: str, bare_ns: float) -> Graph:
