@@ -141,7 +141,7 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
     run = simulate(graph)
     seen = graph.step_ns()
     reason = ""
-    if abs(run.step_ns / seen - 1) > REFUSED:
+    if seen and abs(run.step_ns / seen - 1) > REFUSED:
         reason = (
             f"A step of {phase.name} takes {run.step_ns / 1e3:,.1f} µs replayed, {seen / 1e3:,.1f} µs in the timeline: "
             "the steps depend on something that the capture does not hold, or empty a queue; capture more steps."

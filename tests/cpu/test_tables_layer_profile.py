@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from analysis import report
+from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
 from analysis.facts import Facts
 from studies.layers import tables as layer_profile
@@ -242,10 +243,11 @@ needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committ
 
 @needs_committed
 def test_the_committed_events_and_nsys_differ_by_a_gap() -> None:
-    agreement = pd.read_csv(COMMITTED / "tables" / "layer_agreement.csv")
+    facts = Facts(load([COMMITTED / "captures"]))
+    agreement = facts.once(layer_profile.build_agreement)
     assert len(agreement) == 40
     assert agreement["difference_ns"].between(0, 2000).all()
-    profile = pd.read_csv(COMMITTED / "tables" / "layer_profile.csv")
+    profile = facts.once(layer_profile.build_profile)
     rest = profile[profile["component"] == layer_profile.BETWEEN].set_index(["profile", "level"])
     # two residual additions lie between a block's components, nothing but views between the others: events split all
     by_events = rest["share_frac"]
