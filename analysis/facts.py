@@ -60,6 +60,7 @@ from analysis.tables.rules import build_rules
 from analysis.tables.source import build_source
 from analysis.tables.stalls import build_stalls
 from analysis.tables.traffic import build_traffic
+from analysis.tables.units import build_units
 
 if TYPE_CHECKING:
     from analysis.capture.model import Capture, IntArray
@@ -103,6 +104,7 @@ class Facts:
     copies = build_copies
     traffic = build_traffic
     counters = build_counters
+    units = build_units
     counting = build_counting
     links = build_links
     roofline = build_roofline

@@ -48,6 +48,7 @@ def tables_of_kernels(facts: Facts) -> Tables:
     return {
         "kernels": facts.kernels, "rules": facts.rules, "roofline": facts.roofline, "stalls": facts.stalls,
         "source": facts.source, "host": facts.host, "counters": facts.counters,
+        "units": facts.units,
         "graphed": pd.DataFrame({"kernel": graphed.index, "launches": graphed.to_numpy()}),
     }  # fmt: skip
 

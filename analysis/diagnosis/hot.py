@@ -10,7 +10,7 @@ from itertools import islice
 import pandas as pd
 
 from analysis.diagnosis.claims import About, Claim, cell
-from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, reasons, rows_of
+from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, busiest, reasons, rows_of
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration, share
 
@@ -22,7 +22,7 @@ MOSTLY = 0.5
 NO_CAUSE = "no table shows why"
 NOT_COUNTED = "ncu did not count it"
 LONG_NAME = 80  # characters of a kernel's name in a command; ncu also accepts a part of a name
-_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters", "graphed")
+_BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters", "graphed", "units")
 
 
 def hot_kernels(
@@ -149,7 +149,7 @@ def _finding(
         do=" ".join(dict.fromkeys(one.do for one in known if one.do)) or _unknown(kernel, by, vendor, others=others),
         about=About(kernel=kernel.name, ranges=tuple(_times(kernel.rows["kernels"], column))),
         cells=(*_cited(kernel, column, root), *(item for reason in known for item in reason.cells)),
-        weight_ns=kernel.time_ns,
+        weight_ns=kernel.time_ns * (1 - min(found[2], 1.0) if (found := busiest(kernel)) else 1.0),
     )
 
 

@@ -33,6 +33,8 @@ SHORT_NS = 10_000
 FEW_SMS = 0.75  # of the GPU's SMs: with fewer blocks, many SMs are idle
 FEW_BLOCKS = 8  # fewer than the SMs of any data-centre GPU
 MANY_REGISTERS = 128
+FULL_OCCUPANCY = 0.85  # of an SM's warps: more warps can hardly hide more latency
+MANY_SPILLS = 0.1  # of the requests of local memory
 MANY_SECTORS = 17  # a load of 128 bits per thread needs 16
 FEW_THREADS = 20
 SM_REGISTERS = 65_536  # of all architectures since Maxwell
@@ -150,9 +152,82 @@ _BOTTLENECKS = (
 )
 
 
+# Column of units.csv -> the unit, and what makes a kernel faster that is near to its peak.
+_UNITS = {
+    "dram_busy_frac": ("DRAM is", "fewer bytes"),
+    "l2_busy_frac": ("L2 is", "fewer bytes between L2 and the SMs (tiles in shared memory, neighbouring addresses)"),
+    "l1_busy_frac": ("L1, which holds shared memory, is", "fewer or wider accesses of L1 and shared memory"),
+    "sm_busy_frac": ("the SMs are", "fewer or cheaper instructions"),
+    "tensor_busy_frac": ("the tensor cores are", "fewer or cheaper operations (a smaller data type)"),
+}
+
+
+def busiest(kernel: Kernel) -> tuple[Row, str, float] | None:
+    """Return the row of units.csv, the column of the busiest unit and its share of its peak; None if it is unknown."""
+    row = next(iter(kernel.rows["units"]), None)
+    known = {name: float(row[name]) for name in _UNITS if row and row[name] is not None}
+    if not row or not known:
+        return None
+    name = max(known, key=lambda one: known[one])
+    if name == "sm_busy_frac" and known.get("tensor_busy_frac", 0.0) >= BUSY:
+        name = "tensor_busy_frac"  # one pipe of the SMs
+    return row, name, known[name]
+
+
+def _on_tensor_cores(kernel: Kernel) -> bool:
+    """Return whether the tensor cores are busy: few warps with many registers are the design of such a kernel."""
+    return any((row["tensor_busy_frac"] or 0.0) >= BUSY for row in kernel.rows["units"][:1])
+
+
+def _spills(kernel: Kernel) -> Reason | None:
+    """Return the share of the requests of local memory that only spill registers."""
+    row = next(iter(kernel.rows["units"]), None)
+    if not row or not row["spill_requests"] or (row["spill_frac"] or 0.0) < MANY_SPILLS:
+        return None
+    part, requests = float(row["spill_frac"]), int(row["spill_requests"])
+    beside = f", with {int(row['registers'])} registers a thread" if row["registers"] is not None else ""
+    shown = [name for name in ("spill_requests", "spill_frac", "registers") if row[name] is not None]
+    return Reason(
+        "register_spills",
+        f"registers are spilled: {share(part)} of its requests of local memory",
+        f"{requests:,} requests of local memory spill registers, {share(part)} of its requests{beside}",
+        kinds()["register_spills"]["cure"],
+        [cell("units", place(row), name, row[name]) for name in shown],
+    )
+
+
+def _near(kernel: Kernel) -> Reason | None:
+    """Return the unit near its peak: what another rule says of a part of the kernel wins little beside it."""
+    found = busiest(kernel)
+    if found is None:
+        return None
+    row, name, frac = found
+    if frac < (BUSY if name == "tensor_busy_frac" else NEAR_PEAK):
+        return None
+    unit, remedy = _UNITS[name]
+    others = [one for one in ("dram_busy_frac", "l2_busy_frac", "sm_busy_frac") if one != name and row[one] is not None]
+    beside = ", ".join(f"{_UNITS[one][0].rsplit(' ', 1)[0]} at {share(float(row[one]))}" for one in others)
+    is_near = frac >= NEAR_PEAK
+    return Reason(
+        (
+            "unknown"
+            if not is_near
+            else "compute_roof"
+            if name in ("sm_busy_frac", "tensor_busy_frac")
+            else "memory_roof"
+        ),
+        f"{unit} busy at {share(frac)}",
+        f"{unit} at {share(frac)} of {'their' if unit.endswith('are') else 'its'} peak{', ' if beside else ''}{beside}",
+        f"Only {remedy} make it much faster." if is_near else f"{remedy[0].upper()}{remedy[1:]} make it faster.",
+        [cell("units", place(row), one, _digits(float(row[one]))) for one in (name, *others)],
+    )
+
+
 def _rule(kernel: Kernel) -> Reason | None:
-    """Return the rule of ncu with the largest estimate."""
+    """Return the rule of ncu with the largest estimate; near the peak of a unit, only one of the whole kernel."""
     rules = [row for row in kernel.rows["rules"] if row["type"] in ("OPT", "WRN") and row["speedup_frac"] is not None]
+    if _near(kernel):
+        rules = [row for row in rules if row["speedup_type"] != "local"]
     row = max(rules, key=lambda row: float(row["speedup_frac"]), default=None)
     if row is None or row["speedup_frac"] < LEAST_SPEEDUP:
         return None
@@ -247,7 +322,9 @@ def _shape(kernel: Kernel) -> Reason | None:
 
 
 def _throughput(kernel: Kernel) -> Reason | None:
-    """Return the throughput of memory and arithmetic, relative to their peaks."""
+    """Return the throughput of memory and arithmetic, relative to their peaks, if no unit is near its peak."""
+    if _near(kernel) or _spills(kernel):
+        return None
     row = next((row for row in kernel.rows["counters"] if row["sm_throughput_frac"] is not None), None)
     memory = next((name for name in _MEMORY if row and row[name] is not None), None)
     if row is None or memory is None:
@@ -261,7 +338,9 @@ def _throughput(kernel: Kernel) -> Reason | None:
             "unknown",
             f"neither memory nor the SMs are busy ({share(moved)}, {share(computed)})",
             f"{both}: it waits, for latency or for work",
-            "Give it more warps or more independent work.",
+            "Give each warp more independent work: most warps that fit are resident."
+            if (row["occupancy_achieved_frac"] or 0.0) >= FULL_OCCUPANCY
+            else "Give it more warps or more independent work.",
             cells,
         )
     busy, remedy = (what, "fewer bytes") if moved >= computed else ("the SMs", "fewer or cheaper instructions")
@@ -343,6 +422,8 @@ def _line(kernel: Kernel) -> Reason | None:
 
 def _occupancy(kernel: Kernel) -> Reason | None:
     """Few resident warps, as ncu computed or measured."""
+    if _on_tensor_cores(kernel):
+        return None
     row = next((row for row in kernel.rows["kernels"] if row["occupancy_theoretical_frac"] is not None), None)
     if row is None:
         return None
@@ -368,9 +449,13 @@ def _occupancy(kernel: Kernel) -> Reason | None:
 _ASYNCHRONOUS = re.compile(r"nvjet_sm\d+|wgmma|warpspecialized|sm(90|100|103|120)_xmma_gemm", re.IGNORECASE)
 
 
+# Products on tensor cores by their names: few warps with many registers are their design.
+_TENSOR = re.compile(r"(?<![a-z])[shid]\d{4,5}gemm|tensorop|wmma|[hi]mma|f16f16_f\d+f\d+_|_s\d{4,5}_", re.IGNORECASE)
+
+
 def _registers(kernel: Kernel) -> Reason | None:
     """So many registers that few warps fit, fewer than the grid has for an SM: known from a trace without counters."""
-    if _ASYNCHRONOUS.search(kernel.name):
+    if _ASYNCHRONOUS.search(kernel.name) or _TENSOR.search(kernel.name):
         return None
     traced = (row for row in kernel.rows["kernels"] if row["occupancy_theoretical_frac"] is None)
     row = next((row for row in traced if row["registers"] is not None), None)
@@ -447,5 +532,6 @@ def _short(kernel: Kernel) -> Reason | None:
 
 
 _LOOKS: tuple[Callable[[Kernel], Reason | None], ...] = (
-    _rule, _roof, _shape, _throughput, _stall, _line, _access, _occupancy, _registers, _bottleneck, _named, _short,
+    _spills, _near, _rule, _roof, _shape, _throughput, _stall, _line, _access, _occupancy, _registers, _bottleneck,
+    _named, _short,
 )  # fmt: skip

@@ -4,8 +4,8 @@ TABLES = (
     "steady_steps", "changes",
     "steps", "token_parts", "devices", "gaps", "ranks", "collectives", "overlap", "stragglers", "rank_costs",
     "spans", "layers_folded", "cpu_times", "layers", "bare_times", "compiled", "graphs", "kernels", "copies", "traffic",
-    "counters", "links", "roofline", "roof_lines", "stalls", "rules", "source", "fusion", "fusion_check", "host",
-    "counting", "coverage", "program", "diagnosis", "step_diagnosis", "operations", "launch_times",
+    "counters", "units", "links", "roofline", "roof_lines", "stalls", "rules", "source", "fusion", "fusion_check",
+    "host", "counting", "coverage", "program", "diagnosis", "step_diagnosis", "operations", "launch_times",
 )  # fmt: skip
 
 # A note, or what says that data is missing, by the module and the function that declare it.
