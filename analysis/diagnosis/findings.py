@@ -36,6 +36,7 @@ from analysis.tables.stalls import NOT_WAITING
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
+LEAST_HOST = 0.01  # of the kernels' time: a shorter call is worth no finding
 COUNT = 3  # at most so many findings with a time to win, without those of ranks
 MOST = 5  # findings in all
 _INSIDE = "It contains no other range. To see what it does, add NVTX ranges inside, or trace it with torch.profiler."
@@ -86,7 +87,8 @@ def findings_of(facts: Facts) -> list[Claim]:
             *_of_each(host_waits(host)),
         ]
     elif not won:
-        rest += [one for one in host_waits(host, most=1) if one.cells[0].row["source"] == CUDA][:1]
+        told = [one for one in host_waits(host, most=1) if one.cells[0].row["source"] == CUDA][:1]
+        rest += [one for one in told if one.weight_ns >= LEAST_HOST * sum(other.weight_ns for other in hot)]
     rest.sort(key=lambda one: -one.weight_ns)
     return [*won, *rest[: MOST - len(won)]]
 

@@ -27,15 +27,22 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
     (r"cu(da)?(Device|Stream|Event|Ctx)Synchronize.*",
      ("sync", "the host waits there for the GPU to finish",
      "reduce the GPU's work, or wait less often")),
-    (r"cu(da)?(Malloc|MemAlloc|MemCreate|Free|MemFree|HostAlloc|MallocHost|MallocManaged).*",
-     ("allocation", "allocating and freeing wait for the GPU, and the first call sets CUDA up",
+    (r"cu(da)?(HostAlloc|MallocHost|MemAllocHost|MemHostAlloc|FreeHost|MemFreeHost|HostRegister|HostUnregister).*",
+     ("allocation", "pinning memory takes the host long", "allocate pinned memory once, and use it again")),
+    (r"cu(da)?(MallocManaged|MemAllocManaged).*",
+     ("allocation", "allocating unified memory takes the host long", "allocate it once, and use it again")),
+    (r"cu(da)?(Malloc|MemAlloc|MemCreate|Free|MemFree).*",
+     ("allocation", "allocating and freeing wait for the GPU",
      "allocate once and use the memory again, or use cudaMallocAsync")),
     (r"cu(da)?Memcpy.*Async.*",
      ("pageable_copy", "a copy from pageable memory makes even this call wait", "pin the memory on the host")),
     (r"cu(da)?Memcpy.*",
      ("sync", "the call waits for the kernels before it, and returns when the copy is done",
      "use cudaMemcpyAsync from pinned memory, and copy less")),
-    (r"cu(da)?Launch.*|cu(da)?GraphLaunch.*",
+    (r"cu(da)?GraphLaunch.*",
+     ("launch_bound", "the program launches CUDA graphs; a call as long as its graph waits, because the queue is full",
+     "")),
+    (r"cu(da)?Launch.*",
      ("launch_bound", "a launch costs the host microseconds, and more if the queue is full",
      "launch fewer and longer kernels, or capture them in a CUDA graph")),
     (r"cu(Module|Library)(Load|GetFunction|Get).*|cuLink.*|cudaFuncGetAttributes.*|cudaGetFuncBySymbol.*",
@@ -149,19 +156,30 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
             cells = [_host_cell(row, name) for name in ("host_time_ns", "calls", "longest_ns") if pd.notna(row[name])]
             told = f"{_time_in(row)}, {share(float(row['share_frac']))} of all time in {_plural(str(source))}."
             told = f"{told[0].upper()}{told[1:]}"
+            once = _once(row) if meaning and meaning[0] == "allocation" else 0.0
+            if meaning and once and once > ONE_CALL * float(row["host_time_ns"]) and int(row["calls"]) <= FEW:
+                meaning = ("start_up", "the first call sets CUDA up, once", "")
             why = f" {_begin(meaning[1])}." if meaning else ""
             found.append(
                 Claim(
                     kind=meaning[0] if meaning else "host_work",
                     title=f"{row['call']}: {meaning[1] if meaning else headline}",
                     sentence=f"{told}{spread}{why}",
-                    do=f"{_begin(meaning[2])}." if meaning else "",
+                    do=f"{_begin(meaning[2])}." if meaning and meaning[2] else "",
                     about=About(call=str(row["call"]) if source == CUDA else ""),
                     cells=tuple(cells),
-                    weight_ns=float(row["host_time_ns"]),
+                    weight_ns=0.0 if meaning and meaning[0] == "start_up" else float(row["host_time_ns"]) - once,
                 )
             )
+    found.sort(key=lambda one: one.kind == "start_up")  # what happens once comes last
     return found
+
+
+def _once(row: Any) -> float:
+    """Return the time of the longest call, ns, if the others are shorter by far: the first one sets CUDA up."""
+    calls, longest, total = int(row["calls"]), float(row["longest_ns"]), float(row["host_time_ns"])
+    others = (total - longest) / max(calls - 1, 1)
+    return longest if calls == 1 or longest > 20 * others else 0.0
 
 
 def _plural(source: str) -> str:
