@@ -57,11 +57,14 @@ def unrecorded(
     ns.
     """
     kernels = ops[(ops["kind"] == "kernel").to_numpy(bool)]
-    recorded = {*ops["correlation_id"].dropna(), *untimed}
-    if kernels.empty or not recorded:
+    recorded = pd.Index(ops["correlation_id"].dropna().to_numpy(np.int64)).append(pd.Index([*untimed], dtype=np.int64))
+    if kernels.empty or recorded.empty:
         return None
     kinds = [2 if _END.match(name) else 1 if _BEGIN.match(name) else 3 if _LAUNCH.match(name) else 0 for name in names]
     kind = np.array([*kinds, 0])[code]
+    launched = pd.Series(correlation)[kind == 3].dropna()
+    if launched.isin(recorded).all():
+        return None
     calls = pd.DataFrame({"kind": kind, "start": start, "end": end})
     calls["thread"] = pd.DataFrame({str(at): column for at, column in enumerate(thread)}).groupby(
         [str(at) for at in range(len(thread))], dropna=False

@@ -187,10 +187,11 @@ def _operations(capture: Capture, windows: Windows) -> tuple[pd.DataFrame, IntAr
     """Return the operations of the window with `stream_code`, the codes of all operations, names and processes."""
     ops = capture.gpu_ops
     pid = ops["pid"].to_numpy(dtype=np.int64, na_value=-1)
-    key = pd.MultiIndex.from_arrays(
-        [pid, ops["device"].astype(object), ops["stream"].to_numpy(dtype=np.int64, na_value=-1)]
+    lane = pd.DataFrame(
+        {"pid": pid, "device": ops["device"], "stream": ops["stream"].to_numpy(dtype=np.int64, na_value=-1)}
     )
-    code, unique = pd.factorize(key)
+    code = lane.groupby([*lane], sort=False, observed=True, dropna=False).ngroup().to_numpy(np.int64)
+    unique = list(lane.drop_duplicates().itertuples(index=False, name=None))
     at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
     start = ops["start_ns"].to_numpy(np.int64)
     at = np.where(at < 0, start, at)

@@ -178,7 +178,7 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     ends, waits = np.sort(host_end), np.zeros((2, 0), np.int64)
     if capture.calls is not None and len(capture.calls):
         calls = capture.calls[(capture.calls["pid"] == pid).fillna(False)] if pid >= 0 else capture.calls
-        ends = np.sort(calls["end_ns"].to_numpy(np.int64))
+        ends = np.sort(calls["end_ns"].to_numpy(np.int64)) if len(calls) else ends
         known = {name: bool(_WAITS.match(str(name))) for name in calls["name"].unique()}
         own = calls[calls["name"].astype(object).map(known).astype(bool)]
         waits = own[["start_ns", "end_ns"]].to_numpy(np.int64).T
