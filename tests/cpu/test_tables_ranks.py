@@ -22,6 +22,7 @@ from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
 from analysis.diagnosis.findings import findings_of
 from analysis.diagnosis.rank_costs import build_rank_costs
 from analysis.diagnosis.spans import scenes_of, show_findings
+from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import WARM_UP
@@ -35,7 +36,7 @@ from analysis.tables.operations import build_operations
 from harness.instrument import process_ranks
 from harness.links import link
 from tests.cpu.test_links import CONDITIONS
-from tests.declared import missing_of, notes_of, page
+from tests.declared import facts_of, missing_of, notes_of, page
 from tests.nsys_export import Export
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096>)"
@@ -91,7 +92,8 @@ class Ranks:
 
 def world_of(export: Export, tmp_path: Path, **more: Any) -> Facts:
     capture = load([export.save(tmp_path / "x.sqlite")])
-    return Facts(replace(capture, **more))
+    # Without steady steps, whose answer comes before these findings and has tests of its own.
+    return facts_of(replace(capture, **more), built={answer_steps: []})
 
 
 def gap_of(world: Facts, beginning: str) -> Missing | None:
@@ -497,7 +499,7 @@ def test_what_ranks_pay_again_says_where_it_shows_and_for_how_many_processes(tmp
 def test_copies_of_an_unknown_process_are_one_finding_too(tmp_path: Path) -> None:
     """The CSV reports name no process of a copy if two processes use one GPU."""
     capture = load([ROOT / "examples/h200/two_processes/captures"])
-    world = Facts(capture)
+    world = facts_of(capture, built={answer_steps: []})
     assert sum("pageable" in title for title in titles(world)) == 1
     sentence = next(one.sentence for one in world.once(findings_of) if "pageable" in one.title)
     assert "The capture does not say which of the 2 processes makes them." in sentence
