@@ -217,7 +217,8 @@ def report(launches, ranges, rows, plan=None, counters=None):
     choice = select.Choice(np.array(rows), (), (), 0.0, 0.0)
     table = pd.DataFrame(select.planned_groups(launches, choice, Cost()))
     every = ranges.assign(range_id=range(len(ranges)), parent_id=pd.NA, pid=1, tid=1, level=2)
-    ops = launches.assign(api_end_ns=launches["api_start_ns"], registers=16, stream=7, bytes=pd.NA, memory="",
+    ops = launches.drop(columns=["kernel", "symbol"], errors="ignore")
+    ops = ops.assign(api_end_ns=launches["api_start_ns"], registers=16, stream=7, bytes=pd.NA, memory="",
                           correlation_id=range(len(launches)), graph_node_id=pd.NA)  # fmt: skip
     capture = Capture(
         gpu_ops=ops,
