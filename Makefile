@@ -79,7 +79,7 @@ lint: setup-tests  ## run ruff, mypy, import-linter, shellcheck, clang-format
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(dir $(PY))lint-imports --no-cache
-	@$(TOOLS) shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh harness/*.sh studies/*/*.sh .ci/run .ci/package
+	@$(TOOLS) shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run .ci/package .ci/setup
 	@$(CODE) | $(TOOLS) xargs -r clang-format --dry-run -Werror
 
 .PHONY: format
@@ -102,7 +102,7 @@ clean:  ## remove build/ and caches; runs/ and the virtual environment stay
 $(STUDIES):
 	@$(MAKE) -f studies/Makefile $@ PY='$(PY)'
 
-# --- setting up: harness/setup.sh --help ---
+# --- setting up: .ci/setup --help ---
 
 setup-%:
-	@CMD_FROM='$(origin CMD)' harness/setup.sh $*
+	@CMD_FROM='$(origin CMD)' .ci/setup $*
