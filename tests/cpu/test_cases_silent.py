@@ -2,6 +2,7 @@
 
 import lzma
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,3 +114,29 @@ def test_an_error_of_the_importer_is_told(tmp_path: Path, line: str, said: str) 
     (found,) = [one for one in load([tmp_path / "log.txt"]).missing if one.reason == Reason.LOST_RECORDS]
     assert said in found.why
     assert load([tmp_path / "log.txt"]).gpu_ops.shape[0] == 4
+
+
+@pytest.mark.parametrize(("recorded", "lost"), [(5, 0), (3, 2)])
+def test_launches_of_an_export_without_a_kernel_are_told(tmp_path: Path, recorded: int, lost: int) -> None:
+    with sqlite3.connect(tmp_path / "a.sqlite") as db:
+        db.executescript(
+            "CREATE TABLE StringIds (id INTEGER, value TEXT);"
+            "INSERT INTO StringIds VALUES (1, 'turn_page'), (2, 'cudaLaunchKernel_v7000');"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, demangledName INTEGER,"
+            "shortName INTEGER, correlationId INTEGER, streamId INTEGER, globalPid INTEGER, gridX INTEGER, gridY INTEGER,"
+            "gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER, registersPerThread INTEGER);"
+            "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, nameId INTEGER, globalTid INTEGER,"
+            "correlationId INTEGER);"
+        )
+        for n in range(1, 6):
+            db.execute(
+                "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, 2, 16777217, ?)", (n * 1000, n * 1000 + 90, n)
+            )
+            if n <= recorded:
+                db.execute(
+                    "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, 0, 1, 1, ?, 7, 16777216, 8, 1, 1, 32, 1, 1, 16)",
+                    (n * 1000 + 200, n * 1000 + 700, n),
+                )
+    db.close()
+    found = [one.what for one in load([tmp_path / "a.sqlite"]).missing if one.reason == Reason.LOST_RECORDS]
+    assert found == ([f"the kernels of {lost} of 5 launch calls of a.sqlite"] if lost else [])
