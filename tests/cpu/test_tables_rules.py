@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from analysis import pipeline
 from analysis.capture.model import COUNTERS_COLUMNS, RULES, SOURCE_LINES, Capture, as_table, dtypes
 from analysis.facts import Facts
 from analysis.page.html import render_html
@@ -10,7 +11,7 @@ from analysis.page.markdown import render_markdown
 from analysis.tables.conditions import list_conditions
 from analysis.tables.rules import build_rules
 from analysis.tables.source import MOST, build_source
-from tests.declared import analyse
+from tests.declared import DECLARED, analyse
 
 
 def rules(*rows: dict) -> pd.DataFrame:
@@ -117,14 +118,14 @@ def test_pages_show_what_ncu_says_as_evidence(kind: str) -> None:
         "rules": rules({"text": hostile, "speedup_pct": 12.5}),
         "source_lines": lines({"instruction": 0, "samples": 5, "text": hostile}),
     }[kind]
-    report, tables = analyse(Capture(**{kind: given}))
-    markdown, html = render_markdown(report, tables), render_html(report, tables, {})
+    made = pipeline.analyse(Capture(**{kind: given}), DECLARED)
+    markdown, html = render_markdown(made.report, made.tables), render_html(made.report, made.tables, {})
     assert {"rules": "What ncu says (its own rules)", "source_lines": "Hottest source lines"}[kind] in markdown
     assert "<script>alert" not in markdown
     assert "<script>alert" not in html
     assert "&lt;script&gt;alert(1)" in html
     # ncu's words are no finding of ours
-    assert not any("script" in str(finding) for finding in report["findings"])
+    assert not any("script" in str(finding) for finding in made.report.findings)
 
 
 @pytest.mark.parametrize(
