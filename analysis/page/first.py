@@ -8,7 +8,7 @@ from analysis.formats.report import PartKind, Report, StartUp, StartUpKind, Step
 from analysis.formats.words import duration, share
 from analysis.page import text
 
-BAR = 40  # characters of the longest bar
+BAR = 36  # characters of the longest bar
 _SAID = ("GPU", "driver", "date", "cuda", "torch", "nsys", "ncu")  # conditions, in this order
 _LABELS = {
     PartKind.GPU_BUSY: "GPU busy",
@@ -57,7 +57,7 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
     wall = step.wall_ns
     spread = "" if wall.p5 is None or wall.p95 is None else f", p5 to p95 {duration(wall.p5)} to {duration(wall.p95)}"
     steps = f"{step.count:,} {'steps' if step.count != 1 else 'step'}"
-    seen = "" if step.bare else ", as seen under the profiler"
+    seen = ", without a profiler" if step.bare else ", as seen under the profiler"
     name = "Steady step" if step.name == "step" else f"Steady step {text.shorten(step.name, 40)}"
     line = f"{name} {duration(wall.p50)} ({steps}{spread}{seen})"
     if start_up is not None and start_up.ns > 0:

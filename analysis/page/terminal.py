@@ -79,7 +79,8 @@ def _parts(
 ) -> Iterator[RenderableType]:  # fmt: skip
     yield line(report.title or "Report", HEAD)
     for said in first.lines(report):
-        yield line(said)
+        bar = said.startswith("  ")
+        yield Text(said, no_wrap=True, overflow="ellipsis") if bar else prose(said)
     yield from _trust(report)
     yield from _findings(report, tables, detail)
     for name, rows in _lists(report, tables):
