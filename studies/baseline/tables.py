@@ -22,7 +22,7 @@ SMALL_NS = 20_000  # fixed costs are a good part of a shorter kernel, which take
 # From this share of the busy time on, reading the weights once explains what the kernels do.
 MEMORY_FRAC = 0.6
 _EQUAL = {True: "yes", False: "no", None: ""}
-_PUBLISHED = Path(__file__).parent / "published.toml"
+_PUBLISHED = Path(__file__).parent / "others.toml"
 
 
 def settings_of(facts: Facts) -> list[dict[str, Any]]:
@@ -274,7 +274,7 @@ def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: 
     optional=True,
 )
 def build_published(facts: Facts) -> pd.DataFrame | None:
-    """Return published.csv: the figures of two student projects (published.toml), each beside that of this run."""
+    """Return published.csv: the figures of two student projects (others.toml), each beside that of this run."""
     tables = {
         "layer_profile": facts.once(build_profile),
         "layer_tokens": facts.once(build_tokens),
@@ -330,7 +330,7 @@ def _token_ms(tables: dict[str, pd.DataFrame]) -> float | None:
     return None if value is None else value / 1e6
 
 
-# The names that published.toml may use in `ours`.
+# The names that others.toml may use in `ours`.
 _OURS: dict[str, Callable[[dict[str, pd.DataFrame]], float | None]] = {
     "token_ms": _token_ms,
     "tokens_per_s": lambda tables: _of_profile(tables, "layer_tokens", "tokens_per_s"),

@@ -20,10 +20,10 @@ from analysis.page.text import cell
 from analysis.tables import join
 from analysis.tables.declare import Column, Table, table
 from studies.ladder import tables as ladder
-from studies.ladder.claims import build_claims
 from studies.ladder.goals import build_goals
 from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
 from studies.ladder.searched import build_searched, search_rows
+from studies.ladder.tested import build_claims
 
 _COUNTERS = [
     *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",

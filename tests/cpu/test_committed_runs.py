@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from analysis import report
-from studies import runs
 
 ROOT = Path(__file__).resolve().parents[2]
-OVERVIEW = runs.folders("overview")[:1]  # test_report.py compares all of it
-BUILT = [path.parent for path in sorted((ROOT / "reports").glob("*/report.json")) if path.parent not in OVERVIEW]
+BUILT = [path.parent for path in sorted((ROOT / "reports").glob("*/report.json"))]
 
 pytestmark = pytest.mark.slow
 
@@ -22,5 +20,7 @@ def test_a_committed_report_is_built_again(folder: Path, tmp_path: Path, undrawn
     assert built.keys() == kept.keys()
     for name in built:
         assert built[name] == kept[name], f"{folder.name}/report.json, {name}: run `make readme`"
+    tables = tmp_path / "out" / "tables"
     for table in sorted((folder / "tables").glob("*.csv")):
-        assert (tmp_path / "out" / "tables" / table.name).read_bytes() == table.read_bytes(), table.name
+        if (tables / table.name).is_file():  # else one of an earlier build, which git ignores
+            assert (tables / table.name).read_bytes() == table.read_bytes(), table.name
