@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from analysis.formats.report import PartKind, Report, StartUp, StartUpKind, Step, kinds
 from analysis.formats.words import duration, share
 from analysis.page import text
 
+BARS = 5  # parts of a step in a text
 BAR = 36  # characters of the longest bar
 _SAID = ("GPU", "driver", "date", "cuda", "torch", "nsys", "ncu")  # conditions, in this order
 _LABELS = {
@@ -78,12 +80,12 @@ def rows(step: Step) -> Iterator[tuple[str, str, float, float]]:
             yield _LABELS[part.part], COLOURS.get(part.part, _OTHER), part.ns, part.frac
 
 
-def lines(report: Report) -> list[str]:
-    """Return the head as lines of plain text: the program, then each step with a bar for each part."""
+def lines(report: Report, most: int = 2, bars: int = BARS) -> list[str]:
+    """Return the head as lines of plain text: the program, then `most` steps, each with `bars` of its parts."""
     found = [program_line(report)] if program_line(report) else []
-    for number, step in enumerate(report.steps):
+    for number, step in enumerate(report.steps[:most]):
         found += ["", step_line(step, report.program.start_up if number == 0 else None)]
-        for label, _, ns, frac in rows(step):
+        for label, _, ns, frac in itertools.islice(rows(step), bars):
             bar = "█" * round(BAR * frac)
             found.append(f"  {label:20} {bar or '▏':{BAR}} {duration(ns):>9} {share(frac):>6}")
         found.append(f"  {verdict(step)}")

@@ -41,7 +41,7 @@ class Detail:
 # From most to least. The screen takes the first that fits the height of the terminal, or the last if none fits.
 DETAILS = (
     Detail(True, 10, 6), Detail(True, 7, 4), Detail(True, 5, 3), Detail(True, 3, 2), Detail(False, 5, 3),
-    Detail(False, 4, 2), Detail(False, 3, 1),
+    Detail(False, 4, 2), Detail(False, 3, 1), Detail(False, 2, 1),
 )  # fmt: skip
 
 
@@ -78,7 +78,8 @@ def _parts(
     width: int,
 ) -> Iterator[RenderableType]:  # fmt: skip
     yield line(report.title or "Report", HEAD)
-    for said in first.lines(report):
+    low = detail.rows <= 3 and not detail.sentences
+    for said in first.lines(report, 2 if detail.sentences else 1, 0 if low else first.BARS):
         bar = said.startswith("  ")
         yield Text(said, no_wrap=True, overflow="ellipsis") if bar else prose(said)
     yield from _trust(report)
@@ -120,7 +121,8 @@ def _trust(report: Report) -> Iterator[RenderableType]:
 
 def _findings(report: Report, tables: Mapping[str, pd.DataFrame], detail: Detail) -> Iterator[RenderableType]:
     yield Text()
-    findings = report.findings[: markdown.MOST_FINDINGS]
+    low = detail.rows <= 3 and not detail.sentences
+    findings = report.findings[: 3 if low else markdown.MOST_FINDINGS]
     if not findings:
         yield prose("No finding: no table holds enough evidence. The list below shows what is missing.")
     for finding in findings:
