@@ -107,7 +107,7 @@ def test_a_low_terminal_gets_less(gpt2):
     assert "CUDA graph" in re.sub(r"\s+", " ", high)
     assert "→" in high
     assert "→" not in low
-    assert "Kernels (10 of 42)" in high
+    assert re.search(r"Kernels \(\d+ of 42\)", high)
 
 
 @needs_committed
