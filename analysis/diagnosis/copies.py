@@ -43,6 +43,13 @@ def large_copies(copies: pd.DataFrame, *, most: int = 2, in_steps: float = 1.0) 
     return [_finding(row, several=several) for _, row in rows.head(most).iterrows()]
 
 
+def exposed_sets(copies: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of sets that kernels do not overlap. Shape: copies.csv."""
+    if copies.empty:
+        return copies
+    return copies[copies["kind"].eq("memset") & ~(copies["overlapped_frac"].astype(float) >= BESIDE)]
+
+
 def _finding(row: Any, *, several: bool) -> Claim:
     what = _name(row)
     about = About(copies=tuple("" if pd.isna(row[name]) else str(row[name]) for name in _KEY))

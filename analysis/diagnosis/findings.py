@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_findings
 from analysis.diagnosis.claims import PROGRAM, About, Claim, cell
-from analysis.diagnosis.copies import large_copies
+from analysis.diagnosis.copies import exposed_sets, large_copies
 from analysis.diagnosis.each import build_diagnosis, tables_of_kernels
 from analysis.diagnosis.graphs import unseen_graphs
 from analysis.diagnosis.host import cpu_ranges, host_waits, idle_gpu
@@ -54,7 +54,8 @@ def findings_of(facts: Facts) -> list[Claim]:
     if not facts.is_program:
         return []
     if told := step_findings.claims(facts.once(answer_steps)):
-        return told
+        is_nothing = all(one.kind == "nothing" for one in told)
+        return (is_nothing and large_copies(exposed_sets(facts.copies))) or told  # the replay changes no sets
     of_ranks = rank_findings(ranks, facts.collectives, facts.overlap, facts.stragglers, facts.once(build_rank_costs))
     moved = without_told(large_copies(facts.copies, in_steps=share_in_steps(gpu_ops, step_ranges)), of_ranks)
     more = [*turns(facts.steps, gaps, facts.filled), *(one for one in moved if one.bound_ns)]

@@ -41,7 +41,10 @@ _CONVERTS = re.compile(r"copy_kernel|CopyKernel|[Cc]onvert|LoadWithCast|_cast_|C
 
 @dataclass(frozen=True)
 class Window:
-    """One stretch of the timeline and what happened in it. Units: ns. The tables are sorted by start."""
+    """One stretch of the timeline and what happened in it. Units: ns. The tables are sorted by start.
+
+    `busy_until` is when the last operation ends that started before the window: until then, the GPU does not idle.
+    """
 
     name: str
     begin: int
@@ -50,6 +53,7 @@ class Window:
     waits: pd.DataFrame
     setups: pd.DataFrame
     sm_count: int | None
+    busy_until: int = 0
 
     @property
     def wall(self) -> int:
@@ -70,7 +74,7 @@ class Window:
         """Return begin and end of each stretch without a GPU operation, and the operation before it, -1 for none."""
         start = self.ops["start_ns"].to_numpy(np.int64)
         stop = np.minimum(start + self.ops["duration_ns"].to_numpy(np.int64), self.end)
-        until = np.r_[self.begin, np.maximum.accumulate(stop)]
+        until = np.maximum.accumulate(np.r_[min(max(self.begin, self.busy_until), self.end), stop])
         after = np.r_[start, self.end]
         place = np.flatnonzero(after > until)
         return until[place], after[place], place - 1
@@ -371,6 +375,7 @@ def windows(capture: Capture, ranges: pd.DataFrame, sm_count: int | None) -> Ite
     """Yield one window for each of `ranges`, with what happened in it. Shape: `ranges` start_ns, end_ns, path."""
     ops = capture.gpu_ops.sort_values("start_ns", kind="stable")
     starts = ops["start_ns"].to_numpy(np.int64)
+    ended = np.r_[0, np.maximum.accumulate(starts + ops["duration_ns"].to_numpy(np.int64))]
     empty = pd.DataFrame({"start_ns": [], "end_ns": [], "name": []})
     waits, setups = ((empty if one is None else one).sort_values("start_ns") for one in (capture.waits, capture.setups))
     for row in ranges.itertuples():
@@ -384,6 +389,7 @@ def windows(capture: Capture, ranges: pd.DataFrame, sm_count: int | None) -> Ite
             _within(waits, begin, end),
             _within(setups, begin, end),
             sm_count,
+            int(ended[inside.start]),
         )
 
 

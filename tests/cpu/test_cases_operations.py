@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from analysis.diagnosis.copies import large_copies
 from analysis.report import build
 from analysis.show import document
 
@@ -15,9 +16,9 @@ TRACE = (
 
 
 def trace(folder: Path, name: str, memory: str, mb: float, *, each_ns: int = 500_000) -> None:
-    """Write a timeline of four operations of this name, each between two kernels."""
+    """Write a timeline of eight operations of this name, each between two kernels."""
     rows, at = [], 1_000_000
-    for number in range(4):
+    for number in range(8):
         rate = mb * 1e9 / each_ns
         rows.append(
             f"{at},{each_ns},{number * 2 + 1},,,,,,,,,,{mb:.3f},{rate:.3f},{memory},NVIDIA H200 (0),1,7,{name}\n"
@@ -29,14 +30,13 @@ def trace(folder: Path, name: str, memory: str, mb: float, *, each_ns: int = 500
 
 
 def about_copies(folder: Path) -> tuple[dict[str, Any], str]:
-    """Return the largest row of copies.csv, and the sentences of all findings that cite that table."""
+    """Return the largest row of copies.csv, and what the report and the rules of copies say."""
     made = build([folder], folder / "out")
-    report, tables = document(made.report), made.tables
-    said = [str(one) for one in report["findings"] if "copies" in str(one.get("evidence") or one.get("cells"))]
-    return dict(tables["copies"].iloc[0]), " ".join(said)
+    copies = made.tables["copies"]
+    said = [*document(made.report)["findings"], *large_copies(copies)]
+    return dict(copies.iloc[0]), " ".join(map(str, said))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("mb", [2.0, 900.0])
 def test_a_set_writes_the_memory_of_the_gpu_and_uses_no_link(tmp_path: Path, mb: float) -> None:
     trace(tmp_path, "[CUDA memset]", "Device,", mb)
@@ -44,6 +44,8 @@ def test_a_set_writes_the_memory_of_the_gpu_and_uses_no_link(tmp_path: Path, mb:
     assert (row["kind"], row["link_frac"]) == ("memset", pytest.approx(mb * 1e6 / 500e-6 / 4.8e12, rel=0.01))
     assert said
     assert "link" not in said.replace("link_frac", "")
+    assert "Set less" in said
+    assert "Nothing saves" not in said
     assert "pinned" not in said
 
 
@@ -86,6 +88,32 @@ def test_a_slow_copy_gets_only_advice_that_it_does_not_follow(
     tmp_path: Path, memory: str, mb: float, advice: str, wrong: str
 ) -> None:
     trace(tmp_path, "[CUDA memcpy Host-to-Device]", memory, mb, each_ns=int(mb * 1e6 / 6e9 * 1e9))
-    _, said = about_copies(tmp_path)
+    said = " ".join(map(str, large_copies(build([tmp_path], tmp_path / "out").tables["copies"])))
     assert advice in said
     assert wrong not in said.replace("pinned memory copies faster", "")
+
+
+@pytest.mark.parametrize(("long_ns", "idles"), [(9_990_000, False), (2_000_000, True)])
+def test_a_gpu_that_runs_what_an_earlier_range_queued_does_not_idle(tmp_path: Path, long_ns: int, idles: bool) -> None:
+    """A kernel begins before each step and runs through it; in the step, a short kernel follows."""
+    rows, ranges, calls = [], [], []
+    for step in range(6):
+        at = 1_000_000 + step * 10_000_000
+        for number, (start, length, name) in enumerate([(at, long_ns, "long_haul"), (at + long_ns, 5_000, "tidy")]):
+            correlation = 2 * step + number + 1
+            rows.append(
+                f"{start},{length},{correlation},64,1,1,128,1,1,32,0.000,0.000,,,,,NVIDIA H200 (0),1,7,{name}\n"
+            )
+            launched = at - 60_000 if number == 0 else at + 40_000
+            calls.append(f"{launched},5000,cudaLaunchKernel,0,{correlation},9,9,20,main\n")
+        ranges.append(f"{at + 20_000},{at + 9_998_000},9978000,0,9978000,:step,9,9,0,0,{step + 1},,:{step + 1},:step\n")
+    (tmp_path / "trace.csv").write_text(TRACE + "".join(rows))
+    (tmp_path / "api.csv").write_text(
+        "Start (ns),Duration (ns),Name,Result,CorrID,Pid,Tid,T-Pri,Thread Name\n" + "".join(calls)
+    )
+    (tmp_path / "ranges.csv").write_text(
+        "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,PID,TID,Lvl,NumChild,RangeId,ParentId,"
+        "RangeStack,NameTree\n" + "".join(ranges)
+    )
+    tables = build([tmp_path], tmp_path / "out").tables
+    assert bool(len(tables.get("step_diagnosis", []))) == idles
