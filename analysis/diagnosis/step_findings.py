@@ -10,6 +10,7 @@ from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.savers import Saver, StepAnswer, do
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
+from analysis.formats.collectives import communicates
 from analysis.formats.report import (
     Confidence,
     Later,
@@ -162,8 +163,12 @@ def _nothing(answer: StepAnswer) -> Claim:
 
 
 def _longest(answer: StepAnswer) -> str:
-    """Return the kernels with most time of a step and their shares of the kernels' time, as a clause."""
+    """Return the kernels with most time of a step and their shares of the kernels' time, as a clause.
+
+    A collective that does not delay the step is none of them: a faster one would win nothing.
+    """
     view = answer.view
     times = pd.Series(view.graph.o_duration[view.kernels]).groupby(view.names[view.kernels]).sum()
+    times = times[[not communicates(str(name)) for name in times.index]]
     top = times.sort_values(ascending=False).head(2) / max(float(times.sum()), 1.0)
     return "".join(f", {symbols.short(str(name))} has {share(float(frac))}" for name, frac in top.items())

@@ -179,3 +179,18 @@ def test_a_range_of_the_cpu_has_its_own_time_without_the_ranges_inside(
     assert table["self_time_ns"].to_dict() == times
     assert table.index[0] == first
     assert document(made.report)["findings"][0]["title"].startswith(f"{first}: ")
+
+
+@pytest.mark.parametrize("name", ["ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "ncclDevKernel_AllGather_RING_LL"])
+def test_a_collective_beside_kernels_is_named_in_no_finding(tmp_path: Path, name: str) -> None:
+    events = []
+    for step in range(8):
+        at, number = 10_000 + 1_020 * step, 2 * step + 1
+        events += [
+            event("cuda_runtime", "cudaLaunchKernel", str(at + after), 5.0, number + after // 10) for after in (0, 10)
+        ]
+        events.append(event("kernel", "mix_tones", str(at + 20), 1_000.0, number))
+        events.append(event("kernel", name, str(at + 100), 600.0, number + 1).replace('"stream": 7', '"stream": 20'))
+    found = document(build([trace(tmp_path, events)], tmp_path / "out").report)["findings"]
+    assert found
+    assert "nccl" not in str([(one["title"], one["sentence"], one["do"]) for one in found])
