@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import Capture
@@ -91,16 +92,18 @@ def proposals(view: View) -> Iterator[Proposal]:
         yield from importlib.import_module(f"{step_rules.__name__}.{name}").propose(view)
 
 
-def answers(capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None) -> list[StepAnswer]:
+def answers(
+    capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None,
+    plan: pd.DataFrame | None = None, folded: npt.NDArray[np.object_] | None = None,
+) -> list[StepAnswer]:  # fmt: skip
     """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
 
-    `counted`: diagnosis.csv, the causes that counters tell.
+    `counted`: diagnosis.csv, the causes that counters tell. `plan`: fusion.csv. `folded`: range by row of gpu_ops.
     """
     steady = find(capture) if steady is None else steady
     steady = replace(steady, phases=_main(capture, steady.phases))
-    return [
-        answer(View(capture, steady, step, decompose(step.run), counted)) for step in savings.steps(capture, steady)
-    ]
+    steps = savings.steps(capture, steady)
+    return [answer(View(capture, steady, one, decompose(one.run), counted, plan, folded)) for one in steps]
 
 
 def _main(capture: Capture, phases: Sequence[Phase]) -> tuple[Phase, ...]:

@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.each import build_diagnosis
 from analysis.diagnosis.savers import StepAnswer, answers
+from analysis.fusion.plan import place_graphs
+from analysis.replay.steady import Phase, find
+from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, table
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
 
+SEVERAL = 3  # repeats of a phase within one step of the program: they are parts of the step, such as its layers
+MOST = 0.8  # of the repeats
+
+
 def answer_steps(facts: Facts) -> list[StepAnswer]:
     """Return the answer on each steady step; [] without one."""
-    return answers(facts.capture, counted=facts.once(build_diagnosis)) if facts.has_timeline else []
+    if not facts.has_timeline:
+        return []
+    steady = find(facts.capture)
+    steps = facts.step_ranges
+    kept = tuple(one for one in steady.phases if one.marker or not _is_part(one, steps))
+    placed, _ = place_graphs(facts.gpu_ops, facts.ranges)
+    folded = fold_paths(placed["path"]).to_numpy(object)
+    return answers(facts.capture, replace(steady, phases=kept), facts.once(build_diagnosis), facts.fusion, folded)
+
+
+def within(phase: Phase, ranges: pd.DataFrame) -> np.ndarray:
+    """Return how many repeats of a phase begin within each range."""
+    starts = np.sort(phase.start_ns)
+    begin, end = (ranges[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    return np.asarray(np.searchsorted(starts, end) - np.searchsorted(starts, begin))
+
+
+def _is_part(phase: Phase, step_ranges: pd.DataFrame) -> bool:
+    """Return whether a phase that only launches tell is what the steps of the program consist of."""
+    counts = within(phase, step_ranges)
+    return bool(counts[counts >= SEVERAL].sum() >= MOST * len(phase.start_ns))
 
 
 @table(

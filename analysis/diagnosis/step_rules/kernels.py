@@ -80,12 +80,7 @@ def _layout(view: View) -> Iterator[Proposal]:
 
 
 def _fuse(view: View) -> Iterator[Proposal]:
-    known = {name: _pointwise(name) for name in set(view.names)}
-    small = view.kernels & np.array([known[name] for name in view.names], bool)
-    runs = changes.neighbours(view.graph, small)
-    inside = np.zeros(len(small), bool)
-    for rows in runs:
-        inside[rows] = True
+    runs, inside = pointwise_runs(view)
     time = view.time(inside)
     if not runs or view.share(time) < LEAST:
         return
@@ -94,7 +89,7 @@ def _fuse(view: View) -> Iterator[Proposal]:
     def fused(base: Graph, share: float) -> Graph:
         # Each kernel of a chain reads what the one before wrote. At worst each also reads another operand: of 3 n
         # tensors that they move, n + 2 are left.
-        duration, others = base.o_duration.copy(), np.zeros(len(small), bool)
+        duration, others = base.o_duration.copy(), np.zeros(len(inside), bool)
         for rows in runs:
             whole, longest = float(duration[rows].sum()), float(duration[rows].max())
             worst = max(longest, whole * (len(rows) + 2) / (3 * len(rows)))
@@ -112,6 +107,16 @@ def _fuse(view: View) -> Iterator[Proposal]:
         change=fused,
         count=count, time_ns=time, wrong_if="other kernels need the values between them",
     )  # fmt: skip
+
+
+def pointwise_runs(view: View) -> tuple[list[np.ndarray], Bools]:
+    """Return the runs of kernels that work element by element and follow each other, and which operations they have."""
+    known = {name: _pointwise(name) for name in set(view.names)}
+    runs = changes.neighbours(view.graph, view.kernels & np.array([known[name] for name in view.names], bool))
+    inside = np.zeros(len(view.names), bool)
+    for rows in runs:
+        inside[rows] = True
+    return runs, inside
 
 
 def _pointwise(name: str) -> bool:

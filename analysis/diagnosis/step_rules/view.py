@@ -58,13 +58,18 @@ class Proposal:
 
 @dataclass(frozen=True)
 class View:
-    """One steady step. Shapes: as in `Graph`; masks over its operations or calls. `counted`: diagnosis.csv."""
+    """One steady step. Shapes: as in `Graph`; masks over its operations or calls.
+
+    `counted`: diagnosis.csv. `plan`: fusion.csv. `folded`: range of each row of gpu_ops.
+    """
 
     capture: Capture
     steady: Steady
     step: Step
     parts: Decomposition
     counted: pd.DataFrame | None = None
+    plan: pd.DataFrame | None = None
+    folded: npt.NDArray[np.object_] | None = None
 
     @property
     def graph(self) -> Graph:
@@ -93,6 +98,12 @@ class View:
     def memory(self) -> npt.NDArray[np.object_]:
         """Memory of each copy, such as `Pageable -> Device`."""
         return self.capture.gpu_ops["memory"].astype(object).to_numpy(object)[self.graph.o_row]
+
+    @cached_property
+    def paths(self) -> npt.NDArray[np.object_]:
+        """Folded range of each operation, '' if unknown."""
+        known = np.full(len(self.capture.gpu_ops), "", object) if self.folded is None else self.folded
+        return np.asarray(known[self.graph.o_row])
 
     def called(self, pattern: str) -> Bools:
         """Return which calls have a name that begins with the pattern."""
