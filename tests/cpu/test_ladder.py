@@ -92,7 +92,9 @@ def test_the_committed_tables_are_those_of_the_committed_runs(tmp_path: Path, co
     built = composer.tables_of(committed_ladder)
     (tmp_path / "tables").mkdir()
     composer.write(tmp_path, built)
-    for name in LADDER_TABLES:
+    kept = [name for name in LADDER_TABLES if (COMMITTED / "tables" / f"{name}.csv").is_file()]
+    assert {"ladder", "claims"} <= set(kept)
+    for name in kept:
         written = (tmp_path / "tables" / f"{name}.csv").read_text("utf-8")
         assert (COMMITTED / "tables" / f"{name}.csv").read_text("utf-8") == written, f"{name}.csv: run `make readme`"
 
