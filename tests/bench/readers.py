@@ -1,4 +1,5 @@
 """Time the readers and the attribution on captures of 0.5, 1 and 2 M kernels (make_captures.py), and their peak memory.
+The processor's time, of all threads, is the number to compare on a busy machine.
 
 Each figure runs in a process of its own; the clock starts after the imports. `make bench-analysis` writes
 reports/analysis-bench/results.csv. Results of another machine are no comparison: run both commits on one.
@@ -61,10 +62,23 @@ def one(figure: str, folder: Path) -> dict[str, float]:
 
     prepare, timed = FIGURES[figure]
     given = prepare(folder)
-    begin = time.perf_counter()
+    begin, of_processor = time.perf_counter(), time.process_time()
     timed(given)
-    seconds = time.perf_counter() - begin
-    return {"seconds": seconds, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6}
+    seconds, of_processor = time.perf_counter() - begin, time.process_time() - of_processor
+    return {
+        "seconds": seconds,
+        "cpu_s": of_processor,
+        "peak_mb": _peak_mb(),
+    }
+
+
+def _peak_mb() -> float:
+    """Return the peak of this process alone: Linux hands ru_maxrss of the starting process on to it."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # macOS counts bytes
+    (line,) = (line for line in status.read_text(encoding="utf-8").splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024 / 1e6
 
 
 def measure(size: int, repeats: int, folder: Path) -> list[dict[str, Any]]:
@@ -77,8 +91,13 @@ def measure(size: int, repeats: int, folder: Path) -> list[dict[str, Any]]:
         command = [sys.executable, "-m", "tests.bench.readers", "--one", figure, str(folder)]
         runs = [json.loads(subprocess.run(command, check=True, capture_output=True).stdout) for _ in range(repeats)]
         seconds, peak = (max(run[name] for run in runs) for name in ("seconds", "peak_mb"))
-        middle = median(run["seconds"] for run in runs)
-        rows.append({"figure": figure, "kernels": size, "p50_s": middle, "longest_s": seconds, "peak_mb": round(peak)})
+        middle, of_processor = (round(median(run[name] for run in runs), 3) for name in ("seconds", "cpu_s"))
+        rows.append(
+            {
+                "figure": figure, "kernels": size, "p50_s": middle, "longest_s": round(seconds, 3),
+                "cpu_s": of_processor, "peak_mb": round(peak),
+            }
+        )  # fmt: skip
     return rows
 
 
