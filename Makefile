@@ -34,16 +34,16 @@ profile: setup-announce setup-harness  ## profile GPT-2, or CMD='python my_model
 
 .PHONY: test
 test: setup-tests  ## run all tests but those in a browser (ARGS='-n 0': one by one)
-	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser $(ARGS)
+	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser $(ARGS)
 
 .PHONY: test-fast
 test-fast: setup-tests  ## run the quick tests of the analysis, while you edit
-	@$(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast tests/cpu $(ARGS)
+	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast tests/cpu $(ARGS)
 
 # One Chromium at a time: it uses the other processors itself.
 .PHONY: test-page
 test-page: setup-tests  ## test report.html in Chromium (needs pip install -e '.[browser]')
-	@$(PY) -m pytest tests/browser $(ARGS)
+	@env -u PYTHON $(PY) -m pytest tests/browser $(ARGS)
 
 .PHONY: report
 report: setup-base  ## report on RUN=folder-or-file (default: the newest run, else the committed one)
