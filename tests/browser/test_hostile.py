@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import structs
 
 from analysis import pipeline
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table, nest_ranges
+from analysis.formats.report import Cell, Condition, Finding, Missing, Reason, Saving
 from analysis.page.html import render_html
 from tests.declared import DECLARED
 
@@ -77,15 +79,21 @@ def hostile() -> Capture:
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written = tmp_path_factory.mktemp("hostile") / "report.html"
     made = pipeline.analyse(hostile(), DECLARED)
-    content = made.content
-    content["title"], content["notes"] = NAMES[0], list(NAMES)
-    content["missing"] = [{"what": name, "why": name, "do": name} for name in NAMES]
-    content["conditions"] = [{"name": name, "value": name} for name in ("GPU", "workload", *NAMES)]
-    cited = [{"table": "kernels.csv", "row": name, "column": name, "value": name} for name in NAMES]
-    content["findings"] = [
-        {"rank": 1 + place, "title": name, "sentence": name, "time_to_win_ns": 10, "evidence": cited[place : place + 2]}
-        for place, name in enumerate(NAMES)
-    ]
+    cited = [Cell("kernels", {"kernel": name}, name, name) for name in NAMES]
+    content = structs.replace(
+        made.report,
+        title=NAMES[0],
+        notes=list(NAMES),
+        missing=[Missing(Reason.UNREAD, name, name, name) for name in NAMES],
+        conditions=[Condition(name, name) for name in ("GPU", "workload", *NAMES)],
+        findings=[
+            Finding(
+                id=name, rank=1 + place, kind="unknown", title=name, sentence=name, do=name,
+                saves_ns=Saving(None, 10.0), cells=cited[place : place + 2],
+            )
+            for place, name in enumerate(NAMES)
+        ],
+    )  # fmt: skip
     written.write_text(render_html(content, made.tables, {}), encoding="utf-8")
     return written
 
