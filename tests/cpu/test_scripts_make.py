@@ -113,7 +113,7 @@ def test_the_interpreter_at_hand_names_what_it_lacks(target: str, tmp_path: Path
 
 LOOK = f"""
 import importlib.metadata, sys
-sys.path.insert(0, {str(ROOT / ".ci")!r})
+sys.path.insert(0, {str(ROOT / "nsys_scripts")!r})
 import packages
 installed = dict({{}}, **INSTALLED)
 def version(name):
