@@ -253,4 +253,4 @@ def test_the_selftest_does_not_pass_without_a_gpu(tmp_path: Path) -> None:
 )
 def test_an_interpreter_is_named_so_that_scripts_elsewhere_find_it(given: str, taken: str) -> None:
     answer = make("-n", "test", "VENV=", f"PYTHON={given}")
-    assert f"\n{taken} -m pytest" in f"\n{answer.stdout}"
+    assert f"\nenv -u PYTHON {taken} -m pytest" in f"\n{answer.stdout}"
