@@ -136,9 +136,9 @@ def answer(view: View) -> StepAnswer:
     if step.reason:
         told = tuple(_untold(one) for one in asked if one.lost_ns)
         return StepAnswer(view, told, told)
-    found = [_replayed(view, one) for one in _possible(view, asked)]
+    found = _with_needed(view, [_replayed(view, one) for one in asked])
     now = [one for one in found if _worth(one)]
-    now.sort(key=lambda one: -_total(view, one))
+    now.sort(key=lambda one: -total_ns(view, one))
     now = [one for one in now if not _waits(one.proposal, now)]
     rest = [one for one in found if one not in now and one.proposal.change is not None]
     later = _later(view, now[0], rest) if now and now[0].proposal.change is not None else []
@@ -146,16 +146,17 @@ def answer(view: View) -> StepAnswer:
     return StepAnswer(view, tuple([*now, *later][:MOST]), tuple(replayed.values()))
 
 
-def _possible(view: View, asked: Sequence[Proposal]) -> list[Proposal]:
-    """Return the proposals; one that needs another which saves too little to stand alone makes both changes."""
-    found = []
-    for one in asked:
-        needed = [other for other in asked if other.kind in one.after.split("|") and other.change is not None]
-        if needed and one.change is not None and not any(_worth(_replayed(view, other)) for other in needed):
-            every = [*(other.change for other in needed if other.change), one.change]
-            one = replace(one, change=savings.together(every), after="")
-        found.append(one)
-    return found
+def _with_needed(view: View, found: Sequence[Saver]) -> list[Saver]:
+    """Return the changes; one that needs another which saves too little to stand alone makes both changes."""
+    made = []
+    for one in found:
+        kinds, own = one.proposal.after.split("|"), one.proposal.change
+        needed = [other for other in found if other.proposal.kind in kinds and other.proposal.change is not None]
+        if needed and own is not None and not any(_worth(other) for other in needed):
+            every = [*(other.proposal.change for other in needed if other.proposal.change), own]
+            one = _replayed(view, replace(one.proposal, change=savings.together(every), after=""))
+        made.append(one)
+    return made
 
 
 def _waits(proposal: Proposal, now: Sequence[Saver]) -> bool:
@@ -185,7 +186,7 @@ def _middle(one: Saver) -> float:
     return one.saves_frac.middle or 0.0
 
 
-def _total(view: View, one: Saver) -> float:
+def total_ns(view: View, one: Saver) -> float:
     """Return the middle of the saving over the steady run, ns."""
     middle = one.saves_ns.middle or 0.0
     return middle if one.proposal.lost_ns is not None else middle * view.step.phase.count

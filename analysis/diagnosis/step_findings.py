@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.diagnosis.claims import Claim, cell
-from analysis.diagnosis.savers import Saver, StepAnswer, do
+from analysis.diagnosis.savers import Saver, StepAnswer, do, total_ns
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
@@ -77,18 +77,13 @@ def start_up(answers: Sequence[StepAnswer]) -> StartUp | None:
 def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
     """Return the changes worth making over all steady steps, the one that saves most of the run first."""
     several = len(answers) > 1
-    ranked = [(_total(answer, one), answer, one) for answer in answers for one in answer.savers]
+    ranked = [(total_ns(answer.view, one), answer, one) for answer in answers for one in answer.savers]
     now = sorted((item for item in ranked if not item[2].after), key=lambda item: -item[0])
     later = [item for item in ranked if item[2].after]
     found = [_claim(answer, one, several) for _, answer, one in (*now, *later)]
     if not now and answers and not answers[0].view.step.reason:
         found = [_nothing(answers[0]), *found]
     return found
-
-
-def _total(answer: StepAnswer, one: Saver) -> float:
-    middle = one.saves_ns.middle or 0.0
-    return middle if one.proposal.lost_ns is not None else middle * answer.view.step.phase.count
 
 
 def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
