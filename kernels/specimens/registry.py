@@ -87,7 +87,7 @@ def vocabulary() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
     """Return the causes that have specimens: `kernel`, `timeline`, `clean`, each with its `what` and `cure`."""
     said = kinds()
     parts = {part: [name for name in said if said[name]["part"] == part] for part in ("kernel", "clean")}
-    parts["clean"].remove("nothing")  # which is said of steps
+    parts["clean"].remove("nothing")  # a verdict on steps, not on kernels
     parts["timeline"] = list(TIMELINE)
     return {part: {name: said[kind_of(name)] for name in names} for part, names in parts.items()}
 

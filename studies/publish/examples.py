@@ -1,4 +1,4 @@
-"""Show the report's first findings on each example program beside what an expert names there.
+"""Show, for each example program, the first findings of the report and the list of an expert.
 
     python -m studies.publish.examples [NAME …]
 
