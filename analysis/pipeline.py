@@ -18,6 +18,7 @@ import analysis.page
 import analysis.tables
 from analysis.capture.model import Capture
 from analysis.diagnosis import ran, step_findings
+from analysis.diagnosis.lines import with_lines
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
@@ -81,7 +82,7 @@ def analyse(
         trust=convert(facts.trust, Trust),
         coverage=convert(facts.coverage_said, Coverage),
         nsys_equality=Equality(*facts.nsys_equality),
-        findings=facts.once(show_findings) if whole else [],
+        findings=with_lines(facts.once(show_findings), facts.source) if whole else [],
         kernels=facts.once(ran.list_kernels) if whole else [],
         tables=convert([table.entry(rows) for table, rows in listed.items()], list[ReportTable]),
         figures=[],

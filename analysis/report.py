@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         return _show_roofline(analysis.report, out, paths)
     if options.only == "fusion":
         return _show_fusion(analysis.report, analysis.tables, out, paths)
-    form = "json" if options.json else "text" if options.text or not sys.stdout.isatty() else "screen"
+    form = options.format or ("screen" if sys.stdout.isatty() else "text")
     if options.kernel is not None:
         tables_declared = [one for one in pipeline.declarations() if isinstance(one, Table)]
         sources = [Path(_shown(path)) for path in paths]
@@ -145,12 +145,23 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="print the page of one kernel: its name, a part of it, or its number by time",
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--text", action="store_true", help="print plain text, as into a pipe")
-    form.add_argument("--json", action="store_true", help=JSON_HELP)
+    form.add_argument(
+        "--format", choices=["text", "json", "agent", "ledger", "editor"],
+        help="print text; the report as JSON; a short document for agents; kernel_ledger.yaml; file:line: warning: …",
+    )  # fmt: skip
+    shorthands = {"text": "print plain text, as into a pipe", "json": JSON_HELP}
+    for name, said in shorthands.items():
+        form.add_argument(f"--{name}", action="store_const", const=name, dest="format", help=said)
+    form.add_argument(
+        "--for-agent", action="store_const", const="agent", dest="format",
+        help="print the answer for a language model: at most 32,000 characters of JSON; analysis/agent.schema.json",
+    )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
-    if options.only and (options.kernel is not None or options.json or options.text):
-        parser.error("--only prints names of files: leave out --kernel, --text and --json")
+    if options.only and (options.kernel is not None or options.format):
+        parser.error("--only prints names of files: leave out --kernel and --format")
+    if options.kernel is not None and options.format not in (None, "text", "json"):
+        parser.error("--kernel prints text or JSON")
     return options
 
 

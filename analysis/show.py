@@ -7,7 +7,7 @@ import math
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +19,19 @@ from analysis.formats import symbols
 from analysis.formats.console import tolerant
 from analysis.formats.place import program
 from analysis.formats.report import KERNEL_REPORT, REPORT, Report
-from analysis.page import markdown, terminal, terminal_kernel
+from analysis.page import agent, markdown, terminal, terminal_kernel
 from analysis.tables import picks
 from analysis.tables.declare import Table
 
-FORMS = ("screen", "text", "json")
+FORMS = ("screen", "text", "json", "agent", "ledger", "editor")
 _PLAIN_RANGE = re.compile(r"[\w./*@-]{1,500}")  # a range name without special characters of ncu's filters
 Tables = Mapping[str, pd.DataFrame]
 
 
 def show_report(report: Report, tables: Tables, form: str, paths: Sequence[str], run: str) -> None:
     """Print a report in one of FORMS; `paths` are its files, `run` its folder in commands."""
-    if form == "json":
-        print(dumped(document(report)))
+    if form in _FOR_PROGRAMS:
+        print(_FOR_PROGRAMS[form](report, tables))
     elif form == "text":
         print(markdown.render_terminal(report, run=run))
         print(f"\nreport: {'  '.join(paths)}")
@@ -143,6 +143,14 @@ def dumped(content: Mapping[str, Any]) -> str:
     """
     written = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
     return re.sub(r"[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", written)
+
+
+_FOR_PROGRAMS: Mapping[str, Callable[[Report, Tables], str]] = {
+    "json": lambda report, _: dumped(document(report)),
+    "agent": lambda report, _: agent.render_agent(report),
+    "ledger": agent.render_ledger,
+    "editor": lambda report, _: agent.render_editor(report),
+}
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.diagnosis import step_findings
 from analysis.diagnosis.again import PROGRAM, captured_program
 from analysis.diagnosis.savers import Saver, StepAnswer
+from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Bound, Disposition, KernelRow, Program, Tier, kind_of
@@ -59,10 +60,37 @@ def _wall_ns(facts: Facts) -> float | None:
 
 
 def list_kernels(facts: Facts) -> list[KernelRow]:
-    """Return the kernels with at least LEAST of a steady step, the one with most time first."""
+    """Return the kernels with at least LEAST of a steady step, or of the GPU's time without one, most time first."""
     bounds = _bounds(facts.roofline)
-    rows = [row for answer in facts.once(answer_steps) for row in _of_step(answer, bounds)]
+    answers = facts.once(answer_steps)
+    rows = [row for answer in answers for row in _of_step(answer, bounds)] if answers else _of_capture(facts, bounds)
     return sorted(rows, key=lambda one: -(one.ns or 0.0))
+
+
+def _of_capture(facts: Facts, bounds: dict[str, Bound]) -> list[KernelRow]:
+    """Return the kernels of a capture whose steps do not repeat. Without a replay, none is told to be left alone."""
+    kernels = facts.kernels
+    if kernels.empty:
+        return []
+    timed = kernels.assign(ns=kernels["nsys_time_ns"].astype(float).fillna(kernels["ncu_time_ns"].astype(float)))
+    sums = timed.groupby("kernel", sort=False)[["ns", "launches"]].sum(min_count=1)
+    sums = sums.assign(frac=sums["ns"] / sums["ns"].sum())
+    told = {
+        str(cell.row["kernel"]): one
+        for one in reversed(facts.once(show_findings))
+        for cell in one.cells
+        if "kernel" in cell.row
+    }
+    return [
+        KernelRow(
+            name=str(name), short=symbols.short(str(name), 60), step="",
+            launches=float(row.launches), ns=float(row.ns), frac=float(row.frac),
+            disposition=_DISPOSITIONS.get(told[name].kind, Disposition.FASTER) if name in told else None,
+            finding=told[name].id if name in told else None, bound=bounds.get(str(name)),
+            evidence=Tier.COUNTERS if str(name) in bounds else Tier.TIMING,
+        )
+        for name, row in sums[sums["frac"] >= LEAST].iterrows()
+    ]  # fmt: skip
 
 
 def _of_step(answer: StepAnswer, bounds: dict[str, Bound]) -> list[KernelRow]:

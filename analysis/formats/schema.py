@@ -1,20 +1,26 @@
-"""Print the JSON Schema of report.json: `python -m analysis.formats.schema > analysis/report.schema.json`."""
+"""Print the JSON Schema of report.json, or of the document for agents: `python -m analysis.formats.schema [agent]`."""
 
 from __future__ import annotations
 
 import json
+import sys
 
 import msgspec
 
-from analysis.formats.report import VERSION, Report
+from analysis.formats import agent, report
+
+FORMS = {
+    "report": (report.Report, f"report.json, version {report.VERSION}"),
+    "agent": (agent.AgentReport, f"report.py --for-agent, version {agent.VERSION}"),
+}
 
 
-def render() -> str:
-    """Return the text of analysis/report.schema.json, which is generated from the Structs of a report."""
-    schema = msgspec.json.schema(Report)
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"report.json, version {VERSION}"}
-    return json.dumps(head | schema, indent=1, ensure_ascii=False)
+def render(name: str = "report") -> str:
+    """Return the text of analysis/NAME.schema.json, which is generated from the Structs of that form."""
+    struct, title = FORMS[name]
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return json.dumps(head | msgspec.json.schema(struct), indent=1, ensure_ascii=False)
 
 
 if __name__ == "__main__":
-    print(render())
+    print(render(*sys.argv[1:2]))

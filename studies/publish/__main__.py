@@ -106,7 +106,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
             if (folder := runs.folder(part.run)) is not None:
                 for file, text in _of_run(part, folder):
                     texts.setdefault((file, part.part), {})[runs.gpu] = text
-    files: dict[str, str] = {"analysis/report.schema.json": schema.render() + "\n"}
+    files: dict[str, str] = {f"analysis/{name}.schema.json": schema.render(name) + "\n" for name in schema.FORMS}
     for (file, name), by_gpu in texts.items():
         files[file] = _with_part(root, file, name, join_gpus(by_gpu), files.get(file))
     return files

@@ -1,0 +1,33 @@
+"""Point from a finding about a kernel to the kernel's hottest source lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePath
+
+import pandas as pd
+from msgspec import structs
+
+from analysis.formats.report import Finding, SourceLine
+
+MOST = 3  # lines of a finding
+LEAST = 0.05  # of the kernel's samples: a line with less is not worth a look
+_LANGUAGES = {".py": "Python", ".ptx": "PTX"}
+
+
+def with_lines(findings: Sequence[Finding], source: pd.DataFrame) -> list[Finding]:
+    """Return the findings, each with the hottest lines of the kernel that it cites; `source` is source.csv."""
+    if source.empty:
+        return list(findings)
+    hot = source[(source["share_frac"] >= LEAST) & ~source["place"].str.startswith("SASS ")]
+    lines = {str(kernel): _lines(rows) for kernel, rows in hot.groupby("kernel", sort=False)}
+    return [structs.replace(one, source=lines.get(_kernel_of(one), [])) for one in findings]
+
+
+def _kernel_of(finding: Finding) -> str:
+    return next((str(one.row["kernel"]) for one in finding.cells if "kernel" in one.row), "")
+
+
+def _lines(rows: pd.DataFrame) -> list[SourceLine]:
+    places = (str(place).rpartition(":") for place in rows["place"].head(MOST))
+    return [SourceLine(file, int(line), _LANGUAGES.get(PurePath(file).suffix, "CUDA")) for file, _, line in places]
