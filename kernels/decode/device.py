@@ -1,7 +1,6 @@
 """Wrap the decode kernels as Programs of the contract: launchers by ctypes, buffers of a launch, reasons to refuse.
 
-A library is `kernels/decode/decode.cu` compiled by nvcc, or the same kernels for a small model on the CPU
-(tests/cuda_on_cpu). Importing this module needs neither torch nor a GPU.
+A library is `kernels/decode/decode.cu` compiled by nvcc. Importing this module needs neither torch nor a GPU.
 """
 
 from __future__ import annotations

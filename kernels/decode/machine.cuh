@@ -1,8 +1,5 @@
-// The machine operations of the decode kernels, one function each. Here they are PTX; tests/cuda_on_cpu/machine.h
-// simulates them.
+// The machine operations of the decode kernels, one function each.
 #pragma once
-
-#ifdef __CUDACC__
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -307,7 +304,3 @@ DEVICE float power_of_2(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
-
-#else
-#include "machine.h"
-#endif

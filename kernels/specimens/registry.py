@@ -1,8 +1,10 @@
 """One declaration for each specimen: what it computes, which defect its slow version has, what its fixed twin does.
 
 The kernels stand in `<half>/<source>.cu` as `<kernel>_slow` and `<kernel>_fixed`, clean ones as `<kernel>`; sizes and
-blocks stand there too. `evidence` is what the machine code must show of the defect, as far as that can be told without
-running it: `slow LDL >= 1` counts instructions by their opcode, or bytes and registers by the columns of static.csv.
+blocks stand there too. Each defect has the pair of the holdout here; the history has the sources of the other two sets
+(commit 795c8cc0), whose captures score the rules. `evidence` is what the machine code must show of the defect, as far
+as that can be told without running it: `slow LDL >= 1` counts instructions by their opcode, or bytes and registers by
+the columns of static.csv.
 
     python -m kernels.specimens.registry        lists all
 """
@@ -28,6 +30,7 @@ HALVES = ("development", "validation")
 DEVELOPMENT, VALIDATION = HALVES
 HOLDOUT = "holdout"  # written on 2026-11-23 without a look at the rules; to be captured, and scored once without tuning
 SETS = (*HALVES, HOLDOUT)
+BUILT = (HOLDOUT,)  # the sets whose sources are in the tree
 
 
 @dataclass(frozen=True)
