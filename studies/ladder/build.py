@@ -23,7 +23,6 @@ from studies.ladder import tables as ladder
 from studies.ladder.goals import build_goals
 from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
 from studies.ladder.searched import build_searched, search_rows
-from studies.ladder.tested import build_claims
 
 _COUNTERS = [
     *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",
@@ -56,7 +55,6 @@ def tables_of(found: Ladder) -> dict[str, pd.DataFrame]:
         build_goals(found.goals, found.points, every_time, searched),
         _times(every_time),
         _not_timed(found, every_time),
-        build_claims(found.claims, whole, cell_of),
         searched,
         _runs(found, whole),
     )
@@ -67,7 +65,7 @@ def declared_tables() -> list[Table]:
     """Return the tables of a ladder, in the order of their descriptions."""
     return [
         ladder.with_verdicts, ladder.build_stalls, ladder.build_hypotheses, build_goals, _times, _not_timed,
-        build_claims, build_searched, _runs,
+        build_searched, _runs,
     ]  # fmt: skip
 
 
@@ -156,7 +154,7 @@ def _not_timed(ladder_read: Ladder, every_time: pd.DataFrame) -> pd.DataFrame:
 
 
 def cell_of(column: str, value: Any) -> str:
-    """Return a value in the form of the sentences in tables and claims."""
+    """Return a value in the form of the sentences in tables."""
     return cell(value, column, "")
 
 
@@ -234,7 +232,7 @@ def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
 
 
 def summary(tables: dict[str, pd.DataFrame]) -> str:
-    """Return a text: how much of the ladder is measured, and the verdicts on its hypotheses and claims."""
+    """Return a text: how much of the ladder is measured, and the verdicts on its hypotheses."""
 
     def counts(column: pd.Series) -> str:
         return ", ".join(f"{count} {name}" for name, count in column.value_counts().items())
@@ -244,7 +242,6 @@ def summary(tables: dict[str, pd.DataFrame]) -> str:
         for what, name, column in (
             ("points", "ladder", "state"),
             ("hypotheses", "hypotheses", "verdict"),
-            ("claims", "claims", "verdict"),
         )
     ]
     untimed = tables["not_timed"]

@@ -57,39 +57,6 @@ class Point(Struct):
     source: str = ""
 
 
-class Side(Struct):
-    """A point that a claim compares; `dtype` as in tables."""
-
-    variant: str
-    dtype: str
-    shape: list[Whole]
-
-
-class Measure(Struct):
-    """A claim about one metric: exactly one of `ratio`, `change` and `value` with its ends, null if open."""
-
-    what: str
-    metric: str
-    claimed: str
-    holds: str
-    fails: str
-    ratio: list[float | None] | UnsetType = UNSET
-    change: list[float | None] | UnsetType = UNSET
-    value: list[float | None] | UnsetType = UNSET
-
-
-class Claim(Struct):
-    """An entry of kernels/claims.toml: a published claim about such kernels."""
-
-    name: str
-    source: str
-    says: str
-    op: str
-    after: Side
-    measure: list[Measure]
-    before: Side | UnsetType = UNSET
-
-
 class Goal(Struct):
     """An entry of kernels/goals.toml: the speed-up over `beside` that our fastest rung has to reach.
 
@@ -113,7 +80,6 @@ class Ladder(Struct):
     """ladder.json. `shapes`: names by op and dtype."""
 
     points: list[Point]
-    claims: list[Claim]
     goals: list[Goal]
     shapes: dict[str, dict[str, list[str]]] = {}
 

@@ -5,7 +5,7 @@
     python -m studies.ladder.measure --mode measure --out DIR --run RUN      check and time the points that DIR lacks
     python -m studies.ladder.measure --mode capture --run RUN                launch each point once: ncu runs this
 
-A point is a variant, a dtype and a shape. The shape is the op's bench shape, or one that kernels/claims.toml compares
+A point is a variant, a dtype and a shape. The shape is the op's bench shape, or one that kernels/CLAIMS.md compares
 or a hypothesis needs. DIR holds one folder RUN for each run. RUN/captures holds points.csv (the checked points, with
 the fingerprint of their source) and bench.csv (only points that no benchmark beside DIR has timed). ncu_capture.sh and
 export_csv.sh add their files. Nothing is overwritten: the newest run with a point counts. A point whose source has
@@ -45,8 +45,17 @@ from kernels.variants import choices, fingerprint
 from studies.ladder.files import LADDER, POINTS
 from studies.runs import gpu_of
 
-CLAIMS = registry.FOLDER / "claims.toml"
 GOALS = registry.FOLDER / "goals.toml"
+# Rungs of matmul in float32 that kernels/CLAIMS.md compares, by the names of further shapes.
+CLAIMED = {
+    "fc": ("v01_naive", "v02_restrict", "v03_unroll4", "v04_constant_bias", "v05_coalesced", "v07_float4"),
+    "square_1792": ("v08_register_tile",),
+    "square_1793": ("v08_register_tile",),
+    "square_2048": ("v02_restrict", "v06_shared_tile", "v08_register_tile"),
+    "square_2049": ("v02_restrict", "v05_coalesced", "v06_shared_tile", "v08_register_tile"),
+    "lm_head": ("v09_warp_tile",),
+    "lm_head_padded": ("v09_warp_tile",),
+}
 ROOT_RANGE = "ladder"
 ROUNDS = 40
 SLOW_NS = 35e6
@@ -104,12 +113,6 @@ class Point:
         return self.op.variant(self.variant).takes(self.shape, self.dtype)
 
 
-def read_claims() -> list[dict[str, Any]]:
-    """Return the claims of kernels/claims.toml, unchanged."""
-    claims: list[dict[str, Any]] = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
-    return claims
-
-
 def points() -> list[Point]:
     """Return all points, in the order of the registry: bench shapes, then other points for hypotheses and claims."""
     known = registry.ops()
@@ -130,12 +133,9 @@ def points() -> list[Point]:
         for name in (variant.name, said.than)
         if name in op.variants
     ]
-    for claim in read_claims():
-        for side in ("before", "after"):
-            if side not in claim or claim["op"] not in known:
-                continue
-            op, asked = known[claim["op"]], claim[side]
-            found.append(Point(op, asked["variant"], dtype_name(asked["dtype"]), tuple(asked["shape"])))
+    if "matmul" in known:
+        op = known["matmul"]
+        found += [Point(op, name, "float32", op.shapes[shape]) for shape, names in CLAIMED.items() for name in names]
     unique = {point.key: point for point in found if point.able()}
     return list(unique.values())
 
@@ -249,7 +249,7 @@ def shapes() -> dict[str, dict[str, list[str]]]:
 
 
 def declaration(folder: Path) -> str:
-    """Return the text of ladder.json for a folder: one line a point, claim and goal, and one for each op's shapes.
+    """Return the text of ladder.json for a folder: one line a point and goal, and one for each op's shapes.
 
     A published ladder is declared for its own GPU, any other for the GPU of this machine.
     """
@@ -271,8 +271,6 @@ def _declaration() -> str:
     return (
         f'{{\n "kind": "{LADDER.kind}",\n "schema_version": {LADDER.version},\n "points": [\n  '
         + lines(map(declared, points()))
-        + '\n ],\n "claims": [\n  '
-        + lines(read_claims())
         + '\n ],\n "goals": [\n  '
         + lines(tomllib.loads(GOALS.read_text("utf-8"))["goal"])
         + '\n ],\n "shapes": {\n  '

@@ -2,7 +2,7 @@
 
 `studies/ladder/measure.py` and `studies/ladder/ladder.sh` write the folder:
 
-    DIR/ladder.json                   points, their hypotheses, claims, goals, registered shapes
+    DIR/ladder.json                   points, their hypotheses, goals, registered shapes
     DIR/RUN/captures/points.csv       points that were checked, with the fingerprint of their source
     DIR/RUN/captures/bench.csv        times, if the run measured any, in the form of the benchmarks beside DIR
     DIR/RUN/captures/ncu_raw.csv …    counters; ncu_lines.csv: the hottest lines of each launch
@@ -69,7 +69,6 @@ class Ladder:
 
     points: pd.DataFrame
     hypotheses: pd.DataFrame
-    claims: list[dict[str, Any]]
     goals: list[dict[str, Any]]
     shapes: dict[str, dict[str, list[str]]]
     bench: pd.DataFrame
@@ -115,7 +114,6 @@ def _declared(folder: Path) -> Ladder:
             hypotheses,
             columns=[*KEY, "metric", "versus", "low", "high", "equals", "stated", "at", "refuted_low", "refuted_high"],
         ),
-        document["claims"],
         document["goals"],
         document.get("shapes", {}),  # older files have none
         bench=pd.DataFrame(),

@@ -90,7 +90,7 @@ ALSO = (
 # The parts of a row that may come from an older build -> the column that is true if they come from the present one.
 OF_RUN = {"times": "time_current", "counters": "is_current"}
 TIMED = ("bench_time_p50_ns", "achieved_flop_per_s")  # metrics from a benchmark, not from counters
-# The words for a column in hypotheses and claims.
+# The words for a column in hypotheses.
 WORDS = {
     "bench_time_p50_ns": "time",
     "achieved_flop_per_s": "throughput",

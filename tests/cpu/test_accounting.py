@@ -8,10 +8,7 @@ import pytest
 import torch
 
 from analysis.capture.load import load
-from analysis.capture.model import Capture
 from analysis.facts import Facts
-from analysis.formats.errors import UsageError
-from analysis.hardware.devices import find_device
 from harness.gpt2 import GPT2Config
 from harness.training import TrainingStep
 from harness.weights import build_model, import_transformers, load_weights
@@ -21,7 +18,6 @@ from studies.accounting import architecture as models
 from studies.accounting import budget, measure, predictions, tables, tiles
 from studies.accounting.architecture import Shape
 from tests.committed import folder, needs_committed
-from tests.declared import facts_of
 
 SIZES = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200}
 LLAMAS = {"llama-3.2-1b": 1_235_814_400, "llama-3-8b": 8_030_261_248, "llama-3-70b": 70_553_706_496,
@@ -113,16 +109,6 @@ def test_tiles_are_read_from_names() -> None:
 # Answers -----------------------------------------------------------------------------------------------------
 
 
-def test_mfu_and_roofs() -> None:
-    gpu = find_device("NVIDIA H200")
-    assert gpu is not None
-    assert budget.mfu(989.5e12, 2.0, gpu, "bfloat16") == 0.5
-    at = budget.roofs(gpu, "bfloat16", 989.5e12, 9.6e12)
-    assert (at.compute_s, at.memory_s, at.least_s, at.bound) == (1.0, 2.0, 2.0, "memory")
-    of = models.find("gpt2")
-    assert budget.forward_bytes(of, Shape(1, 1, 1023)) == pytest.approx(247.3e6 + 37.7e6, rel=0.002)
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -178,20 +164,3 @@ def test_a_training_step_learns_and_checkpoints_change_nothing() -> None:
     assert [float(checkpointed.run()) for _ in range(5)] == pytest.approx(losses, rel=1e-5)
     assert all(parameter.grad is None for parameter in plain_step.model.parameters())
     assert not any(parameter.requires_grad for parameter in model.parameters())  # it trains a copy
-
-
-def test_the_table_judges_what_was_measured() -> None:
-    row = next(row for row in predictions.frozen() if row["quantity"] == "activations")
-    memory = {"held_bytes": round(float(row["predicted"]) * 1.01), "peak_bytes": 1}
-    step = {"model": row["model"], "workload": row["workload"], "dtype": row["dtype"], "checkpointed": False,
-            "parameters": 5, "products": [], "memory": memory, "wall_ns": {"p50": 1e9}}  # fmt: skip
-    facts = facts_of(Capture(ours={"accounting": {"gpu": "NVIDIA H200", "steps": [step]}}))
-    made = tables.build_accounting(facts).set_index("quantity")
-    assert made.loc["activations", "verdict"] == "holds"
-    assert made.loc["peak of the step", "verdict"] == "misses"
-    assert made.loc["parameters", "verdict"] == "misses"
-    assert made.loc["FLOPs of products", "verdict"] == "not measured"
-    use = tables.build_use(facts).iloc[0]
-    assert use["mfu_frac"] == pytest.approx(use["compute_ns"] / 1e9)
-    with pytest.raises(UsageError, match="not a workload"):
-        tables.shape_of("nap", 2)

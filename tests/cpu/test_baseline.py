@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 
@@ -17,7 +16,6 @@ from harness.gpt2 import GPT2Config
 from harness.weights import build_model, build_transformers_model, load_weights
 from studies.baseline import measure as baseline
 from studies.baseline import tables
-from studies.layers.tables import build_profile, build_tokens
 from tests.declared import facts_of
 
 SMALL = GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61)
@@ -78,25 +76,6 @@ def test_bytes_per_token_are_those_of_gpt2() -> None:
     assert baseline.bytes_per_token(model, 100) - 4 * weights == 100 * 2 * 36_864
 
 
-def test_a_run_writes_every_setting_and_shows_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert baseline.main([*ARGUMENTS, "--tokens", "6", "--out", str(tmp_path)]) == 0
-    content = json.loads((tmp_path / "captures" / "baseline.json").read_text(encoding="utf-8"))
-    assert (content["kind"], content["schema_version"]) == ("baseline", 1)
-    found = {(entry["setting"], entry["dtype"]): entry for entry in content["settings"]}
-    assert set(found) == {(name, dtype) for name in ("eager", "sdpa") for dtype in ("float32", "bfloat16")}
-    eager = found["eager", "float32"]
-    assert eager["tokens_per_s"]["p5"] <= eager["tokens_per_s"]["p50"] <= eager["tokens_per_s"]["p95"]
-    assert found["sdpa", "float32"]["tokens_equal_first"] is True
-    addmm = next(row for row in eager["operators"] if row["name"] == "aten::addmm")
-    assert addmm["calls"] == 4 * 2 * 6  # four projections, two layers, six forward passes
-    assert eager["floor_ns"] is None  # there is no GPU whose copy speed it could rest on
-    assert "operators" not in found["eager", "bfloat16"]
-    shown = capsys.readouterr().out
-    assert "Self CPU (ms)" in shown
-    assert "tokens/s" in shown
-    assert (tmp_path / "captures" / "manifest.json").is_file()
-
-
 def test_a_setting_that_fails_or_hangs_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = baseline._make
 
@@ -152,38 +131,3 @@ def test_rates_and_shares_of_a_setting() -> None:
     assert row["busy_frac"] == pytest.approx(0.2)
     assert row["floor_frac"] == pytest.approx(0.02)
     assert (row["tokens_per_s"], row["token_p95_ns"], row["launches_per_token"]) == (200.0, 5.5e6, 100.0)
-
-
-def answers(**values: Any) -> dict[str, str]:
-    table = tables.build_bottlenecks(of([entry(**values)]))
-    return dict(zip(table["question"], table["answer"], strict=True))
-
-
-@pytest.mark.parametrize(
-    ("values", "verdict"),
-    [
-        ({}, "Launch-bound: the GPU waits for work in 80% of the time."),
-        ({"launches_per_token": 3.0}, "Bound by gaps: the GPU idles in 80% of the time though a token takes only 3"),
-        ({"busy_ns_per_token": 4.6e6, "floor_ns": 4e6}, "Memory-bound: reading the weights explains 87% of the busy time."),
-        ({"busy_ns_per_token": 4.6e6}, "Bound by small kernels: the GPU is busy, but reading the weights explains only 2%"),
-        ({"busy_ns_per_token": 4.6e6, "floor_ns": None}, "GPU-bound: the GPU is busy; without a measured bandwidth"),
-    ],
-)  # fmt: skip
-def test_the_verdict_follows_from_the_numbers(values: dict[str, Any], verdict: str) -> None:
-    assert answers(**values)["what limits a token"].startswith(verdict)
-
-
-def test_published_figures_stand_beside_ours() -> None:
-    built = {
-        build_tokens: pd.DataFrame({"profile": ["no_cache, float32"], "forward_avg_ns": [1.7e6], "token_ns": [4.5e6], "tokens_per_s": [220.0]}),
-        build_profile: pd.DataFrame(
-            {"profile": ["no_cache, float32"], "base": ["Multi-Head Attention"], "component": ["Mask_Apply"], "share_frac": [0.09]}
-        ),
-    }  # fmt: skip
-    table = tables.build_published(of([entry()], built)).set_index("figure")
-    forward = table.loc["forward pass"]  # wall time like theirs, not the GPU's, and so the reciprocal of the rate
-    assert forward[["ours", "our_clock", "theirs", "their_machine"]].tolist() == [4.5, "wall", "23.6–25.0", "T4"]
-    assert table.loc["throughput", "our_clock"] == "wall"
-    assert table.loc["mask", "ours"] == pytest.approx(9.0)
-    assert table.loc["aten::addmm, calls", ["ours", "theirs"]].tolist() == [480, "2,400"]
-    assert pd.isna(table.loc["scores", "ours"])  # not in this run: unknown, not zero

@@ -19,7 +19,6 @@ from tests.declared import analyse
 
 STATS = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
 NEW = f"Time (%),Total Time (ns),{{count}},{STATS},{{last}}\n"
-Y2022 = NEW
 Y2021 = "Time(%),Total Time (ns),{count},Average (ns),Minimum (ns),Maximum (ns),StdDev (ns),{last}\n"
 Y2020 = "Time(%),Total Time (ns),{count},Average,Minimum,Maximum,{last}\n"
 KERNELS = NEW.format(count="Instances", last="Name")
@@ -280,15 +279,6 @@ def test_small_copies_in_megabytes_are_told(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ the console
-
-CONSOLE_2024 = """Processing [x.sqlite] with [/opt/x/reports/cuda_gpu_kern_sum.py]...
-
- ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
-
- Time (%)  Total Time (ns)  Instances  Avg (ns)   Med (ns)   Min (ns)  Max (ns)  StdDev (ns)                  Name
- --------  ---------------  ---------  ---------  ---------  --------  --------  -----------  ------------------------------------
-     75.0    1,346,714,824          2  673,357,412.0  673,357,412.0  1  1  0.0  x
-"""
 
 
 def console(rows: list[list[str]], header: list[str], numbers: int) -> str:

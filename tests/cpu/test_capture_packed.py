@@ -13,7 +13,6 @@ from analysis.formats import packed
 from analysis.formats.errors import InputError
 from tests import committed
 
-ROOT = Path(__file__).resolve().parents[2]
 COMMITTED = committed.folder("overview") / "captures"
 KERNELS = (
     "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"

@@ -69,35 +69,10 @@ def test_steps_give_the_tokens_of_the_model(config: GPT2Config, batch: int) -> N
     assert torch.equal(on_cpu(weights, batch=batch).generate(ids, config.n_positions - 5), expected)
 
 
-@pytest.mark.parametrize("tokens", [1, 7])
-def test_logits_far_behind_the_prompt_are_those_of_one_pass(tokens: int) -> None:
-    weights, ids = peaked_weights(SMALL), prompt(SMALL, 2, SMALL.n_positions)
-    got = logits_of(on_cpu(weights, batch=2), ids, tokens)
-    assert float((got - reference_logits(weights, ids, tokens)).abs().max()) < 2e-4
-
-
 def test_bfloat16_runs_and_stays_near_float32() -> None:
     weights, ids = load_weights("random", 0, SMALL), prompt(SMALL, 1, 20)
     got = logits_of(on_cpu(weights, dtype="bfloat16"), ids, 4)
     assert float((got - reference_logits(weights, ids, 4)).abs().max()) < 0.05
-
-
-def test_a_second_prompt_sees_nothing_of_the_first() -> None:
-    """The rows of the cache behind a shorter prompt are stale: no query may see one."""
-    weights = peaked_weights(SMALL)
-    engine = on_cpu(weights)
-    engine.generate(prompt(SMALL, 1, 30, seed=8), 12)
-    ids = prompt(SMALL, 1, 4)
-    assert torch.equal(engine.generate(ids, 20), on_cpu(weights).generate(ids, 20))
-
-
-def test_rows_behind_the_position_may_hold_anything() -> None:
-    weights, ids = peaked_weights(ODD), prompt(ODD, 1, 4)
-    expected = on_cpu(weights).generate(ids, 20)
-    engine = on_cpu(weights)
-    engine.state.keys.fill_(torch.nan)
-    engine.state.values.fill_(torch.nan)
-    assert torch.equal(engine.generate(ids, 20), expected)
 
 
 @pytest.mark.parametrize("config", [SMALL, ODD], ids=["heads of 64", "odd"])

@@ -12,20 +12,6 @@ SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head
 WEIGHTS = load_weights("random", 0, SMALL)
 
 
-def test_prompts_are_eight_texts_as_long_as_asked_for():
-    texts = measure.PROMPTS.read_text("utf-8").split("\n\n")
-    assert len(texts) == 8
-    for text in texts:
-        title, body = text.strip().split("\n")
-        assert int(title[-4:]) < 1900
-        assert len(body) > 400
-    ids = measure.prompts(WEIGHTS, 8, 1000, "cpu")
-    assert ids.shape == (8, 1000)
-    assert ids[3, :6].tolist() == list(b"Four s")
-    length = len(texts[3].strip().split("\n")[1])
-    assert ids[3, length : length + 6].tolist() == list(b"Four s")
-
-
 def test_every_attention_writes_the_same_text_eagerly(monkeypatch):
     monkeypatch.setattr(measure, "TOKENS", 3)
     monkeypatch.setattr(measure, "ROUNDS", 1)
@@ -55,19 +41,6 @@ def test_what_no_longer_fits_is_named():
     assert measure.measure_cell(None, None, "graph", labels, left_out, lambda: True) == []
     assert len(left_out) == len(measure.ATTENTIONS)
     assert left_out["sdpa, graph float32 b1 t23"] == "the time given with --seconds was over"
-
-
-def test_the_plan_has_every_cell_of_both_dtypes():
-    cells = list(measure.plan())
-    assert len(cells) == len(set(cells)) == 20
-    for mode in ("eager", "graph"):
-        for dtype in ("bfloat16", "float32"):
-            assert {cell[2:] for cell in cells if cell[:2] == (mode, dtype)} == {
-                (1, 512),
-                (8, 512),
-                (1, 1024),
-                (8, 1024),
-            }
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

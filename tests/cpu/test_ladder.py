@@ -1,14 +1,10 @@
-"""The kernel ladder: what is declared, what is missing, and from exports of ncu to its tables and claims. No GPU."""
+"""The kernel ladder: what is declared, what is missing, and from exports of ncu to its tables. No GPU."""
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
-import shutil
-import tarfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -21,7 +17,7 @@ from kernels import registry
 from studies.ladder import build as composer
 from studies.ladder import measure as ladder
 from studies.ladder import tables as ladder_tables
-from studies.ladder.read import ARCHIVE, Ladder, read_ladder
+from studies.ladder.read import Ladder, read_ladder
 from tests import committed
 from tests.declared import LADDER_TABLES
 from tests.ladder_export import LINES, Launch, checked, timed, write_run
@@ -52,24 +48,6 @@ def test_every_variant_of_every_op_is_a_point_at_its_bench_shape() -> None:
     assert len(keys) == len(set(keys))
 
 
-def test_claims_name_rungs_that_exist_and_columns_that_exist() -> None:
-    known = registry.ops()
-    columns = LADDER_TABLES["ladder"].column_names
-    there = {point.key for point in ladder.points()}
-    for claim in ladder.read_claims():
-        assert claim["op"] in known, f"claim {claim['name']}: no op {claim['op']}"
-        for side in ("before", "after"):
-            if side in claim:
-                asked = claim[side]
-                op = known[claim["op"]]
-                key = (op.name, asked["variant"], asked["dtype"], op.shape_name(tuple(asked["shape"])))
-                assert key in there, f"claim {claim['name']}: {key} is no point"
-        for measure in claim["measure"]:
-            assert measure["metric"] in columns
-            assert len({"ratio", "change", "value"} & set(measure)) == 1
-            assert "before" in claim or "value" in measure
-
-
 def test_hypotheses_name_columns_and_variants_that_exist() -> None:
     columns = LADDER_TABLES["ladder"].column_names
     for point in ladder.points():
@@ -93,7 +71,7 @@ def test_the_committed_tables_are_those_of_the_committed_runs(tmp_path: Path, co
     (tmp_path / "tables").mkdir()
     composer.write(tmp_path, built)
     kept = [name for name in LADDER_TABLES if (COMMITTED / "tables" / f"{name}.csv").is_file()]
-    assert {"ladder", "claims"} <= set(kept)
+    assert "ladder" in kept
     for name in kept:
         written = (tmp_path / "tables" / f"{name}.csv").read_text("utf-8")
         assert (COMMITTED / "tables" / f"{name}.csv").read_text("utf-8") == written, f"{name}.csv: run `make readme`"
@@ -122,119 +100,6 @@ def test_a_point_is_missing_until_its_source_was_checked_and_captured(tmp_path: 
     assert ladder.missing(tmp_path, ["residual"], everything=True) == wanted
     with pytest.raises(UsageError, match="softmaxx"):
         ladder.missing(tmp_path, ["softmaxx"])
-
-
-@pytest.fixture
-def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch says that there is a GPU; what would need it is for the test to replace."""
-    import torch
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    monkeypatch.setattr("harness.manifest.gpu_facts", lambda: None)
-
-
-@pytest.mark.usefixtures("pretended_gpu")
-def test_measure_checks_times_and_writes_what_the_capture_launches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The GPU's part with stand-ins for what only a GPU can do."""
-    from harness import bench
-
-    monkeypatch.setattr(bench, "measure_copy", lambda rounds: {"torch_copy": [4e12]})
-    asked: list[tuple[str, ...]] = []
-
-    def check_variant(op: Any, variant: str, dtype: str, shapes: Any, device: str, full: Any) -> list[bench.Check]:
-        if variant == "triton":
-            raise RuntimeError("no compiler\nsecond line")
-        bad = variant == "v01_element"
-        return [
-            bench.Check(variant, dtype, full[0], "random", 0.0, 2.0 if bad else 0.1, not bad, "too far" if bad else "")
-        ]
-
-    def time_shape(op: Any, variants: Any, dtype: str, shape: Any, *_: Any) -> list[dict[str, Any]]:
-        asked.append((dtype, *variants))
-        timings = bench.Timed(dtype, shape, "cold", 4, {name: [1e-3, 2e-3] for name in variants})
-        rows: list[dict[str, Any]] = bench.rows_of(op, timings, 4e12)
-        return rows
-
-    monkeypatch.setattr(bench, "check_variant", check_variant)
-    monkeypatch.setattr(bench, "time_shape", time_shape)
-    out, run = tmp_path / "gpu-ladder", tmp_path / "gpu-ladder" / "r1"
-    assert ladder.main(["--mode", "measure", "--out", str(out), "--run", str(run), "--ops", "residual"]) == 1
-    rows = {
-        (row["variant"], row["dtype"]): row for row in ladder._rows(out / "r1-residual" / "captures" / "points.csv")
-    }
-    assert rows["triton", "fp32"]["note"] == "does not run: no compiler"
-    assert "too far" in rows["v01_element", "bf16"]["note"]
-    assert rows["v02_vector", "fp32"]["passed"] == "yes"
-    ours = ("v02_vector", "v04_pass_l1")
-    assert asked == [(dtype, *ours, "compile", "torch") for dtype in ("float32", "bfloat16")]
-    times = ladder._rows(out / "r1-residual" / "captures" / "bench.csv")
-    assert {row["variant"] for row in times} == {"torch", "compile", *ours}
-    manifest = json.loads((out / "r1-residual" / "captures" / "manifest.json").read_text("utf-8"))
-    assert manifest["copy_byte_per_s"] == {"torch_copy": 4e12}
-    # captured in between, and v02's source changed: that alone is measured again, beside the library
-    passed = [point for point in some_points() if point.variant in ("torch", "compile", *ours)]
-    from tests.ladder_export import ncu_page
-
-    (out / "r1-residual" / "captures" / "ncu_raw.csv").write_text(ncu_page([Launch(point.key) for point in passed]))
-    monkeypatch.setattr(ladder, "fingerprint", lambda op, name: "new" if name == "v02_vector" else "old")
-    asked.clear()
-    points_file = out / "r1-residual" / "captures" / "points.csv"
-    points_file.write_text(points_file.read_text().replace(rows["torch", "fp32"]["fingerprint"], "old"))
-    text = points_file.read_text()
-    for row in rows.values():
-        text = text.replace(row["fingerprint"], "old")
-    points_file.write_text(text)
-    monkeypatch.setattr(
-        bench,
-        "check_variant",
-        lambda op, variant, *_: [] if variant == "v02_vector" else check_variant(op, variant, *_),
-    )
-    ladder.main(["--mode", "measure", "--out", str(out), "--run", str(out / "r2"), "--ops", "residual"])
-    assert asked == [("float32", "torch", "v02_vector"), ("bfloat16", "torch", "v02_vector")]
-    assert {row["variant"] for row in ladder._rows(out / "r2-residual" / "captures" / "bench.csv")} == {"v02_vector"}
-
-
-@pytest.mark.parametrize(("seconds", "captured"), [("0", 3), ("25", 2)])
-def test_the_capture_launches_each_point_once_until_time_is_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], seconds: str, captured: int
-) -> None:
-    import torch
-
-    from harness.ranges import RecordingTracer
-
-    calls: list[str] = []
-    profiler = SimpleNamespace(
-        cudaProfilerStart=lambda: calls.append("start"), cudaProfilerStop=lambda: calls.append("stop")
-    )
-    for name, value in (("is_available", lambda: True), ("cudart", lambda: profiler), ("check_error", lambda _: None)):
-        monkeypatch.setattr(torch.cuda, name, value)
-    for name in ("synchronize", "empty_cache"):
-        monkeypatch.setattr(torch.cuda, name, lambda: None)
-    tracer = RecordingTracer()
-    monkeypatch.setattr("harness.ranges.NvtxTracer", lambda: tracer)
-    clock = iter(range(0, 1000, 10))
-    monkeypatch.setattr(ladder.time, "monotonic", lambda: float(next(clock)))
-    op = registry.ops()["residual"]
-    fake = dataclasses.replace(
-        op,
-        make_inputs=lambda *_, **__: ("x",),
-        variants={
-            name: dataclasses.replace(variant, fn=lambda value, name=name: calls.append(name))
-            for name, variant in op.variants.items()
-        },
-    )
-    monkeypatch.setattr(registry, "ops", lambda: {"residual": fake})
-    keys = [("residual", name, "fp32", "large") for name in ("torch", "v01_element", "v02_vector")]
-    rows = [checked(key, "196608x768", "f") for key in keys]
-    write_run(tmp_path / "r1", [*rows, checked(("residual", "triton", "fp32", "large"), "1x1", "f", "no")], [])
-    assert ladder.main(["--mode", "capture", "--run", str(tmp_path / "r1"), "--seconds", seconds]) == 0
-    assert calls == [word for _, name, *_ in keys[:captured] for word in (name, "start", name, "stop")]
-    paths = [instance.path for instance in tracer.instances if instance.path.count("/") == 4]
-    assert paths == ["/".join(("ladder", *key)) for key in keys[:captured]]
-    assert ("1 of 3 points are left" in capsys.readouterr().err) == (captured < 3)
 
 
 # From exports to tables --------------------------------------------------------------------------------------
@@ -279,22 +144,9 @@ def folder(tmp_path: Path) -> Path:
         ),
         point("v03", 3, rung_below="v02"),
     ]  # fmt: skip
-    claim: dict[str, Any] = {
-        "name": "c", "source": "a lecture", "says": "v02 is faster", "op": "op",
-        "before": {"variant": "v01", "dtype": "fp32", "shape": [2, 3]},
-        "after": {"variant": "v02", "dtype": "fp32", "shape": [2, 3]},
-        "measure": [
-            {"what": "time", "metric": "bench_time_p50_ns", "claimed": "half", "ratio": [0.4, 0.6],
-             "holds": "{before.inst_executed} → {after.inst_executed} instructions, {after.top_stall}", "fails": "no"},
-            {"what": "L1", "metric": "l1_hit_frac", "claimed": "10 → 90 %", "change": [0.3, None],
-             "holds": "yes", "fails": "hits {before.l1_hit_frac} and {after.l1_hit_frac}"},
-            {"what": "blocks", "metric": "grid_size", "claimed": "13", "value": [13, 13], "holds": "yes", "fails": "no"},
-            {"what": "tensor", "metric": "tensor_active_frac", "claimed": "much", "ratio": [1, None], "holds": "", "fails": ""},
-        ],
-    }  # fmt: skip
     out = tmp_path / "gpu-ladder"
     out.mkdir()
-    document = {"kind": "ladder", "schema_version": 1, "points": points, "claims": [claim], "goals": []}
+    document = {"kind": "ladder", "schema_version": 1, "points": points, "goals": []}
     (out / "ladder.json").write_text(json.dumps(document))
     launches = [
         Launch(key("torch")),
@@ -403,18 +255,6 @@ def test_what_is_expected_and_what_refutes_are_judged_separately(found: float, v
     assert ladder_tables._verdict_of(found, (0.9, 1.02), (0.8, 1.2), 1) == verdict
 
 
-def test_claims_are_judged_and_explained(folder: Path) -> None:
-    table = composer.build(folder)["claims"].set_index("what")
-    assert table["verdict"].to_dict() == {
-        "time": "confirmed", "L1": "refuted", "blocks": "refuted", "tensor": "not measured",
-    }  # fmt: skip
-    assert table.loc["time", "found"] == "2 µs → 1 µs (0.5 ×)"
-    assert table.loc["time", "why"] == "4,000 → 1,000 instructions, long_scoreboard"
-    assert table.loc["L1", "found"] == "50.0 % → 50.0 %"
-    assert table.loc["L1", "why"] == "hits 50.0 % and 50.0 %"
-    assert table.loc["time", "after"] == "v02 s"
-
-
 def test_the_newest_run_of_the_present_source_counts(folder: Path) -> None:
     again = [checked(key("v01"), "2x3", "f1"), checked(key("v02"), "2x3", "older")]
     launches = [
@@ -453,19 +293,6 @@ def test_the_program_writes_the_tables_and_says_what_they_hold(
     assert pd.read_csv(folder / "tables" / "ladder.csv")["measured_bytes"].tolist()[:2] == [1000, 1080]
     assert composer.main(["--columns"]) == 0
     assert capsys.readouterr().out.strip().split(",") == ladder_tables.wanted_columns()
-
-
-def test_packed_runs_count_like_their_folders(folder: Path) -> None:
-    plain = composer.build(folder)
-    names = sorted(path.parents[1].name for path in folder.glob("*/captures/points.csv"))
-    with tarfile.open(folder / ARCHIVE, "w:xz") as archive:
-        for name in names:
-            archive.add(folder / name, arcname=name)
-            shutil.rmtree(folder / name)
-    built = composer.build(folder)
-    assert names
-    for name, table in plain.items():
-        pd.testing.assert_frame_equal(built[name], table)
 
 
 def test_every_column_of_a_capture_is_in_the_catalogue() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -12,14 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from analysis.formats.layers import LAYER_EVENTS
-from harness.gpt2 import GPT2Config
 from harness.ranges import attach, component, detach
-from harness.weights import build_model, encode_prompt, load_weights
 from studies.layers import measure as layers
-from studies.layers import measure_alone as kernels_of_layers
-from studies.layers.measure import BETWEEN, GPT2_LEVELS, Generation, Level
-from studies.layers.measure_events import NullTracer
+from studies.layers.measure import BETWEEN, GPT2_LEVELS, Level
 
 SMALL = "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61"
 RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]
@@ -163,35 +157,6 @@ def test_components_are_timed_as_if_nothing_were_marked() -> None:
 # Our GPT-2 -----------------------------------------------------------------------------------------------------
 
 
-def generation(with_cache: bool, tokens: int = 5) -> Generation:
-    weights = load_weights(config=GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61))
-    ids = torch.tensor([encode_prompt("kernel", weights)])
-    return Generation(build_model(weights), ids, tokens, with_cache)
-
-
-@pytest.mark.parametrize("with_cache", [True, False])
-def test_both_ways_to_generate_give_the_models_own_tokens(with_cache: bool) -> None:
-    subject = generation(with_cache)
-    logits: list[Any] = []
-
-    def keep(step: Callable[[], Any], before: Callable[[], object]) -> Any:
-        before()
-        step()  # a dropped try
-        before()
-        logits.append(step())
-        return logits[-1]
-
-    with torch.inference_mode():
-        subject.attach(NullTracer())
-        subject.prepare()
-        subject.run(keep)
-        subject.detach()
-    tokens = torch.cat([entry[:, -1].argmax(-1) for entry in logits])
-    new = 6 if with_cache else 5  # the prompt's own pass gives the first token
-    expected = subject.model.generate(subject.prompt, new)[0, -5:]
-    assert torch.equal(tokens, expected)
-
-
 def test_a_profile_of_both_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert layers.main([*RUN, "--tokens", "3", "--cache", "both", "--out", str(tmp_path)]) == 0
     content = json.loads((tmp_path / "captures" / "layers.json").read_text(encoding="utf-8"))
@@ -214,20 +179,6 @@ def test_a_profile_of_both_settings(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert word in shown
     manifest = json.loads((tmp_path / "captures" / "manifest.json").read_text(encoding="utf-8"))
     assert len(manifest["workloads"]) == 2
-
-
-def test_the_captured_run_writes_what_its_events_read(tmp_path: Path) -> None:
-    arguments = ["--config", SMALL, "--warmup", "1", "--device", "cpu", "--tokens", "2", "--cache", "both"]
-    assert layers.main([*arguments, "--capture", "--out", str(tmp_path)]) == 0
-    with (tmp_path / "captures" / "layer_events.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == LAYER_EVENTS.names
-    roots = {row["range"].partition("/")[0] for row in rows}
-    levels = ("forward", "model", "block", "attention", "mlp")
-    assert roots == {f"{name}.{level}" for name in ("cache", "no_cache") for level in levels}
-    scores = [row for row in rows if row["range"] == "cache.attention/gpt2/decode/blocks/h.1/attn/scores"]
-    assert [row["ordinal"] for row in scores] == ["0", "1"]
-    assert {row["component"] for row in scores} == {"Scores_Compute"}
 
 
 @pytest.mark.parametrize(
@@ -321,49 +272,3 @@ def test_any_module_is_taken_apart_by_its_own_names(modules: Path) -> None:
 
 
 # The heaviest components alone -----------------------------------------------------------------------------------
-
-
-def level(name: str, *rows: tuple[str, str, float, bool]) -> dict[str, Any]:
-    return {
-        "name": name,
-        "components": [{"component": c, "path": p, "total_ns": t, "count": 2, "base": b} for c, p, t, b in rows],
-    }
-
-
-def test_the_heaviest_are_found_among_components_without_parts() -> None:
-    profile = {
-        "levels": [
-            level(
-                "model",
-                ("Total_Forward_Pass", "m", 1000.0, True),
-                ("All_Transformer_Blocks", "m/blocks", 900.0, False),
-                ("Head", "m/head", 80.0, False),
-            ),
-            level("block", ("Block", "m/blocks/h.*", 900.0, True), ("Attention", "m/blocks/h.*/attn", 800.0, False)),
-            level(
-                "attention",
-                ("Attention", "m/blocks/h.*/attn", 800.0, True),
-                ("QKV", "m/blocks/h.*/attn/qkv", 500.0, False),
-            ),
-        ]
-    }
-    found = kernels_of_layers.heaviest(profile)
-    assert [heavy.component for heavy in found] == ["attention QKV", "model Head"]
-    assert found[0].share_frac == 0.5
-    assert found[0].per_forward_ns == 250.0
-
-
-def test_kernels_of_layers_profiles_first_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--config", SMALL, "--tokens", "3", "--device", "cpu", "--out", str(tmp_path)]
-    assert kernels_of_layers.main(arguments) == 0
-    content = json.loads((tmp_path / "captures" / "kernels_of_layers.json").read_text(encoding="utf-8"))
-    assert [entry["name"] for entry in content["profiles"]] == ["cache", "no_cache"]
-    for entry in content["profiles"]:
-        assert len(entry["components"]) == 5
-        shares = [row["share_frac"] for row in entry["components"]]
-        assert shares == sorted(shares, reverse=True)
-        for row in entry["components"]:
-            assert row["kernels"]
-            assert row["api_calls"] is None  # a CPU has no CUDA API
-            assert all(kernel["count"] % 50 == 0 for kernel in row["kernels"])
-    assert "self time (µs)" in capsys.readouterr().out

@@ -11,10 +11,7 @@ import pytest
 import torch
 
 from analysis.facts import Facts
-from kernels import build
 from studies.lectures import measure, predict, tables
-from studies.lectures import measure_calls as benchmarking
-from tests.committed import folder
 from tests.declared import facts_of
 
 
@@ -28,13 +25,6 @@ def test_waves_and_tiles_by_hand() -> None:
     assert predict.wave_ns(2048) < predict.wave_ns(2056) / 1.8  # the second wave
     assert predict.wave_ns(1792) < predict.wave_ns(1793) / 1.8  # rows not at 16 bytes
     assert predict.first_costly("dim") < predict.first_costly("batch")
-
-
-def test_the_probes_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if build.find_nvcc() is None:
-        pytest.skip("nvcc was not found")
-    monkeypatch.setattr(build, "BUILD", tmp_path)
-    assert build.compile_library("probes", "90", measure.SOURCE).is_file()
 
 
 def test_a_study_without_its_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,23 +48,6 @@ def test_a_study_is_measured_anew_and_others_stay(tmp_path: Path, monkeypatch: p
 
 
 # The helpers -------------------------------------------------------------------------------------------------
-
-
-def test_benchmark_tells_warm_ups_apart() -> None:
-    calls: list[int] = []
-    taken = benchmarking.benchmark("count", lambda: calls.append(1), num_warmups=2, num_trials=3)
-    assert len(taken.warmup_ns) == 2
-    assert len(taken.wall.samples_ns) == 3
-    assert len(calls) >= 5
-    assert "count: wall" in str(taken)
-
-
-def test_profile_lists_operators_by_time() -> None:
-    x = torch.randn(64, 64)
-    found = benchmarking.profile("product", lambda: x @ x, num_warmups=1, with_stack=True)
-    assert "aten::mm" in {row["name"] for row in found.operators}
-    assert "self CUDA µs" in found.text()
-    assert all("/" not in frame for stack in found.stacks for frame in stack.split(";"))
 
 
 # What is shown -----------------------------------------------------------------------------------------------
@@ -112,29 +85,3 @@ def test_counters_come_from_the_launches_of_a_case() -> None:
     assert made.loc[("rows", "sectors a request"), "measured"] == 4
     assert made.loc[("three sigmoids stored", "DRAM bytes read"), "measured"] == 5
     assert made.loc[("columns", "sectors a request"), "verdict"] == "not measured"
-
-
-@pytest.mark.skipif(not folder("studies").is_dir(), reason="the committed run is not in this checkout")
-def test_every_miss_of_the_committed_run_has_its_reason() -> None:
-    missing = []
-    for file in sorted((folder("studies") / "tables").glob("lecture_*.csv")):
-        rows = pd.read_csv(file)
-        if "verdict" in rows:
-            without = rows[(rows["verdict"] == "misses") & rows["reason"].isna()]
-            missing += [f"{file.stem} {row.case}: {row.quantity}" for row in without.itertuples()]
-    assert missing == []
-
-
-def test_tiles_of_the_waves_are_read_from_kernels() -> None:
-    points = {
-        ("waves", str(n), "GPU time"): measure.point("waves", str(n), "GPU time", "ns", 3e4, kernel)
-        for n, kernel in (
-            (2056, "nvjet_sm90_tst_192x176_64x4_1x2_h_bz_coopB_NNT grid 2x66x1"),
-            (2049, "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_nn_align1> grid 17x17x1"),
-        )
-    }
-    odd, even = tables.build_tiles(of(points)).to_dict("records")
-    assert (even["tile"], even["tiles"], even["waves"], even["fill_frac"]) == ("192x176", 132, 1, 1.0)
-    assert even["model_ns"] == pytest.approx(predict.wave_ns(2056, (192, 176)))
-    assert (odd["tile"], odd["divisor"]) == ("128x128", 1)
-    assert pd.isna(odd["model_ns"])

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from analysis.formats.errors import InputError, UsageError
+from analysis.formats.errors import UsageError
 from analysis.formats.multi_gpu import MULTI_GPU
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, load_weights
-from studies.multi_gpu import measure, measure_check, measure_ranks, measure_trap
-from studies.multi_gpu.measure_ranks import check_devices
+from studies.multi_gpu import measure, measure_check, measure_trap
 from studies.multi_gpu.slices import FORWARD, OPS, Sizes
 from tests import rank_work
 from tests.ranks import Ranks, start
@@ -77,15 +76,6 @@ def test_ranks_share_the_parameters_of_heads_and_columns(two: Ranks, three: Rank
 
 
 # --- times ---
-
-
-def test_every_workload_is_timed_on_every_rank_alike(two: Ranks) -> None:
-    first, second = two.run(rank_work.times, ["dp", "tp"])
-    assert first == second  # of each sample the slowest rank counts, and all know it
-    assert [(entry["mode"], entry["workload"]) for entry in first] == [
-        (mode, name) for mode in ("dp", "tp") for name in ("prefill_b1_t12", "prefill_b3_t12", "decode_b1_ctx10", "decode_b3_ctx10")
-    ]  # fmt: skip
-    assert all(entry["wall_ns"]["p50"] > 0 and entry["samples"] == measure.LEAST for entry in first)
 
 
 def test_the_program_writes_what_each_step_adds(tmp_path: Path) -> None:
@@ -150,36 +140,6 @@ def test_a_killed_rank_ends_the_others_with_one_sentence(tmp_path: Path) -> None
         assert Path(files[rank]).read_text().splitlines() == [
             f"error: Rank {rank} of 3 ended at the second all-reduce: another rank died or did not answer; see that rank's message."
         ]
-
-
-def test_a_rank_that_stands_still_ends_the_others_with_one_sentence(tmp_path: Path) -> None:
-    files = said(tmp_path, 2)
-    first, second = start(2, files, rank_work.wait_for_a_lost_rank, "SIGSTOP", 1.5)
-    first.join(20)
-    second.kill()
-    assert first.exitcode == 3
-    text = Path(files[0]).read_text()
-    assert text.splitlines() == [
-        "Rank 0 of 2 ended: no rank answered for 1.5 s at the second all-reduce."
-    ] or text.splitlines() == [
-        "error: Rank 0 of 2 ended at the second all-reduce: another rank died or did not answer; see that rank's message."
-    ]
-
-
-def test_what_a_machine_lacks_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    check_devices("cpu", 9)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="sees no CUDA GPU: use --device cpu"):
-        check_devices("cuda", 1)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    monkeypatch.setattr(measure_ranks.dist, "is_nccl_available", lambda: False)
-    with pytest.raises(InputError, match="has no NCCL: install its CUDA build"):
-        check_devices("cuda", 1)
-    monkeypatch.setattr(measure_ranks.dist, "is_nccl_available", lambda: True)
-    check_devices("cuda", 1)
-    with pytest.raises(InputError, match=r"^2 ranks need 2 GPUs and this machine has one GPU: use --processes 1\.$"):
-        check_devices("cuda", 2)
 
 
 @pytest.mark.parametrize(

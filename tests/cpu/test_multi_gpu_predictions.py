@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analysis import pipeline
-from analysis.api import declared
-from analysis.capture.load import load
 from studies.multi_gpu import links, predict, tables, times
-from studies.multi_gpu.links import ALL_REDUCE
 
-ROOT = Path(__file__).resolve().parents[2]
-RANKS = ROOT / "reports" / "cpu-multi-gpu"
 # Links of two ranks as harness.links writes them, each byte at 100 GB/s behind 10 µs.
 CEILINGS = {
     "gpu": "NVIDIA H200",
@@ -62,25 +54,6 @@ def test_a_step_of_one_gpu_takes_what_its_committed_run_took() -> None:
             whole, rel=0.01
         )
     assert found["lm_head"] == layers["gpt2/decode/lm_head"]
-
-
-def test_a_share_of_the_work_never_takes_less_than_the_floor_or_more_than_the_whole() -> None:
-    curve = times.Curve(((1.0, 4.0), (100.0, 40.0)), 3.0)
-    assert [curve.time_ns(work) for work in (0.5, 1, 50.5, 100, 200)] == [4, 4, 22, 40, 80]
-    assert curve.time_ns(100, 0.5) == 3 + 37 / 2
-    assert curve.time_ns(100, 1e-9) == pytest.approx(3)
-    assert curve.time_ns(0) == curve.time_ns(9, 0) == 0
-
-
-# --- links ---
-
-
-def test_links_are_the_measured_ones_where_there_are_any() -> None:
-    assert "assumed" in links.links("NVIDIA H200", 2)[ALL_REDUCE].source
-    found = links.links("NVIDIA H200", 2, CEILINGS)
-    assert {link.source for link in found.values()} == {"ceilings.json"}
-    assert found[ALL_REDUCE].time_ns(1 << 20) == 10_000 + (1 << 20) / 100
-    assert "assumed" in links.links("NVIDIA H200", 4, CEILINGS)[ALL_REDUCE].source  # of two ranks, not of four
 
 
 # --- what a run adds ---
@@ -134,34 +107,3 @@ def test_claims_are_judged_by_whether_slicing_gains() -> None:
     assert made.at[("matmul", "trap"), "verdict"] == "not measured"
     assert made.at[("residual", "resident"), "verdict"] == ""  # nobody claimed anything
     assert made.at[("residual", "trap"), "claimed_speedup"] == pytest.approx(4.1 / 463)
-
-
-def test_the_committed_run_of_cpu_ranks_has_a_report() -> None:
-    capture = load([RANKS / "captures"])
-    report = pipeline.analyse(capture, declared(capture))
-    assert report.report.title == "GPT-2 on several GPUs, CPU ranks"
-    assert {"multi_gpu", "multi_gpu_claims", "multi_gpu_checks"} <= report.tables.keys()
-    checks = report.tables["multi_gpu_checks"]
-    assert set(checks["ranks"]) == {2, 3}
-    assert checks["tokens_equal"].all()
-    assert checks["error"].max() <= 1e-4
-    assert report.tables["multi_gpu"]["measured_speedup"].isna().all()
-
-
-# --- the script ---
-
-
-def script(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [str(ROOT / "studies/multi_gpu/multi_gpu.sh"), *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-
-
-def test_a_dry_run_prints_every_command_and_predicts_before_it_measures() -> None:
-    answer = script("-n", "--out", "runs/x", "--gpus", "2")
-    assert answer.returncode == 0, answer.stderr
-    lines = answer.stdout.splitlines()
-    said = ["harness.links", "multi_gpu.predict", "multi_gpu.predict --trap", "measure check", "--modes one --processes 1",
-            "--modes dp tp", "measure trap", "capture --mode trap", "capture --mode dp", "capture --mode tp", "xz -9e", "3000000"]  # fmt: skip
-    places = [next(place for place, line in enumerate(lines) if words in line) for words in said]
-    assert places == sorted(places)
-    assert sum("nsys profile" in line or "profile -t cuda" in line for line in lines) == 3

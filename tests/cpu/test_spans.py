@@ -134,10 +134,6 @@ def _lines(content: Report, tables: dict[str, pd.DataFrame]) -> list[Any]:
     return found
 
 
-def scene(report: pipeline.Built, rank: int = 1) -> Scene:
-    return next(one for one in report.facts.once(scenes_of) if one.rank == rank)
-
-
 def drawn(one: Scene) -> list[str]:
     (figure,) = plot_spans(facts_of(built={scenes_of: [one]}), "GPU: none")
     root = ElementTree.fromstring(to_svg(figure.figure))

@@ -11,27 +11,18 @@ from typing import Any
 
 import pytest
 
-from analysis import report as reports
 from analysis.capture.load import load
 from analysis.formats.errors import InputError
-from analysis.formats.sweep import SWEEP_ROWS
-from analysis.show import document
 from kernels import build, combinations, tuned
 from kernels.registry import ops
 from studies.sweep import measure as sweep
 from studies.sweep import measure_worker as sweep_gpu
 from studies.sweep import rows as sweep_rows
-from studies.sweep import tables
 from tests import sweep_examples as examples
-from tests.declared import analyse, facts_of
+from tests.declared import analyse
 
 GPU = sweep.Gpu("NVIDIA H200", 90)
 GELU = {"GELU_V02_THREADS": (256, 64, 128), "GELU_V02_AHEAD_MB": (3, 0)}
-
-
-def others(op: str, *measured: str) -> str:
-    """The shapes of `op` but the ladder's and those measured, as a recommendation names them."""
-    return ", ".join(name for name in ops()[op].shapes if name not in ("large", *measured))
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -352,14 +343,6 @@ def test_a_source_is_chosen_by_all_that_was_measured_of_it() -> None:
     assert choice["clear"]
 
 
-def threads(gains: dict[int, dict[str, object]], **more: object) -> list[dict[str, object]]:
-    default = examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": 256}, default=1, **more)
-    others = [
-        examples.row("gelu", "v02_vector", {"GELU_V02_THREADS": count}, **gain, **more) for count, gain in gains.items()
-    ]
-    return [default, *others]
-
-
 def at(gain: float) -> dict[str, object]:
     return versus(gain * 0.999, gain, gain * 1.001)
 
@@ -379,43 +362,6 @@ def test_tuned_toml_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert tuned.flags("gelu", "NVIDIA H200", path) == ["-DGELU_V02_THREADS=64"]
     assert tuned.flags("gelu", "NVIDIA A100", path) == []
     assert tuned.flags("layernorm", "NVIDIA H200", path) == []
-
-
-def merged(op: str, variant: str, macros: dict[str, int]) -> dict[str, Any]:
-    """A choice of kernels/permute that was timed at the ladder's shape in both dtypes."""
-    default = examples.row(op, variant, macros, default=1)
-    first = next(iter(macros))
-    faster = examples.row(op, variant, macros | {first: 1024}, **at(1.1))
-    rows = [
-        row | {"source": f"permute/{variant}.cu", "dtype": dtype}
-        for dtype in ("fp32", "bf16")
-        for row in (default, faster)
-    ]
-    (choice,) = choices(rows)
-    return choice
-
-
-def test_what_runs_unasked_is_not_built_with_a_choice_that_was_not_timed_at_every_shape(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    choice = merged("split_permute", "v04_by_size", {"PERMUTE_V04_AHEAD_MB": 1})
-    choice["not_measured"] = sweep.not_measured(choice)
-    reason = "it runs where no rung is named, and was not timed at every shape"
-    assert sweep.keeps_default(choice) == reason
-    assert sweep.keeps_default(choice | {"not_measured": []}) == ""
-    by_name = merged("merge_heads", "v01_element", {"PERMUTE_V01_MERGE_THREADS": 256})
-    assert sweep.keeps_default(by_name | {"not_measured": sweep.not_measured(by_name)}) == ""
-    mma = "ATTENTION_V06_STAGES=2 ATTENTION_V06_CARVEOUT=-1"  # of bf16 alone
-    small = {"source": "attention/v06_small.cu", "macros": mma, "not_measured": ["attention bf16 at b1_t1024"]}
-    assert sweep.keeps_default(small) == reason
-    (tmp_path / "captures").mkdir()
-    ledger = sweep.Ledger(tmp_path / "captures" / "sweep.csv")
-    for row in two(at(1.1)):
-        ledger.add(row | {"macros": f"{row['macros']} GELU_V02_AHEAD_MB=3"})
-    (found,) = sweep.describe(tmp_path, ledger, 30, [])
-    assert found["keeps_default"] == reason
-    sweep.finish(tmp_path, ledger, 30, update=False)
-    assert f"not compiled in: {reason}\n  not measured: bias_gelu fp32; bias_gelu bf16" in capsys.readouterr().out
 
 
 def test_the_build_takes_the_flags_of_the_gpu_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,68 +388,6 @@ def test_times_pair_the_rounds_with_the_defaults() -> None:
     assert fields["bench_time_p50_ns"] == 15000
     assert fields["versus_default_p50"] == "2"
     assert "versus_default_p50" not in sweep_gpu.times([1e-5], [], 16)
-
-
-FAKE_NCU = """#!/usr/bin/env bash
-case $1 in
---version) echo Version 2025.3.1.0 ;;
---import)
-  printf '"ID","Kernel Name","a.sum"\\n"","","byte"\\n"0","%s","1"\\n' "$(cat "$2")" ;;
-*)
-  while [[ $1 != -o ]]; do shift; done
-  "${@:3}" > "$2.ncu-rep" || exit 9 ;;
-esac
-"""
-# Its launches go to the report as they are; of `residual` nothing can be launched.
-LAUNCHER = """
-import json, sys
-ops = {job["op"] for job in json.load(open(sys.argv[-1]))}
-assert "residual" not in ops
-print(*ops)
-"""
-
-
-def test_counters_are_captured_op_by_op_and_kept_where_a_later_capture_fails(
-    machine: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    from harness import doctor
-
-    for name, text in (("ncu", FAKE_NCU), ("nvidia-smi", "#!/bin/sh\necho 'NVIDIA H200, 9.0'\n")):
-        (tmp_path / "bin").mkdir(exist_ok=True)
-        (tmp_path / "bin" / name).write_text(text)
-        (tmp_path / "bin" / name).chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
-    monkeypatch.setattr(doctor, "find_ncu", lambda: "ncu")
-    monkeypatch.setattr(combinations, "library_of", lambda built: built.object.with_suffix(".so"))
-    monkeypatch.setattr(sweep, "WORKER", (sys.executable, "-c", LAUNCHER))
-    cells = sweep.plan(
-        [ops()[name] for name in ("gelu", "residual", "encoder")], ["v01_element", "v01_naive"], ["bf16"], None
-    )
-    (tmp_path / "run" / "captures").mkdir(parents=True)
-    ledger = sweep.Ledger(tmp_path / "run" / "captures" / "sweep.csv")
-    sweep.sweep(cells, ledger, GPU, 90, 20, machine["start"])
-    old = tmp_path / "run" / "captures" / "residual" / "ncu_raw.csv"
-    for file in (old, tmp_path / "run" / "captures" / "gelu" / "old.csv"):
-        file.parent.mkdir()
-        file.write_text("counted before")
-    sweep.capture_counters(tmp_path / "run", ledger, cells, GPU)
-    said = capfd.readouterr().err
-    assert "of gelu under ncu (1 of 3)" in said
-    assert "ncu_capture.sh failed, so the counters of residual stay as they were" in said
-    captures = tmp_path / "run" / "captures"
-    assert old.read_text() == "counted before"
-    for op in ("gelu", "encoder"):
-        assert {path.name for path in (captures / op).iterdir()} == {"ncu.json", "ncu_raw.csv", "ncu_ratios.csv"}
-        assert f'"0","{op}","1"' in (captures / op / "ncu_raw.csv").read_text()
-        status = json.loads((captures / op / "ncu.json").read_text())
-        assert status["status"] == "ok"
-        assert set(status["counted"].values()) == {"f" * 16}
-        assert {path.split("/")[1] for path in status["counted"]} == {op}
-    failed = json.loads((tmp_path / "run" / "raw" / "residual" / "captures" / "ncu.json").read_text())
-    assert failed["status"] == "failed"
-
-
-# --- building -----------------------------------------------------------------------------------------------------
 
 
 # --- table, figure, report ----------------------------------------------------------------------------------------
@@ -534,50 +418,6 @@ def test_the_table_marks_the_default_the_fastest_and_the_recommended(tmp_path: P
     assert row["evidence"].startswith(
         "Fastest is THREADS=64 AHEAD_MB=0, 1.061 (1.056 – 1.066) times the default's speed"
     )
-
-
-def counted(
-    rows: Sequence[dict[str, object]], counters: dict[int, dict[str, float]], tools: Sequence[dict[str, object]] = ()
-) -> Any:
-    """(sweep, sweep_best) of these rows, with ncu's counters by number of the row; what is not given is like a copy's."""
-    import pandas as pd
-
-    usual = {
-        "duration_ns": 1e4, "sm_clock_hz": 2e9, "inst_issued": 1e7, "occupancy_achieved_frac": 0.8, "sectors_per_request_load": 16,
-        "l1_hit_frac": 0, "l2_hit_frac": 0.5, "dram_read_bytes": 5e7, "dram_write_bytes": 5e7,
-        "stall_long_scoreboard": 8, "stall_wait": 2,
-    }  # fmt: skip
-    measured = pd.DataFrame([{"path": rows[at]["range"], **usual, **fields} for at, fields in counters.items()])
-    table = build_of(rows, measured, tools)["sweep"]
-    return table, tables.build_best(facts_of(built={tables.build_sweep: table}))
-
-
-def build_of(rows: Sequence[dict[str, object]], measured: Any = None, tools: Sequence[dict[str, object]] = ()) -> Any:
-    """`sweep` and `sweep_shapes` of these rows, by name."""
-    import pandas as pd
-
-    from analysis.capture.model import Capture
-    from analysis.capture.ours import read_table
-
-    frame, _ = read_table(SWEEP_ROWS, examples.text(rows).encode(), "sweep.csv")
-    capture = Capture(sweep_rows=frame, sweep={"choices": choices(rows)}, tools=list(tools))
-    facts = facts_of(capture, all_measured=pd.DataFrame() if measured is None else measured)
-    return {"sweep": tables.build_sweep(facts), "sweep_shapes": tables.build_shapes(facts)}
-
-
-def test_a_report_of_a_sweep_alone_holds_its_own_tables_and_removes_what_another_left(tmp_path: Path) -> None:
-    captures = capture_of(tmp_path, examples.grid("gelu", "v02_vector", GELU))
-    out = tmp_path / "report"
-    (out / "tables").mkdir(parents=True)
-    for name in ("tables/stalls.csv", "tables/mine.csv"):
-        (out / name).write_text("")
-    report = document(reports.build([captures], out).report)
-    assert [table["name"] for table in report["tables"]] == ["sweep_best", "sweep"]
-    found = sorted(str(path.relative_to(out)) for path in out.rglob("*.*"))
-    assert found == [
-        "report.html", "report.json", "report.md", "tables/mine.csv", "tables/sweep.csv",
-        "tables/sweep_best.csv",
-    ]  # fmt: skip
 
 
 def test_a_damaged_sweep_is_one_sentence(tmp_path: Path) -> None:

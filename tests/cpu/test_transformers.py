@@ -249,17 +249,6 @@ def test_rungs_are_chosen_by_capability():
     assert [ours.grouped_variant(dtype, 75, 1) for dtype in (fp32, bf16)] == ["v03_split"] * 2
 
 
-def test_a_mask_that_is_not_causal_is_named():
-    def both_ways(batch, head, query, key):
-        return key >= 0
-
-    mask, warned = said(ours.causal_spans, 1, 3, 3, mask_function=both_ways)
-    assert torch.equal(mask, torch.ones(1, 1, 3, 3, dtype=torch.uint8))
-    assert warned == [
-        "kernel_ledger attention falls back to sdpa: the mask is not a causal one, with or without a sliding window."
-    ]
-
-
 # --- transformers itself -------------------------------------------------------------------------------------
 
 
@@ -267,6 +256,3 @@ def test_a_missing_transformers_is_explained(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(ours.IntegrationError, match="run `pip install transformers`"):
         ours.register()
-
-
-# --- what a call costs the host --------------------------------------------------------------------------------
