@@ -2,10 +2,9 @@
 
     python -m kernels.census [FILE]            compiles every kernels/*/*.cu for every architecture, reads ptxas and the
                                                disassembly, and writes FILE (build/census.csv)
-    python -m kernels.census --against OLD     names each kernel that differs from an earlier table
 
 It needs nvcc, c++filt, cuobjdump and nvdisasm (`pip install -e '.[census]'`).
-Exit: 0 written; 1 a source does not compile, or a kernel is worse than in OLD; 2 usage; 127 a tool is missing.
+Exit: 0 written; 1 a source does not compile; 2 usage; 127 a tool is missing.
 """
 
 from __future__ import annotations
@@ -54,10 +53,6 @@ COLUMNS = (
     + ",".join(ACCESSES)
     + ",bulk,tensor,local_instructions,instructions,code_bytes"
 ).split(",")
-KEY = ("op", "source", "kernel", "sm")
-# more of these is worse; code size counts only from 10 % on, since every change of a source changes it
-LESS_IS_BETTER = ("stack_bytes", "spill_bytes", "shared_bytes", "local_instructions")
-CODE_GROWTH = 1.1
 
 Row = dict[str, str]
 
@@ -338,73 +333,6 @@ def _sort_key(row: Row) -> tuple[str, str, str, int]:
     return row["op"], row["source"], row["kernel"], int(row["sm"])
 
 
-# Comparison --------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Change:
-    """A kernel that differs from the table on one architecture; `verdict` is worse, better, changed, new or gone."""
-
-    verdict: str
-    sentence: str
-
-
-def _bits(row: Row) -> float:
-    """Return mean width of the global accesses in bits; 0 without any."""
-    total = count = 0
-    for column in ("global_load", "global_store"):
-        for entry in row[column].split():
-            bits, times = map(int, entry.split(":"))
-            total, count = total + bits * times, count + times
-    return total / count if count else 0.0
-
-
-def _judge(old: Row, new: Row) -> tuple[list[str], list[str], list[str]]:
-    """Return lists of what is worse, better and otherwise different, each entry as "registers 32, was 30"."""
-    worse: list[str] = []
-    better: list[str] = []
-    other: list[str] = []
-    for name in COLUMNS:
-        if name in (*KEY, "nvcc") or old[name] == new[name]:
-            continue
-        said = f"{name} {new[name] or 'none'}, was {old[name] or 'none'}"
-        sign = 0.0
-        if name in LESS_IS_BETTER:
-            sign = int(new[name]) - int(old[name])
-        elif name.startswith("occupancy_"):
-            sign = float(old[name] or 0) - float(new[name] or 0)
-        elif name == "code_bytes":
-            ratio = int(new[name]) / max(1, int(old[name]))
-            sign = (ratio > CODE_GROWTH) - (ratio < 1 / CODE_GROWTH)
-        elif name == "tensor":
-            sign = bool(old[name]) - bool(new[name])
-        elif name in ("global_load", "global_store") and said:
-            sign = _bits(old) - _bits(new)
-        (worse if sign > 0 else better if sign < 0 else other).append(said)
-    return worse, better, other
-
-
-def compare(table: Iterable[Row], fresh: Iterable[Row]) -> list[Change]:
-    """Return every difference between the committed table and the new census, worst first."""
-    old = {tuple(row[name] for name in KEY): row for row in table}
-    new = {tuple(row[name] for name in KEY): row for row in fresh}
-    changes = []
-    for key in sorted(old.keys() | new.keys()):
-        op, source, kernel, arch = key
-        where = f"kernels/{op}/{source} {kernel} on sm_{arch}"
-        if key not in new:
-            changes.append(Change("gone", f"{where} is in the table and no longer compiled."))
-        elif key not in old:
-            changes.append(Change("new", f"{where} is not in the table."))
-        elif (judged := _judge(old[key], new[key])) and any(judged):
-            verdict = next(name for name, what in zip(("worse", "better", "changed"), judged, strict=True) if what)
-            what = "; ".join(judged[("worse", "better", "changed").index(verdict)])
-            sentence = {"worse": "got worse", "better": "got better", "changed": "is other code"}[verdict]
-            changes.append(Change(verdict, f"{where} {sentence}: {what}."))
-    order = ("worse", "gone", "new", "better", "changed")
-    return sorted(changes, key=lambda change: order.index(change.verdict))
-
-
 # Table and page ----------------------------------------------------------------------------------------------
 
 
@@ -417,18 +345,8 @@ def csv_text(rows: Iterable[Row]) -> str:
     return stream.getvalue()
 
 
-def read_table(path: Path) -> list[Row]:
-    """Return the rows of an earlier table. Raises BuildError if its columns are others."""
-    with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.DictReader(stream)
-        if list(reader.fieldnames or ()) != COLUMNS:
-            raise build.BuildError(f"{path.name} has other columns than this census: make it again.")
-        return list(reader)
-
-
-def run(to: Path, against: Path | None) -> int:
+def run(to: Path) -> int:
     """See the module's docstring."""
-    old = read_table(against) if against else None
     nvcc = build.find_nvcc()
     missing = [name for name in TOOLS if tool(name) is None]
     if nvcc is None or missing:
@@ -442,10 +360,7 @@ def run(to: Path, against: Path | None) -> int:
     temporary.replace(to)
     spills = sum(any(int(row[name]) for name in ("stack_bytes", "spill_bytes", "local_instructions")) for row in fresh)
     print(f"{to} holds {len(fresh)} kernels and architectures (nvcc {fresh[0]['nvcc']}); {spills} use local memory")
-    changes = compare(old, fresh) if old is not None else []
-    for change in changes:
-        print(change.sentence)
-    return 1 if any(change.verdict == "worse" for change in changes) else 0
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -454,10 +369,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m kernels.census", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("file", nargs="?", type=Path, default=TABLE, help="the table to write (build/census.csv)")
-    parser.add_argument("--against", type=Path, metavar="OLD", help="an earlier table to compare with")
     options = parser.parse_args(arguments)
     try:
-        return run(options.file, options.against)
+        return run(options.file)
     except (build.BuildError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

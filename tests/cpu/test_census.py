@@ -1,7 +1,5 @@
 """The census: ptxas and disassembly text written by hand, occupancy against ncu's own, the comparison with the table."""
 
-import csv
-
 import pytest
 
 from kernels import build, census, objects
@@ -72,14 +70,6 @@ ELF = """
 """
 
 
-def row(**cells: object) -> census.Row:
-    """A row of the table that a kernel of 32 registers has, with these cells."""
-    usage = build.Usage("k", "sm_90", 32, 0)
-    plain = census.row_of(usage, census.Code(census.Counter({"LDG.E.128": 4}), 1024), 256, 90)
-    identity = {"op": "gelu", "source": "v01_naive.cu", "kernel": "gelu_v01<float>", "nvcc": "13.0.88"}
-    return identity | plain | {name: str(value) for name, value in cells.items()}
-
-
 def test_sass_is_counted_by_function():
     found = census.read_sass(SASS)
     assert list(found) == ["_Z6kernelIfLi4EEvPKT_PS0_", "_Z5emptyv"]
@@ -129,14 +119,6 @@ def test_widths_of_accesses(column, expected):
 )
 def test_access_bits(opcode, bits):
     assert census.access_bits(opcode) == bits
-
-
-def test_tensor_and_bulk_instructions_are_named():
-    opcodes = census.read_sass(SASS)["_Z6kernelIfLi4EEvPKT_PS0_"].opcodes
-    # HFMA2.MMA is no tensor instruction
-    expected = {"HMMA.16816.F32": 1, "HGMMA.64x256x16.F32": 1, "IMMA.16832.S8": 1}
-    assert census.named(opcodes, census.TENSOR) == expected
-    assert census.named(opcodes, census.BULK) == {"UBLKCP.S.G": 1, "UBLKPF.L2": 1}
 
 
 def test_a_row_from_compiler_and_disassembler():
@@ -208,59 +190,6 @@ def test_limits_cover_every_architecture():
         most = census.limits(arch)
         # a full multiprocessor: the threads that NVIDIA's table gives
         assert most["warps"] * most["warp_threads"] == {75: 1024, 80: 2048, 86: 1536, 89: 1536, 90: 2048}[arch]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "verdict", "said"),
-    [
-        ({}, {"spill_bytes": 16}, "worse", "got worse: spill_bytes 16, was 0."),
-        ({}, {"stack_bytes": 4096}, "worse", "got worse: stack_bytes 4096, was 0."),
-        ({}, {"occupancy_128_frac": 0.5}, "worse", "got worse: occupancy_128_frac 0.5, was 1."),
-        ({}, {"global_load": "32:16"}, "worse", "got worse: global_load 32:16, was 128:4."),
-        ({}, {"code_bytes": 2048}, "worse", "got worse: code_bytes 2048, was 1024."),
-        ({"tensor": "HMMA.16816.F32:8"}, {}, "worse", "got worse: tensor none, was HMMA.16816.F32:8."),
-        ({"spill_bytes": 16}, {}, "better", "got better: spill_bytes 0, was 16."),
-        ({"global_load": "32:16"}, {}, "better", "got better: global_load 128:4, was 32:16."),
-        ({}, {"registers": 33}, "changed", "is other code: registers 33, was 32."),
-        ({}, {"code_bytes": 1040}, "changed", "is other code: code_bytes 1040, was 1024."),
-        # one thing worse is not made up for by another
-        ({"stack_bytes": 64}, {"spill_bytes": 16}, "worse", "got worse: spill_bytes 16, was 0."),
-    ],
-)
-def test_verdicts(before, after, verdict, said):
-    (change,) = census.compare([row(**before)], [row(**after)])
-    assert change.verdict == verdict
-    assert change.sentence == f"kernels/gelu/v01_naive.cu gelu_v01<float> on sm_90 {said}"
-
-
-def test_equal_new_and_gone():
-    assert census.compare([row()], [row(nvcc="13.1.0")]) == []
-    assert [change.verdict for change in census.compare([], [row()])] == ["new"]
-    changes = census.compare([row(kernel="a"), row(kernel="b")], [row(kernel="b", spill_bytes=4), row(kernel="c")])
-    assert [change.verdict for change in changes] == ["worse", "gone", "new"]
-
-
-def test_a_table_is_written_and_compared_with_an_earlier_one(tmp_path, monkeypatch, capsys):
-    fresh = [row()]
-    monkeypatch.setattr(build, "find_nvcc", lambda: "nvcc")
-    monkeypatch.setattr(census, "tool", lambda name: name)
-    monkeypatch.setattr(census, "take", lambda nvcc: fresh)
-    old, new = tmp_path / "old.csv", tmp_path / "new" / "census.csv"
-    assert census.main([str(old)]) == 0
-    with old.open(newline="") as stream:
-        assert list(csv.DictReader(stream)) == fresh
-    fresh[0] = row(code_bytes=512)
-    assert census.main([str(new), "--against", str(old)]) == 0
-    assert "got better: code_bytes 512, was 1024." in capsys.readouterr().out
-    fresh[0] = row(stack_bytes=4096)
-    assert census.main([str(new), "--against", str(old)]) == 1
-    assert "1 use local memory" in capsys.readouterr().out
-    old.write_text("op,source\n", encoding="utf-8")
-    assert census.main([str(new), "--against", str(old)]) == 1
-    assert capsys.readouterr().err == "old.csv has other columns than this census: make it again.\n"
-    monkeypatch.setattr(census, "tool", lambda name: None if name == "nvdisasm" else name)
-    assert census.main([str(new)]) == 127
-    assert "nvdisasm not found." in capsys.readouterr().err
 
 
 def test_a_source_that_does_not_compile_is_one_sentence(tmp_path):

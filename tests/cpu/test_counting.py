@@ -296,7 +296,7 @@ CAPTURED = Path(__file__).parent / "data" / "counting"
 
 @pytest.fixture(scope="module")
 def captured_table() -> pd.DataFrame:
-    return compare.table_of(CAPTURED, budgets=())
+    return compare.table_of(CAPTURED)
 
 
 @pytest.mark.parametrize(("program", "missing"), [("qwen", 2), ("gpt2", 0)])

@@ -125,30 +125,3 @@ def test_what_a_rung_does_not_take():
     assert refusing(long) == {"torch", "compile", "v01_separate", "v02_per_query"}
     assert "T is above 1024" in FULL.variants["v02_per_query"].cannot((1, 1, 1025, 64), "float32")
     assert FULL.variants["v03_tiled"].cannot((1, 1, 8, 32), "float32") == "the head size is 32, not 64"
-
-
-def test_every_dtype_has_its_best():
-    for op in (FULL, WINDOWED):
-        assert op.best_for("fp32") == ("v07_split_keys" if op is FULL else "v03_tiled")
-        assert "bfloat16" in op.variants[op.best_for("bf16")].dtypes
-        assert {v.source for v in op.variants.values() if v.kind == "cuda"} <= {
-            path.name for path in (declared_folder()).glob("v*.cu")
-        }
-
-
-def declared_folder():
-    from kernels import build
-
-    return build.FOLDER / "attention"
-
-
-def test_gradients_with_a_window_are_those_of_the_chain():
-    def gradients(function):
-        inputs = WINDOWED.make_inputs((1, 2, 12, 64, 4), "fp32")
-        leaves = [value.requires_grad_() for value in inputs[:3]]
-        out = function(*inputs)
-        weight = torch.arange(out.numel(), dtype=torch.float32).view(out.shape).cos()
-        return torch.autograd.grad((out * weight).sum(), leaves)
-
-    for mine, theirs in zip(gradients(WINDOWED.call("v03_tiled")), gradients(declared.windowed_chain), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)

@@ -1,1 +1,0 @@
-"""Compare chains of kernels with ready-made fused kernels: do they gain what the fusion plan predicts?"""
