@@ -69,7 +69,9 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
         factor = _factor(kind, pattern, value)
         part = covered / _positive(graph)
         everything = pattern in (".*", "^.*$", "")
-        return lambda base, share: changes.host(base, factor, None if everything else part * base.c_gap)
+        return lambda base, share: changes.launch_faster(
+            changes.host(base, factor, None if everything else part * base.c_gap), held, 1 - share * (1 - factor)
+        )
     ops = changes.operations(graph, pattern)
     called = changes.calls(graph, pattern)
     if not ops.any() and not (kind == "drop" and called.any()):

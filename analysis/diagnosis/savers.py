@@ -24,14 +24,11 @@ from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats.report import Saving, kind_of, kinds
 from analysis.replay import savings
 from analysis.replay.decompose import decompose
-from analysis.replay.steady import Phase, Steady, find
+from analysis.replay.steady import Steady, find
 
-WORTH = 0.01  # of the step
-LEAST = 0.0025  # of the step: what may save less than this may save nothing
+WORTH = 0.01  # of the step: what may save less may save nothing
 MOST = 6  # findings on a step
 PAUSED = 0.1  # how far the length of a pause differs from run to run
-ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
-BESIDE = 0.1  # of the main phase: a shorter one is no phase of its own
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,7 @@ class Saver:
     saves_frac: Saving
     later_ns: Saving | None = None
     after: str = ""
+    opens_ns: float = 0.0  # over the run, with what needs this change; 0 if nothing needs it
 
     @property
     def key(self) -> str:
@@ -101,32 +99,8 @@ def answers(
     `counted`: diagnosis.csv, the causes that counters tell. `plan`: fusion.csv. `folded`: range by row of gpu_ops.
     """
     steady = find(capture) if steady is None else steady
-    steady = replace(steady, phases=_main(capture, steady.phases))
     steps = savings.steps(capture, steady)
     return [answer(View(capture, steady, one, decompose(one.run), counted, plan, folded)) for one in steps]
-
-
-def _main(capture: Capture, phases: Sequence[Phase]) -> tuple[Phase, ...]:
-    """Return the phases that the run ends with, and those beside them, the one with most time first.
-
-    What repeats before the main phase begins (uploads of weights, auto-tuning) is start-up.
-    """
-    if not phases:
-        return ()
-    until = int((capture.gpu_ops["start_ns"] + capture.gpu_ops["duration_ns"]).max())
-    whole = [(float(np.median(one.wall_ns[one.steady])) * one.count, one) for one in phases]
-    late = [
-        (ns, one)
-        for ns, one in whole
-        if until - one.gpu_end_ns[-1] <= max(ENDS * (until - one.gpu_start_ns[0]), 3 * np.median(one.wall_ns))
-    ]
-    most, main = max(late or whole, key=lambda item: item[0])
-    rest = [
-        (ns, one)
-        for ns, one in whole
-        if one is not main and ns >= BESIDE * most and one.gpu_end_ns[-1] > main.gpu_start_ns[0]
-    ]
-    return (main, *(one for _, one in sorted(rest, key=lambda item: -item[0])))
 
 
 def answer(view: View) -> StepAnswer:
@@ -138,9 +112,9 @@ def answer(view: View) -> StepAnswer:
         return StepAnswer(view, told, told)
     found = _with_needed(view, [_replayed(view, one) for one in asked])
     now = [one for one in found if _worth(one)]
-    now.sort(key=lambda one: -total_ns(view, one))
-    now = [one for one in now if not _waits(one.proposal, now)]
-    rest = [one for one in found if one not in now and one.proposal.change is not None]
+    now = _ordered(view, [one for one in now if not _waits(one.proposal, now)], found)
+    named = {one.key for one in now}
+    rest = [one for one in found if one.key not in named and one.proposal.change is not None]
     later = _later(view, now[0], rest) if now and now[0].proposal.change is not None else []
     replayed = {one.key: one for one in (*found, *later)}
     return StepAnswer(view, tuple([*now, *later][:MOST]), tuple(replayed.values()))
@@ -159,13 +133,27 @@ def _with_needed(view: View, found: Sequence[Saver]) -> list[Saver]:
     return made
 
 
+def _ordered(view: View, now: Sequence[Saver], found: Sequence[Saver]) -> list[Saver]:
+    """Return changes by what they save: what another one needs counts with it, so that it comes first."""
+    totals = {one.key: total_ns(view, one) for one in now}
+    for one in found:
+        needed = [other for other in now if other.proposal.kind in one.proposal.after.split("|")]
+        changes = [other.proposal.change for other in (*needed, one) if other.proposal.change is not None]
+        if needed and len(changes) > 1:
+            both = total_ns(view, _replayed(view, replace(one.proposal, change=savings.together(changes))))
+            first = max(needed, key=lambda other: totals[other.key])
+            totals[first.key] = max(totals[first.key], both)
+    now = [replace(one, opens_ns=totals[one.key]) for one in now]
+    return sorted(now, key=lambda one: -totals[one.key])
+
+
 def _waits(proposal: Proposal, now: Sequence[Saver]) -> bool:
     return any(one.proposal.kind in proposal.after.split("|") for one in now)
 
 
 def _worth(one: Saver) -> bool:
-    """Return whether a change saves enough: surely something, and WORTH in the middle."""
-    return _middle(one) >= WORTH and (one.saves_frac.low or 0.0) >= LEAST
+    """Return whether a change surely saves enough."""
+    return (one.saves_frac.low or 0.0) >= WORTH
 
 
 def _untold(one: Proposal) -> Saver:
@@ -187,9 +175,9 @@ def _middle(one: Saver) -> float:
 
 
 def total_ns(view: View, one: Saver) -> float:
-    """Return the middle of the saving over the steady run, ns."""
+    """Return the middle of the saving over the steady run, with that of changes that need this one, ns."""
     middle = one.saves_ns.middle or 0.0
-    return middle if one.proposal.lost_ns is not None else middle * view.step.phase.count
+    return max(one.opens_ns, middle if one.proposal.lost_ns is not None else middle * view.step.phase.count)
 
 
 def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:

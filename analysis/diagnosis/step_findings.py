@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.diagnosis.claims import Claim, cell
-from analysis.diagnosis.savers import Saver, StepAnswer, do, total_ns
+from analysis.diagnosis.savers import WORTH, Saver, StepAnswer, do, total_ns
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
@@ -151,8 +151,9 @@ def _nothing(answer: StepAnswer) -> Claim:
         else f"No change that was replayed saves 1% of the step of {duration(parts.wall_ns)}."
     )
     return Claim(
-        kind="nothing", title="Nothing saves 1% of the step", sentence=why, scope=scope, saves_ns=Saving(0.0, 0.0),
-        saves_frac=Saving(0.0, 0.0), subject=answer.name, span=_usual(answer),
+        kind="nothing", title="Nothing saves 1% of the step", sentence=why, scope=scope,
+        saves_ns=Saving(0.0, WORTH * parts.wall_ns), saves_frac=Saving(0.0, WORTH),
+        subject=answer.name, span=_usual(answer),
         cells=(cell("steady_steps", row, "part_ns", in_path),) if in_path else (),
     )  # fmt: skip
 

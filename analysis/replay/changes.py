@@ -22,10 +22,14 @@ GRAPH_NODE_NS = 450.0  # from the end of a node to the start of the next
 HOST_WORK_NS = 100_000.0  # PyTorch and Python need 5 to 30 µs for one launch, more under a profiler
 KERNEL_FLOOR_NS = 1_500.0  # no kernel takes less
 COLLECTIVE_FLOOR_NS = 15_000.0  # what each collective costs besides its bytes
-STAGING_BYTES_PER_NS = 2.5  # at least so fast a host copies pageable memory
+STAGING_BYTES_PER_NS = (2.5, 8.0)  # so fast a host copies pageable memory: at least, at most
+LEADS = 48  # calls at most that prepare a launch
+RESUMES_NS = 100_000  # after an upload of another thread has begun, a thread may have waited for it
 TOGETHER_NS = 5_000.0  # between a copy and the synchronisation that the same call of a library makes
 PINNED = 0.6  # factor up to which a copy can only be one from pinned memory
 _SYNC = re.compile(r"\w*(Stream|Event|Device)Synchronize")
+_XLA_UPLOAD = re.compile(r"cuMemcpyHtoDAsync")  # JAX stages what it uploads in pinned memory itself
+_XLA_CALLBACK = "cuLaunchHostFunc"
 
 
 def operations(graph: Graph, pattern: str) -> Bools:
@@ -85,19 +89,26 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
     own, gap = graph.c_own.copy(), graph.c_gap.copy()
     limit = usual_gap(graph)
     weighty = graph.c_launches | (graph.c_wait != NONE)
-    dropped, room = gone.copy(), np.maximum(limit, _staging(graph))
+    dropped, room, least = gone.copy(), np.maximum(limit, _staging(graph, 0)), _staging(graph, 1)
+    sure, idle = np.where(gone, least, 0.0), np.zeros(len(graph.seq_pid), bool)
     for seq in range(len(graph.seq_pid)):
         rows = np.flatnonzero(graph.c_seq == seq)
-        drops, stage = False, 0.0
-        for row in rows[::-1].tolist():
+        drops, stage, filled = False, 0.0, 0.0
+        for row in [*rows[::-1].tolist(), *rows[::-1][:LEADS].tolist()]:  # the first one's buffer is filled at the end
             if gone[row]:
                 drops = graph.c_launches[row] or bool(ALLOCATION.match(str(graph.c_name[row])))
-                stage = room[row]
+                stage, filled = room[row], least[row]
             elif drops and not weighty[row]:
-                dropped[row], room[row] = True, stage
+                dropped[row], room[row], sure[row] = True, stage, filled
             else:
                 drops = False
-    lost = np.where(dropped, np.minimum(gap, room) * share, 0.0)
+        launching = rows[graph.c_launches[rows]]
+        idle[seq] = len(launching) > 0 and bool(gone[launching].all())
+    lost = np.where(dropped, np.maximum(np.minimum(gap, room) * share, np.minimum(gap, sure)), 0.0)
+    if idle.any() and not idle.all():  # threads whose only work was to launch what goes
+        lost = np.maximum(lost, _resumed(graph, gone, idle))
+        dropped |= idle[graph.c_seq]
+        lost = np.where(idle[graph.c_seq], gap, lost)
     for row in np.flatnonzero(gone & ~graph.c_launches).tolist():  # the way back from such a call
         after = np.flatnonzero(graph.c_seq[row + 1 : row + 64] == graph.c_seq[row])
         if len(after) and not dropped[row + 1 + after[0]]:
@@ -109,19 +120,37 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
         c_wait=np.where(dropped, NONE, graph.c_wait),
         c_tail=np.where(dropped, 0.0, graph.c_tail),
         c_launches=graph.c_launches & ~dropped,
+        seq_tail=np.where(idle & ~idle.all(), 0.0, graph.seq_tail),
     )
 
 
-def _staging(graph: Graph) -> Floats:
-    """Return how long the host may take to stage the copy of each call in pinned memory, ns. Shape: (calls,).
+def _resumed(graph: Graph, gone: Bools, idle: Bools) -> Floats:
+    """Return the part of each gap in which its thread waited for the uploads of threads that only copy, ns."""
+    found = np.zeros(len(gone))
+    uploads = np.flatnonzero(gone & graph.c_launches & idle[graph.c_seq])
+    begin = np.array([graph.c_start[one] - graph.c_gap[graph.c_seq == graph.c_seq[one]].max() for one in uploads])
+    for row in np.flatnonzero(~idle[graph.c_seq] & (graph.c_gap > RESUMES_NS)).tolist():
+        at, pid = graph.c_start[row], graph.seq_pid[graph.c_seq[row]]
+        near = (at - RESUMES_NS <= graph.c_start[uploads]) & (graph.c_start[uploads] <= at)
+        near &= graph.seq_pid[graph.c_seq[uploads]] == pid
+        if near.any():
+            found[row] = min(float(graph.c_gap[row]), float(at - begin[near].min()))
+    return found
 
-    Threads that only copy do so (JAX); in the main thread, the work before a copy prepares its data.
+
+def _staging(graph: Graph, end: int) -> Floats:
+    """Return how long the host may take (`end` 0) or takes at least (1) to stage the copy of each call, ns.
+
+    Shape: (calls,). JAX stages its uploads in pinned memory, and so do threads that only copy; elsewhere, the work
+    before a copy prepares its data.
     """
     found = np.zeros(len(graph.c_start))
     rows = np.flatnonzero((graph.o_call >= 0) & (graph.o_kind == "memcpy") & (graph.o_bytes > 0))
     main = np.bincount(graph.c_seq[graph.c_launches]).argmax() if graph.c_launches.any() else 0
-    rows = rows[graph.c_seq[graph.o_call[rows]] != main]
-    np.add.at(found, graph.o_call[rows], graph.o_bytes[rows] / STAGING_BYTES_PER_NS)
+    call = graph.o_call[rows]
+    staged = np.array([bool(_XLA_UPLOAD.match(str(name))) for name in graph.c_name[call]], bool)
+    rows = rows[(graph.c_seq[call] != main) | (staged & bool((graph.c_name == _XLA_CALLBACK).any()))]
+    np.add.at(found, graph.o_call[rows], graph.o_bytes[rows] / STAGING_BYTES_PER_NS[end])
     return found
 
 
@@ -145,15 +174,43 @@ def scale(graph: Graph, ops: Bools, factor: float | Floats, share: float = 0.0) 
 
     Only pinned memory makes copies of pageable memory much faster. With share 1 the host no longer waits for these.
     """
-    scaled = replace(graph, o_duration=np.where(ops, graph.o_duration * factor, graph.o_duration))
-    up = np.array(["Host-to-Device" in str(name) or "HtoD" in str(name) for name in graph.o_name], bool)
-    pinned = ops & up & (graph.o_call >= 0) & (np.broadcast_to(np.asarray(factor), len(ops)) <= PINNED)
+    each = np.broadcast_to(np.asarray(factor, dtype=np.float64), len(ops))
+    scaled = replace(graph, o_duration=np.where(ops, graph.o_duration * each, graph.o_duration))
+    copies = ops & (graph.o_call >= 0) & (graph.o_kind == "memcpy")
+    if not copies.any():
+        return scaled
+    scaled = _less_staging(scaled, copies, each, share)
+    pinned = copies & _uploads(graph) & (each <= PINNED)
     if share < 0.5 or not pinned.any():
         return scaled
     gone, waits = np.zeros(len(graph.c_start), bool), graph.c_wait.copy()
     gone[graph.o_call[pinned]] = True
     waits[gone] = NONE
     return replace(scaled, c_wait=np.where(_reads(graph, pinned, gone), NONE, waits))
+
+
+def _uploads(graph: Graph) -> Bools:
+    return np.array(["Host-to-Device" in str(name) or "HtoD" in str(name) for name in graph.o_name], bool)
+
+
+def _less_staging(graph: Graph, copies: Bools, factor: Floats, share: float) -> Graph:
+    """Scale what the host does for each byte of these copies: it empties a buffer after, or fills one before."""
+    gap, left = graph.c_gap.copy(), np.ones(len(graph.c_start))
+    left[graph.o_call[copies]] = factor[copies]
+    tail = np.minimum(graph.c_tail, TOGETHER_NS) + np.maximum(graph.c_tail - TOGETHER_NS, 0.0) * left
+    least, most = _staging(graph, 1), _staging(graph, 0)
+    weighty = graph.c_launches | (graph.c_wait != NONE)
+    for row in np.flatnonzero((most > 0) & (left != 1)).tolist():
+        mine = np.flatnonzero(graph.c_seq == graph.c_seq[row])
+        place = int(np.searchsorted(mine, row))
+        before = np.roll(mine, -place)[:0:-1][:LEADS]  # the first one's buffer is filled at the end
+        count = int(np.argmax(weighty[before])) if weighty[before].any() else len(before)
+        rows = np.append(before[:count], row)
+        longest = int(rows[np.argmax(graph.c_gap[rows])])
+        seen = float(graph.c_gap[longest])
+        staged = min(least[row], seen) * (1 - share) + min(most[row], seen) * share
+        gap[longest] = max(gap[longest] - staged * (1 - left[row]), 0.0)
+    return replace(graph, c_tail=tail, c_gap=gap)
 
 
 def split(graph: Graph, ops: Bools) -> Graph:
@@ -163,14 +220,14 @@ def split(graph: Graph, ops: Bools) -> Graph:
 
 
 def merge(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
-    """Make one operation of matching neighbours on a stream.
+    """Make one operation of matching neighbours on a stream; of each repeat, if several names repeat (a b a b).
 
     It takes as long as all of them (share 0) to as long as the longest (share 1), as where the others' data stays on
     the chip.
     """
     duration = graph.o_duration.copy()
     others = np.zeros(len(ops), bool)
-    for rows in neighbours(graph, ops):
+    for rows in _repeats(graph, neighbours(graph, ops)):
         whole, longest = duration[rows].sum(), duration[rows].max()
         floor = max(len(rows) - 1, 0) * KERNEL_FLOOR_NS * 0.5
         duration[rows[0]] = max(longest, whole - floor) * (1 - share) + longest * share
@@ -186,6 +243,17 @@ def neighbours(graph: Graph, ops: Bools) -> list[IntArray]:
         edges = np.flatnonzero(np.diff(ops[rows].astype(int))) + 1
         runs += [part for part in np.split(rows, edges) if ops[part[0]] and len(part) > 1]
     return runs
+
+
+def _repeats(graph: Graph, runs: list[IntArray]) -> list[IntArray]:
+    """Split each run whose names repeat with a period of at least two into its repeats."""
+    found: list[IntArray] = []
+    for rows in runs:
+        names = graph.o_name[rows]
+        periods = (one for one in range(1, len(rows) // 2 + 1) if (names[one:] == names[:-one]).all())
+        period = next(periods, 1)
+        found += np.split(rows, range(period, len(rows), period)) if period > 1 else [rows]
+    return found
 
 
 def batch_copies(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
@@ -282,6 +350,12 @@ def host(graph: Graph, factor: float, covered: Floats | None = None) -> Graph:
     meant = graph.c_gap if covered is None else np.minimum(covered, graph.c_gap)
     tail = graph.seq_tail * factor if covered is None else graph.seq_tail
     return replace(graph, c_gap=graph.c_gap - meant * (1 - factor), seq_tail=tail)
+
+
+def launch_faster(graph: Graph, called: Bools, factor: float) -> Graph:
+    """Multiply the time of the host in calls that launch and do not wait, as where fewer launches do the same."""
+    meant = called & graph.c_launches & (graph.c_wait == NONE)
+    return replace(graph, c_own=np.where(meant, graph.c_own * factor, graph.c_own))
 
 
 def equalise_ranks(graph: Graph) -> Graph:

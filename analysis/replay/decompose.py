@@ -137,11 +137,7 @@ class _Walk:
             if why == BY_RANKS:
                 self._piece(float(run.o_start[cause]), part, row)
                 self._piece(float(run.o_start[row]), "rank_wait", row)
-                call = int(graph.o_host[row])
-                if call >= 0:
-                    self._piece(float(run.c_begin[call]), "launching")
-                    self._from_call_begin(call)
-                return
+                why, cause = run.alone[row]
             self._piece(float(run.o_start[row]), part, row)
             if why == BY_HOST:
                 call = int(graph.o_host[row])

@@ -288,6 +288,14 @@ class _Frame:
             if start >= 0:
                 found[row] = by_time.get((pid, start), -1)
         self.call = found
+        self._leave_watchers()
+
+    def _leave_watchers(self) -> None:
+        """Take the time between calls off threads that launch nothing beside others that do: they wait for these."""
+        launches = np.bincount(self.seq[self.call[self.call >= 0]], minlength=len(self.seq_pid)) > 0
+        watches = ~launches & np.isin(self.seq_pid, self.seq_pid[launches])
+        self.gap[watches[self.seq]] = 0.0
+        self.tail[watches] = 0.0
 
     def followed(self) -> IntArray:
         """Return the call of each operation; for one without a call, the last that began before it in its process."""

@@ -31,7 +31,7 @@ MOST_OPERATIONS = 3_000  # of the window that candidates are replayed on; at lea
 REFUSED = 0.05  # a replay further off than this says nothing
 WORTH = 0.01  # of the step: what saves less is not worth a change
 ERROR = 0.015  # of the step: how far a replay may be off
-MISSED = 0.1  # of a saving: how far besides
+MISSED = 0.1  # of a saving, or of twice what is left of the step: how far besides
 LIKELY = 0.35  # of the range between both ends of `share`, from its upper end, is likely
 UNEXPLAINED = 0.02  # of the operations: above it, the other reading of their waits is replayed as well
 FASTER = 0.97  # of the time under a profiler: a longer bare step was measured beside other work
@@ -270,10 +270,15 @@ def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
             shares.append(1 - after / before)
             ns.append(before - after)
     low, high = min(shares), max(shares)
-    low, high = low - ERROR - MISSED * abs(low), high + ERROR + MISSED * abs(high)
+    low, high = low - _error(low), high + _error(high)
     changed = simulate(change(step.graph, 0.5)).step_ns
     unit = float(np.mean(ns)) / float(np.mean(shares)) if np.mean(shares) else step.run.step_ns
     return Saving(low * unit, min(high, 1.0) * unit, low, min(high, 1.0), changed)
+
+
+def _error(saved: float) -> float:
+    """Return how far a saving may be off, as a share of the step."""
+    return ERROR + MISSED * min(abs(saved), max(2 * (1 - saved), 0.0))
 
 
 def together(changes: Sequence[Change]) -> Change:

@@ -7,6 +7,7 @@ other calls cost nothing here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +42,7 @@ class Run:
     c_end: Floats
     b_call: IntArray
     b_by: IntArray  # operation that ended the wait, -1 if the call did not wait
+    alone: Mapping[int, tuple[int, int]]  # why and cause of the start of a collective that then waited for ranks
 
     @property
     def step_ns(self) -> float:
@@ -185,7 +187,7 @@ def simulate(graph: Graph, passes: int = MOST_PASSES) -> Run:
     return Run(
         graph, tuple(times), begin, state.end, np.array(state.start), np.array(state.done), np.array(state.why),
         np.array(state.cause), call_begin, call_end, np.array(sorted(state.by), dtype=np.int64),
-        np.array([state.by[one] for one in sorted(state.by)], dtype=np.int64),
+        np.array([state.by[one] for one in sorted(state.by)], dtype=np.int64), state.alone,
     )  # fmt: skip
 
 
@@ -200,6 +202,7 @@ class _State:
         self.why: list[int] = []
         self.cause: list[int] = []
         self.by: dict[int, int] = {}
+        self.alone: dict[int, tuple[int, int]] = {}  # why a collective that waits for ranks began when it did
         self.offsets: list[float] = []
 
 
@@ -224,6 +227,7 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
         offsets[first] = state.host[seq]
     state.earlier = state.done
     state.start, state.done, state.why, state.cause, state.by, state.offsets = start, done, why, cause, {}, offsets
+    state.alone = {}
     special = _Special(graph, state, last)
     for node in program.nodes:
         kind = node[0]
@@ -323,6 +327,7 @@ class _Special:
             if self.last[stream] == one or end > state.tails[stream]:
                 state.tails[stream], self.last[stream] = end, one
             if one != latest:
+                state.alone[one] = state.why[one], state.cause[one]
                 state.why[one], state.cause[one] = BY_RANKS, latest
         return end - begin
 

@@ -30,13 +30,17 @@ REPEATS = 0.15  # of the operations: what less of them repeats is no step
 PERIODIC = 0.9  # share of stretches that are like the one a period later
 NEARLY = 0.004  # scores that differ by less are equal
 SLOW = 1.5  # times the median: a slow step, or one of start-up if no other came before it
-LEAST_SHARE = 0.03  # of the main phase's time: smaller phases are not reported
+BESIDE = 0.1  # of the main phase's time: smaller phases are not reported
 EARLY = 0.25  # the same of phases that end before the main one begins, in time or launches: these are start-up
+LEAST_LAUNCHES = 4  # of a step before the main phase: what repeats with fewer uploads, or tries out kernels
+MOST_WARM_UPS = 4  # a phase before the main one that has fewer steps warms it up
 ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
 _NAMED = re.compile(r"step|iter|batch|token|decode|prefill|generate|forward|epoch", re.IGNORECASE)
 _OPERATOR = re.compile(
     r"^\w+::\w|^(NCCL|CCCL|cuBLAS|cuDNN|TSL|XlaModule)\b|#"
 )  # ranges of a framework's operators, which begin no step
+MOST_TRIED = 64  # launches between two such kernels at most
+_TUNING = re.compile(r"stream_executor::gpu::|RedzoneAllocatorKernel|DelayKernel")
 _LOADS = re.compile(r"cu(da)?(Module|Library|Link|KernelGetFunction|FuncGet|ModuleGetLoading|GetProcAddress|Init)")
 _ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|HostAlloc|HostRegister|Create|Map)")
 _WAITS = re.compile(r"(cu|hip)(da)?(Device|Stream|Event|Ctx|Thread)Synchronize")
@@ -99,6 +103,7 @@ class _Launches:
     gpu_end_ns: IntArray
     wait: int  # symbol of a synchronisation
     weight: IntArray  # operations that it launched, 1 for a synchronisation
+    tunes: npt.NDArray[np.bool_]  # a kernel that XLA runs around one that it tries out
 
 
 def find(capture: Capture, pid: int | None = None) -> Steady:
@@ -110,7 +115,7 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
     pid = _busiest(ops) if pid is None else pid
     launches = _launches(capture, ops, pid)
     found: list[Phase] = []
-    left = np.arange(len(launches.symbol))
+    left = _working(launches)
     marks = _marks(capture, pid, launches)
     while len(left) >= 2 and len(found) < MOST_PHASES:
         phase, used = _phase(launches, left, marks, pid)
@@ -126,7 +131,8 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
     main = next(later, main)
     found.sort(key=lambda one: one is not main)
     names: list[str] = []
-    kept = [one for one in found if one is main or not _minor(one, main)]
+    loads = _loads(capture)
+    kept = [one for one in found if one is main or _beside(one, main, loads)]
     for place, one in enumerate(kept):
         name = one.name or ("step" if not place else f"phase {place + 1}")
         names.append(name if name not in names else f"{name} ({place + 1})")
@@ -138,19 +144,48 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
     return Steady(tuple(found), (begin, max(until, begin)), _parts(capture, begin, until))
 
 
+def _working(launches: _Launches) -> IntArray:
+    """Return the launches that are not a part of trying out kernels: XLA sets and checks buffers around each try."""
+    tunes = np.flatnonzero(launches.tunes)
+    if not len(tunes):
+        return np.arange(len(launches.symbol))
+    begins = np.insert(tunes[1:][np.diff(tunes) > MOST_TRIED], 0, tunes[0])
+    ends = np.append(tunes[:-1][np.diff(tunes) > MOST_TRIED], tunes[-1])
+    busy = np.zeros(len(launches.symbol) + 1, np.int64)
+    np.add.at(busy, begins, 1)
+    np.add.at(busy, ends + 1, -1)
+    return np.flatnonzero(np.cumsum(busy)[:-1] == 0)
+
+
 def _lasts(phase: Phase, launches: _Launches) -> bool:
     """Return whether the run ends with the phase: uploads and tuning that repeat for long are start-up all the same."""
     until = int(launches.gpu_end_ns.max())
     left = until - int(phase.gpu_end_ns[-1])
-    return bool(left <= max(ENDS * (until - int(phase.gpu_start_ns[0])), 3 * float(np.median(phase.wall_ns))))
+    usual = min(3, len(phase.start_ns) / 2) * float(np.median(phase.wall_ns))
+    return bool(left <= max(ENDS * (until - int(phase.gpu_start_ns[0])), usual))
 
 
-def _minor(phase: Phase, main: Phase) -> bool:
-    """Return whether a phase takes too little time to be shown; uploads and tuning before the main one take little."""
-    before = phase.end_ns[-1] <= main.start_ns[main.steady[0]] and not phase.marker
+def _beside(phase: Phase, main: Phase, loads: IntArray) -> bool:
+    """Return whether a phase is one of its own: no start-up before the main one begins, and no small part of the run.
+
+    `loads`: starts of calls that load modules. Steps that do so before the main phase begins warm it up.
+    """
     took, whole = int(phase.wall_ns[phase.steady].sum()), int(main.wall_ns[main.steady].sum())
-    small = phase.launches < EARLY * main.launches or took < EARLY * whole
-    return (before and small) or took < LEAST_SHARE * whole
+    if took < BESIDE * whole:
+        return False
+    if phase.end_ns[-1] > main.start_ns[main.steady[0]] or phase.marker:
+        return True
+    loading = np.searchsorted(loads, phase.end_ns) > np.searchsorted(loads, phase.start_ns)
+    large = phase.launches >= max(EARLY * main.launches, LEAST_LAUNCHES) and took >= EARLY * whole
+    return bool(large and phase.count >= MOST_WARM_UPS and loading.mean() < 0.5)
+
+
+def _loads(capture: Capture) -> IntArray:
+    if capture.calls is None:
+        return np.zeros(0, np.int64)
+    known = {name: bool(_LOADS.match(str(name))) for name in capture.calls["name"].unique()}
+    chosen = capture.calls["name"].astype(object).map(known).astype(bool)
+    return np.sort(capture.calls["start_ns"].to_numpy(np.int64)[chosen.to_numpy(bool)])
 
 
 def _busiest(ops: pd.DataFrame) -> int:
@@ -198,8 +233,9 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     before = np.where(place >= 0, ends[np.maximum(place, 0)], host[first])
     launched = np.maximum.accumulate(np.where(code[first] < len(names), host_end[first], 0))
     weight = np.diff(np.append(first, len(code)))
+    tunes = np.array([*(bool(_TUNING.search(str(name))) for name in names), False])[code[first]]
     return _Launches(
-        code[first], host[first], before, host_end[first], launched, start[first], gpu_end, len(names), weight
+        code[first], host[first], before, host_end[first], launched, start[first], gpu_end, len(names), weight, tunes
     )
 
 

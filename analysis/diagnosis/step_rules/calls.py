@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.diagnosis.step_rules.view import COMPILES, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Graph
 
@@ -30,7 +30,7 @@ def _again(
     """Propose to leave these calls out, with the host work before them if that is theirs (a compiler)."""
     graph = view.graph
     count = view.of_step(np.count_nonzero(called))
-    if count < 0.5:
+    if count < COMPILES:
         return
     time = view.of_step((graph.c_end - graph.c_start)[called].sum())
     own = called | (view.compiling if kind == "compile_in_loop" else False)

@@ -18,6 +18,7 @@ from analysis.replay.graph import Bools, Graph
 LEAST = 0.01  # of the step: shorter kernels cannot save more
 COPIES = 0.12  # of the step: casts and gathers are copies that a program needs, and most programs have some
 LONG_NS = 15_000.0  # a shorter kernel is as short as its latency, whatever its grid
+BRIDGES = ("reduce", "cat", "copy")  # compilers fuse these with the kernels around them
 FILL = 0.25  # share of the GPU's threads that a small grid fills at most
 TENSOR_CORES = (0.6, 0.15)  # time of an FP32 product with TF32 or 16 bits: small products, large ones
 _FP32 = re.compile(
@@ -86,7 +87,11 @@ def _fuse(view: View) -> Iterator[Proposal]:
         return
     count = view.of_step(np.count_nonzero(inside))
 
+    wider = bridged_runs(view, inside)
+
     def fused(base: Graph, share: float) -> Graph:
+        if share >= 1.0:
+            return _one_kernel_each(base, wider)
         # Each kernel of a chain reads what the one before wrote. At worst each also reads another operand: of 3 n
         # tensors that they move, n + 2 are left.
         duration, others = base.o_duration.copy(), np.zeros(len(inside), bool)
@@ -107,6 +112,22 @@ def _fuse(view: View) -> Iterator[Proposal]:
         change=fused,
         count=count, time_ns=time, wrong_if="other kernels need the values between them",
     )  # fmt: skip
+
+
+def _one_kernel_each(base: Graph, runs: list[np.ndarray]) -> Graph:
+    """Replace each run by one kernel that takes as long as its longest, as a compiler does that fuses all of it."""
+    duration, others = base.o_duration.copy(), np.zeros(len(base.o_start), bool)
+    for rows in runs:
+        duration[rows[0]] = duration[rows].max()
+        others[rows[1:]] = True
+    return changes.drop(replace(base, o_duration=duration), others)
+
+
+def bridged_runs(view: View, inside: Bools) -> list[np.ndarray]:
+    """Return the runs of these kernels, joined over reductions, concatenations and copies between them."""
+    known = {name: kind_of_kernel(name) in BRIDGES for name in set(view.names)}
+    between = view.kernels & np.array([known[name] for name in view.names], bool)
+    return [rows for rows in changes.neighbours(view.graph, inside | between) if inside[rows].any()]
 
 
 def pointwise_runs(view: View) -> tuple[list[np.ndarray], Bools]:

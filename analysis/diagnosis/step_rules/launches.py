@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import SYNCHRONISES, Proposal, View
+from analysis.diagnosis.step_rules.view import SYNCHRONISES, Change, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
-from analysis.replay.graph import ALLOCATION, NONE
+from analysis.replay.graph import ALLOCATION, NONE, Graph
 
 LEAST_LAUNCHES = 4  # of a step; fewer are no loop that a graph would help
+JIT_NS = (40e3, 120e3)  # Python needs for the call of a jitted function with few and with many arguments
+SCALAR = 64.0  # bytes
 ONCE = 1.2  # interruptions of a step; one of them may stand at its end
 GRAPHED = 0.5  # a program that launches more of its kernels by graphs has no launches to capture
 
@@ -33,13 +36,28 @@ def propose(view: View) -> Iterator[Proposal]:
             f"The host needs {duration(own)} to launch {count_of(round(launches), 'operation')}, "
             f"and the GPU works for {duration(view.time(view.kernels))}."
         ),
-        change=lambda base, share: changes.capture_graph(base, held, 0.0),
+        change=_jitted(view) if view.library == "jax" else lambda base, share: changes.capture_graph(base, held, 0.0),
         count=launches,
         time_ns=own,
         after=after,
         what_if="--graph '.*'",
         wrong_if="the shapes or the order of the launches change from step to step",
     )
+
+
+def _jitted(view: View) -> Change:
+    """Return the change that jax.jit makes: scalars are no uploads any more, and Python runs once a step."""
+    held = np.ones(len(view.graph.c_start), bool)
+    main = int(np.bincount(view.graph.c_seq[view.graph.c_launches]).argmax())
+    scalars = view.to_gpu() & (view.bytes <= SCALAR)
+
+    def change(base: Graph, share: float) -> Graph:
+        made = changes.capture_graph(changes.drop(base, scalars, share=share), held, share)
+        python = (JIT_NS[0] * share + JIT_NS[1] * (1 - share)) * base.steps
+        first = np.arange(len(base.c_gap)) == np.argmax(base.c_seq == main)
+        return replace(made, c_gap=made.c_gap + np.where(first, python, 0.0))
+
+    return change
 
 
 def _blockers(view: View) -> str:
@@ -50,7 +68,7 @@ def _blockers(view: View) -> str:
     forbidden = {
         "allocation": view.called(ALLOCATION.pattern),
         "compile_in_loop": view.compiles,
-        "sync": view.called(SYNCHRONISES) & (graph.c_wait != NONE),
+        "sync": view.called(SYNCHRONISES),
     }
     uploads = np.zeros(len(graph.c_start), bool)
     up = view.to_gpu()

@@ -1,4 +1,7 @@
-"""pause: a time in which no GPU operation runs and which does not recur with the step."""
+"""pause: a time in which no GPU operation runs and which does not recur with the step.
+
+What the host spends in calls that allocate or load modules is no pause: these calls are a cause of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.capture.model import IntArray
+from analysis.diagnosis.step_rules.view import LOADS, Proposal, View
 from analysis.formats.words import count_of, duration
+from analysis.replay.graph import ALLOCATION
 from analysis.tables import intervals
 
 LEAST_NS = 1_000_000.0
@@ -27,6 +32,7 @@ def propose(view: View) -> Iterator[Proposal]:
         return
     begin, end = ends[:-1], ends[1:]
     idle = end - begin - intervals.covered(begin, end, merged)
+    idle = idle - _in_calls(view, begin, end)
     more = idle - np.median(idle)
     long = np.flatnonzero(more > max(LEAST_NS, TIMES * view.step.step_ns))
     if not len(long) or len(long) > max(RARE * len(ends), 1):
@@ -46,3 +52,14 @@ def propose(view: View) -> Iterator[Proposal]:
         change=None, count=float(len(long)), time_ns=float(idle[long].sum()), lost_ns=lost, span=span,
         wrong_if="this lies outside of what has to be faster",
     )  # fmt: skip
+
+
+def _in_calls(view: View, begin: IntArray, end: IntArray) -> IntArray:
+    """Return how much of each time the process spends in calls that allocate memory or load modules, ns."""
+    calls = view.capture.calls
+    if calls is None:
+        return np.zeros(len(begin), np.int64)
+    known = {name: bool(ALLOCATION.match(str(name)) or LOADS.match(str(name))) for name in calls["name"].unique()}
+    own = calls[calls["name"].astype(object).map(known).astype(bool) & (calls["pid"] == view.step.phase.pid)]
+    start, until = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
+    return intervals.covered(begin, end, intervals.union(start, until - start))

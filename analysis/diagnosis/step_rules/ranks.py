@@ -14,6 +14,7 @@ from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
 LEAST = 0.01  # of the step
+HIDDEN = 0.5  # of a collective at least can run beside kernels of the step
 
 
 def propose(view: View) -> Iterator[Proposal]:
@@ -27,10 +28,16 @@ def propose(view: View) -> Iterator[Proposal]:
     pids = np.unique(process)
     if len(pids) > 1:
         yield from _uneven(view, talks)
+
+    def beside(base: Graph, share: float) -> Graph:
+        if share >= 1.0:
+            return changes.move(base, talks, "communication")
+        return changes.scale(base, talks, HIDDEN)
+
     yield Proposal(
         kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
         sentence=f"{count_of(round(count), 'collective')} a step take {duration(time)} of the ranks' GPUs in all.",
-        change=lambda base, share: changes.move(base, talks, "communication", 1.0), count=count, time_ns=time,
+        change=beside, count=count, time_ns=time,
         wrong_if="the kernels that follow need all results at once",
     )  # fmt: skip
 

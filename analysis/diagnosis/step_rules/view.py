@@ -22,6 +22,8 @@ from analysis.replay.steady import Steady
 
 Change = Callable[[Graph, float], Graph]
 
+LOADS = re.compile(r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc")
+COMPILES = 0.5  # calls of a step that load a module; fewer are no part of it
 SYNCHRONISES = r"(cu|hip)(da)?(Device|Ctx|Thread|Stream|Event)Synchronize"
 _LIBRARIES = (
     ("pytorch", re.compile(r"\bat::|\bc10::|^triton_(poi|red|per|tem|mm)_|FillFunctor|ampere_|cudnn::")),
@@ -139,17 +141,24 @@ class View:
     @cached_property
     def compiles(self) -> Bools:
         """Which calls load or link a module."""
-        return self.called(r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc")
+        return self.called(LOADS.pattern)
 
     @cached_property
     def compiling(self) -> Bools:
-        """Which calls stand between the last launch and a call that loads a module: host work before them compiles."""
+        """Which calls stand between the last kernel and a call that loads a module: host work before them compiles.
+
+        Uploads may come between: a program that compiles for each shape makes its data first.
+        """
         found = self.compiles.copy()
+        if self.of_step(np.count_nonzero(found)) < COMPILES:
+            return np.zeros(len(found), bool)
+        launches = np.zeros(len(found), bool)
+        launches[self.graph.o_call[self.kernels & (self.graph.o_call >= 0)]] = True
         for seq in range(len(self.graph.seq_pid)):
             rows = np.flatnonzero(self.graph.c_seq == seq)
             follows = False
-            for row in rows[::-1].tolist():
-                follows = bool(self.compiles[row]) or (follows and not self.graph.c_launches[row])
+            for row in [*rows[::-1].tolist(), *rows[::-1].tolist()]:  # what compiles may begin in the step before
+                follows = bool(self.compiles[row]) or (follows and not launches[row])
                 found[row] |= follows
         return found
 
