@@ -955,13 +955,11 @@ def bench(
     variants: Sequence[str],
     rounds: int,
     seconds: float = math.inf,
-    pause: Callable[[str], None] = lambda done: None,
     with_gpt2: bool = True,
 ) -> int:
     """Check and time an op on a GPU, write its files, and return 1 if a variant failed its check, else 0.
 
     No shape is begun later than `seconds` after the start, and no search after SEARCH_SHARE of them.
-    `pause("checked")` is called between checks and times.
     """
     import torch
 
@@ -974,7 +972,6 @@ def bench(
     variants = [name for name in variants if not op.variants[name].lacks]
     done = check_all(op, dtypes, sizes, variants, start + SEARCH_SHARE * seconds)
     _tell(out / "correctness.txt", correctness_text(op, done.checks, torch.cuda.get_device_name()))
-    pause("checked")
     with manifest.ClockSampler() as sampler:
         times = time_all(op, done, dtypes, sizes, rounds, start + seconds)
     conditions = manifest.build_manifest(["harness.bench", op.name], [], 0, {"source": "none"}, sampler)
@@ -1060,11 +1057,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=math.inf,
         help=f"of each op: no shape is begun later, no search after {SEARCH_SHARE:g} of them; what is left is named",
     )
-    parser.add_argument(
-        "--pause",
-        action="store_true",
-        help="say `checked` after the checks and wait for a line: others check meanwhile",
-    )
     parser.add_argument("--no-gpt2", action="store_true", help="leave out GPT-2, which takes a minute behind softmax")
     parser.add_argument("--gpt2", action="store_true", help="time GPT-2 unfused, with the best softmax, with all ops")
     options = parser.parse_args(arguments)
@@ -1075,12 +1067,6 @@ def keep_caches() -> None:
     """Keep the compilers' caches in build/ from run to run, unless the environment names another folder."""
     for variable, name in CACHES.items():
         os.environ.setdefault(variable, str(ROOT / "build" / name))
-
-
-def wait_for_a_line(done: str) -> None:
-    """Print `done` in a line of its own, and wait for a line from the program that started this one."""
-    print(f"\n{done}", flush=True)
-    sys.stdin.readline()
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -1124,10 +1110,7 @@ def _run(options: argparse.Namespace) -> int:
             out /= op.name
         out.mkdir(parents=True, exist_ok=True)
         if torch.cuda.is_available():
-            pause = wait_for_a_line if options.pause else lambda done: None
-            status |= bench(
-                op, out, dtypes, shapes, variants, options.rounds, options.seconds, pause, not options.no_gpt2
-            )
+            status |= bench(op, out, dtypes, shapes, variants, options.rounds, options.seconds, not options.no_gpt2)
         else:
             status |= check_on_cpu(op, out, dtypes)
         names = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))

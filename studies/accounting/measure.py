@@ -2,7 +2,6 @@
 
     python -m studies.accounting.measure --out RUN [--samples 20]
     python -m studies.accounting.measure --capture    the program for ncu: every step to be counted, once
-    python -m studies.accounting.measure --predict    print the predictions in the form of predictions.csv; no GPU
 
 Results go to RUN/captures/accounting.json. ncu counts FLOPs and DRAM bytes (studies/accounting/measure.sh). Without a
 GPU, the steps are small and only parameters and times are measured.
@@ -38,7 +37,7 @@ from harness.training import TrainingStep
 from harness.weights import Weights, build_model, load_weights
 from harness.workloads import TRAIN, Workload, find_workload
 from studies.accounting import architecture
-from studies.accounting.predictions import CASES, CPU_CASES, Case, predictions, text_of
+from studies.accounting.predictions import CASES, CPU_CASES, Case
 
 # Names of ATen's products, with the place of the left operand.
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
@@ -323,18 +322,6 @@ def capture(workloads: Sequence[str]) -> None:
     run_window(steps, [])
 
 
-def predict(cases: Sequence[Case] = CASES) -> str:
-    """Return the text of predictions.csv: the predictions for every case, from the architecture and from the trace."""
-    rows: list[dict[str, Any]] = []
-    for case in cases:
-        config = parse_config(case.config) if case.config else config_of(case.model)
-        workload = find_workload(case.workload, config)
-        traced = trace_workload(meta_model(config, case.dtype), workload, case.checkpointed)
-        rows += predictions(case, workload.batch, workload.tokens, workload.context, traced.peak_bytes,
-                            traced.read_bytes)  # fmt: skip
-    return text_of(rows)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m studies.accounting.measure",
@@ -344,7 +331,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-accounting)")
     parser.add_argument("--samples", type=int, default=20, help="samples of each time")
     parser.add_argument("--capture", nargs="*", metavar="STEP", help="run the counted steps, or these, once, for ncu")
-    parser.add_argument("--predict", action="store_true", help="print predictions.csv and end")
     return parser
 
 
@@ -353,9 +339,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     def program() -> int:
         options = _parser().parse_args(argv)
-        if options.predict:
-            print(predict(), end="")
-            return 0
         if options.samples < 1:
             raise UsageError("--samples must be 1 or more.")
         torch.set_float32_matmul_precision("highest")

@@ -171,7 +171,7 @@ def _seen(kernels: Sequence[Kernel]) -> str:
 
 
 def study_matmul(_: list[dict[str, Any]]) -> Points:
-    for dtype in predict.TILES:
+    for dtype in predict.DTYPES:
         torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
         runs: dict[int, Callable[[], object]] = {}
         for n in predict.SIZES:

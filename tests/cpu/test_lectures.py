@@ -15,16 +15,10 @@ from studies.lectures import measure, predict, tables
 from tests.declared import facts_of
 
 
-def test_the_models_say_what_was_committed() -> None:
-    assert predict.text() == predict.TABLE.read_text(encoding="utf-8")
-
-
 def test_waves_and_tiles_by_hand() -> None:
     assert (predict.tiles_of(1792, (128, 256)), predict.tiles_of(1793, (128, 256))) == (98, 120)
     assert [predict.waves(tiles) for tiles in (1, 132, 133, 265)] == [1, 1, 2, 3]
     assert predict.wave_ns(2048) < predict.wave_ns(2056) / 1.8  # the second wave
-    assert predict.wave_ns(1792) < predict.wave_ns(1793) / 1.8  # rows not at 16 bytes
-    assert predict.first_costly("dim") < predict.first_costly("batch")
 
 
 def test_a_study_without_its_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,9 +39,6 @@ def test_a_study_is_measured_anew_and_others_stay(tmp_path: Path, monkeypatch: p
     assert measure.main(["units", "--out", str(tmp_path)]) == 0
     content = json.loads((tmp_path / "captures" / "lectures.json").read_text(encoding="utf-8"))
     assert [one["study"] for one in content["points"]] == ["mlp"] + 6 * ["units"]
-
-
-# The helpers -------------------------------------------------------------------------------------------------
 
 
 # What is shown -----------------------------------------------------------------------------------------------
