@@ -52,7 +52,7 @@ from tests.fuzz.seeds import Seed, seeds
 
 SECONDS = 2.0  # of CPU time for one input
 HANG_SECONDS = 60.0  # of wall time, for what no signal reaches
-MEMORY_BYTES = 3 << 30  # beyond what a worker maps at its start
+MEMORY_BYTES = 3 << 29  # beyond what a worker maps at its start
 GROWTH_BYTES = 256 << 20  # of resident memory, for one input
 STRUCTURAL = 0.25
 NAME = "f.dat"
