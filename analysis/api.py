@@ -12,8 +12,6 @@ analysis.save("runs/mine")
 from __future__ import annotations
 
 import html
-import os
-import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +23,7 @@ from analysis.capture.convert import converted
 from analysis.capture.load import load as read
 from analysis.capture.model import Capture
 from analysis.capture.text import locale_style
-from analysis.formats.console import signals_held
+from analysis.formats import writing
 from analysis.formats.errors import UsageError
 from analysis.formats.report import Report
 from analysis.page.html import render_html
@@ -89,17 +87,17 @@ class Analysis:
     def save(self, folder: str | Path) -> list[str]:
         """Write the report into a folder, and return the names of the files. A failure leaves the folder as it was.
 
-        Raises: UsageError if the folder is a file.
+        Raises: UsageError if the folder is a file, or another process writes there; OSError, which names a file.
         """
         out = Path(folder)
         if out.exists() and not out.is_dir():
             raise UsageError(f"{out} is a file; name a folder")
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
-            written = self._write(Path(scratch))
-            stale = [] if self.only else self._of_another_report(written, out)
-            _move_into_place(Path(scratch), out, written, stale)
-        return written
+        files = self._files()
+        with writing.exchanged(out) as (put, finish):
+            for name, data in files.items():
+                put(name, data)
+            finish([] if self.only else self._of_another_report(list(files), out))
+        return list(files)
 
     def _repr_html_(self) -> str:
         """Return the page of the report in a frame, for a notebook."""
@@ -114,8 +112,8 @@ class Analysis:
             "report.html": render_html(self.report, self.tables, svgs),
         }
 
-    def _write(self, folder: Path) -> list[str]:
-        """Write the report's parts into `folder`; return their names relative to it."""
+    def _files(self) -> dict[str, bytes]:
+        """Return the files of the report: name relative to its folder -> content."""
         listed = {entry.name for entry in self.report.tables}
         declared = {one.name: one for one in self.declared if isinstance(one, Table)}
         written = {
@@ -130,10 +128,7 @@ class Analysis:
             written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
         if self.only is None:
             written |= {name: text.encode() for name, text in self._texts().items()}
-        for name, data in written.items():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (folder / name).write_bytes(data)
-        return list(written)
+        return written
 
     def _of_another_report(self, names: list[str], out: Path) -> list[str]:
         """Return files of an older report that this one lacks, such as a figure whose table is now empty."""
@@ -142,28 +137,3 @@ class Analysis:
             found = (path for suffix in ("svg", "png") for path in out.glob(f"figures/{picture.name}.{suffix}"))
             ours += [f"figures/{path.name}" for path in found]
         return [name for name in dict.fromkeys(ours) if name not in names]
-
-
-def _move_into_place(scratch: Path, out: Path, names: list[str], stale: list[str]) -> None:
-    """Move finished files in and stale ones out. If a move fails, restore the old state.
-
-    It touches only files of a report. Ctrl-C and termination wait until all files are moved.
-    """
-    out.mkdir(parents=True, exist_ok=True)
-    kept = scratch / "replaced"
-    moved: list[str] = []
-    with signals_held():
-        try:
-            for name in (*names, *stale):
-                (kept / name).parent.mkdir(parents=True, exist_ok=True)
-                (out / name).parent.mkdir(parents=True, exist_ok=True)
-                if (out / name).exists():
-                    os.replace(out / name, kept / name)
-                moved.append(name)
-                if name in names:
-                    os.replace(scratch / name, out / name)
-        except BaseException:
-            for name in reversed(moved):
-                if (kept / name).exists():
-                    os.replace(kept / name, out / name)
-            raise

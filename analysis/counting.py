@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from analysis.formats import place
+from analysis.formats import place, writing
 from analysis.formats.counting import COST_RUNS, COSTS, COUNT_PLAN, SELECTION
 from analysis.formats.errors import InputError, LedgerError
 from analysis.formats.words import count_of, share
@@ -54,13 +53,6 @@ def _json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def _costs_file() -> Path | None:
@@ -177,8 +169,8 @@ def write_plan(captures: Path, budget_s: float, steps: str = "", passes: int | N
     Raises: InputError as `plan`.
     """
     table, selection = plan(captures, budget_s, passes, [name for name in steps.split(",") if name])
-    _write(captures / COUNT_PLAN.name, table)
-    _write(captures.parent / "raw" / SELECTION.name, json.dumps(selection, indent=1, ensure_ascii=False) + "\n")
+    writing.write(captures / COUNT_PLAN.name, table)
+    writing.write(captures.parent / "raw" / SELECTION.name, json.dumps(selection, indent=1, ensure_ascii=False) + "\n")
     return said(selection)
 
 
@@ -212,7 +204,7 @@ def learn(run: Path) -> str:
     this = cost.learnt(selection, passes, float(status["seconds"]))
     path = _costs_file()
     if path is not None and this["pass_s"]:
-        _write(path, json.dumps(COSTS.document({"runs": [*_earlier(), this][-COST_RUNS:]}), indent=1) + "\n")
+        writing.write(path, json.dumps(COSTS.document({"runs": [*_earlier(), this][-COST_RUNS:]}), indent=1) + "\n")
     took = f"in {this['seconds']:.0f} s (planned: {selection['expected_s']:.0f} s)"
     return f"ncu replayed {count_of(len(passes), 'launch')} {took}."
 

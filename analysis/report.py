@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parse(arguments)
     # Import late, so that --help answers at once.
     from analysis.formats.errors import LedgerError
+    from analysis.formats.writing import failed
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
@@ -53,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of the pipe has closed it
         raise
     except OSError as error:
-        name = error.filename or "a file"
-        print(f"{PROGRAM}: {name}: {error.strerror}; check the path and its permissions", file=sys.stderr)
+        print(f"{PROGRAM}: {failed(error)}", file=sys.stderr)
         return 3
     except KeyboardInterrupt:
         print(f"{PROGRAM}: interrupted; the report that was there is untouched", file=sys.stderr)

@@ -46,6 +46,7 @@ from tabulate import tabulate
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.spans import QUANTILES, quantiles
+from analysis.formats.writing import write
 from harness.bench_files import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
 from harness.norms import Norms
 
@@ -835,12 +836,6 @@ def _span_us(quantiles_ns: dict[str, float]) -> str:
 # Program -----------------------------------------------------------------------------------------------------
 
 
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-
-
 @dataclass
 class Checked:
     """The results of an op's checks: `passed` holds variants by dtype.
@@ -980,7 +975,7 @@ def bench(
     conditions["empty_kernel_ns"] = dict(zip(QUANTILES, empty_ns, strict=True))
     if times.roofs:
         conditions["roofs"] = times.roofs
-    _write(out / BENCH_ROWS.name, BENCH_ROWS.text(times.rows))
+    write(out / BENCH_ROWS.name, BENCH_ROWS.text(times.rows))
     missing = {
         f"a launch would take more than {LONGEST_LAUNCH:g} s": left_out_lines(op, done.omitted),
         "a library is missing": lacking,
@@ -1017,7 +1012,7 @@ def library_versions(op: Op, variants: Sequence[str]) -> dict[str, str]:
 def _tell(path: Path, text: str) -> None:
     """Print a text and write it."""
     print(text)
-    _write(path, text)
+    write(path, text)
 
 
 def check_on_cpu(op: Op, out: Path, dtypes: Sequence[str]) -> int:

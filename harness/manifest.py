@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from analysis.formats import writing
 from analysis.formats.errors import InputError
 from analysis.formats.files import misfits
 from analysis.formats.paths import hide_paths
@@ -327,10 +328,8 @@ def validate_manifest(manifest: Any) -> list[str]:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write JSON to a temporary file and rename it, so that no reader sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    """Write JSON so that no reader sees half a file."""
+    writing.write(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_manifest(path: Path, manifest: dict[str, Any]) -> None:

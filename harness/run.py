@@ -42,6 +42,7 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.run import CEILINGS, TIMING
 from analysis.formats.spans import spread
+from analysis.formats.writing import write
 from harness import dataflow, ledger, manifest
 from harness.console import progress
 from harness.gpt2 import BEST_OPS, FUSED_OPS, GPT2, TORCH_OPS, TORCH_SOFTMAX, GPT2Config, KVCache
@@ -456,12 +457,6 @@ def _rows(plan: Plan, steps: Sequence[Step | TrainingStep], bench: Sequence[tupl
     return rows + (ledger.selftest_rows() if plan.selftest else [])
 
 
-def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def _manifest(
     plan: Plan, steps: Sequence[Step | TrainingStep], sampler: manifest.ClockSampler | None
 ) -> dict[str, Any]:
@@ -491,7 +486,7 @@ def _write_conditions(
         progress(f"replacing {' and '.join(found)}, which describe another program or other conditions")
         (plan.out / "timing.json").unlink(missing_ok=True)
     manifest.write_manifest(plan.out / "manifest.json", written)
-    _write_text(plan.out / "ops.csv", operations)
+    write(plan.out / "ops.csv", operations)
 
 
 def _describe(folder: Path, written: dict[str, Any], operations: str) -> bool:
@@ -554,7 +549,7 @@ def run_capture(plan: Plan) -> None:
     recorded = plan.out / "dataflow.csv"
     # the data flow is the same under every tool, so the second of nsys and ncu keeps the file of the first
     if steps and not (recorded.exists() and _describe(plan.out, _manifest(plan, steps, None), ledger.ops_csv(rows))):
-        _write_text(recorded, record_dataflow(steps, launches))
+        write(recorded, record_dataflow(steps, launches))
     progress(f"capturing {len(steps)} steps and {len(launches)} single launches")
     work = work_by_range((row.range, row.minimum_bytes, row.flops) for row in rows)
     run_window(steps, launches, lambda: NvtxTracer(work))
@@ -588,7 +583,7 @@ def run_cpu(plan: Plan) -> None:
     tracer.write_csv(temporary)
     os.replace(temporary, plan.out / "cpu_ranges.csv")
     manifest.write_json(plan.out / "timing.json", timing_json(entries, {}, seconds))
-    _write_text(plan.out / "dataflow.csv", record_dataflow(steps, []))
+    write(plan.out / "dataflow.csv", record_dataflow(steps, []))
     _write_conditions(plan, steps, _rows(plan, steps, []) * CPU_REPEATS, None)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from tqdm import tqdm
 
 from analysis.capture import nccl, ncu, ncu_csv, nsys_csv, nsys_runs, ours, several
 from analysis.capture.model import (
@@ -97,12 +97,15 @@ class _Found:
     logs: list[tuple[str, str, str]] = field(default_factory=list)  # file, why, fix
 
 
-def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
-    """Return (file, name to show, whether it was named by the user), each file once, every name different."""
-    listed: dict[Path, tuple[Path, str, bool]] = {}
+def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool, bool]]:
+    """Return (file, name to show, whether the user named it, whether it leads out of its folder).
+
+    Each file is there once, and every name is different.
+    """
+    listed: dict[Path, tuple[Path, str, bool, bool]] = {}
     for path in paths:
         if path.is_file():
-            listed[path.resolve()] = (path, path.name, True)
+            listed[path.resolve()] = (path, path.name, True, False)
             continue
         if not path.is_dir():
             raise InputError(f"{path}: does not exist or cannot be read; {_WHAT_TO_GIVE}.")
@@ -112,31 +115,37 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool]]:
         if not visible:
             raise InputError(f"{path}: is an empty folder; {_WHAT_TO_GIVE}.")
         for file in visible:
-            listed.setdefault(file.resolve(), (file, file.relative_to(root).as_posix(), False))
+            listed.setdefault(file.resolve(), (file, file.relative_to(root).as_posix(), False, _leads_out(file, root)))
     taken: set[str] = set()
     unique = []
-    for path, name, named in listed.values():
+    for path, name, named, leads_out in listed.values():
         shown, count = name, 1
         while shown in taken:  # two folders may hold files of one name
             count += 1
             shown = f"{path.resolve().parent.name}/{path.name}" if count == 2 else f"{name} ({count})"
         taken.add(shown)
-        unique.append((path, shown, named))
+        unique.append((path, shown, named, leads_out))
     return unique
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    """Yield the files below a folder; a folder that cannot be read as itself, so that its reader says so."""
+    """Yield the files below a folder; a folder that cannot be read, or a link to one, as itself: its reader says so."""
     unread: list[OSError] = []
-    for folder, _, names in os.walk(root, onerror=unread.append):
+    for folder, folders, names in os.walk(root, onerror=unread.append):
         yield from (path for name in names if (path := Path(folder, name)).is_file())
+        yield from (path for name in folders if (path := Path(folder, name)).is_symlink() and _leads_out(path, root))
     yield from (Path(error.filename) for error in unread)
+
+
+def _leads_out(path: Path, root: Path) -> bool:
+    """Return whether a path of a folder leads out of it: another's folder may link to any file of this machine."""
+    return not path.resolve().is_relative_to(root.resolve())
 
 
 def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | None = None) -> Capture:
     """Read every file and folder of `paths` into one capture.
 
-    `progress` shows a line for each file on stderr. `style` is the number style of files whose numbers do not prove one
+    `progress` shows a bar on stderr while it reads. `style` is the number style of files whose numbers do not prove one
     (`text.locale_style`). The capture lists files of unknown kind in a folder as ignored.
 
     Raises:
@@ -144,50 +153,58 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
     """
     listed = _files_of(paths)
     found = _Found()
-    sizes = Counter(_size(path, name) for path, name, _ in listed)
+    sizes = Counter(_size(path) for path, _, _, leads_out in listed if not leads_out)
     digests: dict[bytes, str] = {}
-    for path, name, named in listed:
-        if progress:
-            print(f"reading {name}", file=sys.stderr)
-        size = _size(path, name)
+    for path, name, named, leads_out in tqdm(
+        listed, "reading exports", disable=not progress, leave=False, unit="file", delay=0.5
+    ):
+        if leads_out:
+            why = "it is a link out of the folder, which may lead to any file of this machine"
+            _leave_out(found, name, 0, why, "give that file or folder by its name, if it belongs to the capture")
+            continue
+        size = _size(path)
         try:
             sniffed = sniff(path)
             digest = _digest(path) if sizes[size] > 1 else b""
+            reader = _read_timeline if sniffed.timeline else READERS.get(sniffed.kind)
+            if sniffed.kind == _PAGE and not named:
+                reader = None  # a README that quotes output is no capture
+            if digest in digests and reader:
+                found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
+                continue
+            if digest:
+                digests[digest] = name
+            if reader:
+                reader(found, Source(path, name, size, sniffed, style))
         except OSError as error:
             if named:
                 raise _unreadable(name, error) from None
-            why = f"it cannot be read ({error.strerror})"
-            do = "check the permissions"
-            found.missing.append(Missing(Reason.UNREAD, f"{name}: {why}", "nothing of it was read", do))
-            found.files.append(SourceFile(name, "ignored", 0, size, why))
+            _leave_out(found, name, size, f"it cannot be read ({error.strerror})", "check the permissions")
             continue
-        reader = _read_timeline if sniffed.timeline else READERS.get(sniffed.kind)
-        if sniffed.kind == _PAGE and not named:
-            reader = None  # a README that quotes output is no capture
-        if digest in digests and reader:
-            found.files.append(SourceFile(name, "ignored", 0, size, f"the same as {digests[digest]}"))
-            continue
-        if digest:
-            digests[digest] = name
         if reader:
-            reader(found, Source(path, name, size, sniffed, style))
-        elif named:
+            continue
+        if named:
             raise InputError(f"{name}: is {sniffed.found}; {sniffed.advice}.")
-        else:
-            found.refused.append((name, sniffed))
-            found.files.append(SourceFile(name, "ignored", 0, size, f"{sniffed.found}; {sniffed.advice}"))
+        found.refused.append((name, sniffed))
+        found.files.append(SourceFile(name, "ignored", 0, size, f"{sniffed.found}; {sniffed.advice}"))
     return _put_together(found, [str(path) for path in paths])
+
+
+def _leave_out(found: _Found, name: str, size: int, why: str, do: str) -> None:
+    found.missing.append(Missing(Reason.UNREAD, f"{name}: {why}", "nothing of it was read", do))
+    found.files.append(SourceFile(name, "ignored", 0, size, why))
 
 
 def _unreadable(name: str, error: OSError) -> InputError:
     return InputError(f"{name}: cannot be read ({error.strerror}); check the file and its permissions.")
 
 
-def _size(path: Path, name: str) -> int:
+def _size(path: Path) -> int:
+    """Return the bytes of a file; 0 for one that cannot be asked, which its reader then names."""
     try:
         return path.stat().st_size
-    except OSError as error:
-        raise _unreadable(name, error) from None
+    except OSError:
+        return 0
 
 
 def _digest(path: Path) -> bytes:

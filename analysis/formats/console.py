@@ -6,14 +6,12 @@ Imports only the standard library.
 from __future__ import annotations
 
 import codecs
-import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any
 
+from analysis.formats import system
 from analysis.formats.errors import INTERRUPTED, MISSING, InputError, LedgerError
 from analysis.formats.place import here
 
@@ -51,19 +49,6 @@ def tolerant(stream: Any) -> IO[str]:
     return found
 
 
-@contextmanager
-def signals_held() -> Iterator[None]:
-    """Hold Ctrl-C and termination back until the end of the block. Windows cannot: there, the block runs as it is."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, held)
-
-
 def run_program(main: Callable[[], int]) -> int:
     """Return the exit code of `main`; 0 if the reader of our output closed the pipe, as `| head` does."""
     tolerant(sys.stdout)
@@ -73,7 +58,7 @@ def run_program(main: Callable[[], int]) -> int:
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        system.discard_output(sys.stdout.fileno())
         return 0
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
 import pandas as pd
 
 from analysis.formats.report import Missing
@@ -33,10 +34,17 @@ EVIDENCE = (*TIERS, "key", "row")
 STYLES = ("", "bar", "prose")
 TOP = 12  # rows of a table on the Markdown page and in the terminal
 FIRST_WINS = ("title", "conditions")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a cell that begins so is a formula for a spreadsheet
 ALL_COUNT = ("note", "missing")
 
 Glance = Callable[[pd.DataFrame], pd.DataFrame]
 Rows = Callable[..., pd.DataFrame | None]
+
+
+def _inert(cells: pd.Series) -> pd.Series:
+    """Return cells of which none is a formula for a spreadsheet."""
+    risky = np.fromiter((isinstance(cell, str) and cell.startswith(_FORMULA) for cell in cells), bool, len(cells))
+    return cells.astype("object").mask(risky, "'" + cells.astype("str")) if risky.any() else cells
 
 
 @dataclass(frozen=True)
@@ -160,13 +168,18 @@ class Table(Declaration):
         return rows[self.column_names].reset_index(drop=True)
 
     def filed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Return the rows as the CSV file has them: byte counts become integers, so that they keep all digits."""
+        """Return the rows as the CSV file has them.
+
+        Byte counts become integers, so that they keep all digits. A text that a spreadsheet would compute, such as a
+        range named `=1+1`, begins with an apostrophe.
+        """
         whole = {
             column.name: rows[column.name].astype("Float64").round().astype("Int64")
             for column in self.columns
             if column.unit == "byte" and pd.api.types.is_float_dtype(rows[column.name])
         }
-        return rows.assign(**whole)
+        inert = {name: _inert(rows[name]) for name in rows.select_dtypes(["str", "category", "object"])}
+        return rows.assign(**whole, **inert)
 
     def empty(self) -> pd.DataFrame:
         """Return the table without rows."""

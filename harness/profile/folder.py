@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from analysis.formats import place
+from analysis.formats import place, writing
 from harness.profile.machine import shown
 from harness.profile.program import ProfileError
 
@@ -30,11 +30,8 @@ def digest(parts: Iterable[object]) -> str:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON to a temporary file and rename it, so that no reader sees half a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
+    """Write a value as JSON so that no reader sees half a file."""
+    writing.write(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from analysis.formats import writing
 from harness.profile.scrub import without_paths
 
 NAMES = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}
@@ -151,10 +152,7 @@ def version_of(text: str) -> str | None:
 
 def write(path: Path, status: dict[str, Any]) -> None:
     """Write a status file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(json.dumps(status, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    partial.replace(path)
+    writing.write(path, json.dumps(status, indent=1, ensure_ascii=False) + "\n")
 
 
 def asked(command: list[str]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.hot_lines import HOT_LINES
 from analysis.formats.spans import quantile
+from analysis.formats.writing import write
 from harness.bench_files import BASELINES, BENCH, BENCH_ROWS, median_ns
 from kernels import registry
 from kernels.gpu import modelling, named
@@ -500,10 +501,10 @@ def _write_run(
     from harness import manifest
 
     captures.mkdir(parents=True, exist_ok=True)
-    _write(captures / POINTS.name, POINTS.text(rows))
+    write(captures / POINTS.name, POINTS.text(rows))
     keys = {tuple(row[name] for name in POINTS.names[:4]) for row in rows}
     if mine := [row for row in times if tuple(row[name] for name in POINTS.names[:4]) in keys]:
-        _write(captures / BENCH_ROWS.name, BENCH_ROWS.text(mine))
+        write(captures / BENCH_ROWS.name, BENCH_ROWS.text(mine))
     manifest.write_manifest(captures / "manifest.json", conditions)
 
 
@@ -520,12 +521,6 @@ def time_group(members: Sequence[Point], rounds: int, copy_byte_per_s: float, ro
     ]
     rows = bench.time_shape(op, [*beside, *names], dtype, shape, rounds, copy_byte_per_s, roofs)
     return [row for row in rows if row["variant"] in names]
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
 
 
 def capture(run: Path, seconds: float) -> int:
@@ -601,7 +596,7 @@ def _run(options: argparse.Namespace) -> int:
     _of((), options.ops)
     if options.mode == "declare":
         options.out.mkdir(parents=True, exist_ok=True)
-        _write(options.out / LADDER.name, declaration(options.out))
+        write(options.out / LADDER.name, declaration(options.out))
         return 0
     if options.mode == "missing":
         if not options.out.is_dir():

@@ -51,6 +51,7 @@ from analysis.formats import packed
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.sweep import SWEEP, SWEEP_ROWS
+from analysis.formats.writing import write
 from harness.console import progress
 from studies.sweep.measure_ledger import Ledger
 from studies.sweep.measure_worker import batches
@@ -848,9 +849,7 @@ def update_tuned(choices: Sequence[Row], run: str) -> str:
     entries: list[Mapping[str, Any]] = list(tuned.read())
     for choice in choices:
         entries = tuned.replaced(entries, choice["gpu"], choice["source"], macros_of(choice), entries_of([choice], run))
-    temporary = tuned.TABLE.with_name(f".{tuned.TABLE.name}.part")
-    temporary.write_text(tuned.text(entries), encoding="utf-8")
-    temporary.replace(tuned.TABLE)
+    write(tuned.TABLE, tuned.text(entries))
     count = len(entries_of(choices, run))
     return f"kernels/{tuned.TABLE.name} recommends other than the default for {count} of {len(choices)} swept sources"
 

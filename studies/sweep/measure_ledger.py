@@ -10,6 +10,7 @@ from pathlib import Path
 from analysis.formats import packed
 from analysis.formats.errors import InputError
 from analysis.formats.sweep import SWEEP_ROWS
+from analysis.formats.writing import write
 from studies.sweep.rows import KEY, Row
 
 
@@ -61,8 +62,6 @@ class Ledger:
         """Replace the packed file, if there is one, by a plain one."""
         if self._packed:
             file, text = self._packed
-            temporary = self.path.with_name(f".{self.path.name}.part")
-            temporary.write_text(text, encoding="utf-8")
-            temporary.replace(self.path)
+            write(self.path, text)
             file.unlink()
             self._packed = None

@@ -4,7 +4,6 @@ import gzip
 import io
 import lzma
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +14,6 @@ from analysis.capture.load import load
 from analysis.formats import console
 from analysis.formats.errors import InputError
 from analysis.formats.packed import stated_size
-from analysis.report import build
 
 ROOT = Path(__file__).parents[2]
 HEADER = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
@@ -115,14 +113,6 @@ def test_letters_of_units_stay_readable_in_ascii() -> None:
     console.tolerant(out).write("5 µs – 6 µs … ü")
     out.flush()
     assert out.buffer.getvalue() == b"5 us - 6 us ... ?"  # type: ignore[attr-defined]
-
-
-def test_a_report_is_written_where_signals_cannot_be_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sums.csv").write_text(sums(), encoding="utf-8")
-    monkeypatch.delattr(signal, "pthread_sigmask")  # as on Windows
-    with console.signals_held():
-        build([tmp_path / "sums.csv"], tmp_path / "out")
-    assert (tmp_path / "out" / "report.html").exists()
 
 
 NCU_HEADER = [

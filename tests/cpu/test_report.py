@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import api, pipeline, report
+from analysis import pipeline, report
 from analysis.capture.load import load
 from analysis.formats import console
 from analysis.formats.words import count_of
@@ -146,23 +146,6 @@ def test_usage_errors_exit_with_two(capsys):
     with pytest.raises(SystemExit) as stop:
         report.main(["--nonsense"])
     assert stop.value.code == 2
-
-
-def test_an_interrupted_run_leaves_the_old_report_whole(capture, tmp_path, monkeypatch, undrawn):
-    out = tmp_path / "out"
-    assert run(capture, "--out", out, "--quiet") == 0
-    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    replace, calls = api.os.replace, []
-
-    def fail_late(source, target):
-        calls.append(target)
-        if len(calls) == 26:
-            raise OSError(28, "No space left on device", str(target))
-        replace(source, target)
-
-    monkeypatch.setattr(api.os, "replace", fail_late)
-    assert run(capture, "--out", out, "--quiet") == 3
-    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
 
 
 def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
