@@ -17,6 +17,9 @@ export PYTHONUNBUFFERED := 1
 CMD ?=
 RUN ?=
 ARGS ?=
+# A and B: the sides of a comparison: runs, or commands for `make ab`.
+A ?=
+B ?=
 # A path may hold blanks.
 THE_RUN = $(if $(RUN),'$(RUN)')
 PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
@@ -48,6 +51,10 @@ test-page: setup-tests  ## test report.html in Chromium (needs pip install -e '.
 .PHONY: report
 report: setup-base  ## report on RUN=folder-or-file (default: the newest run, else the committed one)
 	@$(PY) analysis/report.py $(THE_RUN) $(ARGS)
+
+.PHONY: compare
+compare: setup-base  ## say where the time went between A=run and B=run, or several each, with verdicts (ARGS='--gate gate.toml')
+	@$(PY) analysis/compare.py $(ARGS) $(A) -- $(B)
 
 .PHONY: roofline
 roofline: setup-base  ## draw only the rooflines of RUN=… (default: the newest run with counters)

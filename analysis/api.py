@@ -12,6 +12,7 @@ analysis.save("runs/mine")
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from analysis.capture.load import load as read
 from analysis.capture.model import Capture
 from analysis.capture.text import locale_style
 from analysis.formats import writing
+from analysis.formats.comparison import Comparison
 from analysis.formats.errors import UsageError
 from analysis.formats.report import Report
 from analysis.page.html import render_html
@@ -57,6 +59,21 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
     built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
     report, images = pipeline.draw(built, only=only)
     return Analysis(report, built.tables, built.declared, images, only)
+
+
+def compare(
+    a: str | Path | Sequence[str | Path], b: str | Path | Sequence[str | Path], *, least: float | None = None
+) -> Comparison:
+    """Compare side A with side B; each is a path, or several paths of runs. Write no file.
+
+    `least`: the smallest change that counts, as a share.
+
+    Raises: LedgerError, one sentence, for unusable input.
+    """
+    from analysis.comparison.compare import compare as of_paths  # scipy takes half a second
+
+    sides = [[Path(side)] if isinstance(side, str | Path) else [Path(one) for one in side] for side in (a, b)]
+    return of_paths(*sides, least=least)
 
 
 def declared(capture: Capture) -> list[Declaration]:

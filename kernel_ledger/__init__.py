@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from analysis.api import Analysis, analyse, load
+    from analysis.api import Analysis, analyse, compare, load
     from analysis.capture.model import Capture
+    from analysis.formats.comparison import Comparison
     from analysis.formats.errors import LedgerError
     from analysis.formats.report import Report
 
-__all__ = ["Analysis", "Capture", "LedgerError", "Report", "__version__", "analyse", "load"]
+__all__ = ["Analysis", "Capture", "Comparison", "LedgerError", "Report", "__version__", "analyse", "compare", "load"]
 _HERE = Path(__file__).resolve().parent
 TREE = _HERE.parent if (_HERE.parent / "Makefile").is_file() else _HERE / "tree"  # the folders of the project
 _MODULES = {
-    "Capture": "analysis.capture.model", "LedgerError": "analysis.formats.errors", "Report": "analysis.formats.report",
+    "Capture": "analysis.capture.model", "Comparison": "analysis.formats.comparison",
+    "LedgerError": "analysis.formats.errors", "Report": "analysis.formats.report",
 }  # fmt: skip
 
 try:

@@ -16,6 +16,7 @@ from kernel_ledger import TREE
 # Command -> the module whose `main` it is, and what it does.
 COMMANDS = {
     "report": ("analysis.report", "tables, figures and a report from exports of nsys and ncu"),
+    "compare": ("analysis.compare", "where the time went between two sides, A -- B, with verdicts and a gate"),
     "doctor": ("harness.doctor", "what this machine has for profiling, and how to get what it lacks"),
     "metrics": ("analysis.metrics", "the metrics for `ncu --metrics`; or, with files, which questions these answer"),
 }

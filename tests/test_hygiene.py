@@ -165,6 +165,7 @@ def test_the_base_install_is_small() -> None:
         "pillow",
         "pyarrow",
         "rich",
+        "scipy",
         "tabulate",
         "tqdm",
     }

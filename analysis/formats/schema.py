@@ -1,4 +1,4 @@
-"""Print the JSON Schema of report.json, or of the document for agents: `python -m analysis.formats.schema [agent]`."""
+"""Print the JSON Schema of report.json or another form: `python -m analysis.formats.schema [agent|comparison]`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import sys
 
 import msgspec
 
-from analysis.formats import agent, report
+from analysis.formats import agent, comparison, report
 
 FORMS = {
     "report": (report.Report, f"report.json, version {report.VERSION}"),
+    "comparison": (comparison.Comparison, f"comparison.json, version {comparison.COMPARISON.version}"),
     "agent": (agent.AgentReport, f"report.py --for-agent, version {agent.VERSION}"),
 }
 

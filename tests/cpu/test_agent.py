@@ -71,7 +71,9 @@ def test_the_ledger_answers_both_questions_for_every_large_kernel(example: api.A
     assert ledger["version"] == 1
     coverage = ledger["coverage"]
     assert coverage["enumerated_share_pct"] + coverage["other_share_pct"] == pytest.approx(100, abs=0.1)
-    assert coverage["enumerated_share_pct"] == pytest.approx(sum(one["share_pct"] for one in ledger["kernels"]), abs=0.1)
+    assert coverage["enumerated_share_pct"] == pytest.approx(
+        sum(one["share_pct"] for one in ledger["kernels"]), abs=0.1
+    )
     ids = {one.id for one in example.report.findings}
     labels = [one["kernel"] for one in ledger["kernels"]]
     assert len(set(labels)) == len(labels)

@@ -1,0 +1,1 @@
+"""Compare two sides, A and B: captures, runs or tables. `compare.compare` is the entry."""

@@ -1,0 +1,260 @@
+"""Bring what a side is given into one form: runs, each with its steps and the kernels of a step."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.load import load
+from analysis.capture.model import Capture, IntArray
+from analysis.comparison import tables
+from analysis.facts import Facts
+from analysis.formats import symbols
+from analysis.formats.errors import InputError
+from analysis.formats.report import Condition
+from analysis.replay import savings, steady
+from analysis.replay.decompose import PARTS, decompose
+from analysis.tables.attribution import fold_paths
+from analysis.tables.conditions import conditions_of_program
+
+ITEM = ["layer", "kernel", "ordinal"]  # what names a launch of a step
+# Deterministic quantities of a launch, and the counters that explain a time but differ from run to run.
+EXACT = ("registers", "inst_executed", "inst_issued", "dram_bytes", "local_bytes", "spill_bytes", "local_instructions",
+         "shared_bytes", "occupancy_theoretical_frac")  # fmt: skip
+COUNTED = (*EXACT, "l2_hit_frac", "l1_hit_frac", "occupancy_achieved_frac", "sm_clock_hz")
+WHOLE = "the whole capture"
+
+
+@dataclass(frozen=True)
+class StepOf:
+    """A step of one run: means over its steady steps, ns.
+
+    `items`: one row for each launch of a step, in order: ITEM, launches (mean a step), time_ns, source, line and what
+    of COUNTED is known. Without `wall_ns`, only kernels are known. `idle_ns`: parts in which the GPU waits.
+    """
+
+    name: str
+    items: pd.DataFrame
+    wall_ns: float | None = None
+    busy_ns: float | None = None
+    idle_ns: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunOf:
+    """One run. `turn`: its round and its place in the order of all runs; None if it was not interleaved."""
+
+    name: str
+    kind: str
+    conditions: Mapping[str, str]
+    steps: tuple[StepOf, ...]
+    turn: tuple[int, int] | None = None
+    counted: bool = False
+
+
+@dataclass(frozen=True)
+class SideOf:
+    """All runs of a side, and a fingerprint of its files."""
+
+    name: str
+    runs: tuple[RunOf, ...]
+    digest: str
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of its files."""
+        return self.runs[0].kind
+
+
+def read(paths: Sequence[Path]) -> SideOf:
+    """Read a side: each path is a capture (file or folder), or a table with one or many runs.
+
+    Raises: InputError if a path is not usable, or if paths are of different kinds.
+    """
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"{path}: there is no such file or folder; name a run, a capture or a table.")
+    runs = [run for path in paths for run in _runs(path)]
+    kinds = dict.fromkeys(run.kind for run in runs)
+    if len(kinds) > 1:
+        raise InputError(f"{', '.join(map(str, paths))}: one side mixes {' and '.join(kinds)}; give files of one kind.")
+    return SideOf(", ".join(_short(path) for path in paths), tuple(runs), _digest(paths))
+
+
+def _short(path: Path) -> str:
+    return "/".join(path.parts[-2:]) if path.name != "captures" else "/".join(path.parts[-3:-1])
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    """Return a fingerprint of the content of all files, whatever their place."""
+    found = hashlib.sha256()
+    for path in paths:
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+            if file.is_file():
+                found.update(f"{file.name if file == path else file.relative_to(path)}\0".encode() * (file != path))
+                found.update(file.read_bytes())
+    return found.hexdigest()
+
+
+def _runs(path: Path) -> list[RunOf]:
+    folder = path / "captures"
+    if (found := tables.read(path)) is not None:
+        runs = [RunOf(run.name, run.kind, run.conditions, _table_steps(run), run.turn) for run in found]
+        return _with_counters(runs, of_capture(load([folder]), _short(path))) if folder.is_dir() else runs
+    several = sorted(one for one in path.iterdir() if (one / "captures").is_dir()) if path.is_dir() else []
+    if several and not folder.is_dir():
+        return [run for one in several for run in _runs(one)]
+    return [of_capture(load([folder if folder.is_dir() else path]), _short(path))]
+
+
+def _with_counters(runs: list[RunOf], counted: RunOf) -> list[RunOf]:
+    """Return runs of rounds.csv with the conditions and counters of one capture of the same program."""
+    items = pd.concat([step.items for step in counted.steps])
+    known = [name for name in COUNTED if name in items]
+    means = items.groupby(["layer", "kernel"], sort=False)[known].mean().reset_index()
+    steps = tuple(
+        replace(one, items=one.items.merge(means, on=["layer", "kernel"], how="left")) for one in runs[0].steps
+    )
+    return [replace(runs[0], steps=steps, conditions=counted.conditions, counted=counted.counted), *runs[1:]]
+
+
+def _table_steps(run: tables.TableRun) -> tuple[StepOf, ...]:
+    found = []
+    for name, rows in run.rows.groupby("step", sort=False):
+        whole = rows["kernel"] == ""
+        items = rows[~whole].reset_index(drop=True)
+        wall = float(rows.loc[whole, "time_ns"].iloc[0]) if whole.any() else None
+        busy = float(items["time_ns"].sum()) if wall is not None and len(items) else None
+        idle = {"other": wall - busy} if wall is not None and busy is not None else {}
+        found.append(StepOf(str(name), items, wall, busy, idle))
+    return tuple(found)
+
+
+def of_capture(capture: Capture, name: str) -> RunOf:
+    """Return a capture as one run: its steady steps, else all of it as one step.
+
+    Raises: InputError if it has neither GPU operations nor counters.
+    """
+    facts = Facts(capture)
+    conditions = {one.name: str(one.value) for one in map(_condition, conditions_of_program(facts))}
+    if facts.has_timeline:
+        steps = _of_timeline(facts)
+    elif facts.has_counters:
+        rows = facts.all_measured.rename(columns={"duration_ns": "time_ns"})
+        steps = (StepOf("kernels by ncu", _named(rows.assign(layer=rows["folded"], launches=1.0), facts)),)
+    else:
+        raise InputError(f"{name}: has no GPU operation and no counter, so there is nothing to compare.")
+    if not all(np.isfinite(step.items["time_ns"].to_numpy(float)).all() for step in steps):
+        raise InputError(f"{name}: a kernel has no time; export the capture again.")
+    return RunOf(name, "capture", conditions, steps, counted=facts.has_counters)
+
+
+def _condition(one: Mapping[str, str]) -> Condition:
+    return Condition(one["name"], one["value"])
+
+
+def _of_timeline(facts: Facts) -> tuple[StepOf, ...]:
+    capture = facts.capture
+    found = steady.find(capture)
+    ops = facts.gpu_ops
+    ops = ops[ops["kind"] != "migration"]
+    launched = ops["api_start_ns"].fillna(ops["start_ns"]).to_numpy(np.int64)
+    order = np.argsort(launched, kind="stable")
+    ops, launched = ops.iloc[order].reset_index(drop=True), launched[order]
+    keys = {name: symbols.key(name) for name in ops["name"].astype(str).unique()}
+    ops = ops.assign(layer=fold_paths(ops["path"]), kernel=ops["name"].astype(str).map(keys))
+    if not found.phases:
+        start, end = int(ops["start_ns"].min()), int((ops["start_ns"] + ops["duration_ns"]).max())
+        whole = np.zeros(len(ops), np.int64)
+        return (_step(facts, WHOLE, ops, whole, np.array([end]), np.array([end - start]), {"other": 1.0}),)
+    steps = []
+    for phase in found.phases:
+        picked = phase.steady
+        begin, until = phase.start_ns[picked], phase.end_ns[picked]
+        at = np.searchsorted(begin, launched, side="right") - 1
+        inside = (at >= 0) & (launched < until[np.maximum(at, 0)])
+        if phase.pid >= 0:
+            inside &= (ops["pid"] == phase.pid).fillna(False).to_numpy(bool)
+        finish = np.maximum(phase.end_ns, phase.gpu_end_ns)[picked]
+        shares = _idle_shares(capture, phase)
+        steps.append(
+            _step(facts, phase.name, ops[inside], at[inside], finish, phase.wall_ns[picked].astype(np.int64), shares)
+        )
+    return tuple(steps)
+
+
+def _idle_shares(capture: Capture, phase: steady.Phase) -> dict[str, float]:
+    """Return what the GPU waits for while it is idle, as shares of that time, by the replay of a step."""
+    if capture.calls is None or not len(capture.calls):
+        return {"other": 1.0}
+    parts = dict(decompose(savings.step(capture, phase).run).busy_parts)
+    idle = {part: float(parts.get(part, 0)) for part in PARTS if part not in ("gpu_busy", "copies", "communication")}
+    total = sum(idle.values())
+    return {part: ns / total for part, ns in idle.items() if ns > 0} if total > 0 else {"other": 1.0}
+
+
+def _step(
+    facts: Facts, name: str, ops: pd.DataFrame, step: IntArray, finish: IntArray, wall: IntArray,
+    shares: Mapping[str, float],
+) -> StepOf:  # fmt: skip
+    """Return means over steps. `step`: the step of each operation; `finish` and `wall`: end and length of each."""
+    count = len(finish)
+    ops = ops.assign(step=step)
+    ops["ordinal"] = ops.groupby(["step", "layer", "kernel"], sort=False, observed=True).cumcount()
+    groups = ops.groupby(ITEM, sort=False, observed=True)
+    items = groups.agg(
+        launches=("duration_ns", "size"), time_ns=("duration_ns", "sum"), registers=("registers", "max"),
+        grid=("grid", "first"), block=("block", "first"),
+    ).reset_index()  # fmt: skip
+    items["launches"] /= count
+    items["time_ns"] = items["time_ns"].astype(float) / count
+    items["registers"] = items["registers"].astype("Float64").astype(float)
+    busy = _busy(facts.capture.gpu_ops, finish - wall, finish) / count
+    mean = float(wall.mean())
+    idle = {part: share * (mean - busy) for part, share in shares.items()}
+    return StepOf(name, _named(items, facts), mean, busy, idle)
+
+
+def _busy(ops: pd.DataFrame, begin: IntArray, end: IntArray) -> float:
+    """Return how long any operation runs between `begin` and `end`, summed over all pairs of them."""
+    start = ops["start_ns"].to_numpy(np.int64)
+    order = np.argsort(start, kind="stable")
+    start, stop = start[order], np.maximum.accumulate((start + ops["duration_ns"].to_numpy(np.int64))[order])
+    before = np.insert(stop[:-1], 0, start[:1])
+    filled = np.insert(np.cumsum(stop - np.maximum(start, before)), 0, 0)
+
+    def until(time: IntArray) -> IntArray:
+        place = np.searchsorted(start, time, side="right")
+        over = np.where(place > 0, np.maximum(stop[np.maximum(place - 1, 0)] - time, 0), 0)
+        return filled[place] - over
+
+    return float((until(end) - until(begin)).sum())
+
+
+def _named(items: pd.DataFrame, facts: Facts) -> pd.DataFrame:
+    """Return items with ordinals, source lines and counters where they are known."""
+    items = items.copy()
+    items["layer"] = items["layer"].astype(str)
+    if "ordinal" not in items:
+        items["ordinal"] = items.groupby(["layer", "kernel"], sort=False).cumcount()
+    measured = facts.all_measured
+    known = [name for name in COUNTED if name in measured and measured[name].notna().any()]
+    if facts.has_timeline and facts.has_counters and known:
+        rows = measured.assign(layer=measured["folded"].astype(str))
+        means = rows.groupby(["layer", "kernel"], sort=False)[known].mean().reset_index()
+        items = items.drop(columns=[name for name in known if name in items])
+        items = items.merge(means, on=["layer", "kernel"], how="left")
+    lines = facts.capture.source_lines
+    lines = lines[lines["source_file"].fillna("") != ""]
+    if len(lines):
+        hottest = lines.sort_values("samples", ascending=False, kind="stable").drop_duplicates("kernel")
+        of = {symbols.key(str(row.kernel)): (row.source_file, row.line) for row in hottest.itertuples()}
+        items["source"] = [of.get(name, ("", 0))[0] for name in items["kernel"]]
+        items["line"] = [of.get(name, ("", 0))[1] for name in items["kernel"]]
+    wanted = [*ITEM, "launches", "time_ns", "grid", "block", "source", "line", *COUNTED]
+    return items[[name for name in wanted if name in items]].reset_index(drop=True)

@@ -1,0 +1,130 @@
+"""Read tables as runs: rounds.csv, bench.csv, a ladder's table, a census. The columns of a file tell its kind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats.comparison import ROUNDS
+from analysis.formats.errors import InputError
+from analysis.formats.packed import is_packed, unpack
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of table: the columns that name a row, its time, and its exact quantities.
+
+    `times`: the first column with a value counts. `layer` and `kernel` are joined from these columns.
+    """
+
+    name: str
+    layer: tuple[str, ...]
+    kernel: tuple[str, ...]
+    times: tuple[str, ...] = ()
+    exact: tuple[str, ...] = ()
+
+
+_TIMES = ("isolated_time_p50_ns", "chained_time_p50_ns", "bench_time_p50_ns")
+KINDS = (
+    Kind("census", ("op", "source"), ("kernel", "sm"), (), (
+        "registers", "stack_bytes", "spill_bytes", "shared_bytes", "local_instructions", "instructions", "code_bytes")),
+    Kind("ladder", ("op", "dtype", "shape_name"), ("variant",), _TIMES),
+    Kind("bench", ("op", "dtype", "shape_name", "convention"), ("variant",), _TIMES),
+)  # fmt: skip
+_ONLY_LADDER = "rung_below"  # a ladder has all columns of a bench
+
+
+@dataclass(frozen=True)
+class TableRun:
+    """One run of a table. `rows`: step, layer, kernel ('' for the step), ordinal, launches, time_ns, exact columns."""
+
+    name: str
+    kind: str
+    rows: pd.DataFrame
+    turn: tuple[int, int] | None = None
+    conditions: Mapping[str, str] = field(default_factory=dict)
+
+
+def read(path: Path) -> list[TableRun] | None:
+    """Return the runs of a table; None if the path is no table of these kinds.
+
+    Raises: InputError if a time in it is no number above zero.
+    """
+    if path.is_dir():
+        inside = [path / name for name in ("rounds.csv", "rounds.csv.xz", "bench.csv")]
+        path = next((one for one in inside if one.is_file()), path)
+    if not path.is_file() or ".csv" not in path.name:
+        return None
+    content = path.read_bytes()
+    content = unpack(content, path.name) if is_packed(content[:6]) else content
+    header = content[:20_000].split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    if ROUNDS.has_header(header):
+        return _rounds(path.name, content)
+    kind = next((one for one in KINDS if _fits(one, header.split(","))), None)
+    return None if kind is None else [_table(path, content, kind)]
+
+
+def _fits(kind: Kind, names: list[str]) -> bool:
+    needed = {*kind.layer, *kind.kernel} <= set(names) and (not kind.times or bool(set(kind.times) & set(names)))
+    return needed and (kind.name != "ladder" or _ONLY_LADDER in names)
+
+
+def _rounds(name: str, content: bytes) -> list[TableRun]:
+    rows = pd.read_csv(BytesIO(content), keep_default_na=False, na_values={})
+    rows = rows.astype({"step": str, "range": str, "kernel": str})
+    times = pd.to_numeric(rows["time_ns"], errors="coerce")
+    if (bad := ~(times > 0) | ~np.isfinite(times)).any():
+        row = rows[bad].iloc[0]
+        raise InputError(
+            f"{name}: run {row['run']} has the time {row['time_ns']!r} for {row['kernel'] or row['step']}, which is "
+            f"no number above zero; {ROUNDS.again}."
+        )
+    rows = rows.assign(time_ns=times.astype(float), layer=rows["range"], launches=rows["launches"].astype(float))
+    rows["ordinal"] = rows.groupby(["run", "step", "layer", "kernel"], sort=False).cumcount()
+    found = []
+    for (run, number, place), own in rows.groupby(["run", "round", "place"], sort=False):
+        turn = (int(number), int(place)) if int(number) else None
+        kept = own[["step", "layer", "kernel", "ordinal", "launches", "time_ns"]].reset_index(drop=True)
+        found.append(TableRun(f"{name} run {run}", "rounds", kept, turn))
+    return found
+
+
+def _table(path: Path, content: bytes, kind: Kind) -> TableRun:
+    rows = pd.read_csv(BytesIO(content), low_memory=False)
+    found = pd.DataFrame({"step": kind.name}, index=rows.index)
+    found["layer"] = _joined(rows, kind.layer)
+    found["kernel"] = _joined(rows, kind.kernel)
+    found["ordinal"] = found.groupby(["layer", "kernel"], sort=False).cumcount()
+    found["launches"] = 1.0
+    times = [pd.to_numeric(rows[name], errors="coerce") for name in kind.times if name in rows]
+    found["time_ns"] = pd.concat(times, axis=1).bfill(axis=1).iloc[:, 0] if times else np.nan
+    for column in (one for one in kind.exact if one in rows):
+        found[column] = pd.to_numeric(rows[column], errors="coerce")
+    conditions = _beside(path) | ({"nvcc": ", ".join(map(str, rows["nvcc"].unique()))} if "nvcc" in rows else {})
+    if kind.times:
+        found = found[found["time_ns"].notna()]
+    if kind.name == "census":
+        found["source"] = rows["source"].astype(str)
+    return TableRun(path.name, kind.name, found.reset_index(drop=True), conditions=conditions)
+
+
+def _beside(path: Path) -> dict[str, str]:
+    """Return the conditions that bench.json beside a table states."""
+    file = path.with_name("bench.json")
+    try:
+        stated = json.loads(file.read_text(encoding="utf-8")).get("conditions") or {}
+    except (OSError, ValueError, AttributeError):
+        return {}
+    found = {"GPU": (stated.get("gpu") or {}).get("name"), **{name: stated.get(name) for name in ("driver", "torch")}}
+    return {name: str(value) for name, value in found.items() if value}
+
+
+def _joined(rows: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
+    parts = [rows[name].fillna("").astype(str) for name in names]
+    return parts[0].str.cat(parts[1:], sep=" ").str.strip() if len(parts) > 1 else parts[0]
