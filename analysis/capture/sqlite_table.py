@@ -175,14 +175,22 @@ class Tables:
 
         Raises: ImportError, OSError, ValueError, pyarrow.ArrowException: there is no driver, or it cannot read them.
         """
-        import adbc_driver_sqlite.dbapi as adbc
+        # Not through its dbapi, which imports every data frame library that is installed.
+        import adbc_driver_manager as adbc
+        import adbc_driver_sqlite
 
         try:
-            with adbc.connect(_uri(self._path, False)) as db, db.cursor() as cursor:
-                cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_CHUNK)})
-                cursor.execute(query)
-                for batch in cursor.fetch_record_batch():
-                    yield [_part(column) for column in batch.columns]
+            with (
+                adbc_driver_sqlite.connect(_uri(self._path, False)) as database,
+                adbc.AdbcConnection(database) as connection,
+                adbc.AdbcStatement(connection) as statement,
+            ):
+                statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_CHUNK)})
+                statement.set_sql_query(query)
+                rows, _ = statement.execute_query()
+                with pa.RecordBatchReader._import_from_c(rows.address) as batches:
+                    for batch in batches:
+                        yield [_part(column) for column in batch.columns]
         except adbc.Error as error:
             raise OSError(str(error)) from None
 

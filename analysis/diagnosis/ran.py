@@ -37,7 +37,7 @@ def describe_program(facts: Facts) -> Program:
     known = capture.session | {name: value for name, value in (capture.manifest or {}).items() if value}
     commands = dict.fromkeys(captured_program(tool).command for tool in capture.tools)
     commands.pop(PROGRAM, None)
-    devices = set(capture.gpu_ops["device"].dropna().astype(str)) - {""}
+    devices = set(capture.gpu_ops["device"].dropna().unique()) - {""}
     gpus = [re.sub(r" \(\d+\)$", "", one) for one in sorted(devices)]  # nsys adds the device's number
     return Program(
         command=next(iter(commands)) if len(commands) == 1 else None,

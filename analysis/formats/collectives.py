@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from analysis.formats.spans import quantile
 
@@ -39,6 +40,7 @@ _BY_NAME = re.compile(
 )
 
 
+@lru_cache(maxsize=1 << 16)
 def communicates(kernel: str) -> bool:
     """Return whether a kernel of this name moves data between GPUs: a collective of NCCL or of another library."""
     return bool(_BY_LIBRARY.search(kernel) or _BY_NAME.search(kernel))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -160,7 +161,12 @@ def cell(value: Any, column: str, unit: str = "") -> str:
 
 def clean(value: Any) -> str:
     """Return the text on one line without control, bidirectional-override or unpaired surrogate characters."""
-    spaced = re.sub(r"\s+", " ", str(value)).strip()
+    return _clean(str(value))
+
+
+@lru_cache(maxsize=1 << 16)
+def _clean(text: str) -> str:
+    spaced = re.sub(r"\s+", " ", text).strip()
     if spaced.isprintable():
         return spaced
     # Cc, Cf, Cs: a newline breaks tables, a bidi override reorders a page, a surrogate cannot be encoded

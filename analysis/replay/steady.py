@@ -22,6 +22,7 @@ Floats = npt.NDArray[np.float64]
 
 MOST_PHASES = 4
 MOST_ANCHORS = 48
+MOST_STRETCHES = 4_096  # whether stretches repeat only after some is decided from this many at the end of the run
 MOST_LAUNCHES = 30_000  # the anchor is chosen from this many launches at the end of the run
 ALIKE = 0.75  # share of launches that two steps of one phase have in common
 WHOLE = 0.95  # the same of the first and the last step
@@ -313,7 +314,7 @@ def _whole(place: IntArray, symbol: IntArray) -> IntArray:
     length = np.diff(np.append(place, len(symbol)))[:-1]
     sums = np.insert(np.cumsum(symbol.astype(np.float64) ** 2), 0, 0)
     kind = np.unique(np.stack([length, sums[place[1:]] - sums[place[:-1]]]), axis=1, return_inverse=True)[1].ravel()
-    late = kind[len(kind) // 4 :]
+    late = kind[len(kind) // 4 :][-MOST_STRETCHES:]
     if len(late) < 6:
         return place
     alone = float((late[1:] == late[:-1]).mean())

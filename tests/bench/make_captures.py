@@ -10,6 +10,7 @@ The same size and seed give the same rows.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -88,14 +89,25 @@ class Program:
     kernels: list[dict[str, Any]]
 
 
-def _kernels(random: np.random.Generator) -> list[dict[str, Any]]:
-    """Return 120 kernels with names, shapes and durations."""
+@dataclass(frozen=True)
+class Mix:
+    """What a program launches: how many kernel names, of which kinds, how long at least, and on which streams."""
+
+    names: int = 120
+    kinds: tuple[tuple[str, str], ...] = _NAMES
+    least_chars: int = 0
+    streams: tuple[int, ...] = (7, 13)
+
+
+def _kernels(random: np.random.Generator, mix: Mix) -> list[dict[str, Any]]:
+    """Return the kernels of a mix with names, shapes and durations."""
     made = []
     dtypes = ("float", "c10::Half", "c10::BFloat16")
-    for i in range(120):
+    for i in range(mix.names):
         dtype = dtypes[i % 3]
-        short, arguments = _NAMES[i % len(_NAMES)]
+        short, arguments = mix.kinds[i % len(mix.kinds)]
         name = arguments.format(i=i, dtype=dtype, wide=64 << i % 3, high=64 << i % 2)
+        name += f"<{'int, ' * ((mix.least_chars - len(name)) // 5)}{i}>" if len(name) < mix.least_chars else ""
         made.append(
             {
                 "demangled": name,
@@ -110,12 +122,14 @@ def _kernels(random: np.random.Generator) -> list[dict[str, Any]]:
     return made
 
 
-def make_program(kernels: int, seed: int = SEED) -> Program:
+def make_program(kernels: int, seed: int = SEED, mix: Mix = Mix()) -> Program:
     """Return a program of `kernels` launches and about a tenth as many ranges."""
     random = np.random.default_rng(seed)
-    catalogue = _kernels(random)
+    catalogue = _kernels(random, mix)
     # Every part of a layer launches its own kernels, in the same order at each step.
     pattern = random.zipf(1.3, _LAUNCHES_OF_STEP).clip(1, len(catalogue)) - 1
+    if mix.names > _LAUNCHES_OF_STEP:  # more names than launches of a step: each step has its own
+        pattern = np.arange(mix.names)
     names = ["step", *(f"h.{i}" for i in range(_LAYERS)), *_PARTS]
     launches, ranges = [], []
     for process, count in enumerate((kernels - kernels // 2, kernels // 2)):
@@ -139,12 +153,12 @@ def make_program(kernels: int, seed: int = SEED) -> Program:
             name.append(named)
         # The last step stops where the asked number of kernels is reached; its ranges stay.
         api_start, api_end = api_start[:count], api_end[:count]
-        kernel = np.tile(pattern, steps)[:count]
+        kernel = np.resize(pattern, count)
         median = np.array([entry["median_ns"] for entry in catalogue])[kernel]
         duration = (median * random.lognormal(0.0, 0.1, count)).astype(np.int64) + 800
-        stream = np.where(random.random(count) < 0.9, 7, 13)
+        stream = _streams(random, mix, count)
         begin = np.empty(count, dtype=np.int64)
-        for one in (7, 13):
+        for one in mix.streams:
             mine = np.flatnonzero(stream == one)
             busy = np.cumsum(duration[mine])
             ready = api_start[mine] + 2_600
@@ -180,6 +194,13 @@ def make_program(kernels: int, seed: int = SEED) -> Program:
     )
 
 
+def _streams(random: np.random.Generator, mix: Mix, count: int) -> np.ndarray:
+    """Return the stream of each launch: of two streams the first has nine in ten, of more each has as many."""
+    if len(mix.streams) == 2:
+        return np.where(random.random(count) < 0.9, *mix.streams)
+    return np.array(mix.streams)[random.integers(0, len(mix.streams), count)]
+
+
 def place_of(program: Program) -> tuple[np.ndarray, np.ndarray]:
     """Return the path of each launch's innermost range, and the start of that instance in ns."""
     launches, ranges = program.launches, program.ranges
@@ -210,9 +231,10 @@ def _literal(value: int | None) -> str:
     return "NULL" if value is None else str(value)
 
 
-def write_sqlite(program: Program, path: Path, progress: bool = False) -> None:
+def write_sqlite(program: Program, path: Path, progress: bool = False, with_ranges: bool = True) -> None:
     """Write the program in the form of `nsys export --type sqlite` to a new file at `path`."""
-    launches, ranges = program.launches, program.ranges
+    launches = program.launches
+    ranges = {name: column if with_ranges else column[:0] for name, column in program.ranges.items()}
     texts = [*program.names]
     for kernel in program.kernels:
         texts += [text for text in (kernel["demangled"], kernel["short"]) if text not in texts]
@@ -359,6 +381,70 @@ def write_csv(program: Program, folder: Path) -> dict[str, Path]:
                 stream.write(lines)
         written[report] = path
     return written
+
+
+def _event(
+    category: str, rows: int, pid: np.ndarray, tid: Any, start: np.ndarray, end: np.ndarray, **columns: Any
+) -> Any:
+    """Return the events of one category as lines of JSON. Columns: the name, and what stands in `args`, each as JSON."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def text(column: Any) -> Any:
+        return pc.cast(pa.array(column) if isinstance(column, np.ndarray) else column, pa.string())
+
+    def microseconds(ns: np.ndarray) -> Any:
+        return pc.binary_join_element_wise(text(ns // 1000), pc.utf8_lpad(text(ns % 1000), 3, "0"), ".")
+
+    name = columns.pop("name")
+    parts: list[Any] = [
+        f'{{"ph": "X", "cat": "{category}", "name": "',
+        text(name),
+        '", "pid": ',
+        text(pid),
+        ', "tid": ',
+        text(tid),
+    ]
+    parts += [', "ts": ', microseconds(start), ', "dur": ', microseconds(end - start), ', "args": {']
+    for i, (key, column) in enumerate(columns.items()):
+        parts += [f'{", " * bool(i)}"{key.replace("_", " ")}": ', text(column)]
+    whole = [part if not isinstance(part, str) else pa.repeat(part, rows) for part in [*parts, "}},\n"]]
+    return pc.binary_join_element_wise(*whole, "")
+
+
+def write_torch_trace(program: Program, path: Path) -> None:
+    """Write the program as torch.profiler's Chrome trace, with a process for each GPU."""
+    import pyarrow as pa
+
+    launches, ranges = program.launches, program.ranges
+    code = pa.array(launches["kernel"].astype(np.int32))
+
+    def coded(values: list[Any]) -> Any:
+        return pa.DictionaryArray.from_arrays(code, pa.array(values)).dictionary_decode()
+
+    count, pid = len(launches["start"]), np.array(PIDS)
+    number = launches["correlation"] + launches["process"]  # those of a process are odd, of the other one even
+    kernels, process = program.kernels, launches["process"]
+    names = pa.array([f"{name}" for name in program.names]).take(pa.array(ranges["name"]))
+    shape = {key: coded([f"[{', '.join(map(str, one[key]))}]" for one in kernels]) for key in ("grid", "block")}
+    lines = [
+        _event("user_annotation", len(names), pid[ranges["process"]], pid[ranges["process"]], ranges["start"],
+               ranges["end"], name=names, External_id=np.arange(len(names))),
+        _event("cuda_runtime", count, pid[process], pid[process], launches["api_start"], launches["api_end"],
+               name=pa.repeat("cudaLaunchKernel", count), correlation=number),
+        _event("kernel", count, process, launches["stream"], launches["start"], launches["end"],
+               name=coded([one["demangled"] for one in kernels]), correlation=number, device=process,
+               stream=launches["stream"], registers_per_thread=coded([one["registers"] for one in kernels]), **shape),
+    ]  # fmt: skip
+    devices = [{"id": i, "name": "NVIDIA H200", "computeMajor": 9, "computeMinor": 0, "numSms": 132} for i in range(2)]
+    with path.open("wb") as stream:
+        stream.write(
+            b'{"schemaVersion": 1, "deviceProperties": ' + json.dumps(devices).encode() + b', "traceEvents": [\n'
+        )
+        for events in lines:
+            for first in range(0, len(events), _BATCH):
+                stream.write("".join(events.slice(first, _BATCH).to_pylist()).encode())
+        stream.write(b'{"ph": "M", "name": "process_name", "pid": 0, "args": {}}]}\n')
 
 
 def main() -> int:
