@@ -197,7 +197,7 @@ def _made(capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]])
 
 
 def _print(chosen: Step, found: Any) -> None:
-    phase, parts = chosen.phase, decompose(chosen.run)
+    phase, parts = chosen.phase, decompose(chosen.told_run, chosen.told_ns)
     print(f"Step {phase.name}: {chosen.step_ns / 1e3:,.1f} µs ({phase.count} steady steps), replayed {chosen.off:+.1%}")
     for part, ns in sorted(parts.parts, key=lambda item: -item[1]):
         print(f"  {part:14} {ns / 1e3:12,.1f} µs  {ns / max(parts.wall_ns, 1):4.0%}")

@@ -100,7 +100,9 @@ def answers(
     """
     steady = find(capture) if steady is None else steady
     steps = savings.steps(capture, steady)
-    return [answer(View(capture, steady, one, decompose(one.run), counted, plan, folded)) for one in steps]
+    parts = [decompose(one.told_run, one.told_ns) for one in steps]
+    views = [View(capture, steady, *both, counted, plan, folded) for both in zip(steps, parts, strict=True)]
+    return [answer(view) for view in views]
 
 
 def answer(view: View) -> StepAnswer:
@@ -163,7 +165,7 @@ def _untold(one: Proposal) -> Saver:
 def _replayed(view: View, one: Proposal) -> Saver:
     if one.change is None:
         lost = one.lost_ns or 0.0
-        whole = lost + view.step.step_ns * view.step.phase.count
+        whole = lost + view.step.told_ns * view.step.phase.count
         low, high = lost * (1 - PAUSED), lost * (1 + PAUSED)
         return Saver(one, Saving(low, high), Saving(low / whole, min(high / whole, 1.0)))
     found = savings.saving(view.step, one.change)

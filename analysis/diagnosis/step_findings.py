@@ -50,13 +50,13 @@ def steps(answers: Sequence[StepAnswer]) -> list[Step]:
     found = []
     for one in answers:
         step, wall = one.view.step, one.view.parts.wall_ns
-        low, _, high = step.phase.quantiles()
+        low, middle, high = step.bare_wall_ns or (step.phase.quantiles()[0], float(wall), step.phase.quantiles()[2])
         found.append(
             Step(
                 name=one.name,
                 count=step.phase.count,
-                wall_ns=Quantiles(p50=float(wall), p5=float(low), p95=float(high)),
-                bare=False,
+                wall_ns=Quantiles(p50=middle, p5=float(low), p95=float(high)),
+                bare=step.bare_known,
                 kind=kind_of_step(one),
                 parts=[Part(PartKind(part), float(ns), ns / max(wall, 1)) for part, ns in one.view.parts.parts],
             )

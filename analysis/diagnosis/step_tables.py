@@ -56,9 +56,10 @@ def _is_part(phase: Phase, step_ranges: pd.DataFrame) -> bool:
     columns=(
         Column("step", "", "steps that repeat: the range that begins them, or step", "key"),
         Column("part", "", "what the step waits for, by the critical path of its replay; the parts add up", "key"),
-        Column("part_ns", "ns", "length of the part in one step, as seen by the tool", "timing"),
+        Column("part_ns", "ns", "length of the part in one step: without a profiler if bare_ns is known", "timing"),
         Column("share_frac", "0-1", "the part over the step", "timing", style="bar"),
         Column("step_ns", "ns", "the step in the timeline: the mean of the steps that were replayed", "timing"),
+        Column("bare_ns", "ns", "the step without a profiler, median; blank if unknown", "timing"),
         Column("replayed_ns", "ns", "the same by the unchanged replay", "timing", shown=False),
         Column("count", "1", "steady steps of the run", "timing", shown=False),
     ),
@@ -72,6 +73,7 @@ def build_steady_steps(facts: Facts) -> pd.DataFrame | None:
             "part_ns": ns,
             "share_frac": ns / max(one.view.parts.wall_ns, 1),
             "step_ns": round(one.view.step.step_ns),
+            "bare_ns": round(one.view.step.told_ns) if one.view.step.bare_known else None,
             "replayed_ns": round(one.view.step.run.step_ns),
             "count": one.view.step.phase.count,
             "tier": "timing",
@@ -79,7 +81,7 @@ def build_steady_steps(facts: Facts) -> pd.DataFrame | None:
         for one in facts.once(answer_steps)
         for part, ns in sorted(one.view.parts.parts, key=lambda item: -item[1])
     ]
-    return pd.DataFrame(rows) if rows else None
+    return pd.DataFrame(rows).astype({"bare_ns": "Int64"}) if rows else None
 
 
 @table(
@@ -92,7 +94,7 @@ def build_steady_steps(facts: Facts) -> pd.DataFrame | None:
         Column("kind", "", "the cause: an identifier of analysis/diagnosis/kinds.toml", "key"),
         Column("about", "", "the operations, calls or ranges that change", "key"),
         Column("count", "1", "how many of them one step has", "timing"),
-        Column("time_ns", "ns", "their time in one step, as seen by the tool", "timing"),
+        Column("time_ns", "ns", "their time in one step: without a profiler if that step is known", "timing"),
         Column("bytes", "byte", "bytes that they move in one step; blank if they move none", "timing", shown=False),
         Column("low_ns", "ns", "the least that the change saves of a step", "timing"),
         Column("high_ns", "ns", "the most that it saves", "timing"),

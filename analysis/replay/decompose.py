@@ -41,17 +41,20 @@ class Decomposition:
     path: tuple[tuple[float, float, str, int], ...]  # begin, end, part, operation or -1; of the whole window
 
 
-def decompose(run: Run) -> Decomposition:
-    """Return the parts of a step, the slack of each operation and its part of the critical path."""
+def decompose(run: Run, wall_ns: float | None = None) -> Decomposition:
+    """Return the parts of a step, the slack of each operation and its part of the critical path.
+
+    The parts add up to `wall_ns`, where the time of the step is known better than by the replay.
+    """
     path = _Walk(run).path()
-    steps = run.graph.steps
     sums: dict[str, float] = {}
     critical = np.zeros(len(run.o_start))
     for begin, end, part, row in path:
         sums[part] = sums.get(part, 0.0) + end - begin
         if row >= 0:
             critical[row] += end - begin
-    wall = round(run.step_ns)
+    wall = round(run.step_ns if wall_ns is None else wall_ns)
+    steps = run.graph.steps * run.step_ns / max(wall, 1)
     table = pd.DataFrame(
         {
             "slack_ns": slack(run),
@@ -71,7 +74,7 @@ def part_of(graph: Graph, row: int) -> str:
     return "communication" if communicates(str(graph.o_name[row])) else "gpu_busy"
 
 
-def _whole(sums: dict[str, float], steps: int, wall: int) -> tuple[tuple[str, int], ...]:
+def _whole(sums: dict[str, float], steps: float, wall: int) -> tuple[tuple[str, int], ...]:
     """Return whole ns of one step that add up to `wall`: the largest part takes the rounding."""
     rounded = {part: round(sums[part] / steps) for part in PARTS if round(sums.get(part, 0.0) / steps)}
     if rounded:
@@ -112,13 +115,16 @@ class _Walk:
             if not known or self.graph.seq_pid[seq] == self.graph.main
         }
         latest = max(host, key=lambda seq: host[seq]) if host else -1
+        at: tuple[str, int] = ("", -1)
         if last_op >= 0 and (latest < 0 or run.o_end[last_op] >= host[latest] - 1.0):
             self._piece(float(run.o_end[last_op]), "other")
-            self._from_operation(last_op)
+            at = ("operation", last_op)
         elif latest >= 0:
             self._piece(host[latest], "other")
             self._piece(float(run.c_end[self.last_call[latest]]), "host_work")
-            self._from_call_end(self.last_call[latest])
+            at = ("call", self.last_call[latest])
+        while at[1] >= 0 and self.now > run.begin_ns:
+            at = self._from_operation(at[1]) if at[0] == "operation" else self._from_call(at[1])
         self._piece(run.begin_ns, "other")
         return self.pieces[::-1]
 
@@ -128,53 +134,41 @@ class _Walk:
             self.pieces.append((begin, self.now, part, row))
             self.now = begin
 
-    def _from_operation(self, row: int) -> None:
-        """Walk on from within an operation."""
+    def _from_operation(self, row: int) -> tuple[str, int]:
+        """Add what begins with an operation, and return what it waited for."""
         run, graph = self.run, self.graph
-        while row >= 0 and self.now > run.begin_ns:
-            part = part_of(graph, row)
-            why, cause = int(run.o_why[row]), int(run.o_cause[row])
-            if why == BY_RANKS:
-                self._piece(float(run.o_start[cause]), part, row)
-                self._piece(float(run.o_start[row]), "rank_wait", row)
-                why, cause = run.alone[row]
-            self._piece(float(run.o_start[row]), part, row)
-            if why == BY_HOST:
-                call = int(graph.o_host[row])
-                if call < 0:
-                    return
-                self._piece(float(run.c_begin[call]), "launching")
-                self._from_call_begin(call)
-                return
-            if cause < 0:
-                return
+        part = part_of(graph, row)
+        why, cause = int(run.o_why[row]), int(run.o_cause[row])
+        if why == BY_RANKS:
+            self._piece(float(run.o_start[cause]), part, row)
+            self._piece(float(run.o_start[row]), "rank_wait", row)
+            why, cause = run.alone[row]
+        self._piece(float(run.o_start[row]), part, row)
+        if why == BY_HOST:
+            call = int(graph.o_host[row])
+            if call < 0:
+                return "", -1
+            self._piece(float(run.c_begin[call]), "launching")
+            self._gap(call)
+            return "call", int(self.previous[call])
+        if cause >= 0:
             long = run.o_start[row] - run.o_end[cause] > _USUAL_NS
             self._piece(float(run.o_end[cause]), "sync" if why == BY_OTHER else "other" if long else "launching")
-            row = cause
+        return "operation", cause
 
-    def _from_call_begin(self, call: int) -> None:
-        self._gap(call)
-        before = int(self.previous[call])
-        if before >= 0:
-            self._from_call_end(before)
-
-    def _from_call_end(self, call: int) -> None:
-        """Walk back over calls until one has waited for an operation."""
+    def _from_call(self, call: int) -> tuple[str, int]:
+        """Add a call, and return the operation for which it waited, or else the call before."""
         run, graph = self.run, self.graph
-        while call >= 0 and self.now > run.begin_ns:
-            by = self.by.get(call, -1)
-            part = self._part(call)
-            if by >= 0:
-                end = float(run.o_end[by])
-                if graph.c_wait[call] in (OPERATION, STREAM) and end > run.c_end[call]:
-                    self._from_operation(by)  # the call returned during the copy
-                    return
+        by = self.by.get(call, -1)
+        part = self._part(call)
+        if by >= 0:
+            end = float(run.o_end[by])
+            if not (graph.c_wait[call] in (OPERATION, STREAM) and end > run.c_end[call]):  # else it returned before
                 self._piece(end, "sync" if part == "launching" else part)
-                self._from_operation(by)
-                return
-            self._piece(float(run.c_begin[call]), part)
-            self._gap(call)
-            call = int(self.previous[call])
+            return "operation", by
+        self._piece(float(run.c_begin[call]), part)
+        self._gap(call)
+        return "call", int(self.previous[call])
 
     def _gap(self, call: int) -> None:
         """Walk back over the host work before a call: a short one is a part of launching."""

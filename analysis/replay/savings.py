@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +35,8 @@ ERROR = 0.015  # of the step: how far a replay may be off
 MISSED = 0.1  # of a saving, or of twice what is left of the step: how far besides
 LIKELY = 0.35  # of the range between both ends of `share`, from its upper end, is likely
 UNEXPLAINED = 0.02  # of the operations: above it, the other reading of their waits is replayed as well
-FASTER = 0.97  # of the time under a profiler: a longer bare step was measured beside other work
+FASTER = 0.97  # of the time under a profiler: from here on, the profiler costs nothing
+SLOWER = 1.03  # times the same: a longer bare step was measured beside other work
 TRIVIAL_NS = 100.0  # the most that a trivial call takes on an idle host
 UNKNOWN_CROWD = 1.5
 _TRIVIAL = re.compile(r"cuKernelGetName|cuKernelGetAttribute|cuCtxGetCurrent|cuCtxSetCurrent")
@@ -69,6 +71,22 @@ class Step:
     bare_known: bool  # whether a bare run tells the time of the step
     step_ns: float  # in the timeline
     reason: str = ""  # why its savings cannot be told, in one sentence
+    bare_wall_ns: tuple[float, float, float] | None = None  # 5th percentile, median, 95th, where `bare_known`
+
+    @property
+    def told(self) -> Graph:
+        """The graph that the report tells of: with bare host times if the bare time of the step is known."""
+        return self.bare[0] if self.bare_known else self.graph
+
+    @cached_property
+    def told_run(self) -> Run:
+        """The replay of `told`."""
+        return simulate(self.bare[0]) if self.bare_known else self.run
+
+    @property
+    def told_ns(self) -> float:
+        """The time of the step that the report tells: bare, if known."""
+        return self.bare_wall_ns[1] if self.bare_wall_ns else self.run.step_ns
 
     @property
     def off(self) -> float:
@@ -146,10 +164,11 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
             f"A step of {phase.name} takes {run.step_ns / 1e3:,.1f} µs replayed, {seen / 1e3:,.1f} µs in the timeline: "
             "the steps depend on something that the capture does not hold, or empty a queue; capture more steps."
         )
-    known = _bare_step(capture, phase, graph)
+    wall = _bare_step(capture, phase, graph)
+    known = wall[1] if wall is not None and graph.has_calls and wall[1] < SLOWER * run.step_ns else None
     marks = _marks(capture, graph)
-    if known is not None and graph.has_calls and known < FASTER * run.step_ns:
-        low = high = _fit(graph, marks, capture.clock, known)
+    if known is not None:
+        low = high = _fit(graph, marks, capture.clock, known) if known < FASTER * run.step_ns else graph
     else:
         low, high = (_without_cost(graph, marks, capture.clock, end) for end in (0, 1))
     bare = (low,) if low is high else (low, high)
@@ -162,7 +181,7 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
             else _without_cost(other, marks, capture.clock, 0),
         )
     times = tuple(simulate(one).step_ns for one in bare)
-    return Step(phase, graph, run, bare, times, low is high, seen, reason)
+    return Step(phase, graph, run, bare, times, low is high, seen, reason, wall if low is high else None)
 
 
 def _costs(clock: str) -> Mapping[str, Sequence[float]]:
@@ -233,8 +252,15 @@ def _host_times(graph: Graph, factor: float) -> Graph:
     return replace(graph, c_own=graph.c_own * factor, c_gap=graph.c_gap * factor)
 
 
-def _bare_step(capture: Capture, phase: Phase, graph: Graph) -> float | None:
-    """Return the bare time of the step, ns: from start to start of bare ranges that occur once a step."""
+def _bare_step(capture: Capture, phase: Phase, graph: Graph) -> tuple[float, float, float] | None:
+    """Return the 5th percentile, the median and the 95th percentile of the step's bare time, ns; None if unknown.
+
+    A harness timed it, or it lasts from start to start of bare ranges that occur once a step.
+    """
+    timed = [one["wall_ns"] for one in (capture.timing or {}).get("steps", []) if _is_named(one["range"], phase)]
+    if len(timed) == 1:
+        middle = float(timed[0]["p50"])
+        return float(timed[0].get("p5") or middle), middle, float(timed[0].get("p95") or middle)
     rows = capture.of(BARE_RANGES.kind)
     if rows is None or not len(rows):
         return None
@@ -242,18 +268,26 @@ def _bare_step(capture: Capture, phase: Phase, graph: Graph) -> float | None:
     begun = ranges[(ranges["start_ns"] >= graph.start_ns) & (ranges["start_ns"] < graph.end_ns)]
     counts = begun[begun["pid"] == phase.pid]["name"].value_counts()
     once = [phase.name, *counts.index[counts == graph.steps]]
-    found = [time for name in dict.fromkeys(once) if (time := _apart(rows[rows["name"] == name])) is not None]
-    return float(np.median(found)) if found else None
+    found = [apart for name in dict.fromkeys(once) if len(apart := _apart(rows[rows["name"] == name])) >= 2]
+    if not found:
+        return None
+    found.sort(key=lambda apart: float(np.median(apart)))
+    low, middle, high = np.quantile(found[len(found) // 2], [0.05, 0.5, 0.95])
+    return float(low), float(middle), float(high)
 
 
-def _apart(rows: pd.DataFrame) -> float | None:
-    """Return the usual time from start to start of the instances of a range, ns."""
+def _is_named(path: str, phase: Phase) -> bool:
+    return phase.name in (path, path.rpartition("/")[2])
+
+
+def _apart(rows: pd.DataFrame) -> list[float]:
+    """Return the times from start to start of the later instances of a range, ns."""
     apart: list[float] = []
     for _, each in rows.groupby(["process", "thread"]):
         between = np.diff(np.sort(each["start_ns"].to_numpy(dtype=np.float64)))
         later = between[len(between) // 2 :]  # the first ones pay for compilation and cold caches
         apart += later[later < 3 * np.median(later)].tolist() if len(later) else []
-    return float(np.median(apart)) if len(apart) >= 2 else None
+    return apart
 
 
 def saving(step: Step, change: Change) -> Saving:
@@ -262,18 +296,16 @@ def saving(step: Step, change: Change) -> Saving:
 
 
 def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
-    shares, ns = [], []
+    shares = []
     for base in bases:
         before = simulate(base, 3).step_ns
         least, most = (simulate(change(base, share), 4).step_ns for share in (0.0, 1.0))
         for after in (least + (most - least) * (1 - LIKELY), most):
             shares.append(1 - after / before)
-            ns.append(before - after)
     low, high = min(shares), max(shares)
     low, high = low - _error(low), high + _error(high)
     changed = simulate(change(step.graph, 0.5)).step_ns
-    unit = float(np.mean(ns)) / float(np.mean(shares)) if np.mean(shares) else step.run.step_ns
-    return Saving(low * unit, min(high, 1.0) * unit, low, min(high, 1.0), changed)
+    return Saving(low * step.told_ns, min(high, 1.0) * step.told_ns, low, min(high, 1.0), changed)
 
 
 def _error(saved: float) -> float:

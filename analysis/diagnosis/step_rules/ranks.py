@@ -57,7 +57,7 @@ def _uneven(view: View, talks: Bools) -> Iterator[Proposal]:
     slow = max(own, key=lambda pid: sum(own[pid]))
     others = [each for pid, each in own.items() if pid != slow]
     gpu, host = (max(own[slow][side] - max(each[side] for each in others), 0.0) for side in (0, 1))
-    if gpu + host < LEAST * view.step.step_ns:
+    if gpu + host < LEAST * view.step.told_ns:
         return
     rank = view.capture.process_ranks.get(slow)
     name = f"Rank {rank}" if rank is not None else f"Process {slow}"

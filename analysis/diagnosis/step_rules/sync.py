@@ -9,8 +9,9 @@ import numpy as np
 from analysis.diagnosis.step_rules.view import SYNCHRONISES, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
-from analysis.replay.graph import NONE, Graph
+from analysis.replay.graph import NONE, Bools, Graph
 
+SCALAR = 0.02  # of the GPU at most is filled by a kernel that makes only a value to be read
 SMALL = 4096.0  # bytes; a longer copy is not only a value that is read
 
 
@@ -26,8 +27,10 @@ def propose(view: View) -> Iterator[Proposal]:
     if not waits.any():
         return
 
+    made = _makes(view, reads)
+
     def change(base: Graph, share: float) -> Graph:
-        read = changes.drop(base, reads, small, share)
+        read = changes.drop(base, reads | (made & np.bool_(share >= 1.0)), small, share)
         return (
             changes.drop(read, np.zeros(len(reads), bool), waits, share) if share else changes.remove_waits(read, waits)
         )
@@ -49,3 +52,13 @@ def propose(view: View) -> Iterator[Proposal]:
         time_ns=blocked,
         wrong_if="the host needs the value to decide what to launch next",
     )
+
+
+def _makes(view: View, reads: Bools) -> Bools:
+    """Return the small kernels directly before a read on its stream: what they compute may only be for the host."""
+    graph, found = view.graph, np.zeros(len(reads), bool)
+    for stream in np.unique(graph.o_stream[reads]):
+        rows = np.flatnonzero(graph.o_stream == stream)
+        before = rows[:-1][reads[rows[1:]]]
+        found[before[view.kernels[before] & (graph.o_fill[before] < SCALAR)]] = True
+    return found

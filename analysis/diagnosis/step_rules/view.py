@@ -75,7 +75,7 @@ class View:
 
     @property
     def graph(self) -> Graph:
-        return self.step.graph
+        return self.step.told
 
     def of_step(self, amount: SupportsFloat) -> float:
         """Return the part of an amount of the window that one step has."""
@@ -136,7 +136,7 @@ class View:
 
     def share(self, ns: float) -> float:
         """Return a time of one step over the step."""
-        return ns / self.step.step_ns if self.step.step_ns else 0.0
+        return ns / self.parts.wall_ns if self.parts.wall_ns else 0.0
 
     @cached_property
     def compiles(self) -> Bools:
