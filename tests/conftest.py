@@ -40,8 +40,7 @@ HEAVY = re.compile(r"^(?:import|from) (?:kernels|studies|torch|tests\.adding)\b|
 GPU_TEST = "GPU test: "
 gc.set_threshold(100_000, 50, 50)  # as analysis/report.py: frequent collections take a tenth of the time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles all modules anew
-if "PYTEST_XDIST_WORKER" in os.environ:  # a worker a processor: more threads only wait for each other
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small are slower on many threads, which wait for each other
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

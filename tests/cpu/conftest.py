@@ -1,6 +1,5 @@
-"""Machines of fakes, for the tests of the scripts, and one thread for models of a few kilobytes."""
+"""Machines of fakes, for the tests of the scripts."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +18,3 @@ def gpu_machine(machine: Machine) -> Machine:
     machine.put("bin/ncu", FAKE_NCU)
     machine.put("bin/nvidia-smi", FAKE_SMI)
     return machine
-
-
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Matrices this small are slower on many threads, and a busy machine makes threads wait for each other."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)

@@ -22,9 +22,6 @@ SMALL = GPT2Config(n_layer=2, n_embd=32, n_head=4, n_positions=64, vocab_size=61
 ARGUMENTS = ["--config", "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61", "--device", "cpu"]
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 # The program ---------------------------------------------------------------------------------------------------
 
 

@@ -33,9 +33,6 @@ SMALL = GPT2Config(vocab_size=97, n_positions=48, n_embd=128, n_layer=2, n_head=
 ODD = GPT2Config(vocab_size=61, n_positions=40, n_embd=48, n_layer=3, n_head=3, n_inner=72)  # heads of 16
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def prompt(config: GPT2Config, batch: int, tokens: int, seed: int = 3) -> Any:
     return torch.randint(config.vocab_size, (batch, tokens), generator=torch.Generator().manual_seed(seed))
 

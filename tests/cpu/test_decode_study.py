@@ -40,9 +40,6 @@ ARGUMENTS = [
 FEW_RUNGS = "hf_eager,hf_compile_graph,eager,graph,persistent,hf_prefill,prefill"
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 def options(out: Path, *more: str, mode: str = "fair") -> Any:
     return measure.parse([mode, *ARGUMENTS, "--out", str(out), *more])
 
@@ -61,7 +58,6 @@ def here(chosen: Any) -> Callable[[int], dict[str, Any]]:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with three processes, checks and a window."""
-    torch.set_num_threads(1)
     out = tmp_path_factory.mktemp("decode")
     chosen = options(out, "--rungs", FEW_RUNGS, "--processes", "3")
     measure.run_fair(chosen, here(chosen))

@@ -20,9 +20,6 @@ RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]
 MARK_NS, WORK_NS, LAUNCH_NS = 300, 1000, 50
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
 class PlayedGpu:
     """A clock over a stream that runs as launched; each mark takes time of its own, and launching takes the host's."""
 

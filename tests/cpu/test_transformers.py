@@ -45,7 +45,6 @@ def folder(tmp_path_factory) -> Path:
 
 @functools.cache
 def loaded(path: Path):
-    torch.set_num_threads(1)
     return transformers.AutoModelForCausalLM.from_pretrained(path, attn_implementation=ours.NAME).eval()
 
 
