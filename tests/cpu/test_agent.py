@@ -57,7 +57,8 @@ def test_a_long_report_fits_and_says_what_it_leaves_out(example: api.Analysis) -
     assert document.left_out.kernels == 400 - len(document.kernels) > 0
     assert document.left_out.kernels_ns == sum(1000 - place for place in range(len(document.kernels), 400))
     assert document.left_out.findings == 59 - len(document.findings)
-    assert document.findings[0].id == "f1" and document.findings[0].cells
+    assert document.findings[0].id == "f1"
+    assert document.findings[0].cells
 
 
 def test_an_unknown_number_is_left_out_or_null_and_never_zero(example: api.Analysis) -> None:
