@@ -9,7 +9,6 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import torch
 
 from analysis import report
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table, nest_ranges
