@@ -36,6 +36,7 @@ from analysis.tables import (
     rank_places,
     ranks,
     roofline,
+    sampled,
     selftest,
     set_up,
     traffic,
@@ -294,6 +295,13 @@ class Facts:
         """`trust` of report.json."""
         kept = selftest.kept_selftest_of(self.capture, self.gpu, self.ncu)
         return selftest.check_counters(self.all_measured, self.capture.ops, has_ncu=self.has_ncu, kept_selftest=kept)
+
+    # Samples
+
+    @cached_property
+    def sampled(self) -> list[sampled.OfGpu]:
+        """The counters that nsys sampled while the program ran, attributed to its launches, for each GPU."""
+        return sampled.attribute_samples(self)
 
     # Steps
 

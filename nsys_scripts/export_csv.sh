@@ -11,6 +11,7 @@
 # ratios keep only two decimals. So this script exports counts in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
 # From a capture with --source or --samples it also exports the hottest source lines of each launch (ncu_lines.csv).
 # From a program with NCCL it also exports the bytes of the collectives (nccl_calls.csv): no CSV report of nsys has them.
+# If nsys sampled counters, it also exports these (samples.parquet), without anything about the machine.
 # It removes the host name and the paths of this machine from the exports.
 # The script first removes earlier exports of the capture, so that none remain after a failure.
 # exit: 0 exported all captures, 1 an export failed, 2 usage or nothing to export, 127 the tool that wrote the capture is missing

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Capture a program's timeline with Nsight Systems.
 #
-# usage: nsys_capture.sh [-n] [--window profiler|all] [--graphs node|graph] [--out DIR] -- COMMAND…
+# usage: nsys_capture.sh [-n] [--window profiler|all] [--graphs node|graph] [--sample-hz N] [--out DIR] -- COMMAND…
 #        nsys_capture.sh [-n] --exactly OPTION… [--out DIR] -- COMMAND…
 #
 #   -n               print the exact command, run nothing
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop (default); all: the whole program
 #   --graphs WHAT    record CUDA graphs kernel by kernel (node, default), or each launch as a whole (graph), which slows the program less
+#   --sample-hz N    sample the counters of all GPUs so often while the program runs (default 0: never; 10000 loses none)
 #   --out DIR        run folder: DIR/raw/timeline.nsys-rep and DIR/captures/nsys.json (default: runs/<time>-capture)
 #   --exactly        the options are those of `nsys profile`, as harness/profile/argv.py builds them
 #

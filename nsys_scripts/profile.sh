@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Profile a CUDA program from its first run to the report.
 #
-# usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--limit S] [--timeline-mb N] [--window auto|profiler|all]
-#                   [--no-auto-ranges] [--no-counters] [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
+# usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--limit S] [--timeline-mb N] [--sample-hz N]
+#                   [--window auto|profiler|all] [--no-auto-ranges] [--no-counters] [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
 #        profile.sh [-n] --roofs
 #
 #   COMMAND          the program and its arguments (default: GPT-2)
@@ -13,6 +13,8 @@
 #   --deep           count every launch with the long list of metrics, however long that takes
 #   --limit S        end a run of the program that takes longer (default 600)
 #   --timeline-mb N  end the program under nsys when its timeline reaches so many MB, and keep that timeline (default 1000)
+#   --sample-hz N    sample the counters of all GPUs so often while the program runs under nsys (default 10000; 0: never).
+#                    Above 20000, nsys loses samples
 #   --window WINDOW  profiler: between cudaProfilerStart and cudaProfilerStop; all: the whole program; auto (default): the
 #                    program's own window if it opens one
 #   --no-auto-ranges add no ranges to the program. Without this option, a program that uses torch and opens no range itself gets

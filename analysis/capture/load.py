@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from tqdm import tqdm
 
-from analysis.capture import nccl, ncu, ncu_csv, nsys_csv, nsys_runs, ours, several
+from analysis.capture import nccl, ncu, ncu_csv, nsys_csv, nsys_runs, ours, samples, several
 from analysis.capture.model import (
     COUNTERS_COLUMNS,
     DETAILS_COLUMNS,
@@ -37,7 +37,7 @@ from analysis.capture.model import (
     empty_table,
 )
 from analysis.capture.nsys_numbers import Table
-from analysis.capture.sniff import Sniffed, sniff
+from analysis.capture.sniff import Sniffed, is_folder, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import COMMA, NumberStyle
 from analysis.formats import files
@@ -81,6 +81,7 @@ class _Found:
     tables: dict[str, tuple[str, pd.DataFrame]] = field(default_factory=dict)  # nsys report -> (file, rows)
     timelines: list[tuple[str, Timeline]] = field(default_factory=list)  # files, what each holds
     timeline: tuple[str, Timeline] | None = None  # of all of them
+    samples: tuple[str, pd.DataFrame, dict[str, float]] | None = None  # file, rows, attributes of the GPU
     ncu: ncu.Parts = field(default_factory=ncu.Parts)
     units: dict[str, str] = field(default_factory=dict)
     api_calls: list[str] = field(default_factory=list)
@@ -109,6 +110,9 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool, bool]]:
             continue
         if not path.is_dir():
             raise InputError(f"{path}: does not exist or cannot be read; {_WHAT_TO_GIVE}.")
+        if is_folder(path):
+            listed[path.resolve()] = (path, path.resolve().name, True, False)
+            continue
         root = path / "captures" if (path / "captures").is_dir() else path
         inside = sorted(_walk(root))
         visible = [p for p in inside if not any(part.startswith(".") for part in p.relative_to(root).parts)]
@@ -129,9 +133,14 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool, bool]]:
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    """Yield the files below a folder; a folder that cannot be read, or a link to one, as itself: its reader says so."""
+    """Yield the files below a folder, and as one file each: a folder with the tables of nsys; one that cannot be read, or
+    a link to one, so that its reader says so.
+    """
     unread: list[OSError] = []
     for folder, folders, names in os.walk(root, onerror=unread.append):
+        exports = [one for one in folders if _is_export(Path(folder, one))]
+        folders[:] = [one for one in folders if one not in exports]
+        yield from (Path(folder, one) for one in exports)
         yield from (path for name in names if (path := Path(folder, name)).is_file())
         yield from (path for name in folders if (path := Path(folder, name)).is_symlink() and _leads_out(path, root))
     yield from (Path(error.filename) for error in unread)
@@ -199,17 +208,31 @@ def _unreadable(name: str, error: OSError) -> InputError:
     return InputError(f"{name}: cannot be read ({error.strerror}); check the file and its permissions.")
 
 
+def _is_export(path: Path) -> bool:
+    try:
+        return is_folder(path)
+    except OSError:
+        return False
+
+
+def _files_in(path: Path) -> list[Path]:
+    return sorted(path.iterdir()) if path.is_dir() and is_folder(path) else [path]
+
+
 def _size(path: Path) -> int:
     """Return the bytes of a file; 0 for one that cannot be asked, which its reader then names."""
     try:
-        return path.stat().st_size
+        return sum(file.stat().st_size for file in _files_in(path))
     except OSError:
         return 0
 
 
 def _digest(path: Path) -> bytes:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha1").digest()
+    found = b""
+    for file in _files_in(path):
+        with file.open("rb") as stream:
+            found += hashlib.file_digest(stream, "sha1").digest()
+    return found
 
 
 def _note(
@@ -281,6 +304,13 @@ def _read_page(found: _Found, source: Source) -> None:
             what = f"the block of {source.name} from line {line} on"
             found.missing.append(Missing(Reason.UNREAD, what, str(error).rstrip("."), "give the export that it quotes"))
             found.files.append(SourceFile(name, "ignored", 0, source.size, str(error)))
+
+
+def _read_samples(found: _Found, source: Source) -> None:
+    if found.samples:
+        raise InputError(f"{found.samples[0]} and {source.name} are samples of two captures; give one run at a time.")
+    found.samples = (source.name, *samples.read(source.path, source.name))
+    _note(found, source.name, samples.KIND, len(found.samples[1]), source.size, None)
 
 
 def _read_ncu_log(found: _Found, source: Source) -> None:
@@ -420,6 +450,7 @@ READERS: dict[str, Callable[[_Found, Source], None]] = {
     "ncu report": _read_ncu_report,
     _PAGE: _read_page,
     "ncu log": _read_ncu_log,
+    samples.KIND: _read_samples,
     **dict.fromkeys(files.captured(), _read_ours),
 }
 
@@ -605,7 +636,8 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         summaries=_summaries(found, timeline),
         nsys_kernel_sums=_kernel_sums(found),
         counter_units=found.units,
-        gpu_attributes=timeline.gpu_attributes,
+        samples=found.samples[1] if found.samples else timeline.samples,
+        gpu_attributes=timeline.gpu_attributes or (found.samples[2] if found.samples else {}),
         session=({"gpu": timeline.gpu} if timeline.gpu else {}) | found.ncu.session,
         process_ranks=timeline.process_ranks,
         ranks_from=timeline.ranks_from,

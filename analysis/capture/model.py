@@ -369,6 +369,7 @@ class Timeline:
     waits: pd.DataFrame | None = None
     setups: pd.DataFrame | None = None
     calls: pd.DataFrame | None = None
+    samples: pd.DataFrame | None = None
 
 
 @dataclass(frozen=True)
@@ -386,6 +387,8 @@ class Capture:
     overhead          stretches in which the profiler itself held a thread (OVERHEAD_COLUMNS)
     waits             CUDA calls in which the host may wait for the GPU (WAITS_COLUMNS); None if no file lists calls
     setups            CUDA calls that set up memory, modules or graphs (WAITS_COLUMNS); None if no file lists calls
+    samples           counters that nsys sampled in the running program, one row for each GPU and time (columns: gpu,
+                      time_ns, those of analysis/hardware/sampled.toml); None if there are none
     calls             every CUDA call, sorted by start_ns (CALLS_COLUMNS); None if no file lists calls
     graph_nodes       where the kernels of CUDA graphs were recorded into their graph (GRAPH_NODES_COLUMNS)
     nsys_range_sums   nsys' own kernel time by range (RANGE_SUMS_COLUMNS), names without the default domain's colon
@@ -424,6 +427,7 @@ class Capture:
     waits: pd.DataFrame | None = None
     setups: pd.DataFrame | None = None
     calls: pd.DataFrame | None = None
+    samples: pd.DataFrame | None = None
     summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     counters: pd.DataFrame = field(default_factory=lambda: empty_table(COUNTERS_COLUMNS))
     counter_units: dict[str, str] = field(default_factory=dict)

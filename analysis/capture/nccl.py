@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.capture.folder_table import FolderTables
 from analysis.capture.model import NCCL_CALLS_COLUMNS, as_table, empty_table
 from analysis.capture.sqlite_table import Tables
 from analysis.formats.ranges import NCCL
@@ -63,7 +64,7 @@ def process_ranks(nccl_calls: pd.DataFrame) -> dict[int, int]:
     return {int(pid): int(rank) for pid, rank in zip(largest["pid"], largest["process_rank"], strict=True)}
 
 
-def payloads(file: Tables) -> dict[int, dict[str, int]]:
+def payloads(file: Tables | FolderTables) -> dict[int, dict[str, int]]:
     """Return the fields of NCCL's payloads, by the rowid of the NVTX range. Other payloads are left out."""
     have = file.tables()
     columns = set(have.get(NVTX, ()))
@@ -86,7 +87,7 @@ def _of_json(text: str) -> dict[str, int]:
     return {name: int(value.replace(",", "")) for name, value in pairs if len(value) < 30}
 
 
-def _schemas(file: Tables) -> dict[tuple[int, int], Schema]:
+def _schemas(file: Tables | FolderTables) -> dict[tuple[int, int], Schema]:
     """Return the layout of the wanted fields by (domain, schema), for schemas that have such fields."""
     read = file.read_table(ENTRIES, ["domainId", "schemaId", "name", "type", "offset"])
     rows = zip(

@@ -1,4 +1,4 @@
-"""Read the SQLite exports of nsys, of every schema from 2021 to 2026.
+"""Read the SQLite, Parquet and Arrow exports of nsys, of every schema from 2021 to 2026.
 
 nsys creates tables and columns only if it has rows for them, and their set grew over the years. So this module checks
 for every optional table and column first, and reads nothing by position. Rows stay integer columns until the very end:
@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.capture import nccl, nsys_host
+from analysis.capture import nccl, nsys_host, samples
+from analysis.capture.folder_table import FolderTables
 from analysis.capture.lost import unrecorded
 from analysis.capture.model import (
     FROM_NCCL,
@@ -48,6 +49,7 @@ OSRT = "OSRT_API"
 GRAPH_TRACE = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _LATEST_NS = 1 << 61
 _LONGEST_NS = 1 << 53
+_BESIDE_NS = 2_000_000  # samples so long before and after all operations are kept: they show the idle GPU
 NVTX = "NVTX_EVENTS"
 # The module reads only these keys of the version tables. It never opens META_DATA_CAPTURE, which holds the process
 # environment.
@@ -105,6 +107,15 @@ def is_export(tables: Mapping[str, Sequence[str]]) -> bool:
     )
 
 
+def tables_of(path: Path, where: str) -> Tables | FolderTables:
+    """Open an export: an SQLite file, or a folder with a Parquet or Arrow file for each table.
+
+    Raises:
+        InputError: it cannot be read, or is damaged.
+    """
+    return FolderTables(path, where) if path.is_dir() else open_tables(path, where)
+
+
 def read(path: Path, where: str) -> Timeline:
     """Read an nsys export: GPU operations with their launch calls, ranges, graph nodes and the profiler's own time.
 
@@ -114,9 +125,10 @@ def read(path: Path, where: str) -> Timeline:
     Raises:
         InputError: the file is damaged, or holds neither GPU operations nor ranges nor calls of the host.
     """
-    with open_tables(path, where) as file:
+    with tables_of(path, where) as file:
         export = _Export(file, where)
-        if not {KERNEL, MEMCPY, MEMSET, GRAPH_TRACE, NVTX, RUNTIME, OSRT} & set(export.tables):
+        sampled, unsampled = samples.of_export(file, where)
+        if not {KERNEL, MEMCPY, MEMSET, GRAPH_TRACE, NVTX, RUNTIME, OSRT} & set(export.tables) and sampled is None:
             raise InputError(
                 f"{where}: holds no CUDA activity, no NVTX ranges and no calls of CUDA or the operating system (tables "
                 f"{_few(export.tables)}); capture again with `nsys profile -t cuda,nvtx,osrt`."
@@ -142,7 +154,7 @@ def read(path: Path, where: str) -> Timeline:
         overhead,
         nodes,
         detail=f"schema {version}" if version else "a schema without version",
-        missing=export.missing,
+        missing=[*export.missing, *unsampled],
         summaries=summaries,
         vendor="NVIDIA" if used else "",
         gpu=next(iter(gpus.values()), "") if calls and gpu_ops.empty else "",
@@ -154,6 +166,7 @@ def read(path: Path, where: str) -> Timeline:
         waits=listed[0],
         setups=listed[1],
         calls=listed[2],
+        samples=sampled,
     )
 
 
@@ -163,12 +176,29 @@ def read_nccl_calls(path: Path, where: str) -> pd.DataFrame:
     Raises:
         InputError: the file is damaged.
     """
-    with open_tables(path, where) as file:
+    with tables_of(path, where) as file:
         ranges, _, left_open = _nvtx(_Export(file, where))
         return _nccl_calls(file, ranges, left_open)
 
 
-def _nccl_calls(file: Tables, ranges: pd.DataFrame, left_open: pd.DataFrame) -> pd.DataFrame:
+def read_samples(path: Path, where: str) -> tuple[pd.DataFrame | None, dict[str, float]]:
+    """Return the samples of an export (see samples.of_export) around its GPU operations, and what it states of the GPU.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    with tables_of(path, where) as file:
+        rows, _ = samples.of_export(file, where)
+        export = _Export(file, where)
+        ops = _gpu_ops(export)
+        if rows is None or ops.empty:
+            return None, {}
+        first, last = int(ops["start_ns"].min()), int((ops["start_ns"] + ops["duration_ns"]).max())
+        near = rows["time_ns"].between(first - _BESIDE_NS, last + _BESIDE_NS)
+        return rows[near].reset_index(drop=True), _gpu_attributes(export, ops)
+
+
+def _nccl_calls(file: Tables | FolderTables, ranges: pd.DataFrame, left_open: pd.DataFrame) -> pd.DataFrame:
     """Return the calls of NCCL. One that NCCL leaves open ends as it starts, since its end is unknown."""
     every = pd.concat([left_open.assign(end_ns=left_open["start_ns"]), ranges]) if len(left_open) else ranges
     return nccl.calls(every, nccl.payloads(file) if every["name"].str.startswith(NCCL).any() else {})
@@ -229,7 +259,7 @@ def _host(
 class _Export:
     """An open export: reads of optional columns, names by id, and the missing found so far."""
 
-    def __init__(self, file: Tables, where: str) -> None:
+    def __init__(self, file: Tables | FolderTables, where: str) -> None:
         self.file = file
         self.where = where
         self.tables = file.tables()

@@ -126,6 +126,7 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
         detail=f"{len(parts)} captures on the clock of {parts[0][0]}",
         missing=[each for one in timelines for each in one.missing] + [lacking],
         summaries={},
+        samples=None,
         process_ranks=ranks,
         ranks_from=source,
         clock_shifts={pid: shift for of, shift in zip(pids, shifts, strict=True) for pid in of.values()},

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.capture import (
+    folder_table,
     ncu_console,
     ncu_csv,
     ncu_rep,
@@ -20,7 +21,7 @@ from analysis.capture import (
     nsys_table,
     others,
     pasted,
-    sqlite_table,
+    samples,
     torch_trace,
 )
 from analysis.capture.model import Timeline
@@ -31,6 +32,7 @@ from analysis.formats.errors import InputError
 _HEAD = 65536
 _GZIP_HEAD = 1 << 22  # PyTorch describes the GPUs before it lists the events
 _SQLITE = b"SQLite format 3\0"
+_PARQUET, _ARROW = b"PAR1", b"ARROW1"
 # First columns of ncu's tables, and text inside the headers that begin otherwise.
 _LOG_MARKS = (b"==ERROR==", b"==PROF==")
 _NCU_MARKS = (
@@ -44,9 +46,10 @@ _NCU_REPORT = b"NVR\0"
 class Sniffed:
     """The kind of a file, and its content.
 
-    kind     'nsys', 'nsys sqlite', 'torch trace', 'ncu report', 'ncu raw' | 'ncu details' | 'ncu source' | 'ncu
-             session' (the first page of the file), 'ncu console', 'ncu summary' (which has no reader), 'ncu log', a
-             kind that analysis/formats declares, 'binary', 'empty' or 'unknown'
+    kind     'nsys', 'nsys sqlite', 'nsys folder', 'samples', 'torch trace', 'ncu report',
+             'ncu raw' | 'ncu details' | 'ncu source' | 'ncu session' (the first page of the file), 'ncu console',
+             'ncu summary' (which has no reader), 'ncu log', a kind that analysis/formats declares, 'binary', 'empty' or
+             'unknown'
     raw      the text as UTF-8 bytes, unpacked, mapped if the file is large (b'' for binary files)
     advice   for a file without a reader: what was found, and what to do
     data     the object of one of our JSON files
@@ -70,21 +73,34 @@ class Sniffed:
         return bytes(self.raw)[text_start(self.raw) :].decode("utf-8", errors="replace")
 
 
+_ONE_TABLE = Sniffed(
+    "binary",
+    found="one table of a Parquet or Arrow export",
+    advice="give the whole folder that `nsys export --type parquetdir` or `arrowdir` wrote",
+)
+
+
 def sniff(path: Path) -> Sniffed:
     """Recognise the file at `path`. A large file is mapped, and searched for headers instead of read line by line.
 
     Raises:
         OSError: the file cannot be read.
     """
+    if path.is_dir() and is_folder(path):
+        return _sniff_tables_of(path)
     with path.open("rb") as stream:
         head = stream.read(_HEAD)
+    if head.startswith(_PARQUET):
+        return _sniff_parquet(path)
+    if head.startswith(_ARROW):
+        return _ONE_TABLE
     if head.startswith(_NCU_REPORT) and ncu_rep.installed():
         return Sniffed("ncu report")
     named = others.of_binary(head, path.name)
     if named:
         return Sniffed("binary", found=named[0], advice=named[1])
     if head.startswith(_SQLITE):
-        return _sniff_sqlite(path)
+        return _sniff_tables_of(path)
     if head.startswith(torch_trace.GZIP):
         return _sniff_gzip(path)
     try:
@@ -116,11 +132,26 @@ def _sniff_gzip(path: Path) -> Sniffed:
     return Sniffed("binary", found="a gzip file", advice="unpack it with `gunzip`, then give what is in it")
 
 
-def _sniff_sqlite(path: Path) -> Sniffed:
+def is_folder(path: Path) -> bool:
+    """Return whether a folder is an export of nsys: it holds a Parquet or Arrow file named as a table of nsys."""
+    return nsys_sqlite.is_export(dict.fromkeys(folder_table.files_of(path), ()))
+
+
+def _sniff_parquet(path: Path) -> Sniffed:
     try:
-        with sqlite_table.open_tables(path, path.name) as file:
+        if samples.described(path).get("kind") == samples.KIND:
+            return Sniffed(samples.KIND)
+    except InputError as error:
+        return _refused(error, path)
+    return _ONE_TABLE
+
+
+def _sniff_tables_of(path: Path) -> Sniffed:
+    try:
+        with nsys_sqlite.tables_of(path, path.name) as file:
             if nsys_sqlite.is_export(file.tables()):
-                return Sniffed("nsys sqlite", timeline=partial(nsys_sqlite.read, path))
+                kind = "nsys folder" if path.is_dir() else "nsys sqlite"
+                return Sniffed(kind, timeline=partial(nsys_sqlite.read, path))
     except InputError as error:
         return _refused(error, path)
     return Sniffed(

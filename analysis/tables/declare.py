@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Draw = Callable[[Facts, str], Any]  # a figure, None, or several `Drawn`
 
-TIERS = ("static", "timing", "counters")
+TIERS = ("static", "timing", "sampled", "counters")
 # What the values of a column rest on: a tier, `key` (they name the subject of the row) or `row` (the tier of the row).
 EVIDENCE = (*TIERS, "key", "row")
 STYLES = ("", "bar", "prose")
@@ -77,7 +77,10 @@ class Column:
         return said | {key: value for key in ("label", "style") if (value := getattr(self, key))}
 
 
-TIER = Column("tier", "", "evidence: static (compiler), timing (nsys, events), counters (ncu)", "row")
+TIER = Column(
+    "tier", "", "evidence: static (compiler), timing (nsys, events), sampled (nsys, in the running program), counters (ncu)",
+    "row",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

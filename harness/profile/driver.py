@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from analysis.formats import place
 from analysis.planning import BUDGET_S
+from harness.profile.argv import SAMPLE_HZ, sample_rate
 from harness.profile.cpu import WithoutGpu
 from harness.profile.folder import ASKED, Folder, read_json, write_json
 from harness.profile.gpu import PYTHON, Measuring, Profile
@@ -69,6 +70,7 @@ def _parser() -> _Parser:
     parser.add_argument("--deep", action="store_true")
     parser.add_argument("--limit", type=_whole, default=600)
     parser.add_argument("--timeline-mb", type=_whole, default=1000)
+    parser.add_argument("--sample-hz", type=sample_rate, default=SAMPLE_HZ)
     parser.add_argument("--window", choices=("auto", "profiler", "all"), default="auto")
     parser.add_argument("--stdin", type=Path)
     parser.add_argument("--no-auto-ranges", dest="auto_ranges", action="store_false")
@@ -114,7 +116,19 @@ def _restored(options: dict[str, Any]) -> dict[str, Any]:
 
 def _remember(options: argparse.Namespace, folder: Folder) -> None:
     """Store the options, so that --run alone continues with them."""
-    names = ("budget", "steps", "deep", "limit", "timeline_mb", "window", "auto_ranges", "counters", "harness", "roofs")
+    names = (
+        "budget",
+        "steps",
+        "deep",
+        "limit",
+        "timeline_mb",
+        "sample_hz",
+        "window",
+        "auto_ranges",
+        "counters",
+        "harness",
+        "roofs",
+    )
     kept: dict[str, Any] = {name: getattr(options, name) for name in names}
     kept["stdin"] = str(options.stdin.resolve()) if options.stdin else None
     write_json(folder.raw / ASKED, {"command": options.command, "folder": str(options.folder), "options": kept})

@@ -59,8 +59,10 @@ def finish_nsys(run: Path, nsys: str, fail: Fail) -> None:
         try:
             _of_graphs(database, kept)
             _of_nccl(database, kept, nsys, exports)
+            _of_samples(database, kept)
         except ImportError as error:
-            print(f"export_csv.sh: CUDA graphs and NCCL are left out, as Python lacks {error.name}.", file=sys.stderr)
+            lacks = f"export_csv.sh: CUDA graphs, NCCL and samples are left out, as Python lacks {error.name}."
+            print(lacks, file=sys.stderr)
 
 
 def _of_graphs(database: Path, kept: Path) -> None:
@@ -97,6 +99,17 @@ def _of_nccl(database: Path, kept: Path, nsys: str, exports: Path) -> None:
         return
     if text:
         (kept / "nccl_calls.csv").write_text(text, encoding="utf-8")
+
+
+def _of_samples(database: Path, kept: Path) -> None:
+    """Write samples.parquet: the counters that nsys sampled are in no CSV report of it."""
+    from analysis.formats.errors import LedgerError
+    from analysis.sample_file import keep
+
+    try:
+        keep(database, kept)
+    except (LedgerError, OSError) as error:
+        print(f"export_csv.sh: the samples are left out: {error}", file=sys.stderr)
 
 
 def finish_ncu(run: Path, fail: Fail) -> None:

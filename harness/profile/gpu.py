@@ -17,7 +17,7 @@ from typing import Any
 
 from analysis.formats import place
 from analysis.formats.errors import LedgerError
-from harness.profile import argv
+from harness.profile import argv, status
 from harness.profile.folder import Folder, read_json, write_json
 from harness.profile.machine import HERE, ROOT, Machine, shown
 from harness.profile.program import ProfileError, with_ranges
@@ -198,6 +198,7 @@ class Profile(Measuring):
                 self.machine.nsys,
                 self.options.window,
                 self.options.timeline_mb,
+                self.options.sample_hz,
                 self._has_ranges,
                 self.folder.stamp("dataflow"),
             ],
@@ -255,9 +256,9 @@ class Profile(Measuring):
         if self._asks_for_ranges:
             words = with_ranges(words, "measure", self._measured_ranges())
         code = self.run(HERE / "bare.sh", "--limit", limit, "--out", self.folder.path, "--", *words, program=True)
-        status = self._status("bare")
-        self.program_code = status.get("exit_code", 0)
-        if code and not self.program_code and "opened no" in status.get("reason", ""):
+        noted = self._status("bare")
+        self.program_code = noted.get("exit_code", 0)
+        if code and not self.program_code and "opened no" in noted.get("reason", ""):
             self.lowered.append("bare times")  # counts as done: another run would find no range either
             return 0
         return code
@@ -343,7 +344,11 @@ class Profile(Measuring):
         noted = self._measured_ranges() if self._asks_for_ranges else None
         if noted and not self.dry:
             (self.folder.captures / PROCESS_RANKS).unlink(missing_ok=True)  # of another capture's processes
-        code = self.run_tool("nsys", argv.nsys(window), out, self._within_size())
+        code = self.run_tool("nsys", argv.nsys(window, sample_hz=self.options.sample_hz), out, self._within_size())
+        if why := self._refused_samples():
+            print(f"Without samples of the running program, as {why}.", flush=True)
+            code = self.run_tool("nsys", argv.nsys(window), out, self._within_size())
+            status.note(self.folder.captures / "nsys.json", unsampled=why)
         if not self.dry and not any((self.folder.raw / f"timeline.{end}").exists() for end in ("nsys-rep", "qdstrm")):
             return code
         if noted and any(noted.glob("rank-*.json")):
@@ -353,6 +358,13 @@ class Profile(Measuring):
             self.lowered.append("the whole timeline")  # counts as done: another run would reach the same size
             return 0
         return code or exported
+
+    def _refused_samples(self) -> str:
+        """Return why nsys refused to sample, before it started the program; '' if it did not refuse."""
+        log = self.folder.raw / "nsys.log"
+        if self.dry or not self.options.sample_hz or (self.folder.raw / "timeline.nsys-rep").exists():
+            return ""
+        return status.why_unsampled(log.read_text(encoding="utf-8", errors="replace")) if log.is_file() else ""
 
     def _opened_a_window(self) -> bool:
         calls = self.folder.captures / "nsys" / "cuda_api_sum.csv"

@@ -102,6 +102,16 @@ MESSAGES = [
 ]
 
 
+REFUSED = re.compile(r"(Illegal|unrecogni[sz]ed|[Uu]nknown)[^\n]*--gpu-metrics|Insufficient privilege")
+# Why nsys refuses to sample: (pattern, reason). The first pattern that matches counts.
+UNSAMPLED = [
+    (r"Already under profiling", "another program samples the counters of this GPU"),
+    (r"ERR_NVGPUCTRPERM|[Pp]rivilege", "the driver lets only administrators read GPU counters (ERR_NVGPUCTRPERM)"),
+    (r"\bMIG\b", "nsys cannot sample a part of a GPU (MIG)"),
+    (r"not supported|are supported|No such GPU", "nsys cannot sample the GPUs of this machine"),
+]
+
+
 def judge(exit_code: int, log: str, report_written: bool) -> tuple[str, str, str]:
     """Return (status, reason, fix) from a tool's exit code, its output, and whether it wrote a report."""
     if exit_code == 0 and report_written and "ERR_NVGPUCTRPERM" not in log:
@@ -208,6 +218,20 @@ def read(path: Path) -> dict[str, Any]:
     """Return a status file; {} if there is none."""
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return found
+
+
+def why_unsampled(log: str) -> str:
+    """Return why nsys refused to sample counters, from its output; '' if it did not."""
+    if not REFUSED.search(log):
+        return ""
+    return next(
+        (why for pattern, why in UNSAMPLED if re.search(pattern, log)), "this nsys rejects its options for that"
+    )
+
+
+def note(path: Path, **more: Any) -> None:
+    """Add fields to a status file."""
+    write(path, read(path) | more)
 
 
 def fail(path: Path, tool: str, reason: str) -> None:

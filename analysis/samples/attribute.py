@@ -1,0 +1,158 @@
+"""Attribute the samples of one GPU to its launches, to stretches of time, and to its pauses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from analysis.samples.fit import ROUNDING, SIDES, UNKNOWN_CLOCK, Clock, Fit, find_clock, fit
+from analysis.samples.neighbours import Figure, Ran, figure, join, transitions
+from analysis.samples.overlap import Floats, Ints, Launches, Samples, overlap
+
+RESOLVES = "dram_read_frac"  # the metric whose intervals decide which launches stand alone
+_CLOCKED_BY = (RESOLVES, "sm_active_frac")  # the first that varies
+_TELL_CLOCK = 40  # groups with most time, which count one by one for the clock
+# Longer launches, in periods, say little: they change their rate as their last blocks end.
+_SHORT = 2
+_BLOCK, _BLOCKS = 1000, 8  # samples, in so many places of the capture
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """The samples of one GPU and its launches. `values`: each metric's samples, shares of its peak or Hz."""
+
+    gpu: int
+    samples: Samples
+    values: Mapping[str, Floats]
+    launches: Launches
+    clock: Clock
+    jumped: bool
+
+    @cached_property
+    def shares(self) -> Floats:
+        """Return the share of each sample's time in which anything ran; above 1 where launches overlap."""
+        return np.asarray(self._overlap.sum(axis=1), dtype=np.float64).ravel()
+
+    @cached_property
+    def _overlap(self):  # type: ignore[no-untyped-def]  # scipy has no types
+        return overlap(self.samples, self.launches, self.clock.offset, self.clock.delay)
+
+    @cached_property
+    def time(self) -> Floats:
+        """Return the time of each group's launches, ns."""
+        return self.launches.time_of_groups()
+
+    @cached_property
+    def ran(self) -> Ran:
+        work = self.launches.time_of_groups(self.clock.delay)
+        return Ran(self.time, work, transitions(self.launches, self.samples.period))
+
+    @cached_property
+    def _fits(self) -> dict[str, Fit | None]:
+        return {}
+
+    def fit_of(self, metric: str) -> Fit | None:
+        """Return the fit of a metric to the samples in which anything ran; None if the GPU has no such samples."""
+        if metric not in self._fits:
+            rows, values = np.flatnonzero(self.shares > 0), self.values.get(metric)
+            if values is None or not len(rows) or np.isnan(values[rows]).any():
+                self._fits[metric] = None
+            else:
+                self._fits[metric] = fit(self._overlap[rows], values[rows])
+        return self._fits[metric]
+
+    @cached_property
+    def joint(self) -> Ints:
+        """Return the number of the joint figure of each group."""
+        found = self.fit_of(RESOLVES)
+        return np.arange(self.launches.groups) if found is None else join(found, self.ran)
+
+    def figure(self, metric: str, groups: list[int]) -> Figure | None:
+        """Return the mean rate of some groups while they run; None if the GPU has no such samples."""
+        found = self.fit_of(metric)
+        return None if found is None else figure(found, groups, self.ran)
+
+    def moved(self, metric: str, start: Floats, end: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
+        """Return the metric's integral over each stretch of time in ns of its peak, and whether samples cover it whole.
+
+        Samples at both edges count by their part inside. Shape: (stretches,) ns → (stretches,) twice.
+        """
+        stretches = Launches(start, end, np.arange(len(start)), len(start))
+        part = overlap(self.samples, stretches, self.clock.offset)
+        covered = np.asarray(part.sum(axis=0)).ravel() * self.samples.period
+        whole = covered >= (end - start) - 0.01 * self.samples.period
+        return np.asarray(part.T @ self.values[metric]).ravel() * self.samples.period, whole
+
+    def mean_clock(self, groups: list[int]) -> float:
+        """Return the mean clock of the SMs while some groups ran, Hz; NaN without samples of it."""
+        clock = self.values.get("gpc_clock_hz")
+        weight = np.asarray(self._overlap[:, groups].sum(axis=1)).ravel()
+        return float(weight @ clock / weight.sum()) if clock is not None and weight.sum() > 0 else float("nan")
+
+
+def of_repeats(amounts: Floats) -> tuple[float, float]:
+    """Return the mean of repeated amounts, and half of its 95 % interval; NaN for a single one.
+
+    An amount that a period's edge takes from one repeat goes to the next, so the total is known better than each.
+    """
+    if len(amounts) < 2:
+        return (float(amounts.mean()) if len(amounts) else float("nan")), float("nan")
+    return float(amounts.mean()), SIDES * float(amounts.std(ddof=1)) / np.sqrt(len(amounts))
+
+
+def attribute(gpu: int, samples: Samples, values: Mapping[str, Floats], launches: Launches) -> Attributed:
+    """Return the samples of a GPU, attributed to its launches, with the clock that fits both best."""
+    telling = [name for name in _CLOCKED_BY if name in values and not np.isnan(values[name]).any()]
+    metric = next((name for name in telling if float(values[name].std()) > ROUNDING), "")
+    parts = [_part(samples, launches, values[metric], rows) for rows in _blocks(samples, launches)] if metric else []
+    if not parts:
+        return Attributed(gpu, samples, values, launches, Clock(0.0, UNKNOWN_CLOCK, 0.0), False)
+    return Attributed(gpu, samples, values, launches, *find_clock(parts))
+
+
+def _part(samples: Samples, launches: Launches, values: Floats, rows: Ints) -> tuple[Samples, Launches, Floats]:
+    """Return some samples, the launches near them, and a metric. Groups with little time there count as one."""
+    near = _near(launches, samples, rows)
+    most = np.argsort(-near.time_of_groups(), kind="stable")[:_TELL_CLOCK]
+    rank = np.full(launches.groups, len(most))
+    rank[most] = np.arange(len(most))
+    told = Launches(near.start, near.end, rank[near.group], len(most) + 1)
+    return Samples(samples.begin[rows], samples.period), told, values[rows]
+
+
+def _blocks(samples: Samples, launches: Launches) -> list[Ints]:
+    """Return samples that tell the clock: blocks of consecutive ones, spread over the capture.
+
+    They contain short launches and no long ones, unless the capture has only long ones.
+    """
+    long = launches.end - launches.start > _SHORT * samples.period
+    busy = _touched(samples, launches.start[~long], launches.end[~long])
+    busy &= ~_touched(samples, launches.start[long], launches.end[long])
+    rows = np.flatnonzero(busy if busy.any() else _touched(samples, launches.start, launches.end))
+    if not len(rows):
+        return []
+    starts = np.linspace(0, max(len(rows) - _BLOCK, 0), min(_BLOCKS, -(-len(rows) // _BLOCK))).astype(int)
+    return [rows[at : at + _BLOCK] for at in starts]
+
+
+def _touched(samples: Samples, start: Floats, end: Floats) -> npt.NDArray[np.bool_]:
+    """Return which samples any of these stretches touches."""
+    count = len(samples.begin)
+    first = np.searchsorted(samples.begin + samples.period, start, "right")
+    last = np.maximum(np.searchsorted(samples.begin, end, "left"), first)
+    edges = np.bincount(first, minlength=count + 1) - np.bincount(last, minlength=count + 1)
+    return np.asarray(np.cumsum(edges)[:count] > 0)
+
+
+def _near(launches: Launches, samples: Samples, rows: Ints) -> Launches:
+    """Return the launches in the neighbourhood of some samples."""
+    begin = samples.begin[rows]
+    at = np.searchsorted(begin, launches.start)
+    before, after = begin[np.maximum(at - 1, 0)], begin[np.minimum(at, len(begin) - 1)]
+    reach = 4 * samples.period
+    near = (launches.start - before < reach) | (after - launches.end < reach) & (after >= launches.start)
+    return Launches(launches.start[near], launches.end[near], launches.group[near], launches.groups)

@@ -1,0 +1,135 @@
+"""Fit the rate of each group of launches to samples: nonnegative least squares, and how well each rate is known.
+
+A sample is the mean of a rate over its period. Each group is taken to have one rate while it runs. If a program repeats
+its launches at ever new phases of the sampling clock, many samples resolve launches that are shorter than a period.
+Where they do not, the covariance says so: rates of neighbours are then known as a sum only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg, optimize, sparse
+
+from analysis.samples.overlap import Floats, Launches, Samples, overlap
+
+SIDES = 1.96  # standard errors of a 95 % interval
+# What a rate, a share of its peak, may be before any sample: it bounds directions that the samples leave open.
+PRIOR = 0.5
+ROUNDING = 0.01 / np.sqrt(12)  # nsys stores whole percents
+LAGS = 5  # samples whose residuals may correlate: a launch's own variation reaches into its neighbours
+# Where to look for the clock, reach and step in ns: near nsys' own alignment, and far from it by the busy time alone.
+_NEAR, _FAR, _FINE = (30_000.0, 3_000.0), (300_000.0, 15_000.0), 1_000.0
+UNKNOWN_CLOCK = 50_000.0  # its error where no sample tells it
+# From which distance on a part's own offset is a jump, and how much it lowers the log of the residual squares.
+JUMP_NS, MUCH = 60_000.0, 0.5
+DELAYS = (0.0, 500.0, 1000.0, 1500.0)  # ns between a launch's time stamp and its first work, as candidates
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How the samples' clock relates to the launches': what to add, its standard error, and the launches' delay; ns."""
+
+    offset: float
+    error: float
+    delay: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The rate of each group, a share of the metric's peak, with the covariance of these rates."""
+
+    rate: Floats
+    covariance: Floats
+
+    def total(self, weight: Floats) -> tuple[float, float]:
+        """Return the weighted sum of the rates, and its standard error."""
+        return float(weight @ self.rate), float(np.sqrt(max(float(weight @ self.covariance @ weight), 0.0)))
+
+
+def fit(shares: sparse.csr_matrix, values: Floats) -> Fit:
+    """Return the rates that explain the samples best, none below 0.
+
+    Residuals of near samples correlate, and their size differs: the covariance allows for both (Newey and West 1987).
+    Shape: `shares` (samples, groups) of `overlap`; `values` (samples,), shares of the metric's peak.
+    """
+    products = (shares.T @ shares).toarray()
+    solved = _rates(products, shares.T @ values)
+    residual = values - shares @ solved
+    variance = max(float(residual @ residual) / max(len(values) - shares.shape[1], 1), ROUNDING**2)
+    inverse = np.linalg.inv(products + np.eye(len(products)) * variance / PRIOR**2)
+    noise = _correlated(shares, residual) + np.eye(len(products)) * (variance / PRIOR) ** 2
+    return Fit(solved, inverse @ noise @ inverse)
+
+
+def _rates(products: npt.NDArray[np.float64], right: Floats) -> Floats:
+    """Return nonnegative rates from the normal equations."""
+    size = max(float(np.trace(products)) / max(len(products), 1), 1e-12)
+    lower = np.linalg.cholesky(products + np.eye(len(products)) * size * 1e-9)
+    rates, _ = optimize.nnls(lower.T, linalg.solve_triangular(lower, right, lower=True), maxiter=30 * len(right) + 100)
+    return np.asarray(rates, dtype=np.float64)
+
+
+def _correlated(shares: sparse.csr_matrix, residual: Floats) -> Floats:
+    squares = np.maximum(residual**2, ROUNDING**2)
+    found = (shares.T @ shares.multiply(squares[:, None]).tocsr()).toarray()
+    for lag in range(1, min(LAGS, len(residual) - 1) + 1):
+        both = (residual[:-lag] * residual[lag:])[:, None]
+        near = (shares[:-lag].T @ shares[lag:].multiply(both).tocsr()).toarray()
+        found += (1 - lag / (LAGS + 1)) * (near + near.T)
+    values, vectors = np.linalg.eigh((found + found.T) / 2)  # lags can make it indefinite
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T, dtype=np.float64)
+
+
+def find_clock(parts: list[tuple[Samples, Launches, Floats]]) -> tuple[Clock, bool]:
+    """Return the offset and delay with which groups of launches explain the samples best, and whether the clock jumps.
+
+    Each part has samples of one metric and the launches near them, of which those of the last group count as one. The
+    scan compares the sum over parts of n log(residual squares). Its curvature at the best offset gives the standard
+    error. The clock jumps if a distant offset explains a part much better.
+    """
+    count = np.array([len(values) for _, _, values in parts])
+
+    def badness(offset: float, delay: float = 0.0) -> Floats:
+        return count * np.log([_residual(*one, offset, delay) for one in parts])
+
+    busy = [(samples, replace(one, group=np.zeros_like(one.group), groups=1), values) for samples, one, values in parts]
+    far = _around(0.0, *_FAR)
+    alone = np.array([count * np.log([_residual(*one, float(offset), 0.0) for one in busy]) for offset in far])
+    distant = {float(far[alone.sum(axis=1).argmin()]), *far[alone.argmin(axis=0)].tolist()}
+    offsets = np.unique(np.concatenate([_around(middle, *_NEAR) for middle in (0.0, *distant)]))
+    each = np.array([badness(float(one)) for one in offsets])
+    at = int(each.sum(axis=1).argmin())
+    best = float(offsets[at])
+    own = each.argmin(axis=0)
+    gained = each[at] - each[own, np.arange(len(parts))]
+    jumps = (np.abs(offsets[own] - best) > JUMP_NS) & (gained > MUCH * count)
+    fine = _around(best, 3 * _FINE, _FINE)
+    sums = np.array([[float(badness(float(one), delay).sum()) for one in fine] for delay in DELAYS], dtype=np.float64)
+    delay, at_fine = np.unravel_index(int(np.argmin(sums)), sums.shape)
+    return Clock(*_parabola(fine, sums[delay], int(at_fine)), DELAYS[int(delay)]), bool(jumps.any())
+
+
+def _around(middle: float, reach: float, step: float) -> Floats:
+    return np.arange(middle - reach, middle + reach + 1, step)
+
+
+def _residual(samples: Samples, launches: Launches, values: Floats, offset: float, delay: float) -> float:
+    """Return the squared residuals of a fit without bounds, and the noise of the rounding, which is always there."""
+    shares = overlap(samples, launches, offset, delay)
+    products = (shares.T @ shares).toarray() + np.eye(launches.groups) * 1e-6
+    left = values - shares @ np.linalg.solve(products, shares.T @ values)
+    return float(left @ left) + len(values) * ROUNDING**2
+
+
+def _parabola(offsets: Floats, sums: Floats, at: int) -> tuple[float, float]:
+    """Return the minimum of the parabola through the lowest sum and its neighbours, and its standard error."""
+    if not 0 < at < len(offsets) - 1:
+        return float(offsets[at]), UNKNOWN_CLOCK
+    before, here, after = (float(one) for one in sums[at - 1 : at + 2])
+    curvature = (before - 2 * here + after) / _FINE**2
+    if curvature <= 0:
+        return float(offsets[at]), UNKNOWN_CLOCK
+    return float(offsets[at]) - (after - before) / (2 * _FINE) / curvature, float(np.sqrt(2 / curvature))

@@ -1,0 +1,396 @@
+"""Show what nsys' samples of the running program say of kernels, layers, steps and pauses.
+
+Evidence `sampled`: counters of the GPU, read every 100 µs while the program runs with warm caches, and attributed to
+its launches. They are never mixed with counters of ncu, which replays each kernel alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats.place import DOCTOR
+from analysis.formats.report import Missing, Reason
+from analysis.formats.words import count_of, duration, share
+from analysis.hardware.sampled import quantities
+from analysis.samples.attribute import Attributed, attribute, of_repeats
+from analysis.samples.neighbours import RESOLVED, Figure
+from analysis.samples.overlap import Launches, samples_of
+from analysis.tables.attribution import UNATTRIBUTED
+from analysis.tables.declare import Column, part, table
+from analysis.tables.groups import GROUP, with_groups
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
+READ, WRITE = "dram_read_frac", "dram_write_frac"
+MOST_GROUPS = 256  # fitted one by one; the others, with least time, share one rate
+LEAST_PAUSE = 3  # periods without any operation, from which on a stretch counts as a pause
+OTHERS = "(others)"
+ALONE, NEIGHBOURS, OPEN = "alone", "with neighbours", "no"
+ACTIVITY = ("tensor_active_frac", "sm_issue_frac", "sm_active_frac", "warps_frac")
+LINKS = ("nvlink_rx_frac", "nvlink_tx_frac", "pcie_rx_frac", "pcie_tx_frac")
+_MEANING = {one.name: one.meaning for one in quantities()}
+_ERROR = "half of its 95 % interval: of the fit, and of traffic at the edges of launches"
+
+
+@dataclass(frozen=True)
+class OfGpu:
+    """The samples of one GPU with its launches; `groups`: one row for each group, with GROUP and `launches`.
+
+    `peak`: what a share of 1 means for DRAM, byte/s; NaN if unknown.
+    """
+
+    found: Attributed
+    groups: pd.DataFrame
+    peak: float
+
+    def joints(self) -> Iterator[list[int]]:
+        """Yield the groups of each figure, the one with most time first."""
+        joint, time = self.found.joint, self.found.time
+        for one in np.argsort(-np.bincount(joint, weights=time)):
+            yield np.flatnonzero(joint == one).tolist()
+
+
+def attribute_samples(facts: Facts) -> list[OfGpu]:
+    """Return the samples of each GPU that was sampled and ran something."""
+    rows, ops = facts.capture.samples, facts.gpu_ops
+    if rows is None or rows.empty or ops.empty:
+        return []
+    keyed = _keyed(facts)
+    number = keyed["device"].map({one: _number(str(one)) for one in keyed["device"].unique()}).astype("int64")
+    only = rows["gpu"].nunique() == 1 and keyed["device"].nunique() == 1
+    peak = _peak(facts)
+    found = []
+    for gpu, own in rows.groupby("gpu", sort=True):
+        ran = keyed if only else keyed[number == gpu]
+        if len(ran) and len(own) > 1:
+            found.append(_of_gpu(int(gpu), own, ran, peak))
+    return found
+
+
+def _peak(facts: Facts) -> float:
+    stated = facts.capture.gpu_attributes.get("dram_bytes_per_s")
+    device = facts.device.dram_bytes_per_s if facts.device else None
+    return float(stated or device or np.nan)
+
+
+def _number(device: str) -> int:
+    found = re.search(r"(\d+)\)?$", device)
+    return int(found[1]) if found else 0
+
+
+def _keyed(facts: Facts) -> pd.DataFrame:
+    """Return every operation with GROUP: kernels as the counting plan groups them, copies and sets by their names."""
+    kernels = with_groups(facts.launches)
+    others = facts.gpu_ops[facts.gpu_ops["kind"] != "kernel"]
+    others = others.assign(folded=others["path"], kernel=others["name"].astype(str), place=0)
+    names = ["start_ns", "duration_ns", "device", *GROUP]
+    text = dict.fromkeys(("device", "folded", "kernel", "grid", "block"), "str")
+    found = pd.concat([one[names].astype(text) for one in (kernels, others) if len(one)], ignore_index=True)
+    return found.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def _of_gpu(gpu: int, rows: pd.DataFrame, ran: pd.DataFrame, peak: float) -> OfGpu:
+    code, keys = pd.factorize(pd.MultiIndex.from_frame(ran[GROUP]))
+    groups = pd.DataFrame(keys.tolist(), columns=GROUP)
+    time = np.bincount(code, weights=ran["duration_ns"].to_numpy(float))
+    if len(groups) > MOST_GROUPS:
+        kept = np.sort(np.argsort(-time)[: MOST_GROUPS - 1])
+        place = np.full(len(groups), len(kept))
+        place[kept] = np.arange(len(kept))
+        code = place[code]
+        last = pd.DataFrame([{name: 0 if name == "place" else "" for name in GROUP} | {"kernel": OTHERS}])
+        groups = pd.concat([groups.iloc[kept], last], ignore_index=True)
+    groups["launches"] = np.bincount(code, minlength=len(groups))
+    start = ran["start_ns"].to_numpy(np.float64)
+    launches = Launches(start, start + ran["duration_ns"].to_numpy(np.float64), code.astype(np.int64), len(groups))
+    rows = rows.sort_values("time_ns").drop_duplicates("time_ns")
+    values = {name: rows[name].to_numpy(np.float64) for name in rows if name not in ("gpu", "time_ns")}
+    known = {name: one for name, one in values.items() if not np.isnan(one).all()}
+    return OfGpu(attribute(gpu, samples_of(rows["time_ns"].to_numpy(np.int64)), known, launches), groups, peak)
+
+
+def figures(one: OfGpu, members: list[int], names: Iterable[str]) -> dict[str, Figure]:
+    """Return the figure of each metric that the GPU has, of some groups together."""
+    found = {name: one.found.figure(name, members) for name in names}
+    return {name: figure for name, figure in found.items() if figure is not None}
+
+
+def _traffic(one: OfGpu, members: list[int]) -> dict[str, float]:
+    """Return the columns about DRAM of some groups: bytes, half intervals, and the share of the peak."""
+    known = figures(one, members, (READ, WRITE))
+    bytes_at = one.peak * float(one.found.time[members].sum()) / 1e9
+    found = {}
+    for name, column in ((READ, "dram_read"), (WRITE, "dram_write")):
+        figure = known.get(name)
+        found[f"{column}_bytes"] = figure.rate * bytes_at if figure else np.nan
+        found[f"{column}_error_bytes"] = figure.half * bytes_at if figure else np.nan
+    found["dram_frac"] = sum(figure.rate for figure in known.values()) if len(known) == 2 else np.nan
+    return found
+
+
+def _activity(one: OfGpu, members: list[int], names: Iterable[str] = ACTIVITY) -> dict[str, float]:
+    known = figures(one, members, names)
+    return {name: min(known[name].rate, 1.0) if name in known else np.nan for name in names}
+
+
+_TRAFFIC = (
+    Column("dram_read_bytes", "byte", "bytes read from DRAM while they ran, of all launches", "sampled"),
+    Column("dram_read_error_bytes", "byte", _ERROR, "sampled"),
+    Column(
+        "dram_write_bytes", "byte",
+        "bytes written to DRAM while they ran: L2 also writes then what earlier kernels left in it", "sampled",
+    ),
+    Column("dram_write_error_bytes", "byte", _ERROR, "sampled", shown=False),
+    Column("dram_frac", "0-1", "both, over what DRAM could move in that time", "sampled", style="bar"),
+)  # fmt: skip
+_ACTIVITY = tuple(
+    Column(name, "0-1", f"{_MEANING[name]}, while they ran", "sampled", shown=name != "sm_active_frac")
+    for name in ACTIVITY
+)
+_CLOCK = Column("sm_clock_hz", "Hz", "mean clock of the SMs while they ran", "sampled", shown=False)
+
+
+@table(
+    "sampled_kernels",
+    question="What does each kernel move and use in the program as it runs, with warm caches?",
+    title="Kernels in the running program",
+    optional=True,
+    columns=(
+        Column(
+            "kernel", "", "kernel; several that follow each other, joined with +, if samples do not tell them apart",
+            "key",
+        ),
+        Column("range", "", "innermost range, repeated layers folded (h.*)", "key"),
+        Column("gpu", "1", "number of the GPU", "key", shown=False),
+        Column(
+            "stands", "", f"{ALONE}; {NEIGHBOURS}, whose sum is known; {OPEN}: its interval is wider than ± 10 %",
+            "sampled",
+        ),
+        Column("kernels", "1", "groups of equal launches that share this figure", "timing", shown=False),
+        Column("launches", "1", "launches in the timeline", "timing"),
+        Column("nsys_time_ns", "ns", "sum of their times", "timing"),
+        Column("launch_ns", "ns", "mean time of a launch; of neighbours, of one launch of each", "timing"),
+        Column("share_frac", "0-1", "nsys_time_ns over all GPU time of the capture", "timing", style="bar"),
+        *_TRAFFIC,
+        *_ACTIVITY,
+        _CLOCK,
+    ),
+)  # fmt: skip
+def build_sampled_kernels(facts: Facts) -> pd.DataFrame | None:
+    """Return sampled_kernels.csv, one row for each figure, most time first; None without samples."""
+    rows = []
+    for one in facts.sampled:
+        whole = float(one.found.time.sum())
+        for members in one.joints():
+            groups, time = one.groups.iloc[members], float(one.found.time[members].sum())
+            names = list(dict.fromkeys(groups["kernel"]))
+            ranges = list(dict.fromkeys(name or UNATTRIBUTED for name in groups["folded"]))
+            reads = one.found.figure(READ, members)
+            stands = OPEN if reads is None or not reads.resolved else ALONE if len(members) == 1 else NEIGHBOURS
+            times = one.found.time[members] / groups["launches"].to_numpy(float)
+            rows.append(
+                {
+                    "kernel": " + ".join(names[:3]) + (f" + {len(names) - 3} others" if len(names) > 3 else ""),
+                    "range": ranges[0] if len(ranges) == 1 else f"{ranges[0]} and {len(ranges) - 1} more",
+                    "gpu": one.found.gpu,
+                    "stands": stands,
+                    "kernels": len(members),
+                    "launches": int(groups["launches"].sum()),
+                    "nsys_time_ns": int(time),
+                    "launch_ns": float(times.sum()),
+                    "share_frac": time / max(whole, 1.0),
+                    **_traffic(one, members),
+                    **_activity(one, members),
+                    "sm_clock_hz": one.found.mean_clock(members),
+                    "tier": "sampled",
+                }
+            )
+    return pd.DataFrame(rows).sort_values("nsys_time_ns", ascending=False, kind="stable") if rows else None
+
+
+@table(
+    "sampled_layers",
+    question="What does each layer move and use in the program as it runs?",
+    title="Layers in the running program",
+    optional=True,
+    columns=(
+        Column("range", "", "range, repeated layers folded, nested ranges included", "key"),
+        Column("launches", "1", "launches inside", "timing"),
+        Column("nsys_time_ns", "ns", "sum of their times", "timing"),
+        *_TRAFFIC,
+        *_ACTIVITY,
+        _CLOCK,
+    ),
+)
+def build_sampled_layers(facts: Facts) -> pd.DataFrame | None:
+    """Return sampled_layers.csv: a row for each folded range of each GPU, outer ranges first; None without samples."""
+    rows = []
+    for one in facts.sampled:
+        inside: dict[str, list[int]] = {}
+        for group, path in enumerate(one.groups["folded"]):
+            parts = str(path).split("/") if path else []
+            for depth in range(1, len(parts) + 1):
+                inside.setdefault("/".join(parts[:depth]), []).append(group)
+        for path, members in sorted(inside.items()):
+            rows.append(
+                {
+                    "range": path,
+                    "launches": int(one.groups["launches"].iloc[members].sum()),
+                    "nsys_time_ns": int(one.found.time[members].sum()),
+                    **_traffic(one, members),
+                    **_activity(one, members),
+                    "sm_clock_hz": one.found.mean_clock(members),
+                    "tier": "sampled",
+                }
+            )
+    return pd.DataFrame(rows) if rows else None
+
+
+@table(
+    "sampled_steps",
+    question="What moves through DRAM and links in each step, and in the pauses between the work?",
+    title="Steps in the running program",
+    optional=True,
+    columns=(
+        Column(
+            "range", "", "kind of step; `pauses`: three periods or more without any operation; `capture`: all", "key"
+        ),
+        Column("gpu", "1", "number of the GPU", "key", shown=False),
+        Column("instances", "1", "steps that samples cover whole", "timing"),
+        Column("time_ns", "ns", "mean time from its first GPU operation to its last", "timing"),
+        Column("dram_read_bytes", "byte", "bytes read from DRAM in one, mean", "sampled"),
+        Column(
+            "dram_read_error_bytes", "byte", "half of the 95 % interval of that mean; blank for a single one", "sampled"
+        ),
+        Column("dram_write_bytes", "byte", "bytes written to DRAM in one, mean", "sampled"),
+        Column("dram_write_error_bytes", "byte", "half of the 95 % interval of that mean", "sampled", shown=False),
+        Column("dram_frac", "0-1", "both, over what DRAM could move in that time", "sampled", style="bar"),
+        *(Column(name, "0-1", f"{_MEANING[name]}, mean", "sampled", shown=False) for name in (*ACTIVITY, *LINKS)),
+        Column("sm_clock_hz", "Hz", "clock of the SMs, mean", "sampled"),
+        Column("lowest_clock_hz", "Hz", "its 5th percentile over the samples inside", "sampled", shown=False),
+    ),
+)
+def build_sampled_steps(facts: Facts) -> pd.DataFrame | None:
+    """Return sampled_steps.csv: each kind of step, the pauses and the whole capture, for each GPU."""
+    rows = []
+    for one in facts.sampled:
+        stretches = {**_steps(facts, one), **_rest(one)}
+        rows += [{"range": name, "gpu": one.found.gpu, **_stretch(one, *ends)} for name, ends in stretches.items()]
+    return pd.DataFrame(rows) if rows else None
+
+
+Ends = tuple[np.ndarray, np.ndarray]
+
+
+def _steps(facts: Facts, one: OfGpu) -> dict[str, Ends]:
+    """Return start and end on this GPU of each step, by the kind of step."""
+    steps, ops = facts.step_ranges, facts.gpu_ops
+    if steps.empty:
+        return {}
+    only = ops["device"].astype(str).nunique() == 1
+    step = facts.step_of_op
+    own = (step >= 0) & (True if only else (ops["device"].astype(str).map(_number) == one.found.gpu).to_numpy(bool))
+    start = ops["start_ns"].to_numpy(np.float64)[own]
+    end = start + ops["duration_ns"].to_numpy(np.float64)[own]
+    spans = pd.DataFrame({"start": start, "end": end}).groupby(step[own]).agg({"start": "min", "end": "max"})
+    kind = steps["path"].reindex(spans.index).map(lambda path: facts.folded.get(path, path))
+    return {str(name): (rows["start"].to_numpy(), rows["end"].to_numpy()) for name, rows in spans.groupby(kind)}
+
+
+def _rest(one: OfGpu) -> dict[str, Ends]:
+    """Return the pauses, and the stretch from the first launch to the end of the last."""
+    launches = one.found.launches
+    until = np.maximum.accumulate(launches.end)
+    idle = launches.start[1:] - until[:-1] >= LEAST_PAUSE * one.found.samples.period
+    found = {"capture": (launches.start[:1], until[-1:])}
+    return {"pauses": (until[:-1][idle], launches.start[1:][idle]), **found} if idle.any() else found
+
+
+def _stretch(one: OfGpu, start: np.ndarray, end: np.ndarray) -> dict[str, Any]:
+    """Return the columns of stretches of one kind. Only those count that samples cover whole."""
+    values = one.found.values
+    whole = one.found.moved(next(iter(values)), start, end)[1]
+    start, end = start[whole], end[whole]
+    time = float((end - start).mean()) if len(start) else np.nan
+    found: dict[str, Any] = {"instances": len(start), "time_ns": time, "tier": "sampled"}
+    for name, column in ((READ, "dram_read"), (WRITE, "dram_write")):
+        moved = one.found.moved(name, start, end)[0] * one.peak / 1e9 if name in values else np.array([])
+        found[f"{column}_bytes"], found[f"{column}_error_bytes"] = of_repeats(moved)
+    both = found["dram_read_bytes"] + found["dram_write_bytes"]
+    found["dram_frac"] = both / (one.peak * time / 1e9) if time else np.nan
+
+    def mean(name: str) -> float:
+        whole = float((end - start).sum())
+        return float(one.found.moved(name, start, end)[0].sum()) / whole if name in values and whole else np.nan
+
+    found |= {name: mean(name) for name in (*ACTIVITY, *LINKS)} | {"sm_clock_hz": mean("gpc_clock_hz")}
+    inside = _inside(one, start, end)
+    clock = values.get("gpc_clock_hz", np.array([]))[inside] if "gpc_clock_hz" in values else np.array([])
+    return found | {"lowest_clock_hz": float(np.quantile(clock, 0.05)) if len(clock) else np.nan}
+
+
+def _inside(one: OfGpu, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return which samples lie inside one of the stretches, which do not overlap."""
+    begin = one.found.samples.begin + one.found.clock.offset
+    if not len(start):
+        return np.zeros(len(begin), dtype=bool)
+    at = np.searchsorted(start, begin, "right") - 1
+    return (at >= 0) & (begin + one.found.samples.period <= end[np.maximum(at, 0)])
+
+
+@part("note")
+def _said(facts: Facts) -> list[str]:
+    """Say how each GPU was sampled, and for which share of its time the figures are known."""
+    said = []
+    for one in facts.sampled:
+        samples, clock, time = one.found.samples, one.found.clock, one.found.time
+        known = {ALONE: 0.0, NEIGHBOURS: 0.0}
+        for members in one.joints():
+            figure = one.found.figure(READ, members)
+            if figure is not None and figure.resolved:
+                known[ALONE if len(members) == 1 else NEIGHBOURS] += float(time[members].sum())
+        alone, joined = (known[name] / max(float(time.sum()), 1.0) for name in (ALONE, NEIGHBOURS))
+        said.append(
+            f"GPU {one.found.gpu}: {len(samples.begin):,} samples, one each {duration(samples.period)}, "
+            f"{count_of(samples.lost, 'sample')} lost; their clock is {clock.offset / 1e3:+.1f} ± "
+            f"{clock.error * 2 / 1e3:.1f} µs from that of the launches. DRAM reads are known within "
+            f"± {RESOLVED:.0%} for single kernels in {share(alone)} of the GPU time, and for kernels together with "
+            f"their neighbours in another {share(joined)}."
+        )
+    return said
+
+
+@part("missing")
+def _unsampled(facts: Facts) -> list[Missing]:
+    """Name lost samples, a clock that jumps, and GPUs without samples."""
+    rows, found = facts.capture.samples, []
+    for tool in facts.capture.tools:
+        if why := tool.get("unsampled"):
+            do = f"allow it (`{DOCTOR}` says how), and capture again"
+            found.append(Missing(Reason.NO_COUNTERS, "counters of the running program", str(why), do))
+    again = "sample at a lower rate (--sample-hz), or capture a shorter window"
+    for one in facts.sampled:
+        samples, name = one.found.samples, f"GPU {one.found.gpu}"
+        if samples.lost > 0.001 * len(samples.begin):
+            lost = samples.lost / (samples.lost + len(samples.begin))
+            why = f"{share(lost)} of them are lost; the longest gap is {duration(samples.largest_gap)}"
+            found.append(Missing(Reason.LOST_RECORDS, f"some samples of {name}", why, again))
+        if one.found.jumped:
+            why = "the clock of the samples jumps against that of the launches within the capture"
+            found.append(Missing(Reason.CLOCKS, f"exact samples of {name}", why, "capture again, in a shorter window"))
+    if rows is None or rows.empty or facts.gpu_ops.empty:
+        return found
+    ran = {_number(str(one)) for one in facts.gpu_ops["device"].unique()}
+    without = sorted(ran - {one.found.gpu for one in facts.sampled})
+    if without and (len(ran) > 1 or not facts.sampled):
+        names = ", ".join(f"GPU {one}" for one in without)
+        do = "sample all GPUs: `nsys profile --gpu-metrics-devices=all`"
+        found.append(Missing(Reason.NO_COUNTERS, f"samples of {names}", "nsys sampled other GPUs only", do))
+    return found
