@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from analysis.samples.fit import ROUNDING, SIDES, UNKNOWN_CLOCK, Clock, Fit, find_clock, fit
+from analysis.samples.fit import FAINT, ROUNDING, SIDES, UNKNOWN_CLOCK, Clock, Fit, find_clock, fit
 from analysis.samples.neighbours import Figure, Ran, figure, join, transitions
 from analysis.samples.overlap import Floats, Ints, Launches, Samples, overlap
 
@@ -71,6 +71,16 @@ class Attributed:
         found = self.fit_of(RESOLVES)
         return np.arange(self.launches.groups) if found is None else join(found, self.ran)
 
+    def filled(self, metric: str) -> Floats:
+        """Return a metric's samples, with what the fit expects where nsys prints 1 %, and nothing where nothing ran."""
+        found = self.fit_of(metric) if metric.endswith("_frac") else None
+        if found is None:
+            return self.values[metric]
+        values = self.values[metric].copy()
+        values[(self.shares <= 0) & (np.abs(values - FAINT) < FAINT / 10)] = 0.0
+        values[self.shares > 0] = found.values
+        return values
+
     def figure(self, metric: str, groups: list[int]) -> Figure | None:
         """Return the mean rate of some groups while they run; None if the GPU has no such samples."""
         found = self.fit_of(metric)
@@ -85,7 +95,7 @@ class Attributed:
         part = overlap(self.samples, stretches, self.clock.offset)
         covered = np.asarray(part.sum(axis=0)).ravel() * self.samples.period
         whole = covered >= (end - start) - 0.01 * self.samples.period
-        return np.asarray(part.T @ self.values[metric]).ravel() * self.samples.period, whole
+        return np.asarray(part.T @ self.filled(metric)).ravel() * self.samples.period, whole
 
     def mean_clock(self, groups: list[int]) -> float:
         """Return the mean clock of the SMs while some groups ran, Hz; NaN without samples of it."""

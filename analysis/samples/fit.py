@@ -19,6 +19,8 @@ SIDES = 1.96  # standard errors of a 95 % interval
 # What a rate, a share of its peak, may be before any sample: it bounds directions that the samples leave open.
 PRIOR = 0.5
 ROUNDING = 0.01 / np.sqrt(12)  # nsys stores whole percents
+FAINT, FAINT_MOST = 0.01, 0.015  # what nsys prints for anything above 0 and below the second
+_FILLS = 8
 LAGS = 5  # samples whose residuals may correlate: a launch's own variation reaches into its neighbours
 # Where to look for the clock, reach and step in ns: near nsys' own alignment, and far from it by the busy time alone.
 _NEAR, _FAR, _FINE = (30_000.0, 3_000.0), (300_000.0, 15_000.0), 1_000.0
@@ -39,29 +41,48 @@ class Clock:
 
 @dataclass(frozen=True)
 class Fit:
-    """The rate of each group, a share of the metric's peak, with the covariance of these rates."""
+    """The rate of each group, a share of the metric's peak, with the covariance of these rates.
+
+    `doubt`: how far each rate may lie off because nsys prints 1 % for anything below. `values`: the samples, with what
+    the fit expects in place of 1 %.
+    """
 
     rate: Floats
     covariance: Floats
+    doubt: Floats
+    values: Floats
 
-    def total(self, weight: Floats) -> tuple[float, float]:
-        """Return the weighted sum of the rates, and its standard error."""
-        return float(weight @ self.rate), float(np.sqrt(max(float(weight @ self.covariance @ weight), 0.0)))
+    def total(self, weight: Floats) -> tuple[float, float, float]:
+        """Return the weighted sum of the rates, its standard error, and its doubt."""
+        error = float(np.sqrt(max(float(weight @ self.covariance @ weight), 0.0)))
+        return float(weight @ self.rate), error, float(weight @ self.doubt)
 
 
 def fit(shares: sparse.csr_matrix, values: Floats) -> Fit:
     """Return the rates that explain the samples best, none below 0.
 
-    Residuals of near samples correlate, and their size differs: the covariance allows for both (Newey and West 1987).
+    nsys prints 1 % for all between 0 and 1.5 % (a kernel that writes 0.03 % of the peak has no other sample): there, the
+    fit's own expectation takes the place of the sample, within that range. Residuals of near samples correlate, and
+    their size differs: the covariance allows for both (Newey and West 1987).
     Shape: `shares` (samples, groups) of `overlap`; `values` (samples,), shares of the metric's peak.
     """
     products = (shares.T @ shares).toarray()
-    solved = _rates(products, shares.T @ values)
-    residual = values - shares @ solved
-    variance = max(float(residual @ residual) / max(len(values) - shares.shape[1], 1), ROUNDING**2)
-    inverse = np.linalg.inv(products + np.eye(len(products)) * variance / PRIOR**2)
+    faint = np.abs(values - FAINT) < FAINT / 10
+    filled = np.where(faint, FAINT_MOST / 2, values)
+    solved = _rates(products, shares.T @ filled)
+    for _ in range(_FILLS if faint.any() else 0):
+        filled[faint] = np.clip(shares[faint] @ solved, 0.0, FAINT_MOST)
+        solved = _rates(products, shares.T @ filled)
+    residual = filled - shares @ solved
+    seen = max(int((~faint).sum()) - shares.shape[1], 1)
+    variance = max(float(residual[~faint] @ residual[~faint]) / seen, ROUNDING**2)
+    vague = (shares[faint].T @ shares[faint]).toarray()
+    information = products - vague * (1 - min(variance / (FAINT_MOST**2 / 12), 1.0))
+    inverse = np.linalg.inv(information + np.eye(len(products)) * variance / PRIOR**2)
     noise = _correlated(shares, residual) + np.eye(len(products)) * (variance / PRIOR) ** 2
-    return Fit(solved, inverse @ noise @ inverse)
+    ran, time = (np.maximum(np.asarray(shares.sum(axis=axis)).ravel(), 1e-12) for axis in (1, 0))
+    doubt = FAINT_MOST / 2 * (shares[faint].T @ (1 / ran[faint])) / time  # each sample's doubt is shared by what ran
+    return Fit(solved, inverse @ noise @ inverse, doubt, filled)
 
 
 def _rates(products: npt.NDArray[np.float64], right: Floats) -> Floats:

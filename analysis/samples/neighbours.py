@@ -61,7 +61,7 @@ class Ran:
 def figure(fit: Fit, members: list[int], ran: Ran) -> Figure:
     """Return the mean rate of some groups together while they run.
 
-    Half the interval is 1.96 standard errors of the fit, and the traffic that may cross the joint's edges: EDGE_NS for
+    Half the interval is 1.96 standard errors of the fit, its doubt, and the traffic that may cross the joint's edges: EDGE_NS for
     each run of its launches at the larger rate of both sides.
     """
     follows = ran.follows
@@ -70,14 +70,14 @@ def figure(fit: Fit, members: list[int], ran: Ran) -> Figure:
         return Figure(0.0, 0.0)
     weight = np.zeros(len(ran.time))
     weight[members] = ran.work[members]
-    total, error = fit.total(weight)
+    total, error, doubt = fit.total(weight)
     inside = np.zeros(len(follows), dtype=bool)
     inside[members] = True
     crossings = follows[np.ix_(inside, ~inside)] + follows[np.ix_(~inside, inside)].T
     rates = np.append(fit.rate, 0.0)
     larger = np.maximum(rates[inside][:, None], rates[~inside][None, :])
     edges = EDGE_NS / 2 * float((crossings * larger).sum())
-    return Figure(total / whole, (SIDES * error + edges) / whole)
+    return Figure(total / whole, (SIDES * error + edges + doubt) / whole)
 
 
 def join(fit: Fit, ran: Ran) -> Ints:

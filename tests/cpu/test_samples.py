@@ -1,0 +1,301 @@
+"""Samples of the running program: readers of each export, attribution of known bytes, and what is said of bad input."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+from analysis.capture.load import load
+from analysis.facts import Facts
+from analysis.formats.errors import InputError
+from analysis.hardware.sampled import column_of
+from analysis.pipeline import analyse
+from analysis.sample_file import keep
+from analysis.samples.attribute import Attributed, attribute
+from analysis.samples.overlap import Launches, samples_of
+from harness.profile import argv, status
+from tests.nsys_export import Export
+
+PERIOD, PEAK = 100_000, 3.35e12
+NAMES = ("DRAM Read Bandwidth [Throughput %]", "DRAM Write Bandwidth [Throughput %]", "GPC Clock Frequency [MHz]")
+
+
+def play(
+    rates: list[float], lengths: list[int], steps: int, *, offset: int = 0, gap: int = 700, pause: int = 0
+) -> tuple[Launches, np.ndarray, np.ndarray]:
+    """Run launches of known rates one after another, and sample their rate as nsys does: in whole percents, 1 for less.
+
+    Return the launches, the begin of each sample on a clock that is `offset` behind (ns), and the samples.
+    """
+    random = np.random.default_rng(3)
+    order = np.tile(np.arange(len(rates)), steps)
+    long = np.array(lengths)[order] + random.integers(-300, 300, len(order))
+    idle = np.full(len(order), gap) + np.where(order == 0, pause + random.integers(0, 2000, len(order)), 0)
+    start = 500_000 + np.cumsum(long + idle) - long
+    end = start + long
+    begin = np.arange(0, int(end[-1]) + 500_000, PERIOD)
+    edges = np.sort(np.concatenate([start, end, begin, begin + PERIOD]))
+    middle = (edges[1:] + edges[:-1]) / 2
+    at = np.searchsorted(start, middle, "right") - 1
+    rate = np.where((at >= 0) & (middle < end[at]), np.array(rates)[order][at], 0.0)
+    moved = np.concatenate([[0.0], np.cumsum(rate * np.diff(edges))])
+    mean = (np.interp(begin + PERIOD, edges, moved) - np.interp(begin, edges, moved)) / PERIOD
+    shown = np.where((mean > 0) & (mean < 0.01), 0.01, np.round(mean * 100) / 100)
+    return Launches(start.astype(float), end.astype(float), order, len(rates)), begin - offset, shown
+
+
+def attributed(rates: list[float], lengths: list[int], steps: int, **how: int) -> Attributed:
+    launches, begin, shown = play(rates, lengths, steps, **how)
+    return attribute(0, samples_of(begin), {"dram_read_frac": shown}, launches)
+
+
+@pytest.mark.parametrize("offset", [0, -43_000, 180_000])
+def test_short_launches_among_others_are_inside_their_intervals(offset: int) -> None:
+    rates = [0.6, 0.0, 0.4, 0.5, 0.05, 0.9]
+    found = attributed(rates, [17_000, 9_000, 12_000, 25_000, 10_000, 30_000], 800, offset=offset)
+    assert found.clock.offset == pytest.approx(offset, abs=1_500)
+    figures = [found.figure("dram_read_frac", [one]) for one in range(len(rates))]
+    assert all(one is not None and abs(one.rate - rate) <= one.half for one, rate in zip(figures, rates, strict=True))
+    whole = found.figure("dram_read_frac", list(range(len(rates))))
+    true = np.dot(rates, found.time) / found.time.sum()
+    assert whole is not None
+    assert whole.rate == pytest.approx(true, rel=0.01)
+    assert whole.half < 0.05 * true
+
+
+def test_samples_of_long_launches_need_no_neighbours_and_those_of_tiny_ones_do() -> None:
+    long = attributed([0.6, 0.2], [400_000, 900_000], 60)
+    assert len(set(long.joint.tolist())) == 2
+    tiny = attributed([0.6, 0.0, 0.3, 0.1, 0.0, 0.5], [2_000] * 6, 2_000)
+    assert len(set(tiny.joint.tolist())) < 6
+    figure = tiny.figure("dram_read_frac", list(range(6)))
+    assert figure is not None
+    assert figure.rate == pytest.approx(0.25, rel=0.03)
+
+
+def test_a_faint_rate_is_an_interval_that_reaches_zero() -> None:
+    figure = attributed([0.0004], [80_000], 400).figure("dram_read_frac", [0])
+    assert figure is not None
+    assert figure.rate - figure.half <= 0.0004 <= figure.rate + figure.half
+
+
+def test_a_clock_that_jumps_is_noticed() -> None:
+    launches, begin, shown = play([0.8, 0.1, 0.5], [30_000, 40_000, 25_000], 1500, pause=333_000)
+    begin = begin + np.where(np.arange(len(begin)) > len(begin) / 2, 140_000, 0)
+    assert attribute(0, samples_of(begin), {"dram_read_frac": shown}, launches).jumped
+
+
+def test_lost_samples_are_counted() -> None:
+    found = samples_of(np.delete(np.arange(0, 100 * PERIOD, PERIOD), slice(40, 60)))
+    assert (found.lost, found.largest_gap) == (20, 21 * PERIOD)
+
+
+@pytest.mark.parametrize(
+    ("metric", "column"),
+    [
+        ("DRAM Read Bandwidth [Throughput %]", "dram_read_frac"),  # GA100, GH100, GB20x
+        ("DRAM Write Throughput [Throughput %]", "dram_write_frac"),  # TU10x
+        ("SM Instructions/Tensor Active [Throughput %]", "tensor_active_frac"),
+        ("Tensor Active [Throughput %]", "tensor_active_frac"),
+        ("SMs Active [Throughput %]", "sm_active_frac"),
+        ("SM Active", "sm_active_frac"),
+        ("Compute Warps in Flight [Throughput %]", "warps_frac"),
+        ("Compute Warps in Flight [Avg Warps per Cycle]", ""),
+        ("Vertex/Tess/Geometry Warps in Flight [Throughput %]", ""),
+        ("NVLink RX Responses User Data [Throughput %]", "nvlink_rx_frac"),
+        ("NVLink TX Requests Protocol Data [Throughput %]", "nvlink_protocol_frac"),
+        ("PCIe RX Throughput [Throughput %]", "pcie_rx_frac"),
+        ("PCIe Read Requests to BAR1 [Requests]", ""),
+        ("GPC Clock Frequency [MHz]", "gpc_clock_hz"),
+    ],
+)
+def test_metric_names_of_every_architecture(metric: str, column: str) -> None:
+    assert column_of(metric) == column
+
+
+def export(path: Path, gpus: int = 1, *, names: bool = True, known: bool = True) -> Path:
+    """Write an SQLite export: two kernels in a step, and samples of some GPUs; `known`: with metrics that have a column."""
+    made = Export(2025)
+    launches, begin, shown = play([0.5, 0.2], [120_000, 60_000], 40)
+    for gpu in range(2):
+        made.gpu(gpu, "NVIDIA H100 80GB HBM3")
+    for at, (start, end, group) in enumerate(zip(launches.start, launches.end, launches.group, strict=True)):
+        for gpu in range(2):
+            call = (int(start) - 9_000 + 10 * gpu, int(start) - 8_000 + 10 * gpu)
+            made.launch(("first", "second")[group], call, (int(start), int(end)), device=gpu)
+        if not group:
+            made.push("step", int(start) - 9_500, int(launches.end[at + 1]) - 5_000)
+    made.save(path)
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE GPU_METRICS (rawTimestamp INT, timestamp INT, typeId INT, metricId INT, value INT)")
+        db.execute("CREATE TABLE TARGET_INFO_GPU_METRICS (typeId INT, sourceId INT, metricId INT, metricName TEXT)")
+        for gpu in range(gpus):
+            kind = (1 << 48) | gpu
+            if names:
+                listed = NAMES if known else ("Frames [Throughput %]",)
+                db.executemany(
+                    "INSERT INTO TARGET_INFO_GPU_METRICS VALUES (?, ?, ?, ?)",
+                    [(kind, kind, number, name) for number, name in enumerate(listed)],
+                )
+            rows = [(int(t), int(t), kind, 0, round(v * 100)) for t, v in zip(begin, shown, strict=True)]
+            rows += [(int(t), int(t), kind, 1, 0) for t in begin] + [
+                (int(t), int(t), kind, 2, 1_980_000_000) for t in begin
+            ]
+            db.executemany("INSERT INTO GPU_METRICS VALUES (?, ?, ?, ?, ?)", rows)
+        if not names:
+            db.execute("DROP TABLE TARGET_INFO_GPU_METRICS")
+    db.close()
+    return path
+
+
+def as_folder(database: Path, folder: Path, form: str) -> Path:
+    """Write the tables of an export as a folder of Parquet files, Arrow files or Arrow streams."""
+    folder.mkdir()
+    with sqlite3.connect(database) as db:
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            table = pa.Table.from_pandas(pd.read_sql(f'SELECT * FROM "{name}"', db), preserve_index=False)
+            if form == "parquet":
+                pq.write_table(table, folder / f"{name}.parquet")
+                continue
+            opened = pyarrow.ipc.new_file if form == "arrow" else pyarrow.ipc.new_stream
+            with opened(str(folder / f"{name}.arrow"), table.schema) as stream:
+                stream.write_table(table)
+    db.close()
+    return folder
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "stream"])
+def test_a_folder_of_tables_reads_as_the_database(tmp_path: Path, form: str) -> None:
+    database = export(tmp_path / "a.sqlite", gpus=2)
+    whole, folder = load([database]), load([as_folder(database, tmp_path / "tables", form)])
+    assert whole.samples is not None
+    assert folder.samples is not None
+    pd.testing.assert_frame_equal(folder.samples, whole.samples)
+    for name in ("gpu_ops", "ranges"):
+        pd.testing.assert_frame_equal(getattr(folder, name), getattr(whole, name), check_categorical=False)
+    assert [one.kind for one in folder.files] == ["nsys folder"]
+
+
+def test_a_folder_below_another_is_one_file(tmp_path: Path) -> None:
+    as_folder(export(tmp_path / "a.sqlite"), tmp_path / "exports", "parquet")
+    (tmp_path / "a.sqlite").unlink()
+    assert [(one.name, one.kind) for one in load([tmp_path]).files] == [("exports", "nsys folder")]
+
+
+def test_one_table_alone_asks_for_its_folder(tmp_path: Path) -> None:
+    folder = as_folder(export(tmp_path / "a.sqlite"), tmp_path / "exports", "parquet")
+    with pytest.raises(InputError, match="give the whole folder"):
+        load([folder / "GPU_METRICS.parquet"])
+
+
+@pytest.mark.parametrize("table", ["GPU_METRICS", "StringIds"])
+def test_a_cut_table_is_named(tmp_path: Path, table: str) -> None:
+    folder = as_folder(export(tmp_path / "a.sqlite"), tmp_path / "exports", "parquet")
+    file = folder / f"{table}.parquet"
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(InputError, match=f"table {table} is damaged"):
+        load([folder])
+
+
+def test_the_kept_file_holds_the_samples_and_nothing_of_the_machine(tmp_path: Path) -> None:
+    database = export(tmp_path / "a.sqlite")
+    assert keep(database, tmp_path)
+    whole, kept = load([database]), load([tmp_path / "a.sqlite", tmp_path / "samples.parquet"])
+    assert whole.samples is not None
+    assert kept.samples is not None
+    near = whole.samples["time_ns"].isin(kept.samples["time_ns"])
+    pd.testing.assert_frame_equal(kept.samples, whole.samples[near].reset_index(drop=True), atol=1e-6)
+    written = (tmp_path / "samples.parquet").read_bytes()
+    assert len(written) < 20_000
+    assert not any(word in written for word in (b"H100", b"first", str(tmp_path).encode()))
+
+
+def test_a_damaged_kept_file_is_named(tmp_path: Path) -> None:
+    database = export(tmp_path / "a.sqlite")
+    keep(database, tmp_path)
+    file = tmp_path / "samples.parquet"
+    file.write_bytes(file.read_bytes()[:-30])
+    with pytest.raises(InputError, match=r"samples\.parquet: is damaged"):
+        load([file])
+
+
+@pytest.fixture(scope="module")
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+    return Facts(load([export(tmp_path_factory.mktemp("samples") / "a.sqlite", gpus=2)]))
+
+
+def test_tables_give_bytes_of_kernels_layers_and_steps_of_each_gpu(facts: Facts) -> None:
+    tables = analyse(facts.raw).facts
+    of = {one.name: one for one in analyse(facts.raw, only="sampled").declared if one.name.startswith("sampled_")}
+    kernels, steps = (tables.once(of[name]) for name in ("sampled_kernels", "sampled_steps"))
+    assert set(kernels["gpu"]) == {0, 1}
+    assert set(kernels["tier"]) == {"sampled"}
+    time = kernels.set_index(["gpu", "kernel"])["nsys_time_ns"]
+    read = kernels.set_index(["gpu", "kernel"])["dram_read_bytes"]
+    error = kernels.set_index(["gpu", "kernel"])["dram_read_error_bytes"]
+    for name, rate in (("first", 0.5), ("second", 0.2)):
+        true = rate * time[0, name] * PEAK / 1e9
+        assert abs(read[0, name] - true) <= error[0, name] < 0.1 * true
+    step = steps[(steps["range"] == "step") & (steps["gpu"] == 1)].iloc[0]
+    assert step["instances"] == 40
+    assert step["dram_read_bytes"] == pytest.approx((0.5 * 120_000 + 0.2 * 60_000) * PEAK / 1e9, rel=0.03)
+    assert step["sm_clock_hz"] == pytest.approx(1.98e9, rel=0.02)
+
+
+def test_the_report_says_how_well_the_samples_resolve(facts: Facts) -> None:
+    notes = [note for note in analyse(facts.raw).report.notes if note.startswith("GPU ")]
+    assert any("0 samples lost" in note and "single kernels in 100" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ({"gpus": 1}, "samples of GPU 1"),
+        ({"names": False}, "the names of the metrics are unknown"),
+        ({"known": False}, "samples no metric that this program knows"),
+    ],
+)
+def test_partial_samples_are_a_sentence(tmp_path: Path, how: dict[str, int], said: str) -> None:
+    report = analyse(load([export(tmp_path / "a.sqlite", **how)])).report
+    assert any(said in f"{one.what} {one.why}" for one in report.missing)
+    assert report.kernels or report.tables
+
+
+def test_samples_without_kernels_stay_a_timeline(tmp_path: Path) -> None:
+    database = export(tmp_path / "a.sqlite")
+    with sqlite3.connect(database) as db:
+        db.execute("DROP TABLE CUPTI_ACTIVITY_KIND_KERNEL")
+    db.close()
+    report = analyse(load([database])).report
+    assert not [table for table in report.tables if table.name.startswith("sampled")]
+
+
+@pytest.mark.parametrize(
+    ("log", "why"),
+    [
+        ("Illegal --gpu-metrics-devices usage.\nNone of the installed GPUs are supported:\n  H100 - Already under profiling",
+         "another program samples"),
+        ("Illegal --gpu-metrics-devices usage.\nInsufficient privilege, see ERR_NVGPUCTRPERM", "administrators"),
+        ("Illegal --gpu-metrics-devices argument: 9.\nNo such GPU: 9.", "cannot sample the GPUs"),
+        ("unrecognised option '--gpu-metrics-devices=all'", "rejects its options"),
+        ("Collecting data...\nGPU 0: General Metrics for NVIDIA GH100 (any frequency)", ""),
+    ],
+)  # fmt: skip
+def test_the_driver_learns_why_nsys_does_not_sample(log: str, why: str) -> None:
+    found = status.why_unsampled(log)
+    assert why in found
+    assert bool(found) == bool(why)
+
+
+def test_the_timeline_samples_at_the_asked_rate() -> None:
+    assert "--gpu-metrics-frequency=20000" in argv.nsys(sample_hz=20_000)
+    assert not [word for word in argv.nsys() if "gpu-metrics" in word]
+    with pytest.raises(argv.ArgumentError):
+        argv.options_of("nsys", ["--sample-hz", "5"])
