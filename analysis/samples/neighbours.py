@@ -61,8 +61,8 @@ class Ran:
 def figure(fit: Fit, members: list[int], ran: Ran) -> Figure:
     """Return the mean rate of some groups together while they run.
 
-    Half the interval is 1.96 standard errors of the fit, its doubt, and the traffic that may cross the joint's edges: EDGE_NS for
-    each run of its launches at the larger rate of both sides.
+    Half the interval is 1.96 standard errors of the fit, its doubt, and the traffic that may cross the joint's edges:
+    EDGE_NS for each run of its launches at the larger rate of both sides.
     """
     follows = ran.follows
     whole = float(ran.time[members].sum())

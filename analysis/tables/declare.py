@@ -78,7 +78,7 @@ class Column:
 
 
 TIER = Column(
-    "tier", "", "evidence: static (compiler), timing (nsys, events), sampled (nsys, in the running program), counters (ncu)",
+    "tier", "", "evidence: static (compiler), timing (nsys, events), sampled (nsys, running program), counters (ncu)",
     "row",
 )  # fmt: skip
 
