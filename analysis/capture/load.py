@@ -133,8 +133,8 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool, bool]]:
 
 
 def _walk(root: Path) -> Iterator[Path]:
-    """Yield the files below a folder, and as one file each a folder with the tables of nsys, and one that cannot be read
-    or is a link, so that its reader says so.
+    """Yield the files below a folder, and as one file each a folder with the tables of nsys, and one that cannot be
+    read or is a link, so that its reader says so.
     """
     unread: list[OSError] = []
     for folder, folders, names in os.walk(root, onerror=unread.append):

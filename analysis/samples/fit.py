@@ -61,8 +61,8 @@ class Fit:
 def fit(shares: sparse.csr_matrix, values: Floats) -> Fit:
     """Return the rates that explain the samples best, none below 0.
 
-    nsys prints 1 % for all between 0 and 1.5 % (a kernel that writes 0.03 % of the peak has no other sample). There, the
-    fit's own expectation takes the place of the sample, within that range. Residuals of near samples correlate, and
+    nsys prints 1 % for all between 0 and 1.5 % (a kernel that writes 0.03 % of the peak has no other sample). There,
+    the fit's own expectation takes the place of the sample, within that range. Residuals of near samples correlate, and
     their size differs: the covariance allows for both (Newey and West 1987).
 
     Shape: `shares` (samples, groups) of `overlap`; `values` (samples,), shares of the metric's peak.
