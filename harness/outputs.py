@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,18 +67,3 @@ def write_conditions(
             old["clocks"], old["clocks_reason"] = written["clocks"], written["clocks_reason"]
         written = old
     manifest.write_manifest(captures / "manifest.json", written)
-
-
-def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[Any]], say: Callable[[str], None]) -> None:
-    """Print a table: text unchanged, numbers with three decimals, counts as integers, None as a dash."""
-    from tabulate import tabulate
-
-    shown = [
-        [
-            f"{cell:,.3f}" if isinstance(cell, float) else f"{cell:,}" if isinstance(cell, int) else cell or "–"
-            for cell in r
-        ]
-        for r in rows
-    ]
-    align = ["left" if isinstance(cell, str) else "right" for cell in rows[0]] if rows else None
-    say(f"\n{title}\n{tabulate(shown, headers, tablefmt='simple', disable_numparse=True, colalign=align)}")

@@ -31,10 +31,10 @@ from analysis.formats.baseline import BASELINE
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from harness import manifest, outputs
-from harness.console import progress, say
+from harness.console import progress
 from harness.run import DTYPES, parse_config
 from harness.timing import Measurement, measure_gpu
-from harness.weights import RANDOM, build_transformers_model, encode_prompt, load_weights, static_cache
+from harness.weights import build_transformers_model, encode_prompt, load_weights, static_cache
 from studies.layers import measure as layers
 
 ROUNDS, PROFILE_TOKENS, LISTED = 5, 50, 40
@@ -359,7 +359,7 @@ def _needs(name: str) -> float:
 
 
 def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
-    """Measure every setting that fits into the time, print and write, and return the run folder."""
+    """Measure every setting that fits into the time, write, and return the run folder."""
     device = layers.resolve_device(options.device)
     started = time.monotonic()
     run = options.out or outputs.default_run("baseline")
@@ -392,7 +392,6 @@ def run_baseline(options: argparse.Namespace, argv: Sequence[str]) -> Path:
                 took = f"{time.monotonic() - started:.0f} s so far"
                 what = f"{entry['tokens_per_s']['p50']:.0f} tokens/s" if "tokens_per_s" in entry else entry["skipped"]
                 progress(f"{name}, {dtype}: {what} ({took})")
-    show(entries)
     workloads = [
         {
             "name": f"generate_b1_p{prompt.shape[1]}_n{options.tokens}",
@@ -441,48 +440,6 @@ def _measure(name: str, dtype: str, model: Any, shared: Conditions, ids: dict[st
     return entry | measured
 
 
-def show(entries: Sequence[dict[str, Any]]) -> None:
-    """Print the operator table of the first setting, and all settings side by side."""
-    first = next((entry for entry in entries if entry.get("operators")), None)
-    if first is not None:
-        rows = [
-            [
-                row["name"] if len(row["name"]) <= 60 else f"{row['name'][:40]}…{row['name'][-19:]}",
-                *(
-                    None if row[name] is None else row[name] / 1e6
-                    for name in ("self_cpu_ns", "cpu_ns", "self_cuda_ns", "cuda_ns")
-                ),
-                row["calls"],
-            ]
-            for row in first["operators"][:20]
-        ]
-        outputs.print_table(
-            f"Operators and kernels, {first['profile_tokens']} tokens, {first['setting']}, {first['dtype']}",
-            ["name", "Self CPU (ms)", "CPU total (ms)", "Self CUDA (ms)", "CUDA total (ms)", "calls"],
-            rows,
-            say,
-        )
-    rows = []
-    for entry in entries:
-        token_ns = (entry.get("token_ns") or {}).get("p50")
-        rate = (entry.get("tokens_per_s") or {}).get("p50")
-        busy_ns, floor_ns = entry.get("busy_ns_per_token"), entry["floor_ns"]
-        rows.append(
-            [
-                f"{entry['setting']}, {entry['dtype']}",
-                rate,
-                token_ns / 1e6 if token_ns else None,
-                entry["token_ns"]["p95"] / 1e6 if token_ns else None,
-                entry.get("launches_per_token"),
-                100 * busy_ns / token_ns if busy_ns and token_ns else None,
-                100 * floor_ns / token_ns if floor_ns and token_ns else None,
-                entry.get("skipped", ""),
-            ]
-        )
-    headers = ["setting", "tokens/s", "p50 (ms)", "p95 (ms)", "launches/token", "GPU busy (%)", "of floor (%)", ""]
-    outputs.print_table("Side by side", headers, rows, say)
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m studies.baseline.measure",
@@ -493,11 +450,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--prompt", default=layers.PROMPT)
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of a generation")
     parser.add_argument("--seconds", type=float, default=150, help="time for everything; what does not fit is named")
-    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
-    parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")
-    parser.add_argument("--dtype", choices=(*DTYPES, "both"), default="both")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
+    layers.add_model_options(parser, (*DTYPES, "both"), "both")
     return parser
 
 

@@ -44,11 +44,12 @@ from harness.decode.engines import GRAPH, sizes_of
 from harness.ranges import NvtxTracer, RecordingTracer, attach, detach, span
 from harness.run import DTYPES, parse_config
 from harness.timing import measure_gpu
-from harness.weights import RANDOM, Weights, build_model, build_transformers_model, load_weights
+from harness.weights import Weights, build_model, build_transformers_model, load_weights
 from kernels.decode.contract import Sizes
 from kernels.decode.rungs import KERNELS, NAMES, RUNGS, Rung, kernels_now, rung_of
 from studies.baseline.measure import copy_bandwidth
 from studies.decode import measure_rungs as rungs
+from studies.layers import measure as layers
 
 MODES = ("fair", "check", "capture", "worker")
 PROCESSES, ROUNDS, STEPS = 10, 3, 4
@@ -263,7 +264,6 @@ def run_fair(options: argparse.Namespace, worker: Worker | None = None) -> None:
             add_process(document, worker(process), captures)
             longest = max(longest, time.monotonic() - began)
             measured.add(process)
-    show(document)
 
 
 def trusted(document: dict[str, Any], names: Sequence[str]) -> list[str]:
@@ -401,15 +401,6 @@ def write(document: dict[str, Any], captures: Path) -> None:
     how = "fresh processes, no profiler attached; the host waits for the last token, in generate() for each"
     timing = {"how": how, "steps": steps, "tokens_per_s": {}, "seconds": round(taken_ns / 1e9, 3)}
     manifest.write_json(captures / TIMING.name, TIMING.document(timing))
-
-
-def show(document: Mapping[str, Any]) -> None:
-    """Print the median over processes of each rung."""
-    rows = []
-    for rung in document["rungs"]:
-        own = [s["token_time_ns"] / 1e3 for s in document["samples"] if s["rung"] == rung["rung"]]
-        rows.append([rung["rung"], float(np.median(own)) if own else None, len(own), rung["reason"]])
-    outputs.print_table("A token", ["rung", "µs, median", "processes", ""], rows, say)
 
 
 # Correctness -------------------------------------------------------------------------------------------------
@@ -631,14 +622,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--context", type=int, default=CONTEXT, help="tokens of the prompt")
     parser.add_argument("--tokens", type=int, default=TOKENS, help="timed tokens after the prompt")
     parser.add_argument("--seconds", type=float, default=3600, help="start no process that would end later than that")
-    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
-    parser.add_argument(
-        "--config", default="", help="sizes of random weights, such as n_layer=24,n_embd=1024,n_head=16"
-    )
-    parser.add_argument("--dtype", choices=tuple(DTYPES), default="bfloat16")
+    layers.add_model_options(parser, DTYPES, "bfloat16")
     parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
     parser.add_argument("--process", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--turn", action="store_true", help=argparse.SUPPRESS)
     return parser
@@ -647,15 +632,11 @@ def _parser() -> argparse.ArgumentParser:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Parse the command line. Raises: UsageError for invalid arguments."""
     options = _parser().parse_args(argv)
-    options.device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        raise InputError("--device cuda needs an NVIDIA GPU, and torch sees none: use --device cpu.")
+    options.device = layers.resolve_device(options.device)
     options.rungs = [name for name in options.rungs.split(",") if name]
     if unknown := [name for name in options.rungs if name not in NAMES]:
         raise UsageError(f"There is no rung {unknown[0]!r}: use {', '.join(rung.name for rung in RUNGS)}.")
-    for name in ("processes", "rounds", "context", "tokens", "batch"):
-        if getattr(options, name) < 1:
-            raise UsageError(f"--{name} must be 1 or more.")
+    layers.check_counts(options, "processes", "rounds", "context", "tokens", "batch")
     options.out = options.out or outputs.default_run("decode")
     return options
 

@@ -29,7 +29,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,7 +42,7 @@ from analysis.formats.errors import InputError, UsageError
 from analysis.formats.layers import LAYER_EVENTS, LAYER_PROFILE
 from analysis.formats.spans import spread
 from harness import doctor, manifest, outputs
-from harness.console import progress, say
+from harness.console import progress
 from harness.ranges import NvtxTracer, Tracer, attach, detach, span
 from harness.run import DTYPES, parse_config
 from harness.timing import Measurement
@@ -52,7 +52,6 @@ from studies.layers.measure_events import HOLD, Clock, EventTracer, Instance, Nu
 PROMPT = "Once upon a time"
 NSYS_TOKENS, NSYS_WARMUP = 2, 2
 DEPTH = 3
-BETWEEN = "(between components)"
 _INDEX = re.compile(r"(?:(?<=\.)|(?<=^)|(?<=/))\d+(?=$|[./])")
 _STEP = re.compile(r"/(?:prefill|decode)(?=/)")  # inside a path only; a step at the end of a path stays
 
@@ -567,49 +566,6 @@ def _tokens_json(whole: Any, blocks: Any, wall_ns: Sequence[float], steps: int) 
 # Showing -----------------------------------------------------------------------------------------------------
 
 
-def show(profile: dict[str, Any]) -> None:
-    """Print the tables of the levels, the instrument's cost and the statistics per token."""
-    for level in profile["levels"]:
-        base = next(row for row in level["components"] if row["base"])
-        rows = [[row["component"], *_cells(row, base["total_ns"])] for row in level["components"]]
-        rest_ns = base["total_ns"] - sum(row["total_ns"] for row in level["components"] if not row["base"])
-        if len(rows) > 1:
-            rows.append(
-                [BETWEEN, rest_ns / base["count"] / 1e6, rest_ns / 1e6, base["count"], 100 * rest_ns / base["total_ns"]]
-            )
-        headers = ["component", "Avg (ms)", "Total (ms)", "Count", f"% of {base['component']}"]
-        outputs.print_table(f"{level['title']}, {profile['name']} ({profile['clock']})", headers, rows, say)
-    nothing_ns = profile["instrument"][0]["forward_ns"]["p50"]
-    outputs.print_table(
-        "What the instrument costs: one forward pass, median",
-        ["attached", "events", "time (ms)", "over nothing (%)", "launching (ms)"],
-        [
-            [
-                entry["variant"],
-                entry["events"],
-                entry["forward_ns"]["p50"] / 1e6,
-                100 * (entry["forward_ns"]["p50"] / nothing_ns - 1),
-                entry["launch_ns"]["p50"] / 1e6,
-            ]
-            for entry in profile["instrument"]
-        ],
-        say,
-    )
-    tokens = profile["tokens"]
-    rows = [
-        ["average forward pass (ms)", tokens["forward_avg_ns"] / 1e6],
-        ["average of all blocks (ms)", tokens["blocks_avg_ns"] / 1e6 if tokens["blocks_avg_ns"] else None],
-        ["wall time per token (ms)", tokens["wall_ns"]["p50"] / 1e6],
-        ["throughput (tokens/s)", tokens["tokens_per_s"]["p50"]],
-        ["taken off each reading: what its two marks add (ms)", profile["own_ns"] / 1e6],
-    ]
-    outputs.print_table("Per token", ["what", "value"], rows, say)
-
-
-def _cells(row: dict[str, Any], base_ns: float) -> list[Any]:
-    return [row["avg_ns"] / 1e6, row["total_ns"] / 1e6, row["count"], 100 * row["total_ns"] / base_ns]
-
-
 # The same under nsys -----------------------------------------------------------------------------------------
 
 
@@ -719,15 +675,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-cache", dest="cache", action="store_const", const="no", help="the same as --cache no")
     parser.add_argument("--model", help="package.module:build instead of GPT-2")
     parser.add_argument("--depth", type=int, default=DEPTH, help="how deep the levels of --model go")
-    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
-    parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")
-    parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
+    add_model_options(parser, DTYPES, "float32")
     parser.add_argument("--out", type=Path, help="run folder (default runs/<time>-<gpu>-layers)")
     parser.add_argument("--no-nsys", action="store_true", help="do not compare with nsys")
     parser.add_argument("--capture", action="store_true", help="be the program that nsys runs")
     return parser
+
+
+def add_model_options(parser: argparse.ArgumentParser, dtypes: Iterable[str], dtype: str) -> None:
+    """Add the options that say which GPT-2 a study takes, in which of `dtypes`, and where."""
+    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
+    parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")
+    parser.add_argument("--dtype", choices=tuple(dtypes), default=dtype)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
 
 
 def resolve_device(device: str | None) -> str:
@@ -766,7 +727,7 @@ def _subjects(options: argparse.Namespace, device: str) -> tuple[list[Subject], 
 
 
 def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
-    """Profile, print and write, and return the run folder."""
+    """Profile and write, and return the run folder."""
     device = resolve_device(options.device)
     run = options.out or outputs.default_run("layers")
     progress(f"preparing the model on the {'GPU' if device == 'cuda' else 'CPU'}")
@@ -792,7 +753,6 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
             "warmup": options.warmup,
             **profile,
         }
-        show(profile)
         outputs.merge_entry(captures, LAYER_PROFILE, "profiles", profile, ("name", "model", "dtype"))
         source = {"source": weights.source, "sha256": weights.sha256} if weights else {"source": "module"}
         name = f"generate_p{profile.get('prompt_tokens', 0)}_n{options.tokens}_{subject.name}"

@@ -26,11 +26,11 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.formats.layers import KERNELS_OF_LAYERS, LAYER_PROFILE
 from harness import outputs
-from harness.console import progress, say
+from harness.console import progress
 from harness.gpt2 import KVCache
 from harness.ranges import Tracer, detach, span, wrap_components
 from harness.run import DTYPES, parse_config
-from harness.weights import RANDOM, load_weights
+from harness.weights import load_weights
 from studies.layers import measure as layers
 from studies.layers.measure import BLOCKS, Generation, fold
 from studies.layers.measure_events import Clock, Stopwatch, make_clock
@@ -231,48 +231,6 @@ def heaviest_of(captures: Path, name: str) -> list[Heavy]:
 # Command line ------------------------------------------------------------------------------------------------
 
 
-def show(entry: dict[str, Any]) -> None:
-    """Print the kernel summary and the launches of each component."""
-    rows: list[list[Any]] = []
-    for component in entry["components"]:
-        for kernel in component["kernels"]:
-            rows.append(
-                [
-                    component["component"],
-                    kernel["name"] if len(kernel["name"]) <= 60 else f"{kernel['name'][:40]}…{kernel['name'][-19:]}",
-                    kernel["self_ns"] / 1e3,
-                    kernel["count"],
-                    kernel["self_ns"] / kernel["count"] / 1e3,
-                ]
-            )
-    what = "kernel" if entry["on_gpu"] else "operator (no GPU)"
-    headers = ["component", what, "self time (µs)", "count", "average (µs)"]
-    outputs.print_table(f"Heaviest components alone, {entry['calls']} calls, {entry['name']}", headers, rows, say)
-    outputs.print_table(
-        "Launches, of all calls",
-        [
-            "component",
-            "% of the forward pass",
-            "CUDA API calls",
-            "in the API (µs)",
-            "GPU a call (µs)",
-            "CPU a call (µs)",
-        ],
-        [
-            [
-                row["component"],
-                100 * row["share_frac"],
-                row["api_calls"],
-                None if row["api_ns"] is None else row["api_ns"] / 1e3,
-                None if row["gpu_ns"] is None else row["gpu_ns"] / 1e3,
-                row["cpu_ns"] / 1e3,
-            ]
-            for row in entry["components"]
-        ],
-        say,
-    )
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m studies.layers.measure_alone",
@@ -282,17 +240,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, help="run folder with a layer profile (default: a new one, profiled first)")
     parser.add_argument("--prompt", default=layers.PROMPT)
     parser.add_argument("--tokens", type=int, default=30, help="tokens of the generation whose last step is taken")
-    parser.add_argument("--weights", default=RANDOM, help="random (default), gpt2, a folder, a .safetensors file")
-    parser.add_argument("--config", default="", help="sizes of random weights, such as n_layer=2,n_embd=128")
-    parser.add_argument("--dtype", choices=tuple(DTYPES), default="float32")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", choices=("cuda", "cpu"), help="default: the GPU if there is one")
+    layers.add_model_options(parser, DTYPES, "float32")
     parser.add_argument("--no-nsys", action="store_true", help="do not run the same calls under nsys")
     return parser
 
 
 def run_alone(options: argparse.Namespace, argv: Sequence[str]) -> Path:
-    """Find the heaviest components, run each alone, print and write, and return the run folder."""
+    """Find the heaviest components, run each alone, write, and return the run folder."""
     device = layers.resolve_device(options.device)
     run = options.out or outputs.default_run("kernels-of-layers")
     captures = run / "captures"
@@ -331,7 +285,6 @@ def run_alone(options: argparse.Namespace, argv: Sequence[str]) -> Path:
                     for component in heavy
                 ],
             }
-        show(entry)
         outputs.merge_entry(captures, KERNELS_OF_LAYERS, "profiles", entry, ("name", "dtype"))
     if device == "cuda" and not options.no_nsys and not (captures / "nsys").is_dir():
         layers.capture_under_nsys(run, [*shared, "--cache=both"])

@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from analysis import report
 from harness.ranges import attach, component, detach
+from studies import show
 from studies.layers import measure as layers
-from studies.layers.measure import BETWEEN, GPT2_LEVELS, Level
+from studies.layers.measure import GPT2_LEVELS, Level
+from studies.layers.tables import BETWEEN
 
 SMALL = "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61"
 RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]
@@ -154,7 +157,7 @@ def test_components_are_timed_as_if_nothing_were_marked() -> None:
 # Our GPT-2 -----------------------------------------------------------------------------------------------------
 
 
-def test_a_profile_of_both_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_profile_of_both_settings(tmp_path: Path) -> None:
     assert layers.main([*RUN, "--tokens", "3", "--cache", "both", "--out", str(tmp_path)]) == 0
     content = json.loads((tmp_path / "captures" / "layers.json").read_text(encoding="utf-8"))
     assert (content["kind"], content["schema_version"]) == ("layer-profile", 1)
@@ -171,8 +174,9 @@ def test_a_profile_of_both_settings(tmp_path: Path, capsys: pytest.CaptureFixtur
             assert sum(row["total_ns"] for row in parts) <= base["total_ns"]  # one and the same steps on a CPU
             assert {row["count"] for row in parts} == {6 if level["name"] == "model" else 12}
             assert base["avg_ns"] == pytest.approx(base["total_ns"] / base["count"], rel=1e-3)
-    shown = capsys.readouterr().out
-    for word in ("Avg (ms)", "Total (ms)", "Count", "% of Multi-Head Attention", "QKV_Reshape", BETWEEN, "tokens/s"):
+    report.build([tmp_path / "captures"], tmp_path)
+    shown = "\n".join(show.shown(tmp_path))
+    for word in ("Layers, level by level", "avg_ns", "QKV_Reshape", BETWEEN, "tokens_per_s"):
         assert word in shown
     manifest = json.loads((tmp_path / "captures" / "manifest.json").read_text(encoding="utf-8"))
     assert len(manifest["workloads"]) == 2

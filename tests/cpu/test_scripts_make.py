@@ -206,7 +206,7 @@ def test_what_makes_no_run_has_no_report(target: str, module: str, tmp_path: Pat
     program = f"-m studies.{module} {'gelu ' if target == 'sweep' else ''}--out run"
     for arguments in ("--dry-run --dtype bf16", "--help", "--dtype bf16 -h", "-n"):
         assert calls(f"ARGS={arguments}") == [f"{program} {arguments}"]
-    assert calls() == [program, "analysis/report.py run --quiet"]
+    assert calls() == [program, "analysis/report.py run --quiet", "-m studies.show run"]
 
 
 @pytest.mark.parametrize("target", ["decode", "accounting-truth", "studies", "study", "multi-gpu"])

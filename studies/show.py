@@ -1,0 +1,44 @@
+"""Print the tables that a study added to a report: python -m studies.show RUN."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.page.markdown import table_of
+from analysis.page.text import cell
+from studies import TABLES
+
+MOST_ROWS, MOST_COLUMNS, WIDEST = 30, 10, 40
+
+
+def shown(run: Path) -> Iterator[str]:
+    """Yield the title and the first rows of each table of a study, as the report in `run` has them."""
+    report = json.loads((run / "report.json").read_text(encoding="utf-8"))
+    for table in report["tables"]:
+        if table["name"] in TABLES and (run / table["file"]).is_file():  # a committed run keeps few
+            rows = pd.read_csv(run / table["file"])
+            names = [column["name"] for column in table["columns"]][:MOST_COLUMNS]
+            body = [
+                [cell(row[name], name)[:WIDEST] for name in names] for row in rows.head(MOST_ROWS).to_dict("records")
+            ]
+            align = ["right" if pd.api.types.is_numeric_dtype(rows[name]) else "left" for name in names]
+            left = f"\n{len(rows) - len(body)} more rows in {table['file']}" if len(rows) > len(body) else ""
+            yield f"\n{table['title'] or table['question']}\n{table_of(names, body, align)}{left}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code 0: printed. 2: wrong usage."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        print(__doc__, file=sys.stderr)
+        return 2
+    print("\n".join(shown(Path(arguments[0]))))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
