@@ -32,7 +32,9 @@ def answer_steps(facts: Facts) -> list[StepAnswer]:
     kept = tuple(one for one in steady.phases if one.marker or not _is_part(one, steps))
     placed, _ = place_graphs(facts.gpu_ops, facts.ranges)
     folded = fold_paths(placed["path"]).to_numpy(object)
-    return answers(facts.capture, replace(steady, phases=kept), facts.once(build_diagnosis), facts.fusion, folded)
+    return answers(
+        facts.capture, replace(steady, phases=kept or steady.phases), facts.once(build_diagnosis), facts.fusion, folded
+    )
 
 
 def within(phase: Phase, ranges: pd.DataFrame) -> np.ndarray:

@@ -326,10 +326,22 @@ def _whole(place: IntArray, symbol: IntArray) -> IntArray:
     return place
 
 
-def _anchors(symbol: IntArray) -> list[IntArray]:
-    """Return positions of the launches that recur most evenly, for each number of occurrences."""
+def _places(symbol: IntArray, first: bool) -> list[IntArray]:
+    """Return the positions of each symbol, or of the `first` of each run of it."""
     order = np.argsort(symbol, kind="stable")
-    groups = np.split(order, np.flatnonzero(np.diff(symbol[order])) + 1)
+    if first:
+        order = order[np.insert(symbol[1:] != symbol[:-1], 0, True)[order]]
+    return np.split(order, np.flatnonzero(np.diff(symbol[order])) + 1)
+
+
+def _anchors(symbol: IntArray) -> list[tuple[IntArray, bool]]:
+    """Return positions of the launches that recur most evenly, for each number of occurrences.
+
+    True: of the first of each run of equal launches, such as 40 small copies.
+    """
+    groups = _places(symbol, False)
+    alone = len(groups)
+    groups += [place for place, every in zip(_places(symbol, True), groups, strict=True) if len(place) < len(every)]
     ranked: dict[int, list[tuple[float, int]]] = {}
     for number, place in enumerate(groups):
         if len(place) >= 2:
@@ -339,7 +351,7 @@ def _anchors(symbol: IntArray) -> list[IntArray]:
     chosen = []
     for same in ranked.values():
         chosen += sorted(same)[:6]
-    return [groups[number] for _, number in sorted(chosen)[:MOST_ANCHORS]]
+    return [(groups[number], number >= alone) for _, number in sorted(chosen)[:MOST_ANCHORS]]
 
 
 def _phase(
@@ -352,8 +364,8 @@ def _phase(
     gap = (launches.host_ns - launches.before_ns)[left][skipped:]
     weight = launches.weight[left][skipped:]
     tried = [
-        (_score(place, window, weight), float(np.median(gap[place])), len(place), "", place)
-        for place in _anchors(window)
+        (_score(place, window, weight), float(np.median(gap[place])), len(place), "", place, first)
+        for place, first in _anchors(window)
     ]
     most = max((one[0] for one in tried), default=0.0)
     for name, start, level, _ in marks:
@@ -363,7 +375,7 @@ def _phase(
             continue
         score = _score(place, window, weight)
         if (level <= 1 and _NAMED.search(name) and score >= MARKED) or score >= most - 0.05 > 0:
-            tried.append((score + 1.0 - 0.1 * level, np.inf, len(place), name, place))
+            tried.append((score + 1.0 - 0.1 * level, np.inf, len(place), name, place, False))
     if not tried or (best := max(one[0] for one in tried)) < REPEATS:
         return None, np.zeros(len(left), bool)
     near = [one for one in tried if one[0] >= best - NEARLY]
@@ -375,7 +387,10 @@ def _phase(
         place = np.unique(np.searchsorted(host, starts))
         place = place[place < len(symbol)]
     else:
-        place = _whole(np.flatnonzero(symbol == window[chosen[4][0]]), symbol)
+        each = symbol == window[chosen[4][0]]
+        if chosen[5]:
+            each[1:] &= ~each[:-1].copy()
+        place = _whole(np.flatnonzero(each), symbol)
         place = _begin(launches, left, place)
     return _steps(launches, left, place, chosen[3], pid, marks)
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,94 +14,15 @@ import pytest
 
 from analysis import what_if
 from analysis.capture.load import load
-from analysis.capture.model import CALLS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table, nest_ranges
+from analysis.capture.model import Capture, nest_ranges
 from analysis.formats.errors import InputError
 from analysis.replay import changes, savings, steady
 from analysis.replay.decompose import PARTS, decompose
-from analysis.replay.graph import Windows, build
+from analysis.replay.graph import OPERATION, Windows, build
 from analysis.replay.simulate import simulate
+from tests.toy import US, Action, Machine, kernels
 
 ROOT = Path(__file__).parents[2]
-US = 1_000
-CALL, LAG, GAP = 5 * US, 4 * US, 1 * US  # a call, from call to start, between two operations of a stream
-
-Action = tuple[Any, ...]
-
-
-class Machine:
-    """Run a program: ("work", ns), ("launch", name, ns, stream), ("d2h" | "h2d" | "free" | "sync"), ("range", name)."""
-
-    def __init__(self, program: Sequence[Action]) -> None:
-        self.now, self.tails = 1_000_000, {7: 0}
-        self.calls: list[tuple[int, int, str, int]] = []
-        self.ops: list[tuple[int, int, str, str, int, int, int, int, str]] = []
-        self.ranges: list[tuple[str, int, int]] = []
-        self.events: dict[str, int] = {}
-        opened: list[tuple[str, int]] = []
-        for kind, *rest in program:
-            if kind == "work":
-                self.now += rest[0]
-            elif kind == "range":
-                opened.append((rest[0], self.now))
-            elif kind == "end":
-                name, begin = opened.pop()
-                self.ranges.append((name, begin, self.now))
-            elif kind == "sync":
-                self._call("cudaDeviceSynchronize", max([self.now + CALL, *(t + 2 * US for t in self.tails.values())]))
-            elif kind == "free":
-                self._call("cudaFree", max([self.now, *self.tails.values()]) + 30 * US)
-            elif kind == "record":
-                self.events[rest[0]] = self.tails[rest[1]]
-                self._call("cudaEventRecord", self.now + US)
-            elif kind == "wait":
-                self._call("cudaStreamWaitEvent", self.now + US)
-                self.tails[rest[1]] = max(self.tails.get(rest[1], 0), self.events[rest[0]])
-            else:
-                self._launch(kind, *rest)
-
-    def _call(self, name: str, end: int) -> None:
-        self.calls.append((self.now, end, name, len(self.calls) + 1))
-        self.now = end
-
-    def _launch(self, kind: str, name: str, ns: int, stream: int = 7) -> None:
-        begin = self.now
-        start = max(self.tails.get(stream, 0) + GAP, begin + LAG)
-        self.tails[stream] = start + ns
-        if kind == "launch":
-            self._call("cudaLaunchKernel", begin + CALL)
-            kind, memory, shown = "kernel", "", name
-        else:
-            self._call("cudaMemcpyAsync", max(begin + CALL, start + ns + 3 * US))
-            kind, memory = "memcpy", "Device -> Pageable" if kind == "d2h" else "Pageable -> Device"
-            shown = f"[CUDA memcpy {'Device-to-Host' if memory[0] == 'D' else 'Host-to-Device'}]"
-        self.ops.append((start, ns, kind, shown, stream, begin, self.now, len(self.calls), memory))
-
-    def capture(self) -> Capture:
-        columns = [
-            "start_ns",
-            "duration_ns",
-            "kind",
-            "name",
-            "stream",
-            "api_start_ns",
-            "api_end_ns",
-            "correlation_id",
-            "memory",
-        ]
-        ops = pd.DataFrame(self.ops, columns=columns).assign(
-            pid=1, tid=1, device="GPU (0)", bytes=1 << 20, grid="1x1x1", block="128x1x1"
-        )
-        calls = pd.DataFrame(self.calls, columns=["start_ns", "end_ns", "name", "correlation_id"]).assign(pid=1, tid=1)
-        calls["name"] = calls["name"].astype("category")
-        names = [("range_id", range(len(self.ranges)))] + [
-            (n, [r[i] for r in self.ranges]) for i, n in enumerate(("name", "start_ns", "end_ns"))
-        ]
-        ranges = pd.DataFrame(dict(names)).assign(pid=1, tid=1)
-        return Capture(
-            gpu_ops=as_table(dict(ops.sort_values("start_ns", ignore_index=True)), GPU_OPS_COLUMNS),
-            calls=as_table(dict(calls), CALLS_COLUMNS),
-            ranges=nest_ranges(ranges) if self.ranges else as_table(dict(ranges), RANGES_COLUMNS),
-        )
 
 
 def seconds(step: Sequence[Action], count: int = 40) -> float:
@@ -117,10 +37,6 @@ def step_of(step: Sequence[Action], count: int = 14) -> tuple[Capture, savings.S
     found = savings.steps(capture)
     assert found, steady.find(capture).reason
     return capture, found[0]
-
-
-def kernels(count: int, ns: int, work: int, name: str = "layer", stream: int = 7) -> list[Action]:
-    return [a for i in range(count) for a in (("work", work), ("launch", f"{name}{i % 3}", ns, stream))]
 
 
 LAUNCH_BOUND = [*kernels(12, 3 * US, 20 * US), ("launch", "head", 4 * US), ("sync",)]
@@ -362,6 +278,49 @@ def test_a_full_queue_holds_the_host() -> None:
     run = simulate(changes.host(graph, 0.0))
     ahead = run.o_start - run.c_begin[graph.o_call]
     assert 900 * 11 * US < ahead.max() <= (1024 + 2 * 256) * 11 * US
+
+
+@pytest.mark.parametrize(("names", "left"), [("abc", 12), ("ab", 12), ("a", 1)])
+def test_merge_makes_one_operation_of_each_repeat(names: str, left: int) -> None:
+    step = [("launch", name, 5 * US) for _ in range(12) for name in names]
+    _, found = step_of([*step, ("launch", "head", 9 * US), ("sync",)])
+    graph = found.graph
+    merged = changes.merge(graph, changes.operations(graph, "^[abc]$"))
+    assert np.count_nonzero(merged.o_duration) == (left + 1) * graph.steps
+
+
+@pytest.mark.parametrize("rate", [3.0, 6.0])
+def test_what_copies_cost_the_host_scales_with_their_bytes(rate: float) -> None:
+    size = 12 << 20
+    graph = step_of([*kernels(6, 50 * US, 3 * US), ("d2h", "scores", 600 * US, 7, size)])[1].graph
+    empties = replace(graph, c_tail=np.where(graph.c_wait == OPERATION, 900.0 * US, 0.0))
+    down = changes.operations(graph, "Device-to-Host")
+    assert changes.scale(empties, down, 0.5).c_tail.max() == pytest.approx(452.5 * US)
+    fills = [("work", round(size / rate)), ("pinned", "batch", 250 * US, 7, size), *kernels(6, 50 * US, 3 * US)]
+    xla = Machine([*fills, ("call", "cuLaunchHostFunc", 5 * US)] * 12).capture()
+    assert xla.calls is not None
+    names = xla.calls["name"].astype(object).replace("cudaMemcpyAsync", "cuMemcpyHtoDAsync_v2")
+    step = savings.steps(replace(xla, calls=xla.calls.assign(name=names)))[0]
+    half = savings.saving(step, lambda one, share: changes.scale(one, changes.operations(one, "to-Device"), 0.5, share))
+    assert half.low < size / rate / 2 / step.step_ns < half.high + 0.05
+
+
+def test_a_thread_that_only_watches_holds_no_step() -> None:
+    whole = Machine(HOST_BOUND * 12).capture()
+    assert whole.calls is not None
+    at = whole.calls["start_ns"].to_numpy()[5::40]
+    rows = {"start_ns": at + 100, "end_ns": at + 900, "name": "cudaEventQuery", "correlation_id": 0, "pid": 1, "tid": 9}
+    calls = pd.concat([whole.calls.astype({"name": object}), pd.DataFrame(rows)])
+    step = savings.steps(replace(whole, calls=calls.sort_values("start_ns", ignore_index=True)))[0]
+    assert simulate(changes.host(step.graph, 0.0)).step_ns < 0.5 * step.step_ns
+
+
+def test_the_path_over_thousands_of_waits_is_found() -> None:
+    capture = Machine([("launch", "k", 30 * US), ("sync",)] * 3000).capture()
+    graph = build(capture, Windows(0, int(capture.gpu_ops["start_ns"].max()) + 60 * US), 1)
+    parts = decompose(simulate(graph))
+    assert sum(ns for _, ns in parts.parts) == parts.wall_ns
+    assert dict(parts.parts)["gpu_busy"] > 0.6 * parts.wall_ns
 
 
 def test_order_of_changes_ends_where_nothing_saves() -> None:

@@ -1,55 +1,133 @@
-"""What the rules on a steady step propose, and what the replay lets stand."""
+"""What the rules on a steady step propose, and what the replay lets stand: small programs, each with one limit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from analysis.capture.load import load
 from analysis.diagnosis import savers, step_findings
+from analysis.diagnosis.claims import Claim
+from analysis.diagnosis.step_tables import answer_steps
+from analysis.facts import Facts
+from analysis.formats.bare import BARE_RANGES
 from analysis.formats.report import kinds
-from tests.nsys_export import Export
+from tests.toy import US, Action, Machine
+
+WARM_UP: list[Action] = [("h2d", "weights", 900 * US), ("sync",)]
+WIDE = "4096x8x1"  # a grid that fills any GPU
+MULTIPLY = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, MulFunctor<float>>>(int)"
 
 
-def steps(
-    tmp_path: Path, build: Callable[[Export, int], None], count: int = 8, length: int = 1_000_000
-) -> list[savers.StepAnswer]:
-    """Return the answer on `count` steps, each made by build(export, start of the step)."""
-    export = Export(2025)
-    export.gpu()
-    for number in range(count):
-        build(export, 1_000_000 + number * length)
-    return savers.answers(load([export.save(tmp_path / "x.sqlite")]))
+def wide(name: str, us: int, count: int = 1) -> list[Action]:
+    return [("launch", name, us * US, 7, WIDE) for _ in range(count)]
 
 
-def long_kernels(export: Export, at: int) -> None:
-    """Two kernels that fill the step of 1 ms."""
-    export.launch("first", (at, at + 5_000), (at + 6_000, at + 506_000))
-    export.launch("second", (at + 6_000, at + 11_000), (at + 507_000, at + 1_004_000))
+def spaced(us: int, step: list[Action], count: int) -> list[Action]:
+    return [action for _ in range(count) for action in (("work", us * US), *step)]
 
 
-def late_host(export: Export, at: int) -> None:
-    """A kernel of 100 µs; then the host works 800 µs."""
-    export.launch("first", (at, at + 5_000), (at + 6_000, at + 56_000))
-    export.launch("second", (at + 6_000, at + 11_000), (at + 57_000, at + 107_000))
+BUSY = [action for i in range(8) for action in (("work", 5 * US), *wide(f"product{i % 3}", 200))]
+PROGRAMS: dict[str, list[Action]] = {
+    "launch_bound": [a for i in range(40) for a in (("work", 25 * US), *wide(f"k{i % 7}", 3))],
+    "host_work": [("work", 3000 * US), *BUSY],
+    "data_loader": [("range", "load batch"), ("work", 3000 * US), ("end",), *BUSY],
+    "storage": [("range", "read shard"), ("work", 3000 * US), ("end",), *BUSY],
+    "sync": spaced(20, [*wide("k", 60), ("launch", "any", 3 * US), ("d2h", "x", 2 * US, 7, 4), ("work", 15 * US)], 12),
+    "pageable_copy": [("h2d", "x", 2000 * US, 7, 24 << 20), *BUSY],
+    "small_copies": [*spaced(8, [("h2d", "x", 2 * US, 7, 2048)], 40), *wide("product", 300, 2)],
+    "repeated_copy": [*[("h2d", "x", (300 + k * 40) * US, 7, (4 + k) << 20) for k in range(4)], *BUSY],
+    "copies_not_overlapped": [("work", 5 * US), ("pinned", "x", 900 * US, 7, 48 << 20), *BUSY],
+    "allocation": [a for i in range(8) for a in (("call", "cudaMalloc", 150 * US), *wide(f"k{i % 3}", 80), ("free",))],
+    "compile_in_loop": [
+        ("work", 40_000 * US), ("h2d", "x", 90 * US, 7, 1 << 20), ("call", "cuModuleLoadData", 300 * US), *BUSY
+    ],
+    "graph_each_step": [
+        ("call", "cudaStreamBeginCapture", 5 * US), ("call", "cudaStreamEndCapture", 20 * US),
+        ("call", "cudaGraphInstantiate", 900 * US), *wide("k", 100, 3), ("sync",)
+    ],
+    "fuse": [*spaced(3, wide(MULTIPLY, 100), 10), *wide("other", 30)],
+    "precision": [*wide("ampere_sgemm_128x64_tn", 800, 4), *wide("other", 30)],
+    "layout": spaced(3, [*wide("nchwToNhwcKernel", 60), *wide("xmma_bf16", 100), *wide("nhwcToNchwKernel", 60)], 6),
+    "redundant_copy": spaced(3, [("d2d", "x", 90 * US, 7, 64 << 20), *wide("product", 100)], 6),
+    "small_grid": [("launch", "reduce_rows", 900 * US, 7, "2x1x1"), *wide("product", 300, 2)],
+    "serial_streams": [*[("launch", f"branch{i}", 200 * US, 7, "20x1x1") for i in range(5)], *wide("product", 100)],
+    "nothing": BUSY,
+}  # fmt: skip
 
 
-def test_nothing_is_advised_where_the_gpu_is_busy(tmp_path: Path) -> None:
-    found = steps(tmp_path, long_kernels)
-    claims = step_findings.claims(found)
-    assert [one.kind for one in claims] == ["nothing"]
-    assert sum(ns for _, ns in found[0].view.parts.parts) == found[0].view.parts.wall_ns
+def claims_on(program: list[Action], **more: Any) -> list[Claim]:
+    """Return the findings on a program on the small machine."""
+    return step_findings.claims(Facts(replace(Machine(program).capture(), **more)).once(answer_steps))
 
 
-def test_host_work_is_worth_what_the_step_would_lose(tmp_path: Path) -> None:
-    first = step_findings.claims(steps(tmp_path, late_host))[0]
-    assert first.kind == "host_work"
-    assert first.saves_ns is not None
-    assert first.saves_ns.low is not None
-    assert first.saves_ns.high is not None
-    assert first.saves_ns.low < 890_000 < first.saves_ns.high * 1.05
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_the_first_finding_names_the_cause(kind: str) -> None:
+    found = claims_on([*WARM_UP, *PROGRAMS[kind] * 14])
+    assert found[0].kind == kind
+    assert found[0].saves_frac is not None
+    assert found[0].saves_frac.high is not None
+    assert found[0].saves_frac.high - (found[0].saves_frac.low or 0.0) <= 0.5
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        [*BUSY, ("d2h", "loss", 2 * US, 7, 4)],  # a value is read at the end: the GPU has work until then
+        [("pinned", "x", 300 * US, 20, 16 << 20), *BUSY],  # an upload that runs beside the kernels
+        [("call", "cudaMallocAsync", 3 * US), *BUSY, ("call", "cudaFreeAsync", 2 * US)],
+        [*BUSY, ("launch", "norm", 12 * US, 7, "1x1x1")],
+        [*wide("a", 300), ("record", "e", 7), ("wait", "e", 20), ("launch", "side", 250 * US, 20, "400x1x1"),
+         *wide("b", 400), ("record", "f", 20), ("wait", "f", 7), *wide("c", 100)],
+    ],
+    ids=["item at the end", "upload beside", "allocation from a pool", "short small grid", "two streams"],
+)  # fmt: skip
+def test_fixes_that_win_nothing_are_not_advised(program: list[Action]) -> None:
+    assert [one.kind for one in claims_on([*WARM_UP, *program * 14])] == ["nothing"]
+
+
+def test_what_another_change_needs_comes_first() -> None:
+    waits = [*spaced(25, wide(MULTIPLY, 4), 20), ("launch", "any", 3 * US), ("d2h", "x", 2 * US, 7, 4)] * 3
+    found = claims_on([*WARM_UP, *[*waits, *wide("last", 5)] * 10])
+    assert found[0].kind == "sync"
+    assert "launch_bound" in [one.kind for one in found if one.later is not None]
+
+
+@pytest.mark.parametrize(
+    ("during", "kind"), [(("work", 60_000 * US), "pause"), (("call", "cudaMalloc", 60_000 * US), "nothing")]
+)
+def test_a_pause_is_time_of_the_host_outside_of_calls_that_allocate(during: Action, kind: str) -> None:
+    assert claims_on([*WARM_UP, *BUSY * 8, during, *BUSY * 8])[0].kind == kind
+
+
+@pytest.mark.parametrize(
+    "tuning", ["stream_executor::gpu::RedzoneAllocatorKernelImpl", "stream_executor::gpu::DelayKernel"]
+)
+def test_kernels_that_are_tried_out_are_start_up(tuning: str) -> None:
+    tried = [*wide(tuning, 30), *wide("candidate", 900), *wide(tuning, 30), ("sync",)]
+    assert [one.kind for one in claims_on([*WARM_UP, *tried * 40, *BUSY * 6])] == ["nothing"]
+
+
+@pytest.mark.parametrize("gap", [3_000, 9_000])
+def test_a_bare_time_of_the_step_is_the_step(gap: int) -> None:
+    program = [
+        *WARM_UP,
+        *[a for _ in range(14) for a in (("range", "step"), ("work", gap * US), *BUSY, ("sync",), ("end",))],
+    ]
+    seen = Machine(program).capture()
+    length = (gap + 1_640) * US * 3 // 4
+    start = np.arange(12) * length
+    rows = {"process": 0, "process_rank": pd.NA, "thread": 0, "start_ns": start, "end_ns": start + length - 9}
+    bare = pd.DataFrame(rows | {"style": "push", "name": "step", "path": "step"})
+    capture = replace(seen, ours={**seen.ours, BARE_RANGES.kind.replace("-", "_"): bare})
+    answers = Facts(capture).once(answer_steps)
+    step = step_findings.steps(answers)[0]
+    assert step.bare
+    assert step.wall_ns.p50 == pytest.approx(length)
+    assert sum(part.ns for part in step.parts) == pytest.approx(length, abs=1)
 
 
 @pytest.mark.parametrize("kind", sorted(savers.advice()))

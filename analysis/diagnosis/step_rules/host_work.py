@@ -12,6 +12,7 @@ from analysis.formats.words import duration
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
+WHOLE = 0.8  # of the launches: a range that holds more is the step, and says nothing about a part of it
 UNEVEN = 1.5  # times the next rank's host work
 _STORAGE = re.compile(r"read|disk|shard|file|storage|open|mmap|h5|parquet|load_file", re.IGNORECASE)
 _LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefetch|fetch|load", re.IGNORECASE)
@@ -74,7 +75,9 @@ def _range_around(view: View) -> str:
     if not covered:
         return ""
     best = max(covered, key=lambda name: covered[name])
-    return best if covered[best] >= view.long_gaps.sum() / 2 and best != view.step.phase.name else ""
+    _, held, _ = changes.in_ranges(view.capture, graph, f"^{re.escape(best)}$")
+    whole = np.count_nonzero(held & graph.c_launches) > WHOLE * np.count_nonzero(graph.c_launches)
+    return best if covered[best] >= view.long_gaps.sum() / 2 and not whole else ""
 
 
 def _kind(view: View, long: Bools, where: str) -> str:
