@@ -3,15 +3,26 @@
 The wheel holds them as `kernel_ledger/tree`: site-packages gets no package named `analysis` or `harness`.
 """
 
+import json
 import re
+import shutil
 import subprocess
+import tempfile
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-CARRIED = ("analysis", "harness", "nsys_scripts")
+# What the command runs. The rest of harness needs the kernels, which the package has not.
+CARRIED = (
+    "analysis",
+    "harness/__init__.py",
+    "harness/doctor.py",
+    "harness/instrument",
+    "harness/profile",
+    "nsys_scripts",
+)
 SOURCES = ("hatch_build.py", "pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md")  # beside these, in the sdist
 SUFFIXES = {".c", ".css", ".j2", ".js", ".json", ".py", ".sh", ".toml", ".typed"}
 
@@ -25,7 +36,8 @@ def tracked(root: Path) -> list[str]:
         )
         names = [name for name in listed.stdout.split("\0") if (root / name).is_file()]
     else:
-        paths = (path for folder in folders for path in (root / folder).rglob("*") if path.is_file())
+        found = (path for folder in folders for path in (root / folder, *(root / folder).rglob("*")))
+        paths = [path for path in found if path.is_file()]
         names = [path.relative_to(root).as_posix() for path in paths]
     return sorted(name for name in names if PurePosixPath(name).suffix in SUFFIXES)
 
@@ -44,7 +56,43 @@ class Files(BuildHookInterface):
             files = {
                 name: name if name.startswith("kernel_ledger/") else f"kernel_ledger/tree/{name}" for name in names
             }
+            self.beside = Path(tempfile.mkdtemp())
+            bill = self.beside / "kernel-ledger.cdx.json"
+            bill.write_text(json.dumps(bill_of_materials(self.metadata), indent=1) + "\n", encoding="utf-8")
+            build_data["sbom_files"].append(str(bill))
         build_data["force_include"].update({str(Path(self.root, name)): place for name, place in files.items()})
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Remove the bill of materials, which the wheel holds now."""
+        if hasattr(self, "beside"):
+            shutil.rmtree(self.beside)
+
+
+def bill_of_materials(metadata: Any) -> dict[str, Any]:
+    """Return the CycloneDX document of the wheel: it holds our files alone, and requires these packages."""
+    name, version = metadata.core.name, metadata.version
+    ours = f"pkg:pypi/{name}@{version}"
+    wanted = {f"pkg:pypi/{one.name}": one for one in metadata.core.dependencies_complex.values()}
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.7",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application", "bom-ref": ours, "name": name, "version": version, "purl": ours,
+                "licenses": [{"license": {"id": metadata.core.license_expression}}],
+            }
+        },
+        "components": [
+            {
+                "type": "library", "bom-ref": purl, "name": one.name, "purl": purl, "isExternal": True,
+                "versionRange": f"vers:pypi/{str(one.specifier).replace(',', '|')}",
+            }
+            for purl, one in wanted.items()
+        ],
+        "dependencies": [{"ref": ours, "dependsOn": list(wanted)}],
+        "compositions": [{"aggregate": "complete", "assemblies": [ours]}],
+    }  # fmt: skip
 
 
 class Readme(MetadataHookInterface):

@@ -10,6 +10,10 @@ Expert's list, before any capture
 import sys
 
 import torch
+
+if not torch.cuda.is_available():
+    sys.exit("This example needs an NVIDIA GPU.")
+
 import triton
 import triton.language as tl
 

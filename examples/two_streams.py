@@ -11,6 +11,8 @@ import sys
 
 import torch
 
+if not torch.cuda.is_available():
+    sys.exit("This example needs an NVIDIA GPU.")
 TINY, DEVICE = "--tiny" in sys.argv, "cuda"
 BATCHES, ROWS, WIDTH = (4, 64, 64) if TINY else (12, 8192, 4096)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 
 import msgspec
 
@@ -23,5 +23,12 @@ def render(name: str = "report") -> str:
     return json.dumps(head | msgspec.json.schema(struct), indent=1, ensure_ascii=False)
 
 
+def main() -> None:
+    """Print the schema of a form."""
+    parser = argparse.ArgumentParser(prog="python -m analysis.formats.schema", description=__doc__)
+    parser.add_argument("form", nargs="?", choices=FORMS, default="report")
+    print(render(parser.parse_args().form))
+
+
 if __name__ == "__main__":
-    print(render(*sys.argv[1:2]))
+    main()

@@ -8,6 +8,8 @@ import sys
 import torch
 from torch import nn
 
+if not torch.cuda.is_available():
+    sys.exit("This example needs an NVIDIA GPU.")
 TINY = "--tiny" in sys.argv
 LAYERS, WIDTH, TOKENS = (2, 64, 4) if TINY else (8, 2048, 16)
 

@@ -11,7 +11,7 @@ This module needs neither torch nor a GPU.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,5 +122,12 @@ def sources() -> str:
     return "".join(f'{name} = "{kernels_now()}"\n' for name in KERNELS)
 
 
+def main() -> None:
+    """Print the table, or sources.toml."""
+    parser = argparse.ArgumentParser(prog="python -m kernels.decode.rungs", description="Print the table of README.md.")
+    parser.add_argument("--sources", action="store_true", help="print sources.toml instead")
+    print(sources() if parser.parse_args().sources else f"{table()}\n", end="")
+
+
 if __name__ == "__main__":
-    print(sources() if "--sources" in sys.argv else table(), end="" if "--sources" in sys.argv else "\n")
+    main()

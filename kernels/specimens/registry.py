@@ -11,6 +11,7 @@ opcode, or bytes and registers by the columns of static.csv.
 
 from __future__ import annotations
 
+import argparse
 import csv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -224,6 +225,7 @@ def specimens() -> tuple[Specimen, ...]:
 
 def main() -> None:
     """List every pair and clean kernel."""
+    argparse.ArgumentParser(prog="python -m kernels.specimens.registry", description=main.__doc__).parse_args()
     for pair in PAIRS:
         print(f"{pair.half}/{pair.defect} ({pair.dtype}): {pair.computes}. Slow: {pair.slow}. Fixed: {pair.fixed}.")
     for clean in CLEANS:

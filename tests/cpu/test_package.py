@@ -1,11 +1,13 @@
 """The package `kernel_ledger`: what its wheel holds, and its commands in a folder that is no checkout."""
 
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -22,7 +24,14 @@ from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-CARRIED = ("analysis", "harness", "nsys_scripts")
+CARRIED = (
+    "analysis/",
+    "harness/__init__.py",
+    "harness/doctor.py",
+    "harness/instrument/",
+    "harness/profile/",
+    "nsys_scripts/",
+)
 
 
 PLANTED = (  # what nobody has to publish: captures, a build of yesterday, notes that git does not know
@@ -52,7 +61,7 @@ def built(tmp_path_factory):
     pytest.importorskip("hatchling")
     tree = tmp_path_factory.mktemp("package") / "tree"
     for name in files():
-        if name.startswith((*CARRIED, "kernel_ledger")) or "/" not in name:
+        if name.startswith((*CARRIED, "harness/", "kernel_ledger")) or "/" not in name:
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tree / name)
     for command in (["init", "-q"], ["add", "."]):
@@ -82,16 +91,55 @@ def run(wheel, folder, *arguments):
 
 def packed_files():
     """The tracked files that the command needs, with their places in the wheel."""
-    names = {name for name in files() if name.startswith(tuple(f"{folder}/" for folder in (*CARRIED, "kernel_ledger")))}
+    names = {name for name in files() if name.startswith((*CARRIED, "kernel_ledger/"))}
     names = {name for name in names if not name.endswith((".md", ".svg", ".csv", ".xz", ".txt", ".cu"))}
     return {name: name if name.startswith("kernel_ledger/") else f"kernel_ledger/tree/{name}" for name in names}
 
 
 def test_the_wheel_holds_the_tracked_files_that_the_command_needs(built):
     names = set(zipfile.ZipFile(built[0]).namelist())
-    beside = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE"}
+    beside = {"METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE", "sboms/kernel-ledger.cdx.json"}
     (about,) = {name.split("/")[0] for name in names if ".dist-info/" in name}
     assert names == {*packed_files().values(), *(f"{about}/{name}" for name in beside)}
+
+
+def test_the_bill_of_materials_names_each_dependency(wheel):
+    """CycloneDX: the wheel bundles no code of others, and requires the packages of pyproject.toml."""
+    (file,) = wheel.glob("*.dist-info/sboms/*.cdx.json")
+    bill = json.loads(file.read_text())
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (bill["bomFormat"], bill["compositions"][0]["aggregate"]) == ("CycloneDX", "complete")
+    assert bill["metadata"]["component"]["version"] == table["version"]
+    named = [f"{one['name']}{one['versionRange'].removeprefix('vers:pypi/')}" for one in bill["components"]]
+    assert named == table["dependencies"]
+    (edges,) = bill["dependencies"]
+    assert edges["dependsOn"] == [one["bom-ref"] for one in bill["components"]]
+
+
+EACH_MODULE = """
+import importlib, pathlib, sys
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[2].split(","):
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Lacking())
+tree = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(tree))
+for file in sorted(tree.rglob("*.py")):
+    parts = file.relative_to(tree).with_suffix("").parts
+    if parts[0] in ("analysis", "harness") and parts[-1] != "__main__" and "auto_ranges" not in parts:
+        importlib.import_module(".".join(parts).removesuffix(".__init__"))
+"""
+
+
+def test_every_module_of_the_wheel_can_be_imported_with_its_dependencies(wheel, tmp_path):
+    """Without packages of the extras, and without the folders that the wheel has not."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lacking = {re.split("[^a-z-]", one)[0] for names in table["optional-dependencies"].values() for one in names}
+    lacking = {name.replace("-", "_") for name in lacking} | {"pynvml", "triton", "kernels", "studies", "tests"}
+    command = [sys.executable, "-I", "-c", EACH_MODULE, str(wheel / "kernel_ledger/tree"), ",".join(lacking)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_the_sdist_holds_the_same_and_builds_the_same_wheel(built, tmp_path):
