@@ -154,7 +154,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         form.add_argument(f"--{name}", action="store_const", const=name, dest="format", help=said)
     form.add_argument(
         "--for-agent", action="store_const", const="agent", dest="format",
-        help="print the answer for a language model: at most 32,000 characters of JSON; analysis/agent.schema.json",
+        help="print the answer for a language model: at most 32,000 characters of JSON"
+        + here("; analysis/agent.schema.json describes it", ""),
     )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)

@@ -20,7 +20,7 @@ source "$HERE/common.sh"
 dry='' budget=12 only='' most=''
 while (($#)); do
   case $1 in
-  -h | --help) usage && exit 0 ;;
+  -h | --help) usage ;;
   -n) dry=yes && shift ;;
   --budget) value "$1" $# && budget=$2 && shift 2 ;;
   --seconds) value "$1" $# && most=$2 && shift 2 ;;
@@ -47,7 +47,7 @@ report() { # KEPT RUN: report.json and report.txt of what was kept
 worst=0
 while IFS=$'\t' read -r name build options command; do
   run=$ROOT/runs/example-$name kept=$here/h200/$name
-  mkdir -p "$ROOT/build"
+  [[ $dry ]] || mkdir -p "$ROOT/build"
   [[ $options != -- ]] || options="--budget $budget"
   if [[ -n $dry ]]; then
     [[ $build == : ]] || echo "$build"

@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from analysis.formats.console import guarded
+from analysis.formats.console import guarded, run_program
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.spans import QUANTILES, quantiles
 from analysis.formats.writing import write
@@ -1114,4 +1114,4 @@ def _run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_program(main))

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from analysis.formats.collectives import bus_factor
-from analysis.formats.console import guarded
+from analysis.formats.console import guarded, run_program
 from analysis.formats.errors import InputError
 from analysis.formats.run import CEILINGS, COPIES, PEER_COPY
 from analysis.formats.spans import spread
@@ -318,4 +318,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -42,6 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name == "--version":
         print(version("kernel-ledger"))
         return 0
+    if name in SCRIPTS and os.name == "nt":
+        print(f"kernel-ledger {name}: it runs Bash, nsys and ncu, so it needs Linux; report runs here", file=sys.stderr)
+        return 2
     if name in SCRIPTS:
         script = str(TREE / "nsys_scripts" / SCRIPTS[name][0])
         sys.stdout.flush()
@@ -51,4 +54,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     sys.path.insert(0, str(TREE))
     console = import_module("analysis.formats.console")
+    console.name_lacking_packages()
     return int(console.run_program(lambda: import_module(COMMANDS[name][0]).main(rest)))

@@ -17,7 +17,7 @@ source "$(dirname "$0")/common.sh"
 dry='' limit='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture
 while (($#)); do
   case $1 in
-  -h | --help) usage && exit 0 ;;
+  -h | --help) usage ;;
   -n) dry=yes && shift ;;
   --limit) value "$1" $# && limit=$2 && shift 2 ;;
   --out) value "$1" $# && out=$2 && shift 2 ;;

@@ -16,7 +16,7 @@ fi
 export PYTHON
 
 # The header comment of the script is its help.
-usage() { awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "$0"; }
+usage() { sed -n -e '1d' -e '/^#/!q' -e 's/^# \{0,1\}//p' "$0"; exit; }
 
 die() { # CODE SENTENCE
   printf '%s: %s\n' "$(basename "$0")" "$2" >&2
@@ -192,7 +192,7 @@ capture_of() { # TOOL ARGUMENT…
   dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-capture options=()
   while (($#)) && [[ $1 != -- ]]; do
     case $1 in
-    -h | --help) usage && exit 0 ;;
+    -h | --help) usage ;;
     -n) dry=yes ;;
     --out) value "$1" $# && out=$2 && shift ;;
     --exactly) exactly=yes ;;

@@ -23,7 +23,7 @@ reports=(nvtx_pushpop_trace:nvtxpptrace cuda_kern_exec_trace:kernexectrace cuda_
 dry='' dir='' only='' worst=0
 while (($#)); do
   case $1 in
-  -h | --help) usage && exit 0 ;;
+  -h | --help) usage ;;
   -n) dry=yes ;;
   --only)
     value "$1" $# && only=$2 && shift

@@ -174,5 +174,5 @@ class Machine:
 
 ORDINARY_TOOLS = """
     bash basename dirname readlink realpath date mkdir rm cp mv ln find cat tail head grep sed awk sort tr tee timeout ldd env
-    mktemp paste true false chmod sh xz
+    mktemp paste cut sha256sum uname true false chmod sh xz
 """

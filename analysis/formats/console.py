@@ -94,7 +94,10 @@ def target_of(module: str) -> str:
 
 
 def _ended(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    lacking: BaseException | None = error
+    while isinstance(lacking, ImportError) and not isinstance(lacking, ModuleNotFoundError):
+        lacking = lacking.__cause__  # pandas says in words of its own that numpy is missing
+    package = (lacking.name or "").partition(".")[0] if isinstance(lacking, ModuleNotFoundError) else ""
     if package in _OURS:  # a fault in our own code, not a missing package: the traceback shows the place
         sys.__excepthook__(kind, error, trace)
         return

@@ -213,4 +213,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from analysis.formats.console import run_program
+
+    sys.exit(run_program(main))

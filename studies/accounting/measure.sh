@@ -16,7 +16,7 @@ source "$(dirname "$0")/../../nsys_scripts/common.sh"
 dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-accounting samples=20 count=''
 while (($#)); do
   case $1 in
-  -h | --help) usage && exit 0 ;;
+  -h | --help) usage ;;
   -n) dry=yes && shift ;;
   --out) value "$1" $# && out=$2 && shift 2 ;;
   --samples) value "$1" $# && samples=$2 && shift 2 ;;

@@ -22,7 +22,7 @@ source "$(dirname "$0")/../../nsys_scripts/common.sh"
 dry='' dir='' missing='' all='' seconds=120 ops=()
 while (($#)); do
   case $1 in
-  -h | --help) usage && exit 0 ;;
+  -h | --help) usage ;;
   -n) dry=yes && shift ;;
   --out) value "$1" $# && dir=$2 && shift 2 ;;
   --missing) missing=yes && shift ;;

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats import packed, symbols
-from analysis.formats.console import guarded
+from analysis.formats.console import guarded, run_program
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.hot_lines import HOT_LINES
 from analysis.formats.spans import quantile
@@ -620,4 +620,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(run_program(main))

@@ -24,7 +24,7 @@ source "$(dirname "$0")/../../nsys_scripts/common.sh"
 dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-multi-gpu gpus=2 seconds=1 steps=links,predicted,check,times,trap,timelines,pack
 while (($#)); do
   case $1 in
-  -h | --help) usage && exit 0 ;;
+  -h | --help) usage ;;
   -n) dry=yes && shift ;;
   --out) value "$1" $# && out=$2 && shift 2 ;;
   --gpus) value "$1" $# && gpus=$2 && shift 2 ;;

@@ -22,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from analysis.formats.console import guarded
+from analysis.formats.console import guarded, run_program
 from analysis.formats.errors import InputError
 from analysis.formats.run import PEER_COPY
 from studies.multi_gpu import times
@@ -262,4 +262,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from analysis.formats.console import guarded
+from analysis.formats.console import guarded, run_program
 from analysis.formats.errors import InputError
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
@@ -128,4 +128,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -25,7 +25,7 @@ source "$ROOT/nsys_scripts/common.sh"
 dry='' steps=check,times,counters,walls,timelines seconds='' out='' names=()
 while (($#)); do
   case $1 in
-  -h | --help) usage && exit 0 ;;
+  -h | --help) usage ;;
   -n) dry=yes && shift ;;
   --steps) value "$1" $# && steps=$2 && shift 2 ;;
   --seconds) value "$1" $# && seconds=$2 && shift 2 ;;

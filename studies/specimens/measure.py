@@ -558,4 +558,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    from analysis.formats.console import run_program
+
+    sys.exit(run_program(main))

@@ -11,7 +11,7 @@
 # files. ncu as a user without rights.
 # exit: 0 whatever became of each try
 set -uo pipefail
-case ${1:-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0" && exit ;; esac
+case ${1:-} in -h | --help) sed -n -e '1d' -e '/^#/!q' -e 's/^# \{0,1\}//p' "$0" && exit 0 ;; esac
 cd "$(dirname "$0")/../../.." || exit
 out=$(mkdir -p "$1" && cd "$1" && pwd) most=${2:-90}
 export PYTHON=${PYTHON:-python3}

@@ -1,0 +1,181 @@
+"""Every command does as its --help and its -n say: loops over all that there are, not over those that one remembers."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests import programs
+from tests.checkout import ROOT, files
+from tests.cpu.test_report import NCU
+from tests.machine import Machine
+
+pytestmark = pytest.mark.slow
+
+# Everything that `python FILE` or `python -m MODULE` runs, but programs to profile and parts of tests.
+RUN = [
+    name for name in files("*.py")
+    if '__name__ == "__main__"' in (ROOT / name).read_text("utf-8") and not name.startswith(("examples/", "tests/"))
+]  # fmt: skip
+RUN.remove("analysis/formats/moving.py")  # it takes its orders from stdin
+SHELL = [name for name in files("*.sh") if "usage: " in (ROOT / name).read_text("utf-8").split("\nset ")[0]]
+CI = [name for name in files(".ci/*") if "." not in Path(name).name]
+# Runs each program with --help in one process, which writes no file and starts no other.
+HELP = """
+import contextlib, io, os, runpy, sys
+sys.path.insert(0, os.getcwd())
+watched = False
+def hook(event, arguments):
+    writes = event in ("os.mkdir", "os.rename", "os.remove") or event == "open" and isinstance(arguments[2], int) and arguments[2] & 3
+    if watched and (event == "subprocess.Popen" or writes and str(arguments[0]).startswith(os.getcwd() + "/")):
+        raise RuntimeError(f"--help does {event} {arguments[:1]}")
+sys.addaudithook(hook)
+for name in sys.argv[1:]:
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    sys.argv, code = [name, "--help"], 0
+    try:
+        with contextlib.redirect_stdout(out):
+            watched = True
+            if name.startswith(("nsys_scripts/", ".ci/")):
+                sys.path.insert(0, os.path.dirname(name))
+                runpy.run_path(name, run_name="__main__")
+            else:
+                runpy.run_module(name.removesuffix(".py").replace("/", ".").removesuffix(".__main__"), run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        code = ended.code or 0
+    except BaseException as error:
+        code = repr(error)
+    watched = False
+    out.flush()
+    said = out.buffer.getvalue().decode()
+    if code != 0 or "usage:" not in said:
+        print(ascii((name, code, said[:80])))
+"""
+
+
+def test_every_program_answers_help_in_ascii_and_does_nothing_else() -> None:
+    python = [name for name in CI if (ROOT / name).read_text("utf-8").startswith("#!/usr/bin/env python3")]
+    assert len(RUN) > 40
+    done = subprocess.run(
+        [sys.executable, "-c", HELP, *RUN, *python], cwd=ROOT, capture_output=True, text=True, timeout=300,
+        env=os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "100"},
+    )  # fmt: skip
+    assert done.stdout == "", done.stderr
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", [*SHELL, *(name for name in CI if name not in ("requirements.lock",))])
+def test_every_script_answers_help_with_few_tools(name: str, tmp_path: Path) -> None:
+    """So it cannot do what it does: there is nothing to do it with."""
+    if "python3" in (ROOT / name).read_text("utf-8").splitlines()[0]:
+        pytest.skip("tested above")
+    for tool in ("bash", "sed", "dirname", "basename", "cat", "date", "readlink", "realpath", "env"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or "/bin/false")
+    done = subprocess.run(
+        ["bash", str(ROOT / name), "--help"],
+        cwd=tmp_path,
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "usage: " in done.stdout or name == ".ci/run"
+
+
+# What a script with -n must be given besides.
+GIVEN = {
+    "nsys_scripts/nsys_capture.sh": ["--", "app"],
+    "nsys_scripts/ncu_capture.sh": ["--cc", "9.0", "--", "app"],
+    "nsys_scripts/bare.sh": ["--", "app"],
+    "nsys_scripts/export_csv.sh": ["."],
+    "studies/ladder/ladder.sh": ["softmax"],
+    "studies/specimens/capture.sh": ["--out", "x"],
+}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in SHELL if re.search(r"^# +-n\b|\[-n\]", (ROOT / name).read_text("utf-8"), re.M)]
+)
+def test_every_script_with_n_only_prints(name: str, gpu_machine: Machine) -> None:
+    def listed() -> set[Path]:
+        return {path for path in gpu_machine.folder.rglob("*") if "__pycache__" not in path.parts}
+
+    gpu_machine.put("checkout/raw/timeline.nsys-rep", "x")
+    before = listed()
+    script = gpu_machine.scripts.parent / name
+    if not script.exists():
+        script.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, script)
+        before = listed()
+    done = subprocess.run(
+        ["bash", str(script), "-n", *GIVEN.get(name, [])], cwd=gpu_machine.scripts.parent, env=gpu_machine.environment,
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert listed() == before
+    asked = [
+        line for line in gpu_machine.calls.read_text().splitlines() if line.startswith(("nsys ", "ncu ", "program "))
+    ]
+    assert [line for line in asked if "--version" not in line and "--help" not in line] == []
+
+
+TABLE = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+MODULES = {"pillow": "PIL", "nvidia-ml-py": "pynvml", "clang-format": "clang_format", "import-linter": "importlinter"}
+
+
+def modules(requirements: list[str]) -> list[str]:
+    """The modules of requirements, by their first name."""
+    names = [re.split(r"[<>=]", one)[0] for one in requirements]
+    return [MODULES.get(name, name.replace("-", "_")) for name in names]
+
+
+@pytest.mark.parametrize(
+    "lacking", [*([one] for one in modules(TABLE["dependencies"])), ["extras"]], ids=lambda one: one[0]
+)
+def test_a_package_that_is_missing_is_named_or_not_needed(lacking: list[str], tmp_path: Path) -> None:
+    """Each package of the base install; all of the extras, without which a report is written."""
+    extras = lacking == ["extras"]
+    for name in (
+        modules([one for names in TABLE["optional-dependencies"].values() for one in names]) if extras else lacking
+    ):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('No module named {name}', name='{name}')\n")
+    (tmp_path / "ncu.csv").write_text(NCU)
+    done = subprocess.run(
+        [sys.executable, "-m", "kernel_ledger", "report", "ncu.csv", "--quiet", "--out", "out"], cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    if done.returncode == 0:
+        assert (tmp_path / "out" / "report.html").is_file()
+        assert extras or lacking[0] in ("adbc_driver_sqlite", "scipy")  # for SQLite, and to compare
+    else:
+        assert done.returncode == 127
+        assert done.stderr.count("\n") == 1
+        assert f"lacks the Python package {lacking[0]}; " in done.stderr
+        assert not (tmp_path / "out").exists()
+
+
+def test_make_with_n_or_help_measures_nothing(tmp_path: Path) -> None:
+    """Every target that hands ARGS to a program with -n: neither a run nor a report follows."""
+    text = programs.makefiles()
+    handing = re.findall(r"^([a-z-]+):.*\n(?=\t.*call (?:measure|script))", text, re.M)
+    assert {"layers", "decode", "studies", "multi-gpu"} <= set(handing)
+    fake = tmp_path / "python"
+    fake.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/log\n')
+    fake.chmod(0o755)
+    for target in handing:
+        for option in ("-n", "--help"):
+            (tmp_path / "log").write_text("")
+            done = subprocess.run(
+                ["make", target, "NAME=matmul", "OP=gelu", "VENV=", f"PYTHON={fake}", f"RUN={tmp_path}/run", f"ARGS={option}"],
+                cwd=ROOT, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}, capture_output=True, text=True, timeout=120,
+            )  # fmt: skip
+            assert done.returncode == 0, (target, option, done.stderr)
+            assert "analysis/report.py" not in (tmp_path / "log").read_text(), (target, option)
+            assert not (tmp_path / "run").exists(), (target, option)
