@@ -6,31 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from analysis.capture.model import IntArray
 from analysis.formats.report import Cell, Confidence, Finding, Later, Saving, Span, Tier, kind_of
 
 PROGRAM = "program"
 _OF_COUNTERS = ("counters", "rules", "roofline", "stalls", "diagnosis")
 _TIERS = {"source": Tier.SAMPLED} | dict.fromkeys(_OF_COUNTERS, Tier.COUNTERS)  # the tier of a table's cells
-
-
-@dataclass(frozen=True)
-class About:
-    """Which part of the timeline a claim is about. A blank field does not restrict it.
-
-    `step` is a label of gaps.csv. `kernel` and `ranges` are values of kernels.csv. `copies` holds device, kind,
-    direction and memory of a row of copies.csv. `graphs` is the range of CUDA graphs that nsys saw as a whole. `call`
-    is a CUDA call. `rank` is the label of a rank, and `lost` what it loses: EXPOSED, WAITED_FOR or a cause of
-    rank_costs.csv.
-    """
-
-    step: str = ""
-    kernel: str = ""
-    ranges: tuple[str, ...] = ()
-    copies: tuple[str, ...] = ()
-    graphs: str = ""
-    call: str = ""
-    rank: str = ""
-    lost: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +20,10 @@ class Claim:
 
     bound_ns   the most that the cure saves over the whole capture; None if no bound is known
     weight_ns  time that it is about, which orders claims without a bound
-    covers     kernels that it explains, so that no other claim need do so
     subject    what its id names, if not the row of its first cell
     saves_ns   what the replay says that the cure saves, of `scope`; `saves_frac` its share, `later` after another cure
-    span       begin and end of the stretch that shows it, ns, if `about` does not tell
+    span       begin and end of the stretch of the timeline that shows it, ns
+    ops        rows of gpu_ops that it is about
     """
 
     kind: str
@@ -56,13 +37,12 @@ class Claim:
     weight_ns: float = 0.0
     confidence: Confidence = Confidence.LIKELY
     cells: tuple[Cell, ...] = ()
-    about: About | None = None
-    covers: tuple[str, ...] = ()
     subject: str = ""
     saves_ns: Saving | None = None
     saves_frac: Saving = field(default_factory=Saving)
     later: Later | None = None
     span: tuple[int, int] | None = None
+    ops: IntArray | None = None
 
     @property
     def id(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.diagnosis.claims import About, Claim, cell
+from analysis.diagnosis.claims import Claim, cell
 from analysis.formats.report import Cell, kinds
 from analysis.formats.words import count_of, duration, share
 
@@ -30,29 +30,18 @@ class _Why:
     do: str = ""
 
 
-def large_copies(copies: pd.DataFrame, *, most: int = 2, in_steps: float = 1.0) -> list[Claim]:
-    """Return findings on the copies, sets and migrations with most time, at most `most`. Shape: `copies` copies.csv.
-
-    `in_steps` is the share of their time after the first step began: copies before it only set the program up.
-    """
+def large_copies(copies: pd.DataFrame, *, most: int = 2) -> list[Claim]:
+    """Return findings on the copies, sets and migrations with most time, at most `most`. Shape: `copies` copies.csv."""
     if copies.empty:
         return []
-    rows = copies[copies["share_frac"].astype(float) * in_steps >= LEAST_SHARE]
+    rows = copies[copies["share_frac"].astype(float) >= LEAST_SHARE]
     rows = rows.sort_values("time_ns", ascending=False, kind="stable")
     several = copies["device"].nunique() > 1
     return [_finding(row, several=several) for _, row in rows.head(most).iterrows()]
 
 
-def exposed_sets(copies: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of sets that kernels do not overlap. Shape: copies.csv."""
-    if copies.empty:
-        return copies
-    return copies[copies["kind"].eq("memset") & ~(copies["overlapped_frac"].astype(float) >= BESIDE)]
-
-
 def _finding(row: Any, *, several: bool) -> Claim:
     what = _name(row)
-    about = About(copies=tuple("" if pd.isna(row[name]) else str(row[name]) for name in _KEY))
     where = {name: row[name] for name in _KEY if pd.notna(row[name])}
     cells = [cell("copies", where, name, row[name]) for name in ("time_ns", "count") if pd.notna(row[name])]
     why = _reasons(row, where, cells)
@@ -71,7 +60,6 @@ def _finding(row: Any, *, several: bool) -> Claim:
         ),
         do=" ".join(dict.fromkeys(one.do for one in why if one.do)),
         bound_ns=won,
-        about=about,
         cells=tuple(cells),
         weight_ns=float(row["time_ns"]),
     )

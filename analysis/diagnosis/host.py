@@ -1,4 +1,4 @@
-"""Find an idle GPU, calls in which the host waits, and the ranges that take most time in a run without a GPU."""
+"""Find calls in which the host waits, and the ranges that take most time in a run without a GPU."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.diagnosis.claims import About, Claim, cell
-from analysis.formats.report import Cell, Confidence
+from analysis.diagnosis.claims import Claim, cell
+from analysis.formats.report import Cell
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.attribution import fold_paths
 from analysis.tables.cpu_times import self_times
 from analysis.tables.host import CUDA, SYSTEM
-from analysis.tables.set_up import SET_UP
 
-BUSY_FROM = 0.5  # of a step's time: a GPU that is busy for less idles too much
 FIRST_CALLS = 3.0  # times the median: a longer first call pays for a start
 ONE_CALL = 0.5  # of the time of all calls: a longer single call gets a sentence
 FEW = 3  # fewer calls show no pattern
@@ -71,67 +69,6 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
 )  # fmt: skip
 
 
-def idle_gpu(
-    gaps: pd.DataFrame, host: pd.DataFrame, clock: str, *, gpus: int = 1, idle_ns: pd.Series | None = None
-) -> list[Claim]:  # fmt: skip
-    """Return a finding if the GPU is busy for less than half of a step without a bare time, else [].
-
-    Of a step with several instances, judge the one with the median idle share: the first one may set the program up.
-    `idle_ns`: time in each row in which no step uses the GPU; without it, the time in which this one does not.
-
-    A capture without steps counts as one step, and steps that only set the program up do not count. With several
-    `gpus`, gaps.csv describes the busiest.
-    Shape: `gaps` gaps.csv, `host` host.csv; `clock` is the tool that recorded the times.
-    """
-    judged = gaps[gaps["verdict"].astype(str).ne(SET_UP)]
-    seen = judged[judged["bare_wall_ns"].isna() & judged["busy_ns"].notna() & judged["wall_ns"].notna()]
-    known = seen["wall_ns"] - seen["busy_ns"] if idle_ns is None else idle_ns.reindex(seen.index)
-    idle = known.astype(float)
-    share_of = idle / seen["wall_ns"].astype(float).clip(lower=1.0)
-    order = share_of.sort_values(kind="stable").index
-    kinds = seen["step"].astype(str).str.replace(r"#\d+$", "", regex=True)
-    usual = [rows[(len(rows) - 1) // 2] for rows in order.groupby(kinds.reindex(order)).values()]
-    idle = idle[share_of > 1 - BUSY_FROM]
-    usual_idle = idle[idle.index.isin(usual)]
-    if usual_idle.empty:
-        return []
-    row = seen.loc[usual_idle.idxmax()]
-    step, wall = str(row["step"]), float(row["wall_ns"])
-    busy = wall - float(usual_idle.max())
-    within = "the capture" if step == "capture" else step
-    which = "GPU" if gpus < 2 else f"busiest of {gpus} GPUs"
-    cells = [cell("gaps", {"step": step}, name, int(row[name])) for name in ("wall_ns", "busy_ns")]
-    longest = [float(gap) for gap in str(row["largest_gaps_ns"] or "").split(";") if gap.strip().isdigit()]
-    told = f" The longest pause is {duration(max(longest))}." if longest else ""
-    told += f" The same holds for {len(idle)} of {count_of(len(seen), 'step')}." if len(seen) > 1 else ""
-    told += _most_of_api(host, cells)
-    return [
-        Claim(
-            kind="host_work",
-            title=f"The {which} idles for {share(1 - busy / wall)} of {within}, as seen under {clock}",
-            sentence=(
-                f"It works for {duration(busy)} of {duration(wall)}.{told} "
-                "A profiler adds idle time of its own, so this is a hint and no proof."
-            ),
-            do=f"Time the same work without a profiler: all time above {duration(busy)} is idle time.",
-            confidence=Confidence.UNSURE,
-            about=About(step=step),
-            cells=tuple(cells),
-            weight_ns=wall - busy,
-        )
-    ]
-
-
-def _most_of_api(host: pd.DataFrame, cells: list[Cell]) -> str:
-    """Return a sentence on the CUDA call with most time, and add what it cites to `cells`; "" without CUDA calls."""
-    calls = host[host["source"] == CUDA]
-    if calls.empty:
-        return ""
-    row = calls.iloc[0]
-    cells.append(_host_cell(row, "host_time_ns"))
-    return f" Among CUDA calls, the host spends most time in {row['call']}: {_time_in(row)}."
-
-
 def _host_cell(row: Any, column: str) -> Cell:
     return cell("host", {"source": row["source"], "call": row["call"]}, column, int(row[column]))
 
@@ -166,7 +103,6 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
                     title=f"{row['call']}: {meaning[1] if meaning else headline}",
                     sentence=f"{told}{spread}{why}",
                     do=f"{_begin(meaning[2])}." if meaning and meaning[2] else "",
-                    about=About(call=str(row["call"]) if source == CUDA else ""),
                     cells=tuple(cells),
                     weight_ns=0.0 if meaning and meaning[0] == "start_up" else float(row["host_time_ns"]) - once,
                 )
@@ -246,7 +182,6 @@ def cpu_ranges(
                 kind="host_work",
                 title=f"{row['range']}: {headline or NOT_RECORDED}",
                 sentence=" ".join(filter(None, (told, rate, said or (not rate and recorded) or ""))),
-                about=About(ranges=(str(row["range"]),)),
                 cells=tuple(cells),
                 weight_ns=float(row["self_time_ns"]),
             )

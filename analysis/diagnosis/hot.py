@@ -9,7 +9,7 @@ from itertools import islice
 
 import pandas as pd
 
-from analysis.diagnosis.claims import About, Claim, cell
+from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, busiest, reasons, rows_of
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration, share
@@ -28,24 +28,18 @@ _BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters", "g
 def hot_kernels(
     tables: Tables,
     clock: str,
-    root: str | None = None,
     *,
     sm_count: int | None = None,
     vendor: str = "",
     most: int = MOST,
-    unseen: bool = False,
     skip: Collection[str] = (),
 ) -> list[Claim]:
     """Return findings on the kernels with most time: always on the longest, on others only with a known reason.
 
-    `tables`: tables by name; `clock`: the tool that timed them; `root`: only rows under this range count; `vendor`: of
-    the GPU; `most`: number of findings; `unseen`: the capture has CUDA graphs whose kernels were not recorded; `skip`:
-    kernels that have a finding already.
+    `tables`: tables by name; `clock`: the tool that timed them; `vendor`: of the GPU; `most`: number of findings;
+    `skip`: kernels that have a finding already.
     """
-    beside = " outside of CUDA graphs" if unseen else ""
     kernels = tables["kernels"]
-    if root is not None:
-        kernels = kernels[kernels["range"].eq(root) | kernels["range"].astype(str).str.startswith(f"{root}/")]
     column = time_column(kernels)
     if kernels[column].isna().all():
         return _untimed(tables, kernels, sm_count)
@@ -68,7 +62,7 @@ def hot_kernels(
             continue
         by = "ncu" if column == "ncu_time_ns" else clock
         others = bool(len(tables["counters"])) and not rows[name]["counters"]
-        found.append(_finding(kernel, labels[str(name)], part, column, by, known, vendor, root, beside, others=others))
+        found.append(_finding(kernel, labels[str(name)], part, column, by, known, vendor, others=others))
     return found
 
 
@@ -132,13 +126,14 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
 
 
 def _finding(
-    kernel: Kernel, label: str, part: float, column: str, by: str, known: list[Reason], vendor: str, root: str | None,
-    beside: str, *, others: bool = False,
+    kernel: Kernel, label: str, part: float, column: str, by: str, known: list[Reason], vendor: str, *,
+    others: bool = False,
 ) -> Claim:  # fmt: skip
-    of = f"the kernel time{beside}" if root is None else f"the kernel time of {root}{beside}"
     each = f", {duration(kernel.mean_ns)} each on average" if kernel.launches > 1 else ""
     takes = count_of(kernel.launches, "launch takes", "launches take")
-    told = f"{takes} {duration(kernel.time_ns)} by {by}{each}: {share(part)} of {of}{_where(kernel, column)}."
+    told = (
+        f"{takes} {duration(kernel.time_ns)} by {by}{each}: {share(part)} of the kernel time{_where(kernel, column)}."
+    )
     said = [f"{_begin(reason.said)}." for reason in known]
     why = NOT_COUNTED if others else NO_CAUSE
     title = f"{label}: {known[0].headline}" if known else f"{label}, {share(part)} of the kernel time: {why}"
@@ -147,20 +142,14 @@ def _finding(
         title=title,
         sentence=" ".join([told, *said]),
         do=" ".join(dict.fromkeys(one.do for one in known if one.do)) or _unknown(kernel, by, vendor, others=others),
-        about=About(kernel=kernel.name, ranges=tuple(_times(kernel.rows["kernels"], column))),
-        cells=(*_cited(kernel, column, root), *(item for reason in known for item in reason.cells)),
+        cells=(*_cited(kernel, column), *(item for reason in known for item in reason.cells)),
         weight_ns=kernel.time_ns * (1 - min(found[2], 1.0) if (found := busiest(kernel)) else 1.0),
     )
 
 
-def _cited(kernel: Kernel, column: str, root: str | None) -> Cells:
-    """Cite time and launches of all rows of the kernel. With a `root`, cite only those of its longest range."""
-    rows = kernel.rows["kernels"]
-    place = {"kernel": kernel.name}
-    if root is not None:
-        times = _times(rows, column)
-        longest = max(times, key=times.__getitem__)
-        rows, place = [row for row in rows if row["range"] == longest], {"kernel": kernel.name, "range": longest}
+def _cited(kernel: Kernel, column: str) -> Cells:
+    """Cite time and launches of all rows of the kernel."""
+    rows, place = kernel.rows["kernels"], {"kernel": kernel.name}
     return [cell("kernels", place, name, int(sum(row[name] or 0 for row in rows))) for name in (column, "launches")]
 
 

@@ -10,12 +10,11 @@ import pandas as pd
 
 from analysis.diagnosis import step_findings
 from analysis.diagnosis.again import PROGRAM, captured_program
-from analysis.diagnosis.savers import Saver, StepAnswer
+from analysis.diagnosis.savers import Saver, StepAnswer, touched
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Bound, Disposition, KernelRow, Program, Tier, kind_of
-from analysis.replay.graph import Bools
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -28,7 +27,6 @@ _DISPOSITIONS = {
     "serial_streams": Disposition.OVERLAP, "exposed_communication": Disposition.OVERLAP,
     "copies_not_overlapped": Disposition.OVERLAP,
 }  # fmt: skip
-_OF_NO_KERNEL = ("slow_rank",)  # its cure changes every kernel
 
 
 def describe_program(facts: Facts) -> Program:
@@ -72,7 +70,8 @@ def _of_capture(facts: Facts, bounds: dict[str, Bound]) -> list[KernelRow]:
     kernels = facts.kernels
     if kernels.empty:
         return []
-    timed = kernels.assign(ns=kernels["nsys_time_ns"].astype(float).fillna(kernels["ncu_time_ns"].astype(float)))
+    times = (kernels[name].astype("Float64") for name in ("nsys_time_ns", "ncu_time_ns"))
+    timed = kernels.assign(ns=next(times).fillna(next(times)))
     sums = timed.groupby("kernel", sort=False)[["ns", "launches"]].sum(min_count=1)
     sums = sums.assign(frac=sums["ns"] / sums["ns"].sum())
     told = {
@@ -97,7 +96,7 @@ def _of_step(answer: StepAnswer, bounds: dict[str, Bound]) -> list[KernelRow]:
     view = answer.view
     graph = view.graph
     slack = view.parts.operations["slack_ns"].to_numpy(float)
-    changed = [(one, _changed(answer, one)) for one in answer.savers]
+    changed = [(one, touched(answer, one)) for one in answer.savers]
     keys = pd.Series([symbols.key(name) for name in view.names])
     found = []
     for name, rows in keys[view.kernels].groupby(keys[view.kernels], sort=False).groups.items():
@@ -115,16 +114,6 @@ def _of_step(answer: StepAnswer, bounds: dict[str, Bound]) -> list[KernelRow]:
             )
         )  # fmt: skip
     return found
-
-
-def _changed(answer: StepAnswer, saver: Saver) -> Bools:
-    """Return the operations that become shorter, or run elsewhere, by a change."""
-    graph = answer.view.graph
-    change = saver.proposal.change
-    if change is None or saver.proposal.kind in _OF_NO_KERNEL:
-        return np.zeros(len(graph.o_start), bool)
-    after = change(graph, 0.5)
-    return np.asarray((after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream))
 
 
 def _disposition(saver: Saver | None) -> Disposition:

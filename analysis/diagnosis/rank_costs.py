@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.diagnosis.timelines import ALLOCATES, FEW, PINNED_BYTES_PER_NS, SMALL_BYTES
 from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.copies import direction_of
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from analysis.facts import Facts
 
 ALLOCATION, PAGEABLE, REPEATED = "allocation_in_loop", "pageable_copies", "repeated_copies"
+ALLOCATES = re.compile(r"cu(da)?(Mem)?(Malloc|Alloc|Free|Create|Map|Release|Unmap|Host)")
+FEW = 5  # what happens less often is not a loop
+SMALL_BYTES = 65_536  # a smaller copy takes no longer than its launch: 1.3 µs at 50 GB/s
+PINNED_BYTES_PER_NS = 50.0  # the datasheet of PCIe 5 x16 says 64 GB/s, and copies reach 50 to 55
 STEPS = 3  # a copy counts as repeated from so many steps on; in two steps it may be a warm-up
 _BETWEEN = {"Host-to-Device": "host_to_device", "Device-to-Host": "device_to_host"}
 

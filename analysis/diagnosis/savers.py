@@ -24,6 +24,7 @@ from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats.report import Saving, kind_of, kinds
 from analysis.replay import savings
 from analysis.replay.decompose import decompose
+from analysis.replay.graph import Bools
 from analysis.replay.steady import Steady, find
 
 WORTH = 0.01  # of the step: what may save less may save nothing
@@ -93,15 +94,17 @@ def proposals(view: View) -> Iterator[Proposal]:
 def answers(
     capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None,
     plan: pd.DataFrame | None = None, folded: npt.NDArray[np.object_] | None = None,
+    overlap: pd.DataFrame | None = None, stragglers: pd.DataFrame | None = None,
 ) -> list[StepAnswer]:  # fmt: skip
     """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
 
-    `counted`: diagnosis.csv, the causes that counters tell. `plan`: fusion.csv. `folded`: range by row of gpu_ops.
+    The tables are those of `View`.
     """
     steady = find(capture) if steady is None else steady
     steps = savings.steps(capture, steady)
+    tables = counted, plan, folded, overlap, stragglers
     parts = [decompose(one.told_run, one.told_ns) for one in steps]
-    views = [View(capture, steady, *both, counted, plan, folded) for both in zip(steps, parts, strict=True)]
+    views = [View(capture, steady, *both, *tables) for both in zip(steps, parts, strict=True)]
     return [answer(view) for view in views]
 
 
@@ -109,10 +112,11 @@ def answer(view: View) -> StepAnswer:
     """Replay what the rules propose for one step."""
     asked = list(proposals(view))
     step = view.step
-    if step.reason:
-        told = tuple(_untold(one) for one in asked if one.lost_ns)
-        return StepAnswer(view, told, told)
     found = _with_needed(view, [_replayed(view, one) for one in asked])
+    if step.reason:
+        told = [_untold(one) if one.proposal.change else one for one in found]
+        told.sort(key=lambda one: -(one.saves_frac.high or 0.0))
+        return StepAnswer(view, tuple(one for one in told if (one.saves_frac.high or 0.0) >= WORTH)[:MOST], tuple(told))
     now = [one for one in found if _worth(one)]
     now = _ordered(view, [one for one in now if not _waits(one.proposal, now)], found)
     named = {one.key for one in now}
@@ -158,8 +162,9 @@ def _worth(one: Saver) -> bool:
     return (one.saves_frac.low or 0.0) >= WORTH
 
 
-def _untold(one: Proposal) -> Saver:
-    return Saver(one, Saving(None, one.lost_ns), Saving())
+def _untold(one: Saver) -> Saver:
+    """Return a change with its most alone, for a replay that is far from the timeline; a pause needs no replay."""
+    return replace(one, saves_ns=Saving(None, one.saves_ns.high), saves_frac=Saving(None, one.saves_frac.high))
 
 
 def _replayed(view: View, one: Proposal) -> Saver:
@@ -180,6 +185,16 @@ def total_ns(view: View, one: Saver) -> float:
     """Return the middle of the saving over the steady run, with that of changes that need this one, ns."""
     middle = one.saves_ns.middle or 0.0
     return max(one.opens_ns, middle if one.proposal.lost_ns is not None else middle * view.step.phase.count)
+
+
+def touched(answer: StepAnswer, saver: Saver) -> Bools:
+    """Return the operations that become shorter, or run elsewhere, by a change."""
+    graph = answer.view.graph
+    change = saver.proposal.change
+    if change is None or saver.proposal.kind == "slow_rank":
+        return np.zeros(len(graph.o_start), bool)
+    after = change(graph, 0.5)
+    return np.asarray((after.o_duration < graph.o_duration) | (after.o_stream != graph.o_stream))
 
 
 def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:

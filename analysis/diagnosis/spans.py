@@ -1,8 +1,4 @@
-"""Find the span of the timeline that shows a finding, for Nsight Systems to zoom to, and what lies in the span.
-
-A finding says what it is about (`About`). Among many launches or ranges, the span shows the one of median length. For
-an idle GPU, it shows the longest pause, and for ranks the longest wait or exposed transfer.
-"""
+"""Say which stretch of the timeline shows a finding, for Nsight Systems to zoom to, and what lies in the stretch."""
 
 from __future__ import annotations
 
@@ -16,26 +12,19 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.diagnosis.claims import About
 from analysis.diagnosis.claims import findings as as_findings
 from analysis.diagnosis.findings import findings_of
-from analysis.diagnosis.rank_spans import WAITED_FOR, Losses, find_losses
 from analysis.formats import symbols
 from analysis.formats.report import Finding
 from analysis.formats.report import Span as ShownSpan
-from analysis.formats.words import count_of
 from analysis.tables import intervals
-from analysis.tables.attribution import UNATTRIBUTED
-from analysis.tables.copies import direction_of
 from analysis.tables.declare import Column, table
 from analysis.tables.distinct import repeats
-from analysis.tables.gaps import WHOLE_CAPTURE, step_labels
-from analysis.tables.layers import GRAPH_MARK
+from analysis.tables.gaps import gpu_label
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
-BESIDE_NS = 5_000  # least time on either side, so that the neighbours of a launch are visible
 MOST_LEVELS, MOST_THREADS, MOST_STREAMS = 5, 2, 8  # rows of a picture
 MOST_BARS = 300  # of a row; above that, bars closer than a pixel are merged
 _PIXELS = 900
@@ -81,18 +70,13 @@ class Scene(NamedTuple):
 
 @dataclass(frozen=True)
 class _Timeline:
-    """The tables in which `find_span` looks. `calls` are the CUDA calls that wait or set up.
-
-    `folded` maps a range path to its folded form.
-    """
+    """What a picture shows. `calls` are the CUDA calls that wait or set up; `labels` name the lanes of each place."""
 
     gpu_ops: pd.DataFrame
     ranges: pd.DataFrame
-    steps: pd.DataFrame
-    step_of_op: np.ndarray
     calls: pd.DataFrame
-    folded: dict[str, str]
-    losses: Losses
+    place_of_op: IntArray
+    labels: list[list[str]]
 
     @cached_property
     def start(self) -> IntArray:
@@ -114,151 +98,6 @@ class _Timeline:
         calls = self.gpu_ops[list(names)].dropna().astype(np.int64)
         return calls[~repeats(calls, "api_start_ns")].rename(columns=names)
 
-    def rows_of(self, about: About) -> np.ndarray:
-        """Return which operations a finding is about, as a mask over `gpu_ops`; all False if it is about none."""
-        if about.lost:
-            loss = self.losses.find(about.rank, about.lost)
-            return np.isin(np.arange(len(self.gpu_ops)), loss.ops if loss else [])
-        some = about.kernel or about.ranges or about.copies or about.graphs
-        chosen = np.full(len(self.gpu_ops), bool(some), dtype=bool)
-        if about.kernel:
-            names = self.gpu_ops["name"]
-            chosen &= names.isin([one for one in names.unique() if symbols.key(one) == about.kernel]).to_numpy(bool)
-            chosen &= (self.gpu_ops["kind"] == "kernel").to_numpy(bool)
-        if ranges := about.ranges or ((about.graphs,) if about.graphs else ()):
-            paths = [path for path, folded in self.folded.items() if folded in ranges]
-            paths += [""] * (UNATTRIBUTED in ranges)
-            chosen &= self.gpu_ops["path"].isin(paths).to_numpy(bool) | self._recorded_in(ranges)
-        if about.graphs:
-            chosen &= (self.gpu_ops["kind"] == "graph").to_numpy(bool)
-        if about.copies:
-            device, kind, direction, memory = about.copies
-            texts = (self.gpu_ops[name].astype(str) for name in ("device", "kind", "memory"))
-            for column, wanted in zip(texts, (device, kind, memory), strict=True):
-                chosen &= (column == wanted).to_numpy(bool)
-            names = self.gpu_ops["name"].astype(str)
-            chosen &= names.isin([one for one in names.unique() if direction_of(one) == direction]).to_numpy(bool)
-        return chosen
-
-    def _recorded_in(self, ranges: tuple[str, ...]) -> np.ndarray:
-        """Return which operations were recorded in ranges such as `step CUDAGraph/[graph] step Net/norm`."""
-        found = np.zeros(len(self.gpu_ops), dtype=bool)
-        parts = (one.partition(GRAPH_MARK) for one in ranges)
-        wanted = [(before.rstrip("/"), after) for before, mark, after in parts if mark]
-        if not wanted:
-            return found
-        paths = self.ranges["path"].map(self.folded).reset_index(drop=True)
-        inside = paths.reindex(self.gpu_ops["recorded"].to_numpy(np.int64)).to_numpy(object)  # -1: of no graph
-        launched = self.gpu_ops["path"].map(self.folded).to_numpy(object)
-        for before, after in wanted:
-            found |= (launched == before) & (inside == after)
-        return found
-
-
-# Which stretch ----------------------------------------------------------------------------------------------------
-
-
-def _typical(length: IntArray) -> int:
-    """Return the position of the median, the lower one of two. Among equal lengths, take the first."""
-    return int(np.argsort(length, kind="stable")[(len(length) - 1) // 2])
-
-
-def _around(start: int, end: int, shows: str) -> Span:
-    """Add the same length on either side, so that the reader sees the neighbours of a launch."""
-    return _beside(start, end, max(end - start, BESIDE_NS), shows)
-
-
-def _beside(start: int, end: int, beside: int, shows: str) -> Span:
-    """Add a length on either side. No span begins before 0, where the timeline does, unless its content does."""
-    return Span(max(start - beside, min(start, 0)), end + beside, shows)
-
-
-def _of(count: int, what: str) -> str:
-    return f"a typical one of {count_of(count, what)}" if count > 1 else f"the {what}"
-
-
-def find_span(about: About, timeline: _Timeline) -> Span | None:
-    """Return the span that shows what a finding is about; None if the timeline does not contain it."""
-    if about.lost:
-        return _loss(about, timeline)
-    if about.call:
-        return _longest_call(about.call, timeline.calls)
-    if about.step:
-        return _pause(timeline) if about.step == WHOLE_CAPTURE else _step(about.step, timeline)
-    rows = np.flatnonzero(timeline.rows_of(about))
-    if not len(rows):
-        return _of_host(about, timeline)
-    if about.ranges and not about.kernel:
-        return _run(rows, timeline)
-    start, end = timeline.start[rows], timeline.end[rows]
-    at = _typical(end - start)
-    return _around(int(start[at]), int(end[at]), _of(len(rows), "operation" if about.copies else "launch"))
-
-
-def _run(rows: np.ndarray, timeline: _Timeline) -> Span:
-    """Return the span of a typical run: operations of `rows` in one step, without another operation between them."""
-    order = np.argsort(timeline.start, kind="stable")
-    place = np.sort(np.argsort(order, kind="stable")[rows])
-    step = timeline.step_of_op[order][place]
-    first = np.flatnonzero((np.diff(place, prepend=-2) > 1) | (np.diff(step, prepend=step[:1]) != 0))
-    start = timeline.start[order][place][first]
-    end = np.maximum.reduceat(timeline.end[order][place], first)
-    at = _typical(end - start)
-    return _around(int(start[at]), int(end[at]), _of(len(first), "place"))
-
-
-def _step(label: str, timeline: _Timeline) -> Span | None:
-    labels = step_labels(timeline.steps)
-    if label not in labels:
-        return None
-    row = timeline.steps.iloc[labels.index(label)]
-    inside = timeline.step_of_op == row.name
-    end = max(int(row["end_ns"]), int(timeline.end[inside].max(initial=0)))
-    return Span(int(row["start_ns"]), end, label)
-
-
-def _loss(about: About, timeline: _Timeline) -> Span | None:
-    """Return the stretch that shows what a rank loses. A wait gets a tenth of it on either side, as a pause does."""
-    loss = timeline.losses.find(about.rank, about.lost)
-    if loss is None:
-        return None
-    if about.lost != WAITED_FOR:
-        return _around(*loss[:3])
-    beside = max((loss.end_ns - loss.start_ns) // 10, BESIDE_NS)
-    return _beside(loss.start_ns, loss.end_ns, beside, loss.shows)
-
-
-def _pause(timeline: _Timeline) -> Span | None:
-    """Return the longest stretch without a GPU operation, plus a tenth of it on either side."""
-    start, end = timeline.busy
-    if len(start) < 2:
-        return None
-    at = int(np.argmax(start[1:] - end[:-1]))
-    beside = (int(start[at + 1]) - int(end[at])) // 10
-    return _beside(int(end[at]), int(start[at + 1]), beside, "the longest pause of the GPU")
-
-
-def _longest_call(name: str, calls: pd.DataFrame) -> Span | None:
-    rows = calls[calls["name"] == name]
-    if rows.empty:
-        return None
-    start, end = (rows[column].to_numpy(np.int64) for column in ("start_ns", "end_ns"))
-    at = int(np.argmax(end - start))
-    return _around(int(start[at]), int(end[at]), f"the longest of {count_of(len(rows), 'call')}")
-
-
-def _of_host(about: About, timeline: _Timeline) -> Span | None:
-    """Return a typical instance of the range on the host, if no GPU operation belongs to the range."""
-    if about.kernel or about.copies or about.graphs or timeline.ranges.empty:
-        return None
-    paths = [path for path, folded in timeline.folded.items() if folded in about.ranges]
-    rows = timeline.ranges[timeline.ranges["path"].isin(paths)]
-    if rows.empty:
-        return None
-    start, end = (rows[column].to_numpy(np.int64) for column in ("start_ns", "end_ns"))
-    at = _typical(end - start)
-    return _around(int(start[at]), int(end[at]), _of(len(rows), "call"))
-
 
 def said(span: Span, clock: str, first_ns: int) -> str:
     """Return a sentence that says where to look. Its times resolve about a thousandth of the span.
@@ -276,17 +115,23 @@ def said(span: Span, clock: str, first_ns: int) -> str:
     return f"Look at {start} to {end} of the timeline: {span.shows}."
 
 
-# The table and what is drawn of it --------------------------------------------------------------------------------
-
-
 def timeline_of(facts: Facts) -> _Timeline:
     capture = facts.capture
     known = [one for one in (capture.waits, capture.setups) if one is not None and len(one)]
     empty = pd.DataFrame({name: [] for name in ("start_ns", "end_ns", "pid", "tid", "name")})
     calls = pd.concat(known, ignore_index=True).drop_duplicates(ignore_index=True) if known else empty
-    return _Timeline(
-        facts.gpu_ops, facts.ranges, facts.step_ranges, facts.step_of_op, calls, facts.folded, facts.once(find_losses)
-    )
+    return _Timeline(facts.gpu_ops, facts.ranges, calls, facts.place_of_op, _labels(facts.rank_places))
+
+
+def _labels(places: pd.DataFrame) -> list[list[str]]:
+    """Return the words that tell each place from others: its rank, else its GPU and process id where these differ."""
+    gpus, processes = (places[name].nunique() > 1 for name in ("device", "pid"))
+    return [
+        [str(row.label)]
+        if str(row.label).startswith("rank ")
+        else [gpu_label(str(row.device))] * gpus + [f"process {row.pid}"] * processes
+        for row in places.itertuples()
+    ]
 
 
 @table(
@@ -303,16 +148,14 @@ def timeline_of(facts: Facts) -> _Timeline:
     ),
 )
 def build_spans(facts: Facts) -> pd.DataFrame | None:
-    """Return spans.csv: one row for each finding that says what it is `about` and that the timeline shows."""
+    """Return spans.csv: one row for each finding that the timeline shows."""
     span_timeline = facts.once(timeline_of)
     rows = []
     first = int(span_timeline.start.min(initial=ENDLESS_NS))
     for rank, finding in enumerate(facts.once(findings_of), start=1):
-        span = find_span(finding.about, span_timeline) if finding.about else None
-        if finding.span is not None:
-            span = Span(*finding.span, "where it shows")
-        if span is None:
+        if finding.span is None:
             continue
+        span = Span(*finding.span, "where it shows")
         inside = intervals.covered(np.array([span.start_ns]), np.array([span.end_ns]), span_timeline.busy)
         rows.append(
             {
@@ -344,8 +187,8 @@ def scenes_of(facts: Facts) -> list[Scene]:
     found = []
     for row in facts.once(build_spans).itertuples():
         span = Span(int(row.start_ns), int(row.end_ns), str(row.said))
-        about = facts.once(findings_of)[int(row.finding) - 1].about or About()
-        lanes = (*_host_lanes(span, span_timeline, about.rank), *_gpu_lanes(span, span_timeline, about))
+        ops = facts.once(findings_of)[int(row.finding) - 1].ops
+        lanes = (*_host_lanes(span, span_timeline), *_gpu_lanes(span, span_timeline, ops))
         found.append(Scene(int(row.finding), str(row.title), span, lanes))
     return found
 
@@ -378,21 +221,15 @@ def _bars(span: Span, start: IntArray, end: IntArray, name: list[str], kind: lis
     return Bars(joined[0], joined[1], ("",) * len(joined[0]), tuple(one for s, _, one in parts for _ in s))
 
 
-def _host_lanes(span: Span, timeline: _Timeline, rank: str) -> Iterator[Lane]:
-    """Yield rows of the host: ranges by level, then CUDA calls, for the threads with most of both in the span.
-
-    If the process of `rank` is known, only its threads count.
-    """
-    process = timeline.losses.process(rank)
+def _host_lanes(span: Span, timeline: _Timeline) -> Iterator[Lane]:
+    """Yield rows of the host: ranges by level, then CUDA calls, for the threads with most of both in the span."""
     ranges, launches, calls = (
-        _rows_inside(span, rows if process is None else rows[rows["pid"] == process])
-        for rows in (timeline.ranges, timeline.launches, timeline.calls)
+        _rows_inside(span, rows) for rows in (timeline.ranges, timeline.launches, timeline.calls)
     )
     threads = pd.concat([rows[["pid", "tid"]].dropna().astype(np.int64) for rows in (ranges, launches, calls)])
     threads = threads.value_counts()
     for pid, tid in list(threads.index)[:MOST_THREADS]:
-        whose = f"process {pid}" if process is None else rank
-        of = f" of {whose}, thread {tid}" if len(threads) > 1 else f" of {rank}" if process is not None else ""
+        of = f" of process {pid}, thread {tid}" if len(threads) > 1 else ""
         own = ranges[(ranges["pid"] == pid) & (ranges["tid"] == tid)]
         for level in sorted(own["level"].unique())[:MOST_LEVELS]:
             rows = own[own["level"] == level]
@@ -405,17 +242,16 @@ def _host_lanes(span: Span, timeline: _Timeline, rank: str) -> Iterator[Lane]:
             yield Lane(f"CUDA calls{of}", bars)
 
 
-def _gpu_lanes(span: Span, timeline: _Timeline, about: About) -> Iterator[Lane]:
-    """Yield one row for each stream, first those of the rank. Operations that the finding is about are `about`."""
+def _gpu_lanes(span: Span, timeline: _Timeline, about: IntArray | None) -> Iterator[Lane]:
+    """Yield one row for each stream. Operations that the finding is about are `about`."""
     rows = _inside(span, timeline.start, timeline.end)
-    losses = timeline.losses
-    ops = timeline.gpu_ops.iloc[rows].assign(about=timeline.rows_of(about)[rows], place=losses.place_of_op[rows])
-    first = losses.place(about.rank)
-    groups = ops.groupby([ops["place"] != first, "place", "stream"], sort=True, dropna=False, observed=True)
-    for number, ((_, place, stream), own) in enumerate(groups):
+    chosen = np.isin(rows, about if about is not None else [])
+    ops = timeline.gpu_ops.iloc[rows].assign(about=chosen, place=timeline.place_of_op[rows])
+    groups = ops.groupby(["place", "stream"], sort=True, dropna=False, observed=True)
+    for number, ((place, stream), own) in enumerate(groups):
         if number == MOST_STREAMS:
             return
-        words = [*losses.words(place), "GPU" if pd.isna(stream) else f"stream {stream}"]
+        words = [*timeline.labels[place], "GPU" if pd.isna(stream) else f"stream {stream}"]
         start = own["start_ns"].to_numpy(np.int64)
         names = [_shown(name) for name in own["name"].astype(str)]
         kinds = np.where(own["about"], "about", own["kind"].astype(str)).tolist()

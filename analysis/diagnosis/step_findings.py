@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.diagnosis.claims import Claim, cell
-from analysis.diagnosis.savers import WORTH, Saver, StepAnswer, do, total_ns
+from analysis.diagnosis.savers import WORTH, Saver, StepAnswer, do, total_ns, touched
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
@@ -66,7 +66,7 @@ def steps(answers: Sequence[StepAnswer]) -> list[Step]:
 
 def start_up(answers: Sequence[StepAnswer]) -> StartUp | None:
     """Return what happens before the steady steps; None without these."""
-    if not answers:
+    if not answers or answers[0].view.steady.reason:
         return None
     steady = answers[0].view.steady
     begin, end = steady.start_up_ns
@@ -97,9 +97,11 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if several and scope != "program" else ""),
-        sentence=proposal.sentence, do=do(proposal.kind, answer.view.library), wrong_if=proposal.wrong_if, scope=scope,
+        sentence=proposal.sentence, do=proposal.do or do(proposal.kind, answer.view.library),
+        wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
         saves_frac=one.saves_frac, later=later, span=proposal.span or _usual(answer), check=_check(proposal),
+        ops=answer.view.graph.o_row[touched(answer, one)],
     )  # fmt: skip
 
 
@@ -129,7 +131,7 @@ def _check(proposal: Proposal) -> str:
 
 def _confidence(answer: StepAnswer, one: Saver) -> Confidence:
     """Return UNSURE where the profiler's cost is unknown and decides, else what the rule says."""
-    if one.proposal.sure == Confidence.UNSURE:
+    if one.proposal.sure == Confidence.UNSURE or (one.saves_ns.low is None and one.proposal.change is not None):
         return Confidence.UNSURE
     bare = answer.view.step.bare_ns
     if not answer.view.step.bare_known and len(bare) > 1 and max(bare) - min(bare) > 0.1 * max(bare):

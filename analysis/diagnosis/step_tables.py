@@ -10,10 +10,12 @@ import pandas as pd
 
 from analysis.diagnosis.each import build_diagnosis
 from analysis.diagnosis.savers import StepAnswer, answers
+from analysis.formats.report import Missing, Reason
 from analysis.fusion.plan import place_graphs
-from analysis.replay.steady import Phase, find
+from analysis.replay.spans import spans
+from analysis.replay.steady import Phase, Steady, find
 from analysis.tables.attribution import fold_paths
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column, part, table
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -23,18 +25,40 @@ SEVERAL = 3  # repeats of a phase within one step of the program: they are parts
 MOST = 0.8  # of the repeats
 
 
-def answer_steps(facts: Facts) -> list[StepAnswer]:
-    """Return the answer on each steady step; [] without one."""
-    if not facts.has_timeline:
-        return []
-    steady = find(facts.capture)
-    steps = facts.step_ranges
+def steady_of(facts: Facts) -> Steady:
+    """Return the steady steps of a capture; where nothing repeats, its steps by their ranges, else the whole of it."""
+    steady, steps = find(facts.capture), facts.step_ranges
     kept = tuple(one for one in steady.phases if one.marker or not _is_part(one, steps))
+    if kept := kept or (steady.phases if len(steps) < SEVERAL else ()):
+        return replace(steady, phases=kept)
+    judged = steps[~steps.index.isin(list(facts.set_up))]
+    root = str(steps["path"].iloc[0]).partition("/") if len(steps) else ("", "", "")
+    if root[1]:  # other outermost ranges hold variants of the program
+        judged = judged[judged["path"].str.startswith(f"{root[0]}/")]
+    reason = steady.reason or "What repeats are parts of the steps, and the steps differ."
+    return spans(facts.capture, judged, reason)
+
+
+def answer_steps(facts: Facts) -> list[StepAnswer]:
+    """Return the answer on each steady step; without one, on what stands for it. [] without a timeline."""
+    if not facts.has_timeline or facts.held_back:
+        return []
     placed, _ = place_graphs(facts.gpu_ops, facts.ranges)
     folded = fold_paths(placed["path"]).to_numpy(object)
     return answers(
-        facts.capture, replace(steady, phases=kept or steady.phases), facts.once(build_diagnosis), facts.fusion, folded
-    )
+        facts.capture, facts.once(steady_of), facts.once(build_diagnosis), facts.fusion, folded, facts.overlap,
+        facts.stragglers,
+    )  # fmt: skip
+
+
+@part("missing")
+def _no_steady_step(facts: Facts) -> Missing | None:
+    """Return why no steady step was judged, and what stands for it."""
+    found = facts.once(answer_steps)
+    if not found or not (why := found[0].view.steady.reason):
+        return None
+    what = f"{why} The report judges {', '.join(one.name for one in found)} as one step each."
+    return Missing(Reason.NO_STEPS, "a step that repeats", what, "capture more steps")
 
 
 def within(phase: Phase, ranges: pd.DataFrame) -> np.ndarray:

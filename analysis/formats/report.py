@@ -86,6 +86,7 @@ class Reason(StrEnum):
     NO_ROOFS = "no_roofs"  # the roofs were not measured
     NO_PREDICTIONS = "no_predictions"  # there is no ops.csv
     NO_BARE_TIMES = "no_bare_times"
+    NO_STEPS = "no_steps"  # nothing repeats
     BARE_FAILED = "bare_failed"
     NO_DATAFLOW = "no_dataflow"
     NO_RANGES = "no_ranges"

@@ -113,7 +113,7 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
     ops = ops[ops["kind"] != "migration"]
     if ops.empty:
         return Steady(reason="No GPU operation was recorded, so no step can be found.")
-    pid = _busiest(ops) if pid is None else pid
+    pid = busiest(ops) if pid is None else pid
     launches = _launches(capture, ops, pid)
     found: list[Phase] = []
     left = _working(launches)
@@ -189,7 +189,7 @@ def _loads(capture: Capture) -> IntArray:
     return np.sort(capture.calls["start_ns"].to_numpy(np.int64)[chosen.to_numpy(bool)])
 
 
-def _busiest(ops: pd.DataFrame) -> int:
+def busiest(ops: pd.DataFrame) -> int:
     sums = ops.dropna(subset=["pid"]).groupby("pid")["duration_ns"].sum()
     return int(sums.idxmax()) if len(sums) else -1
 

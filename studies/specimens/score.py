@@ -24,12 +24,13 @@ import pandas as pd
 from analysis.capture.load import load
 from analysis.diagnosis.judge import Verdict, judge
 from analysis.diagnosis.limits import Limits, find_limits
+from analysis.diagnosis.savers import Saver, answers
 from analysis.diagnosis.static import Census, cannot_judge, judge_static
-from analysis.diagnosis.timelines import TimelineVerdict, judge_window, windows
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF
-from analysis.formats.report import KINDS_FILE
+from analysis.formats.report import KINDS_FILE, kind_of
 from analysis.hardware.devices import find_device
 from analysis.hardware.metrics import derive
+from analysis.replay.spans import spans
 from analysis.tables.join import prepare_counters
 from kernels.specimens import registry
 
@@ -141,22 +142,27 @@ def _achieved(one: registry.Specimen) -> float | None:
 
 @dataclass(frozen=True)
 class TimelineScore:
-    """The verdicts of the rules on one program. `achieved` is slow over fixed by the wall clock, without a profiler."""
+    """The changes worth making in one program. `achieved` is slow over fixed by the wall clock, without a profiler."""
 
     specimen: str
     half: str
     answer: str
-    verdicts: tuple[TimelineVerdict, ...]
+    savers: tuple[Saver, ...]
     achieved: float
 
     @property
     def first(self) -> str:
-        """Return the first cause, '' where the rules abstain."""
-        return self.verdicts[0].rule.defect if self.verdicts else ""
+        """Return the cause of the first finding, '' if no change is worth one."""
+        return self.savers[0].proposal.kind if self.savers else ""
 
     @property
     def right(self) -> bool:
-        return self.first == self.answer
+        return self.first == kind_of(self.answer)
+
+    @property
+    def named(self) -> bool:
+        """Whether any finding names the cause."""
+        return any(one.proposal.kind == kind_of(self.answer) for one in self.savers)
 
 
 @cache
@@ -174,10 +180,11 @@ def _score_folder(folder: Path, half: str) -> Iterator[TimelineScore]:
     rows = rows[rows["path"].str.fullmatch(f"specimens/{half}/\\w+/slow")]
     with (folder / "times.csv").open(newline="", encoding="utf-8") as stream:
         wall = {row["specimen"]: float(row["time_ns"]) for row in csv.DictReader(stream)}
-    for window in windows(capture, rows, int(limits().sm_count)):
-        name = window.name.removeprefix("specimens/")
+    for path, own in rows.groupby("path", sort=False):
+        name = str(path).removeprefix("specimens/")
         achieved = wall[name] / wall[name.replace("/slow", "/fixed")]
-        yield TimelineScore(name, half, name.split("/")[1], tuple(judge_window(window)), achieved)
+        found = answers(capture, spans(capture, own, "A specimen runs once."))
+        yield TimelineScore(name, half, name.split("/")[1], found[0].savers if found else (), achieved)
 
 
 # ------------------------------------------------------------------------------------------------------- the certainty
@@ -313,8 +320,9 @@ def _lines(half: str, each: bool) -> Iterator[str]:
     programs = score_timelines(half)
     yield f"{half}, timelines: {sum(one.right for one in programs)} of {len(programs)}"
     for program in programs if each else ():
-        causes = ", ".join(f"{cause.rule.defect} {cause.gain:.0%}" for cause in program.verdicts) or "abstains"
-        yield f"  {'ok  ' if program.right else 'MISS'} {program.specimen}: {causes}, {program.achieved:.2f}x"
+        causes = ", ".join(f"{one.proposal.kind} {one.saves_frac.middle or 0:.0%}" for one in program.savers)
+        told = f"{program.specimen}: {causes or 'abstains'}, {program.achieved:.2f}x"
+        yield f"  {'ok  ' if program.right else 'MISS'} {told}"
     theirs = score_ncu(half)
     own = [one for one in score_kernels(half) if one.specimen in theirs]
     yield f"{half}, ncu's rules: {sum(one.answer in theirs[one.specimen] for one in own)} of {len(own)}"

@@ -40,7 +40,7 @@ def test_the_document_says_what_the_report_says(example: api.Analysis) -> None:
     assert [one.do for one in document.findings] == [one.do for one in report.findings]
     assert [one.name for one in document.kernels] == [one.short for one in report.kernels]
     assert len(report.kernels) > 10
-    assert sum(one.frac or 0.0 for one in document.kernels) == pytest.approx(1.0, abs=0.05)
+    assert 0.5 < sum(one.frac or 0.0 for one in document.kernels) <= len(report.steps)
     assert agent.render_agent(report) == agent.render_agent(report)
 
 

@@ -58,7 +58,7 @@ def test_times_of_a_trace_count_from_its_first_event(tmp_path: Path, zero: str, 
     assert list(capture.ranges["start_ns"]) == [0]
     assert list(capture.gpu_ops["start_ns"]) == [60_000, 100_000]
     report = document(build([folder], tmp_path / "out").report)
-    assert "Look at 0.000000 s to 0.001040 s after the first GPU operation" in str(report["findings"])
+    assert "Look at 0.0000000 s to 0.0005400 s after the first GPU operation" in str(report["findings"])
 
 
 @pytest.mark.parametrize("zero", ["70", "1764234000000000"])
@@ -95,7 +95,7 @@ def test_no_stretch_to_zoom_to_begins_before_zero(tmp_path: Path) -> None:
     )
     report = document(build([tmp_path], tmp_path / "out").report)
     said = str(report["findings"])
-    assert "Zoom to 0.00000 s" in said
+    assert "Zoom to 0.0000200 s" in said
     assert "Zoom to -" not in said
 
 

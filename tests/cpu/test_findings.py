@@ -1,4 +1,4 @@
-"""Findings: why a kernel takes its time, what the host waits for, a GPU that idles, and names that stay apart."""
+"""Findings: why a kernel takes its time, what the host waits for, and names that stay apart."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from analysis.capture.summaries import SUMMARIES
 from analysis.diagnosis import findings
 from analysis.diagnosis.claims import Claim
 from analysis.diagnosis.copies import large_copies
-from analysis.diagnosis.host import cpu_ranges, explain_call, host_waits, idle_gpu
+from analysis.diagnosis.host import cpu_ranges, explain_call, host_waits
 from analysis.diagnosis.hot import NO_CAUSE, hot_kernels
-from analysis.diagnosis.loops import elementwise_chains, turns
 from analysis.facts import Facts
 from analysis.formats import symbols
 from analysis.formats.words import duration, share, tell_apart
@@ -211,34 +210,7 @@ def test_the_name_of_a_library_kernel_says_something(name, headline):
     assert only(hot_kernels(tables({"kernel": name}), "nsys")).title.endswith(headline)
 
 
-# The GPU that idles, copies -----------------------------------------------------------------------------------------
-
-
-def gaps_row(busy_ns: int, bare_wall_ns: int | None = None) -> dict[str, Any]:
-    return {
-        "step": "capture", "wall_ns": 1_000_000, "bare_wall_ns": bare_wall_ns, "busy_ns": busy_ns,
-        "largest_gaps_ns": "400000;2000", "verdict": "",
-    }  # fmt: skip
-
-
-def test_a_gpu_that_idles_is_a_lead_and_no_proof():
-    host = build_host(
-        Facts(Capture(summaries={"cuda_api_sum": sums("cuda_api_sum", ("cudaMalloc", 2, 700_000, 690_000))}))
-    )
-    found = only(idle_gpu(pd.DataFrame([gaps_row(300_000)]), host, "nsys"))
-    assert found.title == "The GPU idles for 70% of the capture, as seen under nsys"
-    for said in (
-        "300 µs of 1,000 µs",
-        "longest pause is 400 µs",
-        "a hint and no proof",
-        "cudaMalloc: 700 µs in 2 calls",
-    ):
-        assert said in told(found)
-    assert [(item.column, item.value) for item in found.cells] == [
-        ("wall_ns", 1_000_000), ("busy_ns", 300_000), ("host_time_ns", 700_000),
-    ]  # fmt: skip
-    assert idle_gpu(pd.DataFrame([gaps_row(600_000)]), host, "nsys") == []
-    assert idle_gpu(pd.DataFrame([gaps_row(300_000, 900_000)]), host, "nsys") == []  # what a bare run judges
+# Copies -----------------------------------------------------------------------------------------------------------
 
 
 COPY = {
@@ -264,51 +236,11 @@ def test_copies_say_what_holds_them_back():
     assert large_copies(pd.DataFrame([COPY]).head(0)) == []
 
 
-def test_pageable_copies_have_a_time_to_win_unless_they_come_before_the_steps():
+def test_pageable_copies_have_a_time_to_win():
     row = pd.DataFrame([{**COPY, "link_frac": 0.25}])
     assert only(large_copies(row)).bound_ns == 750_000_000
     assert "at the link's bandwidth they would take 250 ms" in told(only(large_copies(row))).replace("At", "at")
     assert only(large_copies(row.assign(memory="Pinned -> Device"))).bound_ns is None
-    assert large_copies(row, in_steps=0.1) == []
-
-
-def test_a_first_iteration_is_no_idle_gpu():
-    rows = [gaps_row(busy) | {"step": f"iteration#{at}"} for at, busy in enumerate((10_000, 900_000, 900_000), start=1)]
-    host = build_host(Facts(Capture()))
-    host = pd.DataFrame(columns=["source", "call", "calls", "host_time_ns"]) if host is None else host
-    assert idle_gpu(pd.DataFrame(rows), host, "nsys") == []
-    behind = pd.DataFrame([gaps_row(100_000) | {"step": "iteration"}])  # the GPU works for an earlier one
-    assert idle_gpu(behind, host, "nsys", idle_ns=pd.Series([1_000.0])) == []
-    assert "90%" in only(idle_gpu(behind, host, "nsys", idle_ns=pd.Series([900_000.0]))).title
-
-
-def operations(*rows: tuple[str, int, str]) -> pd.DataFrame:
-    """Return kernels on one stream: name, duration in ns, grid."""
-    return pd.DataFrame(
-        [
-            {"kind": "kernel", "name": name, "device": "GPU", "stream": 7, "start_ns": at, "duration_ns": ns,
-             "grid": grid, "block": "128x1x1", "path": ""}
-            for at, (name, ns, grid) in enumerate(rows)
-        ]
-    )  # fmt: skip
-
-
-def test_elementwise_kernels_in_a_row_may_be_one():
-    first, second = (f"vectorized_elementwise_kernel<4, {name}, std::array<char*, 2>>" for name in ("AddF", "MulF"))
-    kernels = pd.DataFrame(columns=TABLES["kernels"].column_names)
-    row = [(first, 10_000, "8x1x1"), (second, 30_000, "8x1x1"), ("other", 5, "8x1x1")]
-    found = only(elementwise_chains(operations(*row, *row), kernels, (), None))
-    assert found.bound_ns == 20_000
-    assert found.title.startswith("unattributed: fuse 2 elementwise kernels in a row")
-    assert elementwise_chains(operations(row[0], (second, 30_000, "4x1x1")), kernels, (), None) == []
-    assert elementwise_chains(operations().head(0).reindex(columns=operations(*row).columns), kernels, (), None) == []
-
-
-def test_a_loop_that_keeps_the_gpu_busy_and_waits_for_it_takes_turns():
-    steps = pd.DataFrame([{"step": "step A", "bare_wall_ns": 100, "blocked_ns": 80}])
-    gaps = pd.DataFrame([{"step": f"step A#{at}", "busy_ns": 900_000} for at in (1, 2)])
-    assert only(turns(steps, gaps, {"step A": 0.9})).bound_ns == 200_000
-    assert turns(steps, gaps, {"step A": 0.995}) == turns(steps.assign(blocked_ns=5), gaps, {"step A": 0.9}) == []
 
 
 # The host -----------------------------------------------------------------------------------------------------------
@@ -467,17 +399,3 @@ def test_a_cause_ends_with_the_commands_that_capture_its_launch_and_open_it() ->
         "Look closer: `ncu --set full --kernel-id '::regex:^slow$:2' ./app`, then `ncu-ui kernel.ncu-rep`."
     )
     assert "Look closer" not in told(findings._cause(row.copy().replace({row["recapture"]: pd.NA})))
-
-
-def test_chains_outside_all_steps_are_named_by_their_outermost_range() -> None:
-    chain = {
-        "pattern": "scale + softmax", "step": "", "range": "forward trap/compute", "scope": "one range", "launches": 3,
-        "now_bytes": 900, "now_from": "shapes", "after_bytes": 300, "now_time_ns": 9_000, "bound_time_ns": 2_000,
-        "gain_ns": 7_000,
-    }  # fmt: skip
-    plan = pd.DataFrame([chain, {**chain, "range": "forward one/compute"}, {**chain, "range": "forward one/again"}])
-    found = findings._fusions(plan, {})
-    assert [one.title for one in found] == [f"forward {way}: fuse scale + softmax" for way in ("trap", "one")]
-    assert told(found[0]).startswith("3 launches in forward trap take 9 µs")
-    assert found[1].about.ranges == ("forward one/compute", "forward one/again")
-    assert found[1].bound_ns == 14_000

@@ -14,7 +14,6 @@ from analysis import pipeline
 from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, WAITS_COLUMNS, as_table
 from analysis.capture.nsys_host import waits
-from analysis.diagnosis.host import idle_gpu
 from analysis.tables import set_up
 from analysis.tables.gaps import build_gaps
 from tests.declared import facts_of
@@ -78,11 +77,6 @@ def test_a_step_that_records_a_graph_and_the_call_that_warms_up_for_it_are_no_id
     assert (
         gaps["evidence"][0] == "it loads 2 modules of kernels; this takes 100 ms with nsys attached and is not judged"
     )
-    host = pd.DataFrame(columns=["source", "call", "host_time_ns"])
-    assert idle_gpu(gaps, host, "nsys") == []
-    unknown = build_gaps(facts_of(**known, bare_wall_ns={}, set_up={}))
-    assert unknown is not None
-    assert "step M#1" in idle_gpu(unknown, host, "nsys")[0].title
 
 
 @pytest.mark.parametrize(

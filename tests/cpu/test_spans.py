@@ -12,8 +12,7 @@ import pytest
 from analysis import pipeline
 from analysis.capture.load import load
 from analysis.capture.model import Capture
-from analysis.diagnosis.spans import MOST_BARS, About, Scene, Span, _Timeline, find_span, said, scenes_of
-from analysis.diagnosis.spans import timeline_of as timeline_of_facts
+from analysis.diagnosis.spans import MOST_BARS, Scene, Span, said, scenes_of
 from analysis.formats.report import Report
 from analysis.page import markdown, terminal
 from analysis.page.canvas import to_svg
@@ -44,53 +43,9 @@ def made(export: Export, folder: Path) -> pipeline.Built:
     return pipeline.analyse(load([export.save(folder / "x.sqlite")]), DECLARED)
 
 
-def timeline_of(report: pipeline.Built) -> _Timeline:
-    found = report.facts.once(timeline_of_facts)
-    assert isinstance(found, _Timeline)
-    return found
-
-
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Built:
     return made(two_steps(), tmp_path_factory.mktemp("spans"))
-
-
-@pytest.mark.parametrize(
-    ("about", "expected"),
-    [
-        # of launches that take 50.001, 50.001, 60.001 and 60.001 µs, the second; as much on either side
-        (About(kernel="long"), (1_240_000 - 50_001, "a typical one of 4 launches")),
-        (About(kernel="long", ranges=("step Net/layers.*",)), (1_240_000 - 50_001, "a typical one of 4 launches")),
-        (About(kernel="absent"), None),
-        (About(step="step Net#2"), (2_000_000, "step Net#2")),
-        (About(step="step Net#9"), None),
-        (About(call="cudaDeviceSynchronize"), (1_500_000 - 90_000, "the longest of 2 calls")),
-        (About(call="cudaMalloc"), None),
-        (About(copies=("", "memcpy", "Host-to-Device", "")), None),
-    ],
-)
-def test_each_kind_of_finding_has_its_stretch(
-    report: pipeline.Built, about: About, expected: tuple[int, str] | None
-) -> None:
-    found = find_span(about, timeline_of(report))
-    assert (found and (found.start_ns, found.shows)) == expected
-
-
-def test_the_whole_capture_shows_its_longest_pause(report: pipeline.Built) -> None:
-    found = find_span(About(step="capture"), timeline_of(report))
-    last, first = 1_210_000 + 30_000 + 50_001, 2_010_000 + 20_000
-    assert found is not None
-    assert (found.start_ns, found.end_ns) == (last - (first - last) // 10, first + (first - last) // 10)
-
-
-def test_a_chain_of_kernels_is_one_stretch_and_a_range_without_any_is_the_hosts(report: pipeline.Built) -> None:
-    timeline = timeline_of(report)
-    chain = find_span(About(ranges=("step Net/layers.*",)), timeline)
-    assert chain is not None
-    assert chain.shows == "a typical one of 2 places"  # one in each step, though all operations are of these ranges
-    assert chain.end_ns < 2_000_000
-    host = find_span(About(ranges=("step Net",)), timeline)
-    assert (host and host.shows) == "a typical one of 2 calls"
 
 
 @pytest.mark.parametrize(

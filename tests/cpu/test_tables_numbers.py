@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
-from analysis.diagnosis.findings import find
 from analysis.hardware.devices import Device
 from analysis.tables.gaps import add_other_threads, build_gaps, busy_and_gaps
 from analysis.tables.kernels import build_kernels
@@ -302,65 +301,6 @@ def test_kernels_of_other_threads_keep_the_gpu_busy_in_a_step():
     steps = STEPS.assign(pid=1)
     assert add_other_threads(launched, steps, np.array([0, -1, -1])).tolist() == [0, 0, -1]
     assert add_other_threads(launched, steps.assign(pid=2), np.array([0, -1, -1])).tolist() == [0, -1, -1]
-
-
-def test_a_step_that_waits_is_found_and_its_kernels_are_not():
-    gaps = gaps_of(STEPS, np.array([0, 0]), {"m/decode": 100.0}, {}, bare_gpu_ns={"m/decode": 30.0})
-    rows = measured(path=["m/decode/a"], range=["m/decode/a"])
-    roofs = build_roofs(CEILINGS, None)
-    tables = (gaps, rows, build_roofline(facts_of(measured=rows, roofs=roofs)), build_stalls(facts_of(measured=rows)))
-    found = find(*tables, plan())
-    assert [finding.title for finding in found] == ["m/decode waits for launches"]
-    assert found[0].bound_ns == 70
-    cited = {item.column: item.value for item in found[0].cells}
-    assert cited == {"bare_wall_ns": 100, "bare_gpu_ns": 30, "busy_ns": 20, "launches": 2}
-    seen = find(gaps.assign(bare_gpu_ns=pd.NA), *tables[1:], plan())[0]  # all that the GPU worked is needed then
-    assert (seen.bound_ns, len(seen.cells)) == (80, 3)
-    unlocked = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan().head(0))
-    assert unlocked[0].bound_ns == 1100 * 0.5
-    # the chain of the plan takes the place of its memory-bound kernels, not of those that arithmetic limits
-    fused = find(gaps.assign(verdict="memory-bound"), *tables[1:], plan())
-    assert [(finding.title, finding.bound_ns) for finding in fused] == [("m/decode: fuse add + mul", 60)]
-    product = tables[2].assign(bound="compute")
-    both = find(gaps.assign(verdict="memory-bound"), rows, product, tables[3], plan())
-    assert [finding.bound_ns for finding in both] == [1100 * 0.5, 60]
-
-
-def test_a_kernel_that_a_fusion_replaces_has_no_finding_of_its_own():
-    """An integer division in one kernel of a chain cannot win again what the fusion of the chain wins."""
-    rows = measured(path=["m/decode/a"], range=["m/decode/a"])
-    gaps = gaps_of(STEPS, np.array([0, 0]), {}, {}, bare_gpu_ns={})
-    tables = (
-        gaps,
-        rows,
-        build_roofline(facts_of(measured=rows, roofs=build_roofs(CEILINGS, None))),
-        build_stalls(facts_of(measured=rows)),
-    )
-    verdict = {
-        "range": "m/decode/a",
-        "rank": 1,
-        "defect": "integer_division",
-        "sure_frac": 0.9,
-        "reason": "It divides.",
-    }
-    verdict |= {"gain_bound_frac": 0.5, "time_to_win_ns": 40, "recapture": "ncu", "evidence": pd.NA}
-    names = {"mul": "elementwise_kernel<128, 4, MulFunctor<float>>", "other": "sgemm_128x128"}
-    causes = pd.DataFrame([verdict | {"kernel": kernel} for kernel in names.values()])
-    found = find(*tables, plan(), causes)
-    assert [one.title for one in found if "integer division" in one.title] == [
-        "m/decode/a: sgemm_128x128: integer division"
-    ]
-    alone = find(*tables, plan().head(0), causes)
-    assert sum("integer division" in one.title for one in alone) == 2
-    times = [one.bound_ns for one in found]
-    assert times == sorted(times, reverse=True)
-
-
-def plan():
-    row = {"pattern": "add + mul", "step": "m/decode", "range": "m/decode/a", "scope": "same range", "launches": 2}
-    row["kernels"] = "add > mul"
-    numbers = {"now_bytes": 4000, "now_from": "shapes", "after_bytes": 1000, "now_time_ns": 100, "bound_time_ns": 40}
-    return pd.DataFrame([{**row, **numbers, "gain_ns": 60}])
 
 
 def test_the_whole_capture_is_the_step_where_no_range_is():

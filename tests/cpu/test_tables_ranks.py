@@ -21,8 +21,6 @@ from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
 from analysis.diagnosis.findings import findings_of
 from analysis.diagnosis.rank_costs import build_rank_costs
-from analysis.diagnosis.spans import scenes_of, show_findings
-from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import WARM_UP
@@ -36,7 +34,7 @@ from analysis.tables.operations import build_operations
 from harness.instrument import process_ranks
 from harness.links import link
 from tests.cpu.test_links import CONDITIONS
-from tests.declared import facts_of, missing_of, notes_of, page
+from tests.declared import missing_of, notes_of, page
 from tests.nsys_export import Export
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096>)"
@@ -91,9 +89,7 @@ class Ranks:
 
 
 def world_of(export: Export, tmp_path: Path, **more: Any) -> Facts:
-    capture = load([export.save(tmp_path / "x.sqlite")])
-    # Without steady steps, whose answer comes before these findings and has tests of its own.
-    return facts_of(replace(capture, **more), built={answer_steps: []})
+    return Facts(replace(load([export.save(tmp_path / "x.sqlite")]), **more))
 
 
 def gap_of(world: Facts, beginning: str) -> Missing | None:
@@ -353,9 +349,8 @@ def test_clocks_that_cannot_be_aligned_are_a_gap(tmp_path: Path) -> None:
     assert "rank 1 by 300 µs" in gap.why
     assert tables.ranks["waiting_ns"].isna().all()
     assert tables.ranks["exposed_ns"].tolist() == [800_000, 800_000]  # that needs no other rank's clock
-    found = tables.once(findings_of)[0]
-    assert (found.title[:6], found.bound_ns) == ("rank 0", 800_000)
-    assert "this capture does not separate waiting from transfer" in found.sentence
+    found = next(one for one in tables.once(findings_of) if one.kind == "exposed_communication")
+    assert "how much of it waits for another rank is not known" in found.sentence
 
 
 # Identities -------------------------------------------------------------------------------------------------------
@@ -389,53 +384,25 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
 # Findings and pictures --------------------------------------------------------------------------------------------
 
 
-def titles(world: Facts) -> list[str]:
-    return [found.title for found in world.once(findings_of)]
+def test_exposed_transfer_and_the_straggler_say_what_the_tables_of_ranks_tell(tmp_path: Path) -> None:
+    found = {one.kind: one for one in world_of(Ranks().export(), tmp_path).once(findings_of)}
+    exposed, slow = found["exposed_communication"].sentence, found["slow_rank"]
+    assert "no kernel computes during 800 µs of rank 0's communication: it waits for another rank for 400 µs" in exposed
+    assert slow.cells[0].row["about"] == "Rank 1"
+    assert "it is the last to start 4 of 4 collectives; the others wait 400 µs for it" in slow.sentence
 
 
-def test_exposed_transfer_and_the_straggler_are_findings_with_a_time_to_win(tmp_path: Path) -> None:
-    found = world_of(Ranks().export(), tmp_path).once(findings_of)
-    assert [one.title for one in found[:2]] == [
-        "rank 0: 400 µs of communication is exposed, 12% of the capture",
-        "The other ranks wait for rank 1: it is the last to start 4 of 4 collectives",
-    ]
-    assert [one.bound_ns for one in found[:2]] == [400_000, 200_000]
-    assert "400 µs of that is waiting for another rank, 400 µs is transfer" in found[0].sentence
+def test_a_rank_that_works_longer_while_nobody_waits_for_it_is_no_finding(tmp_path: Path) -> None:
+    """The second rank computes longer beside its collectives, and starts each as early as the first."""
+    export = Ranks(late=0).export()
+    for step in range(4):
+        at = step * STEP + 420_000
+        export.launch("own", (at, at + 1000), (at + 10_000, at + 400_000), pid=20, tid=20, device=1)
+    found = world_of(export, tmp_path).once(findings_of)
+    assert "slow_rank" not in {one.kind for one in found}
 
 
-def spans_of(world: Facts) -> dict[str, tuple[int, int, str]]:
-    """Return, for the title of each finding with a span, its start, its end and what it shows."""
-    shown = {one.title: one.spans[0] for one in world.once(show_findings) if one.spans}
-    return {title: (at.start_ns, at.end_ns, at.said.partition(": ")[2]) for title, at in shown.items()}
-
-
-def test_findings_on_ranks_say_where_they_show(tmp_path: Path) -> None:
-    """The first collective is as long as the others. Of the exposed one, the span shows the transfer."""
-    world = world_of(Ranks().export(), tmp_path)
-    exposed, waited = list(spans_of(world).values())[:2]
-    assert exposed == (
-        201_000,
-        501_000,
-        "the longest of 4 exposed transfers of rank 0 (process id 10, NVIDIA H200 (0)).",
-    )
-    assert waited == (181_000, 421_000, "the longest of 4 waits for rank 1 (process id 20, NVIDIA H200 (1)).")
-    scene = world.once(scenes_of)[1]
-    assert [lane.label for lane in scene.lanes] == ["ranges of rank 1", "rank 1, stream 7", "rank 0, stream 7"]
-    assert [lane.bars.kind for lane in scene.lanes[1:]] == [("kernel", "about"), ("kernel", "about")]
-
-
-def test_the_longest_wait_is_shown_and_not_the_first(tmp_path: Path) -> None:
-    export = Ranks().export()
-    for row in export.rows["CUPTI_ACTIVITY_KIND_KERNEL"]:
-        if row["start"] == 2 * STEP + 1000 + 300_000:  # the third collective, on the second rank
-            row["start"] += 50_000
-    waited = spans_of(world_of(export, tmp_path))[
-        "The other ranks wait for rank 1: it is the last to start 4 of 4 collectives"
-    ]
-    assert waited[0] == 2 * STEP + 201_000 - 20_000
-
-
-def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp_path: Path) -> None:
+def test_each_call_that_allocates_and_copies_weights_again_is_a_cost(tmp_path: Path) -> None:
     export = Export()
     for step in range(5):
         at = step * STEP
@@ -462,47 +429,7 @@ def test_each_call_that_allocates_and_copies_weights_again_is_three_findings(tmp
     )  # pinned memory moves 50 GB/s where no link was measured
     allocations = costs.xs("allocation_in_loop").iloc[0]
     assert (allocations["time_ns"], allocations["win_ns"]) == (900_000, 900_000)
-    assert titles(world)[0] == "all GPUs: device memory is allocated on each call"
-    assert set(titles(world)[1:3]) == {
-        "GPU 0: the same bytes are copied to the GPU in each step", "GPU 0: copies use pageable memory",
-    }  # fmt: skip
-
-
-def test_what_ranks_pay_again_says_where_it_shows_and_for_how_many_processes(tmp_path: Path) -> None:
-    """Two processes on one GPU allocate in each step, and copy from pageable memory: one finding for each."""
-    export = Export()
-    export.gpu()
-    for step in range(6):
-        for pid in (1, 2):
-            at = step * STEP + 400_000 * (pid - 1)
-            place: dict[str, Any] = {"pid": pid, "tid": pid}
-            export.push("step", at, at + 390_000, **place)
-            export.call(at + 1000, at + 101_000 + step, name="cudaMalloc_v3020", **place)
-            corr = export.call(at + 102_000, at + 103_000, name="cudaMemcpyAsync_v3020", **place)
-            export.memcpy(at + 110_000, at + 210_000, corr, 1_000_000 + step, pid=pid, memory=(0, 2))
-            export.launch("k", (at + 211_000, at + 212_000), (at + 220_000, at + 230_000), **place)
-    world = world_of(export, tmp_path)
-    found = [one for one in world.once(findings_of) if "pageable" in one.title or "allocated" in one.title]
-    assert sorted(one.title for one in found) == [
-        "NVIDIA H200 (0), process 1: copies use pageable memory",
-        "NVIDIA H200 (0), process 1: device memory is allocated on each call",
-    ]
-    assert all("This holds for 2 of 2 processes." in one.sentence for one in found)
-    spans = spans_of(world)
-    who = "of NVIDIA H200 (0), process 1 (process id 1)."
-    copied = spans["NVIDIA H200 (0), process 1: copies use pageable memory"]
-    assert copied == (2 * STEP + 10_000, 2 * STEP + 310_000, f"a typical one of 6 copies {who}")
-    allocated = spans["NVIDIA H200 (0), process 1: device memory is allocated on each call"]
-    assert allocated == (5 * STEP + 1000 - 100_005, 5 * STEP + 101_005 + 100_005, f"the longest of 5 calls {who}")
-
-
-def test_copies_of_an_unknown_process_are_one_finding_too(tmp_path: Path) -> None:
-    """The CSV reports name no process of a copy if two processes use one GPU."""
-    capture = load([ROOT / "examples/h200/two_processes/captures"])
-    world = facts_of(capture, built={answer_steps: []})
-    assert sum("pageable" in title for title in titles(world)) == 1
-    sentence = next(one.sentence for one in world.once(findings_of) if "pageable" in one.title)
-    assert "The capture does not say which of the 2 processes makes them." in sentence
+    assert "allocation" in {one.kind for one in world.once(findings_of)}
 
 
 @pytest.mark.parametrize(("kernels_between", "found"), [(True, 2), (False, 0)])

@@ -14,6 +14,9 @@ from analysis.replay.graph import ALLOCATION, NONE, Bools, Graph
 _GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
 
 
+FEW = 3  # calls that allocate or build graphs in a step that does not repeat: fewer are no loop
+
+
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to do once what the steps do again and again."""
     yield from _again(view, view.called(ALLOCATION.pattern), "allocation", "Allocate memory once",
@@ -30,8 +33,10 @@ def _again(
     """Propose to leave these calls out, with the host work before them if that is theirs (a compiler)."""
     graph = view.graph
     count = view.of_step(np.count_nonzero(called))
-    if count < COMPILES:
+    if count < (COMPILES if view.repeats or kind == "compile_in_loop" else FEW):
         return
+    if with_host and view.is_run:
+        kind, title = "start_up", "Do not count what happens once"
     time = view.of_step((graph.c_end - graph.c_start)[called].sum())
     own = called | (view.compiling if kind == "compile_in_loop" else False)
     if with_host:

@@ -14,6 +14,7 @@ from analysis.replay.graph import NONE, Bools, Graph
 
 SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
 MANY = 4  # small copies of a step that one copy could replace
+MUCH = 0.1  # of a step: sets that take less are no finding
 LARGE = 1e5  # bytes of a step; below, pinning changes nothing
 PINNED = (20e9, 50e9)  # byte/s of a pinned copy: PCIe generations 4 and 5 with 16 lanes
 WEIGHTS = 3  # large uploads of different sizes that are the same in each step: weights, not a batch
@@ -23,6 +24,7 @@ def propose(view: View) -> Iterator[Proposal]:
     """Propose what to do with the copies of a step."""
     up, down = view.to_gpu(), view.to_host()
     yield from _migrations(view)
+    yield from _sets(view)
     repeated = _weights(view, up)
     if repeated:
         yield _repeated(view, up)
@@ -44,6 +46,22 @@ def _migrations(view: View) -> Iterator[Proposal]:
             change=lambda base, share: changes.drop(base, moved), count=count, time_ns=time, bytes=size,
             wrong_if="each step touches other pages",
         )  # fmt: skip
+
+
+def _sets(view: View) -> Iterator[Proposal]:
+    sets = np.asarray(view.graph.o_kind == "memset")
+    size, time = view.of_step(view.bytes[sets].sum()), view.time(sets)
+    if view.share(time) < MUCH:
+        return
+    count = view.of_step(np.count_nonzero(sets))
+    rate = f", {size / time:,.0f} GB/s" if size else ""
+    yield Proposal(
+        kind="redundant_copy", about="sets of memory", title="Set less memory",
+        sentence=f"{count_of(round(count), 'set')} of memory a step take {duration(time)}{rate}.",
+        change=lambda base, share: changes.drop(base, sets, share=share), count=count, time_ns=time, bytes=size,
+        wrong_if="a kernel that adds to this memory needs it cleared",
+        do="Set less, or let the kernel that follows write these values.",
+    )  # fmt: skip
 
 
 def _weights(view: View, up: Bools) -> bool:

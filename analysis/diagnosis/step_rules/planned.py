@@ -49,7 +49,7 @@ def propose(view: View) -> Iterator[Proposal]:
                 others[one[1:]] = True
             return changes.drop(replace(base, o_duration=spent), others, share=part)
 
-        inner = str(row["range"]).split(" + ")[0]
+        inner = max(str(row["range"]).split(" + "), key=len)
         count = view.of_step(np.count_nonzero(inside))
         yield Proposal(
             kind="fuse", about=f"{row['pattern']} in {inner}", title=f"Fuse {row['pattern']} in {inner}",

@@ -18,6 +18,7 @@ from analysis.replay.changes import host_work_ns
 from analysis.replay.decompose import Decomposition
 from analysis.replay.graph import Bools, Floats, Graph
 from analysis.replay.savings import Step
+from analysis.replay.spans import WHOLE_RUN
 from analysis.replay.steady import Steady
 
 Change = Callable[[Graph, float], Graph]
@@ -39,7 +40,7 @@ class Proposal:
     `about` names the rows of the timeline that it is about. `wrong_if` is what would refute it and was not seen.
     `change` is None for what is only worth knowing. `lost_ns`: time outside the steps, such as a pause of the run.
     `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
-    what_if.py that replay about the same.
+    what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind.
     """
 
     kind: str
@@ -56,13 +57,15 @@ class Proposal:
     lost_ns: float | None = None
     after: str = ""
     what_if: str = ""
+    do: str = ""
 
 
 @dataclass(frozen=True)
 class View:
     """One steady step. Shapes: as in `Graph`; masks over its operations or calls.
 
-    `counted`: diagnosis.csv. `plan`: fusion.csv. `folded`: range of each row of gpu_ops.
+    `counted`: diagnosis.csv. `plan`: fusion.csv. `folded`: range of each row of gpu_ops. `overlap` and `stragglers`:
+    the tables of ranks, of the whole capture.
     """
 
     capture: Capture
@@ -72,10 +75,22 @@ class View:
     counted: pd.DataFrame | None = None
     plan: pd.DataFrame | None = None
     folded: npt.NDArray[np.object_] | None = None
+    overlap: pd.DataFrame | None = None
+    stragglers: pd.DataFrame | None = None
 
     @property
     def graph(self) -> Graph:
         return self.step.told
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the step is one of several: what happens in a single one may never happen again."""
+        return self.step.phase.count > 1
+
+    @property
+    def is_run(self) -> bool:
+        """Whether the whole capture stands for the step, with its start-up."""
+        return bool(self.steady.reason) and not self.repeats and self.step.phase.name == WHOLE_RUN
 
     def of_step(self, amount: SupportsFloat) -> float:
         """Return the part of an amount of the window that one step has."""

@@ -1,0 +1,42 @@
+"""Take stretches of a capture in which nothing repeats as steps: ranges, else the whole capture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import Capture
+from analysis.replay.steady import MOST_PHASES, SLOW, Phase, Steady, busiest
+
+WHOLE_RUN = "capture"  # name of the step that stands for the whole capture
+
+
+def spans(capture: Capture, ranges: pd.DataFrame, reason: str) -> Steady:
+    """Return ranges that are steps as phases, the path with most time first; without ranges, the capture as one step.
+
+    For a capture in which nothing repeats, for a `reason`. Shape: `ranges` start_ns, end_ns, path, pid.
+    """
+    ops = capture.gpu_ops
+    start = ops["start_ns"].to_numpy(np.int64)
+    end, pid = start + ops["duration_ns"].to_numpy(np.int64), ops["pid"].to_numpy(dtype=np.int64, na_value=-1)
+    called = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
+    called = np.where(called < 0, start, called)
+    if ranges.empty:
+        whole = {"start_ns": [called.min()], "end_ns": [end.max()], "path": [WHOLE_RUN], "pid": [busiest(ops)]}
+        ranges = pd.DataFrame(whole)
+    found = []
+    for path, own in ranges.sort_values("start_ns").groupby("path", sort=False):
+        begin, until, of = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "pid"))
+        inside = [
+            (called >= left) & (called < right) & ((pid == process) | (process < 0) | (path == WHOLE_RUN))
+            for left, right, process in zip(begin, until, of, strict=True)
+        ]
+        first = np.array([start[rows].min(initial=right) for rows, right in zip(inside, until, strict=True)])
+        last = np.array([end[rows].max(initial=left) for rows, left in zip(inside, begin, strict=True)])
+        wall = np.maximum(np.maximum(last, until) - begin, 1)
+        count = int(np.median([rows.sum() for rows in inside]))
+        if count:
+            slow = np.flatnonzero(wall > SLOW * np.median(wall))
+            found.append(Phase(str(path), int(of[0]), "", begin, until, first, last, wall, count, 0, slow))
+    found.sort(key=lambda one: -int(one.wall_ns.sum()))
+    return Steady(tuple(found[:MOST_PHASES]), reason=reason)
