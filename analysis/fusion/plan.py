@@ -151,7 +151,7 @@ class Machine:
         """Return (byte/s, name of the roof) for this traffic: the measured roof, else the datasheet's DRAM rate."""
         if read + write <= self.l2_bytes and np.isfinite(self.l2_rate):
             return self.l2_rate, "L2, where it all fits"
-        share = round(read / (read + write), 4) if read + write else 0.5
+        share = round(read / (read + write), 4) if read + write > 0 else 0.5  # unknown bytes have no bound, at any rate
         if share not in self.at_mix:
             self.at_mix[share] = float(dram_roof(self.roofs, share))
         rate = self.at_mix[share]

@@ -1,0 +1,170 @@
+"""Keep the store on disk: folders of Parquet files that appear whole or not at all.
+
+    STORE/version=2/part-4f…/captures.parquet, steps.parquet, kernels.parquet, findings.parquet, missing.parquet
+
+A part holds one capture, or many after `merge`. It is written beside its place and renamed, so a process that dies
+leaves a hidden folder that nobody reads. Its name is the digest of its captures: two workers that read the same
+capture write the same name, and the second one gives way. A capture that two parts hold counts in the larger one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec import structs
+
+from analysis.formats.errors import InputError
+from analysis.formats.store import ROWS, VERSION, Rows, columns
+
+_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), list[int]: pa.list_(pa.int64())}
+MOST_CAPTURES = 4096  # of a part: larger ones are not merged again
+_STALE_S = 24 * 3600  # a hidden folder of this age belongs to no running process
+
+
+def schema(table: str) -> pa.Schema:
+    """Return the Arrow schema of a table of the store."""
+    return pa.schema([(name, _TYPES[kind]) for name, kind in columns(table).items()])
+
+
+def write(store: Path, rows: Rows) -> str:
+    """Add a part, and return its name; one that is there stays.
+
+    Raises: OSError: the disk is full, or the folder cannot be written.
+    """
+    tables = {
+        name: pa.Table.from_pylist([structs.asdict(row) for row in rows.get(name, [])], schema=schema(name))
+        for name in ROWS
+    }
+    return _add(store, tables)
+
+
+def _add(store: Path, tables: dict[str, pa.Table]) -> str:
+    held = sorted(tables["captures"]["capture"].to_pylist())
+    name = f"part-{hashlib.blake2b(''.join(held).encode(), digest_size=16).hexdigest()}"
+    folder = store / f"version={VERSION}"
+    if (folder / name).exists():
+        return name
+    folder.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".part-", dir=folder))
+    beside.chmod(folder.stat().st_mode)
+    try:
+        for table, content in tables.items():
+            pq.write_table(content, beside / f"{table}.parquet", compression="zstd")
+            with (beside / f"{table}.parquet").open("rb") as stream:
+                os.fsync(stream.fileno())
+        try:
+            beside.rename(folder / name)
+        except OSError:
+            if not (folder / name).exists():
+                raise
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return name
+
+
+def parts(store: Path) -> list[Path]:
+    """Return the folders of the parts, of every version that is read.
+
+    Raises: InputError: the store is of a newer version.
+    """
+    newer = [path.name for path in store.glob("version=*") if _version(path) > VERSION]
+    if newer:
+        raise InputError(f"{store}: is a store of {newer[0]}, and this program reads up to {VERSION}; update it.")
+    return sorted(path for path in store.glob("version=*/part-*") if path.is_dir())
+
+
+def _version(path: Path) -> int:
+    """Return the version of a folder `version=2`, or of a part in it."""
+    text = (path if path.name.startswith("version=") else path.parent).name.removeprefix("version=")
+    return int(text) if text.isdecimal() else 0
+
+
+def read(path: Path, table: str) -> pa.Table:
+    """Return a table of a part in today's columns: one that an earlier version lacks is blank."""
+    file = path / f"{table}.parquet"
+    wanted = schema(table)
+    try:
+        found = pq.read_table(file, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{file}: cannot be read ({str(error).splitlines()[0]}); delete {path.name}, and add its "
+                         "captures again.") from None  # fmt: skip
+    made = [
+        found[field.name].cast(field.type) if field.name in found.column_names else pa.nulls(len(found), field.type)
+        for field in wanted
+    ]
+    return pa.table(made, schema=wanted)
+
+
+def live(store: Path) -> dict[Path, pa.Array]:
+    """Return the captures that count in each part: a capture of two parts counts in the larger one."""
+    owner: dict[str, tuple[int, Path]] = {}
+    for path in parts(store):
+        held = pq.read_table(path / "captures.parquet", columns=["capture"], partitioning=None)["capture"].to_pylist()
+        for capture in held:
+            owner[capture] = max(owner.get(capture, (0, path)), (len(held), path))
+    found: dict[Path, list[str]] = {}
+    for capture, (_, path) in owner.items():
+        found.setdefault(path, []).append(capture)
+    return {path: pa.array(captures) for path, captures in found.items()}
+
+
+def known(store: Path) -> dict[tuple[str, str], str]:
+    """Return the status of each capture that the store holds, by its address and the state of its files."""
+    found = {}
+    for path in live(store):
+        rows = read(path, "captures").select(["address", "state", "status"]).to_pylist()
+        found |= {(row["address"], row["state"]): row["status"] for row in rows}
+    return found
+
+
+def table_of(store: Path, table: str, counted: dict[Path, pa.Array] | None = None) -> pa.Table:
+    """Return a table of the whole store, each capture once."""
+    counted = live(store) if counted is None else counted
+    found = []
+    for path, captures in counted.items():
+        rows = read(path, table)
+        found.append(rows.filter(pc.is_in(rows["capture"], value_set=captures)))
+    return pa.concat_tables(found) if found else schema(table).empty_table()
+
+
+def merge(store: Path) -> int:
+    """Put small parts and those of earlier versions together; return how many. It may be stopped at any time."""
+    for folder in store.glob("version=*/.part-*"):
+        if time.time() - folder.stat().st_mtime > _STALE_S:
+            shutil.rmtree(folder, ignore_errors=True)
+    counted = live(store)
+    for path in set(parts(store)) - set(counted):
+        shutil.rmtree(path, ignore_errors=True)
+    small = [path for path in counted if len(counted[path]) < MOST_CAPTURES or _version(path) < VERSION]
+    if len(small) < 2 and all(_version(path) == VERSION for path in small):
+        return 0
+    for group in _groups(small, counted):
+        tables = {name: table_of(store, name, {path: counted[path] for path in group}) for name in ROWS}
+        name = _add(store, tables)
+        for path in group:
+            if path != store / f"version={VERSION}" / name:
+                shutil.rmtree(path, ignore_errors=True)
+    return len(small)
+
+
+def _groups(paths: Iterable[Path], counted: dict[Path, Any]) -> list[Sequence[Path]]:
+    """Return groups of parts with at most MOST_CAPTURES captures each."""
+    groups: list[list[Path]] = [[]]
+    size = 0
+    for path in paths:
+        if size and size + len(counted[path]) > MOST_CAPTURES:
+            groups.append([])
+            size = 0
+        groups[-1].append(path)
+        size += len(counted[path])
+    return list(groups)
