@@ -20,13 +20,19 @@ if TYPE_CHECKING:
     from analysis.formats.comparison import Comparison
     from analysis.formats.errors import LedgerError
     from analysis.formats.report import Report
+    from analysis.store.gather import fleet
+    from analysis.store.questions import Store
 
-__all__ = ["Analysis", "Capture", "Comparison", "LedgerError", "Report", "__version__", "analyse", "compare", "load"]
+__all__ = [
+    "Analysis", "Capture", "Comparison", "LedgerError", "Report", "Store", "__version__", "analyse", "compare", "fleet",
+    "load",
+]  # fmt: skip
 _HERE = Path(__file__).resolve().parent
 TREE = _HERE.parent if (_HERE.parent / "Makefile").is_file() else _HERE / "tree"  # the folders of the project
 _MODULES = {
     "Capture": "analysis.capture.model", "Comparison": "analysis.formats.comparison",
-    "LedgerError": "analysis.formats.errors", "Report": "analysis.formats.report",
+    "LedgerError": "analysis.formats.errors", "Report": "analysis.formats.report", "Store": "analysis.store.questions",
+    "fleet": "analysis.store.gather",
 }  # fmt: skip
 
 try:

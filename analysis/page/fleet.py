@@ -71,5 +71,6 @@ def _histograms(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
             {"title": f"{steps:,} steps from {cell(ns, 'from_ns')}", "height": 100 * steps / most, "x": i}
             for i, (ns, steps) in enumerate(zip(bins["from_ns"], bins["steps"], strict=True))
         ]
-        yield {"name": place + ("" if pd.isna(rank) else f", rank {int(rank)}"), "bars": bars,
-               "low": cell(bins["from_ns"].min(), "from_ns"), "high": cell(bins["from_ns"].max(), "from_ns")}  # fmt: skip
+        low, high = (cell(ns, "from_ns") for ns in (bins["from_ns"].min(), bins["from_ns"].max()))
+        name = place + ("" if pd.isna(rank) else f", rank {int(rank)}")
+        yield {"name": name, "bars": bars, "low": low, "high": high}

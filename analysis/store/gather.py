@@ -100,8 +100,9 @@ def _keep_failed(store: Path, job: dict[str, Any], answer: dict[str, Any], key: 
 def _client(scheduler: str | None, n_workers: int, stack: ExitStack) -> Any:
     """Return a client of the scheduler at that address, or of a cluster of threads here: each has a child process."""
     if scheduler is None:
+        nowhere_else = {"dashboard_address": "127.0.0.1:0", "worker_dashboard_address": "127.0.0.1:0"}
         cluster = LocalCluster(
-            n_workers=1, threads_per_worker=n_workers, processes=False, dashboard_address=None, memory_limit=0
+            n_workers=1, threads_per_worker=n_workers, processes=False, memory_limit=0, silence_logs=40, **nowhere_else
         )
         return Client(stack.enter_context(cluster))
     try:

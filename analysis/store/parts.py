@@ -120,7 +120,7 @@ def live(store: Path) -> dict[Path, pa.Array]:
 
 def known(store: Path) -> dict[tuple[str, str], str]:
     """Return the status of each capture that the store holds, by its address and the state of its files."""
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for path in live(store):
         rows = read(path, "captures").select(["address", "state", "status"]).to_pylist()
         found |= {(row["address"], row["state"]): row["status"] for row in rows}

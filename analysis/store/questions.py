@@ -54,13 +54,13 @@ QUESTIONS: Mapping[str, Question] = {
           SELECT sum(wall_ns * coalesce(gpus, 1)) / {_HOURS} AS gpu_hours, count(*) AS captures FROM captures
           WHERE status = 'read' AND wall_ns IS NOT NULL)
         SELECT cause, gpu_hours, gpu_hours / nullif((SELECT gpu_hours FROM whole), 0) AS share_frac, captures FROM (
-          FROM told UNION ALL
-          SELECT 'outside steady steps', gpu_hours - coalesce((SELECT sum(gpu_hours) FROM told), 0), captures FROM whole)
+          FROM told UNION ALL SELECT 'outside steady steps',
+            gpu_hours - coalesce((SELECT sum(gpu_hours) FROM told), 0), captures FROM whole)
         ORDER BY gpu_hours DESC NULLS LAST, cause""",
     ),
     "savings": Question(
         "What would save most, over all captures?",
-        "Savings of the findings in GPU hours, by cause: every step as often as it ran. Savings of one step may overlap.",
+        "Savings of the findings in GPU hours, by cause: every step as often as it ran. Those of one step may overlap.",
         f"""
         SELECT kind, sum(low_ns * times * coalesce(gpus, 1)) / {_HOURS} AS low_gpu_hours,
           sum(high_ns * times * coalesce(gpus, 1)) / {_HOURS} AS high_gpu_hours, count(*) AS findings,

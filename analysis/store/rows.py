@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from msgspec import structs
+from msgspec import Struct, structs
 
 from analysis import pipeline
 from analysis.capture.load import load
@@ -171,7 +171,7 @@ def _ranks(common: dict[str, Any], facts: Facts, told: set[int]) -> list[Any]:
     return rows
 
 
-def _kernels(common: dict[str, Any], table: pd.DataFrame) -> list[KernelRow]:
+def _kernels(common: dict[str, Any], table: pd.DataFrame) -> list[Struct]:
     """Return the kernels with most time, each once whatever its ranges and grids."""
     if table.empty:
         return []

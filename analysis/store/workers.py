@@ -50,7 +50,12 @@ class _Child:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         hung = threading.Event()
-        timer = threading.Timer(timeout_s, lambda: (hung.set(), self.process.kill()))
+
+        def end() -> None:
+            hung.set()
+            self.process.kill()
+
+        timer = threading.Timer(timeout_s, end)
         timer.start()
         answer: dict[str, Any] = {}
         try:
