@@ -30,10 +30,8 @@ from analysis.formats.errors import InputError
 from analysis.page import markdown, terminal
 from analysis.page.text import MISSING, cell, is_missing
 from studies import runs as published
-from studies.dropin.files import DROPIN
 from studies.publish import examples
 from studies.publish.columns import document_columns, document_json
-from studies.runs import Runs
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).with_name("parts.toml")
@@ -91,7 +89,6 @@ def render(root: Path = ROOT) -> dict[str, str]:
     gpus = published.read(root / "reports")
     texts: Texts = {
         ("README.md", "transcript"): {"": transcript()},
-        ("README.md", "results"): {"": results(gpus)},
         ("reports/README.md", "runs"): {"": _index(root / "reports")},
         ("analysis/COLUMNS.md", "columns"): {"": document_columns()},
         ("analysis/JSON.md", "json"): {"": document_json()},
@@ -238,111 +235,6 @@ def _index(reports: Path) -> str:
         told = "; ".join(f"{one} {named[one]}" for one in ("driver", "torch", "nsys", "ncu", "weights") if one in named)
         lines.append(f"| [{file.parent.name}]({file.parent.name}) | {content['title']} | {told or 'not recorded'} |")
     return "\n".join(lines)
-
-
-# The results in README.md ------------------------------------------------------------------------------------
-
-
-def results(gpus: Sequence[Runs]) -> str:
-    """Return a line for each result of README.md, from the tables of the committed runs."""
-    first = gpus[0]
-    lines = [*_softmax(first), *_fusion(first), *_attention(first), *_token(gpus), *_ranks(first), *_goals(gpus)]
-    return "\n".join(f"- {line}" for line in lines)
-
-
-def _us(value: float) -> str:
-    return f"{value / 1e3:,.1f} µs"
-
-
-def _softmax(runs: Runs) -> Iterator[str]:
-    if (folder := runs.folder("ladder")) is None:
-        return
-    rows = read_table(folder, "ladder")
-    rows = rows[(rows["op"] == "softmax") & (rows["dtype"] == "fp32")].set_index("variant")
-    own = rows.loc[rows["kind"] == "cuda", "bench_time_p50_ns"].dropna()
-    if own.empty:
-        return
-    ours = own.idxmin()
-    times = {name: _us(rows.at[name, "bench_time_p50_ns"]) for name in ("torch", "compile", "triton", ours)}
-    yield (
-        f"**Scale, causal mask and softmax in one kernel** (float32, {rows.at[ours, 'shape_name']}): PyTorch's "
-        f"operations take {times['torch']}, torch.compile {times['compile']}, our Triton kernel {times['triton']}, our "
-        f"CUDA kernel `{ours}` {times[ours]}. A copy of the bytes that must move would take "
-        f"{rows.at[ours, 'floor_frac']:.1%} of that ([rung by rung](kernels/softmax/README.md))."
-    )
-
-
-def _fusion(runs: Runs) -> Iterator[str]:
-    if (folder := runs.folder("overview")) is None:
-        return
-    rows = read_table(folder, "fusion_check")
-    alone = rows[rows["measured_gain_ns"].isna()].drop_duplicates("op").dropna(subset=["within"])
-    held = int((alone["within"] == "yes").sum())
-    yield (
-        f"**Fusion, planned from a capture.** {held} of {len(alone)} kernels that were built came within 5 % of the "
-        "predicted bytes and 15 % of the predicted time "
-        f"([plan and kernels](reports/{folder.name}/tables/fusion_check.csv))."
-    )
-
-
-def _attention(runs: Runs) -> Iterator[str]:
-    if (folder := runs.folder("dropin")) is None:
-        return
-    place = f"{runs.reports.name}/{folder.name}/{DROPIN.name}"
-    settings = DROPIN.check(json.loads((folder / DROPIN.name).read_text(encoding="utf-8")), place)["settings"]
-    step = ("bfloat16", 1, 1024)
-    found = {
-        (one["mode"], one["attention"]): one["token_time_p50_ns"]
-        for one in settings
-        if (one["dtype"], one["batch"], one["context_tokens"]) == step
-    }
-    said = [
-        f"{what} {_us(found[mode, 'kernel_ledger'])} and {_us(found[mode, 'sdpa'])}"
-        for mode, what in (("graph", "in a CUDA graph"), ("compile+graph", "compiled"), ("eager", "kernel by kernel"))
-        if (mode, "kernel_ledger") in found and (mode, "sdpa") in found
-    ]
-    yield (
-        "**Our attention inside Hugging Face's GPT-2**, and PyTorch's sdpa. A decode step (bfloat16, batch 1, T 1024) "
-        f"takes {', '.join(said)} ([all settings]({place}))."
-    )
-
-
-def _token(gpus: Sequence[Runs]) -> Iterator[str]:
-    said = []
-    for runs in gpus:
-        if (folder := runs.folder("decode")) is None:
-            continue
-        rows = read_table(folder, "decode").dropna(subset=["token_low_ns"]).sort_values("token_ns")
-        theirs = rows["rung"].str.startswith("hf_")
-        best = [rows[of].iloc[0] for of in (~theirs, theirs)]
-        times = [f"`{one['rung']}` takes {one['token_ns'] / 1e3:,.1f} µs" for one in best]
-        said.append(f"On {runs.gpu} {' and '.join(times)}; reading weights and cache once {_us(best[0]['floor_ns'])}.")
-    if said:
-        told = f"**One token of GPT-2**, ours and Hugging Face's fastest. {' '.join(said)}"
-        yield f"{told} ([Rung by rung](kernels/decode/README.md).)"
-
-
-def _ranks(runs: Runs) -> Iterator[str]:
-    if (folder := runs.folder("multi_gpu")) is None:
-        return
-    rows = read_table(folder, "multi_gpu").dropna(subset=["error_frac"])
-    best = rows.loc[rows["measured_speedup"].idxmax()]
-    yield (
-        f"**GPT-2 on two GPUs, predicted first** (float32). {len(rows)} predicted speed-ups are off by "
-        f"{rows['error_frac'].abs().median():.1%} in the median. The best is {best['measured_speedup']:.2f} times: "
-        f"{best['mode']}, {best['step']}, {best['batch']} x {best['tokens']} tokens "
-        "([study](studies/multi_gpu/README.md))."
-    )
-
-
-def _goals(gpus: Sequence[Runs]) -> Iterator[str]:
-    said = []
-    for runs in gpus:
-        if (folder := runs.folder("ladder")) is not None:
-            met = [one[-1] == "yes" for one in _judged(read_table(folder, "goals"))]
-            said.append(f"{sum(met)} of {len(met)} on {runs.gpu}")
-    if said:
-        yield f"**Goals for the kernels' times** that are met: {', '.join(said)} ([each](kernels/README.md))."
 
 
 def goals_table(goals: pd.DataFrame) -> str:

@@ -48,21 +48,6 @@ def test_captured_examples_have_findings_of_today() -> None:
     assert size < 5_000_000
 
 
-def test_the_first_three_findings_stand_below_the_experts_list() -> None:
-    report = {"findings": [{"title": title} for title in "wxyz"]}
-    entry = examples._Entry(source="a.py", command="python3 {program}")
-    text = examples.render([examples.Example("a", entry, ("Launches.", "Copies."), report)])
-    assert "`python3 examples/a.py`\n\nThe expert's list:\n\n1. Launches.\n2. Copies.\n\nIts first findings:" in text
-    assert "1. w\n2. x\n3. y\n\nThe report" in text
-
-
-def test_an_example_that_is_not_captured_is_said_to_be(tmp_path: Path) -> None:
-    shutil.copytree(FOLDER, tmp_path / "examples", ignore=shutil.ignore_patterns(examples.GPU))
-    text = examples.render(examples.read(tmp_path / "examples"))
-    assert text.count("Not captured yet.") == len(examples.read(FOLDER))
-    assert text.count("Not captured yet.") == 10
-
-
 def test_the_capture_script_profiles_each_example(tmp_path: Path) -> None:
     command = ["bash", str(FOLDER / "capture.sh"), "-n", "--budget", "7", "cub_pipeline", "qwen_like_compiled"]
     answer = subprocess.run(

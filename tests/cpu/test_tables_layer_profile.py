@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from analysis import report
-from analysis.capture.load import load
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
 from analysis.facts import Facts
 from studies.layers import tables as layer_profile
-from tests import committed
 from tests.declared import facts_of
 
 NO_NSYS = layer_profile.build_agreement.empty()
@@ -188,72 +183,3 @@ def test_agreement_is_told_by_share_and_by_time(off_ns: int, within: list[str]) 
     close, near = (1 + (answer == "yes") for answer in within)
     assert f"within 2% in {close} of 2 components of one and the same run, within 2 µs in {near};" in said
     assert f"{16 + off_ns / 1e3:.2f} µs by events and 16.00 µs by nsys ({off_ns / 16_000:+.0%})" in said
-
-
-# A run of its own ------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    folder = tmp_path / "run"
-    (folder / "captures").mkdir(parents=True)
-    content = {"kind": "layer-profile", "schema_version": 1, "profiles": [profile(), profile("no_cache")]}
-    (folder / "captures" / "any name.txt").write_text(json.dumps(content), encoding="utf-8")
-    return folder
-
-
-def test_a_layer_profile_alone_is_a_report(run: Path, tmp_path: Path) -> None:
-    assert report.main([str(run), "--out", str(tmp_path / "out"), "--quiet"]) == 0
-    written = pd.read_csv(tmp_path / "out" / "tables" / "layer_profile.csv")
-    assert written.columns.tolist() == layer_profile.build_profile.column_names
-    assert 'id="layer_profile"' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert not (tmp_path / "out" / "tables" / "baseline.csv").exists()  # nothing was measured
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        (lambda c: c.update(schema_version=2), "schema_version 2"),
-        (lambda c: c["profiles"][0].pop("levels"), "profiles[0].levels"),
-        (lambda c: c["profiles"][0]["levels"][0]["components"][0].update(total_ns="x"), "components[0].total_ns"),
-        (lambda c: c["profiles"][1]["tokens"].update(forward_avg_ns=-1), "tokens.forward_avg_ns"),
-    ],
-)
-def test_a_damaged_profile_gets_one_sentence(
-    run: Path, change: Any, word: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = run / "captures" / "any name.txt"
-    content = json.loads(file.read_text(encoding="utf-8"))
-    change(content)
-    file.write_text(json.dumps(content), encoding="utf-8")
-    assert report.main([str(run), "--out", str(run.parent / "out"), "--quiet"]) == 3
-    message = capsys.readouterr().err.strip()
-    assert "\n" not in message
-    assert word in message
-
-
-# Views -----------------------------------------------------------------------------------------------------------
-
-
-# The committed run -----------------------------------------------------------------------------------------------
-
-COMMITTED = committed.folder("layers")
-needs_committed = pytest.mark.skipif(not COMMITTED.is_dir(), reason="the committed run is not in this checkout")
-
-
-@needs_committed
-def test_the_committed_events_and_nsys_differ_by_a_gap() -> None:
-    facts = Facts(load([COMMITTED / "captures"]))
-    agreement = facts.once(layer_profile.build_agreement)
-    assert len(agreement) == 40
-    assert agreement["difference_ns"].between(0, 2000).all()
-    profile = facts.once(layer_profile.build_profile)
-    rest = profile[profile["component"] == layer_profile.BETWEEN].set_index(["profile", "level"])
-    # two residual additions lie between a block's components, nothing but views between the others: events split all
-    by_events = rest["share_frac"]
-    assert by_events.drop(index="block", level="level").abs().max() <= 0.03
-    assert by_events.xs("block", level="level").between(0, 0.1).all()
-    # the gaps between their kernels, which nsys leaves there, are what short components have too much by events
-    gaps = rest["nsys_share_frac"] - by_events
-    assert gaps.drop(index="model", level="level").between(0.02, 0.3).all()
-    assert gaps.xs("attention", level="level").min() > 0.1
