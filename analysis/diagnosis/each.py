@@ -16,6 +16,7 @@ from analysis.diagnosis.judge import Verdicts, judge
 from analysis.diagnosis.kernel_rules.rule import FULL
 from analysis.diagnosis.limits import Limits, find_limits, why_none
 from analysis.diagnosis.reasons import Tables
+from analysis.diagnosis.sampled_reasons import reasons as sampled_reasons
 from analysis.diagnosis.vocabulary import CAUSE, SURE, words
 from analysis.formats import symbols
 from analysis.formats.place import here
@@ -246,8 +247,8 @@ def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
 def build_diagnosis(facts: Facts) -> pd.DataFrame | None:
     """Return diagnosis.csv; None without any rows.
 
-    First come the verdicts of all kernels with counters, then the reasons from the tables for the MOST_KERNELS kernels
-    with most time.
+    First come the verdicts of all kernels with counters, then what samples tell of the others, then the reasons
+    from the tables for the MOST_KERNELS kernels with most time.
     """
     kernel_tables, mean_launches = facts.once(tables_of_kernels), facts.once(mean_launches_of)
     captured_program, measured = facts.once(program_of), facts.measured
@@ -260,6 +261,7 @@ def build_diagnosis(facts: Facts) -> pd.DataFrame | None:
         if len(mean_launches)
         else ()
     )
+    judged += sampled_reasons(facts, {row["kernel"] for row in judged}) if facts.sampled else ()
     timed = {row["kernel"] for row in said if row["tier"] == "timing"}
     if timed and len(measured):
         rows = _longest(measured, timed).itertuples(index=False)

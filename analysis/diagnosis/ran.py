@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.diagnosis import step_findings
+from analysis.diagnosis import sampled_reasons, step_findings
 from analysis.diagnosis.again import PROGRAM, captured_program
 from analysis.diagnosis.savers import Saver, StepAnswer, touched
 from analysis.diagnosis.spans import show_findings
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from analysis.facts import Facts
 
 VERSIONS = ("cuda", "torch", "triton", "transformers", "python", "nsys", "ncu")
+Bounds = dict[str, tuple[Bound | None, Tier]]  # of each kernel that has one, and what it rests on
+_UNBOUND = (None, Tier.TIMING)
 LEAST = 0.005  # of a step: a kernel with less gets no row
 # What a cause means for the kernels that its cure changes; of others, the kernel has to become faster.
 _DISPOSITIONS = {
@@ -59,13 +61,18 @@ def _wall_ns(facts: Facts) -> float | None:
 
 def list_kernels(facts: Facts) -> list[KernelRow]:
     """Return the kernels with at least LEAST of a steady step, or of the GPU's time without one, most time first."""
-    bounds = _bounds(facts.roofline)
+    bounds = _known(sampled_reasons.bounds(facts), Tier.SAMPLED) if facts.sampled else {}
+    bounds |= _known(_bounds(facts.roofline), Tier.COUNTERS)
     answers = facts.once(answer_steps)
     rows = [row for answer in answers for row in _of_step(answer, bounds)] if answers else _of_capture(facts, bounds)
     return sorted(rows, key=lambda one: -(one.ns or 0.0))
 
 
-def _of_capture(facts: Facts, bounds: dict[str, Bound]) -> list[KernelRow]:
+def _known(bounds: dict[str, Bound], tier: Tier) -> Bounds:
+    return {name: (bound, tier) for name, bound in bounds.items()}
+
+
+def _of_capture(facts: Facts, bounds: Bounds) -> list[KernelRow]:
     """Return the kernels of a capture whose steps do not repeat. Without a replay, none is told to be left alone."""
     kernels = facts.kernels
     if kernels.empty:
@@ -85,14 +92,14 @@ def _of_capture(facts: Facts, bounds: dict[str, Bound]) -> list[KernelRow]:
             name=str(name), short=symbols.short(str(name), 60), step="",
             launches=float(row.launches), ns=float(row.ns), frac=float(row.frac),
             disposition=_DISPOSITIONS.get(told[name].kind, Disposition.FASTER) if name in told else None,
-            finding=told[name].id if name in told else None, bound=bounds.get(str(name)),
-            evidence=Tier.COUNTERS if str(name) in bounds else Tier.TIMING,
+            finding=told[name].id if name in told else None, bound=(of := bounds.get(str(name), _UNBOUND))[0],
+            evidence=of[1],
         )
         for name, row in sums[sums["frac"] >= LEAST].iterrows()
     ]  # fmt: skip
 
 
-def _of_step(answer: StepAnswer, bounds: dict[str, Bound]) -> list[KernelRow]:
+def _of_step(answer: StepAnswer, bounds: Bounds) -> list[KernelRow]:
     view = answer.view
     graph = view.graph
     slack = view.parts.operations["slack_ns"].to_numpy(float)
@@ -104,13 +111,13 @@ def _of_step(answer: StepAnswer, bounds: dict[str, Bound]) -> list[KernelRow]:
         if view.share(ns) < LEAST:
             continue
         saver = next((one for one, ops in changed if ops[rows].any()), None)
-        bound = bounds.get(str(name))
+        bound, tier = bounds.get(str(name), _UNBOUND)
         found.append(
             KernelRow(
                 name=str(name), short=symbols.short(str(name), 60), step=answer.name, launches=view.of_step(len(rows)),
                 ns=ns, frac=view.share(ns), slack_ns=float(np.median(slack[rows])), disposition=_disposition(saver),
                 finding=step_findings.id_of(answer, saver) if saver else None, bound=bound,
-                evidence=Tier.COUNTERS if bound else Tier.TIMING,
+                evidence=tier,
             )
         )  # fmt: skip
     return found

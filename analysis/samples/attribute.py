@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from analysis.samples.fit import FAINT, ROUNDING, SIDES, UNKNOWN_CLOCK, Clock, Fit, find_clock, fit
+from analysis.samples.fit import FAINT, ROUNDING, SIDES, UNKNOWN_CLOCK, Clock, Design, Fit, find_clock, fit
 from analysis.samples.neighbours import Figure, Ran, figure, join, transitions
 from analysis.samples.overlap import Floats, Ints, Launches, Samples, overlap
 
@@ -42,6 +42,10 @@ class Attributed:
         return overlap(self.samples, self.launches, self.clock.offset, self.clock.delay)
 
     @cached_property
+    def _design(self) -> Design:
+        return Design(self._overlap[np.flatnonzero(self.shares > 0)])
+
+    @cached_property
     def time(self) -> Floats:
         """Return the time of each group's launches, ns."""
         return self.launches.time_of_groups()
@@ -62,7 +66,7 @@ class Attributed:
             if values is None or not len(rows) or np.isnan(values[rows]).any():
                 self._fits[metric] = None
             else:
-                self._fits[metric] = fit(self._overlap[rows], values[rows])
+                self._fits[metric] = fit(self._design, values[rows])
         return self._fits[metric]
 
     @cached_property
@@ -99,9 +103,16 @@ class Attributed:
 
     def mean_clock(self, groups: list[int]) -> float:
         """Return the mean clock of the SMs while some groups ran, Hz; NaN without samples of it."""
-        clock = self.values.get("gpc_clock_hz")
-        weight = np.asarray(self._overlap[:, groups].sum(axis=1)).ravel()
-        return float(weight @ clock / weight.sum()) if clock is not None and weight.sum() > 0 else float("nan")
+        cycles, time = self._cycles
+        ran = float(time[groups].sum())
+        return float(cycles[groups].sum()) / ran if ran > 0 else float("nan")
+
+    @cached_property
+    def _cycles(self) -> tuple[Floats, Floats]:
+        """Return the clock of the SMs summed over the time of each group, and that time; 0 without samples of it."""
+        clock = self.values.get("gpc_clock_hz", np.full(len(self.samples.begin), np.nan))
+        known = ~np.isnan(clock)
+        return self._overlap[known].T @ clock[known], np.asarray(self._overlap[known].sum(axis=0)).ravel()
 
 
 def of_repeats(amounts: Floats) -> tuple[float, float]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg, optimize, sparse
 
 from analysis.samples.overlap import Floats, Launches, Samples, overlap
@@ -58,22 +57,38 @@ class Fit:
         return float(weight @ self.rate), error, float(weight @ self.doubt)
 
 
-def fit(shares: sparse.csr_matrix, values: Floats) -> Fit:
+class Design:
+    """How much of each sample each group ran (`overlap`), and what every fit to these samples needs of it."""
+
+    def __init__(self, shares: sparse.csr_matrix) -> None:
+        self.shares = shares
+        self.products = (shares.T @ shares).toarray()
+        size = max(float(np.trace(self.products)) / max(len(self.products), 1), 1e-12)
+        self._lower = np.linalg.cholesky(self.products + np.eye(len(self.products)) * size * 1e-9)
+
+    def rates(self, values: Floats) -> Floats:
+        """Return the nonnegative rates of the groups that explain the samples best."""
+        right = linalg.solve_triangular(self._lower, self.shares.T @ values, lower=True)
+        rates, _ = optimize.nnls(self._lower.T, right, maxiter=30 * len(right) + 100)
+        return np.asarray(rates, dtype=np.float64)
+
+
+def fit(design: Design, values: Floats) -> Fit:
     """Return the rates that explain the samples best, none below 0.
 
     nsys prints 1 % for all between 0 and 1.5 % (a kernel that writes 0.03 % of the peak has no other sample). There,
     the fit's own expectation takes the place of the sample, within that range. Residuals of near samples correlate, and
     their size differs: the covariance allows for both (Newey and West 1987).
 
-    Shape: `shares` (samples, groups) of `overlap`; `values` (samples,), shares of the metric's peak.
+    Shape: `values` (samples,), shares of the metric's peak.
     """
-    products = (shares.T @ shares).toarray()
+    shares, products = design.shares, design.products
     faint = np.abs(values - FAINT) < FAINT / 10
     filled = np.where(faint, FAINT_MOST / 2, values)
-    solved = _rates(products, shares.T @ filled)
+    solved = design.rates(filled)
     for _ in range(_FILLS if faint.any() else 0):
         filled[faint] = np.clip(shares[faint] @ solved, 0.0, FAINT_MOST)
-        solved = _rates(products, shares.T @ filled)
+        solved = design.rates(filled)
     residual = filled - shares @ solved
     seen = max(int((~faint).sum()) - shares.shape[1], 1)
     variance = max(float(residual[~faint] @ residual[~faint]) / seen, ROUNDING**2)
@@ -84,14 +99,6 @@ def fit(shares: sparse.csr_matrix, values: Floats) -> Fit:
     ran, time = (np.maximum(np.asarray(shares.sum(axis=axis)).ravel(), 1e-12) for axis in (1, 0))
     doubt = FAINT_MOST / 2 * (shares[faint].T @ (1 / ran[faint])) / time  # each sample's doubt is shared by what ran
     return Fit(solved, inverse @ noise @ inverse, doubt, filled)
-
-
-def _rates(products: npt.NDArray[np.float64], right: Floats) -> Floats:
-    """Return nonnegative rates from the normal equations."""
-    size = max(float(np.trace(products)) / max(len(products), 1), 1e-12)
-    lower = np.linalg.cholesky(products + np.eye(len(products)) * size * 1e-9)
-    rates, _ = optimize.nnls(lower.T, linalg.solve_triangular(lower, right, lower=True), maxiter=30 * len(right) + 100)
-    return np.asarray(rates, dtype=np.float64)
 
 
 def _correlated(shares: sparse.csr_matrix, residual: Floats) -> Floats:

@@ -21,7 +21,7 @@ from analysis.hardware.sampled import quantities
 from analysis.samples.attribute import Attributed, attribute, of_repeats
 from analysis.samples.neighbours import RESOLVED, Figure
 from analysis.samples.overlap import Launches, samples_of
-from analysis.tables.attribution import UNATTRIBUTED
+from analysis.tables.attribution import UNATTRIBUTED, paths_of
 from analysis.tables.declare import Column, part, table
 from analysis.tables.groups import GROUP, with_groups
 
@@ -87,7 +87,8 @@ def _number(device: str) -> int:
 
 def _keyed(facts: Facts) -> pd.DataFrame:
     """Return every operation with GROUP: kernels as the counting plan groups them, copies and sets by their names."""
-    kernels = with_groups(facts.launches)
+    ranges, launches = facts.placed  # kernels of CUDA graphs and of torch.compile lie in their own ranges
+    kernels = with_groups(launches.assign(path=paths_of(launches["owner"], ranges)))
     others = facts.gpu_ops[facts.gpu_ops["kind"] != "kernel"]
     others = others.assign(folded=others["path"], kernel=others["name"].astype(str), place=0)
     names = ["start_ns", "duration_ns", "device", *GROUP]
