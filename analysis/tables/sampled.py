@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 READ, WRITE = "dram_read_frac", "dram_write_frac"
 MOST_GROUPS = 256  # fitted one by one; the others, with least time, share one rate
+MOST_TIMES = 5000  # stretches of a lane; a page shows fewer pixels
 LEAST_PAUSE = 3  # periods without any operation, from which on a stretch counts as a pause
 OTHERS = "(others)"
 ALONE, NEIGHBOURS, OPEN = "alone", "with neighbours", "no"
@@ -344,6 +345,55 @@ def _inside(one: OfGpu, start: np.ndarray, end: np.ndarray) -> np.ndarray:
         return np.zeros(len(begin), dtype=bool)
     at = np.searchsorted(start, begin, "right") - 1
     return (at >= 0) & (begin + one.found.samples.period <= end[np.maximum(at, 0)])
+
+
+LANES = {
+    "DRAM": (READ, WRITE), "tensor cores": ("tensor_active_frac",), "SM issue": ("sm_issue_frac",),
+    "links": LINKS, "SM clock": ("gpc_clock_hz",),
+}  # fmt: skip
+
+
+@table(
+    "sampled_times",
+    question="How busy were DRAM, tensor cores, SMs and links over time, and how did the clock move?",
+    optional=True,
+    columns=(
+        Column("gpu", "1", "number of the GPU", "key"),
+        Column(
+            "lane", "", "what was sampled: reads and writes together, the busiest link, the clock of the SMs", "key"
+        ),
+        Column("start_ns", "ns", "begin of the stretch, counted from the first GPU operation of the capture", "timing"),
+        Column("extent_ns", "ns", "length of the stretch: one sample, or several neighbours", "timing"),
+        Column("share_frac", "0-1", "mean over the stretch; of the clock, over the highest of the capture", "sampled"),
+    ),
+)
+def build_sampled_times(facts: Facts) -> pd.DataFrame | None:
+    """Return sampled_times.csv: each lane of each GPU in order of time, at most about MOST_TIMES rows a lane."""
+    found = []
+    for one in facts.sampled:
+        samples, zero = one.found.samples, float(facts.gpu_ops["start_ns"].min())
+        begin = samples.begin + one.found.clock.offset - zero
+        many = -(-len(begin) // MOST_TIMES)
+        first = np.arange(0, len(begin), many)
+        for lane, names in LANES.items():
+            values = [one.found.filled(name) for name in names if name in one.found.values]
+            if not values:
+                continue
+            whole = np.max(values, axis=0) if names is LINKS else np.sum(values, axis=0)
+            mean = np.add.reduceat(whole, first) / np.diff(first, append=len(whole))
+            highest = max(float(np.nanmax(mean)), 1.0)
+            found.append(
+                pd.DataFrame(
+                    {
+                        "gpu": one.found.gpu,
+                        "lane": lane,
+                        "start_ns": begin[first].round().astype(np.int64),
+                        "extent_ns": np.diff(first, append=len(whole)) * round(samples.period),
+                        "share_frac": (mean / highest if lane == "SM clock" else np.minimum(mean, 1.0)).round(4),
+                    }
+                )
+            )
+    return pd.concat(found, ignore_index=True).assign(tier="sampled") if found else None
 
 
 @part("note")

@@ -20,6 +20,7 @@ from analysis.pipeline import analyse
 from analysis.sample_file import keep
 from analysis.samples.attribute import Attributed, attribute
 from analysis.samples.overlap import Launches, samples_of
+from analysis.tables import sampled
 from harness.profile import argv, status
 from tests.nsys_export import Export
 
@@ -247,6 +248,22 @@ def test_tables_give_bytes_of_kernels_layers_and_steps_of_each_gpu(facts: Facts)
     assert step["instances"] == 40
     assert step["dram_read_bytes"] == pytest.approx((0.5 * 120_000 + 0.2 * 60_000) * PEAK / 1e9, rel=0.03)
     assert step["sm_clock_hz"] == pytest.approx(1.98e9, rel=0.02)
+
+
+def test_the_lanes_of_the_timeline_follow_the_samples(facts: Facts) -> None:
+    rows = analyse(facts.raw, only="sampled_times").facts.once(sampled.build_sampled_times)
+    assert set(zip(rows["gpu"], rows["lane"], strict=True)) == {
+        (gpu, name) for gpu in (0, 1) for name in ("DRAM", "SM clock")
+    }
+    lane = rows[(rows["gpu"] == 0) & (rows["lane"] == "DRAM")]
+    moved = (lane["share_frac"] * lane["extent_ns"]).sum()
+    assert moved == pytest.approx(40 * (0.5 * 120_000 + 0.2 * 60_000), rel=0.03)
+
+
+def test_a_kernel_without_counters_has_its_bound_from_samples(facts: Facts) -> None:
+    report = analyse(facts.raw).report
+    bound = {one.name: (one.bound and one.bound.by, str(one.evidence)) for one in report.kernels}
+    assert bound["first"] == ("dram", "sampled")
 
 
 def test_the_report_says_how_well_the_samples_resolve(facts: Facts) -> None:

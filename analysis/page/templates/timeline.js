@@ -41,6 +41,22 @@ const loadSpans = (ops) => {
   }
   return levels;
 };
+// What was sampled under the kernels: one lane for DRAM, tensor cores, schedulers, links and clock of each GPU.
+const loadSampled = () => {
+  const of = table("sampled_times"), lanes = new Map();
+  if (!of.rows) return [];
+  const start = of.named.get("start_ns").numbers, extent = of.named.get("extent_ns").numbers, share = of.named.get("share_frac").numbers;
+  const gpus = new Set(of.named.get("gpu").numbers).size;
+  for (let row = 0; row < of.rows; row++) {
+    const name = gpus > 1 ? `GPU ${of.at("gpu", row)} ${of.at("lane", row)}` : of.at("lane", row);
+    if (!lanes.has(name)) lanes.set(name, { name, start: [], extent: [], share: [] });
+    const lane = lanes.get(name);
+    lane.start.push(start[row]);
+    lane.extent.push(extent[row]);
+    lane.share.push(share[row] ?? 0);
+  }
+  return [...lanes.values()];
+};
 const firstAtOrAfter = (count, value, moment) => {
   let low = 0, high = count;
   while (low < high) { const middle = (low + high) >> 1; if (value(middle) < moment) low = middle + 1; else high = middle; }
@@ -71,10 +87,11 @@ const timeline = {
   load() {
     this.ops = loadOperations();
     this.spans = loadSpans(this.ops);
+    this.sampled = loadSampled();
     this.follow ||= Boolean(selection.path);
     const steps = [...new Set(table("gaps").columns.length ? Array.from({ length: table("gaps").rows }, (_, row) => table("gaps").at("step", row)) : [])].filter((name) => this.ops.of.where("step", name).length);
     this.choice.replaceChildren(make("option", { value: "" }, "whole capture"), ...steps.slice(0, 500).map((name) => make("option", { value: name }, name)));
-    this.canvas.style.height = `${AXIS + this.spans.length * RANGE_ROW + this.ops.lanes.length * LANE}px`;
+    this.canvas.style.height = `${AXIS + this.spans.length * RANGE_ROW + (this.ops.lanes.length + this.sampled.length) * LANE}px`;
     [this.from, this.to] = [0, this.ops.end];
     let dragged = null;
     const canvas = this.canvas;
@@ -151,6 +168,7 @@ const timeline = {
     this.spans.forEach((spans, level) => this.drawSpans(pen, colours, spans, AXIS + level * RANGE_ROW));
     const top = AXIS + this.spans.length * RANGE_ROW;
     ops.lanes.forEach((lane, place) => this.drawLane(pen, colours, lane, top + place * LANE));
+    this.sampled.forEach((lane, place) => this.drawSampled(pen, colours, lane, top + (ops.lanes.length + place) * LANE));
     this.describe();
   },
   x(moment) { return LABELS + (moment - this.from) / (this.to - this.from) * this.width(); },
@@ -217,6 +235,24 @@ const timeline = {
       }
     }
   },
+  // The height is the mean share over each pixel's samples.
+  drawSampled(pen, colours, lane, top) {
+    const width = this.width(), height = LANE - 4, count = lane.start.length, length = (this.to - this.from) / width;
+    pen.fillStyle = colours.soft;
+    pen.fillText(lane.name.length > 15 ? `${lane.name.slice(0, 6)}…${lane.name.slice(-8)}` : lane.name, 2, top + LANE / 2);
+    pen.fillStyle = colours.line;
+    pen.fillRect(LABELS, top + LANE - 2, width, 1);
+    pen.fillStyle = lane.name.includes("clock") ? colours.soft : lane.name.includes("tensor") || lane.name.includes("issue") ? colours.compute : colours.memory;
+    for (let pixel = 0; pixel < width; pixel++) {
+      const from = this.from + pixel * length, low = Math.max(firstAtOrAfter(count, (at) => lane.start[at] + lane.extent[at], from), 0);
+      const high = Math.max(firstAtOrAfter(count, (at) => lane.start[at], from + length), low + 1);
+      if (low >= count || lane.start[low] > from + length) continue;
+      let sum = 0;
+      for (let at = low; at < high; at++) sum += lane.share[at];
+      const share = sum / (high - low);
+      pen.fillRect(LABELS + pixel, top + 2 + height * (1 - share), 1, height * share);
+    }
+  },
   foldedRange(row) { return this.ops.of.at("range", row); },
   at(event) {
     const moment = this.moment(event), level = Math.floor((event.offsetY - AXIS) / RANGE_ROW);
@@ -224,7 +260,11 @@ const timeline = {
       const spans = this.spans[level], place = firstAtOrAfter(spans.length, (at) => spans[at].end, moment), one = spans[place];
       return one && one.start <= moment ? { span: one } : null;
     }
-    const lane = this.ops.lanes[Math.floor((event.offsetY - AXIS - this.spans.length * RANGE_ROW) / LANE)];
+    const row = Math.floor((event.offsetY - AXIS - this.spans.length * RANGE_ROW) / LANE), lane = this.ops.lanes[row], sampled = this.sampled[row - this.ops.lanes.length];
+    if (sampled && event.offsetX >= LABELS) {
+      const at = firstAtOrAfter(sampled.start.length, (one) => sampled.start[one] + sampled.extent[one], moment);
+      return at < sampled.start.length && sampled.start[at] <= moment ? { sampled, sample: at } : null;
+    }
     if (!lane || event.offsetX < LABELS) return null;
     const near = 2 * (this.to - this.from) / this.width();
     let place = firstAtOrAfter(lane.rows.length, (at) => this.ops.start[lane.rows[at]], moment) - 1;
@@ -236,8 +276,12 @@ const timeline = {
   },
   point(event) {
     const found = this.at(event);
-    this.canvas.style.cursor = found ? "pointer" : "grab";
+    this.canvas.style.cursor = found && !found.sampled ? "pointer" : "grab";
     if (!found) return tip.hide();
+    if (found.sampled) {
+      const { sampled, sample } = found;
+      return tip.show(event.clientX, event.clientY, sampled.name, [["sampled", show(sampled.share[sample], "frac")], ["start", show(sampled.start[sample], "ns")], ["over", show(sampled.extent[sample], "ns")]]);
+    }
     const { of } = this.ops;
     if (found.span) return tip.show(event.clientX, event.clientY, found.span.path, [["on the GPU", show(found.span.end - found.span.start, "ns")], ["operations", grouped(found.span.last - found.span.first + 1)],
       ["host, no profiler", bareOf(foldOf(found.span.path)) === null ? null : `${show(bareOf(foldOf(found.span.path)), "ns")} a call`]]);
@@ -250,7 +294,7 @@ const timeline = {
     const found = this.at(event);
     tip.hide();
     if (found?.span) select(foldOf(found.span.path));
-    else if (found && kernelOrder().has(this.ops.of.at("kernel", found.row))) openKernel(this.ops.of.at("kernel", found.row));
+    else if (found && !found.sampled && kernelOrder().has(this.ops.of.at("kernel", found.row))) openKernel(this.ops.of.at("kernel", found.row));
   },
   describe() {
     const { ops } = this;
