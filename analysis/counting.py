@@ -28,6 +28,7 @@ from analysis.planning import BUDGET_S
 if TYPE_CHECKING:
     import pandas as pd
 
+    from analysis.capture.model import Capture
     from analysis.planning.cost import Cost
     from analysis.planning.ranks import OneRank
     from analysis.planning.select import Choice
@@ -78,8 +79,8 @@ def launches_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     return _timeline_of(captures)[:2]
 
 
-def _timeline_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, int]]:
-    """Return the launches of a timeline with their groups, its ranges, and the ranks of its processes.
+def _timeline_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame, Capture]:
+    """Return the launches of a timeline with their groups, its ranges, and all of its capture.
 
     Raises:
         InputError: the folder holds no timeline with kernels.
@@ -96,7 +97,7 @@ def _timeline_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame, dict[int, 
         raise InputError(
             f"{captures}: its timeline holds no kernel, so there is nothing to count; capture one with nsys."
         )
-    return groups.with_groups(launches), ranges, capture.process_ranks
+    return groups.with_groups(launches), ranges, capture
 
 
 def plan(
@@ -114,8 +115,8 @@ def plan(
 
     from analysis.planning import cost, ranks, select
 
-    launches, ranges, process_ranks = _timeline_of(captures)
-    alone = ranks.one_rank(launches, process_ranks)
+    launches, ranges, capture = _timeline_of(captures)
+    alone = ranks.one_rank(launches, capture.process_ranks)
     names = {name for path in launches["path"].unique() for name in path.split("/") if name}
     if missing := [name for name in steps if name not in names]:
         there = ", ".join(sorted(names)[:8]) or "none"
@@ -124,9 +125,22 @@ def plan(
     if passes is not None:
         known = replace(known, passes=passes)
     among = None if alone is None else alone.rows
-    choice = select.choose(launches, ranges, known, known.within(budget_s), steps, among)
+    settled = _settled(capture)
+    choice = select.choose(launches, ranges, known, known.within(budget_s), steps, among, settled)
     rows = select.planned_groups(launches, choice, known)
-    return COUNT_PLAN.text(rows), _selection(launches, rows, choice, known, budget_s, alone)
+    selection = _selection(launches, rows, choice, known, budget_s, alone)
+    if settled:
+        of_settled = launches.loc[launches["kernel"].isin(settled), "duration_ns"].sum()
+        selection["settled_share"] = round(int(of_settled) / max(int(launches["duration_ns"].sum()), 1), 6)
+    return COUNT_PLAN.text(rows), selection
+
+
+def _settled(capture: Capture) -> set[str]:
+    """Return the kernels whose limit the samples of the timeline have told."""
+    from analysis.diagnosis.sampled_reasons import settled
+    from analysis.facts import Facts
+
+    return settled(Facts(capture)) if capture.samples is not None and len(capture.samples) else set()
 
 
 def _of_rank(launches: pd.DataFrame, choice: Choice, alone: OneRank | None) -> dict[str, Any]:
@@ -181,6 +195,8 @@ def said(selection: dict[str, Any]) -> str:
         alone = f" It replays GPU {selection['device']} alone, no collective, and runs the program once for each pass."
     else:
         alone = ""
+    if selection.get("settled_share"):
+        alone += f" Kernels that take {share(selection['settled_share'])} of it are at a roof by the samples."
     return (
         f"ncu is to replay {replayed}, whose groups take {share(selection['time_share'])} of the GPU time: about "
         f"{selection['expected_s']:.0f} s, of which {selection['startup_s']:.0f} s to start.{alone}"

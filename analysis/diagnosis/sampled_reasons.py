@@ -47,6 +47,15 @@ def busy_of(facts: Facts) -> pd.DataFrame:
     return found.sort_values("nsys_time_ns", ascending=False, kind="stable")
 
 
+def settled(facts: Facts) -> set[str]:
+    """Return the kernels that samples show at a roof wherever they stand alone: counters would tell nothing new."""
+    rows = busy_of(facts)
+    if rows.empty:
+        return set()
+    nearest = rows[["dram", "tensor"]].max(axis=1).groupby(rows["kernel"]).min()
+    return set(nearest.index[nearest >= AT_ROOF])
+
+
 def bounds(facts: Facts) -> dict[str, Bound]:
     """Return the unit that is busiest in each kernel, where it stands alone with most time."""
     rows = busy_of(facts).drop_duplicates("kernel")

@@ -34,7 +34,8 @@ class Selection(Struct):
 
     `invocations` is a regular expression over numbers that count from 1 per mangled name; '' for all. In a program with
     collectives, ncu may replay only one `device`, and only kernels whose mangled names match `kernels`. It then uses
-    the mode `replay` and counts the catalogue's `columns`.
+    the mode `replay` and counts the catalogue's `columns`. `settled_share`: of the GPU time, that of
+    kernels which samples show at a roof.
     """
 
     include: list[str]
@@ -50,6 +51,7 @@ class Selection(Struct):
     kernels: str | UnsetType = UNSET
     replay: str | UnsetType = UNSET
     columns: str | UnsetType = UNSET
+    settled_share: Amount | UnsetType = UNSET
 
 
 class CaptureCost(Struct):

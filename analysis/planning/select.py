@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ from analysis.tables.groups import GROUP, uneven_groups
 
 EACH = 2  # representatives of a group
 FIRST = 0.9  # share of a group's worth in its first representative: a new group is worth more than a confirmation
+SETTLED = 0.05  # of its worth is left of a kernel that samples show at a roof: its counters confirm that at most
 ENOUGH = 0.99  # share of the highest possible worth; the rest would need too many launches
 UP_TO = (
     1,
@@ -75,10 +76,12 @@ class Wanted:
         return self.worth[parts, np.minimum(have, EACH)]
 
 
-def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wanted:
+def wanted(
+    launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = (), settled: Collection[str] = ()
+) -> Wanted:  # fmt: skip
     """Want two launches of every group; if its durations differ, a short and a long one.
 
-    With `steps`, launches outside ranges of these names have no worth.
+    With `steps`, launches outside ranges of these names have no worth. Launches of the `settled` kernels have little.
     """
     time = launches["duration_ns"].to_numpy(np.float64)
     group = launches.groupby(GROUP, sort=False).ngroup().to_numpy(np.int64)
@@ -89,6 +92,9 @@ def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wan
     if steps:
         among = {path: not set(steps).isdisjoint(path.split("/")) for path in launches["path"].unique()}
         total = np.where(np.bincount(part, launches["path"].map(among)) > 0, total, 0.0)
+    if settled:
+        known = launches["kernel"].isin(settled).to_numpy(bool)
+        total = np.where(np.bincount(part, known) > 0, SETTLED * total, total)
     is_one = (np.bincount(part) == 1) | (np.bincount(part, halves > 1) > 0)
     worth = np.outer(total, (0, FIRST, 1))
     worth[is_one, 1] = total[is_one]
@@ -97,14 +103,15 @@ def wanted(launches: pd.DataFrame, cost: Cost, steps: Sequence[str] = ()) -> Wan
 
 def choose(
     launches: pd.DataFrame, ranges: pd.DataFrame, cost: Cost, budget_s: float, steps: Sequence[str] = (),
-    among: Ints | None = None,
+    among: Ints | None = None, settled: Collection[str] = (),
 ) -> Choice:  # fmt: skip
     """Return the choice that covers most GPU time within the budget; among nearly equal ones, the cheapest.
 
     Shape: `launches` of join.prepare_launches with `folded` and `place`; `ranges` as in `Capture`; `among` the rows
-    that may be replayed (None: all).
+    that may be replayed (None: all);
+    `settled` the kernels that samples have explained.
     """
-    want = wanted(launches, cost, steps)
+    want = wanted(launches, cost, steps, settled)
     limit = cost.for_replays(budget_s, len(launches))
     everything = np.arange(len(launches)) if among is None else among
     found = [_by_number(launches, want, everything, (), limit)]

@@ -6,7 +6,8 @@ TABLES = (
     "spans", "layers_folded", "cpu_times", "layers", "bare_times", "compiled", "graphs", "kernels",
     "sampled_steps", "sampled_layers", "sampled_kernels", "copies", "traffic",
     "counters", "units", "links", "roofline", "roof_lines", "stalls", "rules", "source", "fusion", "fusion_check",
-    "host", "counting", "coverage", "program", "diagnosis", "step_diagnosis", "operations", "sampled_times", "launch_times",
+    "host", "counting", "coverage", "program", "diagnosis", "step_diagnosis", "operations", "launch_times",
+    "sampled_times",
 )  # fmt: skip
 
 # A note, or what says that data is missing, by the module and the function that declare it.

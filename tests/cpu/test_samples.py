@@ -12,6 +12,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
+from analysis import counting
 from analysis.capture.load import load
 from analysis.facts import Facts
 from analysis.formats.errors import InputError
@@ -121,10 +122,12 @@ def test_metric_names_of_every_architecture(metric: str, column: str) -> None:
     assert column_of(metric) == column
 
 
-def export(path: Path, gpus: int = 1, *, names: bool = True, known: bool = True) -> Path:
+def export(
+    path: Path, gpus: int = 1, *, names: bool = True, known: bool = True, rates: tuple[float, float] = (0.5, 0.2)
+) -> Path:
     """Write an SQLite export: two kernels in a step, and samples of some GPUs; `known`: with metrics that have a column."""
     made = Export(2025)
-    launches, begin, shown = play([0.5, 0.2], [120_000, 60_000], 40)
+    launches, begin, shown = play(list(rates), [120_000, 60_000], 40)
     for gpu in range(2):
         made.gpu(gpu, "NVIDIA H100 80GB HBM3")
     for at, (start, end, group) in enumerate(zip(launches.start, launches.end, launches.group, strict=True)):
@@ -264,6 +267,17 @@ def test_a_kernel_without_counters_has_its_bound_from_samples(facts: Facts) -> N
     report = analyse(facts.raw).report
     bound = {one.name: (one.bound and one.bound.by, str(one.evidence)) for one in report.kernels}
     assert bound["first"] == ("dram", "sampled")
+
+
+def test_the_plan_asks_for_detail_only_where_samples_leave_it_open(tmp_path: Path) -> None:
+    export(tmp_path / "a.sqlite", rates=(0.2, 0.97))
+    kept = tmp_path / "captures"
+    kept.mkdir()
+    (tmp_path / "a.sqlite").rename(kept / "a.sqlite")
+    table, selection = counting.plan(kept, 60.0)
+    assert selection["settled_share"] == pytest.approx(1 / 3, abs=0.02)
+    assert "at a roof by the samples" in counting.said(selection)
+    assert "first" in table
 
 
 def test_the_report_says_how_well_the_samples_resolve(facts: Facts) -> None:
