@@ -57,7 +57,7 @@ def test_the_last_run_damaged_every_kind_of_file() -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(number=st.integers(0, 1 << 30))
 def test_any_bytes_are_a_capture_or_a_sentence(number: int, target: Target) -> None:
     """Byte-level and structural damage of every seed, as the fuzzer makes it."""
@@ -65,7 +65,7 @@ def test_any_bytes_are_a_capture_or_a_sentence(number: int, target: Target) -> N
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None, derandomize=True)
 @given(seed=st.sampled_from(WITH_TRUTH), number=st.integers(0, 1 << 30))
 def test_structural_damage_never_gives_a_wrong_number(seed: Seed, number: int, target: Target) -> None:
     assert attempt(target, seed, damage(seed, random.Random(number))) in ("capture", "error")

@@ -128,12 +128,24 @@ class Target:
         return "capture"
 
 
-def pick(number: int, seed: int, only: Collection[str] = ()) -> tuple[Seed, Damaged | bytes]:
-    """Return input `number`: the seed that it comes from, one of `only` if there are any, and the damaged file."""
+def formats() -> list[list[Seed]]:
+    """Return the seeds by format: those of one tool's page or of one kind of file; all eras of SQLite are one."""
+    sqlite = [one for one in seeds() if one.form == "sqlite"]
+    return [*([one] for one in seeds() if one.form != "sqlite"), sqlite]
+
+
+def pick(number: int, seed: int, only: Collection[str] = (), each: bool = False) -> tuple[Seed, Damaged | bytes]:
+    """Return input `number`: the seed that it comes from, one of `only` if there are any, and the damaged file.
+
+    `each`: the formats take turns, so that each has the same number of inputs.
+    """
     rng = random.Random(seed << 40 | number)
     known = seeds()
-    chosen = [each for each in known if each.name in only] if only else known
-    one = rng.choices(chosen, [WEIGHTS.get(each.form, 1.0) for each in chosen])[0]
+    if each:
+        one = rng.choice(formats()[number % len(formats())])
+    else:
+        chosen = [one for one in known if one.name in only] if only else known
+        one = rng.choices(chosen, [WEIGHTS.get(one.form, 1.0) for one in chosen])[0]
     if one.truth and rng.random() < STRUCTURAL:
         return one, damage(one, rng)
     return one, mutate(one.data, one.form, rng.choice(known).data, rng)
@@ -183,7 +195,9 @@ class Shared(ctypes.Structure):
     _fields_ = [(name, ctypes.c_double if name in ("at", "until") else ctypes.c_longlong) for name in _STATE]
 
 
-def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int, only: Collection[str]) -> None:
+def _work(
+    shared: Any, queue: Any, begin: int, end: int, step: int, seed: int, only: Collection[str], each: bool
+) -> None:
     mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (mapped + MEMORY_BYTES, mapped + MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -198,7 +212,7 @@ def _work(shared: Any, queue: Any, begin: int, end: int, step: int, seed: int, o
             shared.number, shared.at = number, time.time()
             if shared.at > shared.until:
                 break
-            one, made = pick(number, seed, only)
+            one, made = pick(number, seed, only, each)
             kinds[one.name] += 1
             try:
                 result = attempt(target, one, made)
@@ -234,7 +248,16 @@ class Run:
         self.states[job].at = time.time()
         end = self.options.first + self.options.inputs
         options = self.options
-        arguments = (self.states[job], self.queues[job], begin, end, options.jobs, options.seed, options.only)
+        arguments = (
+            self.states[job],
+            self.queues[job],
+            begin,
+            end,
+            options.jobs,
+            options.seed,
+            options.only,
+            options.each > 0,
+        )
         worker = self.context.Process(target=_work, args=arguments, daemon=True)
         worker.start()
         return worker
@@ -266,7 +289,7 @@ class Run:
             return True
         if worker.exitcode == 0:
             return False
-        one, made = pick(state.number, self.options.seed, self.options.only)
+        one, made = pick(state.number, self.options.seed, self.options.only, self.options.each > 0)
         data = made.data if isinstance(made, Damaged) else made
         self._keep(f"worker died, exit {worker.exitcode}", state.number, one.name, data, "crash or hang", "")
         state.done += 1
@@ -343,6 +366,9 @@ def _append(path: Path, result: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--inputs", type=int, default=100_000)
+    parser.add_argument(
+        "--each", type=int, default=0, metavar="N", help="N inputs of every format, instead of --inputs"
+    )
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=86_400, help="stop after so long")
@@ -358,6 +384,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("build/fuzz"), help="folder for the inputs of findings")
     parser.add_argument("--results", type=Path, help="JSON file, a list, to which the counts of the run are added")
     options = parser.parse_args()
+    options.inputs = options.each * len(formats()) or options.inputs
     options.out = options.out.resolve()  # a target changes the working directory
     options.results = options.results and options.results.resolve()
     at_commit = commit()

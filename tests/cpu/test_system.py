@@ -1,0 +1,144 @@
+"""The analysis runs where Linux's calls are missing, and in a poor environment: no home, ASCII, umask 077, read-only."""
+
+import ast
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.checkout import ROOT, files
+from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
+
+pytestmark = pytest.mark.slow
+
+# What Windows lacks, macOS in part: modules, and names of os and signal.
+MODULES = ("fcntl", "grp", "posix", "pwd", "readline", "resource", "syslog", "termios", "tty")
+NAMES = {
+    "os": [
+        "chown",
+        "fork",
+        "forkpty",
+        "getegid",
+        "geteuid",
+        "getgid",
+        "getloadavg",
+        "getpgid",
+        "getuid",
+        "initgroups",
+        "killpg",
+        "mkfifo",
+        "nice",
+        "openpty",
+        "pread",
+        "preadv",
+        "pwrite",
+        "sched_getaffinity",
+        "sched_setaffinity",
+        "setgid",
+        "setpgid",
+        "setsid",
+        "setuid",
+        "statvfs",
+        "sync",
+        "sysconf",
+        "tcgetpgrp",
+        "uname",
+        "wait",
+        "wait3",
+        "wait4",
+        "waitid",
+    ],
+    "signal": [
+        "SIGALRM",
+        "SIGHUP",
+        "SIGKILL",
+        "SIGPROF",
+        "SIGUSR1",
+        "alarm",
+        "pause",
+        "pthread_kill",
+        "pthread_sigmask",
+        "setitimer",
+        "sigwait",
+    ],
+}
+# Loaded before anything else. Libraries keep what they have imported: the names are taken away as the report starts.
+STUB = f"""
+import os, signal, sys, warnings
+warnings.filterwarnings("error", category=EncodingWarning, module="analysis[.]")
+sys.path.insert(0, {str(ROOT)!r})
+import pandas, pyarrow, matplotlib.figure, rich.console, subprocess, tempfile, shutil, PIL.Image, scipy.stats
+for name in {MODULES!r}:
+    sys.modules[name] = None
+for module, names in {NAMES!r}.items():
+    for name in names:
+        if hasattr(sys.modules[module], name):
+            delattr(sys.modules[module], name)
+from analysis import report
+from analysis.formats import console, system
+assert system.fcntl is None
+sys.exit(console.run_program(lambda: report.main(sys.argv[1:])))
+"""
+
+
+@pytest.fixture
+def exports(tmp_path: Path) -> Path:
+    folder = tmp_path / "exports"
+    folder.mkdir()
+    for name, text in (("a", TRACE), ("b", EXEC), ("c", RANGES), ("d", NCU)):
+        (folder / f"{name}.csv").write_text(text)
+    return folder
+
+
+def test_the_analysis_runs_without_what_other_systems_lack(exports: Path) -> None:
+    """Every text file is opened with an encoding, too: that of Windows is another one."""
+    done = subprocess.run(
+        [sys.executable, "-c", STUB, str(exports), "--out", str(exports / "out")],
+        env=os.environ | {"PYTHONWARNDEFAULTENCODING": "1"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (exports / "out" / "report.html").is_file()
+
+
+def test_one_module_holds_what_differs_between_systems() -> None:
+    found = set()
+    for name in files("analysis/*.py") + files("kernel_ledger/*.py"):
+        for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8"))):
+            used = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            used += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                used += [node.attr] if node.attr in NAMES.get(node.value.id, ()) else []
+            found |= {(name, one) for one in used if one in MODULES or one in NAMES["os"] + NAMES["signal"]}
+    assert {name for name, _ in found} == {"analysis/formats/system.py"}, found
+
+
+POOR = """
+umask 077
+mount -t tmpfs none "$1"
+mkdir "$1"/tmp "$1"/work && cd "$1"/work || exit
+cp -R "$2" exports
+mount --bind "$3" "$3" && mount -o remount,bind,ro "$3" || exit
+"$4" "$3"/analysis/report.py exports --out made/report || exit
+[ -z "$(find "$3"/analysis -newer exports -name '*.py*' -print -quit)" ]
+ls -l made/report | grep -v -e '^total' -e '^-rw-------' -e '^drwx------' && exit 91
+exit 0
+"""
+
+
+def test_a_fresh_machine_makes_a_report(exports: Path, tmp_path: Path) -> None:
+    """No environment, no home, ASCII, umask 077, a read-only checkout: the same report, and nothing on stderr."""
+    if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
+        pytest.skip("no namespaces for mounts here")
+    place = tmp_path / "place"
+    place.mkdir()
+    done = subprocess.run(
+        ["unshare", "-rm", "env", "-i", "PATH=/usr/bin:/bin", f"TMPDIR={place}/tmp", "LC_ALL=C", "PYTHONUTF8=0",
+         "PYTHONCOERCECLOCALE=0", shutil.which("bash") or "bash", "-c", POOR, "poor", str(place), str(exports), str(ROOT), sys.executable],
+        cwd=tmp_path, capture_output=True, timeout=120,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b""), done
+    assert done.stdout.isascii()
+    assert b"report: made/report/report.html" in done.stdout
