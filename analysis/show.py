@@ -139,10 +139,10 @@ def document(report: Report) -> dict[str, Any]:
 def dumped(content: Mapping[str, Any]) -> str:
     """Return a document as the JSON text of report.json.
 
-    Unpaired surrogates are escaped, since no file can hold them.
+    Unpaired surrogates are escaped, since no file can hold them, and so are control characters, which a terminal obeys.
     """
     written = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False, default=_plain)
-    return re.sub(r"[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", written)
+    return re.sub(r"[\x7f-\x9f\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", written)
 
 
 _FOR_PROGRAMS: Mapping[str, Callable[[Report, Tables], str]] = {

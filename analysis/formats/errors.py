@@ -14,6 +14,11 @@ MISSING, INTERRUPTED = 127, 130
 _LONGEST = 600
 
 
+def plain(text: str) -> str:
+    """Return a text on one line that no terminal obeys: control characters appear as escapes."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
 class LedgerError(Exception):
     """Base of all errors that a user sees without a traceback.
 
@@ -24,10 +29,10 @@ class LedgerError(Exception):
     exit_code = 1
 
     def __init__(self, message: str = "") -> None:
-        plain = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in message)
-        if len(plain) > _LONGEST:
-            plain = f"{plain[: _LONGEST // 2]} … {plain[-_LONGEST // 2 :]}"
-        super().__init__(plain)
+        text = plain(message)
+        if len(text) > _LONGEST:
+            text = f"{text[: _LONGEST // 2]} … {text[-_LONGEST // 2 :]}"
+        super().__init__(text)
 
 
 class UsageError(LedgerError):

@@ -12,6 +12,7 @@ from msgspec import NODEFAULT, Struct, structs
 
 from analysis.formats import symbols
 from analysis.formats.agent import MOST_CHARACTERS, VERSION, AgentKernel, AgentReport
+from analysis.formats.errors import plain
 from analysis.formats.report import Disposition, Finding, KernelRow, Report, Saving
 
 DIGITS = 6  # of a number
@@ -221,4 +222,4 @@ def _editor_lines(findings: list[Finding]) -> Iterator[str]:
     for one in findings:
         for line in one.source:
             message = " ".join(f"{one.title}. {one.do}".split())
-            yield f"{line.file}:{line.line}: warning: {message} [{one.kind}]"
+            yield plain(f"{line.file}:{line.line}: warning: {message} [{one.kind}]")
