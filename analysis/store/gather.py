@@ -73,7 +73,11 @@ def fleet(
         with ExitStack() as stack:
             client = stack.enter_context(_client(scheduler, min(n_workers or os.cpu_count() or 1, len(new)), stack))
             for answer in tqdm(
-                _answers(client, new, settings), "reading captures", len(new), disable=not progress, leave=False
+                _checked(_answers(client, new, settings)),
+                "reading captures",
+                len(new),
+                disable=not progress,
+                leave=False,
             ):
                 failed += answer["status"] != "read"
                 if answer["status"] in ("hung", "killed"):
@@ -133,6 +137,12 @@ def _answers(client: Any, jobs: list[dict[str, Any]], settings: workers.Settings
         error = future.exception()
         answer = future.result() if error is None else _lost(job, error)
         start()
+        yield answer
+
+
+def _checked(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the answers. Raises: InputError: the store cannot be written, so no other capture can be kept either."""
+    for answer in answers:
         if "fatal" in answer:
             raise InputError(str(answer["fatal"]))
         yield answer

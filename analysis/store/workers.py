@@ -31,6 +31,7 @@ class _Child:
     def __init__(self, settings: Settings) -> None:
         command = [
             sys.executable,
+            "-P",  # the current folder may have another `analysis`
             "-m",
             "analysis.store.child",
             settings.store,
