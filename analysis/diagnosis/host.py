@@ -19,6 +19,7 @@ ONE_CALL = 0.5  # of the time of all calls: a longer single call gets a sentence
 FEW = 3  # fewer calls show no pattern
 LEAST_SHARE = 0.01
 MOST = 3
+ALLOCATING = "allocating and freeing wait for the GPU"
 NOT_RECORDED = "the capture does not show what happens in it"
 # (pattern, cause, what time in the call means, what to do). The first pattern that matches the whole name counts.
 _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
@@ -30,7 +31,7 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
     (r"cu(da)?(MallocManaged|MemAllocManaged).*",
      ("allocation", "allocating unified memory takes the host long", "allocate it once, and use it again")),
     (r"cu(da)?(Malloc|MemAlloc|MemCreate|Free|MemFree).*",
-     ("allocation", "allocating and freeing wait for the GPU",
+     ("allocation", ALLOCATING,
      "allocate once and use the memory again, or use cudaMallocAsync")),
     (r"cu(da)?Memcpy.*Async.*",
      ("pageable_copy", "a copy from pageable memory makes even this call wait", "pin the memory on the host")),
@@ -85,7 +86,11 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
     """
     found = []
     for source, rows in host.groupby("source", sort=False):
-        for _, row in rows.dropna(subset=["host_time_ns", "share_frac"]).head(2 * most).iterrows():
+        known = rows.dropna(subset=["host_time_ns", "share_frac"]).head(2 * most)
+        looped = known[[source == CUDA and _allocates(row) for _, row in known.iterrows()]]
+        if len(looped) > 1:
+            found.append(_of_loop(looped))
+        for _, row in known.drop(looped.index if len(looped) > 1 else []).iterrows():
             meaning = explain_call(str(row["call"])) if source in (CUDA, SYSTEM) else None
             spread, headline = _spread(row)
             if float(row["share_frac"]) < LEAST_SHARE or not (meaning or spread):
@@ -109,6 +114,34 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
             )
     found.sort(key=lambda one: one.kind == "start_up")  # what happens once comes last
     return found
+
+
+def _allocates(row: Any) -> bool:
+    """Return whether a call allocates or frees device memory again and again."""
+    meaning = explain_call(str(row["call"]))
+    counted = pd.notna(row["calls"]) and pd.notna(row["longest_ns"]) and float(row["share_frac"]) >= LEAST_SHARE
+    return bool(meaning and meaning[1] == ALLOCATING and counted and int(row["calls"]) > FEW)
+
+
+def _of_loop(rows: pd.DataFrame) -> Claim:
+    """Return one finding on the calls that allocate and free in the loop, without a first one that sets CUDA up."""
+    parts, cells, total, longest = [], list[Cell](), 0.0, 0.0
+    for _, row in rows.sort_values("longest_ns", kind="stable").iterrows():
+        once = _once(row)
+        time, calls = float(row["host_time_ns"]) - once, int(row["calls"]) - (once > 0)
+        without = f" without the first one, which takes {duration(once)} to set CUDA up, once" if once else ""
+        each = duration(time / calls)
+        parts.append(f"{row['call']} takes {duration(time)} in {count_of(calls, 'call')} of {each} on average{without}")
+        cells += [_host_cell(row, name) for name in ("host_time_ns", "calls", "longest_ns")]
+        total, longest = total + time, max(longest, once)
+    names = " and ".join(str(row["call"]) for _, row in rows.sort_values("longest_ns", kind="stable").iterrows())
+    meaning = explain_call(str(rows["call"].iloc[0]))
+    assert meaning is not None
+    return Claim(
+        kind="allocation", title=f"{names}: {meaning[1]}",
+        sentence=f"{'; '.join(parts)}: {duration(total)} in all. {_begin(meaning[1])}.",
+        do=f"{_begin(meaning[2])}.", cells=tuple(cells), weight_ns=total,
+    )  # fmt: skip
 
 
 def _once(row: Any) -> float:

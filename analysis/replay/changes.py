@@ -120,7 +120,6 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
         c_wait=np.where(dropped, NONE, graph.c_wait),
         c_tail=np.where(dropped, 0.0, graph.c_tail),
         c_launches=graph.c_launches & ~dropped,
-        seq_tail=np.where(idle & ~idle.all(), 0.0, graph.seq_tail),
     )
 
 
@@ -348,8 +347,7 @@ def capture_graph(graph: Graph, called: Bools, share: float = 1.0) -> Graph:
 def host(graph: Graph, factor: float, covered: Floats | None = None) -> Graph:
     """Multiply the host work between calls. Shape: `covered` (calls,) the part of each gap that is meant, ns."""
     meant = graph.c_gap if covered is None else np.minimum(covered, graph.c_gap)
-    tail = graph.seq_tail * factor if covered is None else graph.seq_tail
-    return replace(graph, c_gap=graph.c_gap - meant * (1 - factor), seq_tail=tail)
+    return replace(graph, c_gap=graph.c_gap - meant * (1 - factor))
 
 
 def launch_faster(graph: Graph, called: Bools, factor: float) -> Graph:
@@ -400,7 +398,8 @@ def in_ranges(capture: Capture, graph: Graph, pattern: str) -> tuple[Floats, Boo
     ranges = capture.ranges
     search = re.compile(pattern).search
     known = {name: bool(search(str(name))) for name in ranges["name"].unique()}
-    within = (ranges["start_ns"] < graph.end_ns) & (ranges["end_ns"] > graph.start_ns)
+    first = min(graph.start_ns, int((graph.c_start - graph.c_gap).min(initial=graph.start_ns)))
+    within = (ranges["start_ns"] < graph.end_ns) & (ranges["end_ns"] > first)
     chosen = ranges[ranges["name"].map(known).astype(bool) & within] if len(ranges) else ranges
     covered, held = np.zeros(len(graph.c_gap)), np.zeros(len(graph.c_gap), bool)
     for pid, own in chosen.groupby("pid"):

@@ -110,7 +110,7 @@ class _Walk:
         last_op = int(np.argmax(np.where(mine, run.o_end, -1.0))) if len(run.o_end) else -1
         known = (self.graph.seq_pid == self.graph.main).any()
         host = {
-            seq: float(run.c_end[call]) + float(self.graph.seq_tail[seq])
+            seq: float(run.c_end[call])
             for seq, call in self.last_call.items()
             if not known or self.graph.seq_pid[seq] == self.graph.main
         }
@@ -234,7 +234,7 @@ def slack(run: Run) -> Floats:
     hosts = {}
     for seq in range(len(graph.seq_pid)):
         rows = np.flatnonzero(graph.c_seq == seq)
-        end = float(run.c_end[rows[-1]]) + float(graph.seq_tail[seq]) if len(rows) else run.end_ns
+        end = float(run.c_end[rows[-1]]) if len(rows) else run.end_ns
         hosts[seq] = max(run.end_ns - end, 0.0)
     by = dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True))
     blocking = np.flatnonzero(graph.c_wait != NONE)

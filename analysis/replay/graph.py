@@ -49,9 +49,10 @@ IGNORED = re.compile(r"cuProfiler|cudaProfiler")
 class Graph:
     """A window of steps as columns. Shape: c_* (calls,), o_* (operations,). Units: ns.
 
-    Calls stand in the order of their start, operations in that of theirs. `c_gap` is host work before a call, `c_own`
-    the call itself without the time it waits; `o_lag` is the least time from call to start, `o_after` the least time
-    from the end of the operation before on its stream (or of `o_before`) to the start.
+    Calls stand in the order of their start, operations in that of theirs. `c_gap` is host work before a call; before
+    the first one, also that after the last one, as steps repeat. `c_own` is the call itself without the time it waits.
+    `o_lag` is the least time from call to start, `o_after` the least time from the end of the operation before on its
+    stream (or of `o_before`) to the start.
     """
 
     start_ns: int
@@ -88,7 +89,6 @@ class Graph:
     stream_free: Floats  # when each stream is free at the start of the window
     stream_pid: IntArray
     seq_pid: IntArray
-    seq_tail: Floats  # host work after the last call, to the end of the window
     serial: tuple[tuple[int, int], ...] = ()  # (default stream, stream) that wait for each other
     o_moved: Bools | None = None
     unexplained: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # operations
@@ -265,13 +265,13 @@ class _Frame:
                 pids.append(pid)
         self.seq, self.seq_pid = seq, np.array(pids, dtype=np.int64)
         self.gap = np.zeros(len(own))
-        self.tail = np.zeros(len(pids))
         for number in range(len(pids)):
             rows = np.flatnonzero(seq == number)
             begin, until = (int(each[0]) for each in self.windows.bounds(np.array([pids[number]])))
             before = np.maximum.accumulate(np.insert(self.end[rows], 0, begin)[:-1]) if len(rows) else rows
             self.gap[rows] = np.maximum(self.start[rows] - before, 0)
-            self.tail[number] = max(until - int(self.end[rows].max(initial=begin)), 0)
+            if len(rows):  # what follows the last call comes before the first one of the next pass
+                self.gap[rows[0]] += max(until - int(self.end[rows].max()), 0)
             self.seq_begin.append(begin)
 
     def attach(self) -> None:
@@ -295,7 +295,6 @@ class _Frame:
         launches = np.bincount(self.seq[self.call[self.call >= 0]], minlength=len(self.seq_pid)) > 0
         watches = ~launches & np.isin(self.seq_pid, self.seq_pid[launches])
         self.gap[watches[self.seq]] = 0.0
-        self.tail[watches] = 0.0
 
     def followed(self) -> IntArray:
         """Return the call of each operation; for one without a call, the last that began before it in its process."""
@@ -373,7 +372,7 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
         o_lag=np.nan_to_num(lag_used, posinf=0.0), o_after=after_used, o_before=before, o_dep=dep, o_dep_gap=dep_gap,
         o_group=np.full(count, -1), o_name=ops["name"].astype(object).to_numpy(object), o_kind=kind,
         o_row=ops["row"].to_numpy(np.int64), o_fill=grid, o_bytes=ops["bytes"].to_numpy(dtype=np.float64, na_value=0.0),
-        stream_names=tuple(names), stream_free=free, stream_pid=pids, seq_pid=frame.seq_pid, seq_tail=frame.tail,
+        stream_names=tuple(names), stream_free=free, stream_pid=pids, seq_pid=frame.seq_pid,
         seq_begin=np.array(frame.seq_begin, dtype=np.int64),
         unexplained=np.flatnonzero(either), notes=tuple(notes), has_calls=bool(len(own)),
     )  # fmt: skip

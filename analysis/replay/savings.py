@@ -165,6 +165,8 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
             "the steps depend on something that the capture does not hold, or empty a queue; capture more steps."
         )
     wall = _bare_step(capture, phase, graph)
+    if wall is not None and wall[1] < FASTER * simulate(_host_times(graph, 0.0), 2).step_ns:
+        wall = None  # the host ran ahead of the GPU
     known = wall[1] if wall is not None and graph.has_calls and wall[1] < SLOWER * run.step_ns else None
     marks = _marks(capture, graph)
     if known is not None:

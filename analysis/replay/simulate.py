@@ -81,7 +81,7 @@ def _compile(graph: Graph) -> _Program:
         number += int(seen[-1]) if len(rows) else 0
         last.append(number)
         number += 1
-        total.append((float(after[rows[-1]]) if len(rows) else 0.0) + float(graph.seq_tail[seq]))
+        total.append(float(after[rows[-1]]) if len(rows) else 0.0)
     nodes = _order(graph, _operations(graph, epoch, before), _blocking(graph, queues, epoch, before, after))
     return _Program(nodes, first, last, total, epoch, before, after)
 

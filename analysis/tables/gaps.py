@@ -25,6 +25,7 @@ WHOLE_CAPTURE = "capture"
 LAUNCH_BOUND, HOST_BOUND = "launch-bound", "host-bound"
 WAITING = (LAUNCH_BOUND, HOST_BOUND)
 # For one launch, PyTorch and Python need 5 to 30 µs of the host. A host that needs over 100 µs does other work too.
+MOST_AT_ONCE = 0.5  # of a step; launches leave the GPU idle many times, each time for a little
 MOST_HOST_NS_PER_LAUNCH = 100_000
 # Below this, the GPU idles for more than a fifth of the bare step. Faster kernels alone cannot win that time back.
 BUSY_FRAC_LIMIT = 0.8
@@ -284,7 +285,11 @@ def _row(
         _, idle = busy_and_gaps(*_with_overhead(begin, length, overhead))
     last = int((begin + length).max()) if has_gpu else end
     launches, calls = counts
-    verdict, evidence = judge(busy if has_gpu else None, bare, limit, blocked=blocked, launches=calls, filled=filled)
+    outside = [int(begin.min()) - start, end - last] if has_gpu else []
+    alone = max([*idle.tolist(), *outside], default=0) / max(last - start, end - start, 1)
+    verdict, evidence = judge(
+        busy if has_gpu else None, bare, limit, blocked=blocked, launches=calls, filled=filled, alone=alone
+    )
     return {
         "step": label,
         "wall_ns": max(last, end) - start,
@@ -302,13 +307,14 @@ def _row(
 
 def judge(
     busy: float | None, bare: float | None, limit: tuple[str, str] | None, *, blocked: float | None,
-    launches: float | None, filled: float | None = None,
+    launches: float | None, filled: float | None = None, alone: float = 0.0,
 ) -> tuple[str, str]:  # fmt: skip
     """Return the verdict on a step, and a sentence with the numbers that it rests on.
 
     `busy`: time of its GPU operations; `bare`: wall time without a profiler; `blocked`: time in which the host waited;
     `launches`: launch calls; `limit`: (memory | compute, evidence sentence); `filled`: share of the bare time in which
-    the GPU is busy with this step or those around it. None means unknown. Units: ns.
+    the GPU is busy with this step or those around it; `alone`: share of the step in which the GPU idles longest.
+    None means unknown. Units: ns.
     """
     if busy is None:
         return "", "no GPU operations in this step"
@@ -322,7 +328,7 @@ def judge(
         waited = f"{waited}; meanwhile it works for the steps around this one: over all of them it is busy for "
         waited = f"{waited}{min(filled, 1.0):.0%} of the bare time"
     elif busy < BUSY_FRAC_LIMIT * bare:
-        verdict, why = _who_is_late(bare, blocked or 0.0, launches or 0)
+        verdict, why = _who_is_late(bare, blocked or 0.0, launches or 0, alone)
         return verdict, f"{told}{waited}{why}"
     if limit is None:
         return "GPU-bound", f"{told}{waited}; neither counters nor declared bytes tell which roof is nearer"
@@ -334,13 +340,15 @@ def takes_turns(bare: float, blocked: float) -> bool:
     return blocked > (1 - BUSY_FRAC_LIMIT) * bare
 
 
-def _who_is_late(bare: float, blocked: float, launches: float) -> tuple[str, str]:
+def _who_is_late(bare: float, blocked: float, launches: float, alone: float) -> tuple[str, str]:
     """Return launch-bound or host-bound for a step whose GPU idles, and why."""
     if takes_turns(bare, blocked):
         return HOST_BOUND, ": they take turns"
     each = (bare - blocked) / max(launches, 1)
     if each > MOST_HOST_NS_PER_LAUNCH:
         return HOST_BOUND, f"; the host needs {each / 1e3:,.1f} µs for each launch, more than launching takes"
+    if alone > MOST_AT_ONCE:
+        return HOST_BOUND, f"; the GPU idles for {alone:.0%} of the step at once, which no launch needs"
     return LAUNCH_BOUND, ""
 
 

@@ -76,3 +76,31 @@ def test_two_forms_of_different_captures_are_refused(tmp_path: Path) -> None:
     sums(tmp_path / "b.csv", (f"load/{BLUR}", 30, 200))
     with pytest.raises(InputError, match="two different files of the nsys report cuda_gpu_kern_sum"):
         load([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("calls", "in_all", "once"),
+    [
+        ({"cudaMalloc": (400, 200, 400), "cudaFree": (401, 42, 583_000)}, "96.8 ms in all", "583 ms"),
+        ({"cuMemAlloc_v2": (90, 300, 700), "cuMemFree_v2": (90, 100, 200)}, "36 ms in all", ""),
+        ({"cudaMalloc": (60, 500, 90_000), "cudaFree": (60, 100, 210)}, "35.5 ms in all", "90 ms"),
+    ],
+)
+def test_allocation_in_the_loop_is_one_finding_without_the_first_call(
+    tmp_path: Path, calls: dict[str, tuple[int, int, int]], in_all: str, once: str
+) -> None:
+    rows = {"cuModuleLoadData": (30, 8_300, 9_000, 249_000)}
+    for name, (count, each, longest) in calls.items():
+        first = longest > 20 * each
+        rows[name] = count, each, longest, (count - first) * each + longest * first
+    lines = ["Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name"]
+    whole = sum(total for *_, total in rows.values())
+    for name, (count, each, longest, total) in rows.items():
+        times = f"{total}000,{count},{total * 1000 / count:.1f},{each}000.0,1000,{longest}000,0.0"
+        lines.append(f"{100 * total / whole:.1f},{times},{name}")
+    (tmp_path / "cuda_api_sum.csv").write_text("\n".join(lines) + "\n")
+    first, *others = build([tmp_path], tmp_path / "out").report.findings
+    assert first.kind == "allocation"
+    assert in_all in first.sentence
+    assert (f"takes {once} to set CUDA up, once" in first.sentence) == bool(once)
+    assert not [one for one in others if one.kind == "allocation"]

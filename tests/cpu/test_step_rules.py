@@ -134,3 +134,14 @@ def test_a_bare_time_of_the_step_is_the_step(gap: int) -> None:
 def test_advice_is_about_a_known_cause(kind: str) -> None:
     assert kind in kinds()
     assert all(savers.do(kind, library) for library in ("pytorch", "jax", "cupy", "cuda"))
+
+
+@pytest.mark.parametrize(("launches", "pause"), [(12, 750), (20, 2_000)])
+def test_a_graph_wins_no_more_than_launches_take_beyond_their_kernels(launches: int, pause: int) -> None:
+    step = [*spaced(11, wide("rows", 9), launches), ("work", pause * US)]
+    marked = [action for _ in range(12) for action in (("range", "step"), *step, ("end",))]
+    found = {one.kind: one for one in claims_on([*WARM_UP, *marked])}
+    assert next(iter(found)) == "host_work"
+    saves = found["launch_bound"].saves_frac
+    assert saves is not None
+    assert (saves.high or 0.0) < (launches * (16 - 9) + 30) / (launches * 16 + pause) + 0.02

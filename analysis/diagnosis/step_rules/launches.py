@@ -14,6 +14,7 @@ from analysis.replay.graph import ALLOCATION, NONE, Graph
 
 LEAST_LAUNCHES = 4  # of a step; fewer are no loop that a graph would help
 JIT_NS = (40e3, 120e3)  # Python needs for the call of a jitted function with few and with many arguments
+MOST_HOST = 0.5  # of the step: host work that takes more may need the results of the kernels before it
 SCALAR = 64.0  # bytes
 ONCE = 1.2  # interruptions of a step; one of them may stand at its end
 GRAPHED = 0.5  # a program that launches more of its kernels by graphs has no launches to capture
@@ -28,6 +29,12 @@ def propose(view: View) -> Iterator[Proposal]:
     own = view.of_step((graph.c_own + np.minimum(graph.c_gap, graph.c_gap - view.long_gaps))[graph.c_launches].sum())
     held = np.ones(len(graph.c_start), bool)
     after = _blockers(view)
+    waits = view.of_step(view.long_gaps.sum()) > MOST_HOST * view.parts.wall_ns
+
+    def captured(base: Graph, share: float) -> Graph:
+        made = changes.capture_graph(base, held, 0.0)
+        return _then_wait(view, base, made) if waits else made
+
     yield Proposal(
         kind="launch_bound",
         about="launches",
@@ -36,13 +43,28 @@ def propose(view: View) -> Iterator[Proposal]:
             f"The host needs {duration(own)} to launch {count_of(round(launches), 'operation')}, "
             f"and the GPU works for {duration(view.time(view.kernels))}."
         ),
-        change=_jitted(view) if view.library == "jax" else lambda base, share: changes.capture_graph(base, held, 0.0),
+        change=_jitted(view) if view.library == "jax" else captured,
         count=launches,
         time_ns=own,
         after=after,
         what_if="--graph '.*'",
         wrong_if="the shapes or the order of the launches change from step to step",
     )
+
+
+def _then_wait(view: View, base: Graph, made: Graph) -> Graph:
+    """Let launches before long host work take as long as their kernels, or as before: it may need the results."""
+    own, busy = made.c_own.copy(), np.zeros(len(base.c_own))
+    known = base.o_call >= 0
+    np.add.at(busy, base.o_call[known], base.o_duration[known])
+    for seq in range(len(base.seq_pid)):
+        rows = np.flatnonzero(base.c_seq == seq)
+        for part in np.split(rows, np.flatnonzero(view.long_gaps[rows] > 0)):
+            if len(part):
+                before = base.c_own[part].sum() + base.c_gap[part[1:]].sum()
+                now = made.c_own[part].sum() + made.c_gap[part[1:]].sum()
+                own[part[0]] += max(min(float(busy[part].sum()), before) - now, 0.0)
+    return replace(made, c_own=own)
 
 
 def _jitted(view: View) -> Change:
