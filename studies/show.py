@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.formats.console import run_program
 from analysis.page.markdown import table_of
 from analysis.page.text import cell
 from studies import TABLES
@@ -31,14 +33,13 @@ def shown(run: Path) -> Iterator[str]:
             yield f"\n{table['title'] or table['question']}\n{table_of(names, body, align)}{left}"
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0: printed. 2: wrong usage."""
-    if len(arguments) != 1 or arguments[0].startswith("-"):
-        print(__doc__, file=sys.stderr)
-        return 2
-    print("\n".join(shown(Path(arguments[0]))))
+    parser = argparse.ArgumentParser(prog="python -m studies.show", description=__doc__)
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of a report")
+    print("\n".join(shown(parser.parse_args(arguments).run)))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_program(main))

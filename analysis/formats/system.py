@@ -17,6 +17,10 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 
 def lock(folder: Path) -> int | None:
@@ -57,6 +61,17 @@ def signals_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+def limit_memory(more: int) -> None:
+    """Limit this process to so many bytes beyond those that it has mapped. Windows has no such limit."""
+    if resource is None:
+        return
+    try:
+        mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * resource.getpagesize()
+    except OSError:  # not Linux
+        mapped = 0
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + more, mapped + more))
 
 
 def apart(inherits: int | None) -> dict[str, Any]:

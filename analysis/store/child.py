@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -18,28 +17,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from analysis.formats import system
+
 
 def main() -> int:
     """Answer each line of stdin."""
     store, memory, key = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     from analysis.store import rows  # before the limit: what is imported is not the capture's
 
-    mapped = _mapped_bytes()
     if memory:
-        resource.setrlimit(resource.RLIMIT_AS, (mapped + memory, mapped + memory))
+        system.limit_memory(memory)
     answers, sys.stdout = sys.stdout, sys.stderr
     for line in sys.stdin:
         job = json.loads(line)
         for answer in _answer(rows, store, job, key):
             print(json.dumps(answer), file=answers, flush=True)
     return 0
-
-
-def _mapped_bytes() -> int:
-    try:
-        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    except OSError:  # not Linux
-        return 0
 
 
 def _answer(rows: Any, store: Path, job: dict[str, Any], key: str) -> Any:

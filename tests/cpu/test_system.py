@@ -79,7 +79,7 @@ for module, names in {NAMES!r}.items():
             delattr(sys.modules[module], name)
 from analysis import report
 from analysis.formats import console, system
-assert system.fcntl is None
+assert system.fcntl is None and system.resource is None
 sys.exit(console.run_program(lambda: report.main(sys.argv[1:])))
 """
 
