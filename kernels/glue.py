@@ -1,22 +1,18 @@
-"""Generate C++ from the declarations into build/: bindings of extensions, and the sanitizer's driver.
+"""Generate the bindings of extensions from the declarations, into build/.
 
 `kernels/<op>/<op>.h` holds the parts that an op writes itself: the argument struct of its launchers; with
-KERNEL_LEDGER_BINDING defined, the conversion from tensors to this struct; with KERNEL_LEDGER_DRIVER defined, sizes for
-runs without torch. This module reads `op.py` and writes the list of launchers and their Python names.
-
-    python -m kernels.glue build/sanitize/driver.cu    writes the driver, and prints its sources, one per line
+KERNEL_LEDGER_BINDING defined, the conversion from tensors to this struct. This module reads `op.py` and writes the list
+of launchers and their Python names.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
 from kernels.registry import FOLDER, Launcher, Op, Variant, ops
 
 BUILD = FOLDER.parent / "build" / "bindings"
-DTYPES = ("float32", "bfloat16", "float16")  # of dtype.h, then that of half.cuh
 
 
 def folders() -> dict[str, list[tuple[Op, Variant]]]:
@@ -82,44 +78,3 @@ def _written(path: Path, text: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return path
-
-
-def driver_text() -> str:
-    """Return the text of driver.cu: every CUDA rung on each of its dtypes, at the sizes in its folder's header."""
-    lines = ["// Written by kernels/glue.py.", "#define KERNEL_LEDGER_DRIVER", '#include "tests/gpu/driver.h"', ""]
-    found = folders()
-    lines += [f'#include "kernels/{folder}/{folder}.h"' for folder in found]
-    for folder, rungs in found.items():
-        lines += ["", *_declarations(folder, rungs)]
-    lines += ["", "int main(int argc, char** argv) {", "  const Parts parts(argc, argv);"]
-    for folder, rungs in found.items():
-        dtypes: dict[str, set[str]] = {}
-        workspaces: dict[str, str] = {}
-        for _, variant in rungs:
-            assert variant.launcher is not None
-            dtypes.setdefault(variant.launcher.name, set()).update(variant.dtypes)
-            workspaces[variant.launcher.name] = variant.launcher.workspace or "nullptr"
-        kind = "compute" if any(op.compute_bound for op, _ in rungs) else "memory"
-        lines += [f'  if (parts.wants("{folder}", "{kind}")) {{', f"    Rungs<{call_type(folder)}> rungs{{"]
-        for name, taken in dtypes.items():
-            takes = ", ".join("true" if dtype in taken else "false" for dtype in DTYPES)
-            lines.append(f'        {{"{name}", {name}, {workspaces[name]}, {{{takes}}}}},')
-        lines += ["    };", f"    drive_{folder}(rungs);", f'    rungs.finish("{folder}");', "  }"]
-    return "\n".join([*lines, "  return finish();", "}"]) + "\n"
-
-
-def main() -> int:
-    """See the module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m kernels.glue", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("driver", type=Path, help="where the driver is to be written")
-    _written(parser.parse_args().driver, driver_text())
-    for folder in folders():
-        for path in sorted((FOLDER / folder).glob("*.cu")):
-            print(path.relative_to(FOLDER.parent))
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -113,8 +113,8 @@ def _without_comments(text: str) -> str:
 
 
 def _for_device(text: str) -> str:
-    """Return a header without its parts for bindings and the driver (kernels/glue.py)."""
-    return re.sub(r"^#ifdef KERNEL_LEDGER_(?:BINDING|DRIVER)\b.*?^#endif", "", text, flags=re.MULTILINE | re.DOTALL)
+    """Return a header without its part for bindings (kernels/glue.py)."""
+    return re.sub(r"^#ifdef KERNEL_LEDGER_BINDING\b.*?^#endif", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def _code(path: Path) -> str:

@@ -151,7 +151,7 @@ class Op:
     chain               PyTorch operations of the baseline, in order
     best                our fastest variant; `best_by_dtype` names another one for the dtypes that it does not support
     extras              launchers of kernels that are no rungs: a program of ours calls them, and no benchmark times
-                        them. `NAME.h` declares `<op>_NAME`, `NAME.cu` defines it, `<op>.h` binds and drives it
+                        them. `NAME.h` declares `<op>_NAME`, `NAME.cu` defines it, `<op>.h` binds it
     compute_bound       the floor counts operations as well as bytes
     reads_only          the floor is the read bandwidth, since the output is tiny
     """

@@ -113,34 +113,3 @@ torch::Tensor windowed(const torch::Tensor& q, const torch::Tensor& k, const tor
   return run(LAUNCH, q, k, v, window);
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-#include "merged.h"
-
-static void drive(Rungs<AttentionCall>& rungs, DType dtype, int heads, int tokens, int window) {
-  const size_t size = size_of(dtype), elements = static_cast<size_t>(heads) * tokens * ATTENTION_HEAD_SIZE;
-  const Buffer q(elements, size), k(elements, size), v(elements, size), out(elements, size, false),
-      workspace(window ? 1 : static_cast<size_t>(heads) * tokens * tokens, 4, false);
-  rungs.run(dtype, {q, k, v, out, workspace.floats(), heads, tokens, window, 0.125f, dtype, nullptr});
-}
-
-static void drive_attention(Rungs<AttentionCall>& rungs) {
-  // one token; lengths around the edges of every tile; windows inside a tile and across tiles
-  for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const auto& [tokens, window] : {std::pair{1, 0}, std::pair{7, 0}, std::pair{65, 0}, std::pair{129, 0},
-                                         std::pair{300, 0}, std::pair{65, 1}, std::pair{300, 64}, std::pair{300, 131}})
-      drive(rungs, dtype, 2, tokens, window);
-  // more blocks per SM than the limits 4 and 2 of v06
-  drive(rungs, DType::bfloat16, 180, 129, 0);
-  drive(rungs, DType::bfloat16, 300, 17, 0);
-  Rungs<MergedCall> merged{{"attention_merged", attention_merged, nullptr, {false, true, false}}};
-  for (const auto& [batch_heads, heads, tokens] : {std::array{2, 2, 1}, std::array{6, 3, 65}, std::array{6, 6, 300},
-                                                   std::array{180, 12, 129}, std::array{300, 12, 129}}) {
-    const size_t elements = static_cast<size_t>(batch_heads) * tokens * ATTENTION_HEAD_SIZE;
-    const Buffer q(elements, 2), k(elements, 2), v(elements, 2), out(elements, 2, false);
-    merged.run(DType::bfloat16,
-               {{q, k, v, out, nullptr, batch_heads, tokens, 0, 0.125f, DType::bfloat16, nullptr}, heads});
-  }
-  merged.finish("attention/merged");
-}
-#endif

@@ -86,31 +86,3 @@ torch::Tensor run(const torch::Tensor& q, const torch::Tensor& k, const torch::T
   return out;
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-// Runs on a full cache, and on the first tokens of a longer cache, whose end must not be read. All operands start
-// `shift` elements after an aligned address.
-static void drive(Rungs<AttentionDecodeCall>& rungs, DType dtype, int batch, int heads, int keys, int shift) {
-  const size_t size = size_of(dtype);
-  const int64_t rows = static_cast<int64_t>(batch) * heads;
-  for (const int64_t capacity : {keys, keys + 3}) {
-    const int64_t elements = ((rows - 1) * capacity + keys) * 64;
-    const Buffer q(rows * 64 + shift, size), k(elements + shift, size), v(elements + shift, size),
-        out(rows * 64, size, false);
-    const AttentionDecodeStrides of_q{heads * 64, 64, 0}, of_cache{heads * capacity * 64, capacity * 64, 64};
-    AttentionDecodeCall call{q.at(shift), k.at(shift), v.at(shift), out,  nullptr, of_q,  of_cache,
-                             of_cache,    batch,       heads,       keys, 0.125f,  dtype, nullptr};
-    const Buffer workspace(attention_decode_workspace(call), 4, false);
-    call.workspace = workspace.floats();
-    rungs.run(dtype, call);
-  }
-}
-
-static void drive_attention_decode(Rungs<AttentionDecodeCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16}) {
-    for (const int keys : {1, 2, 31, 33, 127, 1000, 4097})
-      for (const int shift : {0, 1}) drive(rungs, dtype, 2, 3, keys, shift);
-    drive(rungs, dtype, 30, 12, 65, 0);
-  }
-}
-#endif

@@ -132,36 +132,3 @@ torch::Tensor run(const torch::Tensor& q, const torch::Tensor& k, const torch::T
   return out;
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-static void drive(Rungs<AttentionGroupedCall>& rungs, DType dtype, int heads, int key_heads, int queries, int keys,
-                  int head_size, int window) {
-  const size_t size = size_of(dtype);
-  const int batch = 2, capacity = keys + 3;
-  const int64_t cached = static_cast<int64_t>(batch) * key_heads * capacity * head_size;
-  const int64_t asked = static_cast<int64_t>(batch) * queries * heads * head_size;
-  const Buffer q(asked, size), k(cached, size), v(cached, size), out(asked, size, false), spans(batch * 3, 4, false);
-  const int values[] = {0, keys, window, keys / 3, keys, window};
-  CHECK(cudaMemcpy(spans, values, sizeof(values), cudaMemcpyHostToDevice));
-  const GroupedStrides of_q{static_cast<int64_t>(queries) * heads * head_size, head_size,
-                            static_cast<int64_t>(heads) * head_size};
-  const GroupedStrides of_cache{static_cast<int64_t>(key_heads) * capacity * head_size,
-                                static_cast<int64_t>(capacity) * head_size, head_size};
-  AttentionGroupedCall call{q,       k,         v,        out,      static_cast<const int*>(static_cast<void*>(spans)),
-                            nullptr, of_q,      of_cache, of_cache, batch,
-                            heads,   key_heads, queries,  capacity, head_size,
-                            0.125f,  dtype,     nullptr};
-  const Buffer workspace(attention_grouped_workspace(call), 4, false);
-  call.workspace = workspace.floats();
-  rungs.run(dtype, call);
-}
-
-static void drive_attention_grouped(Rungs<AttentionGroupedCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const int head_size : {64, 128})
-      for (const int window : {1 << 30, 40}) {
-        for (const int queries : {2, 17, 130}) drive(rungs, dtype, 6, 2, queries, queries + 61, head_size, window);
-        for (const int key_heads : {1, 2, 6}) drive(rungs, dtype, 6, key_heads, 1, 333, head_size, window);
-      }
-}
-#endif

@@ -43,29 +43,3 @@ torch::Tensor run(const torch::Tensor& ids, const torch::Tensor& tokens, const t
   return out;
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-static void drive(Rungs<EncoderCall>& rungs, DType dtype, int batch, int tokens, int columns) {
-  constexpr int vocabulary = 37;
-  const int rows = batch * tokens;
-  std::vector<int64_t> host(rows);
-  for (int i = 0; i < rows; ++i) host[i] = i * 7 % (vocabulary + 2) - 1;  // -1 and `vocabulary` are invalid ids
-  const size_t size = size_of(dtype);
-  const Buffer ids(rows, 8, false), table(static_cast<size_t>(vocabulary) * columns, size),
-      positions(static_cast<size_t>(tokens) * columns, size), out(static_cast<size_t>(rows) * columns, size, false);
-  CHECK(cudaMemcpy(ids, host.data(), rows * 8, cudaMemcpyHostToDevice));
-  rungs.run(dtype, {static_cast<const int64_t*>(ids.at(0)), table, positions, out, rows, vocabulary, tokens, columns,
-                    dtype, nullptr});
-}
-
-static void drive_encoder(Rungs<EncoderCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16}) {
-    for (const int batch : {1, 3})
-      for (const int columns : {1, 6, 131, 768}) drive(rungs, dtype, batch, 7, columns);
-    // long enough for v04 and v05 to go through the batch first on an H200, in every width
-    drive(rungs, dtype, 3, 5407, 768);
-    for (const int columns : {131, 132, 134}) drive(rungs, dtype, 3, 32003, columns);
-    drive(rungs, dtype, 6, 5, 768);
-  }
-}
-#endif

@@ -44,15 +44,3 @@ torch::Tensor bias_gelu(const torch::Tensor& x, const torch::Tensor& bias) {
   return run(LAUNCH, x, bias);
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-static void drive_gelu(Rungs<GeluCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const auto& [rows, columns] : SHAPES_OF_ROWS) {
-      const int64_t elements = static_cast<int64_t>(rows) * columns;
-      const Buffer x(elements, size_of(dtype)), bias(columns, size_of(dtype)), out(elements, size_of(dtype), false);
-      rungs.run(dtype, {x, nullptr, out, elements, columns, dtype, nullptr});
-      rungs.run(dtype, {x, bias, out, elements, columns, dtype, nullptr});
-    }
-}
-#endif

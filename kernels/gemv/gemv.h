@@ -51,25 +51,3 @@ inline void argmax(const torch::Tensor& values, const torch::Tensor& out) {
                               static_cast<int>(values.size(1)), dtype, current_stream()}));
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-#include "argmax.h"
-
-static void drive_gemv(Rungs<GemvCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const auto& [n, k] : {std::pair{37, 1}, std::pair{37, 8}, std::pair{37, 53}, std::pair{37, 768},
-                               std::pair{37, 1536}, std::pair{37, 3072}, std::pair{37, 8200}, std::pair{16387, 64},
-                               std::pair{16387, 520}, std::pair{16387, 776}}) {
-      const size_t size = size_of(dtype);
-      const Buffer weight(static_cast<size_t>(n) * k, size), x(k, size), bias(n, size), out(n, size, false);
-      rungs.run(dtype, {weight, x, bias, out, n, k, dtype, nullptr});
-    }
-  Rungs<ArgmaxCall> largest{{"gemv_argmax", gemv_argmax, nullptr, {true, true, false}}};
-  for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const auto& [rows, n] : {std::pair{1, 1}, std::pair{3, 5}, std::pair{2, 50257}}) {
-      const Buffer values(static_cast<size_t>(rows) * n, size_of(dtype)), out(rows, 8, false);
-      largest.run(dtype, {values, out, rows, n, dtype, nullptr});
-    }
-  largest.finish("gemv/argmax");
-}
-#endif

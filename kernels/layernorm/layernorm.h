@@ -38,14 +38,3 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const tor
   return out;
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-static void drive_layernorm(Rungs<LayernormCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const auto& [rows, columns] : SHAPES_OF_ROWS) {
-      const size_t elements = static_cast<size_t>(rows) * columns, size = size_of(dtype);
-      const Buffer x(elements, size), weight(columns, size), bias(columns, size), out(elements, size, false);
-      rungs.run(dtype, {x, weight, bias, out, rows, columns, 1e-5f, dtype, nullptr});
-    }
-}
-#endif

@@ -33,14 +33,3 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& y) {
   return out;
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-static void drive_residual(Rungs<ResidualCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const auto& [rows, columns] : SHAPES_OF_ROWS) {
-      const int64_t elements = static_cast<int64_t>(rows) * columns;
-      const Buffer x(elements, size_of(dtype)), y(elements, size_of(dtype)), out(elements, size_of(dtype), false);
-      rungs.run(dtype, {x, y, out, elements, dtype, nullptr});
-    }
-}
-#endif

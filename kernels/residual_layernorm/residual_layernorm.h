@@ -42,15 +42,3 @@ std::tuple<torch::Tensor, torch::Tensor> run(const torch::Tensor& x, const torch
   return {residual, out};
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-static void drive_residual_layernorm(Rungs<ResidualLayernormCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16})
-    for (const auto& [rows, columns] : SHAPES_OF_ROWS) {
-      const size_t elements = static_cast<size_t>(rows) * columns, size = size_of(dtype);
-      const Buffer x(elements, size), y(elements, size), weight(columns, size), bias(columns, size),
-          residual(elements, size, false), out(elements, size, false);
-      rungs.run(dtype, {x, y, weight, bias, residual, out, rows, columns, 1e-5f, dtype, nullptr});
-    }
-}
-#endif

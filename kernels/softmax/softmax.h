@@ -50,22 +50,3 @@ torch::Tensor run(const torch::Tensor& scores, double scale) {
   return out;
 }
 #endif
-
-#ifdef KERNEL_LEDGER_DRIVER  // the calls that run under the compute sanitizer
-#include "half.cuh"
-
-static void drive(Rungs<SoftmaxCall>& rungs, DType dtype, int64_t heads, int tq, int tk) {
-  const int64_t rows = heads * tq;
-  const Buffer scores(rows * tk, size_of(dtype)), out(rows * tk, size_of(dtype), false),
-      workspace(rows * tk + 2 * rows, 4, false);
-  rungs.run(dtype, {scores, out, workspace.floats(), rows, tq, tk, 0.125f, dtype, nullptr});
-}
-
-static void drive_softmax(Rungs<SoftmaxCall>& rungs) {
-  for (const DType dtype : {DType::float32, DType::bfloat16, FLOAT16}) {
-    for (const int tk : {1, 17, 131, 1000, 1023, 2046, 9001}) drive(rungs, dtype, 2, 9, tk);
-    drive(rungs, dtype, 2, 130, 130);
-    for (const int tk : {64, 512, 1024}) drive(rungs, dtype, 3, 1, tk);
-  }
-}
-#endif

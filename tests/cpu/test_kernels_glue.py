@@ -1,7 +1,6 @@
-"""Bindings and the sanitizer's driver, made of the declarations."""
+"""Bindings, made of the declarations."""
 
 import re
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from kernels import build, glue, objects
 from kernels.registry import FOLDER, Launcher, ops
 
-ROOT = FOLDER.parent
 RUNGS = [(folder, variant) for folder, rungs in glue.folders().items() for _, variant in rungs]
 
 
@@ -38,27 +36,10 @@ def test_a_source_has_the_launcher_that_its_variant_declares(folder, variant) ->
 def test_a_header_has_what_the_glue_names(folder: str) -> None:
     text = (FOLDER / folder / f"{folder}.h").read_text("utf-8")
     assert f"struct {glue.call_type(folder)} {{" in text
-    assert re.search(rf"^static void drive_{folder}\(Rungs<{glue.call_type(folder)}>& rungs\) {{", text, re.MULTILINE)
     for name, variant in RUNGS:  # launchers are declared by the glue, and by a rung that calls another
         assert name != folder or not re.search(rf"\b{variant.launcher.name}\(", text)
     # what is for hosts is no part of a fingerprint
     assert "torch" not in objects._code(FOLDER / folder / f"{folder}.h").lower()
-
-
-def test_every_rung_is_driven_on_the_dtypes_that_it_takes() -> None:
-    text = glue.driver_text()
-    driven = {
-        name: tuple(word == "true" for word in takes.split(", "))
-        for name, takes in re.findall(r'\{"(\w+)", \w+, \w+, \{([\w, ]+)\}\}', text)
-    }
-    expected: dict[str, tuple[bool, ...]] = {}
-    for _, variant in RUNGS:
-        before = expected.get(variant.launcher.name, (False,) * len(glue.DTYPES))
-        taken = tuple(dtype in variant.dtypes or old for dtype, old in zip(glue.DTYPES, before, strict=True))
-        expected[variant.launcher.name] = taken
-    assert all(any(takes) for takes in expected.values())
-    assert driven == expected
-    assert len(driven) == len({(folder, variant.source) for folder, variant in RUNGS}) + 3  # of permute two a source
 
 
 def test_a_new_rung_needs_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +51,6 @@ def test_a_new_rung_needs_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None
     before = objects.fingerprint(FOLDER / "gelu" / "v02_vector.cu")
     monkeypatch.setitem(op.variants, "v04_new", new)  # type: ignore[arg-type]
     assert 'module.def("gelu_v04_new", gelu<gelu_v04_new>);' in glue.binding_text("gelu")
-    assert '{"gelu_v04_new", gelu_v04_new, nullptr, {true, false, false}},' in glue.driver_text()
     assert objects.fingerprint(FOLDER / "gelu" / "v02_vector.cu") == before
 
 
@@ -99,17 +79,3 @@ def test_a_library_that_does_not_compile_is_one_sentence(tmp_path: Path, monkeyp
     monkeypatch.setattr(build, "find_nvcc", lambda: None)
     with pytest.raises(build.BuildError, match="nvcc was not found"):
         build.compile_library("ceilings", "90")
-
-
-@pytest.mark.slow
-@pytest.mark.xdist_group("compiler")
-@pytest.mark.skipif(build.find_nvcc() is None, reason="nvcc is not installed: the driver is not compiled")
-def test_the_driver_compiles(tmp_path: Path) -> None:
-    nvcc = build.find_nvcc()
-    assert nvcc
-    driver = tmp_path / "driver.cu"
-    driver.write_text(glue.driver_text())
-    to = ["-gencode", "arch=compute_90a,code=sm_90a", "-c", str(driver), "-o", str(tmp_path / "driver.o")]
-    command = [nvcc, "-std=c++17", "-O0", f"-I{ROOT}", f"-I{ROOT / 'kernels' / 'include'}", *to]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
