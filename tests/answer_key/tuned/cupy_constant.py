@@ -3,10 +3,11 @@
 import itertools
 import os
 
+os.environ["CUPY_CACHE_IN_MEMORY"] = "1"  # CuPy reads it when it is imported
+
 import cupy as cp
 
 N = 1 << 24
-os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
 SOURCE = """extern "C" __global__ void anneal(float* x, float t, long n) {
   long i = blockIdx.x * (long)blockDim.x + threadIdx.x;
   if (i < n) { float e = x[i]; for (int k = 0; k < 40; k++) e = e * 0.999f + sinf(e) * %s; x[i] = e; }
