@@ -5,7 +5,7 @@
     python tests/answer_key/score.py SET --truth            measured savings alone
     python tests/answer_key/score.py SET --unpack DIR       captures as folders: DIR/NAME/GPU/FORM/captures/
 
-SET is tuned, blind_replay or blind_screen. Results stand in SET/replay_latest.csv and SET/screen_latest.csv; the first
+SET is tuned or a blind set. Results stand in SET/replay_latest.csv and SET/screen_latest.csv; the first
 look at a set stays in SET/replay_first_look.csv and SET/screen_first_look.csv, and is never written again.
 """
 
@@ -30,7 +30,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SETS = ("tuned", "blind_replay", "blind_screen")
+SETS = ("tuned", "blind_replay", "blind_screen", "blind_replay_2", "blind_screen_2")
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
 REPLAY_WIDTH, SCREEN_WIDTH = 0.24, 0.5  # widest interval of a prediction, of the step
 

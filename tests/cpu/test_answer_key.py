@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 KEY = Path(__file__).resolve().parents[1] / "answer_key"
+REPLAY, SCREEN = ("tuned", "blind_replay", "blind_replay_2"), ("tuned", "blind_screen", "blind_screen_2")
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +34,8 @@ def test_every_program_has_its_declaration_times_and_capture(score: Any) -> None
 
 def test_the_sets_are_as_large_as_their_goals_need(score: Any) -> None:
     sets = {name: score.declared(name) for name in score.SETS}
-    pairs = {name: [one for one in sets[name].values() if one.get("change")] for name in ("tuned", "blind_replay")}
-    assert len(pairs["blind_replay"]) >= 12
+    pairs = {name: [one for one in sets[name].values() if one.get("change")] for name in REPLAY}
+    assert all(len(pairs[name]) >= 12 for name in REPLAY)
     assert sum(len(of) for of in pairs.values()) >= 24
     nothing = [
         key
@@ -43,9 +44,9 @@ def test_the_sets_are_as_large_as_their_goals_need(score: Any) -> None:
         if one.counts and sets[name][key[0]].get("nothing") and one.saving < score.WINS
     ]
     assert len({program for program, _ in nothing}) >= 8
-    screens = [*sets["tuned"].values(), *sets["blind_screen"].values()]
-    assert len(screens) >= 30
-    assert len(sets["blind_screen"]) >= 15
+    screens = [one for name in SCREEN for one in sets[name].values()]
+    assert len(screens) >= 50
+    assert all(len(sets[name]) >= 15 for name in SCREEN)
     assert sum(bool(one.get("nothing")) for one in screens) >= 8
     assert sum(one["cause"] == "nothing" for one in screens) >= 4
 
@@ -59,6 +60,7 @@ def test_captures_are_small_and_name_no_machine(score: Any, tmp_path: Path) -> N
 
     assert size("tuned", "blind_replay", pairs=True) <= 3_000_000
     assert size("tuned", "blind_screen") <= 4_000_000
+    assert size("blind_replay_2", "blind_screen_2") <= 4_000_000
     score.unpack("tuned", "norm_few_blocks", "h100", tmp_path)
     texts = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.csv")]
     assert len(texts) == 6
