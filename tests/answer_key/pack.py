@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "nsys_scripts"))
+sys.path.insert(0, str(HERE.parents[1]))
 
-from scrub import without_paths  # noqa: E402
+from harness.profile.scrub import without_paths  # noqa: E402
 
 KEPT_OF_TRACE = {"ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id", "bp", "s"}
 KEPT_ARGS = {

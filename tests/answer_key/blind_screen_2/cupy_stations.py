@@ -26,13 +26,13 @@ def build(form):
     cp.cuda.Device().synchronize()
 
     def step(i):
+        begin = main.record()
         for stream, row in zip(streams, readings, strict=True):
-            if form == "b":
-                stream.wait_event(main.record())
+            stream.wait_event(begin)
             with stream:
                 assimilate((N // 128,), (128,), (row, np.int32(4000)))
-            if form == "b":
-                main.wait_event(stream.record())
+        for stream in streams:
+            main.wait_event(stream.record())
         with main:
             draw_map((CELLS // 256,), (256,), (readings, cells, np.int32(N)))
 

@@ -1,4 +1,4 @@
-// Gravity of 65536 bodies with tiles in shared memory, at the roof of the FP32 units: nothing is worth doing.
+// Gravity of 65536 bodies with tiles in shared memory, near the roof of the FP32 units: nothing is worth doing.
 #include "key.h"
 
 __global__ void gravity(const float4* bodies, float4* force, int n) {
