@@ -94,7 +94,7 @@ def proposals(view: View) -> Iterator[Proposal]:
 def answers(
     capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None,
     plan: pd.DataFrame | None = None, folded: npt.NDArray[np.object_] | None = None,
-    overlap: pd.DataFrame | None = None, stragglers: pd.DataFrame | None = None,
+    overlap: pd.DataFrame | None = None, stragglers: pd.DataFrame | None = None, roofline: pd.DataFrame | None = None,
 ) -> list[StepAnswer]:  # fmt: skip
     """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
 
@@ -102,7 +102,7 @@ def answers(
     """
     steady = find(capture) if steady is None else steady
     steps = savings.steps(capture, steady)
-    tables = counted, plan, folded, overlap, stragglers
+    tables = counted, plan, folded, overlap, stragglers, roofline
     parts = [decompose(one.told_run, one.told_ns) for one in steps]
     views = [View(capture, steady, *both, *tables) for both in zip(steps, parts, strict=True)]
     return [answer(view) for view in views]

@@ -26,6 +26,8 @@ from analysis.formats.report import (
 from analysis.formats.words import duration, share
 
 LARGEST = 3  # parts of the start-up
+AT_ROOF = 0.8  # of a roof: few kernels of libraries reach more
+UNSURE = 0.05  # of the step: what may save as much is worth another capture
 BUSY = 0.8  # of a step: if the GPU works for more, only its work can become shorter
 # What a step waits for if no change is worth a finding.
 KIND_OF_PART = {
@@ -140,24 +142,46 @@ def _confidence(answer: StepAnswer, one: Saver) -> Confidence:
 
 
 def _nothing(answer: StepAnswer) -> Claim:
-    """Return the claim that nothing is worth doing, and why."""
+    """Return the claim that nothing is worth doing, and why: a roof, a busy GPU, or that the capture does not tell."""
     parts = answer.view.parts
     busy = dict(parts.busy_parts).get("gpu_busy", 0)
     of = busy / max(parts.wall_ns, 1)
     scope, row = f"step {answer.name}", {"step": answer.name, "part": "gpu_busy"}
     in_path = dict(parts.parts).get("gpu_busy", 0)
-    why = (
-        f"The GPU works for {share(of)} of the step of {duration(parts.wall_ns)}, and no change that was replayed "
-        f"saves 1% of it. Only faster kernels help{_longest(answer)}; counters would say which of them can be."
-        if of >= BUSY
-        else f"No change that was replayed saves 1% of the step of {duration(parts.wall_ns)}."
-    )
+    kind, title, why = "nothing", "Nothing saves 1% of the step", ""
+    if of >= BUSY and (roof := _roof(answer)) is not None:
+        kind, title = f"{roof[0]}_roof", f"The kernels are at the {roof[0]} roof"
+        why = f" Kernels with {share(roof[1])} of their time reach {share(AT_ROOF)} of it or more."
+    elif of >= BUSY:
+        why = f" Only faster kernels help{_longest(answer)}; counters would say which of them can be."
+    elif max((one.saves_frac.high or 0.0 for one in answer.replayed), default=0.0) >= UNSURE:
+        kind, title = "unknown", "The capture does not say what would shorten the step"
+        why = " Some may save more, but the profiler's own cost hides it: a bare time of the step would tell."
     return Claim(
-        kind="nothing", title="Nothing saves 1% of the step", sentence=why, scope=scope,
-        saves_ns=Saving(0.0, WORTH * parts.wall_ns), saves_frac=Saving(0.0, WORTH),
+        kind=kind, title=title, scope=scope,
+        sentence=(
+            f"The GPU works for {share(of)} of the step of {duration(parts.wall_ns)}, and no change that was replayed "
+            f"surely saves 1% of it.{why}"
+        ),
+        saves_ns=Saving(0.0, WORTH * parts.wall_ns) if kind != "unknown" else Saving(),
+        saves_frac=Saving(0.0, WORTH) if kind != "unknown" else Saving(),
         subject=answer.name, span=_usual(answer),
         cells=(cell("steady_steps", row, "part_ns", in_path),) if in_path else (),
     )  # fmt: skip
+
+
+def _roof(answer: StepAnswer) -> tuple[str, float] | None:
+    """Return memory or compute, and the share of the kernels' time, if most of it is spent near that roof."""
+    view, rows = answer.view, answer.view.roofline
+    if rows is None or rows.empty:
+        return None
+    near = rows[rows["roof_frac"].astype("Float64").fillna(0.0) >= AT_ROOF].drop_duplicates("kernel")
+    bound = {str(one.kernel): "compute" if one.bound == "compute" else "memory" for one in near.itertuples()}
+    of = pd.Series([bound.get(symbols.key(name), "") for name in view.names[view.kernels]])
+    times = pd.Series(view.graph.o_duration[view.kernels]).groupby(of.to_numpy()).sum()
+    times = times / max(float(times.sum()), 1.0)
+    best = max(("memory", "compute"), key=lambda name: float(times.get(name, 0.0)))
+    return (best, float(times[best])) if times.get(best, 0.0) > 0.5 else None
 
 
 def _longest(answer: StepAnswer) -> str:

@@ -13,9 +13,10 @@ from analysis.diagnosis.savers import StepAnswer, answers
 from analysis.formats.report import Missing, Reason
 from analysis.fusion.plan import place_graphs
 from analysis.replay.spans import spans
-from analysis.replay.steady import Phase, Steady, find
+from analysis.replay.steady import Phase, Steady
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, part, table
+from analysis.tables.slack import phases
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -27,7 +28,7 @@ MOST = 0.8  # of the repeats
 
 def steady_of(facts: Facts) -> Steady:
     """Return the steady steps of a capture; where nothing repeats, its steps by their ranges, else the whole of it."""
-    steady, steps = find(facts.capture), facts.step_ranges
+    steady, steps = facts.once(phases), facts.step_ranges
     kept = tuple(one for one in steady.phases if one.marker or not _is_part(one, steps))
     if kept := kept or (steady.phases if len(steps) < SEVERAL else ()):
         return replace(steady, phases=kept)
@@ -47,7 +48,7 @@ def answer_steps(facts: Facts) -> list[StepAnswer]:
     folded = fold_paths(placed["path"]).to_numpy(object)
     return answers(
         facts.capture, facts.once(steady_of), facts.once(build_diagnosis), facts.fusion, folded, facts.overlap,
-        facts.stragglers,
+        facts.stragglers, facts.roofline,
     )  # fmt: skip
 
 

@@ -10,11 +10,10 @@ import pandas as pd
 from analysis.formats import symbols
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import TOP, Column, table
+from analysis.tables.slack import KEY, slack
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
-
-KEY = ["kernel", "range", "grid", "block"]
 
 
 def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, derived: pd.DataFrame) -> pd.DataFrame:
@@ -82,7 +81,14 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
     table = table.groupby(KEY, sort=False)[["instances", "total_ns"]].sum().reset_index()
     table = table.rename(columns={"instances": "launches", "total_ns": "nsys_time_ns"})
     table["share_frac"] = table["nsys_time_ns"].astype("Float64") / table["nsys_time_ns"].sum()
-    blank = ["ncu_time_ns", "registers", "occupancy_theoretical_frac", "occupancy_achieved_frac"]
+    blank = [
+        "ncu_time_ns",
+        "slack_ns",
+        "critical_frac",
+        "registers",
+        "occupancy_theoretical_frac",
+        "occupancy_achieved_frac",
+    ]
     named = table["range"] != ""
     table["range"] = table["range"].where(named, UNATTRIBUTED if named.any() else pd.NA)
     table = table.assign(tier="timing", **dict.fromkeys(blank, pd.NA))
@@ -114,6 +120,14 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
             "timing",
             style="bar",
         ),
+        Column(
+            "slack_ns",
+            "ns",
+            "how much later a launch could end without a longer steady step, median; blank outside of that step",
+            "timing",
+            shown=False,
+        ),
+        Column("critical_frac", "0-1", "share of the steady step in which it waits for these launches", "timing"),
         Column("registers", "1/thread", "registers per thread", "static"),
         Column(
             "occupancy_theoretical_frac",
@@ -167,4 +181,6 @@ def build_kernels(facts: Facts) -> pd.DataFrame | None:
     for name in ("nsys_time_ns", "ncu_time_ns", "registers"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
     table = table.reset_index().drop(columns=["covered", "any_covered", "any_counted"])
+    table = table.merge(facts.once(slack), how="left", left_on=KEY, right_index=True)
+    table["slack_ns"] = table["slack_ns"].astype("Float64").round().astype("Int64")
     return table.sort_values(["share_frac", *KEY], ascending=[False, True, True, True, True])

@@ -130,6 +130,29 @@ def test_a_bare_time_of_the_step_is_the_step(gap: int) -> None:
     assert sum(part.ns for part in step.parts) == pytest.approx(length, abs=1)
 
 
+@pytest.mark.parametrize(("beside", "least"), [(100, 190), (250, 40)])
+def test_kernels_csv_tells_slack_and_the_share_of_the_critical_path(beside: int, least: int) -> None:
+    side = [("record", "e", 7), ("wait", "e", 20), ("launch", "side", beside * US, 20, "400x1x1"), ("record", "f", 20)]
+    step = [*wide("a", 300), *side, *wide("b", 300), ("wait", "f", 7), *wide("c", 100)]
+    rows = Facts(Machine([*WARM_UP, *step * 14]).capture()).kernels.set_index("kernel")
+    assert least * US < rows.at["side", "slack_ns"] < (least + 20) * US
+    assert rows.at["side", "critical_frac"] == 0
+    assert rows.at["b", "slack_ns"] < 2 * US
+    assert rows.loc[["a", "b", "c"], "critical_frac"].sum() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("bound", "frac", "kind"),
+    [("memory", 0.93, "memory_roof"), ("compute", 0.85, "compute_roof"), ("memory", 0.4, "nothing")],
+)
+def test_counters_name_the_roof_of_a_busy_step(bound: str, frac: float, kind: str) -> None:
+    capture = Machine([*WARM_UP, *BUSY * 14]).capture()
+    rows = pd.DataFrame(
+        {"kernel": [f"product{k}" for k in range(3)], "level": "dram", "bound": bound, "roof_frac": frac}
+    )
+    assert [one.kind for one in step_findings.claims(savers.answers(capture, roofline=rows))] == [kind]
+
+
 @pytest.mark.parametrize("kind", sorted(savers.advice()))
 def test_advice_is_about_a_known_cause(kind: str) -> None:
     assert kind in kinds()

@@ -65,7 +65,7 @@ class View:
     """One steady step. Shapes: as in `Graph`; masks over its operations or calls.
 
     `counted`: diagnosis.csv. `plan`: fusion.csv. `folded`: range of each row of gpu_ops. `overlap` and `stragglers`:
-    the tables of ranks, of the whole capture.
+    the tables of ranks, of the whole capture. `roofline`: roofline.csv.
     """
 
     capture: Capture
@@ -77,6 +77,7 @@ class View:
     folded: npt.NDArray[np.object_] | None = None
     overlap: pd.DataFrame | None = None
     stragglers: pd.DataFrame | None = None
+    roofline: pd.DataFrame | None = None
 
     @property
     def graph(self) -> Graph:

@@ -1,0 +1,49 @@
+"""Say how much later the launches of a kernel could end, and for how much of a step the step waits for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats import symbols
+from analysis.replay.decompose import decompose
+from analysis.replay.savings import step
+from analysis.replay.steady import Steady, find
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
+KEY = ["kernel", "range", "grid", "block"]
+
+
+def phases(facts: Facts) -> Steady:
+    """Return the start-up and the steady phases of the capture."""
+    return find(facts.capture)
+
+
+def slack(facts: Facts) -> pd.DataFrame:
+    """Return slack_ns and critical_frac by KEY, for the kernels of the steady step with most time."""
+    found = facts.once(phases).phases
+    if not found:
+        return pd.DataFrame(columns=["slack_ns", "critical_frac"], index=pd.MultiIndex.from_arrays([[]] * 4, names=KEY))
+    rows = decompose(step(facts.capture, found[0]).told_run).operations
+    ops = facts.gpu_ops.loc[rows.index]
+    kernels = (ops["kind"] == "kernel").to_numpy(bool)
+    ops, rows = ops[kernels], rows[kernels]
+    names = ops["name"].astype(object)
+    folded = pd.Series(fold_paths(ops["path"]).to_numpy(object)).replace("", UNATTRIBUTED)
+    keyed = pd.DataFrame(
+        {
+            "kernel": names.map({name: symbols.key(str(name)) for name in names.unique()}).to_numpy(object),
+            "range": folded.to_numpy(object),
+            "grid": ops["grid"].to_numpy(object),
+            "block": ops["block"].to_numpy(object),
+            "slack_ns": rows["slack_ns"].to_numpy(np.float64),
+            "critical_frac": rows["critical_frac"].to_numpy(np.float64),
+        }
+    )
+    groups = keyed.groupby(KEY, sort=False)
+    return pd.DataFrame({"slack_ns": groups["slack_ns"].median(), "critical_frac": groups["critical_frac"].sum()})
