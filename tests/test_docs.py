@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from analysis import report
+from analysis.formats import packed
 from kernel_ledger.cli import COMMANDS
 from tests import programs
 from tests.checkout import ROOT, files
@@ -86,7 +87,7 @@ def test_the_readme_names_the_two_commands_and_ci_runs_them() -> None:
     ci = text(ROOT / ".ci/run")
     for command in ("make profile", "make test"):
         assert command in told
-        assert re.search(rf"^{command}\b", ci, re.MULTILINE)
+        assert re.search(rf"^(?:fresh )?{command}\b", ci, re.MULTILINE)
 
 
 def test_the_readme_names_every_target() -> None:
@@ -105,6 +106,8 @@ def options_in(arguments: list[str]) -> set[str]:
 def check_program(file: str, arguments: list[str]) -> None:
     """The program is there, starts, and takes these arguments."""
     assert (ROOT / file).is_file()
+    named = [word for word in arguments if re.match(r"(?:reports|examples|tests)/", word)]
+    assert [word for word in named if not packed.find(ROOT / word).exists()] == []  # a reader takes the packed file
     if file not in programs.programs() or not arguments:  # named, not called
         assert "__main__" in text(ROOT / file)
         return

@@ -40,7 +40,7 @@ from analysis.capture.nsys_numbers import Table
 from analysis.capture.sniff import Sniffed, is_folder, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import COMMA, NumberStyle
-from analysis.formats import files
+from analysis.formats import files, packed
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.errors import InputError
 from analysis.formats.graphs import GRAPH_KERNELS
@@ -104,7 +104,7 @@ def _files_of(paths: Sequence[Path]) -> list[tuple[Path, str, bool, bool]]:
     Each file is there once, and every name is different.
     """
     listed: dict[Path, tuple[Path, str, bool, bool]] = {}
-    for path in paths:
+    for path in map(packed.find, paths):
         if path.is_file():
             listed[path.resolve()] = (path, path.name, True, False)
             continue

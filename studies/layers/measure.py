@@ -742,6 +742,7 @@ def run_profile(options: argparse.Namespace, argv: Sequence[str]) -> Path:
         (captures / LAYER_EVENTS.name).write_text(text, encoding="utf-8")
         return run
     for subject in subjects:
+        progress(f"{subject.name}: {options.warmup} + {options.runs} runs of each layer, {clock.name} clock")
         with manifest.ClockSampler() as sampler:
             profile = measure(subject, clock, options.runs, options.warmup)
         profile = {

@@ -80,7 +80,7 @@ def test_a_target_takes_a_report_or_keeps_what_it_had(
 
 @pytest.mark.parametrize(("killing", "points"), [(faults.of_report, 4), (faults.of_profile, 2)])
 def test_after_a_kill_the_old_or_the_new_files_are_whole(tmp_path: Path, killing: object, points: int) -> None:
-    """A sample: CI kills at 20 points, and tests/fuzz/KILLS.csv is of 208."""
+    """A sample: CI kills at 20 points, and tests/fuzz/KILLS.csv lists those of a longer run."""
     name = killing.__name__.removeprefix("of_")  # type: ignore[attr-defined]
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults", "--only", name, "--points", str(points)],
