@@ -23,6 +23,7 @@ _FILLS = 8
 LAGS = 5  # samples whose residuals may correlate: a launch's own variation reaches into its neighbours
 # Where to look for the clock, reach and step in ns: near nsys' own alignment, and far from it by the busy time alone.
 _NEAR, _FAR, _FINE = (30_000.0, 3_000.0), (300_000.0, 15_000.0), 1_000.0
+_RECENTRED = 4  # how often the finest scan may move on
 UNKNOWN_CLOCK = 50_000.0  # its error where no sample tells it
 # From which distance on a part's own offset is a jump, and how much it lowers the log of the residual squares.
 JUMP_NS, MUCH = 60_000.0, 0.5
@@ -92,17 +93,17 @@ def fit(design: Design, values: Floats) -> Fit:
     residual = filled - shares @ solved
     seen = max(int((~faint).sum()) - shares.shape[1], 1)
     variance = max(float(residual[~faint] @ residual[~faint]) / seen, ROUNDING**2)
+    # All faint samples together say as much of each group as one: they only bound it.
+    little = min(len(products) * variance / (FAINT_MOST**2 / 12) / max(int(faint.sum()), 1), 1.0)
     vague = (shares[faint].T @ shares[faint]).toarray()
-    information = products - vague * (1 - min(variance / (FAINT_MOST**2 / 12), 1.0))
-    inverse = np.linalg.inv(information + np.eye(len(products)) * variance / PRIOR**2)
-    noise = _correlated(shares, residual) + np.eye(len(products)) * (variance / PRIOR) ** 2
-    ran, time = (np.maximum(np.asarray(shares.sum(axis=axis)).ravel(), 1e-12) for axis in (1, 0))
-    doubt = FAINT_MOST / 2 * (shares[faint].T @ (1 / ran[faint])) / time  # each sample's doubt is shared by what ran
+    inverse = np.linalg.inv(products - vague * (1 - little) + np.eye(len(products)) * variance / PRIOR**2)
+    noise = _correlated(shares, np.where(faint, 0.0, residual)) + np.eye(len(products)) * (variance / PRIOR) ** 2
+    doubt = FAINT_MOST / 2 * little * np.abs(inverse @ np.asarray(shares[faint].sum(axis=0)).ravel())
     return Fit(solved, inverse @ noise @ inverse, doubt, filled)
 
 
 def _correlated(shares: sparse.csr_matrix, residual: Floats) -> Floats:
-    squares = np.maximum(residual**2, ROUNDING**2)
+    squares = np.where(residual == 0.0, 0.0, np.maximum(residual**2, ROUNDING**2))
     found = (shares.T @ shares.multiply(squares[:, None]).tocsr()).toarray()
     for lag in range(1, min(LAGS, len(residual) - 1) + 1):
         both = (residual[:-lag] * residual[lag:])[:, None]
@@ -135,9 +136,13 @@ def find_clock(parts: list[tuple[Samples, Launches, Floats]]) -> tuple[Clock, bo
     own = each.argmin(axis=0)
     gained = each[at] - each[own, np.arange(len(parts))]
     jumps = (np.abs(offsets[own] - best) > JUMP_NS) & (gained > MUCH * count)
-    fine = _around(best, 3 * _FINE, _FINE)
-    sums = np.array([[float(badness(float(one), delay).sum()) for one in fine] for delay in DELAYS], dtype=np.float64)
-    delay, at_fine = np.unravel_index(int(np.argmin(sums)), sums.shape)
+    for _ in range(_RECENTRED):
+        fine = _around(best, 3 * _FINE, _FINE)
+        sums = np.array([[float(badness(float(one), delay).sum()) for one in fine] for delay in DELAYS])
+        delay, at_fine = np.unravel_index(int(np.argmin(sums)), sums.shape)
+        best = float(fine[at_fine])
+        if 0 < at_fine < len(fine) - 1:
+            break
     return Clock(*_parabola(fine, sums[delay], int(at_fine)), DELAYS[int(delay)]), bool(jumps.any())
 
 
