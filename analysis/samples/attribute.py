@@ -18,6 +18,7 @@ _CLOCKED_BY = (RESOLVES, "sm_active_frac")  # the first that varies
 _TELL_CLOCK = 40  # groups with most time, which count one by one for the clock
 # Longer launches, in periods, say little: they change their rate as their last blocks end.
 _SHORT = 2
+_ENOUGH = 300  # samples without longer launches
 _BLOCK, _BLOCKS = 1000, 8  # samples, in so many places of the capture
 
 
@@ -148,12 +149,12 @@ def _part(samples: Samples, launches: Launches, values: Floats, rows: Ints) -> t
 def _blocks(samples: Samples, launches: Launches) -> list[Ints]:
     """Return samples that tell the clock: blocks of consecutive ones, spread over the capture.
 
-    They contain short launches and no long ones, unless the capture has only long ones.
+    They contain short launches and no long ones, unless the capture has few such samples.
     """
     long = launches.end - launches.start > _SHORT * samples.period
     busy = _touched(samples, launches.start[~long], launches.end[~long])
     busy &= ~_touched(samples, launches.start[long], launches.end[long])
-    rows = np.flatnonzero(busy if busy.any() else _touched(samples, launches.start, launches.end))
+    rows = np.flatnonzero(busy if busy.sum() >= _ENOUGH else _touched(samples, launches.start, launches.end))
     if not len(rows):
         return []
     starts = np.linspace(0, max(len(rows) - _BLOCK, 0), min(_BLOCKS, -(-len(rows) // _BLOCK))).astype(int)

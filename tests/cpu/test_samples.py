@@ -26,6 +26,7 @@ from harness.profile import argv, status
 from tests.nsys_export import Export
 
 PERIOD, PEAK = 100_000, 3.35e12
+LONG = (260_000, 190_000)  # ns, of the two kernels of an export
 NAMES = ("DRAM Read Bandwidth [Throughput %]", "DRAM Write Bandwidth [Throughput %]", "GPC Clock Frequency [MHz]")
 
 
@@ -127,7 +128,7 @@ def export(
 ) -> Path:
     """Write an SQLite export: two kernels in a step, and samples of some GPUs; `known`: with metrics that have a column."""
     made = Export(2025)
-    launches, begin, shown = play(list(rates), [120_000, 60_000], 40)
+    launches, begin, shown = play(list(rates), [*LONG], 40)
     for gpu in range(2):
         made.gpu(gpu, "NVIDIA H100 80GB HBM3")
     for at, (start, end, group) in enumerate(zip(launches.start, launches.end, launches.group, strict=True)):
@@ -249,7 +250,7 @@ def test_tables_give_bytes_of_kernels_layers_and_steps_of_each_gpu(facts: Facts)
         assert abs(read[0, name] - true) <= error[0, name] < 0.1 * true
     step = steps[(steps["range"] == "step") & (steps["gpu"] == 1)].iloc[0]
     assert step["instances"] == 40
-    assert step["dram_read_bytes"] == pytest.approx((0.5 * 120_000 + 0.2 * 60_000) * PEAK / 1e9, rel=0.03)
+    assert step["dram_read_bytes"] == pytest.approx((0.5 * LONG[0] + 0.2 * LONG[1]) * PEAK / 1e9, rel=0.03)
     assert step["sm_clock_hz"] == pytest.approx(1.98e9, rel=0.02)
 
 
@@ -260,7 +261,7 @@ def test_the_lanes_of_the_timeline_follow_the_samples(facts: Facts) -> None:
     }
     lane = rows[(rows["gpu"] == 0) & (rows["lane"] == "DRAM")]
     moved = (lane["share_frac"] * lane["extent_ns"]).sum()
-    assert moved == pytest.approx(40 * (0.5 * 120_000 + 0.2 * 60_000), rel=0.03)
+    assert moved == pytest.approx(40 * (0.5 * LONG[0] + 0.2 * LONG[1]), rel=0.03)
 
 
 def test_a_kernel_without_counters_has_its_bound_from_samples(facts: Facts) -> None:
@@ -275,7 +276,7 @@ def test_the_plan_asks_for_detail_only_where_samples_leave_it_open(tmp_path: Pat
     kept.mkdir()
     (tmp_path / "a.sqlite").rename(kept / "a.sqlite")
     table, selection = counting.plan(kept, 60.0)
-    assert selection["settled_share"] == pytest.approx(1 / 3, abs=0.02)
+    assert selection["settled_share"] == pytest.approx(LONG[1] / sum(LONG), abs=0.02)
     assert "at a roof by the samples" in counting.said(selection)
     assert "first" in table
 
