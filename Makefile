@@ -56,6 +56,10 @@ report: setup-base  ## report on RUN=folder-or-file (default: the newest run, el
 compare: setup-base  ## say where the time went between A=run and B=run, or several each, with verdicts (ARGS='--gate gate.toml')
 	@$(PY) analysis/compare.py $(ARGS) $(A) -- $(B)
 
+.PHONY: ab
+ab: setup-base  ## run A='command' and B='command' in turns, ROUNDS=20 times, and compare them (ARGS='--bare': without nsys)
+	@$(PY) -m harness.ab --a '$(A)' --b '$(B)' $(if $(ROUNDS),--rounds '$(ROUNDS)') $(ARGS)
+
 .PHONY: roofline
 roofline: setup-base  ## draw only the rooflines of RUN=… (default: the newest run with counters)
 	@$(PY) analysis/report.py $(THE_RUN) --only roofline $(ARGS)
@@ -86,7 +90,7 @@ lint: setup-tests  ## run ruff, mypy, import-linter, shellcheck, clang-format
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(dir $(PY))lint-imports --no-cache
-	@$(TOOLS) shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run .ci/package .ci/setup
+	@$(TOOLS) shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run .ci/package .ci/setup .ci/census_gate
 	@$(CODE) | $(TOOLS) xargs -r clang-format --dry-run -Werror
 
 .PHONY: format

@@ -25,7 +25,7 @@ REPORTS = ROOT / "reports"
 FILE = "published.toml"
 PARTS = (
     "overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies", "accounting", "decode", "multi_gpu",
-    "data_parallel", "tensor_parallel",
+    "data_parallel", "tensor_parallel", "comparison",
 )  # fmt: skip
 
 
@@ -45,6 +45,7 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     multi_gpu: str = ""
     data_parallel: str = ""
     tensor_parallel: str = ""
+    comparison: str = ""
     benches: str = ""
 
 

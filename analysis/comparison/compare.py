@@ -31,7 +31,7 @@ from analysis.formats.comparison import (
 from analysis.formats.errors import InputError
 
 JUDGED = 0.005  # of the step: a smaller row gets no verdict
-_DECIDE = ("GPU", "card", "workload", "throttling", "SM clock", "memory clock")
+_DECIDE = ("GPU", "time", "card", "workload", "throttling", "SM clock", "memory clock")
 _UNNAMED = ("power", "commit", "locale", "roofs")  # they differ from run to run, or are meant to
 Floats = npt.NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def of_sides(a: SideOf, b: SideOf, *, least: float | None = None) -> Comparison:
             [_named(run.steps, left) for run in one], [_named(run.steps, right) for run in other], paired, least, error
         )
         steps.append(_final(built, a.digest == b.digest, differences))
-    if not any(row.match is Match.NAME for step in steps for row in step.rows):
+    if not any(row.match is Match.NAME for step in steps for row in step.rows) and any(step.rows for step in steps):
         raise InputError(
             f"{a.name} and {b.name} have no kernel in common, in any range; compare runs of one program, or tables of "
             "the same kernels."
@@ -157,8 +157,8 @@ def _step(
     kernels = a[0].name == "kernels by ncu"
     if kernels:
         walls, has_wall = [times_a.sum(axis=1), times_b.sum(axis=1)], True
-    share = error / 2 if has_wall else error
     large = (times_a > 0).all(axis=0) & (times_b > 0).all(axis=0) & (np.maximum(mean_a, mean_b) >= JUDGED * whole)
+    share = error / 2 if has_wall and large.any() else error
     judged: dict[int, Judged] = {}
     if timed and large.any():
         found = verdict.judge(times_a[:, large], times_b[:, large], paired=paired, error=share, least=least)

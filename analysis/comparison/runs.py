@@ -242,10 +242,12 @@ def _named(items: pd.DataFrame, facts: Facts) -> pd.DataFrame:
     items["layer"] = items["layer"].astype(str)
     if "ordinal" not in items:
         items["ordinal"] = items.groupby(["layer", "kernel"], sort=False).cumcount()
-    measured = facts.all_measured
-    known = [name for name in COUNTED if name in measured and measured[name].notna().any()]
-    if facts.has_timeline and facts.has_counters and known:
-        rows = measured.assign(layer=measured["folded"].astype(str))
+    if facts.has_timeline and facts.has_counters:
+        # of the same kernel in the same range: ncu may have counted other launches of it than the steady ones
+        values = facts.counter_values.reset_index(drop=True)
+        known = [name for name in COUNTED if name in values and values[name].notna().any()]
+        counted = facts.ncu_launches[["path", "kernel"]].reset_index(drop=True)
+        rows = values[known].assign(layer=fold_paths(counted["path"]).astype(str), kernel=counted["kernel"])
         means = rows.groupby(["layer", "kernel"], sort=False)[known].mean().reset_index()
         items = items.drop(columns=[name for name in known if name in items])
         items = items.merge(means, on=["layer", "kernel"], how="left")

@@ -32,7 +32,7 @@ class Kind:
 
 _TIMES = ("isolated_time_p50_ns", "chained_time_p50_ns", "bench_time_p50_ns")
 KINDS = (
-    Kind("census", ("op", "source"), ("kernel", "sm"), (), (
+    Kind("census", ("op", "source", "sm"), ("kernel",), (), (
         "registers", "stack_bytes", "spill_bytes", "shared_bytes", "local_instructions", "instructions", "code_bytes")),
     Kind("ladder", ("op", "dtype", "shape_name"), ("variant",), _TIMES),
     Kind("bench", ("op", "dtype", "shape_name", "convention"), ("variant",), _TIMES),
@@ -57,7 +57,7 @@ def read(path: Path) -> list[TableRun] | None:
     Raises: InputError if a time in it is no number above zero.
     """
     if path.is_dir():
-        inside = [path / name for name in ("rounds.csv", "rounds.csv.xz", "bench.csv")]
+        inside = [path / name for name in ("rounds.csv", "rounds.csv.xz", "bench.csv", "census.csv")]
         path = next((one for one in inside if one.is_file()), path)
     if not path.is_file() or ".csv" not in path.name:
         return None
@@ -102,11 +102,16 @@ def _table(path: Path, content: bytes, kind: Kind) -> TableRun:
     found["kernel"] = _joined(rows, kind.kernel)
     found["ordinal"] = found.groupby(["layer", "kernel"], sort=False).cumcount()
     found["launches"] = 1.0
-    times = [pd.to_numeric(rows[name], errors="coerce") for name in kind.times if name in rows]
+    columns = [name for name in kind.times if name in rows and rows[name].notna().any()]
+    times = [pd.to_numeric(rows[name], errors="coerce") for name in columns]
     found["time_ns"] = pd.concat(times, axis=1).bfill(axis=1).iloc[:, 0] if times else np.nan
     for column in (one for one in kind.exact if one in rows):
         found[column] = pd.to_numeric(rows[column], errors="coerce")
-    conditions = _beside(path) | ({"nvcc": ", ".join(map(str, rows["nvcc"].unique()))} if "nvcc" in rows else {})
+    conditions = _beside(path)
+    if columns:
+        conditions["time"] = columns[0]
+    if "nvcc" in rows:
+        conditions["nvcc"] = ", ".join(map(str, rows["nvcc"].unique()))
     if kind.times:
         found = found[found["time_ns"].notna()]
     if kind.name == "census":

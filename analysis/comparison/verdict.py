@@ -9,9 +9,8 @@ tests that treat them as independent alarm falsely. The test is a randomisation 
 
 All rows are tested together (Westfall and Young): the statistic of a pattern is the largest of all rows, so the chance
 of any false alarm is bounded however many rows there are and however they depend on each other. Half of the error goes
-to the step, half to its rows. A row's statistic is its mean over its standard error plus FLOOR times that of a usual
-row: a row that seems quiet by chance gets no verdict from it (Tusher, Tibshirani and Chu 2001). A difference below the
-least that counts is SAME if its interval says so. Exchanging A and B mirrors every verdict.
+to the step, half to its rows. A row's statistic is its mean over its standard error. A difference below the least that
+counts is SAME if its interval says so. Exchanging A and B mirrors every verdict.
 """
 
 from __future__ import annotations
@@ -30,10 +29,8 @@ Floats = npt.NDArray[np.float64]
 ERROR = 0.01  # the chance of any false FASTER or SLOWER in one comparison
 LEAST = 0.005  # the smallest change that counts
 APART = 0.02  # the same if the sides did not run in turns: clocks and temperatures drift
-FLOOR = 1.0  # of the median standard error of all rows
 PATTERNS = 4096  # if there are more, so many are drawn at random
 MOST_MORE = 1000  # more runs than these are no advice
-ROUNDS = 10  # the default of `make ab`
 
 
 def runs_needed(error: float, paired: bool) -> int:
@@ -71,13 +68,12 @@ def interval(a: Floats, b: Floats, *, paired: bool, error: float) -> tuple[Float
         middle, half = interval(b, a, paired=paired, error=error)
         return -middle, half
     middle, wrong = _mean_and_error(a, b, paired, axis=0)
-    floor = FLOOR * float(np.median(wrong))
 
     def largest(x: Floats, y: Floats, axis: int) -> Floats:
         """Return the largest statistic of all rows for each pattern. Shape: (patterns, rows, runs) → (patterns,)."""
         means, errors = _mean_and_error(x, y, paired, axis)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.asarray(np.nan_to_num(np.abs(means) / (errors + floor), nan=0.0, posinf=1e12), np.float64)
+            return np.asarray(np.nan_to_num(np.abs(means) / errors, nan=0.0, posinf=1e12), np.float64)
 
     half = np.full(len(middle), np.inf)
     if min(len(a), len(b)) >= runs_needed(error, paired):
@@ -86,7 +82,7 @@ def interval(a: Floats, b: Floats, *, paired: bool, error: float) -> tuple[Float
             n_resamples=PATTERNS, rng=np.random.default_rng(0),
         )  # fmt: skip
         patterns = found.null_distribution.reshape(-1, len(middle)).max(axis=1)
-        half = np.quantile(patterns, 1 - error, method="higher") * (wrong + floor)
+        half = np.quantile(patterns, 1 - error, method="higher") * wrong
     return middle, np.nan_to_num(half, nan=0.0, posinf=np.inf)
 
 

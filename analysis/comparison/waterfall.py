@@ -22,6 +22,8 @@ def waterfall(
     a: Sequence[StepOf], b: Sequence[StepOf], rows: Sequence[Row], total_a: int, total_b: int, kernels: bool
 ) -> list[Bar]:
     """Return bars that add up to total_b - total_a: rows, what the GPU waits for, overlap, and the residual."""
+    if not rows:
+        return [Bar("the whole", "", total_b - total_a, "nothing is known of its parts")]
     bars = []
     for place, row in enumerate(rows):
         ns = round(row.b_ns or 0.0) - round(row.a_ns or 0.0)

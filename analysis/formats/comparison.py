@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Whole
 
 AGAIN = "compare again"
+TURNS = 20  # rounds of `make ab`: so many find a change of 1 % (reports/h100-comparison/tables/error_rates.csv)
 
 
 class Verdict(StrEnum):

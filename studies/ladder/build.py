@@ -1,6 +1,6 @@
 """Build the tables of a folder of the kernel ladder, and print the metric columns that ladder.sh needs.
 
-python -m studies.ladder.build DIR         write DIR/tables/*.csv
+python -m studies.ladder.build DIR         write DIR/tables/*.csv; refuse if a rung got worse, unless --accept
 python -m studies.ladder.build --columns   print the metric columns of a capture (ncu_capture.sh --columns);
                                            with --slow those for kernels of 35 ms and more
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.comparison.verdict import APART
 from analysis.formats.errors import LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
@@ -24,6 +25,7 @@ from studies.ladder.goals import build_goals
 from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
 from studies.ladder.searched import build_searched, search_rows
 
+WORSE = 4  # exit code
 _COUNTERS = [
     *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",
     "measured_bytes", "top_stall", "top_stall_frac", "hot_line", "hot_line_frac", "hot_line_stall", "hot_line_text",
@@ -231,6 +233,26 @@ def write(folder: Path, tables: dict[str, pd.DataFrame]) -> None:
         temporary.replace(folder / "tables" / f"{name}.csv")
 
 
+def worse(old: pd.DataFrame, new: pd.DataFrame) -> list[str]:
+    """Return the rungs whose newest time is worse than the published one, in a sentence each.
+
+    A time is worse if its 5 % quantile is above the 95 % quantile before, and the median by more than APART: both times
+    come from one process each, and clocks drift between them.
+    """
+    key = [*KEY]
+    if old.empty or not {*key, "bench_time_p50_ns", "bench_time_p95_ns"} <= set(old):
+        return []
+    both = old.merge(new, on=key, suffixes=("_old", "_new"))
+    before, after = both["bench_time_p50_ns_old"], both["bench_time_p50_ns_new"]
+    apart = both["bench_time_p5_ns_new"].fillna(after) > both["bench_time_p95_ns_old"].fillna(before)
+    rows = both[apart & (after > before * (1 + APART))]
+    return [
+        f"{' '.join(str(row[name]) for name in key)}: {row['bench_time_p50_ns_old'] / 1e3:,.2f} µs → "
+        f"{row['bench_time_p50_ns_new'] / 1e3:,.2f} µs"
+        for row in rows.to_dict("records")
+    ]
+
+
 def summary(tables: dict[str, pd.DataFrame]) -> str:
     """Return a text: how much of the ladder is measured, and the verdicts on its hypotheses."""
 
@@ -251,18 +273,29 @@ def summary(tables: dict[str, pd.DataFrame]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """See the module's docstring. Exit code 2: wrong usage. 3: the folder cannot be read."""
+    """See the module's docstring. Exit code 2: wrong usage. 3: the folder cannot be read. 4: a rung got worse."""
     parser = argparse.ArgumentParser(prog="python -m studies.ladder.build", description=(__doc__ or "").splitlines()[0])
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="folder of the ladder, with ladder.json")
     asked.add_argument("--columns", action="store_true", help="print the metric columns that a capture needs")
     parser.add_argument("--slow", action="store_true", help="of --columns only what hardware counts")
+    parser.add_argument("--accept", action="store_true", help="replace the times of rungs by worse ones, too")
     options = parser.parse_args(arguments)
     try:
         if options.columns:
             print(",".join(ladder.wanted_columns(slow=options.slow)))
         else:
             tables = build(options.folder)
+            published = options.folder / "tables" / "ladder.csv"
+            old = pd.read_csv(published) if published.is_file() else pd.DataFrame()
+            if not options.accept and (found := worse(old, tables["ladder"])):
+                print("\n".join(found), file=sys.stderr)
+                print(
+                    f"{len(found)} rungs got worse, so the tables of {options.folder} stay as they were: measure "
+                    "again, or take the new times with `make ladder ARGS=--accept`.",
+                    file=sys.stderr,
+                )
+                return WORSE
             write(options.folder, tables)
             print(summary(tables))
     except LedgerError as error:

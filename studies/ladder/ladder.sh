@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Check, time and capture every rung of every kernel ladder: the driver behind `make ladder`.
 #
-# usage: ladder.sh [-n] [--out DIR] [--missing] [--all] [--seconds N] [OP…]
+# usage: ladder.sh [-n] [--out DIR] [--missing] [--all] [--accept] [--seconds N] [OP…]
 #
 #   -n           print the exact commands, run nothing
 #   --out DIR    folder of the ladder (default: runs/ladder); each call adds a run folder of its own
 #   --missing    only list missing points: not measured yet, or measured with a source that has changed since. If nothing was
 #                measured here, DIR is by default the ladder of the first GPU in reports/published.toml
 #   --all        also measure points again that DIR already has
+#   --accept     write the tables even if the time of a rung got worse; otherwise they stay as they were
 #   --seconds N  time for each op's capture (default 120): no point starts later than that, and our own kernels come first. A
 #                capture ends at the latest a minute later, or a minute and eight seconds a point after its start. Its
 #                remaining points stay missing
@@ -19,7 +20,7 @@
 # exit: 0 done, 1 a step failed, 2 usage or no GPU
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
-dry='' dir='' missing='' all='' seconds=120 ops=()
+dry='' dir='' missing='' all='' accept='' seconds=120 ops=()
 while (($#)); do
   case $1 in
   -h | --help) usage ;;
@@ -27,6 +28,7 @@ while (($#)); do
   --out) value "$1" $# && dir=$2 && shift 2 ;;
   --missing) missing=yes && shift ;;
   --all) all=--all && shift ;;
+  --accept) accept=--accept && shift ;;
   --seconds)
     value "$1" $# && seconds=$2 && shift 2
     [[ $seconds =~ ^[1-9][0-9]*$ ]] || bad_usage "--seconds takes a whole number from 1 on, not '$seconds'."
@@ -94,6 +96,6 @@ for export in ${exports[@]+"${!exports[@]}"}; do
   wait "$export" || failed=yes
   cat "${exports[export]}/raw/export.log"
 done
-step "4/4 tables" "$PYTHON" -m studies.ladder.build "$dir" || failed=yes
+step "4/4 tables" "$PYTHON" -m studies.ladder.build "$dir" ${accept:+"$accept"} || failed=yes
 ladder "what is still missing" missing --out "$dir" ${only[@]+"${only[@]}"}
 if [[ -n $failed ]]; then exit 1; fi

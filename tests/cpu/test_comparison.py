@@ -14,7 +14,7 @@ import kernel_ledger
 from analysis import compare as command
 from analysis.comparison import align, gate, verdict
 from analysis.comparison.verdict import Floats
-from analysis.formats.comparison import MIRROR, ROUNDS, Basis, Match, Verdict
+from analysis.formats.comparison import MIRROR, ROUNDS, TURNS, Basis, Match, Verdict
 from tests.nsys_export import Export
 
 DECIDED = (Verdict.FASTER, Verdict.SLOWER)
@@ -66,9 +66,7 @@ def test_two_equal_sides_are_hardly_ever_told_apart(paired: bool) -> None:
     assert alarms <= 3  # 1 % of 100 is 1
 
 
-@pytest.mark.parametrize(
-    ("growth", "paired", "runs"), [(0.01, True, verdict.ROUNDS), (0.05, True, 14), (0.05, False, 9)]
-)
+@pytest.mark.parametrize(("growth", "paired", "runs"), [(0.01, True, TURNS), (0.05, True, 14), (0.05, False, 9)])
 def test_a_slow_down_is_found_and_mirrored(growth: float, paired: bool, runs: int) -> None:
     a, b = noisy(7, runs, 5, growth)
     there, back = verdict.judge(a, b, paired=paired), verdict.judge(b, a, paired=paired)
@@ -83,16 +81,16 @@ def test_a_slow_down_is_found_and_mirrored(growth: float, paired: bool, runs: in
 
 
 def test_a_difference_that_does_not_count_is_the_same() -> None:
-    a, b = noisy(3, verdict.ROUNDS, 4, 0.001, noise=0.0003)
+    a, b = noisy(3, TURNS, 4, 0.001, noise=0.0003)
     assert {one.verdict for one in verdict.judge(a, b, paired=True)} == {Verdict.SAME}
 
 
 def test_an_unsure_verdict_says_how_many_runs_decide_it() -> None:
-    a, b = noisy(5, verdict.ROUNDS, 1, 0.01, noise=0.01)
+    a, b = noisy(5, TURNS, 1, 0.01, noise=0.01)
     (unsure,) = verdict.judge(a, b, paired=True)
     assert unsure.verdict is Verdict.UNSURE
     assert unsure.more
-    more_a, more_b = noisy(5, verdict.ROUNDS + 2 * unsure.more, 1, 0.01, noise=0.01)
+    more_a, more_b = noisy(5, TURNS + 2 * unsure.more, 1, 0.01, noise=0.01)
     assert verdict.judge(more_a, more_b, paired=True)[0].verdict is Verdict.SLOWER
 
 
@@ -106,7 +104,7 @@ def test_few_runs_decide_nothing(runs: int) -> None:
 
 
 def test_equal_times_without_any_noise_are_the_same() -> None:
-    a = np.full((verdict.ROUNDS, 2), 5_000.0)
+    a = np.full((TURNS, 2), 5_000.0)
     assert {one.verdict for one in verdict.judge(a, a, paired=True)} == {Verdict.SAME}
     assert {one.verdict for one in verdict.judge(a, 2 * a, paired=True)} == {Verdict.SLOWER}
 
@@ -198,7 +196,7 @@ def test_another_gpu_is_named_first_and_withholds_every_verdict(tmp_path: Path) 
 
 
 def test_rounds_in_turns_are_paired(tmp_path: Path) -> None:
-    a, b = noisy(11, verdict.ROUNDS, 3, 0.02)
+    a, b = noisy(11, TURNS, 3, 0.02)
     of_a, of_b = rounds(tmp_path / "a.csv", a), rounds(tmp_path / "b.csv", b, place=1)
     found = kernel_ledger.compare(of_a, of_b)
     assert found.paired
@@ -257,7 +255,9 @@ def test_a_gate_passes_fails_or_matches_nothing(
         assert results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "v01.cu"
 
 
-@pytest.mark.parametrize(("growth", "runs", "status"), [(0.0, 10, "pass"), (0.05, 10, "fail"), (0.05, 2, "unsure")])
+@pytest.mark.parametrize(
+    ("growth", "runs", "status"), [(0.0, TURNS, "pass"), (0.05, TURNS, "fail"), (0.05, 2, "unsure")]
+)
 def test_a_gate_on_time_takes_the_verdict(tmp_path: Path, growth: float, runs: int, status: str) -> None:
     a, b = noisy(2, runs, 3, growth, noise=0.0003)
     found = kernel_ledger.compare(rounds(tmp_path / "a.csv", a), rounds(tmp_path / "b.csv", b, place=1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -334,3 +335,22 @@ def test_the_hottest_lines_of_each_launch() -> None:
     assert rows["text"].tolist() == ["x = load(p);"] * 3
     with pytest.raises(InputError):
         hot_lines.hottest_lines(io.StringIO("nothing of ncu\n"))
+
+
+def test_worse_times_of_a_rung_do_not_replace_better_ones_unasked(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)
+    assert composer.main([str(copy)]) == 0
+    published = copy / "tables" / "ladder.csv"
+    better = pd.read_csv(published)
+    times = [name for name in better if name.startswith("bench_time_")]
+    better[times] /= 1.1  # as if the published rungs had been faster
+    better.to_csv(published, index=False)
+    before = published.read_bytes()
+    assert composer.main([str(copy)]) == composer.WORSE
+    assert published.read_bytes() == before
+    assert "--accept" in capsys.readouterr().err
+    assert composer.main([str(copy), "--accept"]) == 0
+    assert published.read_bytes() != before
