@@ -310,8 +310,8 @@ def step_cause(root: Path) -> None:
         "tests/cpu/test_step_rules.py",
         """
 
-        def test_a_toy_is_put_away(tmp_path: Path) -> None:
-            found = {one.kind: one.do for one in step_findings.claims(steps(tmp_path, late_host))}
+        def test_a_toy_is_put_away() -> None:
+            found = {one.kind: one.do for one in claims_on([*WARM_UP, *PROGRAMS["host_work"] * 14])}
             assert found["toy_wait"] == "Put the toys away."
         """,
     )
