@@ -41,7 +41,6 @@ from analysis.tables import (
     set_up,
     traffic,
 )  # fmt: skip
-from analysis.tables.bare import build_steps
 from analysis.tables.collectives import Matched, build_collectives
 from analysis.tables.compiled import build_compiled
 from analysis.tables.copies import build_copies
@@ -49,7 +48,6 @@ from analysis.tables.counters import build_counters
 from analysis.tables.counting import build_counting
 from analysis.tables.cpu_times import build_cpu_times
 from analysis.tables.devices import Activity, build_devices
-from analysis.tables.gaps import build_gaps
 from analysis.tables.graphs import build_graphs
 from analysis.tables.host import build_host
 from analysis.tables.kernels import build_kernels
@@ -89,8 +87,6 @@ class Facts:
 
     # Tables that other parts need: each attribute is the rows of the table
 
-    steps = build_steps
-    gaps = build_gaps
     devices = build_devices
     ranks = build_ranks
     collectives = build_collectives
@@ -344,10 +340,14 @@ class Facts:
         return set_up.set_up(self.capture, self.gpu_ops, self.step_ranges, self.step_of_op, self.folded)
 
     @cached_property
-    def limits(self) -> dict[str, tuple[str, str]]:
-        """What limits the kernels of each kind of step, memory or compute, and the evidence, by its path."""
-        paths = list(self.step_ranges["path"]) if len(self.step_ranges) else []
-        return gaps.step_limits(self.measured, self.roofline, self.capture.ops, self.roofs, paths)
+    def gaps(self) -> pd.DataFrame:
+        """The measured columns of gaps.csv."""
+        return gaps.measure_steps(self)
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        """The measured columns of steps.csv."""
+        return bare.measure_kinds(self)
 
     @cached_property
     def bare(self) -> pd.DataFrame:

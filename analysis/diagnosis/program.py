@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from analysis.diagnosis.reasons import BUSY, SHORT_NS
+from analysis.diagnosis.steps import build_gaps
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, table
-from analysis.tables.gaps import BUSY_FRAC_LIMIT, WAITING
+from analysis.tables.gaps import BUSY_FRAC_LIMIT, step_paths
 from analysis.tables.set_up import SET_UP
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
-_VERDICTS = {"launch-bound": "launch", "host-bound": "host", "memory-bound": "memory", "compute-bound": "compute"}
+_BOUNDS = {"launch_bound": "launch", "memory_roof": "memory", "compute_roof": "compute"}  # by the cause of a step
+_OF_HOST = ("host_work", "sync", "allocation", "compile_in_loop", "graph_each_step", "data_loader", "storage")
 _OF_COPIES = "copy"
 
 
@@ -58,6 +60,7 @@ class _Step:
     idle_ns: float
     idle_from: str
     bound: str
+    launches: bool  # whether launching may limit its kernels
 
 
 @table(
@@ -93,8 +96,9 @@ class _Step:
             "bound",
             "",
             "launch, host, memory, compute, latency or unknown. A kernel at 60 % of a roof or more is bound by it, "
-            "below that by launches if one takes less than 10 µs and its step has no other verdict, else by latency. "
-            "A step has its verdict, another range what binds most of its time",
+            "below that by launches if one takes less than 10 µs and its step waits for launches or for nothing known, "
+            "else by latency. "
+            "A step has that of its verdict, another range what binds most of its time",
             "row",
         ),
     ),
@@ -107,7 +111,7 @@ def build_program(facts: Facts) -> pd.DataFrame | None:
     kernels, copies, layers, traffic = facts.kernels, facts.copies, facts.layers, facts.traffic
     if kernels.empty and copies.empty:
         return None
-    steps = _steps(facts.gaps, layers)
+    steps = _steps(facts.once(build_gaps), layers, facts.filled)
     leaves = [*_kernel_leaves(kernels, facts.roofline, facts.counters, steps), *_copy_leaves(copies)]
     if not any(leaf.time_ns for leaf in leaves):
         return None
@@ -168,9 +172,9 @@ def _rows(node: _Node, order: dict[str, int], total: float) -> Iterator[dict[str
         yield from _rows(one, order, total)
 
 
-def _steps(gaps: pd.DataFrame, layers: pd.DataFrame) -> dict[str, _Step]:
+def _steps(gaps: pd.DataFrame, layers: pd.DataFrame, filled: Mapping[str, float]) -> dict[str, _Step]:
     """Return the known values of each step, by its folded path; '' is the whole capture."""
-    paths = gaps["step"].astype(str).str.replace(r"#\d+$", "", regex=True)
+    paths = step_paths(gaps["step"])
     known = set(layers["range"])
     folded = fold_paths(pd.concat([layers["range"], paths], ignore_index=True)).to_numpy()[len(layers) :]
     found: dict[str, _Step] = {}
@@ -178,14 +182,18 @@ def _steps(gaps: pd.DataFrame, layers: pd.DataFrame) -> dict[str, _Step]:
         is_bare = not pd.isna(row.bare_wall_ns)
         wall = row.bare_wall_ns if is_bare else row.wall_ns
         idle = 0.0 if pd.isna(wall) or pd.isna(row.busy_ns) else max(float(wall) - float(row.busy_ns), 0.0)
-        if is_bare and row.verdict not in WAITING and idle > (1 - BUSY_FRAC_LIMIT) * float(wall):
+        if is_bare and filled.get(path, 0.0) >= BUSY_FRAC_LIMIT:
             idle = 0.0  # the GPU works for the steps around it
         if str(row.verdict) == SET_UP:
             idle = 0.0  # the host sets the program up, once
-        bound = _VERDICTS.get(str(row.verdict), "")
+        cause = str(row.verdict)
+        bound = "host" if cause in _OF_HOST else _BOUNDS.get(cause, "")
         before = found.get(place if path in known else "")
         found[place if path in known else ""] = _Step(
-            idle + (before.idle_ns if before else 0.0), "bare" if is_bare else "attached", bound
+            idle + (before.idle_ns if before else 0.0),
+            "bare" if is_bare else "attached",
+            bound,
+            cause in ("", SET_UP, "launch_bound"),
         )
     return found
 
@@ -229,7 +237,7 @@ def _kernel_leaves(
 def _bound(roof: float | None, side: str, mean_ns: float, step: _Step | None) -> str:
     if roof is not None and roof >= BUSY:
         return "compute" if side == "compute" else "memory"
-    if mean_ns < SHORT_NS and (step is None or step.bound in ("", "launch")):
+    if mean_ns < SHORT_NS and (step is None or step.launches):
         return "launch"
     return "unknown" if roof is None else "latency"
 

@@ -1,19 +1,28 @@
-"""Build step_diagnosis.csv: why each step takes its time, by its findings."""
+"""Say why each step takes its time: step_diagnosis.csv, and the verdicts of gaps.csv and steps.csv.
+
+All of them are one answer: that of the step's replay.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.savers import StepAnswer
-from analysis.diagnosis.step_tables import answer_steps
+from analysis.diagnosis.step_findings import kind_of_step
+from analysis.diagnosis.step_tables import answer_steps, within
 from analysis.diagnosis.vocabulary import CAUSE, words
-from analysis.formats.words import share
+from analysis.formats.words import duration, share
+from analysis.tables import bare, gaps
 from analysis.tables.declare import Column, table
+from analysis.tables.set_up import SET_UP
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
+
+LARGEST = 3  # parts of a step that are evidence
 
 
 @table(
@@ -52,6 +61,77 @@ def _of_answer(answer: StepAnswer) -> list[dict[str, object]]:
         }
         for rank, one in enumerate(now, start=1)
     ]
+
+
+VERDICT = (
+    Column(
+        "verdict",
+        "",
+        "the cause of the step's first finding, or what it waits for most (analysis/diagnosis/kinds.toml). set-up: the "
+        "step records a CUDA graph, compiles or loads kernels, and no step like it does not. Blank for a step that is "
+        "not judged",
+        "row",
+    ),
+    Column("evidence", "", "the parts of the step by its replay, and what else is known of it", "row", style="prose"),
+)
+
+
+def verdicts(facts: Facts) -> list[tuple[str, str]]:
+    """Return the verdict on each row of gaps.csv, and the parts that it rests on in words; "" for a step not judged."""
+    answers, steps = facts.once(answer_steps), facts.step_ranges
+    if steps.empty:
+        return [_verdict(answers[0]) if answers else ("", "")] * len(facts.gaps)
+    inside = np.array([within(one.view.step.phase, steps) for one in answers]).reshape(len(answers), len(steps))
+    found = []
+    for row, counts in zip(steps.index, inside.T, strict=True):
+        if int(row) in facts.set_up:
+            found.append((SET_UP, ""))
+        else:
+            found.append(_verdict(answers[int(counts.argmax())]) if counts.any() else ("", ""))
+    return found
+
+
+def _verdict(answer: StepAnswer) -> tuple[str, str]:
+    """Return the cause of a step and its largest parts."""
+    parts = sorted(answer.view.parts.parts, key=lambda part: -part[1])[:LARGEST]
+    wall = answer.view.parts.wall_ns
+    told = ", ".join(f"{name.replace('_', ' ')} {share(ns / max(wall, 1))}" for name, ns in parts)
+    return kind_of_step(answer), f"{answer.name} of {duration(wall)}: {told}"
+
+
+def _judged(rows: pd.DataFrame, found: list[tuple[str, str]], columns: tuple[Column, ...]) -> pd.DataFrame:
+    """Return rows with a verdict and its evidence as their last columns."""
+    told = ["; ".join(filter(None, (parts, str(own)))) for (_, parts), own in zip(found, rows["evidence"], strict=True)]
+    judged = rows.assign(verdict=[verdict for verdict, _ in found], evidence=told)
+    return judged[[*(one.name for one in columns), "verdict", "evidence", "tier"]]
+
+
+@table(
+    "gaps",
+    question="What does each step wait for, one by one?",
+    title="Steps one by one",
+    columns=(*gaps.COLUMNS, *VERDICT),
+)
+def build_gaps(facts: Facts) -> pd.DataFrame | None:
+    """Return gaps.csv, one row for each instance of a step, in order of time; None without rows."""
+    return _judged(facts.gaps, facts.once(verdicts), gaps.COLUMNS) if len(facts.gaps) else None
+
+
+@table(
+    "steps",
+    question="How long does each kind of step take without a profiler, and what does it wait for?",
+    title="Steps",
+    optional=True,
+    columns=(*bare.STEPS, *VERDICT),
+)
+def build_steps(facts: Facts) -> pd.DataFrame | None:
+    """Return steps.csv: one row per kind of step that was timed without a profiler, in the order of the timeline."""
+    if facts.steps.empty:
+        return None
+    paths = facts.step_ranges["path"].map(facts.folded)
+    last = dict(zip(paths, facts.once(verdicts), strict=True))  # of steps that all set the program up, else a later one
+    known = {path: one for path, one in zip(paths, facts.once(verdicts), strict=True) if one[0] != SET_UP}
+    return _judged(facts.steps, [(last | known)[path] for path in facts.steps["step"]], bare.STEPS)
 
 
 def _reason(defect: str, gain: float, refuted: str) -> str:

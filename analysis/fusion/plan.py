@@ -27,12 +27,10 @@ import pandas as pd
 from analysis.formats import symbols
 from analysis.formats.ranges import STEP, is_step
 from analysis.formats.views import holds
-from analysis.formats.words import count_of
 from analysis.fusion import opmap
 from analysis.tables.attribution import fold_paths
 from analysis.tables.copies import WITHIN, direction_of
 from analysis.tables.declare import Column, part, table
-from analysis.tables.gaps import LAUNCH_BOUND, step_paths
 from analysis.tables.layers import GRAPH_MARK, place_recorded
 from analysis.tables.roofline import dram_roof
 
@@ -923,13 +921,12 @@ def _known_run(
 
 @dataclass(frozen=True)
 class Plan:
-    """What could be fused. `steps`: instances of each step's range; `waiting`: step -> why it is launch-bound."""
+    """What could be fused. `steps`: instances of each step's range."""
 
     candidates: list[Candidate]
     work: Work
     machine: Machine
     steps: Mapping[str, int]
-    waiting: Mapping[str, str]
 
 
 def plan(facts: Facts) -> Plan | None:
@@ -959,12 +956,7 @@ def plan(facts: Facts) -> Plan | None:
     instances = ranges.loc[paths, "path"].value_counts().to_dict() if len(ranges) else {}
     if not len(work):  # a run without a GPU repeats the recorded step
         instances = dict.fromkeys(instances, 1)
-    bound = facts.gaps[facts.gaps["verdict"].eq(LAUNCH_BOUND)]
-    waiting = {
-        path: f"the step waits for its {count_of(launches, 'launch')}, so fewer of them win more"
-        for path, launches in zip(step_paths(bound["step"]), bound["launches"], strict=True)
-    }
-    return Plan(candidates, work, machine, instances, waiting)
+    return Plan(candidates, work, machine, instances)
 
 
 # The table ---------------------------------------------------------------------------------------------------
@@ -1115,10 +1107,6 @@ def build_fusion(facts: Facts) -> pd.DataFrame | None:
         per_step = table[name].astype("Float64") / instances
         whole = name.endswith(("_bytes", "_ns"))  # a chain that only some steps launch counts as a fraction a step
         table[name] = per_step.round().astype("Int64") if whole else per_step.round(3)
-    table["evidence"] = [
-        f"{text}; {found.waiting[step]}" if step in found.waiting else text
-        for text, step in zip(table["evidence"], table["step"], strict=True)
-    ]
     return table.sort_values(["gain_ns", "now_bytes", "range"], ascending=[False, False, True], na_position="last")
 
 

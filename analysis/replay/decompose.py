@@ -54,7 +54,7 @@ def decompose(run: Run, wall_ns: float | None = None) -> Decomposition:
         if row >= 0:
             critical[row] += end - begin
     wall = round(run.step_ns if wall_ns is None else wall_ns)
-    steps = run.graph.steps * run.step_ns / max(wall, 1)
+    steps = run.graph.steps * max(run.step_ns, 1.0) / max(wall, 1)
     table = pd.DataFrame(
         {
             "slack_ns": slack(run),

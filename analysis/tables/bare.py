@@ -20,10 +20,8 @@ from analysis.capture.model import Capture
 from analysis.formats.bare import BARE_RANGES, PUSH
 from analysis.formats.report import Missing, Reason
 from analysis.formats.spans import quantiles
-from analysis.tables import gaps as steps_one_by_one
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import TOP, Column, part, table
-from analysis.tables.set_up import SET_UP
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -343,40 +341,34 @@ def bare_gpu_ns(capture: Capture) -> dict[str, float]:
     return {step["range"]: float(step["gpu_ns"]["p50"]) for step in timed if step.get("gpu_ns")}
 
 
-@table(
-    "steps",
-    question="How long does each kind of step take without a profiler, and does it wait for the GPU or the host?",
-    title="Steps",
-    optional=True,
-    columns=(
-        Column("step", "", "range of the step, repeated ones as one", "key"),
-        Column(
-            "bare_wall_ns", "ns", "bare time, median without the first steps; never less than busy_ns", "timing"
-        ),
-        Column("busy_ns", "ns", "busy_ns of gaps.csv, median of the instances", "timing"),
-        Column("blocked_ns", "ns", "blocked_ns of gaps.csv, median of the instances", "timing"),
-        Column("busy_frac", "0-1", "busy_ns over bare_wall_ns", "timing", style="bar"),
-        Column("verdict", "", "verdict as in gaps.csv, on these medians", "row"),
-        Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
-        Column("launches", "1", "kernels of a step, median", "timing", shown=False),
-        Column("timed", "1", "steps that were timed without a profiler", "timing", shown=False),
-        Column("first_calls", "1", "leading steps that took clearly longer than later ones; left out", "timing"),
-        Column("first_ns", "ns", "bare time of the first step", "timing"),
-        Column(
-            "host_ns", "ns", "bare time by the host's clock; less than busy_ns if the host runs ahead of the GPU",
-            "timing", shown=False,
-        ),
-        Column(
-            "bare_from", "", "method. harness: from timing.json. start to start: of neighbouring steps. start to end: "
-            "the step ends in a synchronisation or has no neighbour", "row", shown=False,
-        ),
+STEPS = (
+    Column("step", "", "range of the step, repeated ones as one", "key"),
+    Column(
+        "bare_wall_ns", "ns", "bare time, median without the first steps; never less than busy_ns", "timing"
+    ),
+    Column("busy_ns", "ns", "busy_ns of gaps.csv, median of the instances", "timing"),
+    Column("blocked_ns", "ns", "blocked_ns of gaps.csv, median of the instances", "timing"),
+    Column("busy_frac", "0-1", "busy_ns over bare_wall_ns", "timing", style="bar"),
+    Column("launches", "1", "kernels of a step, median", "timing", shown=False),
+    Column("timed", "1", "steps that were timed without a profiler", "timing", shown=False),
+    Column("first_calls", "1", "leading steps that took clearly longer than later ones; left out", "timing"),
+    Column("first_ns", "ns", "bare time of the first step", "timing"),
+    Column(
+        "host_ns", "ns", "bare time by the host's clock; less than busy_ns if the host runs ahead of the GPU",
+        "timing", shown=False,
+    ),
+    Column(
+        "bare_from", "", "method. harness: from timing.json. start to start: of neighbouring steps. start to end: "
+        "the step ends in a synchronisation or has no neighbour", "row", shown=False,
     ),
 )  # fmt: skip
-def build_steps(facts: Facts) -> pd.DataFrame | None:
-    """Return steps.csv: one row per kind of step that was timed without a profiler, in the order of the timeline."""
+
+
+def measure_kinds(facts: Facts) -> pd.DataFrame:
+    """Return the measured columns of steps.csv: a row per kind of step timed without a profiler, in order of time."""
     bare_steps, gaps, step_ranges = facts.bare_steps, facts.gaps, facts.step_ranges
     if bare_steps.empty or step_ranges.empty or len(gaps) != len(step_ranges):
-        return None
+        return pd.DataFrame(columns=[*(one.name for one in STEPS), "evidence", "tier"])
     seen = gaps.assign(path=step_ranges["path"].to_numpy(), range=step_ranges["path"].map(facts.folded).to_numpy())
     rows = []
     for path, own in seen.groupby("range", sort=False):
@@ -384,28 +376,21 @@ def build_steps(facts: Facts) -> pd.DataFrame | None:
         if timed.empty:
             continue
         bare, host = timed.iloc[0], float(timed["bare_p50_ns"].iloc[0])
-        seen_in = ("busy_ns", "blocked_ns", "launches", "launch_calls")
-        busy, blocked, launches, calls = (_median(own[name]) for name in seen_in)
-        verdict, evidence = steps_one_by_one.judge(
-            busy, host, facts.limits.get(str(own["path"].iloc[0])), blocked=blocked, launches=calls,
-            filled=facts.filled.get(str(own["path"].iloc[0])),
-        )  # fmt: skip
-        if own["verdict"].eq(SET_UP).all():
-            verdict, evidence = SET_UP, "; ".join(dict.fromkeys(own["evidence"]))
-        elif bare["steady"] == 1 and bare["bare_from"] != HARNESS:
-            evidence += "; timed only once, so the time may include the costs of a first step"
+        busy, blocked, launches = (_median(own[name]) for name in ("busy_ns", "blocked_ns", "launches"))
+        once = bare["steady"] == 1 and bare["bare_from"] != HARNESS
+        evidence = "timed only once, so the time may include the costs of a first step" if once else ""
         wall = host if busy is None else max(host, busy)
         rows.append(
             {
                 "step": path, "bare_wall_ns": wall, "busy_ns": busy, "blocked_ns": blocked,
-                "busy_frac": np.nan if busy is None else busy / wall, "verdict": verdict, "evidence": evidence,
+                "busy_frac": np.nan if busy is None else busy / wall, "evidence": evidence,
                 "launches": launches, "timed": bare["steady"], "first_calls": bare["first_calls"],
                 "first_ns": bare["first_ns"], "host_ns": host, "bare_from": bare["bare_from"],
-                "tier": "counters" if verdict and "ncu" in evidence else "timing",
+                "tier": "timing",
             }
         )  # fmt: skip
     names = ("bare_wall_ns", "busy_ns", "blocked_ns", "launches", "timed", "first_calls", "first_ns", "host_ns")
-    return whole_numbers(pd.DataFrame(rows), names) if rows else None
+    return whole_numbers(pd.DataFrame(rows, columns=[*(one.name for one in STEPS), "evidence", "tier"]), names)
 
 
 def _median(values: pd.Series) -> float | None:

@@ -1,8 +1,6 @@
-"""Judge whether launches, the host, memory or arithmetic limit each step.
+"""Measure each step: its length, with and without a profiler, when the GPU works for it, and what it launches.
 
-A profiler can make a launch-bound loop several times slower, so gaps under a profiler prove nothing. The verdict
-compares the GPU's busy time with the bare time of the step, measured without a profiler. Without a bare time there is
-no verdict. Busy time is the union of the intervals in which a GPU operation ran.
+Busy time is the union of the intervals in which a GPU operation ran.
 """
 
 from __future__ import annotations
@@ -16,20 +14,14 @@ from analysis.formats.ranges import is_step
 from analysis.tables import set_up as set_up_steps
 from analysis.tables.attribution import innermost
 from analysis.tables.copies import WORK
-from analysis.tables.declare import Column, table
+from analysis.tables.declare import Column
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
 WHOLE_CAPTURE = "capture"
-LAUNCH_BOUND, HOST_BOUND = "launch-bound", "host-bound"
-WAITING = (LAUNCH_BOUND, HOST_BOUND)
-# For one launch, PyTorch and Python need 5 to 30 µs of the host. A host that needs over 100 µs does other work too.
-MOST_AT_ONCE = 0.5  # of a step; launches leave the GPU idle many times, each time for a little
-MOST_HOST_NS_PER_LAUNCH = 100_000
 # Below this, the GPU idles for more than a fifth of the bare step. Faster kernels alone cannot win that time back.
 BUSY_FRAC_LIMIT = 0.8
-COMPUTE_ROOF_OF_DTYPE = {"fp32": "fp32", "tf32": "tf32", "bf16": "bf16", "fp16": "bf16"}
 
 
 def find_steps(ranges: pd.DataFrame) -> pd.DataFrame:
@@ -76,78 +68,62 @@ def add_other_threads(gpu_ops: pd.DataFrame, steps: pd.DataFrame, step_of_op: np
     return result
 
 
-@table(
-    "gaps",
-    question="Is each step limited by launches, by the host, by memory or by arithmetic?",
-    title="Steps one by one",
-    columns=(
-        Column(
-            "step",
-            "",
-            "instance of a range named step, decode or prefill. Without such a range, but with bare times: of the "
-            "outermost range that repeats. Otherwise: the whole capture",
-            "key",
-        ),
-        Column("wall_ns", "ns", "from the start of the step to its last GPU operation, with nsys attached", "timing"),
-        Column("bare_wall_ns", "ns", "bare time of the same step: host's clock, no profiler, median", "timing"),
-        Column(
-            "bare_gpu_ns",
-            "ns",
-            "from the first kernel to the last, without a profiler and with all launches queued ahead, median: the "
-            "time of the step if the GPU never waits for a launch",
-            "timing",
-        ),
-        Column(
-            "busy_ns",
-            "ns",
-            "time in which at least one GPU operation of the step ran; with several GPUs, that of the busiest",
-            "timing",
-        ),
-        Column(
-            "blocked_ns",
-            "ns",
-            "time that the step's thread waits in calls that synchronise, with nsys attached. Without a profiler it "
-            "launches faster and waits longer",
-            "timing",
-        ),
-        Column("launches", "1", "kernels of the step", "timing"),
-        Column(
-            "launch_calls",
-            "1",
-            "calls that launched its kernels and CUDA graphs. One call of a graph launches many kernels",
-            "timing",
-            shown=False,
-        ),
-        Column(
-            "largest_gaps_ns", "ns", "the three longest idle intervals with nsys attached, separated by `;`", "timing"
-        ),
-        Column(
-            "verdict",
-            "",
-            "If the GPU is busy for less than 80 % of the bare time, even with the steps around this one: host-bound "
-            "if the host waits for more than 20 % of it (they take turns) or needs more than 100 µs for each launch, "
-            "else launch-bound. If the GPU is busier: memory-bound or compute-bound, or GPU-bound if unknown. "
-            "set-up: the step records a CUDA graph, compiles or loads kernels, and no step like it does not. Else "
-            "blank without a bare time",
-            "row",
-        ),
-        Column("evidence", "", "the numbers that the verdict rests on", "row", style="prose"),
+COLUMNS = (
+    Column(
+        "step",
+        "",
+        "instance of a range named step, decode or prefill. Without such a range, but with bare times: of the "
+        "outermost range that repeats. Otherwise: the whole capture",
+        "key",
     ),
+    Column("wall_ns", "ns", "from the start of the step to its last GPU operation, with nsys attached", "timing"),
+    Column("bare_wall_ns", "ns", "bare time of the same step: host's clock, no profiler, median", "timing"),
+    Column(
+        "bare_gpu_ns",
+        "ns",
+        "from the first kernel to the last, without a profiler and with all launches queued ahead, median: the "
+        "time of the step if the GPU never waits for a launch",
+        "timing",
+    ),
+    Column(
+        "busy_ns",
+        "ns",
+        "time in which at least one GPU operation of the step ran; with several GPUs, that of the busiest",
+        "timing",
+    ),
+    Column(
+        "blocked_ns",
+        "ns",
+        "time that the step's thread waits in calls that synchronise, with nsys attached. Without a profiler it "
+        "launches faster and waits longer",
+        "timing",
+    ),
+    Column("launches", "1", "kernels of the step", "timing"),
+    Column(
+        "launch_calls",
+        "1",
+        "calls that launched its kernels and CUDA graphs. One call of a graph launches many kernels",
+        "timing",
+        shown=False,
+    ),
+    Column("largest_gaps_ns", "ns", "the three longest idle intervals with nsys attached, separated by `;`", "timing"),
 )
-def build_gaps(facts: Facts) -> pd.DataFrame | None:
-    """Return gaps.csv, one row for each instance of a step, in order of time; None without rows.
+
+
+def measure_steps(facts: Facts) -> pd.DataFrame:
+    """Return the columns of gaps.csv that are measured, one row for each instance of a step, in order of time.
 
     Shape: `gpu_ops` every GPU operation; `step_of_op` (operations,) row of its step, -1 for none. Without steps, one
-    row stands for the whole capture. `bare_wall_ns`, `bare_gpu_ns` and `filled` (see bare.py) by range path; `limits`
-    range path -> (memory | compute, evidence sentence); `blocked_ns` (steps,), None if unknown. Units: ns.
+    row stands for the whole capture. `bare_wall_ns` and `bare_gpu_ns` by range path; `blocked_ns` (steps,), None if
+    unknown. Units: ns.
     `overhead` as in `Capture`: a GPU that waits while the profiler holds the program does not count as idle. If a step
     uses several GPUs, judge the busiest and name the others in the evidence. `held_back`: the capture made the GPU
     wait on purpose, so its gaps say nothing about the program: no rows. `set_up` as set_up.py says of steps, by row.
     """
     gpu_ops, step_ranges, step_of_op = facts.gpu_ops, facts.step_ranges, facts.step_of_op
-    overhead, blocked_ns, filled = facts.capture.overhead, facts.blocked_ns, facts.filled
+    overhead, blocked_ns = facts.capture.overhead, facts.blocked_ns
     if facts.held_back or (step_ranges.empty and gpu_ops.empty):
-        return None
+        return pd.DataFrame(columns=[*(one.name for one in COLUMNS), "evidence", "tier"])
     steps = step_ranges
     begin, length = gpu_ops["start_ns"].to_numpy(np.int64), gpu_ops["duration_ns"].to_numpy(np.int64)
     is_kernel = (gpu_ops["kind"] == "kernel").to_numpy()
@@ -164,14 +140,11 @@ def build_gaps(facts: Facts) -> pd.DataFrame | None:
         launches, end = int(is_kernel[ops].sum()), int((begin[ops] + length[ops]).max(initial=end))
         counts = launches, len(np.unique(call[ops][call[ops] >= 0]))
         ops, others = _busiest(ops, begin, length, device, names)
-        context = bare, facts.limits.get(path), held, blocked, filled.get(path)
-        found = _row(label, start, end, begin[ops], length[ops], counts, *context)
-        found["evidence"] = f"{found['evidence']}{of_process.get(pid, '')}"
-        if others:
-            found["evidence"] = f"{found['evidence']}; {others}"
-        elif is_lost and not len(ops):
-            found["evidence"] = "no GPU operation is known to belong to this step: some launches were not recorded"
-        return found | {"bare_gpu_ns": facts.bare_gpu_ns.get(path, pd.NA)}
+        found = _row(label, start, end, begin[ops], length[ops], counts, bare, held, blocked)
+        lost = "no GPU operation is known to belong to this step: some launches were not recorded"
+        told = [of_process.get(pid, ""), others or (lost if is_lost and not len(ops) else "")]
+        evidence = "; ".join(one for one in told if one)
+        return found | {"evidence": evidence, "bare_gpu_ns": facts.bare_gpu_ns.get(path, pd.NA)}
 
     rows = []
     if steps.empty:
@@ -186,7 +159,7 @@ def build_gaps(facts: Facts) -> pd.DataFrame | None:
         held = held_by_pid.get(step["pid"]) if held_by_pid else None
         start, end = int(step["start_ns"]), int(step["end_ns"])
         found = row(inside, label, step["path"], start, end, held, blocked, step.get("pid"))
-        rows.append(found | set_up_steps.verdict(facts.set_up.get(int(index)), float(str(found["wall_ns"]))))
+        rows.append(found | set_up_steps.not_judged(facts.set_up.get(int(index)), float(str(found["wall_ns"]))))
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches", "launch_calls"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
@@ -212,7 +185,7 @@ def _processes(gpu_ops: pd.DataFrame) -> dict[int | None, str]:
     """
     pids = sorted(gpu_ops["pid"].dropna().astype("int64").unique().tolist())
     several = len(pids) > 1
-    return {pid: f"; of process {at} of {len(pids)}" for at, pid in enumerate(pids, start=1) if several}
+    return {pid: f"of process {at} of {len(pids)}" for at, pid in enumerate(pids, start=1) if several}
 
 
 def step_labels(steps: pd.DataFrame) -> list[str]:
@@ -276,8 +249,7 @@ def _with_overhead(
 
 def _row(
     label: str, start: int, end: int, begin: np.ndarray, length: np.ndarray, counts: tuple[int, int],
-    bare: float | None, limit: tuple[str, str] | None, overhead: pd.DataFrame | None, blocked: float | None,
-    filled: float | None = None,
+    bare: float | None, overhead: pd.DataFrame | None, blocked: float | None,
 ) -> dict[str, object]:  # fmt: skip
     busy, idle = busy_and_gaps(begin, length)
     has_gpu = bool(len(begin))
@@ -285,11 +257,6 @@ def _row(
         _, idle = busy_and_gaps(*_with_overhead(begin, length, overhead))
     last = int((begin + length).max()) if has_gpu else end
     launches, calls = counts
-    outside = [int(begin.min()) - start, end - last] if has_gpu else []
-    alone = max([*idle.tolist(), *outside], default=0) / max(last - start, end - start, 1)
-    verdict, evidence = judge(
-        busy if has_gpu else None, bare, limit, blocked=blocked, launches=calls, filled=filled, alone=alone
-    )
     return {
         "step": label,
         "wall_ns": max(last, end) - start,
@@ -299,111 +266,5 @@ def _row(
         "launches": launches if has_gpu else pd.NA,
         "launch_calls": calls if has_gpu else pd.NA,
         "largest_gaps_ns": ";".join(str(gap) for gap in np.sort(idle)[:-4:-1].tolist()),
-        "verdict": verdict,
-        "evidence": evidence,
-        "tier": "counters" if verdict and "ncu" in evidence else "timing",
+        "tier": "timing",
     }
-
-
-def judge(
-    busy: float | None, bare: float | None, limit: tuple[str, str] | None, *, blocked: float | None,
-    launches: float | None, filled: float | None = None, alone: float = 0.0,
-) -> tuple[str, str]:  # fmt: skip
-    """Return the verdict on a step, and a sentence with the numbers that it rests on.
-
-    `busy`: time of its GPU operations; `bare`: wall time without a profiler; `blocked`: time in which the host waited;
-    `launches`: launch calls; `limit`: (memory | compute, evidence sentence); `filled`: share of the bare time in which
-    the GPU is busy with this step or those around it; `alone`: share of the step in which the GPU idles longest.
-    None means unknown. Units: ns.
-    """
-    if busy is None:
-        return "", "no GPU operations in this step"
-    if bare is None:
-        return "", "this step has no bare time, and gaps under a profiler prove nothing"
-    told = f"GPU busy for {busy / 1e3:,.1f} µs of {bare / 1e3:,.1f} µs bare time ({busy / bare:.0%})"
-    if busy > bare:
-        told = f"GPU busy for {busy / 1e3:,.1f} µs; the host needs {bare / 1e3:,.1f} µs (bare) and runs ahead of it"
-    waited = "" if blocked is None else f"; the host waits for {blocked / 1e3:,.1f} µs, with nsys attached"
-    if filled is not None and busy < BUSY_FRAC_LIMIT * bare and filled >= BUSY_FRAC_LIMIT:
-        waited = f"{waited}; meanwhile it works for the steps around this one: over all of them it is busy for "
-        waited = f"{waited}{min(filled, 1.0):.0%} of the bare time"
-    elif busy < BUSY_FRAC_LIMIT * bare:
-        verdict, why = _who_is_late(bare, blocked or 0.0, launches or 0, alone)
-        return verdict, f"{told}{waited}{why}"
-    if limit is None:
-        return "GPU-bound", f"{told}{waited}; neither counters nor declared bytes tell which roof is nearer"
-    return f"{limit[0]}-bound", f"{told}{waited}; {limit[1]}"
-
-
-def takes_turns(bare: float, blocked: float) -> bool:
-    """Return whether host and GPU take turns: the host waits for more than 20 % of the bare time. Units: ns."""
-    return blocked > (1 - BUSY_FRAC_LIMIT) * bare
-
-
-def _who_is_late(bare: float, blocked: float, launches: float, alone: float) -> tuple[str, str]:
-    """Return launch-bound or host-bound for a step whose GPU idles, and why."""
-    if takes_turns(bare, blocked):
-        return HOST_BOUND, ": they take turns"
-    each = (bare - blocked) / max(launches, 1)
-    if each > MOST_HOST_NS_PER_LAUNCH:
-        return HOST_BOUND, f"; the host needs {each / 1e3:,.1f} µs for each launch, more than launching takes"
-    if alone > MOST_AT_ONCE:
-        return HOST_BOUND, f"; the GPU idles for {alone:.0%} of the step at once, which no launch needs"
-    return LAUNCH_BOUND, ""
-
-
-def step_limits(
-    measured: pd.DataFrame,
-    roofline: pd.DataFrame,
-    ops: pd.DataFrame | None,
-    roofs: pd.DataFrame,
-    paths: list[str],
-) -> dict[str, tuple[str, str]]:
-    """Return, for each step path, whether memory or compute limits its kernels, and the evidence.
-
-    With counters, compare the bounds of its kernels at DRAM, weighted by their nsys times. Without counters, compare
-    the time for the declared minimum bytes at the DRAM roof with the time for the declared FLOPs at the compute roof of
-    their data type. The result omits a path that has neither.
-    Shape: `measured` the kernels with nsys times; `roofline` roofline.csv; `ops` ops.csv; `roofs` the roofs by name.
-    """
-    limits: dict[str, tuple[str, str]] = {}
-    if not paths:
-        return limits
-    at_dram = roofline[(roofline["level"] == "dram") & roofline["bound"].notna()]
-    keys = ["kernel", "range"]
-    bound_of = at_dram[[*keys, "bound"]].drop_duplicates(keys, keep="last")
-    bound = np.full(len(measured), np.nan, dtype=object)
-    if len(bound_of):
-        bound = measured[keys].astype("str").merge(bound_of.astype("str"), on=keys, how="left")["bound"].to_numpy()
-    times = measured["nsys_time_ns"].astype("Float64").astype(float)
-    paths_inside = measured["path"].unique()
-    roof = roofs.set_index("name")["measured"].fillna(roofs.set_index("name")["datasheet"])
-    for path in dict.fromkeys(paths):
-        within = [inner for inner in paths_inside if inner == path or inner.startswith(path + "/")]
-        inside = measured["path"].isin(within)
-        time = times[inside].groupby(bound[inside.to_numpy()]).sum()
-        share = time.max() / times[inside].sum() if len(time) else 0.0
-        if share > 0.5:  # with a smaller share, kernels without counters could change the verdict
-            winner = str(time.idxmax())
-            limits[path] = (
-                winner,
-                f"ncu: {share:.0%} of its kernel time lies under the {winner} roof at DRAM",
-            )
-            continue
-        if ops is None:
-            continue
-        declared = ops[ops["range"].str.startswith(path + "/")]
-        bytes_ns = declared["minimum_bytes"].sum() / roof["dram"] * 1e9
-        flops = declared["flops"].fillna(0)
-        peak = declared["dtype"].map(COMPUTE_ROOF_OF_DTYPE).map(roof)
-        flops_ns = (flops / peak)[flops > 0].sum(skipna=False) * 1e9
-        if np.isfinite(bytes_ns) and np.isfinite(flops_ns) and max(bytes_ns, flops_ns) > 0:
-            winner = "memory" if bytes_ns >= flops_ns else "compute"
-            limits[path] = (
-                winner,
-                (
-                    f"its declared bytes need {bytes_ns / 1e3:,.1f} µs at the DRAM roof, "
-                    f"its FLOPs {flops_ns / 1e3:,.1f} µs at the roof of their type"
-                ),
-            )
-    return limits

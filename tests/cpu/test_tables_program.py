@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from analysis.diagnosis import each, program
+from analysis.diagnosis.steps import build_gaps
 from analysis.tables import operations
 from analysis.tables.roofline import build_roof_lines, build_roofs
 from tests.bench import page as bench
@@ -35,8 +36,8 @@ LAYERS = rows(
 )
 GAPS = rows(
     "gaps",
-    {"step": "step#1", "wall_ns": 9e6, "bare_wall_ns": 2_000_000, "busy_ns": 800_000, "verdict": "launch-bound"},
-    {"step": "step#2", "wall_ns": 9e6, "bare_wall_ns": 2_100_000, "busy_ns": 900_000, "verdict": "launch-bound"},
+    {"step": "step#1", "wall_ns": 9e6, "bare_wall_ns": 2_000_000, "busy_ns": 800_000, "verdict": "launch_bound"},
+    {"step": "step#2", "wall_ns": 9e6, "bare_wall_ns": 2_100_000, "busy_ns": 900_000, "verdict": "launch_bound"},
 )
 ROOFLINE = rows(
     "roofline",
@@ -56,7 +57,8 @@ def built(**changed: pd.DataFrame) -> pd.DataFrame:
         "kernels": KERNELS, "copies": COPIES, "layers": LAYERS, "gaps": GAPS, "roofline": ROOFLINE, "counters": COUNTERS,
         "traffic": TRAFFIC,
     }  # fmt: skip
-    return program.build_program(facts_of(**(given | changed)))
+    given |= changed
+    return program.build_program(facts_of(built={build_gaps: given.pop("gaps")}, filled={}, **given))
 
 
 def node(table: pd.DataFrame, place: Any, name: Any = pd.NA) -> Any:
@@ -104,10 +106,10 @@ def test_what_binds_a_part() -> None:
     assert node(table, "step/h.*", "norm")["bound"] == "latency"  # 50 µs each, far from a roof
     assert node(table, "other", "gemm")["bound"] == "unknown"  # 30 µs each, no counters
     assert node(table, "step/h.*/mlp")["bound"] == "compute"  # most of its time
-    host = built(gaps=GAPS.assign(verdict="host-bound"))
+    host = built(gaps=GAPS.assign(verdict="host_work"))
     assert node(host, "step")["bound"] == "host"
     assert node(host, "step/h.*/mlp", "add")["bound"] == "unknown"  # its step does not wait for launches
-    judged = built(gaps=GAPS.assign(verdict="compute-bound"))
+    judged = built(gaps=GAPS.assign(verdict="precision"))
     assert node(judged, "step/h.*/mlp", "add")["bound"] == "unknown"
 
 
