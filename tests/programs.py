@@ -85,23 +85,6 @@ def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
                 yield from _parsers(one)
 
 
-def help_of(file: str) -> Iterator[str]:
-    """Yield the texts of a program's --help: description, epilog, and the help of each argument."""
-    for parser in _parsers(parser_of(file)):
-        yield from (plain(text) for text in (parser.description, parser.epilog) if text)
-        for action in parser._actions:
-            if action.help and action.help != argparse.SUPPRESS:
-                yield action.help.replace("%%", "%")
-
-
-def plain(text: str) -> str:
-    """Return a help text as Markdown: indented examples become list items, `command    what it does` code and text."""
-    text = re.sub(
-        r"^ {4,}(\S.*?)(?: {2,}(.*))?$", lambda one: f"- `{one[1]}`: {one[2] or ''}", text, flags=re.MULTILINE
-    )
-    return re.sub(r"(^- .*\n)(?!- )", r"\1\n", text, flags=re.MULTILINE)
-
-
 def options_of(file: str) -> set[str]:
     """Return the options of a program."""
     return {option for parser in _parsers(parser_of(file)) for option in parser._option_string_actions}
@@ -115,14 +98,6 @@ def _header(file: str) -> str:
             break
         comments.append(line.removeprefix("#").removeprefix(" "))
     return "\n".join(comments)
-
-
-def help_of_script(file: str) -> str:
-    """Return a script's help as Markdown: its usage as code, its options and variables as list items."""
-    text = re.sub(r"^usage: .*?(?=\n\n)", "", _header(file), flags=re.DOTALL | re.MULTILINE)
-    text = re.sub(r"^ {2,4}(-{0,2}\S+(?: [A-Z]+)?) +(?=\S)", r"- `\1`: ", text, flags=re.MULTILINE)
-    text = re.sub(r"^ {8,}(\w+) {2,}(?=\S)", r"- `\1`: ", text, flags=re.MULTILINE)  # the values of an option
-    return re.sub(r"^([A-Z_]{4,}) {2,}", r"- `\1`: ", text, flags=re.MULTILINE)
 
 
 def options_of_script(file: str) -> set[str]:

@@ -15,7 +15,6 @@ from studies.ladder.searched import paired
 Goal = dict[str, Any]
 _TIME = {at: f"bench_time_{at}_ns" for at in QUANTILES}
 LIBRARY_KINDS = ("torch", "compile", "library")  # written by others: the rivals of a rung
-RUNG = ("kind", "dtype", "shape_name", _TIME["p50"])  # the columns that tell which rung is the fastest
 
 
 @table(

@@ -27,7 +27,6 @@ _LAYERS = 24
 _PARTS = ("ln_1", "attn", "ln_2", "mlp")
 _LAUNCHES_OF_PART = 12
 _FIRST_CORRELATION = 11
-_RANGES_OF_STEP = 1 + _LAYERS * (1 + len(_PARTS))
 _LAUNCHES_OF_STEP = _LAYERS * len(_PARTS) * _LAUNCHES_OF_PART
 _BATCH = 100_000
 # Short and demangled names, the way PyTorch, cuBLAS and Triton name their kernels.
