@@ -23,6 +23,9 @@ BETWEEN = "(between components)"
 WHOLE, WHOLE_LEVEL = "Total_Forward_Pass", "forward"
 # Either limit shows agreement: an event reads a fixed time too long, which is a large share of a short component.
 MOST_FRAC, MOST_NS = 0.02, 2000.0
+PROFILE = Column(
+    "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
+)
 
 
 def profile_label(entry: dict[str, Any]) -> str:
@@ -39,9 +42,7 @@ def profiles_of(facts: Facts) -> list[dict[str, Any]]:
     question="Where does a token's time go, level by level?",
     title="Layers, level by level",
     columns=(
-        Column(
-            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
-        ),
+        PROFILE,
         Column("level", "", "what is taken apart: model, block, attention, mlp, or the parts of a module", "key"),
         Column("component", "", "the base, its components, then what lies between them: base less components", "key"),
         Column("avg_ns", "ns", "mean of one instance, less the time that its events add", "timing"),
@@ -116,9 +117,7 @@ def _nsys_times(entry: dict[str, Any], agreement: pd.DataFrame) -> dict[str, flo
     question="What does the layer profiler itself cost?",
     title="What the instrument costs",
     columns=(
-        Column(
-            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
-        ),
+        PROFILE,
         Column("attached", "", "nothing, the ranges alone, or the events of one level", "key"),
         Column("events", "1", "events recorded in a forward pass", "timing"),
         Column("forward_ns", "ns", "one forward pass, median, rounds of all rows taken in turn", "timing"),
@@ -153,9 +152,7 @@ def build_instrument(facts: Facts) -> pd.DataFrame | None:
     question="How long does a token take?",
     title="Per token",
     columns=(
-        Column(
-            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
-        ),
+        PROFILE,
         Column("clock", "", "CUDA events behind a held GPU, or the CPU's clock", "key"),
         Column("prompt_tokens", "1", "tokens of the prompt", "static"),
         Column("new_tokens", "1", "tokens of a run, one forward pass each", "static"),
@@ -200,9 +197,7 @@ def build_tokens(facts: Facts) -> pd.DataFrame | None:
     question="Do the events say what nsys says?",
     title="Events against nsys, one and the same run",
     columns=(
-        Column(
-            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
-        ),
+        PROFILE,
         Column("level", "", "level whose events were on", "key"),
         Column("component", "", "component", "key"),
         Column("instances", "1", "instances of the one captured run, each timed by both", "timing"),
@@ -322,9 +317,7 @@ def agreement_sentence(agreement: pd.DataFrame) -> str:
     question="Which kernels are in the heaviest components, run alone?",
     title="Kernels of the heaviest components, run alone",
     columns=(
-        Column(
-            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
-        ),
+        PROFILE,
         Column("component", "", "component, the heaviest first", "key"),
         Column("kernel", "", "kernel (operator, on a CPU)", "key"),
         Column("source", "", "which tool timed it", "key"),
@@ -387,9 +380,7 @@ def _alone_kernels(capture: Capture, profile: str) -> dict[str, list[tuple[str, 
     question="What does launching the heaviest components cost?",
     title="Launching the heaviest components",
     columns=(
-        Column(
-            "profile", "", "setting of the layer profiler and the type: with the KV cache, without, or a module", "key"
-        ),
+        PROFILE,
         Column("rank", "1", "by time in the forward pass", "key"),
         Column("component", "", "component", "key"),
         Column("forward_share_frac", "0-1", "its share of the forward pass, all layers together", "timing"),
