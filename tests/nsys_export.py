@@ -51,6 +51,7 @@ def columns_of(era: int) -> dict[str, list[str]]:
         "CUPTI_ACTIVITY_KIND_MEMSET": f"{_PLACE}{green}streamId correlationId globalPid value bytes{graph} memKind",
         "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": f"{_PLACE}{green}streamId correlationId globalPid graphId graphExecId",
         "TARGET_INFO_GPU": "id name smCount clockRate memoryBandwidth l2CacheSize chipName computeMajor computeMinor",
+        "TARGET_INFO_SESSION_START_TIME": "utcEpochNs utcTime localTime",
         "PROFILER_OVERHEAD": "start end globalTid correlationId nameId returnValue",
         "DIAGNOSTIC_EVENT": "timestamp timestampType source severity text globalPid",
         "META_DATA_CAPTURE": "name value",

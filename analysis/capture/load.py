@@ -638,7 +638,8 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         counter_units=found.units,
         samples=found.samples[1] if found.samples else timeline.samples,
         gpu_attributes=timeline.gpu_attributes or (found.samples[2] if found.samples else {}),
-        session=({"gpu": timeline.gpu} if timeline.gpu else {}) | found.ncu.session,
+        session={name: one for name, one in (("gpu", timeline.gpu), ("date", timeline.date)) if one}
+        | found.ncu.session,
         process_ranks=timeline.process_ranks,
         ranks_from=timeline.ranks_from,
         clock_shifts=timeline.clock_shifts,
@@ -816,3 +817,7 @@ def _raise_nothing(found: _Found, given: list[str]) -> None:
         raise InputError(f"{name}: is {sniffed.found}, and nothing else can be read; {sniffed.advice}.")
     names = ", ".join(file.name for file in found.files[:3])
     raise InputError(f"{', '.join(given)}: holds no timeline and no counters (only {names}); {_WHAT_TO_GIVE}.")
+
+
+def _known(**values: str) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value}

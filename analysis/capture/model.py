@@ -360,6 +360,7 @@ class Timeline:
     summaries: dict[str, pd.DataFrame] = field(default_factory=dict)
     vendor: str = ""
     gpu: str = ""
+    date: str = ""  # the day of the capture, UTC
     gpu_attributes: dict[str, float] = field(default_factory=dict)
     is_unrecorded: bool = False
     process_ranks: dict[int, int] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,6 +54,7 @@ _BESIDE_NS = 2_000_000  # samples so long before and after all operations are ke
 NVTX = "NVTX_EVENTS"
 # The module reads only these keys of the version tables. It never opens META_DATA_CAPTURE, which holds the process
 # environment.
+STARTED = "TARGET_INFO_SESSION_START_TIME"
 _VERSION_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 _VERSION_KEY = "EXPORT_SCHEMA_VERSION"
 # NVTX event types (ENUM_NSYS_EVENT_TYPE): ranges of the library, and ranges imported from NVTX text files.
@@ -141,7 +143,7 @@ def read(path: Path, where: str) -> Timeline:
         overhead = _overhead(export)
         _diagnostics(export)
         version = _version(export)
-        gpus, attributes = _gpu_names(export), _gpu_attributes(export, gpu_ops)
+        gpus, attributes, date = _gpu_names(export), _gpu_attributes(export, gpu_ops), _date(export)
         calls = int(summaries["cuda_api_sum"]["count"].sum()) if "cuda_api_sum" in summaries else 0
         if gpu_ops.empty:
             export.missing.append(_no_gpu_operations(export, calls))
@@ -158,6 +160,7 @@ def read(path: Path, where: str) -> Timeline:
         summaries=summaries,
         vendor="NVIDIA" if used else "",
         gpu=next(iter(gpus.values()), "") if calls and gpu_ops.empty else "",
+        date=date,
         gpu_attributes=attributes,
         is_unrecorded=calls > 0 and gpu_ops.empty,
         process_ranks=(ranks := nccl.process_ranks(nccl_calls)),
@@ -654,6 +657,14 @@ def _gpu_attributes(export: _Export, gpu_ops: pd.DataFrame) -> dict[str, float]:
     used = re.search(r"(\d+)\)?$", str(gpu_ops["device"].iloc[0])) if len(gpu_ops) else None
     row = ids.index(int(used[1])) if used and int(used[1]) in ids else 0
     return {_ATTRIBUTES[name]: float(gpus[name].values[row]) for name in wanted if ids and gpus[name].values[row] > 0}
+
+
+def _date(export: _Export) -> str:
+    """Return the day on which the session began, UTC; "" if the export does not tell."""
+    if "utcEpochNs" not in export.tables.get(STARTED, ()):
+        return ""
+    began = export.read(STARTED, ("utcEpochNs",))["utcEpochNs"].values.tolist()[:1]
+    return datetime.fromtimestamp(began[0] // 10**9, UTC).date().isoformat() if began else ""
 
 
 def _devices(export: _Export, device: IntArray) -> pd.Categorical:

@@ -43,6 +43,7 @@ def describe_program(facts: Facts) -> Program:
         command=next(iter(commands)) if len(commands) == 1 else None,
         gpus=gpus or ([facts.gpu] if facts.gpu else []),
         driver=str(known["driver"]) if known.get("driver") else None,
+        date=str(known["date"]) if known.get("date") else None,
         versions={name: str(known[name]) for name in VERSIONS if known.get(name)},
         wall_ns=_wall_ns(facts),
         start_up=step_findings.start_up(facts.once(answer_steps)),

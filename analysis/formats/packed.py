@@ -84,5 +84,7 @@ def read_bytes(path: Path) -> bytes:
 
 def find(path: Path) -> Path:
     """Return `path`, or the packed file beside it (`ops.csv.xz` of `ops.csv`) if only that exists."""
+    if path.exists() or not path.name:
+        return path
     packed = path.with_name(f"{path.name}.xz")
-    return packed if packed.is_file() and not path.exists() else path
+    return packed if packed.is_file() else path

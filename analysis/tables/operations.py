@@ -11,7 +11,7 @@ from analysis.formats import symbols
 from analysis.formats.words import count_of
 from analysis.tables.declare import Column, part, table
 from analysis.tables.gaps import step_labels
-from analysis.tables.kernels import KEY
+from analysis.tables.slack import KEY
 
 if TYPE_CHECKING:
     from analysis.facts import Facts

@@ -1003,3 +1003,12 @@ def test_a_payload_as_a_name_and_folders_of_a_user_are_not_shown(tmp_path: Path,
     export.push(text, 100, 200)
     export.push(text, 300, 400, registered=True)
     assert read(export, tmp_path).ranges["name"].tolist() == [shown, shown]
+
+
+def test_the_day_of_a_capture_is_that_of_its_session(tmp_path: Path) -> None:
+    export = Export(2025)
+    export.launch("k", (0, 10), (20, 30))
+    undated = analyse(load([export.save(tmp_path / "undated.sqlite")]))[0]
+    export.add("TARGET_INFO_SESSION_START_TIME", utcEpochNs=1_764_234_000_123_456_789)
+    dated = analyse(load([export.save(tmp_path / "dated.sqlite")]))[0]
+    assert (undated["program"]["date"], dated["program"]["date"]) == (None, "2025-11-27")

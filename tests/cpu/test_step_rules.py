@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis import pipeline
 from analysis.diagnosis import savers, step_findings
 from analysis.diagnosis.claims import Claim
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.report import kinds
+from analysis.page import markdown
+from analysis.page.html import render_html
 from tests.toy import US, Action, Machine
 
 WARM_UP: list[Action] = [("h2d", "weights", 900 * US), ("sync",)]
@@ -168,3 +172,23 @@ def test_a_graph_wins_no_more_than_launches_take_beyond_their_kernels(launches: 
     saves = found["launch_bound"].saves_frac
     assert saves is not None
     assert (saves.high or 0.0) < (launches * (16 - 9) + 30) / (launches * 16 + pause) + 0.02
+
+
+@pytest.mark.parametrize("kind", ["host_work", "launch_bound", "precision"])
+def test_every_form_of_a_report_has_the_same_step_cause_and_saving(kind: str) -> None:
+    made = pipeline.analyse(Machine([*WARM_UP, *PROGRAMS[kind] * 14]).capture())
+    step, first = made.report.steps[0], made.report.findings[0]
+    assert step.kind == first.kind == kind
+    assert {one for one in made.tables["gaps"]["verdict"] if one} == {first.kind}  # blank: before the steady steps
+    row = made.tables["step_diagnosis"].iloc[0]
+    assert (row["range"], row["defect"]) == (step.name, first.kind)
+    change = made.tables["changes"].set_index("kind").loc[first.kind]
+    assert (change["low_ns"], change["high_ns"]) == (first.saves_ns.low, first.saves_ns.high)
+    cited = {one.column: one.value for one in first.cells}
+    assert (change["count"], change["time_ns"]) == (cited["count"], cited["time_ns"])
+    parts = made.tables["steady_steps"].set_index("part")["part_ns"].to_dict()
+    assert parts == {str(part.part): part.ns for part in step.parts}
+    said = [markdown.render_terminal(made.report, width=400), markdown.render_markdown(made.report, made.tables)]
+    for text in (*said, render_html(made.report, made.tables, {})):
+        assert first.title in html.unescape(text)
+        assert f"{first.saves_frac.low:.0%}" in text

@@ -21,6 +21,8 @@ const isDark = () => (document.documentElement.dataset.theme ?? (matchMedia("(pr
 
 const findingMarkdown = (card) => {
   const win = $(".win", card), lines = [`**${escaped($("h3", card).textContent)}**${win ? ` (${win.textContent.replace(/\s+/g, " ").trim()})` : ""}`, "", escaped($(".said", card).textContent), ""];
+  const told = $(".do", card);
+  if (told) lines.push(escaped(told.textContent), "");
   for (const item of $$(".evidence li", card)) {
     const place = $(".row", item)?.title;
     lines.push(`- ${escaped($("b", item).textContent)}: \`${$("a, li > span:not(.flag)", item).textContent}\`${place ? ` at ${escaped(place)}` : ""}`);
