@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LedgerError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code
+    except OSError as error:
+        print(f"{PROGRAM}: {error.filename or 'a file'}: {error.strerror}; check the path.", file=sys.stderr)
+        return 3
 
 
 def _run(options: argparse.Namespace, a: Sequence[Path], b: Sequence[Path]) -> int:

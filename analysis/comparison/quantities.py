@@ -46,6 +46,7 @@ EXACT = (
     Exact("occupancy_theoretical_frac", "occupancy", 1, share=1e-6, summed=False),
 )  # fmt: skip
 _LOWER = {"l2_hit_frac": "L2 hit rate", "l1_hit_frac": "L1 hit rate", "occupancy_achieved_frac": "achieved occupancy"}
+CONTRADICTS = 0.05  # a time that differs by more against the exact verdict leaves it UNSURE
 POINTS = 0.02  # a smaller change of a rate is no cause
 CLOCK = 0.03  # share by which an SM clock may differ
 
@@ -81,6 +82,8 @@ def compare(a: pd.DataFrame, b: pd.DataFrame, match: Match) -> list[Quantity]:
         differs = abs(other - mine) > max(one.share * max(abs(mine), abs(other)), one.least)
         worse = ((other > mine) == (one.better < 0)) if differs and one.better else None
         found.append(Quantity(one.name, mine, other, differs, worse))
+    if any(one.name == "inst_executed" for one in found):  # issued ones say the same, less exactly
+        found = [one for one in found if one.name != "inst_issued"]
     return found
 
 
@@ -95,9 +98,12 @@ def decide(judged: Judged, found: Sequence[Quantity]) -> Judged:
     if worse and better:
         return judged
     verdict = Verdict.SLOWER if worse else Verdict.FASTER if better else Verdict.SAME
+    away = float(np.log(judged.ratio)) if judged.ratio else 0.0
+    if {Verdict.SLOWER: -away, Verdict.FASTER: away, Verdict.SAME: abs(away)}[verdict] > CONTRADICTS:
+        return judged
     told = [f"{words[one.name]} {number(one.a)} → {number(one.b)}" for one in (worse or better)]
     why = ", ".join(told) or "equal instructions and bytes"
-    return Judged(verdict, Basis.EXACT, judged.ratio, judged.low, judged.high, judged.samples, judged.more, why)
+    return Judged(verdict, Basis.EXACT, judged.ratio, judged.low, judged.high, judged.samples, why=why)
 
 
 def number(value: float | None) -> str:

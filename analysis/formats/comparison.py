@@ -56,7 +56,10 @@ class Judged(Struct, frozen=True):
     low: Annotated[float | None, Meta(title="low end of its simultaneous interval")] = None
     high: Annotated[float | None, Meta(title="high end")] = None
     samples: Annotated[list[Whole], Meta(title="runs of A and of B; both are rounds if these were paired")] = []
-    more: Annotated[Whole | None, Meta(title="how many more runs a side would decide; null: unknown or none")] = None
+    more: Annotated[
+        Whole | None,
+        Meta(title="how many more runs a side would decide, if the difference stays; null: unknown or none"),
+    ] = None
     why: Annotated[str, Meta(title="why it is UNSURE, or what decided")] = ""
 
 

@@ -1,10 +1,10 @@
 """Bisect real pairs whose guilty change is known, and say how often the bisection names it.
 
-    python -m studies.comparison.pairs FOLDER    write FOLDER/tables/bisect.csv; FOLDER/flags.csv.xz has recorded times
+    python -m studies.comparison.pairs FOLDER [PAIR…]    write FOLDER/tables/bisect.csv
 
-Each pair is eight changes of which one is guilty, or commits of this repository. The times of algorithm choices were
-recorded on a GPU; their seven other changes change nothing. Flags of nvcc and versions of Triton are compiled here, and
-the census decides: that needs nvcc and NVIDIA's disassembler.
+Each pair is some changes of which one is guilty, or commits of this repository. The times of algorithm choices were
+recorded on a GPU (FOLDER/flags.csv.xz); their seven other changes change nothing. Flags of nvcc and versions of Triton
+are compiled here, and the census decides: that needs nvcc and NVIDIA's disassembler.
 """
 
 from __future__ import annotations
@@ -88,12 +88,15 @@ def named(name: str, good: str, bad: str, command: str, guilty: str, out: Path) 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Bisect every pair, and write the table."""
-    folder = Path((arguments or sys.argv[1:])[0])
-    out = ROOT / "build" / "bisect"
-    rows = [named(*pair, out) for pair in [*recorded(folder), *compiled()]]
-    table = pd.DataFrame(rows)
-    table.to_csv(folder / "tables" / "bisect.csv", index=False, lineterminator="\n")
+    """Bisect every pair, or those that are named, and write the table."""
+    folder, *names = list(arguments or sys.argv[1:])
+    to = Path(folder) / "tables" / "bisect.csv"
+    rows = {} if not names else {row["pair"]: row for row in pd.read_csv(to).to_dict("records")}
+    for pair in [*recorded(Path(folder)), *compiled()]:
+        if not names or pair[0] in names:
+            rows[pair[0]] = named(*pair, ROOT / "build" / "bisect")
+    table = pd.DataFrame(list(rows.values()))
+    table.to_csv(to, index=False, lineterminator="\n")
     print(table.to_string(index=False))
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,7 +13,8 @@ import pytest
 
 import kernel_ledger
 from analysis import compare as command
-from analysis.comparison import align, gate, verdict
+from analysis.comparison import align, gate, runs, verdict
+from analysis.comparison.compare import of_sides
 from analysis.comparison.verdict import Floats
 from analysis.formats.comparison import MIRROR, ROUNDS, TURNS, Basis, Match, Verdict
 from tests.nsys_export import Export
@@ -86,11 +88,11 @@ def test_a_difference_that_does_not_count_is_the_same() -> None:
 
 
 def test_an_unsure_verdict_says_how_many_runs_decide_it() -> None:
-    a, b = noisy(5, TURNS, 1, 0.01, noise=0.01)
+    a, b = noisy(3, TURNS, 1, 0.01, noise=0.015)
     (unsure,) = verdict.judge(a, b, paired=True)
     assert unsure.verdict is Verdict.UNSURE
     assert unsure.more
-    more_a, more_b = noisy(5, TURNS + 2 * unsure.more, 1, 0.01, noise=0.01)
+    more_a, more_b = noisy(3, TURNS + 2 * unsure.more, 1, 0.01, noise=0.015)
     assert verdict.judge(more_a, more_b, paired=True)[0].verdict is Verdict.SLOWER
 
 
@@ -311,3 +313,34 @@ def test_every_form_shows_the_comparison(tmp_path: Path, capsys: pytest.CaptureF
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "comparison"
     assert document["steps"][0]["waterfall"]
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "decides"),
+    [
+        ("throttling", "", "SwPowerCap", True), ("SM clock", "900–1980 MHz, median 1980", "900–1980 MHz, median 1410", True),
+        ("SM clock", "900–1980 MHz, median 1980", "1200–1980 MHz, median 1970", None), ("torch", "2.10", "2.11", False),
+        ("commit", "a", "b", None),
+    ],
+)  # fmt: skip
+def test_conditions_that_differ_withhold_times_where_they_decide(
+    tmp_path: Path, name: str, a: str, b: str, decides: bool | None
+) -> None:
+    times = noisy(4, TURNS, 2, 0.05)
+    sides = [runs.read([rounds(tmp_path / f"{place}.csv", own, place=place)]) for place, own in enumerate(times)]
+    stated = [{name: value} if value else {} for value in (a, b)]
+    sides = [
+        replace(side, runs=(replace(side.runs[0], conditions=said), *side.runs[1:]))
+        for side, said in zip(sides, stated, strict=True)
+    ]
+    found = of_sides(*sides)
+    assert [one.decides for one in found.differences] == ([] if decides is None else [decides])
+    verdicts = {row.judged.verdict for row in found.steps[0].rows if row.judged}
+    assert verdicts == {Verdict.UNSURE if decides else Verdict.SLOWER}
+
+
+def test_a_side_without_counters_is_named(tmp_path: Path) -> None:
+    times = noisy(4, TURNS, 2)
+    sides = [runs.read([rounds(tmp_path / f"{place}.csv", own, place=place)]) for place, own in enumerate(times)]
+    counted = replace(sides[0], runs=(replace(sides[0].runs[0], counted=True), *sides[0].runs[1:]))
+    assert any("1.csv has no counters" in note for note in of_sides(counted, sides[1]).notes)
