@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given[:place])
     b = parser.parse_args(given[place + 1 :], argparse.Namespace(**vars(options))).paths
     from analysis.formats.errors import LedgerError
+    from analysis.formats.writing import failed
 
     try:
         return _run(options, options.paths, b)
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code
     except OSError as error:
-        print(f"{PROGRAM}: {error.filename or 'a file'}: {error.strerror}; check the path.", file=sys.stderr)
+        print(f"{PROGRAM}: {failed(error)}", file=sys.stderr)
         return 3
 
 
