@@ -13,6 +13,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     at_barriers,
     flops,
     idle,
+    one_works,
     slots,
     with_registers,
 )
@@ -22,7 +23,7 @@ RULES = (
     Rule(
         "needless_barriers",
         BARRIER_NEEDS,
-        lambda e: at_barriers(e) & (e.waits("long_scoreboard") < 0.1) & (e.busy["dram"] < HALF),
+        lambda e: at_barriers(e) & (e.waits("long_scoreboard") < 0.1) & (e.busy["dram"] < HALF) & ~one_works(e),
         lambda e: e.without(e.waits("barrier"), issue=0),
         0.7,
         "issue slots",
@@ -52,9 +53,39 @@ RULES = (
         ("stall_barrier", "stall_short_scoreboard", "inst_issued"),
     ),
     Rule(
+        "needless_barriers",
+        (*BARRIER_NEEDS, "stall_membar"),
+        lambda e: at_barriers(e) & (e.waits("membar") > 0.005) & (e["waves"] <= 1),
+        lambda e: e.without(e.waits("barrier", "membar"), issue=0),
+        0.7,
+        "latency x parallelism",
+        "Warps wait at barriers a quarter of their time, and for fences of the whole GPU, and all blocks are resident "
+        "at once. So the blocks wait for each other: a barrier of the grid. Fewer of them, each after more work, win.",
+        "Each block works on its own between barriers.",
+        ("stall_barrier", "stall_membar"),
+    ),
+    Rule(
+        "uneven_warps",
+        BARRIER_NEEDS,
+        one_works,
+        lambda e: e.spread(e.waits("barrier")),
+        0.75,
+        "latency x parallelism",
+        "A warp spends two thirds of its time at barriers. With equal shares, no warp waits twice as long for the "
+        "others as it works. So few warps work while the rest waits.",
+        "All warps of a block have the same work.",
+        ("stall_barrier", "stall_long_scoreboard"),
+    ),
+    Rule(
         "one_warp_reduction",
         BARRIER_NEEDS,
-        lambda e: at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared >= 4 * e.threads),
+        lambda e: (
+            at_barriers(e)
+            & ~(e.waits("long_scoreboard") < 0.1)
+            & (e.shared >= 4 * e.threads)
+            & ~one_works(e)
+            & ~(e.waits("membar") > 0.005)
+        ),
         lambda e: e.without(e.waits("barrier"), issue=0),
         0.6,
         "latency x parallelism",
@@ -104,9 +135,9 @@ RULES = (
             (e.shared > 0)
             & (e.blocks >= 0.75 * e.limits.sm_count)
             & (e.blocks <= e.limits.sm_count)
-            & (e.waits("barrier") > 0)
+            & ((e.waits("barrier") > 0) | (e.loaded == 0))
             & (e.waits("long_scoreboard") > e.waits("barrier"))
-            & idle(e)
+            & idle(e, 0.85)
         ),
         lambda e: e.without(e.waits("long_scoreboard")),
         0.6,
@@ -134,9 +165,10 @@ RULES = (
         ("shared_bytes_per_block", "stall_short_scoreboard", "stall_mio_throttle", "inst_issued"),
         lambda e: (
             (e.shared > 4 * e.threads)
-            & (e.queue > 0.4)
-            & (e.waits("mio_throttle") > e.waits("short_scoreboard"))
-            & (e.busy["issue"] > 0.25)
+            & (
+                ((e.queue > 0.4) & (e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
+                | ((e.queue > 0.3) & (e.busy["issue"] > 0.35) & (e.waits("barrier") < 0.1))
+            )
         ),
         with_registers,
         0.75,
@@ -154,6 +186,7 @@ RULES = (
             (e.shared > 4 * e.threads)
             & (e.queue > 0.25)
             & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
+            & ~((e.busy["issue"] > 0.35) & (e.waits("barrier") < 0.1))
         ),
         lambda e: e.without(e.queue + e.waits("barrier")),
         0.6,

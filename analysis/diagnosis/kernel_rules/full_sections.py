@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from analysis.diagnosis.evidence import SECTOR
 from analysis.diagnosis.kernel_rules.quantities import (
     HALF,
     LINE,
     LOADS,
     SHAPE,
     TRAFFIC,
+    between,
     in_order,
     reuse,
     when_aligned,
@@ -21,7 +23,12 @@ RULES = (
     Rule(
         "strided_sectors",
         (*LOADS, *TRAFFIC, "coalescing_load_frac"),
-        lambda e: (e["coalescing_load_frac"] <= HALF) & (reuse(e) < 1.5) & in_order(e) & (e.busy["dram"] > HALF),
+        lambda e: (
+            between(e["coalescing_load_frac"], 1 / SECTOR, HALF)
+            & (reuse(e) < 1.5)
+            & in_order(e)
+            & (e.busy["dram"] > HALF)
+        ),
         lambda e: e.after(
             dram=e.dram_ns(e["dram_read_bytes"] * e["coalescing_load_frac"], e.written),
             l2=e.floors["l2"] * e["coalescing_load_frac"],

@@ -12,7 +12,9 @@ from analysis.diagnosis.kernel_rules.quantities import (
     SHAPE,
     apart,
     few_flops,
+    full_pipe,
     idle,
+    no_load,
     reuse,
     streams,
     useful,
@@ -38,6 +40,7 @@ def perhaps(
         because,
         "The kernel takes as long after the change.",
         last=True,
+        refutes=full_pipe,
     )
 
 
@@ -86,7 +89,12 @@ RULES = (
     ),
     perhaps(
         "integer_division",
-        lambda e: few_flops(e) & ((useful(e) < 1 / WARP) | (streams(e) & (e.shared <= 0))) & ~(e.tensor_flops > 0),
+        lambda e: (
+            few_flops(e)
+            & ((useful(e) < 1 / WARP) | (streams(e) & (e.shared <= 0)))
+            & ~(e.tensor_flops > 0)
+            & (e.busy["issue"] > e.busy["dram"])
+        ),
         lambda e: e.after(issue=0, blocks=0),
         ("inst_issued", "flops_fp32"),
         "The issue slots are busy, but hardly with floating point, or while DRAM streams data past them.",
@@ -124,6 +132,7 @@ RULES = (
             & (e.wait_per_load >= e.limits.l2_latency_cycles)
             & (e["occupancy_theoretical_frac"] > HALF)
             & idle(e)
+            & ~no_load(e)
         ),
         lambda e: e.without(e.waits("long_scoreboard")),
         (*LOADS, "stall_long_scoreboard"),

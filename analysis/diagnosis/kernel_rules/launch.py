@@ -64,7 +64,7 @@ RULES = (
         lambda e: e.after(),
         0.85,
         "waves",
-        "On average, fewer than half of the warps are resident that grid and resources allow. Blocks do not end faster "
+        "On average, fewer than 60 % of the warps are resident that grid and resources allow. Blocks do not end faster "
         "than the GPU starts them. So some blocks still run when others have ended.",
         "sm_active_frac is near 1 and all SMs end together.",
         ("waves", "occupancy_achieved_frac", "occupancy_theoretical_frac"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from analysis.diagnosis.kernel_rules.quantities import HALF, capped, idle, local, without_array, without_spills
 from analysis.diagnosis.kernel_rules.rule import FULL, Rule
 
@@ -69,7 +71,7 @@ RULES = (
         ("stall_drain", "stall_long_scoreboard", "inst_issued", "dram_read_bytes"),
         lambda e: (
             idle(e, 0.1)
-            & (e.warp_time > 10 * e.limits.dram_latency_cycles)
+            & (np.fmax(e.warp_time, e.wait_per_load) > 10 * e.limits.dram_latency_cycles)
             & (e.waits("drain", "long_scoreboard", "short_scoreboard", "lg_throttle") > HALF)
         ),
         lambda e: e.after(),

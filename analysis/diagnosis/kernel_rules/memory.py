@@ -15,9 +15,12 @@ from analysis.diagnosis.kernel_rules.quantities import (
     WIDEST,
     aligned,
     apart,
+    flops,
     from_l1,
     idle,
     in_order,
+    in_turn,
+    no_load,
     reuse,
     store_share,
     when_aligned,
@@ -40,7 +43,7 @@ RULES = (
         "only 2.",
         "Loads touch most sectors only once, and nothing uses the rest (strided_sectors).",
         ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
-        refutes=lambda e: reuse(e) < 1.5,
+        refutes=lambda e: (reuse(e) < 1.5) | (in_turn(e) & idle(e)),
     ),
     Rule(
         "strided_sectors",
@@ -76,6 +79,26 @@ RULES = (
         "The kernel writes its output several times on purpose, such as in several passes.",
         ("global_store_bytes", "l2_write_bytes", "dram_write_bytes"),
         ("l2",),
+    ),
+    Rule(
+        "uncoalesced_stores",
+        ("global_store_bytes", "stall_drain", "stall_lg_throttle", *TRAFFIC),
+        lambda e: (
+            (e.waits("drain") > 0.2)
+            & (e.waits("drain", "lg_throttle") > 0.25)
+            & (e.stored > e.limits.dirty_bytes)
+            & (e.stored > HALF * e.loaded)
+            & idle(e)
+        ),
+        whole_sectors,
+        0.6,
+        "bytes",
+        "Warps have ended and wait until their stores have left, although neither DRAM nor L2 is busy. So each store "
+        "takes many passes: its lanes write far apart.",
+        "Stores fill the sectors that they touch.",
+        ("stall_drain", "global_store_bytes", "dram_write_bytes"),
+        ("l2",),
+        refutes=lambda e: e["coalescing_store_frac"] > 0.9,
     ),
     Rule(
         "partial_sector_writes",
@@ -144,6 +167,28 @@ RULES = (
         refutes=lambda e: reuse(e) >= 3,
     ),
     Rule(
+        "narrow_accesses",
+        (*LOADS, *TRAFFIC, "flops_fp32"),
+        lambda e: (
+            (e.sectors < 3.9)
+            & (reuse(e) < 4.2)
+            & (flops(e) < 0.05 * e.loaded)
+            & (e["occupancy_theoretical_frac"] > HALF)
+            & (e.shared <= 0)
+            & (e.busy["dram"] < 0.9)
+            & (e.waits("long_scoreboard", "lg_throttle") > HALF)
+            & (e.loaded > e.limits.dirty_bytes)
+        ),
+        lambda e: e.after(blocks=0, issue=0, requests=0),
+        0.8,
+        "bytes",
+        "A request takes fewer than 4 sectors, so its lanes read less than 32 bits each, and the kernel computes "
+        "nothing that would share an operand among lanes. Each thread reads its bytes one by one, from the same "
+        "sectors.",
+        "Lanes read the same words, as for a broadcast operand.",
+        ("sectors_per_request_load", "global_load_bytes", "flops_fp32"),
+    ),
+    Rule(
         "no_tile",
         (*LOADS, "shared_bytes_per_block"),
         lambda e: (
@@ -186,19 +231,28 @@ RULES = (
         "global_load_bytes is about dram_read_bytes, so nothing is read again.",
         ("global_load_bytes", "dram_read_bytes", "stall_long_scoreboard"),
         ("dram",),
-        refutes=lambda e: e.loaded <= 1.2 * e["dram_read_bytes"],
+        refutes=lambda e: (e.loaded <= 1.2 * e["dram_read_bytes"]) | ((e.sectors < 3.9) & (flops(e) < 0.05 * e.loaded)),
     ),
     Rule(
         "pointer_chasing",
         (*LOADS, "stall_long_scoreboard", *SHAPE),
         lambda e: (
-            (e.waits("long_scoreboard") > 0.9)
-            & (e.wait_per_load >= e.limits.dram_latency_cycles)
-            & idle(e)
-            & (e["occupancy_theoretical_frac"] > HALF)
-            & (e.busy["tensor"] == 0)
-            & (reuse(e) < 3)
-            & (e.blocks >= e.limits.sm_count)
+            (
+                (e.waits("long_scoreboard") > 0.9)
+                & (e.wait_per_load >= e.limits.dram_latency_cycles)
+                & idle(e)
+                & (e["occupancy_theoretical_frac"] > HALF)
+                & (e.busy["tensor"] == 0)
+                & (reuse(e) < 3)
+                & (e.blocks >= e.limits.sm_count)
+            )
+            | (
+                (e.waits("long_scoreboard") > 0.9)
+                & in_turn(e)
+                & idle(e)
+                & (e["occupancy_theoretical_frac"] > HALF)
+                & (e.blocks >= 0.75 * e.limits.sm_count)
+            )
         ),
         lambda e: e.after(
             dram=e.dram_ns(e["dram_read_bytes"] / np.maximum(e.sectors / 4, 1), e.written),
@@ -210,6 +264,7 @@ RULES = (
         "another one is in flight, although enough warps fit.",
         "wait_per_load is less than the latency of DRAM, so loads of a warp overlap.",
         ("stall_long_scoreboard", "global_load_requests", "occupancy_achieved_frac"),
+        refutes=no_load,
     ),
     Rule(
         "block_order_l2",

@@ -42,13 +42,40 @@ def idle(e: Evidence, most: float = BUSY) -> Bools:
     return np.asarray(np.max(np.stack(list(e.busy.values())), axis=0) < most)
 
 
+def between(values: Floats, low: float, high: float) -> Bools:
+    """Return which values lie between two others, both included."""
+    return np.asarray((values >= low) & (values <= high))
+
+
 def reuse(e: Evidence) -> Floats:
     """Return how often loads touch each byte that DRAM delivers."""
     return np.asarray(e.loaded / np.maximum(e["dram_read_bytes"], 1))
 
 
 def apart(e: Evidence) -> Bools:
-    return e.sectors > WIDEST
+    return e.sectors > 1.1 * WIDEST  # a tenth for counters of several passes
+
+
+def unqueued(e: Evidence) -> Floats:
+    """Return the cycles that a load takes where nothing queues, by the shares that L1 and L2 serve."""
+    l1, l2 = np.nan_to_num(e["l1_hit_frac"]), np.nan_to_num(e["l2_hit_frac"])
+    beyond = l2 * e.limits.l2_latency_cycles + (1 - l2) * e.limits.dram_latency_cycles
+    return np.asarray(l1 * e.limits.shared_latency_cycles + (1 - l1) * beyond)
+
+
+def in_turn(e: Evidence) -> Bools:
+    """Return whether a warp waits about one unqueued latency for each load: one at a time, and nothing in its way."""
+    return (e.wait_per_load > 0.9 * unqueued(e)) & (e.wait_per_load < 1.5 * unqueued(e))
+
+
+def no_load(e: Evidence) -> Bools:
+    """Return whether a warp waits longer for a load than any load takes while DRAM is idle: it waits for atomics."""
+    return np.asarray(e.wait_per_load > 4 * e.limits.dram_latency_cycles) & idle(e, 0.3)
+
+
+def full_pipe(e: Evidence) -> Bools:
+    """Return whether warps queue for an arithmetic pipe, counted or not, a third of their time: that is the roof."""
+    return np.asarray(np.nan_to_num(e.waits("math_pipe_throttle")) > 0.35)
 
 
 def slots(e: Evidence, instructions: Floats) -> Floats:
@@ -205,8 +232,8 @@ def filled_grid(e: Evidence) -> Floats:
 
 
 def uneven(e: Evidence) -> Bools:
-    """Return whether less than half of the possible warps are resident although the grid has a block for every SM."""
-    return (e.blocks >= e.limits.sm_count) & (e.filling < HALF) & (e.busy["blocks"] < HALF)
+    """Return whether less than 60 % of the possible warps are resident although the grid has a block for every SM."""
+    return (e.blocks >= e.limits.sm_count) & (e.filling < BUSY) & (e.busy["blocks"] < HALF) & ~full_pipe(e)
 
 
 def few_warps(e: Evidence) -> Bools:
@@ -255,6 +282,16 @@ def with_registers(e: Evidence) -> Floats:
     issue = np.maximum(tiled(e), e.floors["issue"] - e.time / e.limits.schedulers)
     others = 1 - e.queue - e.waits("not_selected")
     return e.spread(1 - others * np.minimum(issue / e.floors["issue"], 1), issue=issue)
+
+
+def one_works(e: Evidence) -> Bools:
+    """Return whether few warps of a block work while the others wait: for nothing, or to load for them.
+
+    A warp that works on what the others stored waits for shared memory instead (one_warp_reduction).
+    """
+    working = 1 - e.waits("barrier")
+    loads = e.waits("long_scoreboard")
+    return (working < 0.35) & ((loads < 0.1) | (loads > HALF * working))
 
 
 def flops(e: Evidence) -> Floats:
