@@ -100,12 +100,13 @@ def test_totals_count_what_the_goals_name(score: Any) -> None:
 
 
 def test_causes_of_unseen_kernels_stay_as_right_as_they_were() -> None:
-    spec = importlib.util.spec_from_file_location("score_kernels", ROOT / "tests" / "answer_key" / "kernels" / "score.py")
+    spec = importlib.util.spec_from_file_location("score_kernels", KEY / "kernels" / "score.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     rows = module.score()
     right = rows.groupby(["metrics", "kind"])["right"].sum().to_dict()
-    assert (right["full", "defect"], right["default", "defect"]) >= (32, 31)
+    assert right["full", "defect"] >= 32
+    assert right["default", "defect"] >= 31
     assert right["full", "clean"] == right["default", "clean"] == 8
     assert right["full", "trap"] == right["default", "trap"] == 5
