@@ -101,7 +101,8 @@ def test_totals_count_what_the_goals_name(score: Any) -> None:
 
 def test_causes_of_unseen_kernels_stay_as_right_as_they_were() -> None:
     spec = importlib.util.spec_from_file_location("score_kernels", KEY / "kernels" / "score.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     rows = module.score()
