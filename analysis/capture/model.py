@@ -282,24 +282,18 @@ def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, In
     The enclosing row is the nearest earlier row of the same thread that ends no earlier. Intervals may overlap without
     nesting (ranges of two NVTX domains). A walk up these rows still passes every candidate for the innermost one.
     """
-    parent = np.full(len(start), -1, dtype=np.int64)
+    parent = np.arange(-1, len(start) - 1, dtype=np.int64)
+    parent[np.append(True, thread[1:] != thread[:-1])[: len(start)]] = -1
+    # All rows between a row and its candidate end earlier than the row, so the next candidate is the candidate's own.
+    left = np.flatnonzero(parent >= 0)
+    while len(left := left[(parent[left] >= 0) & (end[parent[left]] < end[left])]):
+        parent[left] = parent[parent[left]]
     level = np.zeros(len(start), dtype=np.int64)
-    open_rows: list[int] = []
-    open_ends: list[int] = []
-    before = None
-    for row, (where, until) in enumerate(zip(thread.tolist(), end.tolist(), strict=True)):
-        if where != before:
-            before = where
-            open_rows.clear()
-            open_ends.clear()
-        while open_ends and open_ends[-1] < until:
-            open_rows.pop()
-            open_ends.pop()
-        if open_rows:
-            parent[row] = open_rows[-1]
-            level[row] = len(open_rows)
-        open_rows.append(row)
-        open_ends.append(until)
+    inside, above = np.flatnonzero(parent >= 0), parent[parent >= 0]
+    while len(inside):
+        level[inside] += 1
+        above = parent[above]
+        inside, above = inside[above >= 0], above[above >= 0]
     return parent, level
 
 

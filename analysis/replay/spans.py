@@ -24,17 +24,20 @@ def spans(capture: Capture, ranges: pd.DataFrame, reason: str) -> Steady:
     if ranges.empty:
         whole = {"start_ns": [called.min()], "end_ns": [end.max()], "path": [WHOLE_RUN], "pid": [busiest(ops)]}
         ranges = pd.DataFrame(whole)
+    order = np.argsort(called, kind="stable")
+    begun = called[order]
     found = []
     for path, own in ranges.sort_values("start_ns").groupby("path", sort=False):
         begin, until, of = (own[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "pid"))
+        near = zip(np.searchsorted(begun, begin), np.searchsorted(begun, until), of, strict=True)
         inside = [
-            (called >= left) & (called < right) & ((pid == process) | (process < 0) | (path == WHOLE_RUN))
-            for left, right, process in zip(begin, until, of, strict=True)
+            rows if process < 0 or path == WHOLE_RUN else rows[pid[rows] == process]
+            for rows, process in ((order[low:high], process) for low, high, process in near)
         ]
         first = np.array([start[rows].min(initial=right) for rows, right in zip(inside, until, strict=True)])
         last = np.array([end[rows].max(initial=left) for rows, left in zip(inside, begin, strict=True)])
         wall = np.maximum(np.maximum(last, until) - begin, 1)
-        count = int(np.median([rows.sum() for rows in inside]))
+        count = int(np.median([len(rows) for rows in inside]))
         if count:
             slow = np.flatnonzero(wall > SLOW * np.median(wall))
             found.append(Phase(str(path), int(of[0]), "", begin, until, first, last, wall, count, 0, slow))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import linalg, optimize, sparse
+import scipy  # its modules load at their first use: most captures hold no samples
 
 from analysis.samples.overlap import Floats, Launches, Samples, overlap
 
@@ -62,7 +62,7 @@ class Fit:
 class Design:
     """How much of each sample each group ran (`overlap`), and what every fit to these samples needs of it."""
 
-    def __init__(self, shares: sparse.csr_matrix) -> None:
+    def __init__(self, shares: scipy.sparse.csr_matrix) -> None:
         self.shares = shares
         self.products = (shares.T @ shares).toarray()
         size = max(float(np.trace(self.products)) / max(len(self.products), 1), 1e-12)
@@ -70,8 +70,8 @@ class Design:
 
     def rates(self, values: Floats) -> Floats:
         """Return the nonnegative rates of the groups that explain the samples best."""
-        right = linalg.solve_triangular(self._lower, self.shares.T @ values, lower=True)
-        rates, _ = optimize.nnls(self._lower.T, right, maxiter=30 * len(right) + 100)
+        right = scipy.linalg.solve_triangular(self._lower, self.shares.T @ values, lower=True)
+        rates, _ = scipy.optimize.nnls(self._lower.T, right, maxiter=30 * len(right) + 100)
         return np.asarray(rates, dtype=np.float64)
 
 
@@ -103,7 +103,7 @@ def fit(design: Design, values: Floats) -> Fit:
     return Fit(solved, inverse @ noise @ inverse, doubt, filled)
 
 
-def _correlated(shares: sparse.csr_matrix, residual: Floats) -> Floats:
+def _correlated(shares: scipy.sparse.csr_matrix, residual: Floats) -> Floats:
     squares = np.where(residual == 0.0, 0.0, np.maximum(residual**2, ROUNDING**2))
     found = (shares.T @ shares.multiply(squares[:, None]).tocsr()).toarray()
     for lag in range(1, min(LAGS, len(residual) - 1) + 1):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
+import scipy
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -61,7 +61,7 @@ def samples_of(time_ns: Ints) -> Samples:
     return Samples(time, float(whole.mean()) if len(whole) else usual)
 
 
-def overlap(samples: Samples, launches: Launches, offset: float = 0.0, delay: float = 0.0) -> sparse.csr_matrix:
+def overlap(samples: Samples, launches: Launches, offset: float = 0.0, delay: float = 0.0) -> scipy.sparse.csr_matrix:
     """Return the share of each sample's time in which launches of each group ran.
 
     `offset` is added to the samples' times; launches work from `delay` after their start on.
@@ -77,4 +77,4 @@ def overlap(samples: Samples, launches: Launches, offset: float = 0.0, delay: fl
     ran = np.minimum(begin[sample] + period, end[launch]) - np.maximum(begin[sample], start[launch])
     known = ran > 0  # a launch in a gap between samples has none
     places = sample[known], launches.group[launch][known]
-    return sparse.csr_matrix((ran[known] / period, places), shape=(len(begin), launches.groups))
+    return scipy.sparse.csr_matrix((ran[known] / period, places), shape=(len(begin), launches.groups))

@@ -43,7 +43,10 @@ Rows = Callable[..., pd.DataFrame | None]
 
 def _inert(cells: pd.Series) -> pd.Series:
     """Return cells of which none is a formula for a spreadsheet."""
-    risky = np.fromiter((isinstance(cell, str) and cell.startswith(_FORMULA) for cell in cells), bool, len(cells))
+    if cells.dtype == "object":  # numbers beside texts: a negative one is no formula
+        risky = np.fromiter((isinstance(cell, str) and cell.startswith(_FORMULA) for cell in cells), bool, len(cells))
+    else:
+        risky = cells.astype("str").str[:1].isin(_FORMULA).to_numpy(bool)
     return cells.astype("object").mask(risky, "'" + cells.astype("str")) if risky.any() else cells
 
 

@@ -154,11 +154,13 @@ def measure_steps(facts: Facts) -> pd.DataFrame:
     sorted_steps = step_of_op[order]
     held_by_pid = {} if overhead is None else dict(iter(overhead.groupby("pid")))
     waited = [None] * len(steps) if blocked_ns is None else blocked_ns.tolist()
-    for (index, step), label, blocked in zip(steps.iterrows(), step_labels(steps), waited, strict=True):
-        inside = order[slice(*np.searchsorted(sorted_steps, [index, index + 1]))]
-        held = held_by_pid.get(step["pid"]) if held_by_pid else None
-        start, end = int(step["start_ns"]), int(step["end_ns"])
-        found = row(inside, label, step["path"], start, end, held, blocked, step.get("pid"))
+    edges = (np.searchsorted(sorted_steps, np.asarray(steps.index) + more) for more in (0, 1))
+    columns = (steps[name].tolist() for name in ("path", "start_ns", "end_ns"))
+    pids = steps["pid"].tolist() if "pid" in steps else [None] * len(steps)
+    every = zip(steps.index, step_labels(steps), *edges, *columns, pids, waited, strict=True)
+    for index, label, first, last, path, start, end, pid, blocked in every:
+        held = held_by_pid.get(pid) if held_by_pid else None
+        found = row(order[first:last], label, path, int(start), int(end), held, blocked, pid)
         rows.append(found | set_up_steps.not_judged(facts.set_up.get(int(index)), float(str(found["wall_ns"]))))
     table = pd.DataFrame(rows)
     for name in ("wall_ns", "bare_wall_ns", "bare_gpu_ns", "busy_ns", "blocked_ns", "launches", "launch_calls"):

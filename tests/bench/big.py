@@ -1,0 +1,190 @@
+"""Time whole reports on big captures of seven shapes, beside pandas, polars and DuckDB that only sum the same file.
+
+`python -m tests.bench.big` makes each capture with 10^5 and 10^6 launches (`--sizes 10000000` with 10^7, of SQLite
+alone), writes a whole report of it in a process of its own, and adds each row to reports/analysis-bench/big.csv. The
+others read the operations' names and durations from the same file, and sum them by name: SQLite through Python's own
+driver in all three, since DuckDB's needs a download. The byte code of the modules is there, as for a user.
+
+cpu_s is user and system time of the process with all its threads: the number to compare on a busy machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.bench.make_captures import _NAMES, Mix, make_program, write_csv, write_sqlite, write_torch_trace
+
+OUT = Path("reports/analysis-bench/big.csv")
+SIZES = (100_000, 1_000_000)
+GOALS = {100_000: (2.5, 500), 1_000_000: (6.0, 1000), 10_000_000: (40.0, 3000)}  # seconds, MB
+_KERNEL = """SELECT s.value AS name, k.end - k.start AS ns FROM CUPTI_ACTIVITY_KIND_KERNEL k
+  JOIN StringIds s ON s.id = k.demangledName"""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A shape of a capture: what the program launches, and the file that holds it."""
+
+    file: str
+    mix: Mix = field(default_factory=Mix)
+    ranges: bool = True
+
+
+SHAPES = {
+    "ranges": Shape("capture.sqlite"),
+    "plain CSV": Shape("cuda_gpu_trace.csv"),
+    "one name": Shape("capture.sqlite", Mix(names=1), ranges=False),
+    "5,000 names": Shape("capture.sqlite", Mix(names=5000, least_chars=300)),
+    "64 streams": Shape("capture.sqlite", Mix(streams=tuple(range(7, 71)))),
+    "elementwise CSV": Shape("cuda_gpu_trace.csv", Mix(names=24, kinds=_NAMES[:1])),
+    "torch trace": Shape("trace.json"),
+}
+
+
+def write(shape: Shape, launches: int, folder: Path) -> Path:
+    """Write a capture into a folder, and return its file."""
+    program, path = make_program(launches, mix=shape.mix), folder / shape.file
+    if path.suffix == ".csv":
+        write_csv(program, folder)
+        (folder / "cuda_kern_exec_trace.csv").unlink()
+    elif path.suffix == ".json":
+        write_torch_trace(program, path)
+    else:
+        write_sqlite(program, path, with_ranges=shape.ranges)
+    return path
+
+
+def _pandas(path: Path) -> Any:
+    import pandas as pd
+
+    if path.suffix == ".csv":
+        rows = pd.read_csv(path, engine="pyarrow", usecols=["Name", "Duration (ns)"])
+        return rows.groupby("Name")["Duration (ns)"].agg(["size", "sum"])
+    with sqlite3.connect(path) as db:
+        return pd.read_sql_query(_KERNEL, db).groupby("name")["ns"].agg(["size", "sum"])
+
+
+def _polars(path: Path) -> Any:
+    import polars as pl
+
+    if path.suffix == ".csv":
+        return pl.scan_csv(path).group_by("Name").agg(pl.len(), pl.col("Duration (ns)").sum()).collect()
+    with sqlite3.connect(path) as db:
+        return pl.read_database(_KERNEL, db).group_by("name").agg(pl.len(), pl.col("ns").sum())
+
+
+def _duckdb(path: Path) -> Any:
+    import duckdb
+
+    if path.suffix == ".csv":
+        return duckdb.sql(
+            f"SELECT Name, count(*), sum(\"Duration (ns)\") FROM read_csv('{path}') GROUP BY 1"
+        ).fetchall()
+    import pandas as pd
+
+    with sqlite3.connect(path) as db:
+        rows = pd.read_sql_query(_KERNEL, db)  # noqa: F841 - DuckDB finds it by its name
+    return duckdb.sql("SELECT name, count(*), sum(ns) FROM rows GROUP BY 1").fetchall()
+
+
+def _report(path: Path) -> Any:
+    from analysis import report
+
+    with tempfile.TemporaryDirectory() as out, open(os.devnull, "w", encoding="utf-8") as nowhere:
+        sys.stdout = nowhere
+        try:
+            return report.main([str(path.parent), "--out", f"{out}/report", "--quiet", "--text"])
+        finally:
+            sys.stdout = sys.__stdout__
+
+
+TOOLS: dict[str, Callable[[Path], Any]] = {
+    "report": _report, "pandas sums": _pandas, "polars sums": _polars, "duckdb sums": _duckdb,
+}  # fmt: skip
+
+
+def one(tool: str, path: Path) -> None:
+    """Run a tool in this process, and print its seconds and memory with the start of Python and all imports."""
+    TOOLS[tool](path)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    wall = time.time() - psutil.Process().create_time()
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+    print(json.dumps({"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mb": peak * 1024 / 1e6}))
+
+
+def measure(tool: str, path: Path, repeats: int) -> dict[str, float]:
+    """Return the least of several runs, each in a process of its own: other programs only add time."""
+    command = [sys.executable, "-m", "tests.bench.big", "--one", tool, str(path)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment.setdefault("PYTHONPYCACHEPREFIX", tempfile.gettempdir() + "/kernel-ledger-bench-pyc")
+    runs = []
+    for _ in range(repeats):
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+        runs.append(json.loads(done.stdout.splitlines()[-1]))
+    return {name: round(min(run[name] for run in runs), 2 if name != "peak_mb" else 0) for name in runs[0]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure the shapes at each size."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.big", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), metavar="LAUNCHES")
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS), metavar="TOOL")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=OUT, help=f"default {OUT}")
+    parser.add_argument("--one", nargs=2, metavar=("TOOL", "FILE"), help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.one:
+        one(options.one[0], Path(options.one[1]))
+        return 0
+    rows = []
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for size in options.sizes:
+        for name in options.shapes:
+            if size > 1_000_000 and SHAPES[name].file != "capture.sqlite":
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                path = write(SHAPES[name], size, Path(folder))
+                for tool in options.tools:
+                    if tool != "report" and path.suffix == ".json":
+                        continue
+                    found = measure(tool, path, options.repeats)
+                    goals = GOALS.get(size, (None, None)) if tool == "report" else (None, None)
+                    rows.append(
+                        {
+                            "shape": name,
+                            "launches": size,
+                            "tool": tool,
+                            **found,
+                            "goal_s": goals[0],
+                            "goal_mb": goals[1],
+                        }
+                    )
+                    print(*rows[-1].values(), sep="\t", flush=True)
+            with options.out.open("w", newline="", encoding="utf-8") as stream:
+                writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
