@@ -20,7 +20,6 @@ ARGS ?=
 # A and B: the sides of a comparison: runs, or commands for `make ab`.
 A ?=
 B ?=
-# A path may hold blanks.
 THE_RUN = $(if $(RUN),'$(RUN)')
 PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
 TOOLS := PATH="$(abspath $(dir $(PY))):$$PATH"
@@ -43,7 +42,6 @@ test: setup-tests  ## run all tests but those in a browser (ARGS='-n 0': one by 
 test-fast: setup-tests  ## run the quick tests of the analysis, while you edit
 	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast tests/cpu $(ARGS)
 
-# One Chromium at a time: it uses the other processors itself.
 .PHONY: test-page
 test-page: setup-tests  ## test report.html in Chromium (needs pip install -e '.[browser]')
 	@env -u PYTHON $(PY) -m pytest tests/browser $(ARGS)
@@ -59,6 +57,10 @@ compare: setup-base  ## say where the time went between A=run and B=run, or seve
 .PHONY: ab
 ab: setup-base  ## run A='command' and B='command' in turns, ROUNDS=20 times, and compare them (ARGS='--bare': without nsys)
 	@$(PY) -m harness.ab --a '$(A)' --b '$(B)' $(if $(ROUNDS),--rounds '$(ROUNDS)') $(ARGS)
+
+.PHONY: fleet
+fleet: setup-fleet  ## read the captures below DIR='a b' into STORE=folder, and ask it (ARGS='--page fleet.html')
+	@$(PY) analysis/fleet.py $(DIR) --out '$(or $(STORE),runs/fleet)' $(ARGS)
 
 .PHONY: roofline
 roofline: setup-base  ## draw only the rooflines of RUN=… (default: the newest run with counters)
@@ -108,7 +110,6 @@ clean:  ## remove build/ and caches; runs/ and the virtual environment stay
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-# The targets of the studies, with ARGS, RUN, OP and the other variables of this command line.
 .PHONY: $(STUDIES)
 $(STUDIES):
 	@$(MAKE) -f studies/Makefile $@ PY='$(PY)'

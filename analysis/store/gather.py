@@ -201,7 +201,7 @@ def _job(
     newest = max((time.timestamp() if isinstance(time, datetime) else float(time or 0) for time in times), default=0)
     parts_of = PurePosixPath(unit).parts
     return {
-        "address": system.unstrip_protocol(folder or files[0][0]) if not local else folder or files[0][0],
+        "address": str(PurePosixPath(address, unit)) if local else system.unstrip_protocol(folder or files[0][0]),
         "url": address if "::" in address else system.unstrip_protocol(folder or files[0][0]),
         "folder": folder, "local": local, "files": [name for name, _ in files],
         "group": parts_of[0] if len(parts_of) > 1 else "",

@@ -1,0 +1,23 @@
+"""Read captures on Kubernetes: `python examples/fleet/kubernetes.py s3://bucket/captures /store`.
+
+It needs `pip install dask-kubernetes s3fs`, the operator of Dask in the cluster, an image with
+`kernel-ledger[fleet]` and s3fs at the same path as here, and a volume at /store that every pod and this machine mount.
+"""
+
+import sys
+
+from dask_kubernetes.operator import KubeCluster, make_cluster_spec
+
+import kernel_ledger
+
+IMAGE = "registry.example.com/kernel-ledger:0.3.0"
+
+if __name__ == "__main__":
+    spec = make_cluster_spec(name="fleet", image=IMAGE, resources={"limits": {"cpu": "1", "memory": "3Gi"}})
+    volume = {"name": "store", "persistentVolumeClaim": {"claimName": "fleet-store"}}
+    pod = spec["spec"]["worker"]["spec"]
+    pod["volumes"] = [volume]
+    pod["containers"][0]["volumeMounts"] = [{"name": "store", "mountPath": "/store"}]
+    with KubeCluster(custom_cluster_spec=spec) as cluster:
+        cluster.adapt(minimum=1, maximum=64)
+        print(kernel_ledger.fleet([sys.argv[1]], sys.argv[2], scheduler=cluster.scheduler_address, progress=True)[1])

@@ -1,0 +1,16 @@
+"""Read captures on a SLURM cluster, from its login node: `python examples/fleet/slurm.py /shared/captures /shared/store`.
+
+It needs `pip install dask-jobqueue`, and one file system with this checkout, the captures and the store on every node.
+Each job runs 16 workers of one thread, and each of them a process that reads one capture at a time.
+"""
+
+import sys
+
+from dask_jobqueue import SLURMCluster
+
+import kernel_ledger
+
+if __name__ == "__main__":
+    cluster = SLURMCluster(cores=16, processes=16, memory="48GB", walltime="02:00:00", queue="cpu")
+    cluster.adapt(maximum_jobs=16)
+    print(kernel_ledger.fleet([sys.argv[1]], sys.argv[2], scheduler=cluster.scheduler_address, progress=True)[1])
