@@ -1,4 +1,4 @@
-"""Read captures on a SLURM cluster, from its login node: `python examples/fleet/slurm.py /shared/captures /shared/store`.
+"""Read captures on a SLURM cluster, from its login node: `python examples/fleet/slurm.py /nfs/captures /nfs/store`.
 
 It needs `pip install dask-jobqueue`, and one file system with this checkout, the captures and the store on every node.
 Each job runs 16 workers of one thread, and each of them a process that reads one capture at a time.
