@@ -6,6 +6,7 @@ import io
 import json
 import re
 import socket
+import subprocess
 import tarfile
 import tomllib
 from functools import cache
@@ -76,6 +77,16 @@ def test_no_path_of_a_person_or_a_machine(texts: list[tuple[str, bytes]]) -> Non
         for match in PRIVATE_PATH.finditer(content)
     ]
     assert found == []
+
+
+def test_no_message_of_a_commit_names_a_path_of_a_machine() -> None:
+    """Subjects and bodies; some merges of the first days do, and a history is not written anew for them."""
+    committed()
+    command = ["git", "log", "--no-merges", "--format=%h %B"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert [found[0].decode() for found in PRIVATE_PATH.finditer(done.stdout)] == []
+    merges = subprocess.run(["git", "log", "--merges", "--format=%s"], cwd=ROOT, capture_output=True, check=True)
+    assert len(PRIVATE_PATH.findall(merges.stdout)) <= 9
 
 
 def test_no_user_or_host_name(texts: list[tuple[str, bytes]]) -> None:
