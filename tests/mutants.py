@@ -83,7 +83,7 @@ def changed(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield "not left out", node.operand
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        value = node.value + 1 if isinstance(node.value, int) else node.value * 1.5
+        value = node.value + 1 if isinstance(node.value, int) else node.value * 1.5 or 1.0
         yield f"{node.value} -> {value}", ast.Constant(value)
     if isinstance(node, ast.Attribute) and node.attr in WORDS:
         yield f"{node.attr} -> {WORDS[node.attr]}", ast.Attribute(node.value, WORDS[node.attr], node.ctx)
