@@ -152,6 +152,9 @@ def _nothing(answer: StepAnswer) -> Claim:
     if of >= BUSY and (roof := _roof(answer)) is not None:
         kind, title = f"{roof[0]}_roof", f"The kernels are at the {roof[0]} roof"
         why = f" Kernels with {share(roof[1])} of their time reach {share(AT_ROOF)} of it or more."
+    elif dict(parts.parts).get("copies", 0) >= BUSY * parts.wall_ns:
+        kind, title = "copy_bound", "Copies take the step, and nothing around them shortens it"
+        why = " The step waits for copies: fewer bytes, or narrower types, would shorten it."
     elif of >= BUSY:
         why = f" Only faster kernels help{_longest(answer)}; counters would say which of them can be."
     elif max((one.saves_frac.high or 0.0 for one in answer.replayed), default=0.0) >= UNSURE:

@@ -42,6 +42,7 @@ ALLOCATION = re.compile(
 _LAUNCHES = re.compile(r"(cu|hip)(da)?LaunchKernel|cu(da)?Memcpy\w*Async|cu(da)?Memset")
 _RECORD = re.compile(r"cu(da)?EventRecord")
 _WAIT = re.compile(r"cu(da)?StreamWaitEvent")
+_WHOLE_SM = re.compile(r"gemm|nvjet|cutlass|xmma|flash|fmha|wgmma", re.IGNORECASE)  # one block takes a whole SM
 IGNORED = re.compile(r"cuProfiler|cudaProfiler")
 
 
@@ -459,7 +460,12 @@ def _fill(ops: pd.DataFrame) -> Floats:
         size = [int(part) for part in shape.split("x") if part.isdigit()]
         threads = max(int(np.prod(size[3:6])), 64) if len(size) == 6 else 0
         share[shape] = min(1.0, int(np.prod(size[:3])) * threads / (132 * 1024)) if threads else 1.0
-    return np.where(ops["kind"].astype(str) == "kernel", shapes.map(share).to_numpy(np.float64), 0.0)
+    fill = shapes.map(share).to_numpy(np.float64)
+    names = ops["name"].astype(object)
+    product = names.map({name: bool(_WHOLE_SM.search(str(name))) for name in names.unique()}).to_numpy(bool)
+    blocks = {shape: np.prod([int(part) for part in shape.split("x")[:3] if part.isdigit()]) for shape in share}
+    fill = np.where(product, np.minimum(shapes.map(blocks).to_numpy(np.float64) / 132, 1.0), fill)
+    return np.where(ops["kind"].astype(str) == "kernel", fill, 0.0)
 
 
 def _events(graph: Graph) -> Graph:

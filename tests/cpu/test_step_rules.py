@@ -107,6 +107,18 @@ def test_a_pause_is_time_of_the_host_outside_of_calls_that_allocate(during: Acti
     assert claims_on([*WARM_UP, *BUSY * 8, during, *BUSY * 8])[0].kind == kind
 
 
+@pytest.mark.parametrize(("before", "kind"), [(3, "nothing"), (12, "pause")])
+def test_time_before_a_module_loads_early_in_the_run_is_start_up(before: int, kind: str) -> None:
+    compiles = [("work", 60_000 * US), ("call", "cuModuleLoadData", 900 * US)]
+    assert claims_on([*WARM_UP, *BUSY * before, *compiles, *BUSY * (15 - before)])[0].kind == kind
+
+
+@pytest.mark.parametrize("names", [("multiply", "exp"), ("add", "true_divide")])
+def test_ufuncs_of_cupy_fuse(names: tuple[str, str]) -> None:
+    step = [*spaced(3, [a for name in names for a in wide(f"cupy_{name}__float32_float32", 90)], 5), *wide("sort", 40)]
+    assert claims_on([*WARM_UP, *step * 14])[0].kind == "fuse"
+
+
 @pytest.mark.parametrize(
     "tuning", ["stream_executor::gpu::RedzoneAllocatorKernelImpl", "stream_executor::gpu::DelayKernel"]
 )

@@ -27,6 +27,8 @@ _FP32 = re.compile(
 _TENSOR = re.compile(
     r"tensorop|tf32|bf16|f16|h884|s\d{4,5}gemm|hmma|wgmma|nvjet_(h|t)|xmma_(fprop|gemm)_(bf16|f16|tf32)", re.I
 )
+# A ufunc of CuPy names its types after two underscores; these are reductions and copies.
+_CUPY = re.compile(r"cupy_(?!sum|prod|amax|amin|max__|min__|arg|mean|copy|any|all|take|concat|random)\w+?__\w")
 _LAYOUT = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|transpose_?(kernel|readWrite)|permute|tensorTransform|convertTensor"
 _COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|wrapped_copy|clone"
 
@@ -143,6 +145,8 @@ def pointwise_runs(view: View) -> tuple[list[np.ndarray], Bools]:
 def _pointwise(name: str) -> bool:
     if "triton_" in name or re.search(r"_fusion|multi_tensor_apply|foreach", name):
         return False  # a compiler, or a library, has fused this
+    if _CUPY.match(name):
+        return True
     kind = kind_of_kernel(name)
     return kind in ELEMENTWISE or (kind != MATRIX and "elementwise_kernel" in name and not re.search(_COPY, name))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis.capture.model import IntArray
 from analysis.diagnosis.step_rules.view import LOADS, Proposal, View
@@ -28,12 +29,13 @@ def propose(view: View) -> Iterator[Proposal]:
     own = ops[(ops["pid"] == phase.pid).fillna(False)] if phase.pid >= 0 else ops
     merged = intervals.union(own["start_ns"].to_numpy(np.int64), own["duration_ns"].to_numpy(np.int64))
     ends = np.maximum(phase.end_ns, phase.gpu_end_ns)[phase.first :]
-    if len(ends) < MIN_STEPS:
+    if len(ends) < MIN_STEPS or phase is not view.steady.phases[0]:
         return
     begin, end = ends[:-1], ends[1:]
     idle = end - begin - intervals.covered(begin, end, merged)
     idle = idle - _in_calls(view, begin, end)
     more = idle - np.median(idle)
+    more[_warms_up(view, begin, end)] = 0.0
     long = np.flatnonzero(more > max(LEAST_NS, TIMES * view.step.step_ns))
     if not len(long) or len(long) > max(RARE * len(ends), 1):
         return
@@ -63,3 +65,15 @@ def _in_calls(view: View, begin: IntArray, end: IntArray) -> IntArray:
     own = calls[calls["name"].astype(object).map(known).astype(bool) & (calls["pid"] == view.step.phase.pid)]
     start, until = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
     return intervals.covered(begin, end, intervals.union(start, until - start))
+
+
+def _warms_up(view: View, begin: IntArray, end: IntArray) -> npt.NDArray[np.bool_]:
+    """Return which times lie in the first half of the run and before, or with, a load of a module: the start-up."""
+    calls = view.capture.calls
+    if calls is None:
+        return np.zeros(len(begin), bool)
+    known = {name: bool(LOADS.match(str(name))) for name in calls["name"].unique()}
+    loads = np.sort(calls["start_ns"].to_numpy(np.int64)[calls["name"].astype(object).map(known).to_numpy(bool)])
+    loading = np.searchsorted(loads, end) > np.searchsorted(loads, begin)
+    half = len(begin) // 2
+    return np.asarray(loading & (np.arange(len(begin)) < half))
