@@ -32,6 +32,8 @@ READ, WRITE = "dram_read_frac", "dram_write_frac"
 MOST_GROUPS = 256  # fitted one by one; the others, with least time, share one rate
 MOST_TIMES = 5000  # stretches of a lane; a page shows fewer pixels
 LEAST_PAUSE = 3  # periods without any operation, from which on a stretch counts as a pause
+HALF_BUSY, LEAST_CLOCKS = 0.5, 50  # of a sample's time something ran; samples from which on a clock is judged
+LOWERED = 0.93  # of the clock's 95th percentile: below, the GPU has lowered it
 OTHERS = "(others)"
 ALONE, NEIGHBOURS, OPEN = "alone", "with neighbours", "no"
 ACTIVITY = ("tensor_active_frac", "sm_issue_frac", "sm_active_frac", "warps_frac")
@@ -415,6 +417,26 @@ def _said(facts: Facts) -> list[str]:
             f"± {RESOLVED:.0%} for single kernels in {share(alone)} of the GPU time, and for kernels together with "
             f"their neighbours in another {share(joined)}."
         )
+    return said
+
+
+@part("note")
+def _lowered_clocks(facts: Facts) -> list[str]:
+    """Say if a GPU lowered the clock of its SMs while it worked, as it does for power or heat."""
+    said = []
+    for one in facts.sampled:
+        clock = one.found.values.get("gpc_clock_hz", np.array([]))
+        busy = clock[one.found.shares > HALF_BUSY] if len(clock) else clock
+        if len(busy) < LEAST_CLOCKS:
+            continue
+        low, high = np.quantile(busy, (0.05, 0.95))
+        if low < LOWERED * high:
+            slow = float((busy < LOWERED * high).mean())
+            said.append(
+                f"GPU {one.found.gpu} lowers the clock of its SMs while it works: from {high / 1e6:.0f} to "
+                f"{low / 1e6:.0f} MHz, and below {LOWERED * high / 1e6:.0f} MHz in {share(slow)} of the busy samples. "
+                "A GPU does so for power or heat; kernels that compute take longer then."
+            )
     return said
 
 

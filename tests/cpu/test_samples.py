@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -260,6 +261,16 @@ def test_tables_give_bytes_of_kernels_layers_and_steps_of_each_gpu(facts: Facts)
     assert step["instances"] == 40
     assert step["dram_read_bytes"] == pytest.approx((0.5 * LONG[0] + 0.2 * LONG[1]) * PEAK / 1e9, rel=0.03)
     assert step["sm_clock_hz"] == pytest.approx(1.98e9, rel=0.02)
+
+
+@pytest.mark.parametrize(("lowest", "told"), [(1.95e9, False), (1.4e9, True)])
+def test_a_clock_that_falls_inside_the_run_is_told(facts: Facts, lowest: float, told: bool) -> None:
+    rows = facts.raw.samples
+    assert rows is not None
+    late = rows["time_ns"] > rows["time_ns"].median()
+    slower = replace(facts.raw, samples=rows.assign(gpc_clock_hz=rows["gpc_clock_hz"].mask(late, lowest)))
+    notes = analyse(slower).report.notes
+    assert any("lowers the clock of its SMs" in note and "1400 MHz" in note for note in notes) == told
 
 
 def test_the_lanes_of_the_timeline_follow_the_samples(facts: Facts) -> None:
