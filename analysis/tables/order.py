@@ -13,8 +13,8 @@ TABLES = (
 # A note, or what says that data is missing, by the module and the function that declare it.
 NOTES = (
     "devices.several_gpus", "notes.equal_sums", "ranks.skew", "notes.whose_clock", "ranks.recorded_late",
-    "notes.unattributed", "notes.graphs", "set_up.not_judged", "counting.said", "sampled.said", "sampled.lowered_clocks",
-    "plan.cut_plan",
+    "notes.unattributed", "notes.graphs", "set_up.not_judged", "counting.said", "sampled.said",
+    "sampled.lowered_clocks", "plan.cut_plan",
     "links.measured_with", "notes.siblings", "periods.said", "conditions.by_capability", "compiled.said",
     "notes.rates", "notes.calls", "notes.counters", "notes.decimal_commas", "operations.merged",
 )  # fmt: skip
