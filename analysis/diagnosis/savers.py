@@ -177,10 +177,6 @@ def _replayed(view: View, one: Proposal) -> Saver:
     return Saver(one, Saving(found.low_ns, found.high_ns), Saving(found.low, found.high))
 
 
-def _middle(one: Saver) -> float:
-    return one.saves_frac.middle or 0.0
-
-
 def total_ns(view: View, one: Saver) -> float:
     """Return the middle of the saving over the steady run, with that of changes that need this one, ns."""
     middle = one.saves_ns.middle or 0.0
