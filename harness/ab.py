@@ -107,4 +107,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from analysis.formats.console import run_program
+
+    sys.exit(run_program(main))

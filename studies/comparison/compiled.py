@@ -23,6 +23,9 @@ ARCH = 90
 
 def main() -> int:
     """Compile the sources that the command line names."""
+    if {"-h", "--help"} & set(sys.argv):
+        print("usage: python -m studies.comparison.compiled")
+        return 0
     out, nvcc = Path(os.environ["OUT"]), build.find_nvcc() or "nvcc"
     rows = []
     for name in sys.argv[1:]:

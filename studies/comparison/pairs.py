@@ -89,6 +89,9 @@ def named(name: str, good: str, bad: str, command: str, guilty: str, out: Path) 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Bisect every pair, or those that are named, and write the table."""
+    if {"-h", "--help"} & set(sys.argv):
+        print("usage: python -m studies.comparison.pairs FOLDER [NAME ...]")
+        return 0
     folder, *names = list(arguments or sys.argv[1:])
     to = Path(folder) / "tables" / "bisect.csv"
     rows = {} if not names else {row["pair"]: row for row in pd.read_csv(to).to_dict("records")}

@@ -162,6 +162,9 @@ def _pairs(values: Floats, runs: int, base: int, at: int) -> Iterator[tuple[Floa
 
 def main() -> int:
     """Write error_rates.csv for the folder that the command line names."""
+    if {"-h", "--help"} & set(sys.argv):
+        print("usage: python -m studies.comparison.rates FOLDER")
+        return 0
     folder = Path(sys.argv[1])
     sets = [data for path in sorted(folder.glob("fresh-*.csv.xz")) for data in read(path)]
     rows = [

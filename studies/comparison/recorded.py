@@ -22,6 +22,9 @@ from analysis.formats.comparison import ROUNDS
 
 def main() -> int:
     """Write the state that the variables name."""
+    if {"-h", "--help"} & set(sys.argv):
+        print("usage: python -m studies.comparison.recorded TABLE CHAIN")
+        return 0
     table = pd.read_csv(sys.argv[1])
     state = sum(os.environ[f"C{number}"] == "bad" for number in range(1, 9))
     own = table[(table["chain"] == sys.argv[2]) & (table["state"] == state)]

@@ -38,6 +38,9 @@ def rows(folder: Path) -> Iterator[dict[str, object]]:
 
 def main() -> int:
     """Write stories.csv for the folder that the command line names."""
+    if {"-h", "--help"} & set(sys.argv):
+        print("usage: python -m studies.comparison.stories FOLDER")
+        return 0
     folder = Path(sys.argv[1])
     table = pd.DataFrame(rows(folder))
     table.to_csv(folder / "tables" / "stories.csv", index=False, lineterminator="\n")
