@@ -167,11 +167,14 @@ def _captures(address: str) -> Iterator[dict[str, Any]]:
         ) from None
     local = "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,))
     root = root.rstrip("/")
+    runs = {name.partition("/captures/")[0] for name in found if "/captures/" in name}
     groups: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for name, info in sorted(found.items()):
         inside = PurePosixPath(name[len(root) :].lstrip("/") if name != root else PurePosixPath(name).name)
         if any(part.startswith(".") for part in inside.parts):
             continue
+        if "/captures/" not in name and not runs.isdisjoint(map(str, PurePosixPath(name).parents)):
+            continue  # the report of a run, which lies beside its captures
         groups.setdefault(_unit(inside), []).append((name, info))
     for unit, files in groups.items():
         folder = (

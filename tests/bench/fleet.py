@@ -1,8 +1,7 @@
 """Time fleet.py on many captures with 1 and more workers: a tenth of them ten times, a hundredth a hundred times as large.
 
-`python -m tests.bench.fleet` makes the captures below --folder (600 different ones, each hard-linked no more than
-once), reads them with each number of workers into a store of its own, and writes seconds, memory and speed-up to
-reports/fleet-bench/results.csv. It asks for no GPU.
+`python -m tests.bench.fleet` makes the captures below --folder, reads them with each number of workers into a store of its
+own, and writes seconds, memory and speed-up to reports/fleet-bench/results.csv. It asks for no GPU.
 """
 
 from __future__ import annotations
@@ -87,7 +86,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         folder = options.folder or Path(scratch)
         if not any(folder.glob("*")):
             make(folder, options.captures, max(options.workers))
-        rows = [measure(folder, workers) for workers in options.workers]
+        rows = []
+        for workers in options.workers:
+            rows.append(measure(folder, workers))
+            print(rows[-1], file=sys.stderr, flush=True)
     slowest = max(row["seconds"] * row["workers"] for row in rows if row["workers"] == min(options.workers))
     for row in rows:
         row["speed_up"] = round(slowest / min(options.workers) / row["seconds"], 2)
