@@ -72,6 +72,9 @@ class Folder:
             self.close()
             sentence = f"Another profile works in {shown(self.path)}: wait for its end, or give another --run."
             raise ProfileError(2, sentence) from None
+        for folder in (self.raw, self.captures):
+            for partial in folder.glob(".*.[0-9]*"):  # what a killed profile was writing; nobody else writes here now
+                partial.unlink(missing_ok=True)
         left = read_json(self._running)
         if left and left.get("boot") == _boot() and _started(left["session"]) in (None, left["started"]):
             if _members(left["session"]):  # no other session can have this number while one of its processes runs
