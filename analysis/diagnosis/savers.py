@@ -117,7 +117,8 @@ def answer(view: View) -> StepAnswer:
         told = [_untold(one) if one.proposal.change else one for one in found]
         told.sort(key=lambda one: -(one.saves_frac.high or 0.0))
         return StepAnswer(view, tuple(one for one in told if (one.saves_frac.high or 0.0) >= WORTH)[:MOST], tuple(told))
-    now = [one for one in found if _worth(one)]
+    least = WORTH * _looped(view)
+    now = [one for one in found if (one.saves_frac.low or 0.0) >= least]
     now = _ordered(view, [one for one in now if not _waits(one.proposal, now)], found)
     named = {one.key for one in now}
     rest = [one for one in found if one.key not in named and one.proposal.change is not None]
@@ -155,6 +156,11 @@ def _ordered(view: View, now: Sequence[Saver], found: Sequence[Saver]) -> list[S
 
 def _waits(proposal: Proposal, now: Sequence[Saver]) -> bool:
     return any(one.proposal.kind in proposal.after.split("|") for one in now)
+
+
+def _looped(view: View) -> float:
+    """Return the share of a step that is no work of the host which belongs to no loop."""
+    return max(1 - view.share(view.of_step(view.long_gaps[view.once].sum())), 0.0)
 
 
 def _worth(one: Saver) -> bool:

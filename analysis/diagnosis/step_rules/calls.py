@@ -7,23 +7,20 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import COMPILES, Proposal, View
+from analysis.diagnosis.step_rules.view import COMPILES, GRAPHS, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Graph
 
-_GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
-
-
-FEW = 3  # calls that allocate or build graphs in a step that does not repeat: fewer are no loop
+LEAST = 3  # calls that allocate or build graphs in a step that does not repeat: fewer are no loop
 
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to do once what the steps do again and again."""
-    yield from _again(view, view.called(ALLOCATION.pattern), "allocation", "Allocate memory once",
+    yield from _again(view, view.called(ALLOCATION.pattern) & ~view.recording, "allocation", "Allocate memory once",
                       "allocate or free memory", "sizes grow from step to step", False)  # fmt: skip
     yield from _again(view, view.compiles, "compile_in_loop", "Compile and load kernels before the loop",
                       "load or compile kernels", "each step needs a kernel that no earlier step had", True)  # fmt: skip
-    yield from _again(view, view.called(_GRAPHS), "graph_each_step", "Instantiate the CUDA graph once",
+    yield from _again(view, view.called(GRAPHS), "graph_each_step", "Instantiate the CUDA graph once",
                       "record or instantiate CUDA graphs", "the graph differs in each step", True)  # fmt: skip
 
 
@@ -33,10 +30,12 @@ def _again(
     """Propose to leave these calls out, with the host work before them if that is theirs (a compiler)."""
     graph = view.graph
     count = view.of_step(np.count_nonzero(called))
-    if count < (COMPILES if view.repeats or kind == "compile_in_loop" else FEW):
+    if count < (COMPILES if view.repeats or kind == "compile_in_loop" else LEAST):
         return
     if with_host and view.is_run:
         kind, title = "start_up", "Do not count what happens once"
+    names = sorted({str(name) for name in graph.c_name[called]})
+    called = view.recording if kind == "graph_each_step" else called
     time = view.of_step((graph.c_end - graph.c_start)[called].sum())
     own = called | (view.compiling if kind == "compile_in_loop" else False)
     if with_host:
@@ -50,7 +49,6 @@ def _again(
             c_tail=np.where(called, 0.0, base.c_tail),
         )  # fmt: skip
 
-    names = sorted({str(name) for name in graph.c_name[called]})
     yield Proposal(
         kind=kind, about=names[0], title=title,
         sentence=f"{count_of(round(count), 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}.",

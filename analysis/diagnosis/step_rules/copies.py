@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.diagnosis.step_rules.view import MANY, SMALL, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import NONE, Bools, Graph
 
-SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
-MANY = 4  # small copies of a step that one copy could replace
 MUCH = 0.1  # of a step: sets that take less are no finding
 LARGE = 1e5  # bytes of a step; below, pinning changes nothing
 PINNED = (20e9, 50e9)  # byte/s of a pinned copy: PCIe generations 4 and 5 with 16 lanes
@@ -28,7 +26,8 @@ def propose(view: View) -> Iterator[Proposal]:
     repeated = _weights(view, up)
     if repeated:
         yield _repeated(view, up)
-    yield from _small(view, up)
+    yield from _small(view, up, "to the GPU")
+    yield from _small(view, view.packable, "to the host")
     for ops, way in ((up, "to the GPU"), (down, "to the host")):
         if not (repeated and way == "to the GPU"):
             yield from _pageable(view, ops, way)
@@ -65,11 +64,14 @@ def _sets(view: View) -> Iterator[Proposal]:
 
 
 def _weights(view: View, up: Bools) -> bool:
-    """Return whether the uploads look like weights: several sizes above SMALL, the same in each step."""
+    """Return whether the uploads look like weights: several sizes above SMALL, the same in each step.
+
+    A step that does not repeat shows no size twice.
+    """
     large = up & (view.bytes > SMALL)
     sizes, counts = np.unique(view.bytes[large], return_counts=True)
     steady = counts % view.graph.steps == 0
-    return bool(len(sizes) and steady.all() and counts.sum() >= WEIGHTS * view.graph.steps)
+    return bool(view.repeats and len(sizes) and steady.all() and counts.sum() >= WEIGHTS * view.graph.steps)
 
 
 def _repeated(view: View, up: Bools) -> Proposal:
@@ -90,21 +92,23 @@ def _repeated(view: View, up: Bools) -> Proposal:
     )
 
 
-def _small(view: View, up: Bools) -> Iterator[Proposal]:
-    small = up & (view.bytes <= SMALL)
+def _small(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
+    small = ops & (view.bytes <= SMALL)
     count = view.of_step(np.count_nonzero(small))
     if count < MANY:
         return
     time, after = view.time(small), view.synchronised(small)
     yield Proposal(
         kind="small_copies",
-        about="small copies to the GPU",
+        about=f"small copies {way}",
         title="Pack small copies into one",
         sentence=(
             f"{count_of(round(count), 'copy', 'copies')} of at most 64 KB a step move "
             f"{_size(view.of_step(view.bytes[small].sum()))} in {duration(time)}; each pays for a call of its own."
         ),
-        change=lambda base, share: changes.remove_waits(changes.batch_copies(base, small, share), after),
+        change=lambda base, share: changes.remove_waits(
+            changes.batch_copies(base, small, share), after | view.waiting(small)
+        ),
         count=count,
         time_ns=time,
         bytes=view.of_step(view.bytes[small].sum()),

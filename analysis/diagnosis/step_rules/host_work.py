@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.diagnosis.step_rules.view import FEW, Proposal, View
 from analysis.formats.words import duration
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
@@ -20,7 +20,9 @@ _LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefe
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to do the long host work of a step beside it."""
-    gaps = np.where(view.compiling, 0.0, view.long_gaps)  # a compiler's time belongs to its calls
+    gaps = np.where(
+        view.compiling | view.once | view.recording, 0.0, view.long_gaps
+    )  # a compiler's time belongs to its calls
     if not gaps.any() or _of_one_rank(view):
         return
     graph = view.graph
@@ -81,7 +83,7 @@ def _range_around(view: View) -> str:
 
 
 def _kind(view: View, long: Bools, where: str) -> str:
-    """Return data_loader if an upload follows the work, and what the name of its range says."""
+    """Return data_loader if uploads follow the work of a loop, and what the name of its range says."""
     if where and _STORAGE.search(where):
         return "storage"
     if where:
@@ -91,9 +93,10 @@ def _kind(view: View, long: Bools, where: str) -> str:
     of = graph.o_call[view.to_gpu() & (graph.o_call >= 0)]
     uploads[of] = True
     heavy = np.flatnonzero(long)[np.argsort(graph.c_gap[long])[::-1]]
-    heavy = heavy[: max(1, round(view.graph.steps))]
+    heavy = heavy[: max(1, round(view.graph.steps)) if view.repeats else None]
     follows = [uploads[call : call + 4].any() for call in heavy]
-    return "data_loader" if view.trains and np.mean(follows) > 0.5 else "host_work"
+    loops = view.trains if view.repeats else len(heavy) >= FEW
+    return "data_loader" if loops and np.mean(follows) > 0.5 else "host_work"
 
 
 def _of_one_rank(view: View) -> bool:

@@ -1,4 +1,4 @@
-"""fuse, precision, layout, redundant_copy, small_grid, serial_streams: what names, grids and order of kernels tell."""
+"""What names, grids and order of kernels tell: fuse, precision, layout, copies, casts, small_grid, serial_streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.diagnosis.step_rules.view import FEW, Proposal, View
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
@@ -30,13 +30,16 @@ _TENSOR = re.compile(
 # A ufunc of CuPy names its types after two underscores; these are reductions and copies.
 _CUPY = re.compile(r"cupy_(?!sum|prod|amax|amin|max__|min__|arg|mean|copy|any|all|take|concat|random)\w+?__\w")
 _LAYOUT = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|transpose_?(kernel|readWrite)|permute|tensorTransform|convertTensor"
+_CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
 _COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|wrapped_copy|clone"
 
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose changes to kernels."""
     yield from _precision(view)
-    yield from _layout(view)
+    casts = _repeated_casts(view)
+    yield from _casts(view, casts)
+    yield from _layout(view, casts)
     yield from _fuse(view)
     yield from _small_grids(view)
 
@@ -61,12 +64,48 @@ def _matching(view: View, pattern: re.Pattern[str]) -> Bools:
     return np.array([known[name] for name in view.names], bool)
 
 
-def _layout(view: View) -> Iterator[Proposal]:
+def _repeated_casts(view: View) -> Bools:
+    """Return the conversions of type that a step makes at least FEW times with one name and grid.
+
+    Training converts weights that have changed.
+    """
+    found = np.zeros(len(view.names), bool)
+    casts = view.kernels & view.named(_CONVERTS)
+    if view.trains or not casts.any():
+        return found
+    grids = view.capture.gpu_ops["grid"].astype(object).to_numpy(object)[view.graph.o_row]
+    for name, grid in set(zip(view.names[casts], grids[casts], strict=True)):
+        same = casts & (view.names == name) & (grids == grid)
+        if view.of_step(np.count_nonzero(same)) >= FEW:
+            found |= same
+    return found
+
+
+def _casts(view: View, casts: Bools) -> Iterator[Proposal]:
+    time, count = view.time(casts), view.of_step(np.count_nonzero(casts))
+    if view.share(time) < LEAST:
+        return
+    again = casts.copy()
+    for name in set(view.names[casts]):
+        rows = np.flatnonzero(casts & (view.names == name))
+        again[rows[:: round(view.of_step(len(rows)))]] = False
+    yield Proposal(
+        kind="repeated_casts", about=symbols.short(view.most(casts)), title="Convert the tensor once",
+        sentence=(
+            f"{count_of(round(count), 'kernel')} a step convert tensors of one shape to another type, for "
+            f"{duration(time)}."
+        ),
+        change=lambda base, share: changes.drop(base, again, share=share), count=count, time_ns=time,
+        wrong_if="the tensors have different values each time",
+    )  # fmt: skip
+
+
+def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
     for kind, pattern, title, what in (
         ("layout", _LAYOUT, "Keep one layout of the data", "only change the layout of data"),
         ("redundant_copy", _COPY, "Leave copies on the GPU out", "only copy data on the GPU"),
     ):
-        moved = view.named(pattern) & ~view.to_gpu() & ~view.to_host()
+        moved = view.named(pattern) & ~view.to_gpu() & ~view.to_host() & ~casts
         time = view.time(moved)
         if view.share(time) < (COPIES if kind == "redundant_copy" else LEAST):
             continue

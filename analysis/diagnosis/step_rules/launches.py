@@ -88,7 +88,7 @@ def _blockers(view: View) -> str:
     launches = np.zeros(len(graph.c_start), bool)
     launches[graph.o_call[view.kernels & (graph.o_call >= 0)]] = True
     forbidden = {
-        "allocation": view.called(ALLOCATION.pattern),
+        "graph_each_step|allocation" if view.recording.any() else "allocation": view.called(ALLOCATION.pattern),
         "compile_in_loop": view.compiles,
         "sync": view.called(SYNCHRONISES),
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import SYNCHRONISES, Proposal, View
+from analysis.diagnosis.step_rules.view import FEW, SYNCHRONISES, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import NONE, Bools, Graph
@@ -19,12 +19,11 @@ def propose(view: View) -> Iterator[Proposal]:
     """Propose not to wait: for values that are read back, and in explicit synchronisations."""
     graph = view.graph
     waits = (graph.c_wait != NONE) & view.called(SYNCHRONISES) & ~view.synchronised(view.to_gpu())
-    reads = view.to_host() & (view.bytes <= SMALL)
-    small = np.zeros(len(waits), bool)
-    small[graph.o_call[reads & (graph.o_call >= 0)]] = True
-    small &= graph.c_wait != NONE
+    waits &= ~view.synchronised(view.packable)
+    reads = view.to_host() & (view.bytes <= SMALL) & ~view.packable
+    small = view.waiting(reads)
     waits |= small | view.synchronised(reads)
-    if not waits.any():
+    if np.count_nonzero(waits) < (1 if view.repeats else FEW):
         return
 
     made = _makes(view, reads)

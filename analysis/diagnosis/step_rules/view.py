@@ -14,9 +14,9 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats.report import Confidence
-from analysis.replay.changes import host_work_ns
+from analysis.replay.changes import host_work_ns, neighbours
 from analysis.replay.decompose import Decomposition
-from analysis.replay.graph import Bools, Floats, Graph
+from analysis.replay.graph import NONE, Bools, Floats, Graph
 from analysis.replay.savings import Step
 from analysis.replay.spans import WHOLE_RUN
 from analysis.replay.steady import Steady
@@ -25,6 +25,10 @@ Change = Callable[[Graph, float], Graph]
 
 LOADS = re.compile(r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc")
 COMPILES = 0.5  # calls of a step that load a module; fewer are no part of it
+FEW = 5  # what happens less often in a step that does not repeat is no loop
+MANY = 4  # small copies of a step that one copy could replace
+SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
+GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
 SYNCHRONISES = r"(cu|hip)(da)?(Device|Ctx|Thread|Stream|Event)Synchronize"
 _LIBRARIES = (
     ("pytorch", re.compile(r"\bat::|\bc10::|^triton_(poi|red|per|tem|mm)_|FillFunctor|ampere_|cudnn::")),
@@ -179,6 +183,39 @@ class View:
         return found
 
     @cached_property
+    def recording(self) -> Bools:
+        """Which calls record a CUDA graph: all between two launches that have a call that builds graphs among them."""
+        builds, found = self.called(GRAPHS), np.zeros(len(self.graph.c_start), bool)
+        for seq in range(len(self.graph.seq_pid)) if builds.any() else ():
+            rows = np.flatnonzero(self.graph.c_seq == seq)
+            for part in np.split(rows, np.flatnonzero(self.graph.c_launches[rows])):
+                if builds[part].any():
+                    found[part] = True
+        return found & ~self.graph.c_launches
+
+    @cached_property
+    def packable(self) -> Bools:
+        """Which operations are small copies to the host that directly follow another one: one copy could bring all."""
+        found = np.zeros(len(self.graph.o_start), bool)
+        for rows in neighbours(self.graph, self.to_host() & (self.bytes <= SMALL)):
+            if len(rows) >= MANY:
+                found[rows] = True
+        return found
+
+    @cached_property
+    def batches(self) -> int:
+        """How often large copies begin after other work."""
+        large = ((self.graph.o_kind == "memcpy") & (self.bytes > SMALL))[np.argsort(self.graph.o_start, kind="stable")]
+        return int(np.count_nonzero(np.diff(large.astype(np.int8), prepend=0) == 1))
+
+    @cached_property
+    def once(self) -> Bools:
+        """Which long gaps of the host belong to no loop, though a step that does not repeat has one of batches."""
+        long = (self.long_gaps > 0) & ~self.compiling
+        few = not self.repeats and np.count_nonzero(long) < FEW <= self.batches
+        return long & np.bool_(few)
+
+    @cached_property
     def long_gaps(self) -> Floats:
         """Host work before each call that is longer than a launch needs, else 0. Shape: (calls,). Units: ns."""
         return np.where(self.graph.c_gap > host_work_ns(self.graph), self.graph.c_gap, 0.0)
@@ -204,6 +241,12 @@ class View:
         after = self.next_call[own]
         found[after[after >= 0]] = True
         return found & self.called(SYNCHRONISES)
+
+    def waiting(self, ops: Bools) -> Bools:
+        """Return the calls of operations in which the host waits for them."""
+        found = np.zeros(len(self.graph.c_start), bool)
+        found[self.graph.o_call[ops & (self.graph.o_call >= 0)]] = True
+        return found & (self.graph.c_wait != NONE)
 
     @cached_property
     def graphed(self) -> float:
