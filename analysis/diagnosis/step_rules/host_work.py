@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from analysis.diagnosis.step_rules.ranks import unlike
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View
 from analysis.formats.words import duration
 from analysis.replay import changes
@@ -23,7 +24,7 @@ def propose(view: View) -> Iterator[Proposal]:
     gaps = np.where(
         view.compiling | view.once | view.recording, 0.0, view.long_gaps
     )  # a compiler's time belongs to its calls
-    if not gaps.any() or _of_one_rank(view):
+    if not gaps.any() or _of_one_rank(view) or unlike(view):
         return
     graph = view.graph
     work = view.of_step(gaps.sum())

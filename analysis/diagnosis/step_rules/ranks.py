@@ -16,6 +16,8 @@ from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
 LEAST = 0.01  # of the step
+ALIKE = 0.5  # of the names of kernels at least, processes of one program share
+EVEN = 0.75  # of the longest process: above this, the work of processes counts as even
 HIDDEN = 0.5  # of a collective at least can run beside kernels of the step
 
 
@@ -23,6 +25,7 @@ def propose(view: View) -> Iterator[Proposal]:
     """Propose equal work for the ranks, and collectives beside kernels."""
     talks = np.array([communicates(name) for name in view.names], bool)
     if not talks.any():
+        yield from _unlike(view)
         return
     count, time = view.of_step(np.count_nonzero(talks)), view.time(talks)
     places = _places(view.graph)
@@ -40,6 +43,42 @@ def propose(view: View) -> Iterator[Proposal]:
         f"{_exposed(view)}",
         change=beside, count=count, time_ns=time,
         wrong_if="the kernels that follow need all results at once",
+    )  # fmt: skip
+
+
+def unlike(view: View) -> dict[int, float]:
+    """Return the GPU time of each process of a step by pid, ns; {} unless the same kernels take uneven time in them.
+
+    Their host waits for each other without a collective on the GPU, as with gloo or MPI.
+    """
+    pids = view.graph.stream_pid[view.graph.o_stream]
+    own = {int(pid): view.kernels & (pids == pid) for pid in np.unique(pids[view.kernels])}
+    times = {pid: view.time(rows) for pid, rows in own.items()}
+    names = [set(view.names[rows]) for rows in own.values()]
+    if len(times) < 2 or len(set.intersection(*names)) < ALIKE * len(set.union(*names)):
+        return {}
+    return times if min(times.values()) < EVEN * max(times.values()) else {}
+
+
+def _unlike(view: View) -> Iterator[Proposal]:
+    """Propose equal work for processes whose hosts wait for each other: all host work shrinks as the slowest's does."""
+    times = unlike(view)
+    if not times:
+        return
+    slow = max(times, key=lambda pid: times[pid])
+    left = float(np.mean(list(times.values()))) / times[slow]
+    work = view.of_step(view.graph.c_gap[view.graph.seq_pid[view.graph.c_seq] == slow].sum())
+
+    def equal(base: Graph, share: float) -> Graph:
+        even = changes.host(base, left)
+        mine = base.stream_pid[base.o_stream] == slow
+        return changes.scale(replace(even, c_own=even.c_own * left), mine, left)
+
+    yield Proposal(
+        kind="slow_rank", about=f"Process {slow}", title="Give the ranks equal work",
+        sentence=f"The kernels of process {slow} take {duration(times[slow])} in each step, {1 / left:.2f} times the "
+        "mean of all processes that run the same kernels.",
+        change=equal, count=1.0, time_ns=work * (1 - left), wrong_if="the processes do not wait for each other",
     )  # fmt: skip
 
 
