@@ -42,9 +42,10 @@ def rows(folder: Path) -> Iterator[tuple[object, ...]]:
 
 def main() -> int:
     """Write rounds.csv into the folder that the command line names."""
-    if len(sys.argv) != 2:
-        print(__doc__, file=sys.stderr)
-        return 2
+    helped = sys.argv[1:] in (["-h"], ["--help"])
+    if len(sys.argv) != 2 or helped:
+        print(__doc__, file=sys.stdout if helped else sys.stderr)
+        return 0 if helped else 2
     folder = Path(sys.argv[1])
     try:
         text = ROUNDS.text(list(rows(folder)))
