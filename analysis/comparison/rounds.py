@@ -1,4 +1,6 @@
-"""Write rounds.csv from the runs of `make ab`: `python -m analysis.comparison.rounds FOLDER` (of one side).
+"""Write rounds.csv from the runs of `make ab`.
+
+usage: python -m analysis.comparison.rounds FOLDER    (of one side)
 
 FOLDER holds a folder for each run, ROUND-PLACE, such as 03-5: the third round, the sixth process. Each has a
 capture, or wall.txt: the seconds of the process.

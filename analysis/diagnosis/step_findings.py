@@ -11,6 +11,7 @@ from analysis.diagnosis.savers import WORTH, Saver, StepAnswer, do, total_ns, to
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
+from analysis.formats.place import here
 from analysis.formats.report import (
     Confidence,
     Later,
@@ -128,7 +129,8 @@ def _usual(answer: StepAnswer) -> tuple[int, int]:
 
 
 def _check(proposal: Proposal) -> str:
-    return f"python analysis/what_if.py CAPTURE {proposal.what_if}" if proposal.what_if else ""
+    tried = here(f"python analysis/what_if.py CAPTURE {proposal.what_if}", f"Analysis.what_if: {proposal.what_if}")
+    return tried if proposal.what_if else ""
 
 
 def _confidence(answer: StepAnswer, one: Saver) -> Confidence:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from analysis.diagnosis.each import build_diagnosis
 from analysis.diagnosis.savers import StepAnswer, answers
+from analysis.diagnosis.vocabulary import CAUSE
 from analysis.formats.report import Missing, Reason
 from analysis.fusion.plan import place_graphs
 from analysis.replay.spans import spans
@@ -118,7 +119,7 @@ def build_steady_steps(facts: Facts) -> pd.DataFrame | None:
     optional=True,
     columns=(
         Column("step", "", "the steady step", "key"),
-        Column("kind", "", "the cause: an identifier of analysis/diagnosis/kinds.toml", "key"),
+        Column("kind", "", CAUSE, "key"),
         Column("about", "", "the operations, calls or ranges that change", "key"),
         Column("count", "1", "how many of them one step has", "timing"),
         Column("time_ns", "ns", "their time in one step: without a profiler if that step is known", "timing"),

@@ -14,6 +14,7 @@ from analysis.diagnosis.savers import StepAnswer
 from analysis.diagnosis.step_findings import kind_of_step
 from analysis.diagnosis.step_tables import answer_steps, within
 from analysis.diagnosis.vocabulary import CAUSE, words
+from analysis.formats.place import here
 from analysis.formats.words import duration, share
 from analysis.tables import bare, gaps
 from analysis.tables.declare import Column, table
@@ -67,9 +68,10 @@ VERDICT = (
     Column(
         "verdict",
         "",
-        "the cause of the step's first finding, or what it waits for most (analysis/diagnosis/kinds.toml). set-up: the "
-        "step records a CUDA graph, compiles or loads kernels, and no step like it does not. Blank for a step that is "
-        "not judged",
+        "the cause of the step's first finding, or what it waits for most"
+        + here(" (analysis/diagnosis/kinds.toml)", "")
+        + ". set-up: the step records a CUDA graph, compiles or loads kernels, and no step like it does not. "
+        "Blank for a step that is not judged",
         "row",
     ),
     Column("evidence", "", "the parts of the step by its replay, and what else is known of it", "row", style="prose"),

@@ -312,7 +312,7 @@ def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
         before = simulate(base, 3).step_ns
         least, most = (simulate(change(base, share), 4).step_ns for share in (0.0, 1.0))
         for after in (least + (most - least) * (1 - LIKELY), most):
-            shares.append(1 - after / before)
+            shares.append(1 - after / before if before else 0.0)  # a step without time has nothing to save
     low, high = min(shares), max(shares)
     low, high = low - _error(low), high + _error(high)
     changed = simulate(change(step.graph, 0.5)).step_ns

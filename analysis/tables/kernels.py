@@ -66,9 +66,9 @@ def _by_share_told_apart(table: pd.DataFrame) -> pd.DataFrame:
     """Sort by share, and show grid and block if kernels of one range differ in no other shown column."""
     rows = by_share(table)
     hidden = [column.name for column in build_kernels.columns if not column.shown]
-    shown = rows.drop(columns=hidden)
+    shown = rows.drop(columns=hidden, errors="ignore")
     if shown.head(TOP).duplicated().any():
-        return rows.drop(columns=[name for name in hidden if name not in KEY])
+        return rows.drop(columns=[name for name in hidden if name not in KEY], errors="ignore")
     return shown
 
 

@@ -92,7 +92,7 @@ def run(wheel, folder, *arguments):
 def packed_files():
     """The tracked files that the command needs, with their places in the wheel."""
     names = {name for name in files() if name.startswith((*CARRIED, "kernel_ledger/"))}
-    names = {name for name in names if not name.endswith((".md", ".svg", ".csv", ".xz", ".txt", ".cu"))}
+    names = {name for name in names if not name.endswith((".md", ".svg", ".csv", ".xz", ".txt", ".cu", ".yml"))}
     return {name: name if name.startswith("kernel_ledger/") else f"kernel_ledger/tree/{name}" for name in names}
 
 
@@ -127,7 +127,7 @@ tree = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(tree))
 for file in sorted(tree.rglob("*.py")):
     parts = file.relative_to(tree).with_suffix("").parts
-    if parts[0] in ("analysis", "harness") and parts[-1] != "__main__" and not {"auto_ranges", "range_work"} & {*parts}:
+    if parts[0] in ("analysis", "harness") and parts[-1] != "__main__" and not {"auto_ranges", "range_work", "store"} & {*parts}:
         importlib.import_module(".".join(parts).removesuffix(".__init__"))
 """
 
@@ -135,7 +135,8 @@ for file in sorted(tree.rglob("*.py")):
 def test_every_module_of_the_wheel_can_be_imported_with_its_dependencies(wheel, tmp_path):
     """Without packages of the extras, and without the folders that the wheel has not.
 
-    What runs in the profiled program (auto_ranges, range_work) has the torch of that program.
+    What runs in the profiled program (auto_ranges, range_work) has the torch of that program, and the store of many
+    captures the packages of its extra.
     """
     table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     lacking = {re.split("[^a-z-]", one)[0] for names in table["optional-dependencies"].values() for one in names}

@@ -176,12 +176,12 @@ def test_a_virtual_environment_follows_the_gpu(tmp_path: Path) -> None:
         return [line[-1] for line in words if line[:3] == ["-m", "pip", "install"]]
 
     no_gpu, gpu = "exit 9\n", "echo 'NVIDIA H200, 9.0'\n"
-    assert installs(no_gpu) == [".", "torch==2.13.0+cpu", ".[harness,dev]"]
+    assert installs(no_gpu) == [".", "torch==2.13.0+cpu", ".[harness,dev,fleet]"]
     assert installs(no_gpu) == []
-    assert installs(gpu) == ["torch==2.13.0", ".[harness,dev]"]
+    assert installs(gpu) == ["torch==2.13.0", ".[harness,dev,fleet]"]
     assert torch.read_text() == "cuda\n"
     assert installs(gpu) == []
-    assert installs(no_gpu) == [".[harness,dev]"]
+    assert installs(no_gpu) == [".[harness,dev,fleet]"]
     assert torch.read_text() == "cuda\n"
 
 

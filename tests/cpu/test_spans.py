@@ -96,7 +96,7 @@ def drawn(one: Scene) -> list[str]:
 
 
 def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Built) -> None:
-    of_step = next(one for one in report.facts.once(scenes_of) if "Wait" in one.title)
+    of_step = next(one for one in report.facts.once(scenes_of) if "Launch the step" in one.title)
     labels = [lane.label for lane in of_step.lanes]
     assert labels == ["ranges", "", "CUDA calls", "stream 7", "stream 13"]
     words = drawn(of_step)
@@ -106,7 +106,7 @@ def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Built) -> None:
 
 def test_processes_are_told_apart(tmp_path: Path) -> None:
     both = made(two_steps(pids=(1, 2)), tmp_path)
-    of_step = next(one for one in both.facts.once(scenes_of) if "Wait" in one.title)
+    of_step = next(one for one in both.facts.once(scenes_of) if "Launch the step" in one.title)
     labels = [lane.label for lane in of_step.lanes]
     assert "process 1, stream 7" in labels
     assert "process 2, stream 13" in labels
