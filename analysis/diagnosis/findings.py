@@ -1,7 +1,7 @@
 """Find what could win most time, and cite the table cells that each finding rests on.
 
-Where the capture has a timeline, the replay of its steps tells what each change saves. What no replay covers (counters
-or sums alone, a run without a GPU) is told from the sums: which kernels, copies, calls and ranges take most, and why.
+Where the capture has a timeline, the replay of its steps says what each change saves. No replay covers counters alone,
+sums alone or a run without a GPU. There, the sums say which kernels, copies, calls and ranges take most time, and why.
 """
 
 from __future__ import annotations

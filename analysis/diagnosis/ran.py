@@ -74,7 +74,7 @@ def _known(bounds: dict[str, Bound], tier: Tier) -> Bounds:
 
 
 def _of_capture(facts: Facts, bounds: Bounds) -> list[KernelRow]:
-    """Return the kernels of a capture whose steps do not repeat. Without a replay, none is told to be left alone."""
+    """Return the kernels of a capture without a step. No replay says which of them can be left alone."""
     kernels = facts.kernels
     if kernels.empty:
         return []

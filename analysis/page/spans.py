@@ -41,7 +41,6 @@ _MEANINGS = {
     "about": "what the finding is about", "kernel": "other kernels", "graph": "CUDA graphs as a whole",
     "memcpy": "copies and sets", "range": "ranges", "launch": "launches", "call": "calls that wait or set up",
 }  # fmt: skip
-MOST = 5  # figures: each costs a quarter of a second
 _ROW = 0.24  # inches
 _LETTERS = 120  # that fit across the whole width in the smallest font
 _NOTE = "Upper rows: the host. Lower rows: the GPU at the same time. A kernel runs later than its launch."
@@ -49,8 +48,8 @@ _NOTE = "Upper rows: the host. Lower rows: the GPU at the same time. A kernel ru
 
 @picture("finding_[0-9]*", of="spans", compact=True)
 def plot_spans(facts: Facts, caption: str) -> Iterator[Drawn]:
-    """Draw one figure for each of the MOST first findings: the host's ranges and calls in its span, and the streams."""
-    for scene in facts.once(scenes_of)[:MOST]:
+    """Draw one figure for each scene: the host's ranges and calls in its span, and each stream of the GPU."""
+    for scene in facts.once(scenes_of):
         if scene.lanes:
             yield Drawn(
                 name=f"finding_{scene.rank}",

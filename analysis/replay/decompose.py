@@ -76,7 +76,7 @@ def part_of(graph: Graph, row: int) -> str:
 
 def _whole(sums: dict[str, float], steps: float, wall: int) -> tuple[tuple[str, int], ...]:
     """Return whole ns of one step that add up to `wall`: the largest part takes the rounding."""
-    shares = {part: round(sums.get(part, 0.0) / (steps or 1.0)) for part in PARTS}
+    shares = {part: round(sums.get(part, 0.0) / steps) for part in PARTS}
     rounded = {part: share for part, share in shares.items() if share}
     if rounded:
         largest = max(rounded, key=lambda part: rounded[part])

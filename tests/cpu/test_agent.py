@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from msgspec import structs
 
-from analysis import api
+from analysis import pipeline
+from analysis.capture.load import load
 from analysis.diagnosis.lines import with_lines
 from analysis.formats import schema
 from analysis.formats.agent import MOST_CHARACTERS, AgentReport
@@ -21,8 +22,8 @@ BOUNDS = ("compute", "memory", "latency", "balanced", "comm")
 
 
 @pytest.fixture(scope="module")
-def example() -> api.Analysis:
-    return api.analyse(api.load(EXAMPLE))
+def example() -> pipeline.Built:
+    return pipeline.analyse(load([EXAMPLE]))
 
 
 def read(text: str) -> AgentReport:
@@ -34,7 +35,7 @@ def test_the_committed_schema_of_the_document_is_that_of_its_structs() -> None:
     assert committed.read_text(encoding="utf-8") == schema.render("agent") + "\n"
 
 
-def test_the_document_says_what_the_report_says(example: api.Analysis) -> None:
+def test_the_document_says_what_the_report_says(example: pipeline.Built) -> None:
     report, document = example.report, read(agent.render_agent(example.report))
     assert [one.id for one in document.findings] == [one.id for one in report.findings]
     assert [one.do for one in document.findings] == [one.do for one in report.findings]
@@ -44,7 +45,7 @@ def test_the_document_says_what_the_report_says(example: api.Analysis) -> None:
     assert agent.render_agent(report) == agent.render_agent(report)
 
 
-def test_a_long_report_fits_and_says_what_it_leaves_out(example: api.Analysis) -> None:
+def test_a_long_report_fits_and_says_what_it_leaves_out(example: pipeline.Built) -> None:
     first, row = example.report.findings[0], example.report.kernels[0]
     long: Report = structs.replace(
         example.report,
@@ -61,13 +62,13 @@ def test_a_long_report_fits_and_says_what_it_leaves_out(example: api.Analysis) -
     assert document.findings[0].cells
 
 
-def test_an_unknown_number_is_left_out_or_null_and_never_zero(example: api.Analysis) -> None:
+def test_an_unknown_number_is_left_out_or_null_and_never_zero(example: pipeline.Built) -> None:
     unknown = KernelRow("k", "k", "", None, float("nan"), None)
     text = agent.render_agent(structs.replace(example.report, kernels=[unknown]))
     assert json.loads(text)["kernels"] == [{"name": "k", "step": "", "launches": None, "ns": None, "frac": None}]
 
 
-def test_the_ledger_answers_both_questions_for_every_large_kernel(example: api.Analysis) -> None:
+def test_the_ledger_answers_both_questions_for_every_large_kernel(example: pipeline.Built) -> None:
     ledger = json.loads(agent.render_ledger(example.report, example.tables))
     assert ledger["version"] == 1
     coverage = ledger["coverage"]
@@ -87,7 +88,7 @@ def test_the_ledger_answers_both_questions_for_every_large_kernel(example: api.A
             assert answer["ref"].strip()
 
 
-def test_a_finding_points_to_the_hottest_lines_of_its_kernel(example: api.Analysis) -> None:
+def test_a_finding_points_to_the_hottest_lines_of_its_kernel(example: pipeline.Built) -> None:
     source = pd.DataFrame(
         {
             "kernel": ["a", "a", "a", "b"],

@@ -17,7 +17,9 @@ import pandas as pd
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[2]))
 
-from analysis import api  # noqa: E402 - as the path has just been set
+from analysis.capture.load import load  # noqa: E402 - as the path has just been set
+from analysis.diagnosis.each import build_diagnosis  # noqa: E402
+from analysis.facts import Facts  # noqa: E402
 
 FIRST_LOOK = HERE / "first_look.csv"
 WORTH = 0.06  # of the time of the slow form
@@ -34,7 +36,7 @@ def score() -> pd.DataFrame:
     truth = pd.read_csv(HERE / "times.csv")
     rows = []
     for metrics in ("default", "full"):
-        table = api.analyse(api.load(HERE / "captures" / metrics)).tables["diagnosis"]
+        table = Facts(load([HERE / "captures" / metrics])).once(build_diagnosis)
         first = table.sort_values("rank", kind="stable").drop_duplicates("range").set_index("range")
         for one in truth.itertuples():
             form = "clean" if pd.isna(one.fixed_us) else "slow"
