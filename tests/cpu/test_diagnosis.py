@@ -64,7 +64,7 @@ def test_default_metrics_find_most_causes_of_the_development_half(scores: list[s
 def test_the_timeline_finds_most_causes_of_the_development_half() -> None:
     found = score.score_timelines(registry.DEVELOPMENT)
     assert len(found) == len(vocabulary()["timeline"])
-    assert sum(one.named for one in found) >= 0.6 * len(found)
+    assert sum(one.right for one in found) >= 11
 
 
 def test_most_bounds_of_the_development_half_are_near() -> None:

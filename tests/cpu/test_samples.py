@@ -1,4 +1,4 @@
-"""Samples of the running program: readers of each export, attribution of known bytes, and what is said of bad input."""
+"""Samples of the running program: how each export is read, where known bytes go, and what bad input gets."""
 
 from __future__ import annotations
 
