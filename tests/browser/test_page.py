@@ -48,7 +48,7 @@ def drawn(page: Any, name: str) -> Any:
 
 def test_the_first_screen_says_what_was_measured_whether_to_trust_it_and_what_to_do(gpt2: Any) -> None:
     height = gpt2.viewport_size["height"]
-    for selector in (".measured", ".trust", ".first li:first-child", ".parts", ".legend"):
+    for selector in (".measured", ".step:first-of-type .waits", ".step:first-of-type .legend", ".trust", ".first li:first-child"):
         box = gpt2.locator(f"#overview {selector}").bounding_box()
         assert box["y"] + box["height"] <= height, selector
     assert "NVIDIA H200" in gpt2.locator(".measured").inner_text()
@@ -93,11 +93,11 @@ def test_a_kernel_is_opened_from_the_icicle(gpt2: Any) -> None:
 def test_a_finding_is_copied_as_markdown(opened: Opened, pages: Pages) -> None:
     page = opened(pages("gpt2"), permissions=["clipboard-read", "clipboard-write"])
     title = page.locator(".card h3").first.inner_text()
-    page.get_by_label("copy as Markdown: finding 1").click()  # 1
+    page.get_by_label("copy as Markdown: finding 1", exact=True).click()  # 1
     soon(page.locator("#status"), "^Finding copied as Markdown$")
     copied = pasted(page)
-    assert copied.startswith(f"**{title}** (launch bound saves at most 3.177 ms of step gpt2/decode)\n\n")
-    assert "- 4.013 ms: `gaps.bare_wall_ns` at gpt2/decode" in copied
+    assert copied.startswith(f"**{title}** (precision saves at most 5.783 ms (55%) of step gpt2/prefill")
+    assert "- 8.034 ms: `changes.time_ns` at gpt2/prefill precision" in copied
 
 
 def pasted(page: Any) -> str:
@@ -260,7 +260,7 @@ def test_the_script_writes_cells_as_they_stand_without_it(kind: str, opened: Ope
 
 def test_without_a_script_findings_and_tables_remain(opened: Opened, pages: Pages) -> None:
     page = opened(pages("gpt2"), java_script_enabled=False)
-    assert page.locator(".card").count() == 4
+    assert page.locator(".card").count() == 11
     assert page.locator("table[data-table=kernels] tbody tr").count() == 50
     assert not page.locator(".js").first.is_visible()
     assert page.locator("#search").count() == 1
