@@ -48,7 +48,13 @@ def drawn(page: Any, name: str) -> Any:
 
 def test_the_first_screen_says_what_was_measured_whether_to_trust_it_and_what_to_do(gpt2: Any) -> None:
     height = gpt2.viewport_size["height"]
-    for selector in (".measured", ".step:first-of-type .waits", ".step:first-of-type .legend", ".trust", ".first li:first-child"):
+    for selector in (
+        ".measured",
+        ".step:first-of-type .waits",
+        ".step:first-of-type .legend",
+        ".trust",
+        ".first li:first-child",
+    ):
         box = gpt2.locator(f"#overview {selector}").bounding_box()
         assert box["y"] + box["height"] <= height, selector
     assert "NVIDIA H200" in gpt2.locator(".measured").inner_text()

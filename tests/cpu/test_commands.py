@@ -97,7 +97,6 @@ GIVEN = {
     "nsys_scripts/bare.sh": ["--", "app"],
     "nsys_scripts/export_csv.sh": ["."],
     "studies/ladder/ladder.sh": ["softmax"],
-    "studies/specimens/capture.sh": ["--out", "x"],
 }
 
 
