@@ -30,8 +30,8 @@ PRIVATE_PATH = re.compile(
 )
 # Tests and the scrubber have to spell such paths out.
 SPELLED_OUT = ("tests/", "harness/profile/scrub.py")
-REPORT_BYTES = 11_250_000
-TREE_BYTES = 33_500_000
+REPORT_BYTES = 9_000_000
+TREE_BYTES = 31_000_000
 
 
 @cache
@@ -137,7 +137,7 @@ def test_json_of_reports_holds_no_environment() -> None:
 
 def test_reports_stay_small() -> None:
     assert sum(path.stat().st_size for path in reports()) < REPORT_BYTES
-    assert len(reports()) <= 416
+    assert len(reports()) <= 350
 
 
 def test_the_tree_stays_small() -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.comparison.verdict import APART
+from analysis.formats import packed
 from analysis.formats.errors import LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
@@ -286,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(",".join(ladder.wanted_columns(slow=options.slow)))
         else:
             tables = build(options.folder)
-            published = options.folder / "tables" / "ladder.csv"
+            published = packed.find(options.folder / "tables" / "ladder.csv")
             old = pd.read_csv(published) if published.is_file() else pd.DataFrame()
             if not options.accept and (found := worse(old, tables["ladder"])):
                 print("\n".join(found), file=sys.stderr)

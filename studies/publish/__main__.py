@@ -24,7 +24,7 @@ import pandas as pd
 from analysis import pipeline
 from analysis.api import declared
 from analysis.capture.load import load
-from analysis.formats import schema
+from analysis.formats import packed, schema
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.page import markdown, terminal
@@ -135,7 +135,8 @@ def _text(part: Part, file: str, folder: Path, tables: Mapping[str, pd.DataFrame
     blocks = [block for one in part.tables for block in _blocks(one, tables[one.name])]
     if part.figure:
         blocks.append(f"![{part.figure}]({up}reports/{folder.name}/figures/{part.figure}.svg)")
-    names = ", ".join(f"[{one.name}.csv]({up}reports/{folder.name}/tables/{one.name}.csv)" for one in part.tables)
+    files = [packed.find(folder / "tables" / f"{one.name}.csv").name for one in part.tables]
+    names = ", ".join(f"[{name}]({up}reports/{folder.name}/tables/{name})" for name in files)
     return "\n\n".join([*blocks, f"From {names} of `reports/{folder.name}`, which `make readme` builds."])
 
 
@@ -177,7 +178,7 @@ def filled(form: str, row: Mapping[str, Any]) -> str:
 
 def read_table(folder: Path, name: str) -> pd.DataFrame:
     """Return a committed table of a run. Raises: InputError if it is missing."""
-    file = folder / "tables" / f"{name}.csv"
+    file = packed.find(folder / "tables" / f"{name}.csv")
     if not file.is_file():
         raise InputError(f"{folder.name}/tables/{name}.csv is missing; build it with `make readme`")
     return pd.read_csv(file)
