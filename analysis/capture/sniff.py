@@ -22,6 +22,7 @@ from analysis.capture import (
     others,
     pasted,
     samples,
+    torch_events,
     torch_trace,
 )
 from analysis.capture.model import Timeline
@@ -101,13 +102,13 @@ def sniff(path: Path) -> Sniffed:
         return Sniffed("binary", found=named[0], advice=named[1])
     if head.startswith(_SQLITE):
         return _sniff_tables_of(path)
-    if head.startswith(torch_trace.GZIP):
+    if head.startswith(torch_events.GZIP):
         return _sniff_gzip(path)
     try:
         raw = open_text(path)
     except InputError as error:
         return _refused(error, path)
-    if raw[:64].startswith((_SQLITE, _NCU_REPORT, torch_trace.GZIP)) or others.of_binary(raw[:_HEAD], path.name):
+    if raw[:64].startswith((_SQLITE, _NCU_REPORT, torch_events.GZIP)) or others.of_binary(raw[:_HEAD], path.name):
         return Sniffed("binary", found="a binary file packed with xz", advice="unpack it with `xz -d`, then give that")
     if (isinstance(raw, mmap.mmap) and b"\0" in head) or raw[:_HEAD].count(b"\0"):
         return Sniffed(

@@ -5,11 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.capture import torch_trace
+from analysis.capture import torch_events, torch_trace
 from analysis.capture.load import load
 from analysis.capture.model import Timeline
 from analysis.formats.errors import InputError
@@ -137,6 +138,29 @@ def test_whole_microseconds_and_old_categories() -> None:
         [196_000, 5000, "memcpy"],
     ]
     assert owners(timeline) == ["a", "a"]
+
+
+@pytest.mark.parametrize("size", [40, 300, 1000])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_blocks_hold_what_the_whole_file_holds(size: int, pack: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    hostile = [
+        event("user_annotation", 'a }, {"ph": "X"', "905", "1"),
+        event("cpu_op", "b", "906", "1", nested=[{"x": 1}, {"x": {}}, {"y": "}, {"}]),
+    ]
+    raw = two_layers().replace(
+        b'], "traceName"', ", ".join(["", *hostile]).encode() + b'], "other": [{}, {}], "traceName"'
+    )
+    raw = raw.replace(b'"bytes": 77', b'"bytes": 77, "rate": NaN')
+    whole = read(raw)
+    assert whole.ranges["name"].tolist() == ["step", "h.0", "h.1", 'a }, {"ph": "X"']
+    monkeypatch.setattr(torch_events, "_BLOCK_BYTES", size)
+    found = read(pack(raw))
+    for table in ("gpu_ops", "ranges", "calls"):
+        pd.testing.assert_frame_equal(getattr(found, table), getattr(whole, table))
+    assert (found.missing, found.gpu, found.gpu_attributes) == (whole.missing, whole.gpu, whole.gpu_attributes)
+    blocks = [events for events, _ in torch_events._blocks(torch_events._texts(raw, "t.json"))]
+    assert len(blocks) > 1
+    assert sum(map(len, blocks)) == 21
 
 
 def test_a_list_of_events_is_a_trace() -> None:
