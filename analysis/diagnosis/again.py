@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from analysis.formats import symbols
+from analysis.tables.conditions import command_of
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -44,12 +45,10 @@ def program_of(facts: Facts) -> Program:
 
 
 def captured_program(status: dict[str, Any]) -> Program:
-    """Return the program in the content of ncu.json: the words after `-o STEM` in ncu's command."""
-    command = [str(word) for word in status.get("command") or []]
-    after = command[command.index("-o") + 2 :] if "-o" in command else []
-    profiled = status.get("window") == "profiler" or "--profile-from-start" in command
+    """Return the program in the content of ncu.json or nsys.json."""
+    profiled = status.get("window") == "profiler" or "--profile-from-start" in (status.get("command") or ())
     include = tuple(str(one) for one in status.get("nvtx_include") or ())
-    return Program(shlex.join(after) or PROGRAM, profiled, include)
+    return Program(shlex.join(command_of(status)) or PROGRAM, profiled, include)
 
 
 def recapture(kernel: str, nvtx: Sequence[str], skipped: int, program: Program) -> str:

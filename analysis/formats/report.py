@@ -28,7 +28,12 @@ def kinds() -> Mapping[str, Mapping[str, str]]:
     """Return the causes of kinds.toml: `what`, `cure`, `colour` and the `part` of each, by its identifier."""
     read = tomllib.loads(KINDS_FILE.read_text("utf-8"))
     return {
-        name: {"part": part, "colour": entries["colour"], "what": entry["what"], "cure": entry["cure"]}
+        name: {
+            "part": part,
+            "colour": entry.get("colour", entries["colour"]),
+            "what": entry["what"],
+            "cure": entry["cure"],
+        }
         for part, entries in read.items()
         for name, entry in entries.items()
         if name != "colour"

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from PIL import Image
 
-from analysis.page import text
+from analysis.page import colours, text
 
 STYLE: dict[str, Any] = {
     "figure.dpi": 100,
@@ -61,10 +61,9 @@ STYLE: dict[str, Any] = {
     "path.simplify": False,
 }
 
-# Okabe and Ito 2008, "Color universal design": distinct for people with any common colour blindness.
-BLUE, ORANGE, GREEN, SKY = "#0072B2", "#E69F00", "#009E73", "#56B4E9"
-VERMILION, PURPLE, YELLOW, BLACK = "#D55E00", "#CC79A7", "#F0E442", "#222222"
-GREY, LIGHT_GREY = "#8a8a8a", "#c9c9c9"
+BLUE, ORANGE, GREEN, SKY = colours.BLUE, colours.ORANGE, colours.GREEN, colours.SKY
+VERMILION, PURPLE, YELLOW, BLACK = colours.VERMILION, colours.PURPLE, colours.YELLOW, colours.BLACK
+GREY, LIGHT_GREY = colours.GREY, colours.LIGHT_GREY
 
 WIDTH = 10.5  # inches, for every figure
 

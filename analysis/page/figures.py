@@ -25,11 +25,9 @@ from analysis.page.canvas import (
     GREY,
     LIGHT_GREY,
     ORANGE,
-    PURPLE,
     SKY,
     VERMILION,
     WIDTH,
-    YELLOW,
     draw_bar,
     draw_legend,
     drawable,
@@ -37,6 +35,7 @@ from analysis.page.canvas import (
     place_axes,
     style_context,
 )
+from analysis.page.colours import STALLS
 from analysis.tables import layers as layer_tables
 from analysis.tables import traffic as traffic_tables
 from analysis.tables.declare import picture
@@ -52,27 +51,6 @@ LEVELS = {  # level -> (name, colour, marker); colour and marker say the same
 
 ROOF_LINES: dict[str, tuple[float, Any]] = {"datasheet": (1.1, (0, (5, 3))), "measured": (1.6, "-")}  # width, dashes
 
-# One colour and hatch per stall reason, the same in every report: memory, then execution, then control.
-STALL_STYLES: dict[str, tuple[str, str]] = {
-    "long_scoreboard": (BLUE, ""),
-    "lg_throttle": (SKY, ""),
-    "short_scoreboard": (GREEN, ""),
-    "mio_throttle": (YELLOW, ""),
-    "tex_throttle": (SKY, "////"),
-    "membar": (BLUE, "////"),
-    "drain": (GREEN, "////"),
-    "imc_miss": (YELLOW, "////"),
-    "wait": (ORANGE, ""),
-    "math_pipe_throttle": (VERMILION, ""),
-    "gmma": (VERMILION, "////"),
-    "dispatch_stall": (ORANGE, "////"),
-    "barrier": (PURPLE, ""),
-    "branch_resolving": (PURPLE, "////"),
-    "no_instruction": (GREY, ""),
-    "sleeping": (GREY, "////"),
-    "not_selected": (LIGHT_GREY, ""),
-    "misc": (LIGHT_GREY, "////"),
-}
 _SPARE_STALL_STYLES = ((BLACK, ""), (BLACK, "////"), (GREY, "...."), (LIGHT_GREY, "...."))
 
 MAX_LABELLED = 10
@@ -478,11 +456,11 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
             return None
         rows = rows[[k in set(shown) for k in zip(rows.kernel, rows.range, strict=True)]]
         largest = rows.groupby("reason", sort=False).share.max()
-        named = [r for r in STALL_STYLES if largest.get(r, 0) >= _SMALL_STALL]
-        unknown = [r for r in sorted(largest.index) if r not in STALL_STYLES and largest[r] >= _SMALL_STALL]
-        styles = {r: STALL_STYLES[r] for r in named}
+        named = [r for r in STALLS if largest.get(r, 0) >= _SMALL_STALL]
+        unknown = [r for r in sorted(largest.index) if r not in STALLS and largest[r] >= _SMALL_STALL]
+        styles = {r: STALLS[r] for r in named}
         styles |= {r: _SPARE_STALL_STYLES[i % 4] for i, r in enumerate(unknown)}
-        rest = [r for r in [*STALL_STYLES, *sorted(largest.index)] if r in largest.index and r not in styles]
+        rest = [r for r in [*STALLS, *sorted(largest.index)] if r in largest.index and r not in styles]
         rest = list(dict.fromkeys(rest))
 
         notes = [f"The first {len(shown)} of {len(keys)} kernels; all in the table."] if len(keys) > len(shown) else []

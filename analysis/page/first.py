@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from analysis.formats.report import PartKind, Report, StartUp, StartUpKind, Step, kinds
 from analysis.formats.words import duration, share
-from analysis.page import text
+from analysis.page import colours, text
 
 BARS = 5  # parts of a step in a text
 BAR = 36  # characters of the longest bar
@@ -26,17 +26,6 @@ _LABELS = {
     PartKind.OTHER: "other",
 }
 LEAST = 0.005  # of the step: a smaller part is not shown
-# Okabe and Ito's colours, which people with any colour vision tell apart.
-COLOURS = {
-    PartKind.HOST_WORK: "#D55E00",
-    PartKind.LAUNCHING: "#E69F00",
-    PartKind.SYNC: "#F0E442",
-    PartKind.GPU_BUSY: "#009E73",
-    PartKind.COPIES: "#0072B2",
-    PartKind.COMMUNICATION: "#CC79A7",
-    PartKind.RANK_WAIT: "#CC79A7",
-}
-_OTHER = "#999999"
 _STARTS = {
     StartUpKind.LOADING: "kernel loading",
     StartUpKind.ALLOCATION: "allocation",
@@ -47,10 +36,13 @@ _STARTS = {
 
 
 def program_line(report: Report) -> str:
-    """Return GPU, driver, date and versions in one line."""
-    known = {str(one.name): one.value for one in report.conditions}
-    named = {"GPU", "date"}
-    said = [f"{'' if name in named else name + ' '}{text.shorten(known[name], 40)}" for name in _SAID if name in known]
+    """Return GPU, driver, date and versions in one line; without the GPU if the title names it."""
+    program = report.program
+    known = {str(one.name): one.value for one in report.conditions} | ({"date": program.date} if program.date else {})
+    if str(known.get("GPU", "")) in report.title:
+        known.pop("GPU", None)
+    bare = ("GPU", "date")
+    said = [f"{'' if name in bare else name + ' '}{text.shorten(known[name], 40)}" for name in _SAID if name in known]
     return " · ".join(said)
 
 
@@ -77,7 +69,7 @@ def rows(step: Step) -> Iterator[tuple[str, str, float, float]]:
     """Yield label, colour, time in ns and share of each part of a step that is not too small, the longest first."""
     for part in sorted(step.parts, key=lambda one: -one.ns):
         if part.frac is not None and part.frac >= LEAST:
-            yield _LABELS[part.part], COLOURS.get(part.part, _OTHER), part.ns, part.frac
+            yield _LABELS[part.part], colours.PARTS.get(part.part, colours.OTHER), part.ns, part.frac
 
 
 def lines(report: Report, most: int = 2, bars: int = BARS) -> list[str]:

@@ -14,22 +14,24 @@ import base64
 import functools
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from analysis.formats.report import Finding, Report, ReportFigure, ReportTable, Trust, kinds
+from analysis.formats import symbols
+from analysis.formats.report import Confidence, Finding, Report, ReportFigure, ReportTable, Trust, kinds
 from analysis.formats.words import duration, share
-from analysis.page import data, first, markdown, text
+from analysis.page import colours, data, first, markdown, text
 
-STATIC_ROWS = 50  # of each table; the script adds the others
-FIRST = 4  # findings on the first screen
+STATIC_ROWS = 20  # of each table; the script adds the others
 _TEMPLATES = Path(__file__).parent / "templates"
-# The page joins these files, in this order, into one script.
+# Every page joins these files, in this order, into one script.
 SCRIPTS = (
     "data",
     "format",
@@ -47,24 +49,22 @@ SCRIPTS = (
 LIVE = ("roofline", "stalls")  # tables that the script draws itself, for the selected range
 # The page links to these figures instead of showing them: the script draws the first two, and the icicle shows layers.
 _BESIDE = (*LIVE, "layers")
+_DARK = (colours.BLUE, colours.BLACK)  # white letters are readable on them
 _LONG = 300  # letters; a longer sentence gets a wider column, so that its row stays low
+SURE = {Confidence.SURE: "sure", Confidence.LIKELY: "probably", Confidence.UNSURE: "unsure"}
+_KERNELS = ("kernels", "counters", "sampled_kernels")  # the first that has rows is the table of the kernels
+_MOST_KERNELS = 2  # that a finding links to
 
 
 @functools.cache
 def script() -> str:
-    """Return the one script of the page."""
+    """Return the one script of every page."""
     parts = ((_TEMPLATES / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
 
 
-def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
-    """Return the HTML text of the page.
-
-    Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name. The page
-    omits a table or figure that is absent, and says what is missing.
-    """
-    style = (_TEMPLATES / "report.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script().encode("utf-8")).digest()).decode("ascii")
+def render(template: str, title: str, block: str, **context: Any) -> str:
+    """Return the page of a template, with the style, the script and the `block` of data that every page has."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -73,31 +73,48 @@ def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mappin
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    return environment.get_template(template).render(
+        script=Markup(script()),
+        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        script_hash=base64.b64encode(hashlib.sha256(script().encode("utf-8")).digest()).decode("ascii"),
+        title=title,
+        data=Markup(block),
+        **context,
+    )
+
+
+def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
+    """Return the HTML text of the page.
+
+    Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name. The page
+    omits a table or figure that is absent, and says what is missing.
+    """
     untrusted = markdown.is_untrusted(report)
     block = data.Data()
     for entry in report.tables:
         if (table := tables.get(str(entry.name))) is not None:
             block.add(entry, table)
-    findings = [_finding(f, report, tables, svgs, untrusted) for f in report.findings]
-    return environment.get_template("report.html.j2").render(
-        script=Markup(script()),
-        style=Markup(style),
-        script_hash=digest,
-        data=Markup(_dump(block, report, tables, untrusted)),
+    sections = {one["name"]: one for one in _sections(report, tables, svgs, block.short, untrusted) if one["rows"]}
+    kernels = next((sections.pop(name) for name in _KERNELS if name in sections), None)
+    return render(
+        "report.html.j2",
+        text.clean(report.title or "Report"),
+        _dump(block, report, tables, untrusted),
         has=_has(tables),
-        title=text.clean(report.title or "Report"),
         untrusted=untrusted,
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
-        summary=text.clean(markdown.conditions_line(report)),
-        measured=text.clean(first.program_line(report) if report.steps else _measured(report, tables)),
+        measured=text.clean(" · ".join(filter(None, [first.program_line(report), *_measured(report, tables)]))),
         steps=_steps(report),
         conditions=[_cleaned(c, "name", "value") for c in report.conditions],
         trust=_trust(report.trust),
         coverage=text.clean(report.coverage.sentence),
-        findings=findings,
-        first=findings[:FIRST],
-        sections=_sections(report, tables, svgs, block.short, untrusted),
+        findings=[_finding(f, report, tables, svgs, untrusted) for f in report.findings],
+        layers=sections.pop("layers_folded", None),
+        kernels=kernels,
+        limits=[sections[name] for name in LIVE if name in sections],
+        traffic=sections.get("traffic"),
+        others=list(sections.values()),
         missing=[_cleaned(one, "what", "why", "do") for one in report.missing],
         files=[{**_cleaned(f, "name", "kind"), "rows": text.number(f.rows)} for f in report.files],
         notes=[text.clean(note) for note in report.notes],
@@ -121,22 +138,20 @@ def _steps(report: Report) -> list[dict[str, Any]]:
 
 def _has(tables: Mapping[str, pd.DataFrame]) -> dict[str, bool]:
     """Return for each part of the page that needs a table whether that table has rows."""
-    return {name: len(tables.get(name, ())) > 0 for name in ("program", "operations")}
+    return {name: len(tables.get(name, ())) > 0 for name in ("program", "operations", "listing")}
 
 
-def _measured(report: Report, tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say in one line what was measured: GPU, program, launches, GPU time and idle time."""
-    known = {str(c.name): c.value for c in report.conditions}
-    said = [text.shorten(known[name], 60) for name in ("GPU", "workload") if name in known]
+def _measured(report: Report, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """Yield what was measured of a program without steps: workload, launches, GPU time and idle time."""
+    if report.steps:
+        return
+    yield from (text.shorten(one.value, 60) for one in report.conditions if one.name == "workload")
     program = tables.get("program", pd.DataFrame())
     if len(program):
         whole = program.iloc[0]
-        said.append(
-            f"{text.number(whole['launches'])} kernels and copies, {text.number(whole['time_ns'], 'ns')} of GPU time"
-        )
+        yield f"{text.number(whole['launches'])} kernels and copies, {text.number(whole['time_ns'], 'ns')} of GPU time"
         if not text.is_missing(whole["idle_ns"]):
-            said.append(f"{text.number(whole['idle_ns'], 'ns')} idle in its steps")
-    return " · ".join(said)
+            yield f"{text.number(whole['idle_ns'], 'ns')} idle in its steps"
 
 
 def _dump(
@@ -148,13 +163,9 @@ def _dump(
         untrusted=untrusted,
         why=data.why(report.missing),
         bases=data.bases(names),
-        findings=[_about(finding) for finding in report.findings],
+        stalls={reason: [colour, bool(hatch), colour in _DARK] for reason, (colour, hatch) in colours.STALLS.items()},
+        findings=[_kernels_of(finding, report) for finding in report.findings],
     )
-
-
-def _about(finding: Finding) -> list[str]:
-    """Return the kernels that a finding cites. The page of a kernel finds its findings by them."""
-    return list(dict.fromkeys(text.clean(item.row["kernel"]) for item in finding.cells if "kernel" in item.row))
 
 
 def _cleaned(record: object, *keys: str) -> dict[str, str]:
@@ -209,10 +220,40 @@ def _finding(
         "wrong_if": text.clean(finding.wrong_if),
         "kind": finding.kind.replace("_", " "),
         "colour": kinds()[finding.kind]["colour"],
+        "sure": SURE[finding.confidence],
+        "check": text.clean(finding.check),
+        "source": [text.clean(f"{one.file}:{one.line}") for one in finding.source],
+        "look": _look(finding, report, tables),
         "evidence": evidence,
         "where": text.clean(markdown.where_to_look(finding)),
         "figures": [_figure(f, svgs) for f in markdown.figures_of_finding(report, finding) if str(f.name) in svgs],
     }
+
+
+def _look(finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame]) -> list[dict[str, str]]:
+    """Return the links of a finding: its place in the timeline, its range, and the pages of its kernels."""
+    links = []
+    if finding.spans and len(tables.get("operations", ())):
+        span = finding.spans[0]
+        links.append({"href": f"#time={span.start_ns}-{span.end_ns}", "said": "timeline", "full": span.said})
+    program = tables.get("program", pd.DataFrame())
+    ranges = set(program["range"].dropna()) if "range" in program else set()
+    cited = [str(one.row["range"]) for one in finding.cells if "range" in one.row]
+    place = next((one for one in (*cited, finding.scope.removeprefix("step ")) if one in ranges), "")
+    if place:
+        said = f"range {text.shorten(place, 40, text.RANGE_HEAD)}"
+        links.append({"href": f"#range={quote(place, safe='')}", "said": said, "full": text.clean(place)})
+    for name in _kernels_of(finding, report)[:_MOST_KERNELS]:
+        said = f"kernel {text.shorten(symbols.short(name, 40), 40)}"
+        links.append({"href": f"#kernel={quote(name, safe='')}", "said": said, "full": name})
+    return links
+
+
+def _kernels_of(finding: Finding, report: Report) -> list[str]:
+    """Return the kernels that a finding cites, then those that it changes."""
+    cited = [text.clean(item.row["kernel"]) for item in finding.cells if "kernel" in item.row]
+    changed = [text.clean(one.name) for one in report.kernels if one.finding == finding.id]
+    return list(dict.fromkeys([*cited, *changed]))
 
 
 def _sections(
@@ -223,28 +264,33 @@ def _sections(
     sections = []
     for entry in report.tables:
         name = str(entry.name)
-        table = tables.get(name, pd.DataFrame())
         drawn = [f for f in report.figures if f.table == name and str(f.name) in svgs]
-        sections.append(
-            {
-                "name": name,
-                "label": name.replace("_", " "),
-                "file": str(entry.file),
-                "question": text.clean(entry.question),
-                "total": len(table),
-                "limit": data.MAX_ROWS,
-                "columns": data.columns_of(entry, table),
-                "rows": _rows(entry, table.head(STATIC_ROWS), short, untrusted),
-                "figures": [
-                    _figure(f, svgs) for f in drawn if str(f.name) not in _BESIDE and name != markdown.OF_FINDINGS
-                ],
-                "live": name if name in LIVE and len(table) else "",
-                "files": [str(file) for f in drawn if str(f.name) in _BESIDE for file in (f.files)[:1]],
-                "note": text.BELOW_MINIMUM if markdown.has_below_minimum(table) else "",
-                "warned": untrusted and markdown.from_counters(table),
-            }
-        )
+        figures = [_figure(f, svgs) for f in drawn if str(f.name) not in _BESIDE and name != markdown.OF_FINDINGS]
+        beside = [str(file) for f in drawn if str(f.name) in _BESIDE for file in (f.files)[:1]]
+        section = table_section(entry, tables.get(name, pd.DataFrame()), short, untrusted=untrusted)
+        sections.append({**section, "figures": figures, "files": beside})
     return sections
+
+
+def table_section(
+    entry: ReportTable, table: pd.DataFrame, short: Mapping[tuple[str, str], Mapping[str, str]], *,
+    untrusted: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Return what the template needs of one table."""
+    return {
+        "name": entry.name,
+        "label": text.clean(entry.name.replace("_", " ")),
+        "file": str(entry.file),
+        "question": text.clean(entry.question),
+        "total": len(table),
+        "limit": data.MAX_ROWS,
+        "columns": data.columns_of(entry, table),
+        "rows": _rows(entry, table.head(STATIC_ROWS), short, untrusted),
+        "figures": [],
+        "note": text.BELOW_MINIMUM if markdown.has_below_minimum(table) else "",
+        "warned": untrusted and markdown.from_counters(table),
+        "mark": text.UNTRUSTED_MARK,
+    }
 
 
 def _figure(figure: ReportFigure, svgs: Mapping[str, str]) -> dict[str, Any]:
@@ -252,9 +298,19 @@ def _figure(figure: ReportFigure, svgs: Mapping[str, str]) -> dict[str, Any]:
     return {"svg": _inline(svgs[name]), "caption": text.clean(figure.caption), "name": name}
 
 
+# Matplotlib's colours of paper, ink and grid. The page has its own, which follow the reader's light or dark mode.
+_INKS = {
+    "#222222": "--fg", "#333333": "--fg", "#444444": "--fg", "#555555": "--soft", "#777777": "--soft",
+    "#e4e4e4": "--line",
+}  # fmt: skip
+_INK = re.compile("|".join(_INKS))
+_PAPER = re.compile(r"<(?:path|rect|use)\b[^>]*>")
+
+
 def _inline(svg: str) -> Markup:
-    """Return the <svg> element without the XML prologue, which HTML does not allow."""
-    return Markup(svg[max(svg.find("<svg"), 0) :])
+    """Return the <svg> element without the XML prologue, which HTML does not allow, in the colours of the page."""
+    svg = _INK.sub(lambda ink: f"var({_INKS[ink[0]]})", svg[max(svg.find("<svg"), 0) :])
+    return Markup(_PAPER.sub(lambda shape: shape[0].replace("#ffffff", "var(--bg)"), svg))
 
 
 def _rows(

@@ -14,7 +14,6 @@ from matplotlib.ticker import FuncFormatter
 from analysis.diagnosis.spans import Bars, Scene, scenes_of
 from analysis.page import text
 from analysis.page.canvas import (
-    BLACK,
     BLUE,
     GREEN,
     GREY,
@@ -41,6 +40,7 @@ _MEANINGS = {
     "about": "what the finding is about", "kernel": "other kernels", "graph": "CUDA graphs as a whole",
     "memcpy": "copies and sets", "range": "ranges", "launch": "launches", "call": "calls that wait or set up",
 }  # fmt: skip
+_INK = "#10151a"  # on a bright bar, in light and dark mode
 _ROW = 0.24  # inches
 _LETTERS = 120  # that fit across the whole width in the smallest font
 _NOTE = "Upper rows: the host. Lower rows: the GPU at the same time. A kernel runs later than its launch."
@@ -103,6 +103,6 @@ def _draw_bars(axes: Axes, bars: Bars, place: int, begin: int, length: int) -> N
     for start, end, name, kind in zip(bars.start.tolist(), bars.end.tolist(), bars.name, bars.kind, strict=True):
         room = int((end - start) / length * _LETTERS)
         if name and room >= 4:
-            ink = "white" if _COLOURS[kind] in (BLUE, VERMILION, GREEN, GREY) else BLACK
+            ink = "white" if _COLOURS[kind] in (BLUE, VERMILION, GREEN, GREY) else _INK
             middle, shown = (start + end) / 2 - begin, drawable(name, room)
             axes.text(middle, place, shown, ha="center", va="center", fontsize=6.5, color=ink)

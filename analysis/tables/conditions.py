@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -135,13 +136,36 @@ def title(facts: Facts) -> str:
     """Return the report's title."""
     capture, gpu = facts.capture, facts.gpu
     workloads = (capture.manifest or {}).get("workloads") or []
-    what = "GPT-2" if any(str(w.get("range", "")).startswith("gpt2") for w in workloads) else "Capture"
+    is_ours = any(str(w.get("range", "")).startswith("gpt2") for w in workloads)
+    what = "GPT-2" if is_ours else _name_of_program(capture) or "Capture"
     by_layer = ", layer by layer" if capture.layer_profile else ""
     if gpu:
         return f"{what} on {gpu}{by_layer}"
     place, cc = where_it_ran(capture), compute_capability(capture)
     where = f" on a GPU of compute capability {cc}" if place == UNKNOWN and cc else _PLACES[place]
     return f"{what}{where}{by_layer}"
+
+
+def command_of(status: Mapping[str, Any]) -> list[str]:
+    """Return the words of the program in the content of nsys.json or ncu.json: what follows the tool's options."""
+    words = [str(word) for word in status.get("command") or []]
+    after = words[words.index("-o") + 2 :] if "-o" in words else []
+    while after and after[0].startswith("-"):
+        after = after[2 if after[1:2] in (["true"], ["false"]) else 1 :]
+    return after
+
+
+def _name_of_program(capture: Capture) -> str:
+    """Return what the command runs, without its folder and interpreter: `train.py` of `python3 -u src/train.py -b 8`.
+
+    Without a command, or with several programs, return "".
+    """
+    names = set()
+    for words in filter(None, map(command_of, capture.tools)):
+        module = next((word for flag, word in itertools.pairwise(words) if flag == "-m"), "")
+        script = next((word for word in words if word.endswith((".py", ".sh"))), "")
+        names.add(module or re.split(r"[\\/]", script or words[0])[-1])
+    return names.pop() if len(names) == 1 else ""
 
 
 CPU, NO_KERNELS, UNKNOWN = "cpu", "no kernels", "unknown"

@@ -37,9 +37,10 @@ SETTLED = """section => new Promise((resolve) => {
 
 def _at(name: str) -> Callable[[Any], None]:
     def scroll(page: Any) -> None:
-        page.locator(f"#{name}").evaluate(SETTLED)
-        page.locator(f"[data-live={name}]").locator("canvas, svg, .stall-bar").first.wait_for()
-        page.locator(f"#{name}").evaluate(SETTLED)
+        live = page.locator(f"[data-live={name}]")
+        live.evaluate(SETTLED)
+        live.locator("canvas, svg, .stall-bar, .part").first.wait_for()
+        live.evaluate(SETTLED)
 
     return scroll
 

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.text import Text
 from PIL import Image
 
-from analysis.page import figures, text
+from analysis.page import colours, figures, text
 from analysis.page.canvas import style_context, to_bytes, to_png, to_svg
 
 NAN = float("nan")
@@ -258,11 +258,11 @@ def test_roofline_numbers_are_nearest_to_their_own_kernel() -> None:
 def test_stalls_keep_a_fixed_colour_whatever_else_is_there() -> None:
     both = svg_of(figures.plot_stalls(stalls(), CAPTION))
     alone = svg_of(figures.plot_stalls(stalls().query("reason == 'wait'"), CAPTION))
-    colour = figures.STALL_STYLES["wait"][0].lower()
+    colour = colours.STALLS["wait"][0].lower()
     assert colour in both.lower()
     assert colour in alone.lower()
     assert "a_new_reason" in both
-    assert len(set(figures.STALL_STYLES.values())) == len(figures.STALL_STYLES)
+    assert len(set(colours.STALLS.values())) == len(colours.STALLS)
 
 
 def test_stalls_fold_what_never_matters_and_say_how_many_kernels_are_left_out() -> None:

@@ -2,14 +2,14 @@
 const ROW = 34, DEEPEST = 9;
 
 const program = (() => {
-  const of = table("program"), root = { path: "", name: "whole capture", kind: "program", row: -1, time: 0, idle: 0, children: [], depth: 0, up: null };
+  const of = table("program"), root = { path: "", name: page.whole ?? "whole capture", kind: "program", row: -1, time: 0, idle: 0, children: [], depth: 0, up: null };
   const ranges = new Map([["", root]]);
   for (let row = 0; row < of.rows; row++) {
     const kind = of.at("kind", row), path = of.at("range", row) ?? "", kernel = of.at("kernel", row);
     const isLeaf = kernel !== null, node = kind === "program" ? root : { children: [] };
     const up = kind === "program" ? null : ranges.get(isLeaf ? path : path.includes("/") ? path.slice(0, path.lastIndexOf("/")) : "") ?? root;
     Object.assign(node, {
-      row, kind, path, up, kernel, name: kind === "program" ? "whole capture" : kernel ?? lastPart(path), time: of.at("time_ns", row) ?? 0,
+      row, kind, path, up, kernel, name: kind === "program" ? root.name : kernel ?? lastPart(path), time: of.at("time_ns", row) ?? 0,
       idle: of.at("idle_ns", row) ?? 0, depth: up ? up.depth + 1 : 0, bound: of.at("bound", row),
     });
     if (!isLeaf) ranges.set(path, node);
@@ -35,7 +35,7 @@ const factsOf = (node) => {
   return [
     ["GPU time", show(node.time, "ns")], ["share", show(at("share_frac"), "frac")], ["launches", show(at("launches"))],
     ["DRAM bytes", show(at("dram_bytes"), "byte")], ["must move", at("minimum_bytes") === null ? null : show(at("minimum_bytes"), "byte")],
-    ["of its roof", show(at("roof_frac"), "frac")], ["bound by", at("bound")], ["idle inside", node.idle ? show(node.idle, "ns") : null],
+    ["reaches, of its limit", show(at("roof_frac"), "frac")], ["limit", bindings[at("bound")] ?? at("bound")], ["idle inside", node.idle ? show(node.idle, "ns") : null],
     ["host, no profiler", node.kernel || bareOf(node.path) === null ? null : `${show(bareOf(node.path), "ns")} a call`],
   ];
 };
@@ -77,7 +77,11 @@ const icicle = {
     if (!node || node.kind === "idle") return;
     tip.hide();
     if (node.kind === "kernel") openKernel(node.kernel);
-    else if (node.kind !== "copy") select(node.path === selection.path && node.up ? node.up.path : node.path);
+    else if (node.kind !== "copy") {
+      const focused = this.parts.contains(document.activeElement);
+      select(node.path === selection.path && node.up ? node.up.path : node.path);
+      if (focused) this.shown[0].element.focus();  // the part that was pressed is drawn anew
+    }
   },
   render(path) {
     const focus = program.ranges.get(path) ?? program.root, size = focus.time + focus.idle || 1, width = this.parts.clientWidth || 1000;
@@ -114,7 +118,7 @@ const icicle = {
     this.crumbs.replaceChildren(...trail.flatMap((node, place) => [
       place ? " / " : "",
       node === focus ? make("b", {}, node.name) : button(node.name, () => select(node.path)),
-    ]), focus.up ? button("whole capture ✕", () => select(""), { class: "clear", "aria-label": "whole capture ✕: clear the selection" }) : make("span", { class: "hint" }, "click a part to zoom: tables and plots follow"));
+    ]), focus.up ? button("whole capture ✕", () => select(""), { class: "clear", "aria-label": "whole capture ✕: clear the selection" }) : "");
   },
   explain(focus) {
     const sums = {};
@@ -125,7 +129,7 @@ const icicle = {
     count(focus);
     const whence = [...new Set(focus.idle ? [...program.ranges.values()].filter((node) => isInside(node.path, focus.path) || isInside(focus.path, node.path)).map((node) => program.of.at("idle_from", node.row)).filter(Boolean) : [])];
     this.legend.replaceChildren(...[...Object.keys(bindings), "idle"].filter((name) => sums[name]).map((name) => make("span", {},
-      make("i", { class: `swatch ${name}`, "aria-hidden": "true" }), ` ${name} ${show(sums[name], "ns")}${name === "idle" ? ` (${whence.map((one) => IDLE_FROM[one]).join("; ")})` : ""}`)));
+      make("i", { class: `swatch ${name}`, "aria-hidden": "true" }), ` ${bindings[name] ?? name} ${show(sums[name], "ns")}${name === "idle" ? ` (${whence.map((one) => IDLE_FROM[one]).join("; ")})` : ""}`)));
   },
   move(event) {
     const node = this.nodeOf(event);

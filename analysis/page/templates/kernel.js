@@ -17,6 +17,22 @@ const kernelOrder = () => {
   return orderOfKernels;
 };
 
+const boundOf = (name) => (leavesOf.get(name) ?? []).reduce((best, leaf) => isBetterKnown(leaf, best) ? leaf : best, null)?.bound;
+// A short name; where several kernels share it, with the part of the whole name that differs.
+const toldApart = (name) => {
+  const brief = briefName(name);
+  if (!sharedNames) {
+    sharedNames = new Map();
+    for (const one of kernelOrder().keys()) sharedNames.set(briefName(one), [...(sharedNames.get(briefName(one)) ?? []), one]);
+  }
+  const same = sharedNames.get(brief) ?? [];
+  if (same.length < 2 || brief === name) return brief;
+  let at = 0;
+  while (at < name.length && same.every((one) => one[at] === name[at])) at++;
+  return `${brief} …${name.slice(Math.max(at - 12, 0), at + 60)}`;
+};
+let sharedNames = null;
+
 const because = (part, fallback = "no table of this report holds it") => make("span", { class: "missing" }, `${MISSING} `, page.why[part] ?? fallback);
 const NOT_COLLECTED = "ncu counted this kernel without the metrics of this field: capture it with `ncu --set full`";
 // A short sign that unfolds into the reason.
@@ -85,7 +101,7 @@ const kernelPage = {
     ];
   },
   head(name, about, leaves) {
-    const names = [...kernelOrder().keys()], whole = program.root.time, bound = leaves.reduce((best, leaf) => isBetterKnown(leaf, best) ? leaf : best, null)?.bound;
+    const names = [...kernelOrder().keys()], whole = program.root.time, bound = boundOf(name);
     const go = (word, by) => button(word, () => this.step(by), { disabled: names[about.place + by] === undefined, "aria-label": `${word} kernel by time` });
     return make("header", {},
       make("div", { class: "tools" }, button("← program", () => this.leave()), go("‹ previous", -1), go("next ›", 1), make("span", {}, `kernel ${grouped(about.place + 1)} of ${grouped(names.length)} by time`), button("copy as Markdown", () => copy(this.markdown(), "Kernel"), { "aria-label": "copy as Markdown: this kernel" })),
@@ -115,7 +131,7 @@ const kernelPage = {
     const won = gain.reduce((sum, value) => sum + value, 0);
     return block("Diagnosis",
       rows.length ? make("ul", {}, rows.map((row) => make("li", {}, of.at("range", row) ? make("code", {}, `${of.at("range", row)}: `) : "", of.at("reason", row), of.at("evidence", row) ? make("small", {}, ` ${of.at("evidence", row)}`) : ""))) : make("p", {}, because("counters", "no table says why this kernel takes its time")),
-      gain.length ? make("p", {}, "At its nearest roof it would take ", make("b", {}, show(won, "ns")), " less.") : "",
+      gain.length ? make("p", {}, "At its limit it would take ", make("b", {}, show(won, "ns")), " less.") : "",
       ...cards);
   },
   findings(name) {
@@ -155,7 +171,7 @@ const kernelPage = {
       answerPoints(svg, points);
       plot.append(svg);
     }
-    return block("Roofline", plot, pick(of, rows, [["range", "range"], ["level", "level"], ["roof_frac", "of its roof"], ["bound", "bound"], ["achieved_flop_per_s", "achieved"], ["achieved_byte_per_s", "bandwidth"], ["intensity_flop_per_byte", "intensity"]]));
+    return block("Roofline", plot, pick(of, rows, [["range", "range"], ["level", "level"], ["roof_frac", "reaches, of its limit"], ["achieved_flop_per_s", "achieved"], ["achieved_byte_per_s", "bandwidth"], ["intensity_flop_per_byte", "intensity"]]));
   },
   bytes(name, ranges) {
     const counters = table("counters"), items = ranges.map((range) => {
@@ -182,7 +198,7 @@ const kernelPage = {
     return block("What ncu's rules say", rows.length ? pick(table("rules"), rows, [["range", "range"], ["rule", "rule"], ["speedup_frac", "speed-up"], ["text", "says"]]) : make("p", {}, because("rules", "no rule of ncu speaks of this kernel")));
   },
   commands(name, ranges) {
-    const base = briefName(name).replace(/[^\w]+/g, ".*").slice(0, 80), range = ranges.find((one) => one && !one.includes("unattributed"));
+    const base = briefName(name).replace(/[^\w]+/g, ".*").slice(0, 80), range = ranges.find((one) => one && !one.startsWith("outside every range"));
     const inside = range ? ` --nvtx --nvtx-include ${quoted(`${range.replace(/\*/g, "0").replace(/\/+$/, "")}/`)}` : "";
     const list = [
       ["recapture with all sections", `ncu --set full --import-source yes -k ${quoted(`regex:${base}`)} -c 3 -o kernel APP`],

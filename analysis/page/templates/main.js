@@ -1,15 +1,25 @@
 // Start: parts below the first screen are drawn when they come near it.
 const route = () => {
-  const [, kind, value] = /^#(kernel|range)=(.*)$/s.exec(location.hash) ?? [];
+  const [, kind, value] = /^#(kernel|range|time)=(.*)$/s.exec(location.hash) ?? [];
   let name = null;
   try { name = value === undefined ? null : decodeURIComponent(value); } catch { /* a link cut short */ }
   tip.hide();
   if (kind === "kernel" && name !== null) kernelPage.show(name);
   else {
     kernelPage.hide();
-    if (kind === "range" && name !== null) select(name, { push: false });
+    if (kind === "range" && name !== null) { select(name, { push: false }); bring("where"); }
+    else if (kind === "time" && name !== null) { bring("timeline"); timeline.go?.(name); }
+    else if (document.getElementById(location.hash.slice(1))?.closest("details")) bring(location.hash.slice(1));
     else if (["", "#", "#top"].includes(location.hash)) { if (selection.path) select("", { push: false }); }
   }
+};
+
+// Shows a section or a closed table, as a link to it would.
+const bring = (id) => {
+  const section = document.getElementById(id);
+  reveal(section);
+  section?.scrollIntoView();
+  section?.focus({ preventScroll: true });
 };
 
 const setTheme = (name) => {
@@ -56,6 +66,7 @@ $("#theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"
 $("#help").addEventListener("click", () => $("#keys").showModal());
 document.addEventListener("keydown", keys);
 addEventListener("scroll", () => tip.hide(), { passive: true });
+addEventListener("beforeprint", () => { for (const box of $$("[data-live]")) seenBoxes.get(box)?.render(); });
 addEventListener("popstate", route);
 addEventListener("hashchange", route);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(null));

@@ -66,9 +66,9 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
   points.slice(0, MOST_POINTS).forEach((one, place) => {
     const radius = marked ? 6 : 3 + 14 * Math.sqrt(one.share);
     const dot = draw("circle", {
-      cx: x(one.x).toFixed(1), cy: y(one.y).toFixed(1), r: radius.toFixed(1), fill: css(`--${one.bound === "compute" ? "compute" : one.bound === "memory" ? "memory" : "unknown"}`),
+      cx: x(one.x).toFixed(1), cy: y(one.y).toFixed(1), r: radius.toFixed(1), fill: css(`--${bindings[one.bound] ? one.bound : "unknown"}`),
       "fill-opacity": 0.75, stroke: ink, "stroke-width": 0.8, "data-at": place, tabindex: place < TABBABLE ? "0" : null, role: "link",
-      "aria-label": `${one.kernel} in ${one.range ?? "the capture"}: ${show(one.y, "flop/s")}, ${show(one.frac, "frac")} of its roof`,
+      "aria-label": `${one.kernel} in ${one.range ?? "the capture"}: ${show(one.y, "flop/s")}, reaches ${show(one.frac, "frac")} of its limit`,
     });
     svg.append(dot);
   });
@@ -77,7 +77,7 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
 
 const pointOf = (row) => {
   const of = table("roofline"), kernel = of.at("kernel", row), range = of.at("range", row);
-  return { kernel, range, x: of.at("intensity_flop_per_byte", row), y: of.at("achieved_flop_per_s", row), share: shareOf(kernel, range), row, frac: of.at("roof_frac", row), bound: of.at("bound", row) };
+  return { kernel, range, level: of.at("level", row), x: of.at("intensity_flop_per_byte", row), y: of.at("achieved_flop_per_s", row), share: shareOf(kernel, range), row, frac: of.at("roof_frac", row), bound: leafOf.get(keyOf(kernel, range))?.bound ?? null };
 };
 const pointsOf = (rows) => rows.map(pointOf).sort((a, b) => b.share - a.share || a.row - b.row);
 const pointsAt = new Map();  // by level, made once
@@ -87,8 +87,8 @@ const pointsOfLevel = (level) => {
 };
 const isDrawn = (one) => one.x > 0 && one.y > 0;
 const pointFacts = (one) => [
-  ["range", one.range], ["achieved", show(one.y, "flop/s")], ["intensity", show(one.x, "flop/byte")], ["of its roof", show(one.frac, "frac")],
-  ["bound", one.bound ?? MISSING], ["share of time", show(one.share, "frac")],
+  ["range", one.range], ["achieved", show(one.y, "flop/s")], ["intensity", show(one.x, "flop/byte")], [`reaches, of its ${one.level.toUpperCase()} limit`, show(one.frac, "frac")],
+  ["limit", bindings[one.bound] ?? MISSING], ["share of time", show(one.share, "frac")],
 ];
 const answerPoints = (svg, points) => {
   const one = (event) => points[event.target.dataset?.at];
@@ -132,7 +132,7 @@ const roofline = {
     const svg = rooflineSvg(points, level, { measured: this.measured.checked, datasheet: this.datasheet.checked, width: Math.max(this.plot.clientWidth, 320), title });
     answerPoints(svg, points);
     this.plot.replaceChildren(svg);
-    this.said.textContent = `${grouped(points.length)} ${points.length === 1 ? "point" : "points"}, area by share of time, solid roofs measured, dashed ones of the datasheet. `
+    this.said.textContent = `${grouped(points.length)} ${points.length === 1 ? "point" : "points"}, area by share of time, colour by what binds the kernel, solid roofs measured, dashed ones of the datasheet. `
       + (points.length > MOST_POINTS ? `The ${MOST_POINTS} with most time are drawn. ` : "") + (left ? `${grouped(left)} without floating-point operations ${left === 1 ? "is" : "are"} not drawn.` : "");
   },
   export(kind) {

@@ -24,14 +24,21 @@ const search = {
   items() {
     if (this.all) return this.all;
     const to = (hash) => () => { location.hash = hash; };
-    const jump = (id) => () => { kernelPage.hide(); history.pushState(null, "", `#${id}`); $(`#${CSS.escape(id)}`).scrollIntoView(); $(`#${CSS.escape(id)}`).focus?.({ preventScroll: true }); };
+    const jump = (id) => () => {
+      const element = document.getElementById(id);
+      kernelPage.hide();
+      history.pushState(null, "", `#${id}`);
+      reveal(element);
+      element.scrollIntoView();
+      ($("summary", element) ?? element).focus({ preventScroll: true });
+    };
     this.all = [
-      ...[...kernelOrder().values()].map((one) => ({ kind: "kernel", text: one.name, brief: briefName(one.name), more: one.time ? show(one.time, "ns") : "", act: () => openKernel(one.name) })),
+      ...[...kernelOrder().values()].map((one) => ({ kind: "kernel", text: one.name, also: bindings[boundOf(one.name)] ?? "", brief: toldApart(one.name), more: one.time ? show(one.time, "ns") : "", act: () => openKernel(one.name) })),
       ...[...program.ranges.values()].filter((node) => node.path).map((node) => ({ kind: node.kind, text: node.path, more: show(node.time, "ns"), act: to(`range=${encodeURIComponent(node.path)}`) })),
-      ...$$(".card h3").map((head, place) => ({ kind: "finding", text: head.textContent, more: "", act: jump(`finding-${place + 1}`) })),
+      ...$$(".card h3").map((head, place) => ({ kind: "finding", text: head.textContent, also: $(".kind", head.closest(".card")).textContent, more: "", act: jump(`finding-${place + 1}`) })),
       ...[...tables.keys()].filter((name) => document.getElementById(name)).map((name) => ({ kind: "table", text: name.replace(/_/g, " "), more: "", act: jump(name) })),
       ...$$("#missing tbody tr").map((row) => ({ kind: "missing", text: row.cells[0].textContent, more: "", act: jump("missing") })),
-    ].map((item) => ({ ...item, lower: `${item.kind} ${item.text}`.toLowerCase() }));
+    ].map((item) => ({ ...item, lower: `${item.kind} ${item.text} ${item.also ?? ""} ${(item.also ?? "").replace("-", " ")}`.toLowerCase() }));
     return this.all;
   },
   find() {

@@ -38,4 +38,6 @@ const select = (path, { push = true } = {}) => {
   }
   for (const listener of selection.listeners) listener(path);
 };
+// Opens what hides an element.
+const reveal = (element) => { for (let box = element?.closest("details"); box; box = box.parentElement.closest("details")) box.open = true; };
 const openKernel = (name) => { location.hash = `kernel=${encodeURIComponent(name)}`; };

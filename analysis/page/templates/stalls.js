@@ -1,17 +1,11 @@
 // What warps wait for: one bar a kernel, its parts by reason, the largest first.
-const STALL_BARS = 12, STALL_COLOURS = ["--memory", "--launch", "--compute", "--latency", "--sky", "--yellow", "--vermilion"];
+const STALL_BARS = 12;
 
-const stallColour = (() => {
-  let known = null;
-  return (reason) => {
-    if (!known) {
-      const of = table("stalls"), sums = new Map();
-      for (let row = 0; row < of.rows; row++) sums.set(of.at("reason", row), (sums.get(of.at("reason", row)) ?? 0) + of.at("share_frac", row));
-      known = new Map([...sums].sort((a, b) => b[1] - a[1]).map(([name], place) => [name, STALL_COLOURS[place]]));
-    }
-    return known.get(reason) ? `var(${known.get(reason)})` : "var(--unknown)";
-  };
-})();
+// The colour and hatch of a reason are the same in every report; an unknown reason is grey.
+const stallStyle = (reason) => {
+  const [colour, hatched] = page.stalls[reason] ?? ["var(--unknown)", false];
+  return { "background-color": colour, "background-image": hatched ? "repeating-linear-gradient(45deg, transparent 0 3px, #fff8 3px 5px)" : "none" };
+};
 
 let rowsOfStalls = null;
 const stallRows = () => {
@@ -26,7 +20,7 @@ const stallRows = () => {
 };
 const stallBar = ({ kernel, range, parts }) => make(
   "div", { class: "stall-bar", role: "img", "aria-label": `${kernel}${range ? ` in ${range}` : ""} waits: ${parts.slice(0, 5).map(([reason, share]) => `${reason} ${show(share, "frac")}`).join(", ")}` },
-  parts.map(([reason, share]) => make("span", { style: { width: `${share * 100}%`, background: stallColour(reason) }, title: `${reason} ${show(share, "frac")}` }, share > 0.12 ? reason : "")),
+  parts.map(([reason, share]) => make("span", { class: page.stalls[reason]?.[2] ? "dark" : null, style: { width: `${share * 100}%`, ...stallStyle(reason) }, title: `${reason} ${show(share, "frac")}` }, share > 0.12 ? make("b", {}, reason) : "")),
 );
 
 const stalls = {
@@ -38,9 +32,9 @@ const stalls = {
   },
   render() {
     const inside = stallRows().filter((one) => isInside(one.range, selection.path)), first = inside.slice(0, STALL_BARS);
-    const reasons = [...new Set(first.flatMap((one) => one.parts.slice(0, 4).map(([reason]) => reason)))].filter((reason) => stallColour(reason) !== "var(--unknown)");
+    const reasons = [...new Set(first.flatMap((one) => one.parts.slice(0, 4).map(([reason]) => reason)))].filter((reason) => page.stalls[reason]);
     this.box.replaceChildren(
-      make("p", { class: "legend" }, reasons.map((reason) => make("span", {}, make("i", { class: "swatch", style: { background: stallColour(reason) } }), ` ${reason}`)), make("span", {}, make("i", { class: "swatch unknown" }), " others")),
+      make("p", { class: "legend" }, reasons.map((reason) => make("span", {}, make("i", { class: "swatch", style: stallStyle(reason) }), ` ${reason}`)), make("span", {}, make("i", { class: "swatch unknown" }), " others")),
       ...first.map((one) => make("div", { class: "stall-row" }, make("div", { class: "stall-name" }, button(briefName(one.kernel), () => openKernel(one.kernel), { class: "name", title: one.kernel }), one.range ? make("small", {}, one.range) : ""), stallBar(one))),
       make("p", { class: "question" }, inside.length ? `The ${first.length} longest of ${grouped(inside.length)} kernels${selection.path ? ` in ${selection.path}` : ""}.` : `No stall reasons are known ${selection.path ? `in ${selection.path}` : "here"}.`),
     );

@@ -130,6 +130,13 @@ class Grid {
     );
     return rows.length < this.rows.length ? `${written}\n\nThe first ${COPIED} of ${grouped(this.rows.length)} rows.\n` : `${written}\n`;
   }
+  // The file of the table, from the data of the page: base units, under the names of the columns.
+  csv() {
+    const quote = (value) => value === null ? "" : /[",\r\n]/.test(value) ? `"${String(value).replace(/"/g, '""')}"` : String(value);
+    const lines = [this.of.columns.map((column) => quote(column.name))];
+    for (let row = 0; row < this.of.rows; row++) lines.push(this.of.columns.map((column) => quote(column.at(row))));
+    save(`${this.of.name}.csv`, new Blob([lines.map((line) => `${line.join(",")}\n`).join("")], { type: "text/csv" }));
+  }
   explain(control) {
     const list = $(`[data-columns="${CSS.escape(this.of.name)}"]`);
     list.hidden = !list.hidden;
@@ -161,12 +168,18 @@ const startTables = () => {
     }
   });
   for (const link of $$("a[data-row]")) {
-    link.addEventListener("click", () => grids.get(link.getAttribute("href").slice(1))?.mark(link.dataset.row));
+    link.addEventListener("click", () => {
+      const name = link.getAttribute("href").slice(1), grid = grids.get(name);
+      reveal(document.getElementById(name));
+      grid?.mark(link.dataset.row);
+      grid?.scroller.focus({ preventScroll: true });
+    });
   }
   for (const control of $$("[data-copy=table]")) {
-    const grid = grids.get($("table[data-table]", control.closest("section")).dataset.table);
+    const grid = grids.get($("table[data-table]", control.closest(".table")).dataset.table);
     control.addEventListener("click", () => { if (grid.stale) grid.update(); copy(grid.markdown(), "Table"); });
   }
+  for (const control of $$("[data-csv]")) control.addEventListener("click", () => grids.get(control.dataset.csv).csv());
   for (const control of $$("[data-explain]")) {
     control.setAttribute("aria-expanded", "false");
     $(`[data-columns="${CSS.escape(control.dataset.explain)}"]`).hidden = true;
