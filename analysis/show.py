@@ -101,7 +101,7 @@ def commands(
         for file in (one for one in raw if one.suffix == suffix):
             yield f"reopen the {said} in NVIDIA's tool", f"{tool} {shlex.quote(str(file))}"
     base = f"-k {shlex.quote('regex:' + symbols.pattern(name, 200))}"
-    within = next((one for one in ranges if _PLAIN_RANGE.fullmatch(one) and one != "unattributed"), "")
+    within = next((one for one in ranges if _PLAIN_RANGE.fullmatch(one)), "")
     inside = f" --nvtx --nvtx-include {shlex.quote(within.replace('*', '0') + '/')}" if within else ""
     first_three = f"ncu --set full --import-source yes --clock-control none {base}{inside} -c 3 -o kernel PROGRAM"
     yield "measure it again with all sections of ncu", next(iter(recaptures), first_three)

@@ -13,6 +13,7 @@ from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, busiest, reasons, rows_of
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration, share
+from analysis.tables.attribution import UNATTRIBUTED
 
 LEAST_SHARE = 0.01  # of the kernel time: a kernel with less gives no finding, unless it is the longest
 MOST_REASONS = 3
@@ -170,7 +171,7 @@ def _begin(said: str) -> str:
 def _where(kernel: Kernel, column: str) -> str:
     """Return a clause that names the range with most of the kernel's time, or how many ranges share it."""
     times = _times(kernel.rows["kernels"], column)
-    times.pop("unattributed", None)
+    times.pop(UNATTRIBUTED, None)
     most = max(times, key=times.__getitem__, default="")
     if not times.get(most):
         return ""

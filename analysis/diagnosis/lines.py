@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePath
 
 import pandas as pd
 from msgspec import structs
 
 from analysis.formats.report import Finding, SourceLine
+from analysis.tables.listing import language_of
 
 MOST = 3  # lines of a finding
 LEAST = 0.05  # of the kernel's samples: a line with less is not worth a look
-_LANGUAGES = {".py": "Python", ".ptx": "PTX"}
 
 
 def with_lines(findings: Sequence[Finding], source: pd.DataFrame) -> list[Finding]:
@@ -30,4 +29,4 @@ def _kernel_of(finding: Finding) -> str:
 
 def _lines(rows: pd.DataFrame) -> list[SourceLine]:
     places = (str(place).rpartition(":") for place in rows["place"].head(MOST))
-    return [SourceLine(file, int(line), _LANGUAGES.get(PurePath(file).suffix, "CUDA")) for file, _, line in places]
+    return [SourceLine(file, int(line), language_of(file)) for file, _, line in places]

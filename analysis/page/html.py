@@ -42,6 +42,7 @@ SCRIPTS = (
     "roofline",
     "stalls",
     "timeline",
+    "listing",
     "kernel",
     "search",
     "main",

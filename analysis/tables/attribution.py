@@ -16,7 +16,7 @@ import pandas as pd
 
 from analysis.capture.model import nest
 
-UNATTRIBUTED = "unattributed"
+UNATTRIBUTED = "outside every range"
 SWEPT = "sweep/"  # `make sweep` launches combinations below it: their numbers are choices, not indices of layers
 _FEW_THREADS = 16  # up to this number, one comparison per thread is faster than an index
 

@@ -50,7 +50,7 @@ _COLUMNS = (
     columns=_COLUMNS,
 )
 def build_layers(facts: Facts) -> pd.DataFrame | None:
-    """Return layers.csv: one row for each full range path, in the order of first starts, then `unattributed`.
+    """Return layers.csv: one row for each full range path, in the order of first starts, then that outside every range.
 
     Units: ns. Without a GPU timeline, GPU columns are blank, and shares refer to the CPU time of the outermost ranges.
     If the file lacks the launch of some kernel, a range without a known kernel is blank: the kernel may belong to it.

@@ -5,7 +5,8 @@ TABLES = (
     "steps", "token_parts", "devices", "gaps", "ranks", "collectives", "overlap", "stragglers", "rank_costs",
     "spans", "layers_folded", "cpu_times", "layers", "bare_times", "compiled", "graphs", "kernels",
     "sampled_steps", "sampled_layers", "sampled_kernels", "copies", "traffic",
-    "counters", "units", "links", "roofline", "roof_lines", "stalls", "rules", "source", "fusion", "fusion_check",
+    "counters", "units", "links", "roofline", "roof_lines", "stalls", "rules", "source", "listing", "fusion",
+    "fusion_check",
     "host", "counting", "coverage", "program", "diagnosis", "step_diagnosis", "operations", "launch_times",
     "sampled_times",
 )  # fmt: skip

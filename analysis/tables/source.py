@@ -55,14 +55,10 @@ def build_source(facts: Facts) -> pd.DataFrame | None:
     Numbers are sums over instructions and launches. Without line numbers in a capture (no -lineinfo, or only the SASS
     view), a row is an instruction.
     """
-    capture = facts.capture
-    lines = capture.source_lines
-    sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
-    if sass.empty or not (sass["samples"] > 0).any():
+    sass = instructions(facts)
+    if sass is None:
         return None
-    # the page of source and SASS repeats an instruction under each of its lines
-    sass = sass.drop_duplicates([*_LAUNCH, "kernel", "instruction"])
-    sass = _one_file(with_launch(sass, capture.counters).reset_index(drop=True))
+    sass = sass[sass["samples"].notna()].reset_index(drop=True)
     has_line = sass["line"].notna() & (sass["source_file"] != "")
     sass["place"] = ("SASS " + sass["instruction"].astype(str)).mask(
         has_line, sass["source_file"] + ":" + sass["line"].astype(str)
@@ -76,7 +72,9 @@ def build_source(facts: Facts) -> pd.DataFrame | None:
     table = sums.reset_index().merge(stalls, on=key, how="left")
     table["stall"] = table["stall"].fillna("")
     hottest = sass.sort_values("samples", ascending=False, kind="stable").drop_duplicates(key)[[*key, "text"]]
-    table = table.merge(hottest, on=key).merge(_source_text(lines), on="place", how="left", suffixes=("", "_of_line"))
+    table = table.merge(hottest, on=key).merge(
+        text_of_lines(facts.capture.source_lines), on="place", how="left", suffixes=("", "_of_line")
+    )
     table["text"] = table["text_of_line"].fillna(table["text"])
     whole = table.groupby(["kernel", "range"])["samples"].transform("sum")
     ideal = table["sectors_global_ideal"].where(table["sectors_global_ideal"] > 0)
@@ -95,6 +93,17 @@ def build_source(facts: Facts) -> pd.DataFrame | None:
     return table[build_source.column_names].astype(whole_numbers)
 
 
+def instructions(facts: Facts) -> pd.DataFrame | None:
+    """Return each instruction of each launch once, with the kernel's name and its range; None without samples."""
+    lines = facts.capture.source_lines
+    sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
+    if sass.empty or not (sass["samples"] > 0).any():
+        return None
+    # the page of source and SASS repeats an instruction under each of its lines
+    sass = lines[lines["instruction"].notna()].drop_duplicates([*_LAUNCH, "kernel", "instruction"])
+    return _one_file(with_launch(sass, facts.capture.counters).reset_index(drop=True))
+
+
 def _one_file(sass: pd.DataFrame) -> pd.DataFrame:
     """Return each kernel's instructions from the file with most lines: a folder may hold a report and its pages."""
     lines = sass.groupby(["kernel", "file"])["line"].count().reset_index()
@@ -102,7 +111,7 @@ def _one_file(sass: pd.DataFrame) -> pd.DataFrame:
     return sass.merge(best[["kernel", "file"]], on=["kernel", "file"])
 
 
-def _source_text(lines: pd.DataFrame) -> pd.DataFrame:
+def text_of_lines(lines: pd.DataFrame) -> pd.DataFrame:
     """Return (place, text) of the source lines with a known text."""
     known = lines[lines["instruction"].isna() & lines["line"].notna() & (lines["text"] != "")]
     place = known["source_file"] + ":" + known["line"].astype(str)

@@ -48,7 +48,13 @@ def drawn(page: Any, name: str) -> Any:
 
 def test_the_first_screen_says_what_was_measured_whether_to_trust_it_and_what_to_do(gpt2: Any) -> None:
     height = gpt2.viewport_size["height"]
-    for selector in (".measured", ".step:first-of-type .waits", ".step:first-of-type .legend", ".trust", "#finding-1 .do"):
+    for selector in (
+        ".measured",
+        ".step:first-of-type .waits",
+        ".step:first-of-type .legend",
+        ".trust",
+        "#finding-1 .do",
+    ):
         box = gpt2.locator(selector).bounding_box()
         assert box["y"] + box["height"] <= height, selector
     assert gpt2.locator("h1").inner_text() == "GPT-2 on NVIDIA H200"
@@ -83,7 +89,7 @@ def test_a_kernel_is_opened_from_the_icicle(gpt2: Any) -> None:
     assert gpt2.locator("#kernel-page h1").is_visible()
     assert "#kernel=" in gpt2.url
     for title in ("Diagnosis", "Where it runs", "Times of its launches", "Roofline", "Bytes against the minimum",
-                  "What its warps wait for", "Hot lines", "What ncu's rules say", "Commands"):  # fmt: skip
+                  "What its warps wait for", "Source", "What ncu's rules say", "Commands"):  # fmt: skip
         assert gpt2.locator("#kernel-page h2", has_text=title).count() == 1, title
     gpt2.keyboard.press("Escape")
     assert not gpt2.locator("#kernel-page").is_visible()
@@ -138,7 +144,7 @@ def test_a_kernel_is_found_by_a_part_of_its_name(gpt2: Any) -> None:
 
 def test_why_a_number_is_missing_stands_in_its_place(gpt2: Any) -> None:
     gpt2.locator(".part.is-kernel:has(span)").first.click()  # 1
-    lines = gpt2.locator("#kernel-page .block", has_text="Hot lines").locator(".missing")
+    lines = gpt2.locator("#kernel-page .block", has_text="Source").locator(".missing")
     assert "compile with -lineinfo" in lines.inner_text()
 
 
@@ -154,7 +160,9 @@ def test_tables_and_plots_follow_the_selection(gpt2: Any) -> None:
     assert ranges
     assert all(one.startswith("gpt2/decode") for one in ranges)
     drawn(gpt2, "roofline")
-    labels = gpt2.eval_on_selector_all("[data-live=roofline] circle", "all => all.map(one => one.getAttribute('aria-label'))")
+    labels = gpt2.eval_on_selector_all(
+        "[data-live=roofline] circle", "all => all.map(one => one.getAttribute('aria-label'))"
+    )
     assert labels
     assert all(" in gpt2/decode" in one for one in labels)
     gpt2.keyboard.press("Escape")

@@ -218,7 +218,7 @@ def test_threads_without_ranges_are_named(tmp_path: Path) -> None:
     export.kernel("lonely", 2300, 2400, 999)
     path = export.save(tmp_path / "x.sqlite")
     content, tables = analyse(load([path]))
-    lost = tables["layers"].set_index("range").loc["unattributed"]
+    lost = tables["layers"].set_index("range").loc["outside every range"]
     assert (lost["launches"], lost["gpu_time_ns"]) == (3, 210)
     assert content["notes"][0] == (
         "3 of 6 kernels belong to no range: 1 were launched from threads without ranges, 1 outside every range of "
@@ -359,7 +359,7 @@ def test_a_graph_launched_where_it_was_recorded_adds_nothing(tmp_path: Path) -> 
     export.kernel("a", 200, 250, corr, node=1)
     export.kernel("b", 260, 270, corr, node=2)
     _, tables = analyse(load([export.save(tmp_path / "x.sqlite")]))
-    assert tables["layers"]["range"].tolist() == ["step", "step/[graph] h.0", "step/h.0", "unattributed"]
+    assert tables["layers"]["range"].tolist() == ["step", "step/[graph] h.0", "step/h.0", "outside every range"]
     assert tables["layers"]["gpu_time_ns"].tolist() == [60, 10, 0, 0]
 
 

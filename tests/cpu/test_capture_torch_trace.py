@@ -229,7 +229,7 @@ def test_a_packed_trace_becomes_a_report_without_names_of_the_machine(tmp_path: 
     ]
     content, tables = analyse(capture)
     assert tables["layers"].set_index("range")["gpu_time_ns"].to_dict() == {
-        "step": 150_456, "step/h.0": 100_456, "step/h.1": 50_000, "unattributed": 10_000,
+        "step": 150_456, "step/h.0": 100_456, "step/h.1": 50_000, "outside every range": 10_000,
     }  # fmt: skip
     assert content["title"] == "Capture on NVIDIA H200"
     assert any("torch.profiler" in note for note in content["notes"])

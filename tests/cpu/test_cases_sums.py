@@ -51,7 +51,7 @@ def test_prefixes_of_kernel_names_are_ranges(tmp_path: Path, ranges: tuple[str, 
 def test_a_kernel_in_two_ranges_has_two_rows_and_one_outside_has_none(tmp_path: Path) -> None:
     sums(tmp_path / "sums.csv", (f"load/{BLUR}", 10, 400), (f"store/{BLUR}", 20, 100), (SHARPEN, 5, 100))
     assert places(tmp_path) == {
-        ("blur<int>", "load"): (10, 4_000), ("blur<int>", "store"): (20, 2_000), ("sharpen", "unattributed"): (5, 500),
+        ("blur<int>", "load"): (10, 4_000), ("blur<int>", "store"): (20, 2_000), ("sharpen", "outside every range"): (5, 500),
     }  # fmt: skip
 
 

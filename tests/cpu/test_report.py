@@ -80,7 +80,7 @@ def test_foreign_exports_give_every_table_and_named_gaps(capture, tmp_path, caps
     for name, schema in TABLES.items():
         assert read(out, name).columns.tolist() == schema.column_names
     layers = read(out, "layers").set_index("range")
-    assert layers.gpu_self_time_ns.to_dict() == {"decode": 25, "decode/h.0": 50, "unattributed": 0}
+    assert layers.gpu_self_time_ns.to_dict() == {"decode": 25, "decode/h.0": 50, "outside every range": 0}
     kernels = read(out, "kernels").set_index("kernel")
     assert kernels.ncu_time_ns.tolist() == [1500, 500]
     traffic = read(out, "traffic").set_index("range")

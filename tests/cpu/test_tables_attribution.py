@@ -199,7 +199,7 @@ def test_kernel_time_per_range_is_compared_with_nsys_own_sums():
         (["softmax.256", "softmax.512"], ["softmax.256", "softmax.512"]),
         (["h.3"], ["h.3"]),
         (["b8_t1024", "v01", "v02"], ["b8_t1024", "v01", "v02"]),
-        (["", "unattributed"], ["", "unattributed"]),
+        (["", "outside every range"], ["", "outside every range"]),
         (["LayerNorm_1", "LayerNorm_3", "LayerNorm_5"], ["LayerNorm_*"] * 3),
         (["iteration 12", "iteration 13", "iteration 14"], ["iteration *"] * 3),
         (["Step 30 to 40", "Step 40 to 50", "Step 50 to 60"], ["Step * to *"] * 3),

@@ -190,8 +190,9 @@ const kernelPage = {
     return block("What its warps wait for", bars.length ? make("div", {}, bars.slice(0, 8).map((one) => make("div", { class: "stall-row" }, make("div", { class: "stall-name" }, one.range ?? ""), stallBar(one)))) : make("p", {}, page.why.stalls ? because("stalls") : whyNoCounters(ranges, name)));
   },
   source(name) {
+    if (table("listing").where("kernel", name).length) return block("Source", listing(name));
     const rows = rowsOf("source", name).slice(0, 20);
-    return block("Hot lines", rows.length ? pick(table("source"), rows, [["place", "place"], ["text", "line"], ["share_frac", "samples"], ["stall", "stall"], ["stall_frac", "of them"], ["sectors_over_ideal", "sectors over ideal"]]) : make("p", {}, because("source", "no samples of this kernel are in the capture")));
+    return block("Source", rows.length ? pick(table("source"), rows, [["place", "place"], ["text", "line"], ["share_frac", "samples"], ["stall", "stall"], ["stall_frac", "of them"], ["sectors_over_ideal", "sectors over ideal"]]) : make("p", {}, because("source", "no samples of this kernel are in the capture")));
   },
   rules(name) {
     const rows = rowsOf("rules", name).slice(0, 40);

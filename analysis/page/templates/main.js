@@ -60,7 +60,7 @@ const keys = (event) => {
 document.documentElement.classList.add("on");
 try { const theme = localStorage.getItem("kernel-ledger-theme"); if (theme) document.documentElement.dataset.theme = theme; } catch { /* none */ }
 startTables();
-for (const one of [icicle, roofline, stalls, timeline, search]) one.start();
+for (const one of [icicle, roofline, stalls, timeline, listings, search]) one.start();
 for (const control of $$("[data-copy=finding]")) control.addEventListener("click", () => copy(findingMarkdown(control.closest(".card")), "Finding"));
 $("#theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
 $("#help").addEventListener("click", () => $("#keys").showModal());
