@@ -21,7 +21,7 @@ PAGE = """"File Path","/tmp/torchinductor/{file}"
 "","","0x20","FADD R1, R2, R2","9","7","10","320","-","-","8","1"
 "9","tl.store(q, x)","-","-","4","4","10","320","8","8","-","4"
 "","","0x10","STG.E [R6], R1","4","4","10","320","8","8","-","4"
-"""  # noqa: E501
+"""
 
 
 def rows_of(tmp_path: Path, file: str, kernel: str) -> pd.DataFrame:
