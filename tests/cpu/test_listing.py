@@ -67,7 +67,7 @@ def test_committed_kernels_have_their_cuda_beside_their_sass() -> None:
     rows = build_listing(Facts(load([ROOT / "kernels/specimens/captures/development"])))
     found = rows[rows["kernel"] == "add_bias"]
     assert found["language"].value_counts().to_dict() == {"SASS": 39, "CUDA": 4}  # addresses 0x0 to 0x260
-    hottest = found[found["language"] == "CUDA"].sort_values("samples").iloc[-1]
+    hottest = found[found["language"] == "CUDA"].dropna(subset="samples").sort_values("samples").iloc[-1]
     assert (hottest["file"], hottest["line"], hottest["samples"]) == ("clean.cu", 156, 25)
     assert hottest["text"] == "out[i] = x[i] + bias[i % columns];"
 
