@@ -1,12 +1,11 @@
 """Check every variant of an op against float64, then time those that pass, side by side in one run.
 
     python -m harness.bench [OP ...] [--out DIR] [--dtype fp32 bf16] [--shapes b8_t1024 ...] [--variants ...]
-    python -m harness.bench --gpt2 [--out DIR]            GPT-2 unfused, with the best softmax, with all ops: gpt2.txt
 
 Without OP, the program benchmarks every op of kernels.registry. It writes to DIR for one OP, to DIR/<op> for several.
 The default is runs/bench-<op>, which the next benchmark overwrites. The files are bench.csv, bench.json (conditions),
-correctness.txt, microbenchmark.txt, and gpt2.txt for an op that the model takes by name. Without a GPU no kernel runs:
-every variant is then the same PyTorch chain, and the program writes correctness.txt alone.
+correctness.txt and microbenchmark.txt. Without a GPU no kernel runs: every variant is then the same PyTorch chain, and
+the program writes correctness.txt alone.
 
 CUDA events measure the times, behind a queue that is filled first. The variants take turns.
 - isolated  A sample is one launch between two events, behind a kernel that overwrites 256 MB. The data caches are cold,
@@ -47,7 +46,7 @@ from analysis.formats.console import guarded, run_program
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.spans import QUANTILES, quantiles
 from analysis.formats.writing import write
-from harness.bench_files import BASELINES, BENCH, BENCH_ROWS, GPT2_OPS
+from harness.bench_files import BASELINES, BENCH, BENCH_ROWS
 from harness.norms import Norms
 
 if TYPE_CHECKING:
@@ -760,79 +759,6 @@ def left_out_text(why: str, lines: Sequence[str]) -> str:
     return f"\nleft out, as {why}:\n" + "".join(f"  {line}\n" for line in lines) if lines else ""
 
 
-# GPT-2 -------------------------------------------------------------------------------------------------------
-
-
-def time_gpt2(dtypes: Sequence[str], with_ops: bool, seed: int = 0) -> tuple[str, dict[str, Any]]:
-    """Return the text of gpt2.txt and its numbers: tokens/s, and the times of a prefill and a decode step.
-
-    The models are GPT-2 unfused, with the best softmax and, if `with_ops`, with the best kernel of every op it takes.
-    """
-    import torch
-
-    from harness import run
-    from harness.gpt2 import FUSED_OPS
-    from harness.weights import load_weights
-    from harness.workloads import GPU_WORKLOADS, find_workload
-    from kernels.registry import ops
-
-    best = ops()["softmax"].best
-    numbers: dict[str, Any] = {}
-    for dtype in dtypes:
-        models = run.make_models(load_weights(seed=seed), best, "cuda", run.DTYPES[dtype])
-        if len(models) < 2:
-            raise InputError(f"GPT-2 does not run with softmax {best}; see the message above.")
-        if with_ops:
-            models.append(models[0].with_softmax(best, ops=FUSED_OPS))
-        tokens = run.time_generation(models, seed, True, run.NEW_TOKENS)
-        steps = [run.prepare_step(model, find_workload(name), seed) for model in models for name in GPU_WORKLOADS]
-        numbers[dtype] = {"tokens_per_s": tokens, "steps": run.time_steps(steps, samples=30, on_gpu=True)}
-        del models, steps
-        torch.cuda.empty_cache()
-    return gpt2_text(best, numbers), numbers
-
-
-def gpt2_text(best: str, numbers: dict[str, Any]) -> str:
-    """Return the text of gpt2.txt from the numbers of `time_gpt2` by dtype; `best` is the name of the softmax.
-
-    The speed-up of tokens/s is the median over rounds, since all models ran in each. The speed-up of a step divides
-    medians.
-    """
-    of_all = [entry["tokens_per_s"] for entry in numbers.values()]
-    names = ["before", "after", "all fused"][: len(of_all[0])]
-    lines = [f"GPT-2 124M, random weights, batch 1; before: the unfused PyTorch chain, after: {best}"]
-    lines.append("; all fused: also the other ops of kernels/ that the model takes\n" if len(names) > 2 else "\n")
-    for dtype, entry in numbers.items():
-        rates, steps = list(entry["tokens_per_s"].values()), entry["steps"]
-        table = [
-            [
-                f"generate {rates[0]['prompt_tokens']} + {rates[0]['new_tokens']} tokens, tokens/s",
-                *(f"{rate['p50']:.1f} ({rate['p5']:.1f} – {rate['p95']:.1f})" for rate in rates),
-                *(f"{rate['ratio_to_gpt2']['p50']:.3f}" for rate in rates[1:]),
-            ]
-        ]
-        workloads = len(steps) // len(rates)
-        for place in range(workloads):
-            same = steps[place::workloads]
-            for clock in ("wall_ns", "gpu_ns"):
-                cells = [_span_us(step[clock]) for step in same]
-                speedups = [f"{same[0][clock]['p50'] / step[clock]['p50']:.3f}" for step in same[1:]]
-                table.append([f"{same[0]['workload']}, {clock.removesuffix('_ns')} us", *cells, *speedups])
-        equal = all(rate["tokens_equal_gpt2"] for rate in rates)
-        headers = ["", *names, "times faster", "all fused"][: 2 * len(rates)]
-        lines.append(
-            f"\n{dtype}; greedy tokens identical: {'yes' if equal else 'NO'}\n"
-            + tabulate(table, headers, disable_numparse=True)
-            + "\n"
-        )
-    return "".join(lines)
-
-
-def _span_us(quantiles_ns: dict[str, float]) -> str:
-    p5, p50, p95 = (quantiles_ns[name] / 1e3 for name in QUANTILES)
-    return f"{p50:.1f} ({p5:.1f} – {p95:.1f})"
-
-
 # Program -----------------------------------------------------------------------------------------------------
 
 
@@ -950,7 +876,6 @@ def bench(
     variants: Sequence[str],
     rounds: int,
     seconds: float = math.inf,
-    with_gpt2: bool = True,
 ) -> int:
     """Check and time an op on a GPU, write its files, and return 1 if a variant failed its check, else 0.
 
@@ -983,7 +908,7 @@ def bench(
     }
     told = "".join(left_out_text(why, lines) for why, lines in missing.items())
     _tell(out / "microbenchmark.txt", microbenchmark_text(times.rows, conditions) + told)
-    document = {  # written before GPT-2, which takes a minute: if that is interrupted, the times have their conditions
+    document = {
         "conditions": conditions,
         "conventions": CONVENTIONS,
         "rounds": rounds,
@@ -991,13 +916,8 @@ def bench(
         "libraries": library_versions(op, variants),
         "failed": [check.variant for check in done.checks if not check.passed],
         "left_out": [line for lines in missing.values() for line in lines],
-        "gpt2": {},
     }
     manifest.write_json(out / BENCH.name, BENCH.document(document))
-    if op.in_gpt2 and with_gpt2:
-        text, numbers = time_gpt2(op.dtypes, with_ops=False)
-        _tell(out / "gpt2.txt", text)
-        manifest.write_json(out / BENCH.name, BENCH.document(document | {"gpt2": numbers}))
     return int(not all(check.passed for check in done.checks))
 
 
@@ -1052,8 +972,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         default=math.inf,
         help=f"of each op: no shape is begun later, no search after {SEARCH_SHARE:g} of them; what is left is named",
     )
-    parser.add_argument("--no-gpt2", action="store_true", help="leave out GPT-2, which takes a minute behind softmax")
-    parser.add_argument("--gpt2", action="store_true", help="time GPT-2 unfused, with the best softmax, with all ops")
     options = parser.parse_args(arguments)
     return guarded(lambda: _run(options), "fewer --shapes")
 
@@ -1082,20 +1000,6 @@ def _run(options: argparse.Namespace) -> int:
     keep_caches()
     import torch
 
-    if options.gpt2:
-        if not torch.cuda.is_available():
-            raise UsageError("--gpt2 times on a GPU and torch sees none: leave it out.")
-        out = options.out or outputs.RUNS / "bench-gpt2"
-        out.mkdir(parents=True, exist_ok=True)
-        from harness import manifest
-
-        with manifest.ClockSampler() as sampler:
-            text, numbers = time_gpt2(["float32", "bfloat16"], with_ops=True)
-        _tell(out / "gpt2.txt", text)
-        conditions = manifest.build_manifest(["harness.bench", "--gpt2"], [], 0, {"source": "random"}, sampler)
-        document = GPT2_OPS.document({"conditions": conditions, "gpt2": numbers})
-        manifest.write_json(out / GPT2_OPS.name, document)
-        return 0
     status = 0
     if not torch.cuda.is_available():
         print("No NVIDIA GPU: nothing is timed, no kernel runs; the PyTorch chain is checked.", file=sys.stderr)
@@ -1105,7 +1009,7 @@ def _run(options: argparse.Namespace) -> int:
             out /= op.name
         out.mkdir(parents=True, exist_ok=True)
         if torch.cuda.is_available():
-            status |= bench(op, out, dtypes, shapes, variants, options.rounds, options.seconds, not options.no_gpt2)
+            status |= bench(op, out, dtypes, shapes, variants, options.rounds, options.seconds)
         else:
             status |= check_on_cpu(op, out, dtypes)
         names = ", ".join(sorted(path.name for path in out.iterdir() if not path.name.startswith(".")))

@@ -80,13 +80,6 @@ class Bench(Struct):
     gpt2: dict[str, ModelTimes] = {}
 
 
-class Gpt2Ops(Struct):
-    """gpt2.json."""
-
-    conditions: Manifest
-    gpt2: dict[str, ModelTimes]
-
-
 BENCH_ROWS = CsvFile(
     "bench_rows",
     "bench.csv",
@@ -96,7 +89,6 @@ BENCH_ROWS = CsvFile(
     renamed=tuple((f"bench_time_{at}_ns", f"chained_time_{at}_ns") for at in QUANTILES),
 )
 BENCH = JsonFile("bench", "bench.json", Bench, _AGAIN, captured=False, version=2)
-GPT2_OPS = JsonFile("gpt2-ops", "gpt2.json", Gpt2Ops, _AGAIN, captured=False)
 
 
 def median_ns(row: Mapping[str, str]) -> float | None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -97,14 +97,6 @@ def encode_prompt(prompt: str, weights: Weights) -> list[int]:
         raise InputError(
             f"The tokenizer of {name} cannot be loaded ({_one_line(error)}): check the network."
         ) from error
-
-
-def decode_tokens(ids: Sequence[int], weights: Weights) -> str:
-    """Return the text of token ids by the checkpoint's tokenizer, else the numbers: the inverse of `encode_prompt`."""
-    if not weights.source.startswith("transformers:"):
-        return " ".join(map(str, ids))
-    name = weights.source.removeprefix("transformers:")
-    return str(import_transformers().AutoTokenizer.from_pretrained(name).decode(ids))
 
 
 def build_model(

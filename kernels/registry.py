@@ -179,7 +179,6 @@ class Op:
     baseline: str
     chain: tuple[str, ...]
     best: str
-    in_gpt2: bool = False  # whether harness.gpt2 accepts a variant name for it
     best_by_dtype: Mapping[str, str] = field(default_factory=dict)
     error_spread: Callable[[tuple[Any, ...], tuple[Any, ...], Variant], tuple[Spread, ...]] | None = None
     extras: tuple[Launcher, ...] = ()

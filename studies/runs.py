@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "reports"
 FILE = "published.toml"
 PARTS = (
-    "overview", "layers", "sweep", "ladder", "gpt2_ops", "dropin", "studies", "accounting", "decode", "multi_gpu",
+    "overview", "layers", "sweep", "ladder", "dropin", "studies", "accounting", "decode", "multi_gpu",
     "data_parallel", "tensor_parallel", "comparison",
 )  # fmt: skip
 
@@ -37,7 +37,6 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     layers: str = ""
     sweep: str = ""
     ladder: str = ""
-    gpt2_ops: str = ""
     dropin: str = ""
     studies: str = ""
     accounting: str = ""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,9 +29,9 @@ from analysis.capture.model import (
 )
 from analysis.capture.names import range_name
 from analysis.capture.nsys_numbers import Table, in_order, read_file, shares
-from analysis.capture.nsys_reports import KINDS, UNKNOWN_SIZE
-from analysis.capture.nsys_table import RawTable, ends_within, kind_of, lost_headers
-from analysis.capture.text import NumberStyle, is_missing, open_text
+from analysis.capture.nsys_reports import UNKNOWN_SIZE
+from analysis.capture.nsys_table import RawTable, ends_within, lost_headers
+from analysis.capture.text import NumberStyle, is_missing
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import never_closes
 from analysis.formats.report import Missing, Reason
@@ -40,40 +39,6 @@ from analysis.formats.report import Missing, Reason
 _MEMORY = {"HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "DtoD": "Device-to-Device", "HtoH": "Host-to-Host"}
 _MEMORY |= {"PtoP": "Peer-to-Peer", "HtoA": "Host-to-Array", "AtoH": "Array-to-Host", "AtoA": "Array-to-Array"}
 _MEMORY |= {"AtoD": "Array-to-Device", "DtoA": "Device-to-Array"}
-
-
-def read_columns(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """Read the first nsys table of a CSV file at the speed of the disk. Benchmarks call this public function.
-
-    Args:
-        path: a file that `nsys stats --format csv` wrote.
-        columns: normalised names (`Start`, `Duration`, `Name`; see nsys_reports.REPORTS) of the columns to convert
-            (default: all).
-
-    Returns:
-        One column each, under the same names: whole numbers int64 (Int64 where some are missing) with times in ns,
-        sizes Float64 in bytes, texts as category.
-
-    Raises:
-        InputError: no table, or a damaged one.
-    """
-    tables = read_file(
-        open_text(path), path.name, wanted=None if columns is None else lambda report: [*columns, report.columns[0]]
-    )
-    if not tables:
-        raise InputError(f"{path.name}: holds no table of nsys; export it with `nsys stats --format csv`.")
-    table = tables[0]
-    frame: dict[str, Any] = {}
-    for name in table.raw.columns.column_names if columns is None else columns:
-        kind = kind_of(name, table.raw.unit(name) if table.has(name) else "")
-        if kind in ("text", "word"):
-            frame[name] = table.categories(name)
-        elif kind == "whole" or KINDS.get(name) == "time":
-            values = table.integers(name)
-            frame[name] = values if values.isna().any() else values.to_numpy(dtype="int64", copy=False)
-        else:
-            frame[name] = table.floats(name)
-    return pd.DataFrame(frame, copy=False)
 
 
 _UNREAD = {

@@ -185,9 +185,3 @@ def parse_header(line: str) -> Header | None:
             if header:
                 return header
     return None
-
-
-def report_of_header(line: str) -> str | None:
-    """Return the name of the nsys report (as of 2023 and later) whose CSV header this line is, or None."""
-    header = parse_header(line)
-    return header.report.name if header else None

@@ -1,4 +1,4 @@
-"""Define the contract between harness/decode and the decode kernels of this folder.
+"""Define the contract between studies/decode and the decode kernels of this folder.
 
 A module of this folder that decodes (few.py, persistent.py) has two functions:
 

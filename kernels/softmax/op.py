@@ -396,6 +396,5 @@ SOFTMAX = register(
         chain=("mul", "masked_fill", "softmax"),
         best="v05_early",
         best_by_dtype={"float16": "v08_half"},
-        in_gpt2=True,
     )
 )

@@ -9,7 +9,7 @@ them in turn, round by round, while the others wait; every second process takes 
 first process fills the compilers' caches and does not count. Each process adds its samples to RUN/captures/decode.json,
 so an interrupted run continues where it ended.
 
-check compares every engine with a reference, on random weights and on peaked weights (harness/decode/check.py).
+check compares every engine with a reference, on random weights and on peaked weights (measure_agreement.py).
 capture opens the profiler's window around a few steps of every rung, inside the ranges `<rung>` and `decode` (or
 `prefill`). It then stamps the phases of the persistent kernel, outside of the window.
 """
@@ -39,8 +39,6 @@ from analysis.formats.run import TIMING
 from analysis.formats.spans import spread
 from harness import manifest, outputs
 from harness.console import progress, say
-from harness.decode import check
-from harness.decode.engines import GRAPH, sizes_of
 from harness.ranges import NvtxTracer, RecordingTracer, attach, detach, span
 from harness.run import DTYPES, parse_config
 from harness.timing import measure_gpu
@@ -48,7 +46,9 @@ from harness.weights import Weights, build_model, build_transformers_model, load
 from kernels.decode.contract import Sizes
 from kernels.decode.rungs import KERNELS, NAMES, RUNGS, Rung, kernels_now, rung_of
 from studies.baseline.measure import copy_bandwidth
+from studies.decode import measure_agreement as check
 from studies.decode import measure_rungs as rungs
+from studies.decode.measure_engines import GRAPH, sizes_of
 from studies.layers import measure as layers
 
 MODES = ("fair", "check", "capture", "worker")

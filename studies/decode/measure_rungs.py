@@ -15,12 +15,22 @@ from typing import Any, Protocol
 import torch
 
 from analysis.formats.errors import LedgerError
-from harness.decode.engines import EAGER, FEW, GRAPH, PERSISTENT, Engine, gpu_at_hand, open_engine, refusal, sizes_of
 from harness.gpt2 import BEST_OPS
 from harness.weights import Weights, build_model, build_transformers_model
 from kernels.decode.contract import Sizes
 from kernels.decode.rungs import HF_EAGER, HF_GRAPH, rung_of
 from studies.baseline.measure import Generate, Graph
+from studies.decode.measure_engines import (
+    EAGER,
+    FEW,
+    GRAPH,
+    PERSISTENT,
+    Engine,
+    gpu_at_hand,
+    open_engine,
+    refusal,
+    sizes_of,
+)
 
 AUTOTUNE = {"max_autotune": True, "coordinate_descent_tuning": True, "shape_padding": True}
 OURS = (EAGER, GRAPH, FEW, PERSISTENT)

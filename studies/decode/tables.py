@@ -226,7 +226,7 @@ def judge(ratio: dict[str, float], bound: dict[str, Any]) -> str:
     question="Do the engines decode like the reference, also at late positions and on weights that show mistakes?",
     title="Correctness",
     columns=(
-        Column("engine", "", "engine of harness/decode", "key"),
+        Column("engine", "", "engine of studies/decode", "key"),
         Column("dtype", "", "type of weights and arithmetic", "key"),
         Column("weights", "", "random: as initialised; peaked: heads look at few keys, so that mistakes show", "key"),
         Column("positions", "1", "positions of a given text", "timing"),

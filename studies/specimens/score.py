@@ -27,7 +27,7 @@ from analysis.diagnosis.limits import Limits, find_limits
 from analysis.diagnosis.savers import Saver, answers
 from analysis.diagnosis.static import Census, cannot_judge, judge_static
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF
-from analysis.formats.report import KINDS_FILE, kind_of
+from analysis.formats.report import kind_of
 from analysis.hardware.devices import find_device
 from analysis.hardware.metrics import derive
 from analysis.replay.spans import spans
@@ -37,7 +37,7 @@ from kernels.specimens import registry
 CAPTURES = registry.FOLDER / "captures"
 TIMELINES = Path(__file__).with_name("captures")
 RECAPTURED = Path(__file__).with_name("recaptured")  # timelines captured a second time, and those of the holdout
-NCU_RULES = KINDS_FILE.with_name("ncu_rules.toml")
+NCU_RULES = Path(__file__).with_name("ncu_rules.toml")
 GPU = "NVIDIA H200"
 DEFAULT, FULL = "default", "full"
 SURE = 0.8

@@ -283,9 +283,11 @@ def test_other_reports_are_recognised_and_left_alone(tmp_path: Path) -> None:
         "Lvl,NumChild,RangeId,ParentId,RangeStack": "nvtx_gpu_proj_trace",
     }
     for line, report in headers.items():
-        assert nsys_reports.report_of_header(line) == report
+        header = nsys_reports.parse_header(line)
+        assert header is not None
+        assert header.report.name == report
     for line in ("a,b,c", "Time,Name", "", "Start,End", "ID,Process ID"):
-        assert nsys_reports.report_of_header(line) is None
+        assert nsys_reports.parse_header(line) is None
 
 
 def test_graph_launches_are_warned_about(tmp_path: Path) -> None:

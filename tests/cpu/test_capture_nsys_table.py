@@ -267,20 +267,6 @@ def test_a_large_file_is_read_in_pieces_and_broken_lines_by_themselves(
         read_file(open_text(tmp_path / "f"), "f")
 
 
-def test_the_public_reader_gives_what_is_asked_for(tmp_path: Path) -> None:
-    (tmp_path / "f").write_text(COPIES)
-    frame = nsys_csv.read_columns(tmp_path / "f", ["Start", "Bytes", "Name", "Reg/Trd"])
-    assert frame.columns.tolist() == ["Start", "Bytes", "Name", "Reg/Trd"]
-    assert frame["Start"].dtype == "int64"
-    assert str(frame["Name"].dtype) == "category"
-    assert frame["Bytes"].tolist()[:2] == [194_000, 1_194_000]
-    assert frame["Reg/Trd"].isna().all()
-    assert len(nsys_csv.read_columns(tmp_path / "f").columns) == 21
-    (tmp_path / "g").write_text("nothing\n")
-    with pytest.raises(InputError, match="holds no table of nsys"):
-        nsys_csv.read_columns(tmp_path / "g")
-
-
 def test_a_size_beyond_64_bits_is_refused() -> None:
     assert both(COPIES.replace("4.194", "4194194194194194.194")) != "refused"  # still a float
     for size in ("41941941941941941.194", "9" * 40 + ".5"):

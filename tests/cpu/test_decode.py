@@ -1,4 +1,4 @@
-"""The engines of harness/decode on the CPU: the step that a GPU records, against the model and against its mutants."""
+"""The engines of studies/decode on the CPU: the step that a GPU records, against the model and against its mutants."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from analysis.formats.errors import UsageError
-from harness import generate
-from harness.decode.check import compare, forced_logits, peaked_weights
-from harness.decode.engines import (
+from harness.gpt2 import GPT2Config
+from harness.ranges import RecordingTracer
+from harness.weights import Weights, build_model, load_weights
+from kernels.decode.contract import Gpu, Sampling, Sizes
+from studies.decode.measure_agreement import compare, forced_logits, peaked_weights
+from studies.decode.measure_engines import (
     ENGINES,
     MOST_BATCH,
     Engine,
@@ -23,11 +26,7 @@ from harness.decode.engines import (
     refusal,
     sizes_of,
 )
-from harness.decode.step import Step
-from harness.gpt2 import GPT2Config
-from harness.ranges import RecordingTracer
-from harness.weights import Weights, build_model, load_weights
-from kernels.decode.contract import Gpu, Sampling, Sizes
+from studies.decode.measure_step import Step
 
 SMALL = GPT2Config(vocab_size=97, n_positions=48, n_embd=128, n_layer=2, n_head=2)  # heads of 64, as the kernels have
 ODD = GPT2Config(vocab_size=61, n_positions=40, n_embd=48, n_layer=3, n_head=3, n_inner=72)  # heads of 16
@@ -195,7 +194,7 @@ def test_a_step_is_recorded_once_in_its_ranges_and_replayed_for_every_token(
 
 
 def test_sampling_repeats_with_its_seed_and_follows_the_probabilities() -> None:
-    from harness.decode.step import sample
+    from studies.decode.measure_step import sample
 
     weights, ids = load_weights("random", 0, SMALL), prompt(SMALL, 1, 4)
     texts = [on_cpu(weights, sampling=Sampling(1.0, 0, seed)).generate(ids, 30) for seed in (5, 5, 6)]
@@ -267,40 +266,3 @@ def test_without_a_gpu_there_is_none() -> None:
     if not torch.cuda.is_available():
         assert gpu_at_hand() is None
     assert set(ENGINES) == {"eager", "graph", "few", "persistent"}
-
-
-# --- the command ---
-
-TINY = "n_layer=2,n_embd=128,n_head=2,vocab_size=300,n_positions=64"
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_the_command_continues_a_text_by_every_engine(engine: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--device", "cpu", "--config", TINY, "--tokens", "6", "--prompt", "Hello", "--batch", "2"]
-    assert generate.main(["--engine", engine, *arguments]) == 0
-    said = capsys.readouterr()
-    assert [len(line.split()) for line in said.out.splitlines()] == [6, 6]
-    ran = "graph" if engine in ("few", "persistent") else engine
-    assert f"engine {ran}: " in said.err
-    assert "tokens/s" in said.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--tokens", "80"], "need 84 rows of a cache that has 64"),
-        (["--context", "65"], "cache of 65 tokens does not fit a model of 64 positions"),
-        (["--tokens", "0"], "--tokens must be 1 or more"),
-        (["--batch", "9"], "1 to 8 sequences"),
-        (["--temperature", "-1"], "cannot be negative"),
-        (["--prompt", ""], "prompt is empty"),
-        (["--weights", "gpt2"], "leave one of the two out"),
-    ],
-)
-def test_the_command_says_in_one_sentence_what_cannot_be(
-    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert generate.main(["--device", "cpu", "--config", TINY, "--prompt", "Hello", *arguments]) in (2, 3)
-    said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1
-    assert sentence in said[0]

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from harness.decode.check import peaked_weights
-from harness.decode.engines import sizes_of
 from harness.gpt2 import GPT2Config
 from kernels.build import FOLDER
 from kernels.decode import device, few, persistent
 from kernels.decode.contract import Gpu, Sampling, Sizes
 from kernels.decode.plan import Shape, pack, plan, unpack
+from studies.decode.measure_agreement import peaked_weights
+from studies.decode.measure_engines import sizes_of
 
 H200 = Gpu("NVIDIA H200", (9, 0), 132, 232448)
 GPT2_SIZES = Sizes(12, 768, 12, 3072, 50257, 1024, 1e-5, 1, 1024, "bfloat16")

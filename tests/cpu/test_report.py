@@ -200,7 +200,7 @@ def test_a_missing_package_is_one_sentence(program, target, capture):
 
 @pytest.mark.parametrize(
     "module",
-    ["analysis.report", "harness.run", "harness.generate", "harness.bench", "harness.links", "harness.dataflow",
+    ["analysis.report", "harness.run", "harness.bench", "harness.links", "harness.dataflow",
      "studies.ladder.measure", "studies.multi_gpu.measure", "studies.decode.measure", "studies.specimens.score"],
 )  # fmt: skip
 def test_a_missing_package_names_a_target_that_there_is(module: str) -> None:

@@ -7,11 +7,18 @@ from typing import Any
 import pytest
 import torch
 
-from harness.decode.check import compare, compare_greedy, divergence, forced_logits, greedy_text, peaked_weights
-from harness.decode.engines import Engine, gpu_at_hand, open_engine, refusal, sizes_of
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model
 from kernels.decode.contract import Sampling
+from studies.decode.measure_agreement import (
+    compare,
+    compare_greedy,
+    divergence,
+    forced_logits,
+    greedy_text,
+    peaked_weights,
+)
+from studies.decode.measure_engines import Engine, gpu_at_hand, open_engine, refusal, sizes_of
 
 pytestmark = pytest.mark.gpu
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from analysis.formats.errors import InputError
-from harness.decode.check import compare, compare_greedy, forced_logits, peaked_weights
-from harness.decode.engines import Engine, gpu_at_hand, open_engine
 from harness.gpt2 import GPT2Config
 from harness.weights import Weights, build_model
 from kernels.decode import device
+from studies.decode.measure_agreement import compare, compare_greedy, forced_logits, peaked_weights
+from studies.decode.measure_engines import Engine, gpu_at_hand, open_engine
 
 pytestmark = pytest.mark.gpu
 ENGINES = ("persistent", "few")

@@ -23,11 +23,11 @@ import torch
 
 from analysis.formats.errors import InputError, UsageError
 from harness.console import progress
-from harness.decode.step import Step, sample
 from harness.gpt2 import BEST_OPS, FUSED_OPS, GPT2, KVCache
 from harness.ranges import NvtxTracer, Tracer, attach, detach
 from harness.weights import Weights, build_model
 from kernels.decode.contract import Gpu, Program, Sampling, Sizes, State
+from studies.decode.measure_step import Step, sample
 
 EAGER, GRAPH, FEW, PERSISTENT = "eager", "graph", "few", "persistent"
 ENGINES = (EAGER, GRAPH, FEW, PERSISTENT)

@@ -15,9 +15,9 @@ from typing import Any
 
 import torch
 
-from harness.decode.engines import Engine
 from harness.gpt2 import GPT2Config
 from harness.weights import Weights, load_weights
+from studies.decode.measure_engines import Engine
 
 WINDOWS = 8  # parts of the positions, each of which is judged
 RESAMPLES = 4000
