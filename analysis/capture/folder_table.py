@@ -60,14 +60,6 @@ class FolderTables:
         row = Column(numbers, np.zeros(len(read), dtype=np.bool_))
         return {name: row if name == "rowid" else _column(read.column(name)) for name in columns}
 
-    def batches(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Column]]:
-        """Yield all rows at once: a column file is small beside an SQLite one.
-
-        Raises:
-            InputError: as `read_table`.
-        """
-        yield self.read_table(table, columns)
-
     def cells(self, table: str, column: str) -> Iterator[tuple[int, object]]:
         """Yield number from 1 and cell of each row with a cell.
 

@@ -100,7 +100,7 @@ class Tables:
                 and text, or the file is damaged, or changes.
         """
         parts: list[list[Part]] = [[] for _ in columns]
-        for rows in self._parts(table, columns, whole=True):
+        for rows in self._parts(table, columns):
             for column, part in zip(parts, rows, strict=True):
                 column.append(part)
         types = self._types[table] if columns else {}
@@ -110,16 +110,6 @@ class Tables:
                 raise self._unfit(table, name, "numbers and text")
             read[name] = _join(column, types.get(name, "INTEGER"))
         return read
-
-    def batches(self, table: str, columns: Sequence[str]) -> Iterator[dict[str, Column]]:
-        """Yield the same in batches of rows, so that a caller that reduces each batch needs less memory.
-
-        Raises:
-            InputError: as `read_table`, at the batch with the fault.
-        """
-        types = self._types.get(table, {})
-        for rows in self._parts(table, columns):
-            yield {name: _join([part], types.get(name, "INTEGER")) for name, part in zip(columns, rows, strict=True)}
 
     def cells(self, table: str, column: str) -> Iterator[tuple[int, object]]:
         """Yield rowid and cell of each row with a cell of any type. It is meant for columns of bytes, which are rare.
@@ -133,11 +123,8 @@ class Tables:
                 f"SELECT rowid, {_name(column)} FROM {_name(table)} WHERE {_name(column)} NOTNULL"
             )
 
-    def _parts(self, table: str, columns: Sequence[str], whole: bool = False) -> Iterator[list[Part]]:
-        """Yield parts of the columns from the driver; where it fails, `sqlite3` reads the rest, or names the fault.
-
-        `whole`: the caller keeps all parts, so two threads read a half of the rows each.
-        """
+    def _parts(self, table: str, columns: Sequence[str]) -> Iterator[list[Part]]:
+        """Yield parts of the columns from the driver; where it fails, `sqlite3` reads the rest, or names the fault."""
         self._require(table, columns)
         if not columns:
             return
@@ -146,7 +133,7 @@ class Tables:
         rows, failed, checked = 0, self._changing, set()
         if not failed:
             try:
-                for parts in self._halves(table, query) if whole else self._driven(query):
+                for parts in self._halves(table, query):
                     for name, part in zip(columns, parts, strict=True):
                         if part.kind == "text" and name not in checked:
                             self._check_text(table, name)

@@ -1,7 +1,6 @@
 """Compute quantiles of samples, linear between neighbours, and the span of a ratio: p5, p50 and p95.
 
-Imports only the standard library. Two other modules compute quantiles themselves: kernels/ceilings, which imports
-nothing of this project, and analysis/tables/kernel_times.py, which handles millions of kernels without sorting.
+Imports only the standard library. kernels/ceilings, which imports nothing of this project, computes quantiles itself.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""The captures of the benchmark of the readers: both exports hold the launches that were written."""
+"""The captures that benchmarks make: both exports hold the launches that were written."""
 
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from analysis.capture.load import load
 from analysis.tables.attribution import attribute
-from tests.bench import readers
 from tests.bench.make_captures import PIDS, make_program, place_of, write_csv, write_sqlite
 
 SIZE = 5000
@@ -33,10 +31,3 @@ def test_exports_and_attribution_give_what_was_written(tmp_path: Path) -> None:
     rows = attribute(ops, capture.ranges).to_numpy(np.int64)
     assert (capture.ranges["path"].astype(object).to_numpy()[rows] == names).all()
     assert (capture.ranges["start_ns"].to_numpy(np.int64)[rows] == starts).all()
-
-
-@pytest.mark.slow
-def test_the_benchmark_times_every_figure(tmp_path: Path) -> None:
-    assert readers.main(["--sizes", "2000", "--repeats", "1", "--out", str(tmp_path)]) == 0
-    lines = (tmp_path / "results.csv").read_text(encoding="utf-8").splitlines()
-    assert [line.split(",")[:2] for line in lines[1:]] == [[figure, "2000"] for figure in readers.FIGURES]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,6 @@ from hypothesis import strategies as st
 from analysis.capture import sqlite_table
 from analysis.capture.sqlite_table import Column, open_tables
 from analysis.formats.errors import InputError
-from analysis.kernel_times import main, read_kernel_times
-from analysis.tables.kernel_times import KernelTimes
 
 EDGES = [0, 1, -1, 2, 127, 128, -128, -129, 32767, 32768, -32768, -32769, 2**23 - 1, 2**23, -(2**23), -(2**23) - 1,
          2**31 - 1, 2**31, -(2**31), -(2**31) - 1, 2**47 - 1, 2**47, -(2**47), -(2**47) - 1, 2**63 - 1, -(2**63)]  # fmt: skip
@@ -314,88 +311,3 @@ def test_a_tree_that_leads_to_itself_ends(tmp_path: Path, base: Path) -> None:
     raw[root + 8 : root + 12] = (2).to_bytes(4, "big")
     base.write_bytes(raw)
     error_of(base)
-
-
-# ------------------------------------------------------------------------------------------------- kernels by their times
-
-
-def capture(path: Path, kernels: list[tuple[Any, ...]]) -> None:
-    build(
-        path, "CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT)",
-        ("INSERT INTO StringIds VALUES (?, ?)", [(1, "gemm"), (2, "softmax"), (1 << 40, "far")]),
-        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, globalPid INTEGER, demangledName INTEGER)",
-        ("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?, ?, ?)", kernels),
-    )  # fmt: skip
-
-
-def expected(kernels: list[tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
-    """The report, one launch at a time."""
-    names = {1: "gemm", 2: "softmax", 1 << 40: "far"}
-    of: dict[str, list[int]] = {}
-    idle: dict[str, int] = {}
-    until: dict[tuple[int, int], int] = {}
-    for start, end, device, pid, name in sorted(kernels, key=lambda row: row[0]):
-        text = names.get(name, f"({name})")
-        of.setdefault(text, []).append(end - start)
-        idle[text] = idle.get(text, 0) + max(0, start - until.get((device, pid), start))
-        until[device, pid] = max(end, until.get((device, pid), end))
-    return {
-        text: (len(times), sum(times), *np.quantile(times, [0.5, 0.99]).tolist(), idle[text])
-        for text, times in of.items()
-    }
-
-
-@pytest.mark.parametrize("order", ["sorted", "shuffled"])
-@pytest.mark.parametrize("ids", [(1, 2), (1, 1 << 40, 77)])
-def test_kernel_times(base: Path, order: str, ids: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_table, "_CHUNK", 512)
-    chance = random.Random(3)
-    starts = sorted(chance.sample(range(10**7), 3000))
-    kernels = [
-        (
-            start,
-            start + chance.choice([10, 900, 60_000]),
-            chance.randrange(2),
-            (1 << 56) | chance.choice([5, 6]) << 24,
-            chance.choice(ids),
-        )
-        for start in starts
-    ]
-    if order == "shuffled":
-        chance.shuffle(kernels)
-    capture(base, kernels)
-    table = read_kernel_times(base)
-    wanted = expected(kernels)
-    assert list(table["total_ns"]) == sorted(table["total_ns"], reverse=True)
-    assert set(table["kernel"]) == set(wanted)
-    for row in table.itertuples(index=False):
-        assert (row.launches, row.total_ns, row.idle_before_ns) == (
-            wanted[row.kernel][0],
-            wanted[row.kernel][1],
-            wanted[row.kernel][4],
-        )
-        assert (row.p50_ns, row.p99_ns) == pytest.approx(wanted[row.kernel][2:4])
-
-
-def test_kernel_times_of_long_kernels_and_of_none() -> None:
-    times = KernelTimes()
-    assert times.table({}).empty
-    times.add(*(np.array(column, dtype=np.int64) for column in ([1, 1], [0, 2**40], [2**40, 2**40 + 6], [0, 0])))
-    assert times.table({1: "long"}).iloc[0].tolist()[:3] == ["long", 2, 2**40 + 6]
-
-
-def test_the_command_prints_the_table_or_one_sentence(
-    base: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    capture(base, [(0, 1500, 0, 1 << 24, 1), (2000, 2100, 0, 1 << 24, 2)])
-    monkeypatch.setattr("sys.argv", ["kernel_times", str(base)])
-    assert main() == 0
-    out = capsys.readouterr().out
-    assert "gemm" in out
-    assert "1,500" in out
-    shutil.copy(__file__, base)
-    assert main() == 3
-    assert capsys.readouterr().err.count("\n") == 1
-    monkeypatch.setattr("sys.argv", ["kernel_times", "/nope"])
-    assert main() == 3
-    assert capsys.readouterr().err.startswith("/nope: cannot be read")

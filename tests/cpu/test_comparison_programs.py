@@ -60,15 +60,12 @@ def test_the_guilty_changes_are_named_and_add_up(guilty: tuple[int, ...]) -> Non
 
 
 @pytest.mark.slow
-def test_a_variable_is_found_guilty(tmp_path: Path) -> None:
+def test_a_variable_is_found_guilty(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = "op,source,kernel,sm,nvcc,registers,stack_bytes,spill_bytes,shared_bytes,local_instructions,instructions,code_bytes"
     write = f"printf '%s\\n' '{text}' \"op,k.cu,k,90,13,40,0,$SPILLS,0,0,100,1600\" > $OUT/census.csv"
     given = ["--out", str(tmp_path / "out"), "--good", "X=1 SPILLS=0 Y=1", "--bad", "X=2 SPILLS=64 Y=2"]
-    done = run(bisect.__name__, *given, "--cmd", write)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[0] == "guilty: SPILLS=0 → SPILLS=64"
-    done = run(bisect.__name__, *given[:4], "X=1 SPILLS=0 Y=1", "--bad", "X=2 SPILLS=0 Y=2", "--cmd", write)
-    assert done.returncode in (bisect.USAGE, bisect.UNSURE)
+    assert bisect.main([*given, "--cmd", write]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "guilty: SPILLS=0 → SPILLS=64"
 
 
 @pytest.mark.slow

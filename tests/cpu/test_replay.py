@@ -382,10 +382,7 @@ def test_a_hundred_thousand_operations_replay_in_half_a_second() -> None:
     ) / 2 < 0.75  # a second pass as long as the first; twice as slow under a full test run
 
 
-COMMITTED = sorted(
-    path.parent.parent
-    for path in (*ROOT.glob("reports/*/captures/nsys"), *ROOT.glob("tests/cpu/data/profile/*/captures/nsys"))
-)
+COMMITTED = sorted(path.parent.parent for path in ROOT.glob("tests/cpu/data/profile/*/captures/nsys"))
 
 
 @pytest.mark.slow

@@ -15,15 +15,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis import pipeline, report
-from analysis.capture.load import load
+from analysis import report
 from analysis.formats import console
 from analysis.formats.words import count_of
 from studies import runs as published
 from tests import committed as committed_runs
 from tests import programs
 from tests.committed import needs_committed
-from tests.declared import DECLARED, TABLES
+from tests.declared import TABLES
 
 ROOT = Path(__file__).parents[2]
 COMMITTED = committed_runs.folder("overview")
@@ -175,7 +174,6 @@ def test_help_answers_at_once():
     [
         ("analysis/report.py", "report"),
         ("-m analysis.metrics", "report"),
-        ("-m analysis.kernel_times", "report"),
         ("-m studies.ladder.build", "report"),
         ("-m studies.sweep.measure", "sweep"),
         ("-m studies.layers.measure", "layers"),
@@ -194,7 +192,7 @@ def test_a_missing_package_is_one_sentence(program, target, capture):
     assert " lacks the Python package " in said.stderr
     assert f"`make {target}`" in said.stderr
     assert f"`.venv/bin/python {program} …`" in said.stderr
-    if program in {"analysis/report.py", "-m analysis.metrics", "-m analysis.kernel_times"}:
+    if program in {"analysis/report.py", "-m analysis.metrics"}:
         assert subprocess.run([*bare, "--help"], cwd=ROOT, capture_output=True).returncode == 0
 
 
@@ -254,24 +252,12 @@ def test_the_committed_report_is_rebuilt_byte_for_byte(rebuilt):
         assert (out / path.relative_to(COMMITTED)).read_bytes() == path.read_bytes(), path.name
 
 
-@pytest.mark.parametrize("place", sorted(path.parent.name for path in ROOT.glob("reports/*/report.json")))
-def test_what_a_finding_cites_stands_in_its_table(place):
-    """By the columns that name the row; a cited value may join several rows: `range + range`."""
-    made = pipeline.analyse(load([ROOT / "reports" / place / "captures"]), DECLARED)
-    assert [one.cells for one in made.report.findings].count([]) == 0
-    for item in (item for one in made.report.findings for item in one.cells):
-        table = made.tables[item.table].astype(str)
-        fits = [table[name].isin([str(value), *str(value).split(" + ")]) for name, value in item.row.items()]
-        assert np.logical_and.reduce(fits).any(), item
-
-
 # Text may differ by a sub-pixel between builds of FreeType. A moved bar, point or line changes whole tiles.
 TILE, TILE_DIFFERENCE, TILES_THAT_MAY_DIFFER = 16, 0.1, 0.005
 
 
 def differing_tiles(old, new):
     """Share of 16 x 16 pixel tiles whose mean difference is over a tenth of the range."""
-    import numpy as np
 
     difference = np.abs(np.asarray(old.convert("L"), float) - np.asarray(new.convert("L"), float)) / 255
     height, width = (size // TILE * TILE for size in difference.shape)
