@@ -234,18 +234,36 @@ def strangers(folder):
     return ["ncu", "all", "sqlite"]
 
 
+# Runs commands of the wheel one after the other in one process; what each prints goes to a line of JSON.
+EACH_COMMAND = """
+import contextlib, io, json, sys
+from kernel_ledger import cli
+for command in sys.argv[1:]:
+    said = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
+        cli.main(command.split())
+    print(json.dumps([command, said.buffer.getvalue().decode()]))
+"""
+
+
 def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
     captures = strangers(tmp_path)
     (tmp_path / "damaged.csv").write_text("nothing")
     words = ["", "--help", "doctor", "doctor --help", "metrics --help", "report --help", "report damaged.csv"]
-    words += ["profile --help", "profile", "profile --roofs", "profile -- ./no-such-program", "export --help", "export"]
     words += [f"report {name} --out report-{name}" for name in captures]
     words += ["report all --out fusion --only fusion", "report ncu --only roofline"]
-    named = set()
-    for command in words:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", EACH_COMMAND, *words], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(wheel)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = dict(map(json.loads, done.stdout.splitlines()))
+    assert told.keys() == set(words)
+    for command in ("profile --help", "profile", "profile -- ./no-such-program", "export --help", "export"):
         said = run(wheel, tmp_path, *command.split())
-        assert "Traceback" not in said.stderr
-        named |= {(command, *found) for found in [ELSEWHERE.findall(said.stdout + said.stderr)] if found}
+        told[command] = said.stdout + said.stderr
+    assert not [command for command, said in told.items() if "Traceback" in said]
+    named = {(command, *found) for command, said in told.items() if (found := ELSEWHERE.findall(said))}
     for name in captures:
         for kind in ("md", "html", "json"):
             text = (tmp_path / f"report-{name}" / f"report.{kind}").read_text("utf-8")
