@@ -7,6 +7,8 @@ other calls cost nothing here.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +21,7 @@ from analysis.replay.graph import DEVICE, NONE, OPERATION, QUEUE, STREAM, Floats
 MOST_PASSES = 5
 SETTLED = 0.002  # two passes whose times differ by less end the simulation
 _CHECK_EACH = 256  # launches between two looks at the length of a queue
+_INSTANT_NS = 1e-3
 BY_STREAM, BY_HOST, BY_OTHER, BY_RANKS = 0, 1, 2, 3  # what an operation waited for
 _PLAIN, _BRANCH, _GROUP, _SHARED, _SERIAL, _BLOCK, _QUEUED = range(7)
 
@@ -204,6 +207,34 @@ class _State:
         self.by: dict[int, int] = {}
         self.alone: dict[int, tuple[int, int]] = {}  # why a collective that waits for ranks began when it did
         self.offsets: list[float] = []
+        self.placed: dict[int, _Pieces] = {}  # of each stream, if operations of this graph moved to other streams
+
+
+class _Pieces:
+    """Which share of the GPU the kernels of a stream use, and when."""
+
+    def __init__(self) -> None:
+        self.begin: list[float] = []
+        self.end: list[float] = []
+        self.fill: list[float] = []
+        self.seen = 0  # pieces of earlier passes
+
+    def add(self, begin: float, end: float, fill: float) -> None:
+        self.begin.append(begin)
+        self.end.append(end)
+        self.fill.append(fill)
+
+    def at(self, time: float) -> tuple[float, float]:
+        """Return the share in use at a time, and until when."""
+        place = bisect_right(self.begin, time) - 1
+        if place >= 0 and self.end[place] > time:
+            return self.fill[place], self.end[place]
+        return 0.0, self.begin[place + 1] if place + 1 < len(self.begin) else math.inf
+
+    def next_pass(self) -> None:
+        """Forget what ran before the last pass."""
+        del self.begin[: self.seen], self.end[: self.seen], self.fill[: self.seen]
+        self.seen = len(self.begin)
 
 
 def _call_times(graph: Graph, program: _Program, state: _State) -> tuple[Floats, Floats]:
@@ -228,6 +259,8 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
     state.earlier = state.done
     state.start, state.done, state.why, state.cause, state.by, state.offsets = start, done, why, cause, {}, offsets
     state.alone = {}
+    for pieces in state.placed.values():
+        pieces.next_pass()
     special = _Special(graph, state, last)
     for node in program.nodes:
         kind = node[0]
@@ -297,17 +330,31 @@ class _Special:
                     begin = state.tails[other] + after
                     state.why[row], state.cause[row] = BY_OTHER, self.last[other]
         elif kind == _SHARED:
-            for other, end in enumerate(state.tails):
-                if end > begin and other != stream and (stream in self.moved) != (other in self.moved):
-                    filled = self.fill[self.last[other]] if self.last[other] >= 0 else 1.0
-                    mine = self.fill[row]
-                    if filled + mine > 1.0 and mine > 0:
-                        speed, overlap = max(0.0, 1.0 - filled) / mine, end - begin
-                        done = overlap * speed
-                        duration = overlap + duration - done if done < duration else duration / speed
+            duration = self._beside(row, stream, begin, duration)
         elif kind == _GROUP:
             return begin, self._collective(row, group, begin, duration)
         return begin, duration
+
+    def _beside(self, row: int, stream: int, begin: float, duration: float) -> float:
+        """Return how long a kernel takes beside those of other streams: these leave it a share of the GPU.
+
+        Only a move puts work on it: the durations of streams that ran beside each other before hold what that cost.
+        """
+        placed, mine = self.state.placed, self.fill[row]
+        own = placed.setdefault(stream, _Pieces())
+        others = [
+            each for other, each in placed.items() if other != stream and (stream in self.moved or other in self.moved)
+        ]
+        now, left = begin, duration
+        while left > _INSTANT_NS:
+            seen = [each.at(now) for each in others]
+            free = max(1.0 - sum(used for used, _ in seen), 0.0)
+            speed = 1.0 if free >= mine else free / mine
+            until = min((edge for _, edge in seen), default=math.inf)
+            span = max(min(until - now, left / speed if speed else math.inf), _INSTANT_NS)
+            own.add(now, now + span, mine * speed)
+            now, left = now + span, left - span * speed
+        return now - begin
 
     def _collective(self, row: int, group: int, begin: float, duration: float) -> float:
         """Return the duration of a rank's collective, which ends with that of the others when the last has come."""

@@ -160,6 +160,32 @@ def test_moving_to_a_stream_and_contention() -> None:
     assert simulate(changes.move(full, ops, "side")).step_ns == pytest.approx(found.run.step_ns, rel=0.05)
 
 
+FULL, HALF, TINY = "1056x1x1", "528x1x1", "1x1x1"  # of 132 SMs, with blocks of 128 threads
+
+
+@pytest.mark.parametrize(
+    ("step", "moves", "takes"),
+    [
+        # each product waits behind a tiny kernel of its own stream, which leaves room that the product does not
+        ([("a", 300, FULL), ("clear", 1, TINY), ("b", 300, FULL), ("clear", 1, TINY)], {"b": "s1"}, 602),
+        ([("a", 200, FULL), ("b", 200, FULL), ("c", 200, FULL)], {"a": "s1", "b": "s2", "c": "s3"}, 600),
+        ([("a", 200, HALF), ("b", 200, HALF)], {"a": "s1", "b": "s2"}, 200),
+        ([("a", 200, HALF), ("b", 200, HALF), ("c", 200, HALF)], {"a": "s1", "b": "s2", "c": "s3"}, 300),
+        ([("a", 200, FULL), ("b", 200, HALF)], {"b": "s1"}, 300),
+    ],
+    ids=["behind tiny kernels", "three full ones", "two halves", "three halves", "one and a half"],
+)
+def test_kernels_on_streams_share_the_gpu(
+    step: list[tuple[str, int, str]], moves: dict[str, str], takes: float
+) -> None:
+    launched = [("launch", name, us * US, 7, grid) for name, us, grid in step]
+    _, found = step_of([action for one in launched for action in (("work", 2 * US), one)])
+    graph = found.graph
+    for name, stream in moves.items():
+        graph = changes.move(graph, changes.operations(found.graph, f"^{name}$"), stream)
+    assert simulate(graph, 12).step_ns == pytest.approx(takes * US, rel=0.05)
+
+
 def test_ranges_mark_steps_and_hold_host_work() -> None:
     step = [
         ("range", "train_step"),
