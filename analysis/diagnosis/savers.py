@@ -29,6 +29,7 @@ from analysis.replay.steady import Steady, find
 
 WORTH = 0.01  # of the step: what may save less may save nothing
 MOST = 6  # findings on a step
+LOSSY = 0.5  # how much a saving counts in the order if it changes results: half of the programs may do so
 PAUSED = 0.1  # how far the length of a pause differs from run to run
 
 
@@ -184,8 +185,8 @@ def _replayed(view: View, one: Proposal) -> Saver:
 
 
 def total_ns(view: View, one: Saver) -> float:
-    """Return the middle of the saving over the steady run, with that of changes that need this one, ns."""
-    middle = one.saves_ns.middle or 0.0
+    """Return what ranks a change, ns: the middle of its saving over the steady run, with what needs this one."""
+    middle = (one.saves_ns.middle or 0.0) * (LOSSY if one.proposal.lossy else 1.0)
     return max(one.opens_ns, middle if one.proposal.lost_ns is not None else middle * view.step.phase.count)
 
 

@@ -113,6 +113,44 @@ def test_time_before_a_module_loads_early_in_the_run_is_start_up(before: int, ki
     assert claims_on([*WARM_UP, *BUSY * before, *compiles, *BUSY * (15 - before)])[0].kind == kind
 
 
+CAT = "void at::native::CatArrayBatchedCopy_vectorized<at::native::OpaqueType<2>, 1, 128>(char*)"
+
+
+@pytest.mark.parametrize(
+    ("step", "kind"),
+    [
+        ([*spaced(9, wide(CAT, 30), 16), *wide("last", 5)], "allocation"),  # a list that grows by one part at a time
+        ([*BUSY, *spaced(9, wide(CAT, 400), 5)], "allocation"),
+        ([*spaced(3, [*wide(CAT, 20), *wide("product", 200)], 8), *wide("last", 5)], "nothing"),  # keys and values between products
+    ],
+)
+def test_concatenations_in_a_row_append_into_new_memory(step: list[Action], kind: str) -> None:
+    assert claims_on([*WARM_UP, *step * 14])[0].kind == kind
+
+
+CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda, LoadWithCast<1>>(int)"
+SGEMM = "ampere_sgemm_128x64_tn"
+
+
+@pytest.mark.parametrize(
+    ("step", "order"),
+    [
+        # copies of 900 µs beside 1.2 ms of products: 43 % without a change of results, 46 % with one
+        ([("work", 5 * US), ("pinned", "x", 900 * US, 7, 48 << 20), *wide(SGEMM, 600, 2)],
+         ["copies_not_overlapped", "precision"]),
+        ([*spaced(3, [*wide(CAST, 50), *wide(SGEMM, 60)], 8), *wide("last", 5)], ["repeated_casts", "precision"]),
+        ([("pinned", "x", 90 * US, 7, 4 << 20), *wide(SGEMM, 600, 2)], ["precision", "copies_not_overlapped"]),
+    ],
+)  # fmt: skip
+def test_a_change_of_results_comes_after_one_that_saves_half_as_much(step: list[Action], order: list[str]) -> None:
+    assert [one.kind for one in claims_on([*WARM_UP, *step * 14])][:2] == order
+
+
+def test_repeated_casts_are_left_out_before_the_kernels_around_them_fuse() -> None:
+    step = spaced(3, [*wide(MULTIPLY, 16, 2), *wide(CAST, 56), *wide(MULTIPLY, 16), *wide("softmax", 60)], 8)
+    assert claims_on([*WARM_UP, *[*step, *wide("last", 5)] * 14])[0].kind == "repeated_casts"
+
+
 @pytest.mark.parametrize("names", [("multiply", "exp"), ("add", "true_divide")])
 def test_ufuncs_of_cupy_fuse(names: tuple[str, str]) -> None:
     step = [*spaced(3, [a for name in names for a in wide(f"cupy_{name}__float32_float32", 90)], 5), *wide("sort", 40)]

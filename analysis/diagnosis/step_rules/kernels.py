@@ -1,4 +1,7 @@
-"""What names, grids and order of kernels tell: fuse, precision, layout, copies, casts, small_grid, serial_streams."""
+"""What names, grids and order of kernels tell: fuse, precision, layout, copies, casts, small_grid, serial_streams.
+
+Concatenations in a row tell of an allocation.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from analysis.formats import symbols
 from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
 from analysis.replay import changes
+from analysis.replay.changes import KERNEL_FLOOR_NS as FLOOR_NS
 from analysis.replay.graph import Bools, Graph
 
 LEAST = 0.01  # of the step: shorter kernels cannot save more
@@ -40,7 +44,8 @@ def propose(view: View) -> Iterator[Proposal]:
     casts = _repeated_casts(view)
     yield from _casts(view, casts)
     yield from _layout(view, casts)
-    yield from _fuse(view)
+    yield from _fuse(view, casts)
+    yield from _appends(view)
     yield from _small_grids(view)
 
 
@@ -55,7 +60,7 @@ def _precision(view: View) -> Iterator[Proposal]:
         title=f"Allow TF32 or 16 bits in {count_of(round(count), 'product')}",
         sentence=f"Products in FP32 without tensor cores take {duration(time)} of each step.",
         change=lambda base, share: changes.scale(base, wide, small + share * (large - small)),
-        count=count, time_ns=time, wrong_if="the results need the precision of FP32",
+        count=count, time_ns=time, lossy=True, wrong_if="the results need the precision of FP32",
     )  # fmt: skip
 
 
@@ -121,14 +126,14 @@ def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
         )  # fmt: skip
 
 
-def _fuse(view: View) -> Iterator[Proposal]:
+def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
     runs, inside = pointwise_runs(view)
     time = view.time(inside)
     if not runs or view.share(time) < LEAST:
         return
     count = view.of_step(np.count_nonzero(inside))
 
-    wider = bridged_runs(view, inside)
+    wider = bridged_runs(view, inside, casts)  # a kernel that need not run again is not fused, but left out
 
     def fused(base: Graph, share: float) -> Graph:
         if share >= 1.0:
@@ -155,6 +160,34 @@ def _fuse(view: View) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
+def _appends(view: View) -> Iterator[Proposal]:
+    """Propose to write into memory of the whole size, where concatenations follow each other: each copies what is there."""
+    known = {name: kind_of_kernel(name) == "cat" for name in set(view.names)}
+    cats = view.kernels & np.array([known[name] for name in view.names], bool)
+    grows = np.zeros(len(cats), bool)
+    for rows in changes.neighbours(view.graph, cats):
+        if len(rows) >= FEW:
+            grows[rows] = True
+    time, count = view.time(grows), view.of_step(np.count_nonzero(grows))
+    if count < FEW:
+        return
+
+    def in_place(base: Graph, share: float) -> Graph:
+        if share >= 1.0:
+            return changes.drop(base, grows)
+        return replace(base, o_duration=np.where(grows, np.minimum(base.o_duration, FLOOR_NS), base.o_duration))
+
+    yield Proposal(
+        kind="allocation", about=symbols.short(view.most(grows)), title="Append into memory of the whole size",
+        sentence=(
+            f"{count_of(round(count), 'concatenation')} a step follow each other, for {duration(time)}; each copies all "
+            "that is there into new memory."
+        ),
+        change=in_place, count=count, time_ns=time, wrong_if="the concatenated tensors are different ones",
+        do="Allocate the whole tensor once, and copy each part into its slice.",
+    )  # fmt: skip
+
+
 def _one_kernel_each(base: Graph, runs: list[np.ndarray]) -> Graph:
     """Replace each run by one kernel that takes as long as its longest, as a compiler does that fuses all of it."""
     duration, others = base.o_duration.copy(), np.zeros(len(base.o_start), bool)
@@ -164,10 +197,10 @@ def _one_kernel_each(base: Graph, runs: list[np.ndarray]) -> Graph:
     return changes.drop(replace(base, o_duration=duration), others)
 
 
-def bridged_runs(view: View, inside: Bools) -> list[np.ndarray]:
-    """Return the runs of these kernels, joined over reductions, concatenations and copies between them."""
+def bridged_runs(view: View, inside: Bools, apart: Bools) -> list[np.ndarray]:
+    """Return the runs of these kernels, joined over reductions, concatenations and copies that are not `apart`."""
     known = {name: kind_of_kernel(name) in BRIDGES for name in set(view.names)}
-    between = view.kernels & np.array([known[name] for name in view.names], bool)
+    between = view.kernels & ~apart & np.array([known[name] for name in view.names], bool)
     return [rows for rows in changes.neighbours(view.graph, inside | between) if inside[rows].any()]
 
 

@@ -44,7 +44,8 @@ class Proposal:
     `about` names the rows of the timeline that it is about. `wrong_if` is what would refute it and was not seen.
     `change` is None for what is only worth knowing. `lost_ns`: time outside the steps, such as a pause of the run.
     `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
-    what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind.
+    what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`: the
+    results change, so only the user can say whether it may be done.
     """
 
     kind: str
@@ -62,6 +63,7 @@ class Proposal:
     after: str = ""
     what_if: str = ""
     do: str = ""
+    lossy: bool = False
 
 
 @dataclass(frozen=True)
