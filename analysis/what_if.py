@@ -29,6 +29,9 @@ from analysis.replay.steady import find
 from analysis.replay.timeline import timeline
 
 
+VALUED = {"scale": "0.5", "host": "0.5", "bucket": "4", "stream": "NAME"}  # changes with a value, and an example
+
+
 def replayed(
     capture: Capture, asked: Sequence[tuple[str, str, str]], phase: str | None = None
 ) -> tuple[Step, Saving, Change]:
@@ -81,6 +84,12 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
     if kind == "scale":
         factor = _factor(kind, pattern, value)
         return lambda base, share: changes.scale(base, ops, factor, share)
+    if kind == "bucket":
+        size = _factor(kind, pattern, value)
+        talks = ops & changes.collectives(graph)
+        if size < 2 or size != int(size) or not talks.any():
+            raise InputError(f"--bucket {pattern}={value}: needs collectives, and how many of them become one (2, 3, …).")
+        return lambda base, share: changes.bucket(base, talks, int(size), share)
     if kind == "merge":
         return lambda base, share: changes.merge(base, ops, share)
     return lambda base, share: changes.move(base, ops, value, share)
@@ -124,6 +133,7 @@ def _parser() -> argparse.ArgumentParser:
         "drop": ("REGEX", "leave out operations or calls, with the host work that leads to them"),
         "scale": ("REGEX=FACTOR", "multiply the duration of operations"),
         "merge": ("REGEX", "make one operation of matching neighbours"),
+        "bucket": ("REGEX=COUNT", "make one collective of each COUNT matching ones in a row"),
         "graph": ("REGEX", "launch what is inside ranges as CUDA graphs; .* is the whole step"),
         "host": ("REGEX=FACTOR", "multiply host work inside ranges; .* is the whole step"),
         "stream": ("REGEX=NAME", "move operations to another stream"),
@@ -140,13 +150,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _asked(args: argparse.Namespace) -> list[tuple[str, str, str]]:
     found = []
-    for kind in ("drop", "scale", "merge", "graph", "host", "stream"):
+    for kind in ("drop", "scale", "merge", "bucket", "graph", "host", "stream"):
         for text in getattr(args, kind):
-            pattern, sign, value = text.rpartition("=") if kind in ("scale", "host", "stream") else (text, "=", "")
+            pattern, sign, value = text.rpartition("=") if kind in VALUED else (text, "=", "")
             if not sign or (kind == "stream" and not value):
-                raise InputError(
-                    f"--{kind} {text}: has no =; write --{kind} REGEX={'NAME' if kind == 'stream' else '0.5'}."
-                )
+                raise InputError(f"--{kind} {text}: has no =; write --{kind} REGEX={VALUED[kind]}.")
             found.append((kind, pattern, value))
     return found
 
@@ -159,7 +167,10 @@ def _chosen(capture: Capture, name: str | None) -> Step:
     if not phases:
         known = ", ".join(one.name for one in steady.phases)
         raise InputError(f"--phase {name}: is no steady phase of the capture; these are: {known}.")
-    return step(capture, phases[0])
+    chosen = step(capture, phases[0])
+    if min(chosen.bare_ns) <= 0:
+        raise InputError(f"The step {chosen.phase.name} takes no time, so no change can save any.")
+    return chosen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

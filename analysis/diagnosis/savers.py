@@ -112,12 +112,10 @@ def answers(
 def answer(view: View) -> StepAnswer:
     """Replay what the rules propose for one step."""
     asked = list(proposals(view))
-    step = view.step
-    found = _with_needed(view, [_replayed(view, one) for one in asked])
-    if step.reason:
-        told = [_untold(one) if one.proposal.change else one for one in found]
-        told.sort(key=lambda one: -(one.saves_frac.high or 0.0))
+    if view.step.reason:
+        told = sorted((_bounded(view, one) for one in asked), key=lambda one: -(one.saves_frac.high or 0.0))
         return StepAnswer(view, tuple(one for one in told if (one.saves_frac.high or 0.0) >= WORTH)[:MOST], tuple(told))
+    found = _with_needed(view, [_replayed(view, one) for one in asked])
     least = WORTH * _looped(view)
     now = [one for one in found if (one.saves_frac.low or 0.0) >= least]
     now = _ordered(view, [one for one in now if not _waits(one.proposal, now)], found)
@@ -169,9 +167,12 @@ def _worth(one: Saver) -> bool:
     return (one.saves_frac.low or 0.0) >= WORTH
 
 
-def _untold(one: Saver) -> Saver:
-    """Return a change with its most alone, for a replay that is far from the timeline; a pause needs no replay."""
-    return replace(one, saves_ns=Saving(None, one.saves_ns.high), saves_frac=Saving(None, one.saves_frac.high))
+def _bounded(view: View, one: Proposal) -> Saver:
+    """Return a change with the time that it is about as its most, for a replay that is far from the timeline."""
+    if one.change is None:
+        return _replayed(view, one)
+    most = min(one.time_ns, view.step.told_ns)
+    return Saver(one, Saving(None, most), Saving(None, most / view.step.told_ns))
 
 
 def _replayed(view: View, one: Proposal) -> Saver:

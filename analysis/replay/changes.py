@@ -20,6 +20,7 @@ from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph
 GRAPH_LAUNCH_NS = 7_000.0  # cudaGraphLaunch, seen with nsys attached
 GRAPH_NODE_NS = 450.0  # from the end of a node to the start of the next
 HOST_WORK_NS = 100_000.0  # PyTorch and Python need 5 to 30 µs for one launch, more under a profiler
+FEW_LAUNCHES = 4
 KERNEL_FLOOR_NS = 1_500.0  # no kernel takes less
 COLLECTIVE_FLOOR_NS = 15_000.0  # what each collective costs besides its bytes
 STAGING_BYTES_PER_NS = (2.5, 8.0)  # so fast a host copies pageable memory: at least, at most
@@ -164,7 +165,12 @@ def usual_gap(graph: Graph) -> float:
 
 
 def host_work_ns(graph: Graph) -> float:
-    """Return the least host work before a call that is work of its own, ns: shorter is what the launch needs."""
+    """Return the least host work before a call that is work of its own, ns: shorter is what the launch needs.
+
+    A step of few launches does not tell how far apart launches usually are.
+    """
+    if np.count_nonzero(graph.c_launches) < FEW_LAUNCHES * graph.steps:
+        return HOST_WORK_NS
     return max(HOST_WORK_NS, min(usual_gap(graph), 3 * HOST_WORK_NS))
 
 
@@ -359,7 +365,7 @@ def launch_faster(graph: Graph, called: Bools, factor: float) -> Graph:
 def equalise_ranks(graph: Graph) -> Graph:
     """Give all processes the same work: their mean of host work and of operations without collectives."""
     own = graph.stream_pid[graph.o_stream]
-    talks = np.array([communicates(str(name)) for name in graph.o_name], bool)
+    talks = collectives(graph)
     pids = np.unique(own)
     sums = {int(pid): float(graph.o_duration[(own == pid) & ~talks].sum()) for pid in pids}
     mean = float(np.mean(list(sums.values()))) if sums else 0.0
@@ -373,12 +379,17 @@ def equalise_ranks(graph: Graph) -> Graph:
     return replace(graph, o_duration=duration, c_gap=gap)
 
 
-def bucket(graph: Graph, size: int, share: float = 1.0) -> Graph:
-    """Make one collective of each `size` of them in a row: the last one carries the bytes of all."""
+def collectives(graph: Graph) -> Bools:
+    """Return which operations are collectives."""
+    known = {name: communicates(str(name)) for name in set(graph.o_name)}
+    return np.array([known[name] for name in graph.o_name], bool)
+
+
+def bucket(graph: Graph, ops: Bools, size: int, share: float = 1.0) -> Graph:
+    """Make one collective of each `size` of these in a row: the last one carries the bytes of all."""
     duration, gone = graph.o_duration.copy(), np.zeros(len(graph.o_start), bool)
-    talks = np.array([communicates(str(name)) for name in graph.o_name], bool)
-    for stream in np.unique(graph.o_stream[talks]):
-        rows = np.flatnonzero(talks & (graph.o_stream == stream))
+    for stream in np.unique(graph.o_stream[ops]):
+        rows = np.flatnonzero(ops & (graph.o_stream == stream))
         for place in range(0, len(rows) - size + 1, size):
             part = rows[place : place + size]
             duration[part[-1]] = max(

@@ -86,8 +86,8 @@ class Step:
 
     @property
     def told_ns(self) -> float:
-        """The time of the step that the report tells: bare, if known."""
-        return self.bare_wall_ns[1] if self.bare_wall_ns else self.run.step_ns
+        """The time of the step that the report tells: bare, if known; of the timeline, if the replay is far from it."""
+        return self.bare_wall_ns[1] if self.bare_wall_ns else self.step_ns if self.reason else self.run.step_ns
 
     @property
     def off(self) -> float:
@@ -127,9 +127,9 @@ def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
 
 
 def steps(capture: Capture, steady: Steady | None = None) -> list[Step]:
-    """Return the steady steps of a capture, the one with the most time first."""
+    """Return the steady steps of a capture, the one with the most time first. What takes no time is no step."""
     steady = find(capture) if steady is None else steady
-    return [step(capture, phase) for phase in steady.phases]
+    return [one for one in (step(capture, phase) for phase in steady.phases) if min(one.bare_ns) > 0]
 
 
 def _windows(capture: Capture, phase: Phase, part: IntArray) -> graphs.Windows:
@@ -166,11 +166,12 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
             "the steps depend on something that the capture does not hold, or empty a queue; capture more steps."
         )
     wall = _bare_step(capture, phase, graph)
-    if wall is not None and wall[1] < FASTER * simulate(_host_times(graph, 0.0), 2).step_ns:
-        wall = None  # the host ran ahead of the GPU
     known = wall[1] if wall is not None and graph.has_calls and wall[1] < SLOWER * run.step_ns else None
     marks = _marks(capture, graph)
-    if known is not None:
+    if known is not None and known < FASTER * (least := simulate(_host_times(graph, 0.0), 2).step_ns):
+        low = high = _ahead(graph, known)
+        known, wall = least, (least, least, least)
+    elif known is not None:
         low = high = _fit(graph, marks, capture.clock, known) if known < FASTER * run.step_ns else graph
     else:
         low, high = (_without_cost(graph, marks, capture.clock, end) for end in (0, 1))
@@ -254,6 +255,12 @@ def _fit(graph: Graph, marks: Floats, clock: str, bare_ns: float) -> Graph:
     return _host_times(found, (low + high) / 2)
 
 
+def _ahead(graph: Graph, bare_ns: float) -> Graph:
+    """Let the host need its bare time for a step: less than the GPU, ahead of which it runs."""
+    host = float((graph.c_gap + graph.c_own)[graph.seq_pid[graph.c_seq] == graph.main].sum()) / graph.steps
+    return _host_times(graph, min(bare_ns / max(host, 1.0), 1.0))
+
+
 def _busiest(graph: Graph) -> float:
     """Return the time of one step in which the busiest stream works, ns."""
     return float(np.bincount(graph.o_stream, weights=graph.o_duration).max(initial=0.0)) / graph.steps
@@ -312,7 +319,7 @@ def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
         before = simulate(base, 3).step_ns
         least, most = (simulate(change(base, share), 4).step_ns for share in (0.0, 1.0))
         for after in (least + (most - least) * (1 - LIKELY), most):
-            shares.append(1 - after / before if before else 0.0)  # a step without time has nothing to save
+            shares.append(1 - after / before)
     low, high = min(shares), max(shares)
     low, high = low - _error(low), high + _error(high)
     changed = simulate(change(step.graph, 0.5)).step_ns

@@ -349,6 +349,17 @@ def test_the_path_over_thousands_of_waits_is_found() -> None:
     assert dict(parts.parts)["gpu_busy"] > 0.6 * parts.wall_ns
 
 
+REDUCES = [*kernels(3, 50 * US, 2 * US), *kernels(8, 40 * US, 2 * US, "ncclDevKernel_AllReduce_")]
+
+
+@pytest.mark.parametrize(("size", "left"), [(2, 4 * 65), (4, 2 * 115), (8, 215), (3, 2 * 90 + 2 * 40)])
+def test_larger_buckets_save_what_each_collective_costs_besides_its_bytes(size: int, left: int) -> None:
+    _, step = step_of(REDUCES)  # collectives of 40 µs, 15 µs of which are no bytes: 25 µs a part, and 15 µs each
+    change = what_if.what_if(Capture(), step, [("bucket", "AllReduce", str(size))])
+    assert simulate(change(step.graph, 1.0)).step_ns == pytest.approx((150 + left) * US, rel=0.04)
+    assert simulate(change(step.graph, 0.0)).step_ns > (150 + 300) * US
+
+
 def test_order_of_changes_ends_where_nothing_saves() -> None:
     _, step = step_of(HOST_BOUND)
     layers = changes.operations(step.graph, "layer")
@@ -446,6 +457,8 @@ def test_what_if(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         (["--scale", "elementwise=fast"], "is no number"),
         (["--drop", "("], "no regular expression"),
         (["--stream", "gemm"], "has no ="),
+        (["--bucket", "gemm=4"], "needs collectives"),
+        (["--bucket", "gemm=some"], "is no number"),
         (["--phase", "nothing"], "no steady phase"),
     ],
 )

@@ -224,6 +224,23 @@ def test_a_graph_wins_no_more_than_launches_take_beyond_their_kernels(launches: 
     assert (saves.high or 0.0) < (launches * (16 - 9) + 30) / (launches * 16 + pause) + 0.02
 
 
+def test_a_refused_replay_bounds_changes_by_the_time_that_they_are_about() -> None:
+    answer = Facts(Machine([*WARM_UP, *PROGRAMS["fuse"] * 14]).capture()).once(answer_steps)[0]
+    refused = replace(answer.view, step=replace(answer.view.step, reason="It is far from the timeline.", step_ns=9e6))
+    first = savers.answer(refused).savers[0]
+    assert first.proposal.kind == "fuse"
+    assert (first.saves_ns.low, first.saves_ns.high) == (None, 1_000_000)  # ten kernels of 100 µs
+    assert first.saves_frac.high == pytest.approx(1 / 9)
+
+
+@pytest.mark.parametrize("us", [0, 3])
+def test_what_takes_no_time_is_no_step(us: int) -> None:
+    capture = Machine([*WARM_UP, *spaced(0, wide("a", us), 9)]).capture()
+    ops = capture.gpu_ops.assign(start_ns=capture.gpu_ops["start_ns"] if us else 5, api_start_ns=None)
+    steps = savers.answers(replace(capture, gpu_ops=ops, calls=None))
+    assert bool(steps) == bool(us)
+
+
 @pytest.mark.parametrize("kind", ["host_work", "launch_bound", "precision"])
 def test_every_form_of_a_report_has_the_same_step_cause_and_saving(kind: str) -> None:
     made = pipeline.analyse(Machine([*WARM_UP, *PROGRAMS[kind] * 14]).capture())

@@ -155,9 +155,9 @@ def test_processes_and_threads_are_no_neighbours() -> None:
         # half of the step the host waits, the other half the GPU
         ({"wait": 60}, 400, 100, ("sync", 100, 40, 60, "start to end")),
         # one launch in 300 µs is no launching
-        ({"launches": 1}, 300, 290, ("launch_bound", 300, 10, 0, "start to start")),
+        ({"launches": 1}, 300, 290, ("host_work", 300, 10, 0, "start to start")),
         # nothing synchronises: the host launches 120 µs of work every 20 µs
-        ({"kernel": 30, "behind": 5}, 20, 15, ("host_work", 120, 120, 0, "start to start")),
+        ({"kernel": 30, "behind": 5}, 20, 15, ("serial_streams", 120, 120, 0, "start to start")),
     ],
 )  # fmt: skip
 def test_verdicts(world, run: dict[str, int], period: int, length: int, expected: tuple[Any, ...]) -> None:
