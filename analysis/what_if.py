@@ -28,7 +28,6 @@ from analysis.replay.simulate import simulate
 from analysis.replay.steady import find
 from analysis.replay.timeline import timeline
 
-
 VALUED = {"scale": "0.5", "host": "0.5", "bucket": "4", "stream": "NAME"}  # changes with a value, and an example
 
 
@@ -88,7 +87,9 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
         size = _factor(kind, pattern, value)
         talks = ops & changes.collectives(graph)
         if size < 2 or size != int(size) or not talks.any():
-            raise InputError(f"--bucket {pattern}={value}: needs collectives, and how many of them become one (2, 3, …).")
+            raise InputError(
+                f"--bucket {pattern}={value}: needs collectives, and a count of at least 2."
+            )
         return lambda base, share: changes.bucket(base, talks, int(size), share)
     if kind == "merge":
         return lambda base, share: changes.merge(base, ops, share)

@@ -15,7 +15,8 @@ CALL, LAG, GAP = 5 * US, 4 * US, 1 * US  # a call, from call to start, between t
 Action = tuple[Any, ...]
 _COPIES = {  # name, memory, and whether the host waits
     "h2d": ("Host-to-Device", "Pageable -> Device", True), "d2h": ("Device-to-Host", "Device -> Pageable", True),
-    "pinned": ("Host-to-Device", "Pinned -> Device", False), "d2d": ("Device-to-Device", "Device -> Device", False),
+    "pinned": ("Host-to-Device", "Pinned -> Device", False), "page_in": ("Unified Host-to-Device", "", False),
+    "page_out": ("Unified Device-to-Host", "", False), "d2d": ("Device-to-Device", "Device -> Device", False),
 }  # fmt: skip
 
 
@@ -23,7 +24,7 @@ class Machine:
     """Run a program of actions, one after the other.
 
     ("work", ns) · ("launch", name, ns, stream, grid) · ("h2d" | "d2h" | "pinned" | "d2d", name, ns, stream, bytes) ·
-    ("sync",) · ("free",) · ("call", name, ns) · ("record" | "wait", event, stream) · ("range", name) … ("end",)
+    ("page_in" | "page_out", ns, ns, bytes): a page that moves so long before now, for so long · ("sync",) · ("free",) · ("call", name, ns) · ("record" | "wait", event, stream) · ("range", name) … ("end",)
     """
 
     def __init__(self, program: Sequence[Action]) -> None:
@@ -41,6 +42,11 @@ class Machine:
             elif kind == "end":
                 name, begin = opened.pop()
                 self.ranges.append((name, begin, self.now))
+            elif kind in ("page_in", "page_out"):
+                before, ns, size = rest
+                name = f"[CUDA memcpy {_COPIES[kind][0]}]"
+                row = (self.now - before, ns, "migration", name, "", "", size, 99, None, None, None)
+                self.ops.append(row)
             elif kind == "sync":
                 self._call("cudaDeviceSynchronize", max([self.now + CALL, *(t + 2 * US for t in self.tails.values())]))
             elif kind == "call":

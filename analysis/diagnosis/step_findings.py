@@ -28,7 +28,6 @@ from analysis.formats.words import duration, share
 
 LARGEST = 3  # parts of the start-up
 AT_ROOF = 0.8  # of a roof: few kernels of libraries reach more
-UNSURE = 0.05  # of the step: what may save as much is worth another capture
 BUSY = 0.8  # of a step: if the GPU works for more, only its work can become shorter
 # What a step waits for if no change is worth a finding.
 KIND_OF_PART = {
@@ -100,12 +99,23 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if several and scope != "program" else ""),
-        sentence=proposal.sentence, do=proposal.do or do(proposal.kind, answer.view.library),
+        sentence=proposal.sentence + (_HIDDEN if _is_hidden(answer, one) else ""),
+        do=proposal.do or do(proposal.kind, answer.view.library),
         wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
         saves_frac=one.saves_frac, later=later, span=proposal.span or _usual(answer), check=_check(proposal),
         ops=answer.view.graph.o_row[touched(answer, one)],
     )  # fmt: skip
+
+
+_HIDDEN = (
+    " The profiler's own cost hides how much of this is left without it, perhaps nothing: "
+    "a bare time of the step would tell."
+)
+
+
+def _is_hidden(answer: StepAnswer, one: Saver) -> bool:
+    return one.saves_ns.low is None and one.proposal.change is not None and not answer.view.step.reason
 
 
 def id_of(answer: StepAnswer, one: Saver) -> str:
@@ -159,17 +169,13 @@ def _nothing(answer: StepAnswer) -> Claim:
         why = " The step waits for copies: fewer bytes, or narrower types, would shorten it."
     elif of >= BUSY:
         why = f" Only faster kernels help{_longest(answer)}; counters would say which of them can be."
-    elif max((one.saves_frac.high or 0.0 for one in answer.replayed), default=0.0) >= UNSURE:
-        kind, title = "unknown", "The capture does not say what would shorten the step"
-        why = " Some may save more, but the profiler's own cost hides it: a bare time of the step would tell."
     return Claim(
         kind=kind, title=title, scope=scope,
         sentence=(
             f"The GPU works for {share(of)} of the step of {duration(parts.wall_ns)}, and no change that was replayed "
             f"surely saves 1% of it.{why}"
         ),
-        saves_ns=Saving(0.0, WORTH * parts.wall_ns) if kind != "unknown" else Saving(),
-        saves_frac=Saving(0.0, WORTH) if kind != "unknown" else Saving(),
+        saves_ns=Saving(0.0, WORTH * parts.wall_ns), saves_frac=Saving(0.0, WORTH),
         subject=answer.name, span=_usual(answer),
         cells=(cell("steady_steps", row, "part_ns", in_path),) if in_path else (),
     )  # fmt: skip

@@ -121,7 +121,10 @@ CAT = "void at::native::CatArrayBatchedCopy_vectorized<at::native::OpaqueType<2>
     [
         ([*spaced(9, wide(CAT, 30), 16), *wide("last", 5)], "allocation"),  # a list that grows by one part at a time
         ([*BUSY, *spaced(9, wide(CAT, 400), 5)], "allocation"),
-        ([*spaced(3, [*wide(CAT, 20), *wide("product", 200)], 8), *wide("last", 5)], "nothing"),  # keys and values between products
+        (
+            [*spaced(3, [*wide(CAT, 20), *wide("product", 200)], 8), *wide("last", 5)],
+            "nothing",
+        ),  # keys and values between products
     ],
 )
 def test_concatenations_in_a_row_append_into_new_memory(step: list[Action], kind: str) -> None:
@@ -222,6 +225,44 @@ def test_a_graph_wins_no_more_than_launches_take_beyond_their_kernels(launches: 
     saves = found["launch_bound"].saves_frac
     assert saves is not None
     assert (saves.high or 0.0) < (launches * (16 - 9) + 30) / (launches * 16 + pause) + 0.02
+
+
+def faults(count: int, us: int, way: str) -> list[Action]:
+    """Pages that came one after the other until now, 5 µs each, with one of `us` µs from start to start."""
+    return [(way, (count - k) * us * US, 5 * US, 65_536) for k in range(count)]
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        # a kernel that takes 900 µs: in 800 of them its pages come
+        [("work", 5 * US), *wide("touch", 900), ("sync",), *faults(40, 20, "page_in"), *wide("other", 60)],
+        # the host reads what the kernel wrote, page after page
+        [*wide("write", 100), ("sync",), ("work", 1_000 * US), *faults(50, 20, "page_out"), *wide("other", 60)],
+    ],
+    ids=["kernel", "host"],
+)
+def test_waits_for_pages_are_no_work(step: list[Action]) -> None:
+    found = claims_on([*WARM_UP, *step * 14])
+    assert found[0].kind == "migration"
+    assert not {one.kind for one in found} & {"host_work", "sync"}
+    assert (found[0].saves_frac.low or 0.0) > 0.3
+
+
+@pytest.mark.parametrize(("gap", "size", "kind"), [(800, 8 << 20, "pageable_copy"), (3_000, 1 << 20, "host_work")])
+def test_cupy_stages_what_it_uploads(gap: int, size: int, kind: str) -> None:
+    ufunc = wide("cupy_absolute__complex64_float32", 200)
+    step = [("work", gap * US), ("call", "cudaStreamIsCapturing", US), ("pinned", "x", 160 * US, 7, size), *ufunc]
+    assert claims_on([*WARM_UP, *step * 14])[0].kind == kind
+
+
+@pytest.mark.parametrize(("work", "hides"), [(85, True), (30, False)])
+def test_what_the_cost_of_the_profiler_may_hide_is_said_at_most(work: int, hides: bool) -> None:
+    step = [("work", work * US), *wide("k", 45), ("d2d", "x", 33 * US, 7, 64 << 20)]  # 80 µs on the GPU
+    first = claims_on([*WARM_UP, *step * 40])[0]
+    assert first.kind == "redundant_copy"
+    assert first.saves_frac.high > 0.05
+    assert (first.saves_frac.low is None) == ("profiler's own cost" in first.sentence) == hides
 
 
 def test_a_refused_replay_bounds_changes_by_the_time_that_they_are_about() -> None:

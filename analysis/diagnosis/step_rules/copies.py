@@ -1,4 +1,4 @@
-"""pageable_copy, small_copies, repeated_copy, copies_not_overlapped, migration: copies between host and GPU."""
+"""pageable_copy, small_copies, repeated_copy, copies_not_overlapped: copies between host and GPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ WEIGHTS = 3  # large uploads of different sizes that are the same in each step: 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose what to do with the copies of a step."""
     up, down = view.to_gpu(), view.to_host()
-    yield from _migrations(view)
     yield from _sets(view)
     repeated = _weights(view, up)
     if repeated:
@@ -31,20 +30,8 @@ def propose(view: View) -> Iterator[Proposal]:
     for ops, way in ((up, "to the GPU"), (down, "to the host")):
         if not (repeated and way == "to the GPU"):
             yield from _pageable(view, ops, way)
+    yield from _staged(view, up)
     yield from _exposed(view, up | down)
-
-
-def _migrations(view: View) -> Iterator[Proposal]:
-    moved = np.asarray(view.graph.o_kind == "migration")
-    if moved.any():
-        size, time = view.of_step(view.bytes[moved].sum()), view.time(moved)
-        count = view.of_step(np.count_nonzero(moved))
-        yield Proposal(
-            kind="migration", about="unified memory", title="Prefetch unified memory",
-            sentence=f"{count_of(round(count), 'migration')} of unified memory move {_size(size)} in {duration(time)}.",
-            change=lambda base, share: changes.drop(base, moved), count=count, time_ns=time, bytes=size,
-            wrong_if="each step touches other pages",
-        )  # fmt: skip
 
 
 def _sets(view: View) -> Iterator[Proposal]:
@@ -82,7 +69,8 @@ def _repeated(view: View, up: Bools) -> Proposal:
         about="copies to the GPU",
         title="Upload what stays the same once",
         sentence=(
-            f"Each step uploads the same {count_of(round(count), 'copy', 'copies')}, {_size(size)} in {duration(time)}."
+            f"Each step uploads the same {count_of(round(count), 'copy', 'copies')}, "
+            f"{size_of(size)} in {duration(time)}."
         ),
         change=lambda base, share: changes.drop(base, up),
         count=count,
@@ -104,7 +92,7 @@ def _small(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
         title="Pack small copies into one",
         sentence=(
             f"{count_of(round(count), 'copy', 'copies')} of at most 64 KB a step move "
-            f"{_size(view.of_step(view.bytes[small].sum()))} in {duration(time)}; each pays for a call of its own."
+            f"{size_of(view.of_step(view.bytes[small].sum()))} in {duration(time)}; each pays for a call of its own."
         ),
         change=lambda base, share: changes.remove_waits(
             changes.batch_copies(base, small, share), after | view.waiting(small)
@@ -139,10 +127,26 @@ def _pageable(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
         kind="pageable_copy", about=f"copies {way}", title=f"Copy {way} from pinned memory" if "GPU" in way
         else f"Copy {way} into pinned memory",
         sentence=(
-            f"{count_of(round(count), 'copy', 'copies')} a step {way} use pageable memory: {_size(size)} in "
+            f"{count_of(round(count), 'copy', 'copies')} a step {way} use pageable memory: {size_of(size)} in "
             f"{duration(time)}, {rate / 1e9:,.1f} GB/s, and the host waits."
         ),
         change=change, count=count, time_ns=time, bytes=size, wrong_if="the memory is pinned already",
+    )  # fmt: skip
+
+
+def _staged(view: View, up: Bools) -> Iterator[Proposal]:
+    time, size = view.of_step(view.staging.sum()), view.of_step(view.bytes[up].sum())
+    if not time:
+        return
+    count = view.of_step(np.count_nonzero(view.staging))
+    yield Proposal(
+        kind="pageable_copy", about="staged copies to the GPU", title="Upload from pinned memory, or once",
+        sentence=(
+            f"Before {count_of(round(count), 'upload')} a step, the host works for {duration(time)}, about as long as "
+            f"a copy of {size_of(size)} into pinned memory takes."
+        ),
+        change=lambda base, share: changes.host(base, 0.0, np.where(view.staging > 0, base.c_gap, 0.0)),
+        count=count, time_ns=time, bytes=size, wrong_if="the host computes these bytes in that time",
     )  # fmt: skip
 
 
@@ -156,7 +160,7 @@ def _exposed(view: View, ops: Bools) -> Iterator[Proposal]:
         kind="copies_not_overlapped",
         about="copies of pinned memory",
         title="Copy beside the kernels",
-        sentence=f"{count_of(round(count), 'copy', 'copies')} a step move {_size(size)} in {duration(time)}.",
+        sentence=f"{count_of(round(count), 'copy', 'copies')} a step move {size_of(size)} in {duration(time)}.",
         change=lambda base, share: changes.overlap_copies(base, pinned),
         count=count,
         time_ns=time,
@@ -165,5 +169,6 @@ def _exposed(view: View, ops: Bools) -> Iterator[Proposal]:
     )
 
 
-def _size(size: float) -> str:
+def size_of(size: float) -> str:
+    """Return bytes in words."""
     return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} KB"

@@ -22,7 +22,7 @@ _LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefe
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to do the long host work of a step beside it."""
     gaps = np.where(
-        view.compiling | view.once | view.recording, 0.0, view.long_gaps
+        view.compiling | view.once | view.recording | (view.staging > 0), 0.0, view.long_gaps
     )  # a compiler's time belongs to its calls
     if not gaps.any() or _of_one_rank(view) or unlike(view):
         return
@@ -33,9 +33,10 @@ def propose(view: View) -> Iterator[Proposal]:
     long = gaps > 0
     inside = f" in range {where}" if where else ""
 
+    part = gaps / np.maximum(graph.c_gap, 1.0)
+
     def change(base: Graph, share: float) -> Graph:
-        left = np.where(long, base.c_gap, 0.0)
-        return changes.host(base, 0.0, np.minimum(left, base.c_gap))
+        return changes.host(base, 0.0, part * base.c_gap)
 
     at = int(np.argmax(gaps))
     begin = int(graph.c_start[at] - graph.c_gap[at])

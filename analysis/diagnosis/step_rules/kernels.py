@@ -161,7 +161,7 @@ def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
 
 
 def _appends(view: View) -> Iterator[Proposal]:
-    """Propose to write into memory of the whole size, where concatenations follow each other: each copies what is there."""
+    """Propose memory of the whole size, where concatenations follow each other: each copies all that is there."""
     known = {name: kind_of_kernel(name) == "cat" for name in set(view.names)}
     cats = view.kernels & np.array([known[name] for name in view.names], bool)
     grows = np.zeros(len(cats), bool)
@@ -180,8 +180,8 @@ def _appends(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="allocation", about=symbols.short(view.most(grows)), title="Append into memory of the whole size",
         sentence=(
-            f"{count_of(round(count), 'concatenation')} a step follow each other, for {duration(time)}; each copies all "
-            "that is there into new memory."
+            f"{count_of(round(count), 'concatenation')} a step follow each other, for {duration(time)}; "
+            "each copies all that is there into new memory."
         ),
         change=in_place, count=count, time_ns=time, wrong_if="the concatenated tensors are different ones",
         do="Allocate the whole tensor once, and copy each part into its slice.",

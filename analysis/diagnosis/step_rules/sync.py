@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import FEW, SYNCHRONISES, Proposal, View
+from analysis.diagnosis.step_rules.view import DOWN, FEW, SYNCHRONISES, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import NONE, Bools, Graph
@@ -20,6 +20,7 @@ def propose(view: View) -> Iterator[Proposal]:
     graph = view.graph
     waits = (graph.c_wait != NONE) & view.called(SYNCHRONISES) & ~view.synchronised(view.to_gpu())
     waits &= ~view.synchronised(view.packable)
+    waits &= not (view.migrates & view.named(DOWN)).any()  # the host waits before it touches what kernels wrote
     reads = view.to_host() & (view.bytes <= SMALL) & ~view.packable
     small = view.waiting(reads)
     waits |= small | view.synchronised(reads)

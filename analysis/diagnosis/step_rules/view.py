@@ -20,6 +20,7 @@ from analysis.replay.graph import NONE, Bools, Floats, Graph
 from analysis.replay.savings import Step
 from analysis.replay.spans import WHOLE_RUN
 from analysis.replay.steady import Steady
+from analysis.tables import intervals
 
 Change = Callable[[Graph, float], Graph]
 
@@ -27,7 +28,9 @@ LOADS = re.compile(r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc
 COMPILES = 0.5  # calls of a step that load a module; fewer are no part of it
 FEW = 5  # what happens less often in a step that does not repeat is no loop
 MANY = 4  # small copies of a step that one copy could replace
+STAGES = (1.5, 16.0)  # byte/ns: so fast one thread copies memory
 SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
+UP, DOWN = r"Host-to-Device|HtoD", r"Device-to-Host|DtoH"
 GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
 SYNCHRONISES = r"(cu|hip)(da)?(Device|Ctx|Thread|Stream|Event)Synchronize"
 _LIBRARIES = (
@@ -44,8 +47,8 @@ class Proposal:
     `about` names the rows of the timeline that it is about. `wrong_if` is what would refute it and was not seen.
     `change` is None for what is only worth knowing. `lost_ns`: time outside the steps, such as a pause of the run.
     `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
-    what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`: the
-    results change, so only the user can say whether it may be done.
+    what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`:
+    the results change, so only the user can say whether it may be done.
     """
 
     kind: str
@@ -141,11 +144,11 @@ class View:
 
     def to_gpu(self) -> Bools:
         """Return which operations are copies from the host."""
-        return np.asarray((self.graph.o_kind == "memcpy") & self.named(r"Host-to-Device|HtoD"))
+        return np.asarray((self.graph.o_kind == "memcpy") & self.named(UP))
 
     def to_host(self) -> Bools:
         """Return which operations are copies to the host."""
-        return np.asarray((self.graph.o_kind == "memcpy") & self.named(r"Device-to-Host|DtoH"))
+        return np.asarray((self.graph.o_kind == "memcpy") & self.named(DOWN))
 
     def time(self, ops: Bools) -> float:
         """Return the time of operations in one step, ns."""
@@ -196,6 +199,31 @@ class View:
         return found & ~self.graph.c_launches
 
     @cached_property
+    def migrates(self) -> Bools:
+        """Which operations are migrations of unified memory."""
+        return np.asarray(self.graph.o_kind == "migration")
+
+    def waits_for_pages(self, begin: Floats, end: Floats, moved: Bools) -> tuple[Floats, Floats, Floats]:
+        """Return how long each stretch at least and at most waits for these migrations, ns, and the bytes that come.
+
+        At least while they move; at most until the last one has come, because each fault costs time besides its bytes.
+        """
+        start, took = self.step.graph.o_start[moved], self.step.graph.o_duration[moved].astype(np.int64)
+        stop, size = np.maximum.accumulate(start + took), np.append(0.0, np.cumsum(self.bytes[moved]))
+        low, high = begin.astype(np.int64), end.astype(np.int64)
+        least = intervals.covered(low, high, intervals.union(start, took)).astype(float)
+        first, last = np.searchsorted(start, low), np.searchsorted(start, high)
+        begun, ended = np.append(start, 0)[first], np.append(0, stop)[last]
+        most = np.where(last > first, np.minimum(ended, high) - begun, 0.0)
+        return least, np.maximum(most, least), size[last] - size[first]
+
+    @cached_property
+    def waits_of_host(self) -> tuple[Floats, Floats, Floats]:
+        """How long the host waits for pages before each call: see `waits_for_pages`. Shape: (calls,) each."""
+        seen = self.step.graph
+        return self.waits_for_pages(seen.c_start - seen.c_gap, seen.c_start, self.migrates & self.named(DOWN))
+
+    @cached_property
     def packable(self) -> Bools:
         """Which operations are small copies to the host that directly follow another one: one copy could bring all."""
         found = np.zeros(len(self.graph.o_start), bool)
@@ -218,9 +246,34 @@ class View:
         return long & np.bool_(few)
 
     @cached_property
+    def staging(self) -> Floats:
+        """Host work in which CuPy copies what it uploads into pinned memory of its own. Shape: (calls,). Units: ns.
+
+        The longest work since the call before that launched, if a host copies about as many bytes in that time.
+        """
+        graph, found = self.graph, np.zeros(len(self.graph.c_start))
+        if not self.named(r"^_?cupy").any():
+            return found
+        for row in np.flatnonzero(self.to_gpu() & (graph.o_call >= 0) & (self.bytes > SMALL)).tolist():
+            mine = np.flatnonzero(graph.c_seq == graph.c_seq[graph.o_call[row]])
+            place = int(np.searchsorted(mine, graph.o_call[row]))
+            before = mine[:place][graph.c_launches[mine[:place]]]
+            since = mine[(mine > (before[-1] if len(before) else -1)) & (mine <= graph.o_call[row])]
+            longest = int(since[np.argmax(graph.c_gap[since])])
+            if STAGES[0] <= self.bytes[row] / max(graph.c_gap[longest], 1.0) <= STAGES[1]:
+                found[longest] = graph.c_gap[longest]
+        return found
+
+    @cached_property
     def long_gaps(self) -> Floats:
-        """Host work before each call that is longer than a launch needs, else 0. Shape: (calls,). Units: ns."""
-        return np.where(self.graph.c_gap > host_work_ns(self.graph), self.graph.c_gap, 0.0)
+        """Host work before each call that is longer than a launch needs, else 0. Shape: (calls,). Units: ns.
+
+        While pages of unified memory move to the host, it waits for them, and does no work.
+        """
+        gap = self.graph.c_gap
+        if self.migrates.any():
+            gap = gap * (1 - np.minimum(self.waits_of_host[1] / np.maximum(self.step.graph.c_gap, 1.0), 1.0))
+        return np.where(gap > host_work_ns(self.graph), gap, 0.0)
 
     @cached_property
     def trains(self) -> bool:
