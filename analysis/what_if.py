@@ -87,9 +87,7 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
         size = _factor(kind, pattern, value)
         talks = ops & changes.collectives(graph)
         if size < 2 or size != int(size) or not talks.any():
-            raise InputError(
-                f"--bucket {pattern}={value}: needs collectives, and a count of at least 2."
-            )
+            raise InputError(f"--bucket {pattern}={value}: needs collectives, and a count of at least 2.")
         return lambda base, share: changes.bucket(base, talks, int(size), share)
     if kind == "merge":
         return lambda base, share: changes.merge(base, ops, share)

@@ -26,6 +26,7 @@ from analysis.replay import savings
 from analysis.replay.decompose import decompose
 from analysis.replay.graph import Bools
 from analysis.replay.steady import Steady, find
+from analysis.tables import intervals
 
 WORTH = 0.01  # of the step: what may save less may save nothing
 MOST = 6  # findings on a step
@@ -177,11 +178,21 @@ def _at_most(one: Saver) -> Saver:
 
 
 def _bounded(view: View, one: Proposal) -> Saver:
-    """Return a change with the time that it is about as its most, for a replay that is far from the timeline."""
+    """Return a change with its most, for a replay that is far from the timeline.
+
+    No change saves more than the GPU time that it takes away, and, if it is one of the host, the time of an idle GPU.
+    """
     if one.change is None:
         return _replayed(view, one)
-    most = min(one.time_ns, view.step.told_ns)
-    return Saver(one, Saving(None, most), Saving(None, most / view.step.told_ns))
+    graph, wall = view.step.graph, view.step.told_ns
+    after, own = one.change(graph, 1.0), graph.main_streams()[graph.o_stream]
+    device = pd.Series([name.rpartition("/")[0] for name in graph.stream_names])[graph.o_stream[own]].to_numpy()
+    gone = pd.Series(np.maximum(graph.o_duration - after.o_duration, 0.0)[own]).groupby(device).sum()
+    most = view.of_step(gone.max()) if len(gone) else 0.0
+    if any((getattr(graph, name) != getattr(after, name)).any() for name in ("c_gap", "c_own", "c_wait")):
+        busy = intervals.union(graph.o_start[own], graph.o_duration[own].astype(np.int64))
+        most += max(wall - view.of_step(intervals.length(busy)), 0.0)
+    return Saver(one, Saving(None, min(most, wall)), Saving(None, min(most / wall, 1.0)))
 
 
 def _replayed(view: View, one: Proposal) -> Saver:

@@ -270,8 +270,12 @@ def test_a_refused_replay_bounds_changes_by_the_time_that_they_are_about() -> No
     refused = replace(answer.view, step=replace(answer.view.step, reason="It is far from the timeline.", step_ns=9e6))
     first = savers.answer(refused).savers[0]
     assert first.proposal.kind == "fuse"
-    assert (first.saves_ns.low, first.saves_ns.high) == (None, 1_000_000)  # ten kernels of 100 µs
-    assert first.saves_frac.high == pytest.approx(1 / 9)
+    assert first.saves_ns.low is None  # nine of ten kernels of 100 µs, and the rest of 9 ms, in which 1,030 µs are busy
+    assert first.saves_ns.high == pytest.approx(900 * US + 9e6 - 1_030 * US)
+    sgemm = Facts(Machine([*WARM_UP, *PROGRAMS["precision"] * 14]).capture()).once(answer_steps)[0]
+    refused = replace(sgemm.view, step=replace(sgemm.view.step, reason="It is far from the timeline.", step_ns=9e6))
+    first = next(one for one in savers.answer(refused).savers if one.proposal.kind == "precision")
+    assert first.saves_ns.high == pytest.approx(4 * 800 * US * 0.85)  # what tensor cores take off the products
 
 
 @pytest.mark.parametrize("us", [0, 3])

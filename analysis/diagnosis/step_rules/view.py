@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import numpy as np
 import numpy.typing as npt
@@ -203,7 +203,9 @@ class View:
         """Which operations are migrations of unified memory."""
         return np.asarray(self.graph.o_kind == "migration")
 
-    def waits_for_pages(self, begin: Floats, end: Floats, moved: Bools) -> tuple[Floats, Floats, Floats]:
+    def waits_for_pages(
+        self, begin: npt.NDArray[Any], end: npt.NDArray[Any], moved: Bools
+    ) -> tuple[Floats, Floats, Floats]:
         """Return how long each stretch at least and at most waits for these migrations, ns, and the bytes that come.
 
         At least while they move; at most until the last one has come, because each fault costs time besides its bytes.
