@@ -95,7 +95,9 @@ def _run(options: argparse.Namespace) -> int:
     if options.only == "fusion":
         return _show_fusion(analysis.report, analysis.tables, out, paths)
     form = options.format or ("screen" if sys.stdout.isatty() else "text")
-    if options.kernel is not None:
+    if options.issue is not None:
+        show.show_issue(options.issue, analysis.report)
+    elif options.kernel is not None:
         tables_declared = [one for one in pipeline.declarations() if isinstance(one, Table)]
         sources = [Path(_shown(path)) for path in paths]
         show.show_kernel(options.kernel, analysis.report, analysis.tables, tables_declared, form, sources)
@@ -146,9 +148,11 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument(
-        "--format", choices=["text", "json", "agent", "ledger", "editor"],
-        help="print text; the report as JSON; a short document for agents; kernel_ledger.yaml; file:line: warning: …",
+        "--format", choices=["text", "json", "agent", "ledger", "ledger-2", "editor", "sarif"],
+        help="print text; the report as JSON; a short document for agents; kernel_ledger.yaml of TensorRT-LLM, version "
+        "1 or 2; file:line: warning: …; SARIF",
     )  # fmt: skip
+    form.add_argument("--issue", metavar="ID", help="print a finding, by its id or rank, as the body of an issue")
     shorthands = {"text": "print plain text, as into a pipe", "json": JSON_HELP}
     for name, said in shorthands.items():
         form.add_argument(f"--{name}", action="store_const", const=name, dest="format", help=said)
@@ -159,9 +163,9 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
-    if options.only and (options.kernel is not None or options.format):
-        parser.error("--only prints names of files: leave out --kernel and --format")
-    if options.kernel is not None and options.format not in (None, "text", "json"):
+    if options.only and (options.kernel is not None or options.format or options.issue is not None):
+        parser.error("--only prints names of files: leave out --kernel, --issue and --format")
+    if options.kernel is not None and (options.format not in (None, "text", "json") or options.issue is not None):
         parser.error("--kernel prints text or JSON")
     return options
 

@@ -17,13 +17,13 @@ from rich.console import Console
 
 from analysis.formats import symbols
 from analysis.formats.console import tolerant
+from analysis.formats.errors import UsageError
 from analysis.formats.place import program
-from analysis.formats.report import KERNEL_REPORT, REPORT, Report
-from analysis.page import agent, markdown, terminal, terminal_kernel
+from analysis.formats.report import KERNEL_REPORT, REPORT, Finding, Report
+from analysis.page import agent, editor, ledger, markdown, terminal, terminal_kernel
 from analysis.tables import picks
 from analysis.tables.declare import Table
 
-FORMS = ("screen", "text", "json", "agent", "ledger", "editor")
 _PLAIN_RANGE = re.compile(r"[\w./*@-]{1,500}")  # a range name without special characters of ncu's filters
 Tables = Mapping[str, pd.DataFrame]
 
@@ -32,6 +32,8 @@ def show_report(report: Report, tables: Tables, form: str, paths: Sequence[str],
     """Print a report in one of FORMS; `paths` are its files, `run` its folder in commands."""
     if form in _FOR_PROGRAMS:
         print(_FOR_PROGRAMS[form](report, tables))
+        if form == "editor" and not any(one.source for one in report.findings):
+            print("no finding of this report has a source line; --format sarif lists them all", file=sys.stderr)
     elif form == "text":
         print(markdown.render_terminal(report, run=run))
         print(f"\nreport: {'  '.join(paths)}")
@@ -48,7 +50,7 @@ def show_kernel(
     form: str,
     sources: Sequence[Path],
 ) -> None:
-    """Print the page of a kernel in one of FORMS.
+    """Print the page of a kernel as screen, text or json.
 
     Raises: UsageError if `wanted` is no kernel of the report, or several.
     """
@@ -58,6 +60,26 @@ def show_kernel(
         return
     to: Console = terminal.console(tolerant(sys.stdout), plain=form == "text")
     to.print(terminal_kernel.page(kernel, report, tables, to.width), crop=False)
+
+
+def show_issue(wanted: str, report: Report) -> None:
+    """Print a finding as the body of an issue.
+
+    Raises: UsageError if `wanted` is no finding of the report.
+    """
+    print(markdown.render_issue(report, find_finding(report, wanted)), end="")
+
+
+def find_finding(report: Report, wanted: str) -> Finding:
+    """Return the finding with this id, or this rank.
+
+    Raises: UsageError if there is none; it names those that there are.
+    """
+    for one in report.findings:
+        if wanted in (one.id, str(one.rank)):
+            return one
+    known = "; ".join(f"{one.rank}: {one.id[:80]}" for one in report.findings[:6]) or "it has none"
+    raise UsageError(f"{wanted[:80]!r} is no finding of this report, by rank and id: {known}")
 
 
 def of_kernel(
@@ -147,10 +169,13 @@ def dumped(content: Mapping[str, Any]) -> str:
 
 _FOR_PROGRAMS: Mapping[str, Callable[[Report, Tables], str]] = {
     "json": lambda report, _: dumped(document(report)),
-    "agent": lambda report, _: agent.render_agent(report),
-    "ledger": agent.render_ledger,
-    "editor": lambda report, _: agent.render_editor(report),
+    "agent": agent.render_agent,
+    "ledger": ledger.render_ledger,
+    "ledger-2": lambda report, tables: ledger.render_ledger(report, tables, 2),
+    "editor": lambda report, _: editor.render_editor(report),
+    "sarif": lambda report, _: editor.render_sarif(report),
 }
+FORMS = ("screen", "text", *_FOR_PROGRAMS)
 
 
 def _plain(value: Any) -> Any:

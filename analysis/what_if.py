@@ -20,6 +20,7 @@ if __name__ == "__main__":
 from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.formats.errors import InputError
+from analysis.formats.place import program
 from analysis.replay import changes
 from analysis.replay.decompose import decompose
 from analysis.replay.graph import Graph
@@ -28,6 +29,7 @@ from analysis.replay.simulate import simulate
 from analysis.replay.steady import find
 from analysis.replay.timeline import timeline
 
+PROGRAM = program("what_if.py", "what-if")
 VALUED = {"scale": "0.5", "host": "0.5", "bucket": "4", "stream": "NAME"}  # changes with a value, and an example
 
 
@@ -124,9 +126,7 @@ def _ranges(capture: Capture, graph: Graph) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="what_if.py", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("capture", nargs="+", type=Path, help="files or folders of one capture")
     told = {
         "drop": ("REGEX", "leave out operations or calls, with the host work that leads to them"),
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if args.timeline:
             args.timeline.write_text(json.dumps(timeline(chosen.run, simulate(change(chosen.graph, 0.5)))))
     except InputError as error:
-        print(f"what_if.py: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2
     if args.json:
         saves = {"low": round(found.low, 5), "high": round(found.high, 5)}

@@ -201,7 +201,7 @@ def _keys(items: pd.DataFrame) -> list[tuple[str, str, int]]:
 def _row(one: Aligned, a: pd.DataFrame, b: pd.DataFrame, a_ns: float, b_ns: float, judged: Judged | None) -> Row:
     mine, other = a.iloc[one.a], b.iloc[one.b]
     found = quantities.compare(mine, other, one.match)
-    short = [symbols.short(name, 60) for name in one.b_names]
+    short = [symbols.short(name) for name in one.b_names]
     why = quantities.cause(mine, other, one.match, found, short)
     both = one.match in (Match.NAME, Match.REPLACED)
     timed = bool(np.isfinite(a_ns) and np.isfinite(b_ns))

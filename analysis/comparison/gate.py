@@ -140,7 +140,7 @@ def _has(row: Row, pattern: str) -> bool:
 def _name(row: Row) -> str:
     names = row.b or row.a
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f"{row.layer or 'no range'}: {symbols.short(names[0], 60)}{more}"
+    return f"{row.layer or 'no range'}: {symbols.short(names[0])}{more}"
 
 
 def _of_time(rule: Rule, name: str, judged: Judged, a_ns: float | None, b_ns: float | None) -> tuple[str, str]:

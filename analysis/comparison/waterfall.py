@@ -28,7 +28,7 @@ def waterfall(
     for place, row in enumerate(rows):
         ns = round(row.b_ns or 0.0) - round(row.a_ns or 0.0)
         names = row.a or row.b
-        what = " + ".join(symbols.short(name, 48) for name in names[:3]) + (" …" if len(names) > 3 else "")
+        what = " + ".join(symbols.short(name) for name in names[:3]) + (" …" if len(names) > 3 else "")
         bars.append(Bar(what, row.layer, ns, row.cause, place))
     if not kernels:
         idle_a, idle_b = _mean_parts(a), _mean_parts(b)

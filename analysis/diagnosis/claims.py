@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.capture.model import IntArray
+from analysis.formats.place import program
 from analysis.formats.report import Cell, Confidence, Finding, Later, Saving, Span, Tier, kind_of
 
 PROGRAM = "program"
+CHECK = f"{program('python analysis/compare.py', 'compare')} BEFORE -- AFTER"  # two captures
 _OF_COUNTERS = ("counters", "rules", "roofline", "stalls", "diagnosis")
 _TIERS = {"source": Tier.SAMPLED} | dict.fromkeys(_OF_COUNTERS, Tier.COUNTERS)  # the tier of a table's cells
 
@@ -78,7 +80,7 @@ def findings(claims: Iterable[Claim], spans: Mapping[int, Span] | None = None) -
             title=one.title,
             sentence=one.sentence,
             do=one.do,
-            check=one.check,
+            check=one.check or (CHECK if one.do else ""),
             scope=one.scope,
             saves_ns=one.saves_ns or Saving(None, None if one.bound_ns is None else float(one.bound_ns)),
             saves_frac=one.saves_frac,

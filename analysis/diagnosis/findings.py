@@ -112,7 +112,7 @@ def _cause(row: pd.Series) -> Claim:
     rests = f" It rests on {row['evidence']}." if pd.notna(row["evidence"]) else ""
     return Claim(
         kind=str(row["defect"]),
-        title=f"{row['range']}: {symbols.short(row['kernel'], 60)}: {str(row['defect']).replace('_', ' ')}",
+        title=f"{row['range']}: {symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
         sentence=f"{row['reason']}{rests}",
         do=f"{kinds()[kind_of(row['defect'])]['cure']} {_look_closer(row['recapture'])}".strip(),
         bound_ns=int(row["time_to_win_ns"]),

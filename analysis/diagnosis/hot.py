@@ -17,7 +17,6 @@ from analysis.tables.attribution import UNATTRIBUTED
 
 LEAST_SHARE = 0.01  # of the kernel time: a kernel with less gives no finding, unless it is the longest
 MOST_REASONS = 3
-NAMED = 60  # characters of a kernel's name
 MOST = 3
 MOSTLY = 0.5
 NO_CAUSE = "no table shows why"
@@ -48,7 +47,7 @@ def hot_kernels(
     total = float(timed[column].sum())
     sums = timed.groupby("kernel", sort=False)[[column, "launches"]].sum()
     sums = sums.sort_values(column, ascending=False, kind="stable")
-    labels = symbols.short_all(sums.index, NAMED)
+    labels = symbols.short_all(sums.index)
     sums = sums[~sums.index.isin(list(skip))]
     found: list[Claim] = []
     longest = sums.head(2 * most)
@@ -110,7 +109,7 @@ def _untimed(tables: Tables, kernels: pd.DataFrame, sm_count: int | None) -> lis
     rows = _rows_by_kernel({**tables, "kernels": kernels}, pd.Index([name]))
     kernel = Kernel(name, launches, 0.0, rows[name], sm_count)
     known = list(islice((one for one in reasons(kernel) if not one.of_time), MOST_REASONS))
-    label = symbols.short(name, NAMED)
+    label = symbols.short(name)
     said = [f"{_begin(reason.said)}." for reason in known]
     seen = f"ncu saw {count_of(launches, 'launch')} of it, and no" if launches else "No"
     seen += " file holds their time." if launches != 1 else " file holds its time."

@@ -16,11 +16,16 @@ LEAST = 0.05  # of the kernel's samples: a line with less is not worth a look
 
 def with_lines(findings: Sequence[Finding], source: pd.DataFrame) -> list[Finding]:
     """Return the findings, each with the hottest lines of the kernel that it cites; `source` is source.csv."""
-    if source.empty:
-        return list(findings)
-    hot = source[(source["share_frac"] >= LEAST) & ~source["place"].str.startswith("SASS ")]
-    lines = {str(kernel): _lines(rows) for kernel, rows in hot.groupby("kernel", sort=False)}
+    lines = lines_of(source)
     return [structs.replace(one, source=lines.get(_kernel_of(one), [])) for one in findings]
+
+
+def lines_of(source: pd.DataFrame) -> dict[str, list[SourceLine]]:
+    """Return the hottest lines of each kernel of source.csv."""
+    if source.empty:
+        return {}
+    hot = source[(source["share_frac"] >= LEAST) & ~source["place"].str.startswith("SASS ")]
+    return {str(kernel): _lines(rows) for kernel, rows in hot.groupby("kernel", sort=False)}
 
 
 def _kernel_of(finding: Finding) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from msgspec import structs
 
 from analysis.diagnosis import sampled_reasons, step_findings
 from analysis.diagnosis.again import PROGRAM, captured_program
@@ -15,6 +16,7 @@ from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Bound, Disposition, KernelRow, Program, Tier, kind_of
+from analysis.tables.picks import short_names
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -66,7 +68,9 @@ def list_kernels(facts: Facts) -> list[KernelRow]:
     bounds |= _known(_bounds(facts.roofline), Tier.COUNTERS)
     answers = facts.once(answer_steps)
     rows = [row for answer in answers for row in _of_step(answer, bounds)] if answers else _of_capture(facts, bounds)
-    return sorted(rows, key=lambda one: -(one.ns or 0.0))
+    short = short_names(facts.kernels)
+    named = (structs.replace(one, short=short.get(one.name, one.short)) for one in rows)
+    return sorted(named, key=lambda one: (-(one.ns or 0.0), one.step, one.name))
 
 
 def _known(bounds: dict[str, Bound], tier: Tier) -> Bounds:
@@ -90,7 +94,7 @@ def _of_capture(facts: Facts, bounds: Bounds) -> list[KernelRow]:
     }
     return [
         KernelRow(
-            name=str(name), short=symbols.short(str(name), 60), step="",
+            name=str(name), short=symbols.short(str(name)), step="",
             launches=float(row.launches), ns=float(row.ns), frac=float(row.frac),
             disposition=_DISPOSITIONS.get(told[name].kind, Disposition.FASTER) if name in told else None,
             finding=told[name].id if name in told else None, bound=(of := bounds.get(str(name), _UNBOUND))[0],
@@ -115,7 +119,7 @@ def _of_step(answer: StepAnswer, bounds: Bounds) -> list[KernelRow]:
         bound, tier = bounds.get(str(name), _UNBOUND)
         found.append(
             KernelRow(
-                name=str(name), short=symbols.short(str(name), 60), step=answer.name, launches=view.of_step(len(rows)),
+                name=str(name), short=symbols.short(str(name)), step=answer.name, launches=view.of_step(len(rows)),
                 ns=ns, frac=view.share(ns), slack_ns=float(np.median(slack[rows])), disposition=_disposition(saver),
                 finding=step_findings.id_of(answer, saver) if saver else None, bound=bound,
                 evidence=tier,

@@ -261,4 +261,4 @@ def _gpu_lanes(span: Span, timeline: _Timeline, about: IntArray | None) -> Itera
 
 
 def _shown(name: str) -> str:
-    return name if name.startswith("[") else symbols.short(symbols.key(name), 60)
+    return name if name.startswith("[") else symbols.short(symbols.key(name))

@@ -11,7 +11,7 @@ from analysis.diagnosis.savers import WORTH, Saver, StepAnswer, do, total_ns, to
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
-from analysis.formats.place import here
+from analysis.formats.place import program
 from analysis.formats.report import (
     Confidence,
     Later,
@@ -139,8 +139,8 @@ def _usual(answer: StepAnswer) -> tuple[int, int]:
 
 
 def _check(proposal: Proposal) -> str:
-    tried = here(f"python analysis/what_if.py CAPTURE {proposal.what_if}", f"Analysis.what_if: {proposal.what_if}")
-    return tried if proposal.what_if else ""
+    command = program("python analysis/what_if.py", "what-if")
+    return f"{command} CAPTURE {proposal.what_if}" if proposal.what_if else ""
 
 
 def _confidence(answer: StepAnswer, one: Saver) -> Confidence:

@@ -18,7 +18,7 @@ from analysis.formats.report import (
     Tier,
 )
 
-VERSION = 1
+VERSION = 2
 MOST_CHARACTERS = 32_000  # about 8,000 tokens
 
 
@@ -39,11 +39,21 @@ class AgentKernel(Struct, frozen=True):
     source: Annotated[list[SourceLine], Meta(title="its hottest lines")] = []
 
 
+class AgentGroup(Struct, frozen=True):
+    """Kernels that share their step, what to do with them, and their finding, where a row for each would not fit."""
+
+    step: Annotated[str, Meta(title="the step; empty: the whole capture")]
+    kernels: Annotated[dict[str, float | None], Meta(title="short name -> its time over the step")]
+    disposition: Annotated[Disposition | None, Meta(title="what to do with them; null: unknown")] = None
+    finding: Annotated[str | None, Meta(title="id of the finding")] = None
+
+
 class LeftOut(Struct, frozen=True):
     """What did not fit; report.json has it."""
 
-    kernels: Annotated[int, Meta(title="how many kernels")] = 0
-    kernels_ns: Annotated[float, Meta(title="their time")] = 0.0
+    details: Annotated[int, Meta(title="kernels of `groups`, whose times and roofs are left out")] = 0
+    kernels: Annotated[int, Meta(title="kernels without a place in `kernels` or `groups`")] = 0
+    kernels_frac: Annotated[float, Meta(title="the largest share of a step that one of these has")] = 0.0
     cells: Annotated[int, Meta(title="cells of findings")] = 0
     findings: Annotated[int, Meta(title="findings, those of the lowest rank")] = 0
     missing: Annotated[int, Meta(title="sentences about missing data")] = 0
@@ -58,5 +68,6 @@ class AgentReport(Struct, frozen=True):
     findings: Annotated[list[Finding], Meta(title="worth doing or knowing, the largest saving first")]
     kernels: Annotated[list[AgentKernel], Meta(title="most time first")]
     missing: list[Missing]
+    groups: Annotated[list[AgentGroup], Meta(title="smaller kernels, of a report with many")] = []
     tables: Annotated[dict[str, str], Meta(title="file of each table that a cell names, and its question")] = {}
     left_out: LeftOut = LeftOut()

@@ -6,6 +6,7 @@ Imports only the standard library.
 from __future__ import annotations
 
 import os
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +37,14 @@ def profile(options: str = "") -> str:
     """Return the command that profiles a program, with options of it."""
     quoted = f"'{options}'" if " " in options else options
     return program(f"make profile ARGS={quoted}" if options else "make profile", f"profile {options}".strip())
+
+
+def ledger_version() -> str:
+    """Return the version of this package, 0 for a checkout that is not installed."""
+    try:
+        return version("kernel-ledger")
+    except PackageNotFoundError:
+        return "0"
 
 
 DOCTOR = program("make doctor", "doctor")

@@ -154,11 +154,12 @@ _HINT = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*(?:Functor[A-Za-z0-9_]*|Ops?|_kernel(?:_impl|_cuda)?[a-z_]*|_forward|_backward))(?![A-Za-z0-9_])"
 )
 _GENERIC = frozenset({"AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor", "gpu_kernel_impl", "ReduceOp"})
+WIDTH = 60  # letters of a kernel's name wherever there is room
 _WRAPPERS = frozenset({"Kernel", "Kernel2", "kernel", "device_kernel", "_kernel_agent"})
 
 
 @lru_cache(maxsize=1 << 16)
-def short(name: str, width: int = 48) -> str:
+def short(name: str, width: int = WIDTH) -> str:
     """Return a display name, at most `width` characters, ending with … if it was cut.
 
     It is the function. If a template only wraps the work (elementwise kernels, cutlass), it also has the wrapped
@@ -179,6 +180,6 @@ def short(name: str, width: int = 48) -> str:
     return text if len(text) <= width else text[: max(width - 1, 0)] + "…"
 
 
-def short_all(names: Iterable[str], width: int = 48) -> dict[str, str]:
+def short_all(names: Iterable[str], width: int = WIDTH) -> dict[str, str]:
     """Return `short` of each name; equal short names show the part in which they differ."""
     return tell_apart(names, lambda name: short(name, width), width, key)

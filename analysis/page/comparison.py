@@ -42,7 +42,7 @@ def judged_line(judged: Judged | None) -> str:
     return " ".join(parts).replace(" ;", ";")
 
 
-def name_of(row: Row, width: int = 60) -> str:
+def name_of(row: Row, width: int = symbols.WIDTH) -> str:
     """Return what a row compares: a kernel, or kernels and what replaces them."""
     mine, other = (_kernels(names, width) for names in (row.a, row.b))
     if row.match is Match.REPLACED:

@@ -18,11 +18,7 @@ from analysis.formats.report import Missing, Reason, ReportColumn, ReportTable
 from analysis.page import markdown, text
 
 MAX_ROWS = 100_000  # of a table in the page; the CSV file holds all
-_WIDTH, _BESIDE_KERNEL, _KERNEL = (
-    88,
-    48,
-    56,
-)  # letters of a text in a table: a kernel's name leaves little room
+_WIDTH, _BESIDE_KERNEL = 88, 48  # letters of a text in a table: a kernel's name leaves little room
 # A part that a kernel's page lacks -> why, the most specific reason first.
 _NO_COUNTERS = (Reason.UNCOUNTED, Reason.NCU_FAILED, Reason.NO_COUNTERS, Reason.NO_GPU)
 _WHY = {
@@ -48,7 +44,9 @@ def rounded(value: Any) -> Any:
 class Data:
     """Collect the block: `add` each table, then `dump`."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernels: Mapping[str, str]) -> None:
+        """`kernels` has the short names of the report's kernels."""
+        self._kernels = kernels
         self._strings: dict[str, int] = {}
         self._tables: list[dict[str, Any]] = []
         self.short: dict[tuple[str, str], dict[str, str]] = {}  # by table and column: long texts -> their short forms
@@ -85,7 +83,7 @@ class Data:
         shown = {value: text.clean(text.cell(value, name, described["unit"])) for value in known}
         place = [self.place(shown[value]) if value in shown else -1 for value in different.tolist()] + [-1]
         places = [place[code] for code in codes.tolist()]
-        if short := shortened(shown.values(), name, rows, described):
+        if short := shortened(shown.values(), name, rows, described, self._kernels):
             self.short[table, name] = short
             column["short"] = {self.place(full): self.place(cut) for full, cut in short.items()}
         return column | {"texts": places[0] if places and len(set(places)) == 1 else places}
@@ -142,13 +140,16 @@ def columns_of(entry: ReportTable, table: pd.DataFrame) -> list[dict[str, Any]]:
     return columns
 
 
-def shortened(texts: Iterable[str], name: str, table: pd.DataFrame, described: Mapping[str, Any]) -> dict[str, str]:
-    """Return short forms of texts that are too long for their column; none for prose, which wraps."""
+def shortened(
+    texts: Iterable[str], name: str, table: pd.DataFrame, described: Mapping[str, Any], kernels: Mapping[str, str]
+) -> dict[str, str]:
+    """Return short forms of kernels, and of texts that are too long for their column; none for prose, which wraps."""
     if described["style"] == "prose":
         return {}
-    beside = "kernel" in table.columns
-    width, head = (_KERNEL, 0.6) if name == "kernel" else (_BESIDE_KERNEL if beside else _WIDTH, text.RANGE_HEAD)
-    return text.shorten_all((one for one in texts if len(one) > width), width, head)
+    if name == "kernel":
+        return {one: cut for one in texts if (cut := text.shorten_kernel(one, kernels)) != one}
+    width = _BESIDE_KERNEL if "kernel" in table.columns else _WIDTH
+    return text.shorten_all((one for one in texts if len(one) > width), width, text.RANGE_HEAD)
 
 
 def why(missing: Sequence[Missing]) -> dict[str, str]:

@@ -91,7 +91,7 @@ def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mappin
     omits a table or figure that is absent, and says what is missing.
     """
     untrusted = markdown.is_untrusted(report)
-    block = data.Data()
+    block = data.Data(text.names_of_kernels(tables))
     for entry in report.tables:
         if (table := tables.get(str(entry.name))) is not None:
             block.add(entry, table)
@@ -166,6 +166,8 @@ def _dump(
         bases=data.bases(names),
         stalls={reason: [colour, bool(hatch), colour in _DARK] for reason, (colour, hatch) in colours.STALLS.items()},
         findings=[_kernels_of(finding, report) for finding in report.findings],
+        issues=[markdown.render_issue(report, finding) for finding in report.findings],
+        ran=text.clean(markdown.ran_line(report)),
     )
 
 

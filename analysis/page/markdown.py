@@ -29,13 +29,13 @@ _FROM_COUNTERS = ("counters", "row", "key")  # tiers of evidence for columns tha
 
 def render_markdown(report: Report, tables: Mapping[str, pd.DataFrame]) -> str:
     """Render the report as GitHub Markdown. A table without rows is left out; `report.missing` has the reason."""
-    untrusted = is_untrusted(report)
+    untrusted, kernels = is_untrusted(report), text.names_of_kernels(tables)
     blocks = [f"# {escape(report.title or 'Report')}"]
     blocks += [f"> **{text.UNTRUSTED_MARK} {escape(UNTRUSTED_SENTENCE)}**"] if untrusted else []
     blocks += [_facts(report)]
-    blocks += _findings(report, tables, untrusted)
+    blocks += _findings(report)
     for entry in report.tables:
-        blocks += _section(entry, tables, untrusted)
+        blocks += _section(entry, tables, kernels, untrusted)
         blocks += _figures(report, entry.name)
     blocks += [*_missing(report), *_conditions(report), *_files(report)]
     return "\n\n".join(blocks) + "\n"
@@ -64,12 +64,25 @@ def escape(value: Any) -> str:
     return _escaped(text.clean(value))
 
 
-def escape_prose(value: Any) -> str:
-    """Escape a sentence of ours for a table. What it has between backticks stays code; a lone backtick is text."""
+def escape_prose(value: Any, *, in_table: bool = True) -> str:
+    """Escape a sentence of ours. What it has between backticks stays code; a lone backtick is text.
+
+    `in_table`: there, GitHub takes an unescaped | for the end of a cell, even inside code.
+    """
     parts = text.clean(value).split("`")
-    if len(parts) % 2 == 0 or any("|" in code for code in parts[1::2]):
+    if len(parts) % 2 == 0:
         return escape(value)
-    return "`".join(part if place % 2 else _escaped(part) for place, part in enumerate(parts))
+    return "".join(
+        as_code(part, in_table=in_table) if place % 2 else _escaped(part) for place, part in enumerate(parts)
+    )
+
+
+def as_code(value: Any, *, in_table: bool = False) -> str:
+    """Return a command as code, which can be copied unchanged, outside a table also from the source."""
+    line = text.clean(value)
+    fence = "`" * (max((len(run) for run in re.findall("`+", line)), default=0) + 1)
+    pad = " " if "`" in line else ""
+    return f"{fence}{pad}{line.replace('|', chr(92) + '|') if in_table else line}{pad}{fence}" if line else ""
 
 
 def _escaped(line: str) -> str:
@@ -80,6 +93,8 @@ def _escaped(line: str) -> str:
 
 
 def _cell(value: Any, column: str, untrusted: bool, short: Mapping[str, str]) -> str:
+    if column == text.COMMAND and not text.is_missing(value):
+        return as_code(value, in_table=True)
     if column == "tier":
         return f"counters {text.UNTRUSTED_MARK}" if untrusted and value == "counters" else escape(value)
     shown = text.cell(value, column)
@@ -88,8 +103,10 @@ def _cell(value: Any, column: str, untrusted: bool, short: Mapping[str, str]) ->
     return escape(short.get(text.clean(shown), shown))
 
 
-def _shortened(rows: pd.DataFrame, column: str) -> dict[str, str]:
+def _shortened(rows: pd.DataFrame, column: str, kernels: Mapping[str, str]) -> dict[str, str]:
     """Return short forms of the texts of a column; different texts have different forms."""
+    if column == "kernel":
+        return {one: text.shorten_kernel(one, kernels) for one in map(text.clean, rows[column].dropna().unique())}
     texts = [
         text.cell(value, column) for value in rows[column] if not text.is_missing(value) and not text.is_number(value)
     ]
@@ -97,8 +114,8 @@ def _shortened(rows: pd.DataFrame, column: str) -> dict[str, str]:
     return text.shorten_all(texts, _PROSE_WIDTH.get(column, _NAME_WIDTH), head)
 
 
-def _grid(rows: pd.DataFrame, labels: Mapping[str, str], untrusted: bool) -> str:
-    short = {column: _shortened(rows, column) for column in rows.columns}
+def _grid(rows: pd.DataFrame, labels: Mapping[str, str], kernels: Mapping[str, str], untrusted: bool) -> str:
+    short = {column: _shortened(rows, column, kernels) for column in rows.columns}
     body = [
         [_cell(value, column, untrusted, short[column]) for column, value in zip(rows.columns, row, strict=True)]
         for row in rows.itertuples(index=False, name=None)
@@ -185,7 +202,7 @@ def evidence_line(item: Cell) -> tuple[str, str, str]:
     return f"{item.table}.{item.column}", text.shorten(row_of(item), 90), text.cell(item.value, item.column, item.unit)
 
 
-def _findings(report: Report, tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:
+def _findings(report: Report) -> list[str]:
     findings = report.findings
     if not findings:
         return [
@@ -194,20 +211,42 @@ def _findings(report: Report, tables: Mapping[str, pd.DataFrame], untrusted: boo
         ]
     blocks = ["## Findings"]
     for finding in findings:
-        head = f"**{finding.rank}. {escape(finding.title)}**"
-        head += f" ({saves(finding, report)})" if saves(finding, report) else ""
-        lines = [f"{head}  ", escape(finding.sentence), ""]
-        lines += [f"**Do:** {escape_prose(finding.do)}", ""] if finding.do else []
-        lines += [f"Wrong if: {escape(finding.wrong_if)}", ""] if finding.wrong_if else []
-        lines += [escape(where), ""] if (where := where_to_look(finding)) else []
-        for item in finding.cells:
-            where, row, value = evidence_line(item)
-            mark = f" {text.UNTRUSTED_MARK}" if untrusted and rests_on_counters(item) else ""
-            place = f" at {escape(row)}" if row else ""
-            lines.append(f"- {escape(value)}{mark}: `{_code(where)}`{place}")
-        blocks.append("\n".join(lines).rstrip())
+        gain = f" ({saves(finding, report)})" if saves(finding, report) else ""
+        blocks.append(f"**{finding.rank}. {escape(finding.title)}**{gain}  \n{_body(finding, report)}")
         blocks += [_image(figure) for figure in figures_of_finding(report, finding)]
     return blocks
+
+
+def render_issue(report: Report, finding: Finding) -> str:
+    """Return a finding as the body of an issue: what it says, what it rests on, and what ran where."""
+    told = [finding.kind.replace("_", " "), saves(finding, report)]
+    head = f"**{escape(finding.title)}** ({', '.join(one for one in told if one)})"
+    alarm = f"{text.UNTRUSTED_MARK} {escape(UNTRUSTED_SENTENCE)}" if is_untrusted(report) else ""
+    command = f"Command: {as_code(report.program.command)}" if report.program.command else ""
+    foot = f"Finding {as_code(finding.id)} of {escape(report.title or 'a report')}"
+    blocks = [head, alarm, _body(finding, report), escape(ran_line(report)), command, foot]
+    return "\n\n".join(one for one in blocks if one) + "\n"
+
+
+def ran_line(report: Report) -> str:
+    """Return GPU, driver, date and versions for what is copied out of a report."""
+    return first.program_line(report) or ", ".join(report.program.gpus)
+
+
+def _body(finding: Finding, report: Report) -> str:
+    """Return what stands below the title of a finding."""
+    lines = [escape_prose(finding.sentence, in_table=False), ""]
+    lines += [f"**Do:** {escape_prose(finding.do, in_table=False)}", ""] if finding.do else []
+    lines += [f"**Check:** {as_code(finding.check)}", ""] if finding.check else []
+    lines += [f"Wrong if: {escape(finding.wrong_if)}", ""] if finding.wrong_if else []
+    lines += [escape(where), ""] if (where := where_to_look(finding)) else []
+    for item in finding.cells:
+        where, row, value = evidence_line(item)
+        mark = f" {text.UNTRUSTED_MARK}" if is_untrusted(report) and rests_on_counters(item) else ""
+        place = f" at {escape(row)}" if row else ""
+        lines.append(f"- {escape(value)}{mark}: {as_code(where)}{place}")
+    lines += [f"- source: {as_code(f'{one.file}:{one.line}')}" for one in finding.source]
+    return "\n".join(lines).rstrip()
 
 
 def where_to_look(finding: Finding) -> str:
@@ -224,7 +263,9 @@ def _code(value: str) -> str:
     return text.clean(value).replace("`", "'")
 
 
-def _section(entry: ReportTable, tables: Mapping[str, pd.DataFrame], untrusted: bool) -> list[str]:
+def _section(
+    entry: ReportTable, tables: Mapping[str, pd.DataFrame], kernels: Mapping[str, str], untrusted: bool
+) -> list[str]:
     """Return the blocks of a table: the most important rows and columns."""
     name = str(entry.name)
     table = tables.get(name)
@@ -238,7 +279,7 @@ def _section(entry: ReportTable, tables: Mapping[str, pd.DataFrame], untrusted: 
     warned = untrusted and from_counters(rows)
     blocks += [f"{text.UNTRUSTED_MARK} **Untrusted counters** in this table: the self-test failed."] if warned else []
     labels = {str(c.name): str(c.label) for c in entry.columns if c.label}
-    blocks.append(_grid(rows, labels, untrusted))
+    blocks.append(_grid(rows, labels, kernels, untrusted))
     blocks += [text.BELOW_MINIMUM] if has_below_minimum(rows) else []
     more = f"{len(rows)} of {len(table):,} rows; all" if len(rows) < len(table) else "All rows"
     return [*blocks, f"{more} in {all_rows}"]
@@ -267,7 +308,7 @@ def _missing(report: Report) -> list[str]:
     missing = report.missing
     if not missing:
         return ["## What is missing", "Nothing that a run of this kind can hold."]
-    body = [[escape(said) for said in (one.what, one.why, one.do)] for one in missing]
+    body = [[escape_prose(said) for said in (one.what, one.why, one.do)] for one in missing]
     return ["## What is missing", table_of(["missing", "why", "how to get it"], body, ["left"] * 3)]
 
 

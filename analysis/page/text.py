@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.formats import symbols
 from analysis.formats.words import tell_apart
+from analysis.tables.picks import short_names
 
+COMMAND = "recapture"  # the column of commands
 MISSING = "–"  # shown for an unknown number; never a zero
 UNTRUSTED_MARK = "⚠"
 BELOW_MARK = "†"  # after a measured_over_minimum below 1
@@ -185,6 +188,17 @@ def shorten(value: Any, width: int, head: float = 0.6) -> str:
 def shorten_all(values: Iterable[Any], width: int, head: float = 0.6) -> dict[str, str]:
     """Return `shorten` of each cleaned text; equal short forms show the part in which they differ."""
     return tell_apart(map(clean, values), lambda text: shorten(text, width, head), width)
+
+
+def names_of_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
+    """Return the cleaned short form of each kernel's cleaned name: the same in every table of a report."""
+    short = short_names(tables.get("kernels", pd.DataFrame()))
+    return {clean(name): clean(cut) for name, cut in short.items()}
+
+
+def shorten_kernel(name: str, names: Mapping[str, str]) -> str:
+    """Return the short form of a cleaned name; `names` has those of the report's kernels."""
+    return names.get(name) or clean(symbols.short(name))
 
 
 RANGE_HEAD = 0.3  # the end of a range's path says most: `run/prefill/…/h.*/attn/softmax`

@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from analysis.diagnosis import ran, step_findings
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
+from analysis.formats.place import ledger_version
 from analysis.formats.report import Program
 from analysis.formats.store import (
     LEAST_SHARE,
@@ -128,14 +128,6 @@ def _common(facts: Facts, source: Source) -> dict[str, Any]:
         "tool": f"{tool} {versions[tool]}" if tool else None,
         "date": program.date or source.date,
     }
-
-
-def ledger_version() -> str:
-    """Return the version of this package, 0 for a checkout that is not installed."""
-    try:
-        return version("kernel-ledger")
-    except PackageNotFoundError:
-        return "0"
 
 
 def _step(common: dict[str, Any], step: Any, phase: Phase) -> Any:

@@ -40,6 +40,11 @@ def top_kernels(tables: Tables) -> pd.DataFrame:
     return sums.sort_values("time_ns", ascending=False, kind="stable", na_position="last", ignore_index=True)
 
 
+def short_names(kernels: pd.DataFrame) -> dict[str, str]:
+    """Return the short form of each kernel's name in kernels.csv, whatever the order of its rows."""
+    return symbols.short_all(sorted(map(str, kernels["kernel"].dropna().unique()))) if "kernel" in kernels else {}
+
+
 def top_layers(tables: Tables) -> pd.DataFrame:
     """Return the rows of layers_folded.csv with most GPU time of their own; by share if that time is not known."""
     rows = rows_of(tables, "layers_folded")

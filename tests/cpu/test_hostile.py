@@ -40,7 +40,7 @@ def test_every_form_of_the_answer_is_sound(made: Analysis, form: Any, capsys: py
     plain = COLOUR.sub("", text) if form == "screen" else text
     wild = {sign for sign in plain if unicodedata.category(sign) in ("Cc", "Cs") and sign != "\n"}
     assert wild == set()
-    if form in ("json", "agent", "ledger"):  # the ledger is read as YAML, of which JSON is a part
+    if form in ("json", "agent", "ledger", "ledger-2", "sarif"):  # the ledger is read as YAML, of which JSON is a part
         assert isinstance(json.loads(text), dict)
     if form == "editor":
         assert len(text.splitlines()) == len(NAMES)

@@ -42,8 +42,15 @@ const factsOf = (node) => {
 const spoken = (node) => `${node.kind === "idle" ? "idle" : node.name}: ${factsOf(node).filter(([, value]) => value !== null && value !== MISSING).map(([word, value]) => `${word} ${value}`).join(", ")}`;
 // Of two places of a kernel the one whose bound is known, else the longer one.
 const isBetterKnown = (one, other) => !other || ((one.bound === "unknown") === (other.bound === "unknown") ? one.time > other.time : other.bound === "unknown");
-const bases = new Map(Object.entries(page.bases));  // a kernel may be called "constructor"
-const briefName = (name) => bases.get(name) ?? name;
+const briefName = (name) => briefNames().get(name) ?? name;
+let briefOf = null;  // a Map, as a kernel may be called "constructor"
+const briefNames = () => {
+  if (briefOf) return briefOf;
+  const of = table("kernels"), column = of.named.get("kernel");
+  briefOf = new Map();
+  for (let row = 0; row < of.rows; row++) briefOf.set(column.at(row), column.brief(row) ?? column.at(row));
+  return briefOf;
+};
 
 const icicle = {
   start() {

@@ -63,6 +63,7 @@ const pick = (of, rows, columns, why = null) => make("div", { class: "scroll", t
 const block = (title, ...content) => make("section", { class: "block" }, make("h2", {}, title), ...content);
 const quoted = (word) => `'${word.replace(/'/g, "'\\''")}'`;
 
+const bases = new Map(Object.entries(page.bases));  // the function of each kernel, for ncu
 const kernelPage = {
   name: null,
   show(name) {
@@ -199,7 +200,7 @@ const kernelPage = {
     return block("What ncu's rules say", rows.length ? pick(table("rules"), rows, [["range", "range"], ["rule", "rule"], ["speedup_frac", "speed-up"], ["text", "says"]]) : make("p", {}, because("rules", "no rule of ncu speaks of this kernel")));
   },
   commands(name, ranges) {
-    const base = briefName(name).replace(/[^\w]+/g, ".*").slice(0, 80), range = ranges.find((one) => one && !one.startsWith("outside every range"));
+    const base = (bases.get(name) ?? name).replace(/[^\w]+/g, ".*").slice(0, 80), range = ranges.find((one) => one && !one.startsWith("outside every range"));
     const inside = range ? ` --nvtx --nvtx-include ${quoted(`${range.replace(/\*/g, "0").replace(/\/+$/, "")}/`)}` : "";
     const list = [
       ["recapture with all sections", `ncu --set full --import-source yes -k ${quoted(`regex:${base}`)} -c 3 -o kernel APP`],
@@ -211,13 +212,13 @@ const kernelPage = {
       ...list.filter(([, command]) => command).map(([word, command]) => make("div", { class: "command" }, make("small", {}, word), make("code", {}, command), button("copy", () => copy(command, "Command"), { "aria-label": `copy: ${word}` }))));
   },
   markdown() {
-    const box = $("#kernel-page"), lines = [`## ${escaped(this.name)}`, "", escaped($(".measured", box).innerText), ""];
+    const box = $("#kernel-page"), lines = [`## ${escaped(briefName(this.name))}`, "", escaped($(".measured", box).innerText), ""];
     for (const item of $$(".kernel-facts > div", box)) lines.push(`- ${escaped($("dt", item).textContent)}: ${escaped($("dd", item).textContent)}`);
     lines.push("", ...$$(".block", box)[0].innerText.split("\n").filter(Boolean).slice(1).map((line) => `- ${escaped(line)}`), "");
     for (const grid of $$("table", box)) {
       const rows = [...grid.tBodies[0].rows].map((row) => [...row.cells].map((cell) => escaped(cell.textContent || MISSING)));
       lines.push(`### ${escaped($("h2", grid.closest(".block")).textContent)}`, "", markdownTable([...grid.tHead.rows[0].cells].map((cell) => escaped(cell.textContent)), rows), "");
     }
-    return `${lines.join("\n").trim()}\n`;
+    return `${[...lines, escaped(page.ran)].join("\n").trim()}\n`;
   },
 };

@@ -29,17 +29,6 @@ const setTheme = (name) => {
 };
 const isDark = () => (document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 
-const findingMarkdown = (card) => {
-  const win = $(".win", card), lines = [`**${escaped($("h3", card).textContent)}**${win ? ` (${win.textContent.replace(/\s+/g, " ").trim()})` : ""}`, "", escaped($(".said", card).textContent), ""];
-  const told = $(".do", card);
-  if (told) lines.push(escaped(told.textContent), "");
-  for (const item of $$(".evidence li", card)) {
-    const place = $(".row", item)?.title;
-    lines.push(`- ${escaped($("b", item).textContent)}: \`${$("a, li > span:not(.flag)", item).textContent}\`${place ? ` at ${escaped(place)}` : ""}`);
-  }
-  return `${lines.join("\n")}\n`;
-};
-
 const keys = (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
   const typing = event.target.matches?.("input, select, textarea");
@@ -61,7 +50,7 @@ document.documentElement.classList.add("on");
 try { const theme = localStorage.getItem("kernel-ledger-theme"); if (theme) document.documentElement.dataset.theme = theme; } catch { /* none */ }
 startTables();
 for (const one of [icicle, roofline, stalls, timeline, listings, search]) one.start();
-for (const control of $$("[data-copy=finding]")) control.addEventListener("click", () => copy(findingMarkdown(control.closest(".card")), "Finding"));
+for (const control of $$("[data-copy=finding]")) control.addEventListener("click", () => copy(page.issues[control.value], "Finding"));
 $("#theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
 $("#help").addEventListener("click", () => $("#keys").showModal());
 document.addEventListener("keydown", keys);

@@ -126,9 +126,16 @@ class Grid {
     const columns = this.of.columns, rows = this.rows.slice(0, COPIED);
     const written = markdownTable(
       columns.map((column) => escaped(column.label)),
-      rows.map((row) => columns.map((column) => escaped(shown(column, column.at(row))))),
+      rows.map((row) => columns.map((column) => this.marked(column, row))),
     );
-    return rows.length < this.rows.length ? `${written}\n\nThe first ${COPIED} of ${grouped(this.rows.length)} rows.\n` : `${written}\n`;
+    const more = rows.length < this.rows.length ? `The first ${COPIED} of ${grouped(this.rows.length)} rows.` : "";
+    return `${[written, more, escaped(page.ran)].filter(Boolean).join("\n\n")}\n`;
+  }
+  // A cell as Markdown: a command stays a command, and a long name is short.
+  marked(column, row) {
+    const value = column.at(row);
+    if (column.name === "recapture" && value !== null) return `\`${value.replace(/\|/g, "\\|")}\``;
+    return escaped(column.brief(row) ?? shown(column, value));
   }
   // The file of the table, from the data of the page: base units, under the names of the columns.
   csv() {
