@@ -11,10 +11,9 @@ analysis.save("runs/mine")
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -28,6 +27,7 @@ from analysis.formats import writing
 from analysis.formats.comparison import Comparison
 from analysis.formats.errors import UsageError
 from analysis.formats.report import Report
+from analysis.page import notebook
 from analysis.page.html import render_html
 from analysis.page.markdown import render_markdown
 from analysis.show import document, dumped
@@ -81,25 +81,25 @@ def declared(capture: Capture) -> list[Declaration]:
     return beside(pipeline.declarations(), studies.declarations(capture))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Analysis:
     """The answer: the report, its tables by name, and its figures."""
 
     report: Report
     tables: dict[str, pd.DataFrame]
-    declared: list[Declaration] = field(repr=False)
-    images: Images = field(repr=False)
+    declared: list[Declaration]
+    images: Images
     only: str | None = None
 
-    def figure(self, name: str) -> str:
-        """Return a figure as SVG text.
+    def figure(self, name: str) -> notebook.Figure:
+        """Return a figure as SVG text, which a notebook shows.
 
         Raises: UsageError if the report has no such figure.
         """
         found = self.images.get(name, {})
         if "svg" not in found:
             raise UsageError(f"the report has no figure {name}; it has {', '.join(self.images) or 'none'}")
-        return found["svg"].decode()
+        return notebook.Figure(found["svg"].decode())
 
     def save(self, folder: str | Path) -> list[str]:
         """Write the report into a folder, and return the names of the files. A failure leaves the folder as it was.
@@ -116,10 +116,11 @@ class Analysis:
             finish([] if self.only else self._of_another_report(list(files), out))
         return list(files)
 
+    def __repr__(self) -> str:
+        return notebook.plain(self.report, list(self.tables), list(self.images))
+
     def _repr_html_(self) -> str:
-        """Return the page of the report in a frame, for a notebook."""
-        page = html.escape(self._texts()["report.html"], quote=True)
-        return f'<iframe srcdoc="{page}" style="width:100%;height:720px;border:0" title="report"></iframe>'
+        return notebook.html(self.report, list(self.tables), list(self.images))
 
     def _texts(self) -> dict[str, str]:
         svgs = {name: image["svg"].decode() for name, image in self.images.items()}

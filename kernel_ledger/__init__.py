@@ -45,13 +45,24 @@ def __getattr__(name: str) -> Any:
     """Import a name of the interface at its first use: `import kernel_ledger` alone loads no pandas."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    _import_ours()
+    import_ours()
     found = getattr(import_module(_MODULES.get(name, "analysis.api")), name)
     globals()[name] = found
     return found
 
 
-def _import_ours() -> None:
+def load_ipython_extension(shell: Any) -> None:
+    """Register the cell magic %%kernel_ledger, for `%load_ext kernel_ledger`."""
+
+    def kernel_ledger(line: str, cell: str) -> Any:
+        from kernel_ledger.magic import profile_cell
+
+        return profile_cell(line, cell, shell)
+
+    shell.register_magic_function(kernel_ledger, "cell")
+
+
+def import_ours() -> None:
     """Import the project's package `analysis` once, whatever else bears that name; other names of TREE come last.
 
     Raises: ImportError: the program has imported another package of that name.

@@ -19,6 +19,7 @@ COMMANDS = {
     "compare": ("analysis.compare", "where the time went between two sides, A -- B, with verdicts and a gate"),
     "what-if": ("analysis.what_if", "replay the steady step with changes, and say what they save"),
     "fleet": ("analysis.fleet", "read many captures into a store, and ask what limits, differs and would save"),
+    "mcp": ("analysis.serve.server", "serve captures to a language model, read-only (needs the extra mcp)"),
     "doctor": ("harness.doctor", "what this machine has for profiling, and how to get what it lacks"),
     "metrics": ("analysis.metrics", "the metrics for `ncu --metrics`; or, with files, which questions these answer"),
 }

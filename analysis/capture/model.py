@@ -8,6 +8,7 @@ never zero.
 from __future__ import annotations
 
 import functools
+import html
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ from analysis.formats.report import Missing
 pd.set_option("mode.string_storage", "python")
 
 IntArray = npt.NDArray[np.int64]
+SHOWN = 12  # files of a capture that shows itself
 
 
 @dataclass(frozen=True)
@@ -367,7 +369,7 @@ class Timeline:
     samples: pd.DataFrame | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Capture:
     """The content of all files that `load` read.
 
@@ -458,3 +460,28 @@ class Capture:
         """Return the content of the file of this kind (a name of analysis/formats); None if there was no such file."""
         name = kind.replace("-", "_")
         return self.ours[name] if name in self.ours else getattr(self, name, None)
+
+    def __repr__(self) -> str:
+        return "\n".join(
+            (self._said(), *(f"  {one.name}: {one.kind}, {one.rows:,} rows" for one in self.files[:SHOWN]))
+        )
+
+    def _repr_html_(self) -> str:
+        """Return what the capture holds, and the files that it comes from, for a notebook."""
+        rows = "".join(
+            f"<tr><td>{html.escape(one.name[:200])}</td><td>{html.escape(one.kind)}</td><td>{one.rows:,}</td></tr>"
+            for one in self.files[:SHOWN]
+        )
+        return (
+            f"<p>{html.escape(self._said())}</p><table><tr><th>file</th><th>kind</th><th>rows</th></tr>{rows}</table>"
+        )
+
+    def _said(self) -> str:
+        """Say in one line what the capture holds."""
+        held = {
+            "GPU operations": len(self.gpu_ops), "ranges": len(self.ranges), "launches with counters": len(self.counters),
+            "things missing": len(self.missing),
+        }  # fmt: skip
+        more = f", of which these are the first {SHOWN}" if len(self.files) > SHOWN else ""
+        counts = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
+        return f"Capture of {len(self.files)} files{more}: {counts or 'nothing'}; clock: {self.clock}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import html
 import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 import kernel_ledger
 from tests.nsys_export import Export
@@ -62,5 +65,30 @@ def test_tables_figures_and_page_are_at_hand(analysis: kernel_ledger.Analysis) -
         assert "<svg" in analysis.figure(figure.name)
     with pytest.raises(kernel_ledger.LedgerError, match="no figure nothing"):
         analysis.figure("nothing")
-    assert analysis._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_an_analysis_and_a_capture_show_themselves(analysis: kernel_ledger.Analysis, tmp_path: Path) -> None:
+    shown = analysis._repr_html_()
+    assert len(shown) < 8_000
+    assert "<script" not in shown
+    first = analysis.report.findings[0]
+    assert first.title in repr(analysis)
+    assert html.escape(first.title) in shown
+    assert 'save("FOLDER") writes the page' in repr(analysis)
+    figure = analysis.figure(analysis.report.figures[0].name)
+    assert figure._repr_svg_() == figure
+    capture = kernel_ledger.load(waiting_for_the_host(tmp_path))
+    assert repr(capture).startswith("Capture of 1 files: 16 GPU operations")
+    assert "<td>x.sqlite</td>" in capture._repr_html_()
+
+
+def test_names_in_a_notebook_are_text(analysis: kernel_ledger.Analysis) -> None:
+    evil = "</b><script>alert(1)</script>\u202e\x1b[31m"
+    finding = structs.replace(analysis.report.findings[0], title=evil, sentence=evil, do=evil)
+    report = structs.replace(analysis.report, title=evil, findings=[finding])
+    hostile = replace(analysis, report=report)
+    for shown in (hostile._repr_html_(), repr(hostile)):
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+    assert "<script" not in hostile._repr_html_()
     assert re.match(r"\d", kernel_ledger.__version__)
