@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis.formats.errors import plain
 from analysis.formats.report import Missing
 
 # Most captures have some hundred kernels: Arrow costs a fifth of their analysis, and saves nothing at a million.
@@ -462,26 +463,25 @@ class Capture:
         return self.ours[name] if name in self.ours else getattr(self, name, None)
 
     def __repr__(self) -> str:
-        return "\n".join(
-            (self._said(), *(f"  {one.name}: {one.kind}, {one.rows:,} rows" for one in self.files[:SHOWN]))
-        )
+        files = (f"  {plain(one.name)[:200]}: {one.kind}, {one.rows:,} rows" for one in self.files[:SHOWN])
+        return "\n".join((self._said(), *files))
 
     def _repr_html_(self) -> str:
         """Return what the capture holds, and the files that it comes from, for a notebook."""
         rows = "".join(
-            f"<tr><td>{html.escape(one.name[:200])}</td><td>{html.escape(one.kind)}</td><td>{one.rows:,}</td></tr>"
+            f"<tr><td>{html.escape(plain(one.name)[:200])}</td><td>{html.escape(one.kind)}</td><td>{one.rows:,}</td></tr>"
             for one in self.files[:SHOWN]
         )
-        return (
-            f"<p>{html.escape(self._said())}</p><table><tr><th>file</th><th>kind</th><th>rows</th></tr>{rows}</table>"
-        )
+        head = "<tr><th>file</th><th>kind</th><th>rows</th></tr>"
+        return f"<p>{html.escape(self._said())}</p><table>{head}{rows}</table>"
 
     def _said(self) -> str:
         """Say in one line what the capture holds."""
         held = {
-            "GPU operations": len(self.gpu_ops), "ranges": len(self.ranges), "launches with counters": len(self.counters),
-            "things missing": len(self.missing),
-        }  # fmt: skip
+            "GPU operations": len(self.gpu_ops),
+            "ranges": len(self.ranges),
+            "launches with counters": len(self.counters),
+        }
         more = f", of which these are the first {SHOWN}" if len(self.files) > SHOWN else ""
         counts = ", ".join(f"{count:,} {what}" for what, count in held.items() if count)
         return f"Capture of {len(self.files)} files{more}: {counts or 'nothing'}; clock: {self.clock}"

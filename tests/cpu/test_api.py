@@ -73,7 +73,7 @@ def test_an_analysis_and_a_capture_show_themselves(analysis: kernel_ledger.Analy
     assert "<script" not in shown
     first = analysis.report.findings[0]
     assert first.title in repr(analysis)
-    assert html.escape(first.title) in shown
+    assert first.title in html.unescape(shown)
     assert 'save("FOLDER") writes the page' in repr(analysis)
     figure = analysis.figure(analysis.report.figures[0].name)
     assert figure._repr_svg_() == figure

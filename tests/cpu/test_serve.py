@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -261,3 +263,15 @@ def test_the_command_says_what_it_lacks(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
     assert main([str(tmp_path)]) == 127
     assert "pip install 'kernel-ledger[mcp]'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_example_of_the_document_runs() -> None:
+    pytest.importorskip("mcp.client.client")
+    document = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    (example,) = [one for one in re.findall(r"```python\n(.*?)```", document, re.DOTALL) if "StdioServer" in one]
+    done = subprocess.run([sys.executable, "-c", example], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    ranks = [line.split(" | ")[0] for line in done.stdout.splitlines()]
+    assert ranks == [str(rank) for rank in range(1, len(ranks) + 1)]
+    assert 1 <= len(ranks) <= 3
