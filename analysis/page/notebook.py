@@ -22,6 +22,9 @@ class Figure(str):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        return f"Figure of {len(self):,} letters"
+
     def _repr_svg_(self) -> str:
         return str(self)
 

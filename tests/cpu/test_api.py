@@ -77,6 +77,7 @@ def test_an_analysis_and_a_capture_show_themselves(analysis: kernel_ledger.Analy
     assert 'save("FOLDER") writes the page' in repr(analysis)
     figure = analysis.figure(analysis.report.figures[0].name)
     assert figure._repr_svg_() == figure
+    assert len(repr(figure)) < 40
     capture = kernel_ledger.load(waiting_for_the_host(tmp_path))
     assert repr(capture).startswith("Capture of 1 files: 16 GPU operations")
     assert "<td>x.sqlite</td>" in capture._repr_html_()
