@@ -103,8 +103,22 @@ def test_a_finding_is_copied_as_markdown(opened: Opened, pages: Pages) -> None:
     page.get_by_label("copy as Markdown: finding 1", exact=True).click()  # 2
     soon(page.locator("#status"), "^Finding copied as Markdown$")
     copied = pasted(page)
-    assert copied.startswith(f"**{title}** (saves at most 5.783 ms (55%) of step gpt2/prefill")
+    assert copied.startswith(f"**{title}** (precision, saves at most 5.783 ms (55%) of step gpt2/prefill")
     assert "- 8.034 ms: `changes.time_ns` at gpt2/prefill precision" in copied
+    assert "**Check:** `python analysis/" in copied
+    assert "NVIDIA H200 · driver 580.159.04" in copied
+
+
+def test_a_table_is_copied_with_short_names_and_what_ran_where(opened: Opened, pages: Pages) -> None:
+    page = opened(pages("gpt2"), permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_label("copy as Markdown: kernels", exact=True).click()
+    soon(page.locator("#status"), "^Table copied as Markdown$")
+    copied = pasted(page)
+    assert len(copied) < 20_000
+    names = [line.split(" | ")[0].removeprefix("| ") for line in copied.splitlines()[2:] if line.startswith("| ")]
+    assert len(set(names)) > 10
+    assert max(map(len, names)) <= 70  # 60 letters, some of them escaped
+    assert copied.rstrip().splitlines()[-1].startswith("NVIDIA H200 · driver 580.159.04")
 
 
 def pasted(page: Any) -> str:

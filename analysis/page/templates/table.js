@@ -1,5 +1,5 @@
 // A table of the page: all rows of the data, filtered, sorted, drawn as far as one has scrolled.
-const CHUNK = 60, COPIED = 200;
+const CHUNK = 60, COPIED = 60;  // rows drawn at a time, and copied
 
 class Grid {
   constructor(element) {
