@@ -29,7 +29,7 @@ from analysis.show import find_finding
 MOST_ROWS = 1_000
 SECONDS = 120  # for a replay: a pattern may take forever
 LENGTHS = (2_000, 300, 60)  # of a text, in an answer that is too long
-Kind = Literal["drop", "scale", "merge", "graph", "host", "stream"]
+Kind = Literal["drop", "scale", "merge", "graph", "host", "bucket", "stream"]
 
 
 @dataclass(frozen=True)
@@ -112,8 +112,8 @@ class Answers:
     def what_if(self, capture: str, changes: list[Change], phase: str = "") -> str:
         """Replay the steady step with changes, all at once, and say what they save of it.
 
-        drop, scale (value: a factor) and merge take a regular expression for operations; graph and host (a factor)
-        one for ranges; stream (a name) moves operations.
+        drop, scale (value: a factor), merge and bucket (how many) take a regular expression for operations, graph and
+        host (a factor) one for ranges; stream (a name) moves operations.
         """
         source, _ = self._shelf.place(capture)
         asked = [f"--{one.kind}={one.pattern}{f'={one.value}' if one.value else ''}" for one in changes]
