@@ -70,7 +70,8 @@ def every() -> Iterator[dict[str, str]]:
 def totals(found: list[dict[str, str]]) -> list[str]:
     """Return the totals against the goals."""
     off, others = (
-        np.abs([float(row[name]) for row in found if row[name] and not row["refused"]]) for name in ("off", "others_off")
+        np.abs([float(row[name]) for row in found if row[name] and not row["refused"]])
+        for name in ("off", "others_off")
     )
     refused = [row for row in found if row["refused"]]
     return [
