@@ -2,50 +2,75 @@
 
 python -m tests.mutants --sample 20 --seed 1 [--only join roofline] [--table tests/fuzz/MUTANTS.csv]
 
-Each mutant runs in a fork of a process that has imported all libraries and nothing of ours, with the tests that name the
-facts of its module. mutmut and cosmic-ray run a whole suite from its start; this takes about two seconds a mutant.
+Each area has the tests that name its facts; none of them compares a committed report. They are collected once. Each mutant
+then is a fork in which a function has another code, and which runs the tests that call the function. mutmut and cosmic-ray
+run a suite from its start; this takes about half a second a mutant. A seed chooses by the hash of a change and of the name
+of its function, so that an edit of one function leaves the sample of all others as it is.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import csv
-import importlib.abc
-import importlib.util
+import gc
+import hashlib
+import itertools
+import json
+import multiprocessing
 import os
-import random
 import resource
 import sys
-from collections import Counter
-from collections.abc import Iterator
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import pytest
+from _pytest.main import pytest_runtestloop as run_tests
 
 from tests.checkout import ROOT
 
 BY_HAND = "test_facts_by_hand"
-# Module -> the test files that name its facts.
-TARGETS = {
-    "tables/join": ["test_tables_join", BY_HAND],
-    "tables/gaps": ["test_tables_numbers", BY_HAND],  # busy time, and verdicts on steps
-    "tables/intervals": ["test_tables_numbers", "test_replay", BY_HAND],
-    "tables/bare": [BY_HAND, "test_tables_bare"],
-    "tables/periods": ["test_tables_periods"],
-    "tables/roofline": [BY_HAND, "test_tables_numbers"],
-    "tables/traffic": ["test_tables_numbers"],
-    "tables/collectives": [BY_HAND, "test_tables_ranks"],
-    "replay/simulate": ["test_replay"],
-    "replay/changes": ["test_replay"],
-    "replay/steady": ["test_replay"],
-    "fusion/plan": ["test_tables_fusion"],
-    "diagnosis/findings": ["test_findings", BY_HAND],
-    "diagnosis/reasons": ["test_diagnosis"],
-    "capture/units": ["test_capture_text", "test_capture_ncu_pages"],
-    "comparison/compare": ["test_comparison"],
-    "comparison/verdict": ["test_comparison"],
+STEPS = ["test_step_rules", "test_findings", "test_spans", "test_tables_bare", "test_tables_program"]
+KERNELS = ["test_diagnosis", "test_hardware_derived", "test_findings"]
+# Area -> its modules, and the test files that name its facts.
+TARGETS: dict[str, tuple[list[str], list[str]]] = {
+    "join": (["tables/join"], [BY_HAND, "test_tables_join"]),
+    "busy time": (["tables/gaps", "tables/intervals"], [BY_HAND, "test_tables_numbers", "test_tables_devices"]),
+    "steps": (
+        ["tables/bare", "tables/periods", "diagnosis/steps", "diagnosis/step_tables"],
+        [BY_HAND, "test_tables_bare", "test_tables_periods", "test_tables_program", "test_step_rules"],
+    ),
+    "replay": (["replay/*"], [BY_HAND, "test_replay", "test_step_rules"]),
+    "roofline": (
+        ["tables/roofline", "diagnosis/limits"],
+        [BY_HAND, "test_tables_numbers", "test_tables_program", "test_diagnosis"],
+    ),
+    "traffic": (["tables/traffic"], [BY_HAND, "test_tables_numbers"]),
+    "fusion": (["fusion/*"], [BY_HAND, "test_tables_fusion", "test_fusion_of_programs"]),
+    "ranks": (["tables/collectives", "diagnosis/rank_costs"], [BY_HAND, "test_tables_ranks"]),
+    "step rules": (
+        ["diagnosis/step_rules/*", "diagnosis/step_findings", "diagnosis/savers", "diagnosis/spans"],
+        [BY_HAND, *STEPS],
+    ),
+    "kernel rules": (
+        ["diagnosis/kernel_rules/*", "diagnosis/reasons", "diagnosis/judge", "diagnosis/each", "diagnosis/evidence"],
+        [BY_HAND, *KERNELS],
+    ),
+    "findings": (
+        ["diagnosis/findings", "diagnosis/host", "diagnosis/hot", "diagnosis/copies"],
+        [BY_HAND, "test_findings"],
+    ),
+    "units": (
+        ["capture/units", "tables/units"],
+        [BY_HAND, "test_capture_text"],
+    ),
+    "compare": (["comparison/*"], [BY_HAND, "test_comparison", "test_comparison_programs"]),
 }
 SWAPPED: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -59,14 +84,26 @@ WORDS = {
 }  # fmt: skip
 
 
+LONGEST_S = 4  # processor time that the tests of a mutant take
+
+
 class Mutant(NamedTuple):
     """A change, and the test that noticed it; none for a survivor."""
 
+    area: str
     module: str
     line: int
     change: str
     result: str
     test: str
+
+
+class Place(NamedTuple):
+    """A node that may change: its number in the order of `ast.walk`, the function around it, and the change."""
+
+    number: int
+    function: str
+    change: str
 
 
 def changed(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
@@ -97,84 +134,180 @@ def _told(one: ast.AST, other: ast.AST) -> str:
     return f"{type(one).__name__} -> {type(other).__name__}"
 
 
-def places(tree: ast.Module) -> list[tuple[int, str]]:
-    """Return the number of each node that may change, in the order of `ast.walk`, with what changes."""
-    bodies = [one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)]
-    skipped = {
-        id(part)
-        for one in bodies
-        for outer in (*one.decorator_list, one.args, one.returns)
-        if outer
-        for part in ast.walk(outer)
-    }
-    inside = {id(part) for one in bodies for part in ast.walk(one)} - skipped
-    return [(at, told) for at, node in enumerate(ast.walk(tree)) if id(node) in inside for told, _ in changed(node)]
+def functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Yield the functions of a module and the methods of its classes with their full names; none inside of another."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield within + node.name, node
+        else:
+            yield from functions(node, f"{within}{node.name}." if isinstance(node, ast.ClassDef) else within)
 
 
-def mutated(source: str, number: int, told: str) -> tuple[Any, int]:
+def places(tree: ast.Module) -> list[Place]:
+    """Return the nodes that may change: those in the bodies of functions."""
+    numbers = {id(node): at for at, node in enumerate(ast.walk(tree))}
+    return [
+        Place(numbers[id(node)], name, told)
+        for name, function in functions(tree)
+        for statement in function.body
+        for node in ast.walk(statement)
+        for told, _ in changed(node)
+    ]
+
+
+def sampled(known: list[Place], seed: int, size: int) -> list[Place]:
+    """Return some places, each chosen by what it changes and where, and not by what other functions hold."""
+    seen: Counter[tuple[str, str]] = Counter()
+    hashes: list[tuple[bytes, Place]] = []
+    for place in known:
+        seen[place[1:]] += 1
+        text = f"{seed} {place.function} {place.change} {seen[place[1:]]}"
+        hashes.append((hashlib.sha256(text.encode()).digest(), place))
+    return [place for _, place in sorted(hashes)[:size]]
+
+
+def mutated(source: str, place: Place, path: str) -> tuple[CodeType, int]:
     """Return the code of a module with one change, and its line."""
     tree = ast.parse(source)
-    wanted = list(ast.walk(tree))[number]
-    found = next(other for said, other in changed(wanted) if said == told)
+    wanted = list(ast.walk(tree))[place.number]
+    found = next(other for said, other in changed(wanted) if said == place.change)
 
     class Change(ast.NodeTransformer):
         def visit(self, node: ast.AST) -> ast.AST:
             return ast.copy_location(found, node) if node is wanted else self.generic_visit(node)
 
-    line = wanted.lineno  # type: ignore[attr-defined]
-    return compile(ast.fix_missing_locations(Change().visit(tree)), "mutant", "exec"), line
+    line = getattr(wanted, "lineno", 0)
+    return compile(ast.fix_missing_locations(Change().visit(tree)), path, "exec", dont_inherit=True), line
 
 
-class Loader(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Loads one module from changed code."""
-
-    def __init__(self, name: str, code: Any) -> None:
-        self.name, self.code = name, code
-
-    def find_spec(self, name: str, path: object, target: object = None) -> Any:
-        spec = importlib.util.spec_from_file_location(name, ROOT / f"{name.replace('.', '/')}.py", loader=self)
-        return spec if name == self.name else None
-
-    def exec_module(self, module: Any) -> None:
-        exec(self.code, module.__dict__)
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield a code and all codes inside it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from codes(inner)
 
 
-class Named:
-    """Notes the first test that fails."""
+def exchange(living: list[FunctionType], code: CodeType) -> None:
+    """Give each living function of a module its code in a changed module."""
+    new = {(one.co_qualname, one.co_firstlineno): one for one in codes(code)}
+    for function in living:
+        old = function.__code__
+        other = new.get((old.co_qualname, old.co_firstlineno)) if old.co_filename == code.co_filename else None
+        if other and len(other.co_freevars) == len(old.co_freevars):
+            function.__code__ = other
 
-    failed = ""
+
+class Runs:
+    """Runs tests that pytest has collected, with and without changes, each time in a fork."""
+
+    def __init__(self, area: str, seed: int, size: int) -> None:
+        self.area, self.seed, self.size = area, seed, size
+        self.found: list[Mutant] = []
+        self.failed = self.broken = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self.failed:
-            self.failed = report.nodeid.rpartition("/")[2]
+            path, _, name = report.nodeid.partition("::")
+            self.failed = f"{path.rpartition('/')[2]}::{name}"
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        gc.unfreeze()  # tests/conftest.py hides all objects from the collector
+        self.living = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
+        gc.freeze()  # else each fork copies what a collection marks
+        self.items = {item.nodeid: item for item in session.items}
+        self.files = {name: at for at, name in enumerate(dict.fromkeys(item.path for item in session.items))}
+        self.callers, self.took, self.broken = json.loads(
+            forked(lambda: self.watched(session), 900) or '[{}, {}, "all"]'
+        )
+        for path in [] if self.broken else modules(self.area):
+            source = path.read_text("utf-8")
+            for place in sampled(places(ast.parse(source)), self.seed, self.size):
+                self.attempt(session, path, source, place)
+        return True
+
+    def attempt(self, session: pytest.Session, path: Path, source: str, place: Place) -> None:
+        """Run the tests that call the function of a change: the quick ones, as many as fit into LONGEST_S."""
+        code, line = mutated(source, place, str(path))
+        tests = sorted(self.callers.get(f"{path} {place.function}", []), key=self.took.__getitem__)
+        total = list(itertools.accumulate(self.took[name] for name in tests))
+        session.items = [self.items[name] for name, so_far in zip(tests, total, strict=True) if so_far < LONGEST_S]
+        session.items.sort(key=lambda item: self.files[item.path])
+        seconds = 10 + 3 * LONGEST_S
+        result, _, test = forked(lambda: self.changed(session, code), seconds).partition(" ")
+        module = path.relative_to(ROOT / "analysis").with_suffix("").as_posix()
+        self.found.append(Mutant(self.area, module, line, place.change, result or "hangs", test))
+
+    def watched(self, session: pytest.Session) -> str:
+        """Run all tests; return which of them call each function, how long each takes, and the first that fails."""
+        paths = {str(path) for path in modules(self.area)}
+        callers: defaultdict[str, set[str]] = defaultdict(set)
+        took: dict[str, float] = {}
+        within: list[str] = [""]
+
+        def call(frame: FrameType, event: str, given: object) -> None:
+            if frame.f_code.co_filename in paths:
+                name = frame.f_code.co_qualname.partition(".<locals>")[0]
+                callers[f"{frame.f_code.co_filename} {name}"].add(within[0])
+
+        class Watch:
+            @pytest.hookimpl(wrapper=True)
+            def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
+                within[0] = item.nodeid
+                start = time.process_time()
+                sys.settrace(call)
+                result = yield
+                took[item.nodeid] = time.process_time() - start
+                return result
+
+        session.config.pluginmanager.register(Watch())
+        with contextlib.suppress(pytest.Session.Failed):
+            run_tests(session)
+        return json.dumps([{name: sorted(tests) for name, tests in callers.items()}, took, self.failed])
+
+    def changed(self, session: pytest.Session, code: CodeType) -> str:
+        """Run the tests of a session with a changed module; return what became of it, and the test that failed."""
+        exchange(self.living, code)
+        with contextlib.suppress(pytest.Session.Failed):
+            run_tests(session)
+        return f"killed {self.failed}" if self.failed else "survived"
 
 
-def attempt(module: str, code: Any, seconds: int) -> tuple[str, str]:
-    """Run the tests of a module with changed code, in a fork; return what became of it, and the test."""
+def forked(run: Callable[[], str], seconds: int) -> str:
+    """Return what a function returns in a fork of this process; an empty text if it takes more processor time."""
     heard, said = os.pipe()
     pid = os.fork()
     if not pid:
-        result = "broken"
         try:
             resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-            for number in (1, 2):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-            if code is not None:
-                sys.meta_path.insert(0, Loader(f"analysis.{module.replace('/', '.')}", code))
-            named = Named()
-            tests = [f"{ROOT}/tests/cpu/{name}.py" for name in TARGETS[module]]
-            options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", "--no-header"]
-            ended = pytest.main([*options, *tests], plugins=[named])
-            result = "survived" if ended == 0 else "killed" if named.failed else "broken"
-            os.write(said, f"{result} {named.failed}".encode())
+            with os.fdopen(said, "w") as stream:
+                stream.write(run())
         finally:
             os._exit(0)
     os.close(said)
     with os.fdopen(heard) as stream:
         text = stream.read()
     os.waitpid(pid, 0)
-    result, _, test = text.partition(" ")
-    return result or "hangs", test
+    return text
+
+
+def modules(area: str) -> list[Path]:
+    """Return the files of an area."""
+    return sorted(path for name in TARGETS[area][0] for path in (ROOT / "analysis").glob(f"{name}.py"))
+
+
+def try_area(given: tuple[str, int, int]) -> list[Mutant]:
+    """Return what became of a sample of mutants of each module of an area."""
+    area, seed, size = given
+    runs = Runs(area, seed, size)
+    tests = [f"{ROOT}/tests/cpu/{name}.py" for name in TARGETS[area][1]]
+    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        options = ["-q", "-x", "-p", "no:cacheprovider", "-n", "0", "-m", "not slow", f"--basetemp={folder}/t"]
+        pytest.main([*options, *tests], plugins=[runs])
+    if runs.broken or not runs.found:
+        raise RuntimeError(f"{area}: a test fails without a change: {runs.broken or 'none was collected'}")
+    return runs.found
 
 
 def main() -> int:
@@ -182,31 +315,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=1, help="mutants of each module")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="+", metavar="MODULE", help="modules by a part of their name")
-    parser.add_argument("--seconds", type=int, default=60, help="processor time of a mutant")
-    parser.add_argument("--least", type=float, default=0.0, help="fail if a smaller share is killed")
+    parser.add_argument("--only", nargs="+", choices=TARGETS, default=list(TARGETS), help="areas")
+    parser.add_argument("--jobs", type=int, default=2, help="areas at a time")
+    parser.add_argument("--least", type=float, default=0.0, help="fail if a smaller share is noticed")
     parser.add_argument("--table", type=Path, help="CSV file to write")
     options = parser.parse_args()
-    import scipy.stats  # noqa: F401 - so that no fork imports them anew
+    import scipy.stats  # noqa: F401 - so that no area imports them anew
 
     found: list[Mutant] = []
-    for module in TARGETS:
-        if options.only and not any(part in module for part in options.only):
-            continue
-        source = (ROOT / "analysis" / f"{module}.py").read_text("utf-8")
-        known = places(ast.parse(source))
-        if attempt(module, None, options.seconds)[0] != "survived":
-            raise SystemExit(f"{module}: its tests fail without a change")
-        for number, told in random.Random(f"{options.seed} {module}").sample(known, min(options.sample, len(known))):
-            code, line = mutated(source, number, told)
-            found.append(Mutant(module, line, told, *attempt(module, code, options.seconds)))
-            print(*found[-1], flush=True)
-    counts = Counter(one.result for one in found)
+    with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
+        for part in pool.imap_unordered(try_area, [(area, options.seed, options.sample) for area in options.only], 1):
+            found += part
+            for one in part:
+                print(*one, flush=True)
+    found.sort(key=lambda one: list(TARGETS).index(one.area))
     if options.table:
         with options.table.open("w", encoding="utf-8", newline="") as stream:
             csv.writer(stream, lineterminator="\n").writerows([Mutant._fields, *found])
-    share = 1 - counts["survived"] / max(len(found), 1)
-    print(f"{len(found)} mutants: {dict(counts)}; {share:.0%} noticed")
+    for area in [*options.only, ""]:
+        counts = Counter(one.result for one in found if area in ("", one.area))
+        share = 1 - counts["survived"] / counts.total()
+        print(f"{area or 'all'}: {counts.total()} mutants, {dict(counts)}, {share:.1%} noticed")
     return int(share < options.least)
 
 

@@ -10,11 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
+from analysis.capture.units import base_unit, check_metric
 from analysis.diagnosis.host import _rates
-from analysis.tables import collectives, gaps, join
+from analysis.formats.errors import InputError
+from analysis.tables import collectives, gaps, intervals, join, traffic
 from analysis.tables.bare import blocked, first_occurrences
 from analysis.tables.roofline import refuse_impossible
 from analysis.tables.tokens import token_floors
+from analysis.tables.units import build_units
+from tests.declared import facts_of
 
 
 def numbers(*values: float) -> np.ndarray:
@@ -54,6 +59,7 @@ def test_a_launch_at_the_end_of_a_step_belongs_to_the_next() -> None:
         (5e6, 0.0, True),
         (5e6, 5.04e6, True),
         (5e6, 5.2e6, False),
+        (100.0, 101.005, True),  # 1.005 is less than a hundredth of the larger one
         (-1.0, 1.0, False),
         (0.004, 0.008, True),
     ],
@@ -170,3 +176,281 @@ def test_rates_of_a_range_are_of_all_its_calls() -> None:
     """Two operations of 1 MFLOP, called 10 times in all, in 1 ms: 10 MFLOP / 1 ms."""
     ops = pd.DataFrame({"range": ["h/a", "h/a"], "flops": [1e6, 1e6], "minimum_bytes": [2e6, 2e6]})
     assert _rates("h/a", 1e6, 10, ops)[0] == "runs at 10 GFLOP/s and 20 GB/s"
+
+
+# Units and bytes
+
+
+@pytest.mark.parametrize(
+    ("name", "base", "accepted"),
+    [
+        ("gpu__time_duration.sum", "ns", True), ("gpu__time_duration.sum", "", False), ("gpu__time_duration.max", "hz", False),
+        ("dram__bytes_read.sum", "byte", True), ("dram__bytes_read.sum", "ns", False), ("dram__bytes.sum.per_second", "byte/s", True),
+        ("l1tex__data_bytes_per_thing.sum", "sector", True), ("sm__cycles_active.avg", "cycle", True),
+    ],
+)  # fmt: skip
+def test_a_metric_has_the_unit_that_its_name_tells(name: str, base: str, accepted: bool) -> None:
+    if accepted:
+        check_metric(name, base, "x.csv")
+        return
+    with pytest.raises(InputError, match=f"given in {base or 'no unit'} where"):
+        check_metric(name, base, "x.csv")
+
+
+@pytest.mark.parametrize("unit", ["furlong", "sectorss", "xs", "byte/furlong", "Kfoo"])
+def test_a_unit_that_is_not_known_is_refused(unit: str) -> None:
+    with pytest.raises(InputError, match="is not known"):
+        base_unit(unit, "x.csv")
+
+
+def busy(**columns: list[Any]) -> pd.DataFrame:
+    """Return units.csv of launches of kernel k in range r, all measured."""
+    count = len(next(iter(columns.values())))
+    base = {"kernel": ["k"] * count, "range": ["r"] * count, "counters_from": ["measured"] * count}
+    return build_units(facts_of(measured=pd.DataFrame(base | columns)))
+
+
+def test_a_long_launch_weighs_more_in_the_share_of_a_peak() -> None:
+    """100 ns at 0.2 and 300 ns at 0.6 are 0.5; a launch without the metric weighs nothing in it."""
+    found = busy(
+        duration_ns=[100.0, 300.0, 100.0], dram_throughput_frac=[0.2, 0.6, np.nan], sm_throughput_frac=[0.2, 0.6, 0.0],
+        spill_requests=[3, 4, np.nan], registers=[32, 40, 36],
+    ).iloc[0]  # fmt: skip
+    assert (found["dram_busy_frac"], found["sm_busy_frac"]) == (pytest.approx(0.5), pytest.approx(0.4))
+    assert (found["ncu_time_ns"], found["spill_requests"], found["registers"]) == (500, 7, 40)
+    assert pd.isna(found["l2_busy_frac"])
+
+
+def test_launches_weigh_alike_if_one_has_no_duration() -> None:
+    found = busy(duration_ns=[100.0, np.nan], l1_throughput_frac=[0.2, 0.6]).iloc[0]
+    assert (found["l1_busy_frac"], found["ncu_time_ns"]) == (pytest.approx(0.4), 100)
+    assert pd.isna(found["spill_requests"])
+    assert pd.isna(busy(duration_ns=[np.nan], l1_throughput_frac=[0.2])["ncu_time_ns"][0])
+
+
+def test_units_need_a_share_or_spills_and_are_in_order_of_time() -> None:
+    table = busy(kernel=["a", "b", "c"], duration_ns=[1.0, 9.0, 5.0], l2_throughput_frac=[0.1, 0.2, 0.3])
+    assert table["kernel"].tolist() == ["b", "c", "a"]
+    assert busy(duration_ns=[1.0], spill_requests=[0])["spill_requests"].tolist() == [0]
+    rows = {"kernel": ["k"], "range": ["r"], "counters_from": ["measured"], "duration_ns": [1.0]}
+    assert build_units(facts_of(measured=pd.DataFrame(rows))).empty
+    sibling = pd.DataFrame(rows | {"l2_throughput_frac": [0.1], "counters_from": ["sibling"]})
+    assert build_units(facts_of(measured=sibling)).empty
+    assert build_units(facts_of(measured=pd.DataFrame())).empty
+
+
+NO_COPIES = pd.DataFrame(columns=["dram_read_bytes", "dram_write_bytes"], dtype="Float64")
+
+
+def ledger(
+    copied: pd.DataFrame = NO_COPIES, ops: pd.DataFrame | None = None, **columns: list[Any]
+) -> pd.DataFrame | None:
+    measured = pd.DataFrame(columns)
+    return traffic.build_traffic(facts_of(Capture(ops=ops), measured=measured, seen_paths={"p"}, copied=copied))
+
+
+def test_the_ledger_of_another_program_has_the_most_read_range_first() -> None:
+    columns = {"path": ["p", "q", "q", "", "r"], "dram_read_bytes": [5, 3, 4, 99, np.nan], "l2_bytes": [1, 2, 3, 4, 5]}
+    table = ledger(**columns)
+    assert table["range"].tolist() == ["q", "p", "r"]  # what has no range is in no row
+    assert table["l2_bytes"].tolist() == [5, 1, 5]
+    assert table["dram_read_bytes"].fillna(-1).tolist() == [7, 5, -1]
+    assert table["tier"].tolist() == ["counters", "counters", "static"]
+    assert table["dram_write_bytes"].isna().all()
+    assert ledger(path=["p"], dram_read_bytes=[np.nan]).empty
+    assert ledger(path=["p"], kernel=["k"]).empty
+
+
+def test_a_declared_range_without_a_minimum_has_no_ratio() -> None:
+    ops = pd.DataFrame(
+        {"range": ["p", "p", "q"], "op": ["softmax", "softmax", "gelu"], "variant": "v", "minimum_bytes": [4, 6, 7],
+         "predicted_unfused_bytes": [1, np.nan, 1], "predicted_fused_bytes": np.nan}
+    )  # fmt: skip
+    given = {"path": ["p"], "dram_read_bytes": [20.0], "dram_write_bytes": [5.0]}
+    table = ledger(ops=ops, **given)
+    columns = ["range", "minimum_bytes", "predicted_unfused_bytes", "measured_over_minimum"]
+    assert table[columns].to_numpy().tolist() == [["p", 10, 1, 2.5]]  # q did not run
+    assert table["predicted_fused_bytes"].isna().all()
+    zero = ledger(ops=ops.assign(minimum_bytes=0), **given)
+    assert zero["measured_over_minimum"].isna().all()
+
+
+def test_copies_and_sets_count_where_dram_moves_them() -> None:
+    """A copy within the GPU reads and writes; one from the host and a set write; one to the host is the link's."""
+    rows = [("memcpy", "[CUDA memcpy Device-to-Device]", "p"), ("memset", "[CUDA memset]", "p"),
+            ("memcpy", "[CUDA memcpy Host-to-Device]", "p"), ("memcpy", "[CUDA memcpy Device-to-Host]", "p"),
+            ("memset", "[CUDA memcpy Device-to-Device]", "q"), ("memcpy", "[CUDA memcpy Device-to-Device]", ""),
+            ("kernel", "k", "p")]  # fmt: skip
+    ops = pd.DataFrame(rows, columns=["kind", "name", "path"]).assign(bytes=[1, 10, 100, 1000, 7, 5, 3])
+    assert traffic.copied_bytes(ops).reset_index().to_numpy().tolist() == [["p", 1, 111], ["q", 0, 7]]
+    assert traffic.copied_bytes(ops.tail(1)).empty
+
+
+def declared(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
+    """rows: (op, variant, minimum, read)"""
+    return pd.DataFrame(rows, columns=["op", "variant", "minimum_bytes", "dram_read_bytes"]).assign(
+        range=[f"r{chr(97 + at)}" for at in range(len(rows))],
+        predicted_fused_bytes=np.nan,
+        dram_write_bytes=0.0,
+        tier="counters",
+    )
+
+
+def test_equal_layers_show_once() -> None:
+    table = declared(("a", "v", 1, 5), ("a", "v", 1, 9), ("a", "w", 1, 5), ("a", "v", 2, 5), ("", "x", 1, 7))
+    assert traffic.one_per_op(table).index.tolist() == [0, 2, 3]
+    assert traffic.one_per_op(table.assign(op="")).index.tolist() == [1, 4, 0, 2, 3]
+    assert traffic.one_per_op(table.assign(op=pd.NA)).index.tolist() == [1, 4, 0, 2, 3]
+
+
+def test_the_op_with_most_variants_at_one_size_is_drawn() -> None:
+    table = declared(
+        *[("a", name, 1, 5) for name in ("v", "w", "x", "v")], ("a", "y", 2, 5), ("b", "v", 1, 5), ("c", "z", 1, np.nan)
+    )
+    op, rows = traffic.of_one_op(table)
+    assert (op, rows["variant"].tolist()) == ("a", ["v", "w", "x"])
+    op, rows = traffic.of_one_op(table[:2])
+    assert (op, len(rows)) == ("", 0)
+
+
+def test_the_figure_leaves_out_what_nobody_sees() -> None:
+    table = declared(
+        *[("a", f"v{at:02}", 100, 1000.0) for at in range(30)], ("a", "small", 1, 9.0), ("a", "just", 1, 10.0)
+    )
+    drawn = traffic.for_figure(table)
+    assert (len(drawn), drawn["variant"].iloc[0]) == (20, "v00")
+    few = traffic.for_figure(table[28:])
+    assert few["variant"].tolist() == ["v28", "v29", "just"]
+    assert few["measured_over_minimum"].tolist() == [10.0, 10.0, 10.0]
+    fused = table.assign(predicted_fused_bytes=[*[np.nan] * 31, 10.0])
+    assert traffic.for_figure(fused)["variant"].tolist() == ["just"]
+
+
+def test_the_figure_says_of_how_many_layers_a_mean_is() -> None:
+    table = declared(
+        ("a", "v", 10, 20), ("a", "v", 10, 40), ("a", "w", 10, 5), ("a", "x", 10, 7), ("a", "x", 10, np.nan)
+    )
+    drawn = traffic.for_figure(table.assign(range=["h.0", "h.1", "h.0", "h.0", "h.1"], dram_write_bytes=10.0))
+    assert drawn["variant"].tolist() == ["v, mean of 2 layers", "w", "x, 1 of 2 layers"]
+    assert drawn["dram_read_bytes"].tolist() == [30, 5, 7]
+    assert drawn["measured_over_minimum"].tolist() == [4.0, 1.5, 1.7]
+
+
+# Busy time of steps
+
+
+def operations(ops: list[tuple[int, int, str]], **more: Any) -> pd.DataFrame:
+    """ops: (start, duration, kind)"""
+    base = pd.DataFrame(ops, columns=["start_ns", "duration_ns", "kind"])
+    base = base.assign(name="k", pid=1, device="0", api_start_ns=0, correlation_id=range(len(ops))).assign(**more)
+    return as_table(dict(base.items()), GPU_OPS_COLUMNS)
+
+
+def steps_of(
+    ops: list[tuple[int, int, str]], step_of_op: list[int], steps: list[tuple[str, int, int]] = (), **more: Any
+) -> pd.DataFrame:  # fmt: skip
+    """Return the measured columns of gaps.csv. ops: (start, duration, kind); steps: (path, start, end)."""
+    named = {name: more.pop(name) for name in ("pid", "device", "api_start_ns", "correlation_id") if name in more}
+    frame = operations(ops, **named)
+    ranges = pd.DataFrame(list(steps), columns=["path", "start_ns", "end_ns"]).assign(pid=1)
+    known = {"bare_wall_ns": {}, "bare_gpu_ns": {}, "set_up": {}, "blocked_ns": None} | more
+    return gaps.measure_steps(facts_of(gpu_ops=frame, step_ranges=ranges, step_of_op=np.array(step_of_op), **known))
+
+
+def test_a_step_lasts_until_its_last_operation_and_each_has_its_own() -> None:
+    kinds = ["kernel", "memcpy", "kernel", "kernel"]
+    ops = [
+        (start, length, kind)
+        for (start, length), kind in zip([(10, 20), (20, 5), (120, 10), (180, 40)], kinds, strict=True)
+    ]
+    table = steps_of(
+        ops, [0, 0, 1, 1], [("s", 0, 50), ("s", 100, 150), ("t", 300, 310)], blocked_ns=np.array([3.0, 4.0, 0.0]),
+        bare_wall_ns={"s": 7.0}, bare_gpu_ns={"s": 5.0},
+    )  # fmt: skip
+    assert table["step"].tolist() == ["s#1", "s#2", "t"]
+    columns = [
+        "wall_ns",
+        "busy_ns",
+        "launches",
+        "launch_calls",
+        "largest_gaps_ns",
+        "blocked_ns",
+        "bare_wall_ns",
+        "bare_gpu_ns",
+    ]
+    assert table[columns].astype(object).where(table[columns].notna(), None).to_numpy().tolist() == [
+        [50, 20, 1, 1, "", 3, 7, 5], [120, 50, 2, 2, "50", 4, 7, 5], [10, None, None, None, "", 0, None, None]
+    ]  # fmt: skip
+
+
+def test_the_three_longest_gaps_stand_in_order_and_the_profilers_time_is_none() -> None:
+    """Gaps of 10, 40, 20 and 30 ns; the profiler holds the program for the last 25 of the 40, and after the end."""
+    ops = [(0, 10, "kernel"), (20, 10, "kernel"), (70, 10, "kernel"), (100, 10, "kernel"), (140, 10, "kernel")]
+    assert steps_of(ops, [-1] * 5)["largest_gaps_ns"].tolist() == ["40;30;20"]
+    held = pd.DataFrame({"start_ns": [45, 145], "end_ns": [70, 900], "pid": [1, 1]})
+    ranges = pd.DataFrame({"path": ["s"], "start_ns": [0], "end_ns": [100], "pid": [1]})
+    known = {"bare_wall_ns": {}, "bare_gpu_ns": {}, "set_up": {}, "blocked_ns": None}
+    table = gaps.measure_steps(
+        facts_of(
+            Capture(overhead=held), gpu_ops=operations(ops), step_ranges=ranges, step_of_op=np.zeros(5, int), **known
+        )
+    )
+    assert table["largest_gaps_ns"].tolist() == ["30;20;15"]
+    assert table["busy_ns"].tolist() == [50]
+
+
+def test_of_several_gpus_the_busiest_is_judged_and_all_are_named() -> None:
+    """GPU 0 is busy for 1 + 1 µs, GPU 1 for 3: two operations at once count once."""
+    ops = [(0, 1000, "kernel"), (5000, 1000, "kernel"), (0, 3000, "kernel"), (1000, 1000, "kernel")]
+    row = steps_of(ops, [-1] * 4, device=["0", "0", "1", "1"]).iloc[0]
+    assert (row["busy_ns"], row["launches"], row["wall_ns"]) == (3000, 4, 6000)
+    assert row["evidence"] == "GPU 1 is the busiest of 2 GPUs; the others are busy for: GPU 0 2.0 µs"
+    equal = steps_of(ops[:2], [-1] * 2, device=["b", "a"]).iloc[0]
+    assert equal["evidence"].startswith("a is the busiest of 2 GPUs; the others are busy for: b 1.0 µs")
+
+
+def test_nodes_of_a_graph_share_a_call_and_an_unknown_call_is_one() -> None:
+    kernels = [(at, 1, "kernel") for at in range(4)]
+    assert steps_of(kernels, [-1] * 4, correlation_id=[5, 5, None, None])["launch_calls"].tolist() == [3]
+    copies = [(0, 1, "memcpy"), (1, 1, "kernel"), (2, 1, "memset")]
+    assert steps_of(copies, [-1] * 3)[["launches", "launch_calls"]].to_numpy().tolist() == [[1, 1]]
+
+
+def test_processes_have_numbers_and_lost_launches_are_told() -> None:
+    steps = [("s", 0, 50)]
+    one = steps_of([(10, 5, "kernel"), (90, 5, "kernel")], [0, -1], steps, pid=[1, 2])
+    assert one["evidence"].tolist() == ["of process 1 of 2"]
+    lost = "no GPU operation is known to belong to this step: some launches were not recorded"
+    assert steps_of([(10, 5, "kernel")], [-1], steps, api_start_ns=[None])["evidence"].tolist() == [lost]
+    assert steps_of([(10, 5, "kernel")], [0], steps, api_start_ns=[None])["evidence"].tolist() == [""]
+    assert steps_of([(10, 5, "memcpy")], [-1], steps, api_start_ns=[None])["evidence"].tolist() == [""]
+
+
+def test_a_step_inside_another_is_none_and_ranges_belong_to_the_step_around_them() -> None:
+    ranges = pd.DataFrame(
+        {"name": ["run", "step", "decode", "layer", "step", "x"], "level": [0, 1, 2, 3, 1, 0], "start_ns": [0, 50, 60, 61, 10, 90],
+         "path": ["run", "run/step", "run/step/decode", "run/step/decode/layer", "run/step", "x"]}
+    )  # fmt: skip
+    steps = gaps.find_steps(ranges)
+    assert steps.index.tolist() == [4, 1]
+    parents = numbers(-1, 0, 1, 2, 0, -1)
+    assert gaps.step_of_rows(ranges, steps, parents).tolist() == [-1, 1, 1, 1, 4, -1]
+
+
+def test_unions_joined_and_what_lies_outside() -> None:
+    merged = intervals.union(numbers(0, 5, 20, 30, 40), numbers(5, 5, 10, 0, 2))
+    assert [side.tolist() for side in merged] == [[0, 20, 40], [10, 30, 42]]
+    assert intervals.length(merged) == 22
+    assert intervals.before(numbers(-1, 0, 5, 10, 20, 25, 99), merged).tolist() == [0, 0, 5, 10, 10, 15, 22]
+    assert intervals.covered(numbers(5, 30), numbers(25, 40), merged).tolist() == [10, 0]
+    none = intervals.union(numbers(), numbers())
+    assert intervals.outside(numbers(5, 5, 5), numbers(25, 25, 25), numbers(0, 1, -1), [merged, none]).tolist() == [
+        10,
+        20,
+        20,
+    ]
+    assert [side.tolist() for side in intervals.joined(merged, intervals.union(numbers(8), numbers(13)))] == [
+        [0, 40],
+        [30, 42],
+    ]
+    assert intervals.before(numbers(3), none).tolist() == [0]

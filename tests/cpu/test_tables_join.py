@@ -3,7 +3,8 @@
 import pandas as pd
 import pytest
 
-from analysis.tables.join import build_coverage, join, path_matcher, prepare_counters
+from analysis.capture.model import Capture
+from analysis.tables.join import _launch_places, _several_runs, build_coverage, join, path_matcher, prepare_counters
 from tests.declared import facts_of
 
 
@@ -196,3 +197,77 @@ def test_include_filters(pattern, path, expected):
 @pytest.mark.parametrize("pattern", ["regex:gpt2.*/", "domain@gpt2/", "gpt2", "a/,b/"])
 def test_filters_that_are_not_understood_say_so(pattern):
     assert path_matcher(pattern) is None
+
+
+def test_the_first_page_with_a_value_counts():
+    pages = [counters(*MODEL[:1], file=name).assign(value=value) for name, value in (("a.csv", 5e6), ("b.csv", 5.04e6))]
+    assert prepare_counters(pd.concat(pages))["value"].tolist() == [5e6]
+    assert prepare_counters(pd.concat([pages[0].assign(value=float("nan")), pages[1]]))["value"].tolist() == [5.04e6]
+
+
+def test_coverage_counts_each_range_and_says_why_the_rest_is_missing():
+    asked = [*MODEL[:2], ("gpt2/h.0", "mul"), ("", "norm")]
+    joined = join(launches(*asked), prepare_counters(counters(*MODEL[:2])), [])
+    table = build_coverage(facts_of(joined=joined, has_counters=True, has_timeline=True))
+    columns = ["range", "seen", "requested", "matched", "extrapolated", "reason"]
+    assert table[columns].to_numpy().tolist() == [
+        ["gpt2/h.0", 3, 3, 2, 0, "ncu has no such kernel in this range"],
+        ["unattributed", 1, 1, 0, 0, "ncu has no such kernel in this range"],
+    ]
+    assert build_coverage(facts_of(joined=joined, has_counters=False, has_timeline=True)).empty
+    assert build_coverage(facts_of(joined=joined, has_counters=True, has_timeline=False)).empty
+
+
+def test_only_launches_that_ncu_had_to_count_have_a_reason():
+    one_range = join(launches(*MODEL), prepare_counters(counters(*MODEL[3:5])), ["h.1/"])
+    assert one_range.launches["refused"].tolist() == [*[""] * 5, "ncu has no such kernel in this range"]
+    bare = join(launches(*MODEL), prepare_counters(counters(("", "gemm"), ("", "gemm"))), ["h.1/"])
+    assert rows_of(bare) == [-1, -1, -1, 0, 1, -1]
+    assert [bool(why) for why in bare.launches["refused"]] == [False] * 5 + [True]
+
+
+def test_each_of_several_filters_asks_for_its_ranges():
+    joined = join(launches(*MODEL, ("other", "gemm")), prepare_counters(counters(*MODEL)), ["h.0/", "h.1/"])
+    assert joined.launches["requested"].tolist() == [True] * 6 + [False]
+    assert joined.how.startswith("ncu had to count the ranges h.0/, h.1/.")
+    unknown = join(launches(*MODEL), prepare_counters(counters(*MODEL)), ["h.0/", "regex:x"])
+    assert unknown.launches["requested"].all()
+    assert unknown.how.startswith("No file says")
+
+
+def test_a_plan_names_the_launches_that_ncu_counts():
+    joined = join(launches(*MODEL), prepare_counters(counters(*MODEL[3:4], MODEL[5])), None, planned=[3, 5])
+    assert joined.launches["requested"].tolist() == [False, False, False, True, False, True]
+    assert rows_of(joined) == [-1, -1, -1, 0, -1, 1]
+    assert joined.how.startswith("ncu had to count 2 launches")
+
+
+def test_only_a_plan_of_collectives_is_of_one_rank():
+    """Two processes launch the same kernel: of a plan with a collective, ncu saw only the planned rank's launches."""
+    both = [("s", "k"), ("s", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"), ("s", "k")]
+    seen = launches(*both).assign(pid=[1, 1, 2])
+    for names, found in ((seen["kernel"], [0, 1, -1]), (["k"] * 3, [-1, 1, -1])):
+        joined = join(seen.assign(name=names), prepare_counters(counters(*both[:2])), None, planned=[0, 1])
+        assert rows_of(joined) == found
+    assert rows_of(join(seen.assign(name=seen["kernel"]), prepare_counters(counters(*both)), [])) == [-1, 1, -1]
+
+
+def test_threads_are_places():
+    frame = pd.DataFrame({"pid": [1, 1, 2], "tid": [1, 2, 1]})
+    assert _launch_places(frame).nunique() == 3
+    assert _launch_places(frame[[]]).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("timeline", [True, False])
+def test_several_runs_of_the_same_kernels_are_named(timeline):
+    files = [
+        counters(*MODEL, file=f"{name}.csv").assign(value=value)
+        for name, value in (("a", 1.0), ("b", 9.0), ("c", 99.0))
+    ]
+    (gap,) = _several_runs(facts_of(Capture(counters=pd.concat(files)), has_timeline=timeline))
+    assert gap.what == "which of 3 runs of ncu to believe"
+    assert gap.why.startswith("a.csv, b.csv, c.csv hold different values")
+    assert gap.why.endswith("the first run is shown" if timeline else "below the name of its file")
+    same = pd.concat([files[0], files[0].assign(file="b.csv")])
+    for rows in (files[0], same, pd.concat([files[0][:3], files[1][3:]])):
+        assert _several_runs(facts_of(Capture(counters=rows), has_timeline=timeline)) == []
