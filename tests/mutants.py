@@ -28,49 +28,36 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
+import hypothesis
 import pytest
 from _pytest.main import pytest_runtestloop as run_tests
 
 from tests.checkout import ROOT
 
 BY_HAND = "test_facts_by_hand"
-STEPS = ["test_step_rules", "test_findings", "test_spans", "test_tables_bare", "test_tables_program"]
-KERNELS = ["test_diagnosis", "test_hardware_derived", "test_findings"]
 # Area -> its modules, and the test files that name its facts.
 TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "join": (["tables/join"], [BY_HAND, "test_tables_join"]),
-    "busy time": (["tables/gaps", "tables/intervals"], [BY_HAND, "test_tables_numbers", "test_tables_devices"]),
+    "busy time": (["tables/gaps", "tables/intervals"], [BY_HAND, "test_tables_numbers"]),
     "steps": (
         ["tables/bare", "tables/periods", "diagnosis/steps", "diagnosis/step_tables"],
-        [BY_HAND, "test_tables_bare", "test_tables_periods", "test_tables_program", "test_step_rules"],
+        [BY_HAND, "test_tables_bare", "test_tables_periods"],
     ),
-    "replay": (["replay/*"], [BY_HAND, "test_replay", "test_step_rules"]),
-    "roofline": (
-        ["tables/roofline", "diagnosis/limits"],
-        [BY_HAND, "test_tables_numbers", "test_tables_program", "test_diagnosis"],
-    ),
+    "replay": (["replay/*"], [BY_HAND, "test_replay"]),
+    "roofline": (["tables/roofline", "diagnosis/limits"], [BY_HAND, "test_tables_numbers", "test_hardware_derived"]),
     "traffic": (["tables/traffic"], [BY_HAND, "test_tables_numbers"]),
-    "fusion": (["fusion/*"], [BY_HAND, "test_tables_fusion", "test_fusion_of_programs"]),
+    "fusion": (["fusion/*"], [BY_HAND, "test_tables_fusion"]),
     "ranks": (["tables/collectives", "diagnosis/rank_costs"], [BY_HAND, "test_tables_ranks"]),
     "step rules": (
-        ["diagnosis/step_rules/*", "diagnosis/step_findings", "diagnosis/savers", "diagnosis/spans"],
-        [BY_HAND, *STEPS],
+        ["diagnosis/step_rules/*", "diagnosis/step_findings", "diagnosis/savers"],
+        [BY_HAND, "test_step_rules"],
     ),
-    "kernel rules": (
-        ["diagnosis/kernel_rules/*", "diagnosis/reasons", "diagnosis/judge", "diagnosis/each", "diagnosis/evidence"],
-        [BY_HAND, *KERNELS],
-    ),
-    "findings": (
-        ["diagnosis/findings", "diagnosis/host", "diagnosis/hot", "diagnosis/copies"],
-        [BY_HAND, "test_findings"],
-    ),
-    "units": (
-        ["capture/units", "tables/units"],
-        [BY_HAND, "test_capture_text"],
-    ),
-    "compare": (["comparison/*"], [BY_HAND, "test_comparison", "test_comparison_programs"]),
+    "kernel rules": (["diagnosis/kernel_rules/*", "diagnosis/reasons", "diagnosis/judge"], [BY_HAND, "test_diagnosis"]),
+    "findings": (["diagnosis/findings", "diagnosis/host", "diagnosis/copies"], [BY_HAND, "test_findings"]),
+    "units": (["capture/units", "tables/units"], [BY_HAND, "test_capture_text"]),
+    "compare": (["comparison/*"], [BY_HAND, "test_comparison", "test_comparison_by_hand"]),
 }
 SWAPPED: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -84,7 +71,7 @@ WORDS = {
 }  # fmt: skip
 
 
-LONGEST_S = 4  # processor time that the tests of a mutant take
+LONGEST_S = 2  # processor time that the tests of a mutant take
 
 
 class Mutant(NamedTuple):
@@ -201,8 +188,8 @@ def exchange(living: list[FunctionType], code: CodeType) -> None:
 class Runs:
     """Runs tests that pytest has collected, with and without changes, each time in a fork."""
 
-    def __init__(self, area: str, seed: int, size: int) -> None:
-        self.area, self.seed, self.size = area, seed, size
+    def __init__(self, area: str, seed: int, size: int, said: TextIO) -> None:
+        self.area, self.seed, self.size, self.said = area, seed, size, said
         self.found: list[Mutant] = []
         self.failed = self.broken = ""
 
@@ -238,6 +225,7 @@ class Runs:
         result, _, test = forked(lambda: self.changed(session, code), seconds).partition(" ")
         module = path.relative_to(ROOT / "analysis").with_suffix("").as_posix()
         self.found.append(Mutant(self.area, module, line, place.change, result or "hangs", test))
+        print(*self.found[-1], file=self.said, flush=True)
 
     def watched(self, session: pytest.Session) -> str:
         """Run all tests; return which of them call each function, how long each takes, and the first that fails."""
@@ -300,11 +288,16 @@ def modules(area: str) -> list[Path]:
 def try_area(given: tuple[str, int, int]) -> list[Mutant]:
     """Return what became of a sample of mutants of each module of an area."""
     area, seed, size = given
-    runs = Runs(area, seed, size)
     tests = [f"{ROOT}/tests/cpu/{name}.py" for name in TARGETS[area][1]]
-    with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
-        options = ["-q", "-x", "-p", "no:cacheprovider", "-n", "0", "-m", "not slow", f"--basetemp={folder}/t"]
-        pytest.main([*options, *tests], plugins=[runs])
+    ours = hypothesis.settings.get_profile("default")
+    hypothesis.settings.register_profile(
+        "mutants", ours, derandomize=True, database=None, deadline=None, max_examples=20
+    )
+    options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "--hypothesis-profile=mutants"]
+    with tempfile.TemporaryDirectory() as folder, open(os.dup(1), "w") as said, open(os.devnull, "w") as nowhere:
+        runs = Runs(area, seed, size, said)
+        with contextlib.redirect_stdout(nowhere):
+            pytest.main([*options, f"--basetemp={folder}/t", *tests], plugins=[runs])
     if runs.broken or not runs.found:
         raise RuntimeError(f"{area}: a test fails without a change: {runs.broken or 'none was collected'}")
     return runs.found
@@ -326,8 +319,6 @@ def main() -> int:
     with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
         for part in pool.imap_unordered(try_area, [(area, options.seed, options.sample) for area in options.only], 1):
             found += part
-            for one in part:
-                print(*one, flush=True)
     found.sort(key=lambda one: list(TARGETS).index(one.area))
     if options.table:
         with options.table.open("w", encoding="utf-8", newline="") as stream:

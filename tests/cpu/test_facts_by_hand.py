@@ -14,7 +14,8 @@ from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
 from analysis.capture.units import base_unit, check_metric
 from analysis.diagnosis.host import _rates
 from analysis.formats.errors import InputError
-from analysis.tables import collectives, gaps, intervals, join, traffic
+from analysis.tables import bare as bare_times
+from analysis.tables import collectives, gaps, intervals, join, periods, traffic
 from analysis.tables.bare import blocked, first_occurrences
 from analysis.tables.roofline import refuse_impossible
 from analysis.tables.tokens import token_floors
@@ -435,6 +436,11 @@ def test_a_step_inside_another_is_none_and_ranges_belong_to_the_step_around_them
     assert steps.index.tolist() == [4, 1]
     parents = numbers(-1, 0, 1, 2, 0, -1)
     assert gaps.step_of_rows(ranges, steps, parents).tolist() == [-1, 1, 1, 1, 4, -1]
+    backwards = ranges.iloc[::-1].reset_index(drop=True)  # x, step, layer, decode, step, run
+    inside = gaps.step_of_rows(backwards, gaps.find_steps(backwards), numbers(-1, 5, 3, 4, 5, -1))
+    assert inside.tolist() == [-1, 1, 4, 4, 4, -1]
+    first = backwards[1:].reset_index(drop=True)  # the first row is a step
+    assert gaps.step_of_rows(first, gaps.find_steps(first), numbers(4, 2, 3, 4, -1)).tolist() == [0, 3, 3, 3, -1]
 
 
 def test_unions_joined_and_what_lies_outside() -> None:
@@ -454,3 +460,197 @@ def test_unions_joined_and_what_lies_outside() -> None:
         [30, 42],
     ]
     assert intervals.before(numbers(3), none).tolist() == [0]
+
+
+# Bare times of steps
+
+
+def bare_rows(*rows: tuple[int, int, str, int, int | None], style: str = "push") -> pd.DataFrame:
+    """rows: (process, thread, range, start, end); None: never closed"""
+    frame = pd.DataFrame(rows, columns=["process", "thread", "range", "start_ns", "end_ns"])
+    frame = frame.assign(style=style, end_ns=frame["end_ns"].astype("Float64"))
+    return frame.assign(duration_ns=frame["end_ns"] - frame["start_ns"])
+
+
+def test_first_calls_are_left_out_on_each_thread() -> None:
+    """Thread 1: 90 then 10, 20, 30, 40; thread 2: only 50, and one that was never closed."""
+    ends = [90, 10, 20, 30, 40]
+    rows = bare_rows(
+        *[(1, 1, "r", 0, end) for end in ends], (1, 2, "r", 0, 50), (1, 2, "r", 0, None), (1, 3, "r", 0, None)
+    )
+    found = bare_times.steady_state(rows, "duration_ns")
+    assert (found["first_calls"], found["first_ns"], found["steady"], found["bare_p50_ns"]) == (1, 90, 5, 30)
+    none = bare_times.steady_state(rows[:0], "duration_ns")
+    assert (none["first_calls"], none["first_ns"], none["steady"]) == (0, None, 0)
+    assert np.isnan(none["bare_p50_ns"])
+
+
+def test_bare_times_hold_every_range_of_both_runs() -> None:
+    rows = bare_rows((1, 1, "a", 0, 30), (1, 1, "b", 5, 9), (1, 1, "a", 50, 90), (1, 1, "a", 100, None))
+    ranges = pd.DataFrame({"path": ["a", "a", "b"], "start_ns": [0, 100, 300], "end_ns": [60, 180, 301]})
+    facts: Any = facts_of(bare=rows, ranges=ranges, folded={"a": "a", "b": "b"})
+    table = bare_times.build_bare_times(facts)
+    columns = ["range", "calls", "never_closed", "first_calls", "first_ns", "bare_p50_ns", "nsys_p50_ns"]
+    assert table[columns].to_numpy().tolist() == [["a", 3, 1, 0, 30, 35, 70], ["b", 1, 0, 0, 4, 4, 1]]
+    (gap,) = (
+        [bare_times._never_closed.build(facts)]
+        if hasattr(bare_times._never_closed, "build")
+        else [bare_times._never_closed(facts)]
+    )
+    assert gap is not None
+    assert gap.what == "the bare time of 1 of 4 ranges"
+    few = bare_times._most_time(pd.DataFrame({"bare_p50_ns": range(1, 100), "calls": [100, *[1] * 98]}))
+    assert few.index[0] == 0
+    assert few.index[-1] == 98
+
+
+@pytest.mark.parametrize(
+    ("launched", "calls", "steps"),
+    [
+        (["run/a", "run/b"], {"run": 1, "run/a": 5, "run/b": 2}, ["run/a", "run/b"]),
+        (["run/a"], {"run": 2, "run/a": 5}, ["run"]),  # the outermost
+        (["run/a"], {"run": 1, "run/a": 1, "run/b": 9}, []),  # b launches nothing
+        ([""], {"run": 9}, []),
+    ],
+)
+def test_the_outermost_range_that_repeats_and_launches_is_the_step(
+    launched: list[str], calls: dict[str, int], steps: list[str]
+) -> None:
+    ranges = pd.DataFrame({"path": ["run/b", "run/a", "run"], "start_ns": [9, 5, 0]})
+    assert bare_times.find_repeated(ranges, launched, {}, calls)["path"].tolist() == steps
+
+
+def test_steps_that_end_in_a_wait_end_with_their_gpu() -> None:
+    """Step 1 waits until 45 for work that ends at 40, step 2 until 95 for what ends at 99; step 3 has no work."""
+    steps = pd.DataFrame({"start_ns": [0, 50, 100], "end_ns": [50, 100, 150], "pid": 1, "tid": 1})
+    until = numbers(40, 99, 0)
+    waits = pd.DataFrame({"start_ns": [30, 80, 148], "end_ns": [45, 95, 160], "pid": 1, "tid": 1})
+    assert bare_times.ends_in_wait(steps, until, waits).tolist() == [True, False, False]
+    assert bare_times.ends_in_wait(steps, until, waits.assign(tid=2)).tolist() == [False, False, False]
+    assert bare_times.ends_in_wait(steps, numbers(50, 101, 0), None).tolist() == [True, False, True]
+    ops = operations([(10, 30, "kernel"), (60, 39, "kernel"), (20, 5, "kernel")])
+    assert bare_times.gpu_until(ops, steps, numbers(0, 1, 0)).tolist() == [40, 99, 0]
+
+
+def test_copies_of_pageable_memory_are_waits() -> None:
+    ops = operations([(10, 5, "memcpy"), (20, 5, "memcpy"), (30, 5, "kernel")]).assign(
+        memory=["Pageable -> Device", "Pinned -> Device", ""], api_start_ns=[1, 2, 3], api_end_ns=[8, 9, 10], tid=1
+    )
+    calls = pd.DataFrame({"start_ns": [50], "end_ns": [60], "pid": [1], "tid": [1]})
+    found = bare_times.waiting_calls(Capture(waits=calls), ops)
+    assert found is not None
+    assert found[["start_ns", "end_ns"]].to_numpy().tolist() == [[50, 60], [1, 8]]
+    assert bare_times.waiting_calls(Capture(), ops) is None
+
+
+def test_waits_that_overlap_count_once() -> None:
+    """Steps 0 to 50 and 100 to 150; waits 10 to 30, 20 to 40 and 45 to 120; the second step's GPU ends at 130."""
+    steps = pd.DataFrame({"start_ns": [0, 100], "end_ns": [50, 150], "pid": 1, "tid": 1})
+    waits = pd.DataFrame({"start_ns": [45, 10, 20], "end_ns": [120, 30, 40], "pid": 1, "tid": 1})
+    found = blocked(steps, np.array([10.0, 130.0]), waits)
+    assert found is not None
+    assert found.tolist() == [30 + 5, 20]
+    assert blocked(steps, np.array([10.0, 130.0]), None) is None
+
+
+def test_a_step_without_a_wait_lasts_until_the_next_of_its_kind() -> None:
+    rows = bare_rows(
+        (1, 1, "a", 0, 5), (1, 1, "b", 10, 12), (1, 1, "a", 30, 38), (1, 1, "a", 70, 71), (2, 1, "a", 80, 83)
+    )
+    found = bare_times.walls_of_steps(rows, {"a": False, "b": True})
+    assert found["wall_ns"].fillna(-1).tolist() == [-1, 2, 40, -1, -1]  # a to b is no step; 30 to 70 is
+    assert found["bare_from"].tolist() == ["start to start", "start to end", *["start to start"] * 3]
+    alternating = bare_times.walls_of_steps(rows[:3], {"a": False, "b": False})
+    assert alternating["wall_ns"].fillna(-1).tolist() == [10, 20, -1]
+    alone = bare_times.walls_of_steps(rows[-1:], {"a": False})
+    assert (alone["wall_ns"].tolist(), alone["bare_from"].tolist()) == ([3], ["start to end"])
+    assert bare_times.walls_of_steps(rows.assign(style="start"), {"a": False}).empty
+
+
+def kinds(*rows: tuple[str, str, int, int, float]) -> pd.DataFrame:
+    """rows: (range, bare_from, steady, first_calls, bare_p50_ns)"""
+    names = ["range", "bare_from", "steady", "first_calls", "bare_p50_ns"]
+    return pd.DataFrame(rows, columns=names).assign(first_ns=np.nan)
+
+
+def test_a_step_that_ran_once_has_no_time_beside_others() -> None:
+    steps = pd.DataFrame({"path": ["a", "b", "c", "a"]})
+    own = {one: one for one in "abc"}
+    once, often, timed = ("a", "start to end", 1, 0, 5.0), ("b", "start to end", 9, 0, 7.0), ("a", "harness", 1, 0, 5.0)
+    assert bare_times.bare_wall_ns(kinds(once, often), steps, own) == {"b": 7.0}
+    assert bare_times.bare_wall_ns(kinds(once), steps, own) == {"a": 5.0}
+    assert bare_times.bare_wall_ns(kinds(timed, often), steps, own) == {"a": 5.0, "b": 7.0}
+    assert bare_times.bare_wall_ns(kinds((*once[:3], 1, 5.0), often), steps, own) == {"a": 5.0, "b": 7.0}
+    assert (
+        bare_times.bare_wall_ns(kinds(once)[:0], steps, own)
+        == bare_times.bare_wall_ns(kinds(once), steps[:0], own)
+        == {}
+    )
+
+
+def test_alternating_steps_fill_the_gpu_together() -> None:
+    """Rounds of 100 ns: a keeps the GPU busy for 30, b for 50 (median of 40, 50 and 90). The later half of 12 counts."""
+    rows = bare_rows(*[(1, 1, "ab"[at % 2], 50 * at + (900 if at > 5 else 0), 50 * at + 999) for at in range(12)])
+    steps = pd.DataFrame({"path": ["a", "b", "b", "b"]}, index=[2, 4, 5, 6])
+    ops = pd.DataFrame({"duration_ns": [10, 20, 40, 50, 90]})
+    found = bare_times.filled(
+        rows, kinds(("a", "start to end", 9, 0, 5.0)), ops, steps, numbers(2, 2, 4, 5, 6), {"a": "a", "b": "b"}
+    )
+    assert found == {"a": 0.8, "b": 0.8}
+    assert (
+        bare_times.filled(
+            rows, kinds(("a", "harness", 9, 0, 5.0)), ops, steps, numbers(2, 2, 4, 5, 6), {"a": "a", "b": "b"}
+        )
+        == {}
+    )
+    alone = rows[rows["range"] == "a"]
+    assert (
+        bare_times.filled(alone, kinds(("a", "x", 9, 0, 5.0)), ops, steps, numbers(2, 2, 4, 5, 6), {"a": "a", "b": "b"})
+        == {}
+    )
+    few = rows[:4]
+    assert (
+        bare_times.filled(few, kinds(("a", "x", 9, 0, 5.0)), ops, steps, numbers(2, 2, 4, 5, 6), {"a": "a", "b": "b"})
+        == {}
+    )
+
+
+def test_a_kind_of_step_is_never_shorter_than_its_gpu_work() -> None:
+    measured = pd.DataFrame({"busy_ns": [60, 100, 80, 7], "blocked_ns": [1, 3, pd.NA, 2], "launches": [4, 6, 5, 1]})
+    steps = pd.DataFrame({"path": ["a", "a", "a", "b"]})
+    bare = kinds(("a", "start to end", 9, 2, 50.0), ("b", "start to end", 1, 0, 10.0))
+    facts: Any = facts_of(bare_steps=bare, gaps=measured, step_ranges=steps, folded={"a": "a", "b": "b", "c": "c"})
+    table = bare_times.measure_kinds(facts)
+    columns = ["step", "bare_wall_ns", "busy_ns", "blocked_ns", "launches", "timed", "first_calls", "host_ns"]
+    assert table[columns].to_numpy().tolist() == [["a", 80, 80, 2, 5, 9, 2, 50], ["b", 10, 7, 2, 1, 1, 0, 10]]
+    assert table["busy_frac"].tolist() == [1.0, 0.7]
+    assert [bool(text) for text in table["evidence"]] == [False, True]
+    harness = facts_of(
+        bare_steps=bare.assign(bare_from="harness"), gaps=measured, step_ranges=steps, folded={"a": "a", "b": "b"}
+    )
+    assert bare_times.measure_kinds(harness)["evidence"].tolist() == ["", ""]
+    assert bare_times.measure_kinds(facts_of(bare_steps=bare, gaps=measured[:3], step_ranges=steps)).empty
+
+
+def launched(text: str) -> np.ndarray:
+    return np.array([ord(letter) for letter in text], dtype=np.int64)
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "period"),
+    [
+        ("xabababy", 2, (1, 2, 3)), ("xababa", 2, (1, 2, 0)),  # two and a half repeats are too few
+        ("abcabcabcabx", 3, (0, 3, 3)), ("aab" * 3, 2, (1, 2, 0)),
+    ],
+)  # fmt: skip
+def test_a_period_counts_whole_repeats(text: str, length: int, period: tuple[int, int, int]) -> None:
+    assert periods._repeated(launched(text), length) == period
+
+
+def test_a_period_has_two_launches_and_covers_half_of_all() -> None:
+    assert periods.find_period(launched("abababcdefgh")) == (0, 2, 3)  # 6 of 12
+    assert periods.find_period(launched("abababcdefghi")) is None  # 6 of 13
+    assert periods.find_period(launched("ababab")) == (0, 2, 3)
+    assert periods.find_period(launched("aaaaa")) is None
+    assert min(periods._lengths(launched("ab" * 40))) >= 2
+    assert periods.find_period(launched("aabaab" * 4)) == (0, 3, 8)

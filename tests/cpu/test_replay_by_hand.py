@@ -1,0 +1,537 @@
+"""Graphs of a few calls and operations whose replay, changes and parts a reader can add up; times in ns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.capture.model import Capture
+from analysis.replay import changes, decompose, spans, steady, timeline
+from analysis.replay.graph import DEVICE, NONE, OPERATION, STREAM, Graph
+from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, BY_STREAM, simulate
+
+LAG, AFTER = 4.0, 1.0
+
+
+def bools(*rows: int, of: int) -> np.ndarray:
+    return np.isin(np.arange(of), rows)
+
+
+def graph(calls: list[dict[str, Any]], ops: list[dict[str, Any]], **more: Any) -> Graph:
+    """Return a graph. calls: name, gap, own, wait, target, tail, seq; ops: name, ns, call, stream and what else differs.
+
+    An operation begins LAG after its call in the timeline; calls follow each other without waits.
+    """
+    usual_call = {
+        "name": "cudaLaunchKernel",
+        "gap": 10.0,
+        "own": 5.0,
+        "wait": NONE,
+        "target": -1,
+        "tail": 0.0,
+        "seq": 0,
+    }
+    c = pd.DataFrame(
+        [usual_call | {"launches": one.get("name", "") in ("", "cudaLaunchKernel")} | one for one in calls]
+    )
+    end = (c["gap"] + c["own"]).groupby(c["seq"]).cumsum().to_numpy(np.int64)
+    start = end - c["own"].to_numpy(np.int64)
+    usual = {"name": "k", "ns": 2.0, "stream": 0, "kind": "kernel", "bytes": 0.0, "fill": 1.0, "dep": -1, "dep_gap": 0.0,
+             "group": -1, "before": -1}  # fmt: skip
+    rows = [usual | {"call": at} | one for at, one in enumerate(ops)]
+    o = pd.DataFrame([{"start": start[one["call"]] + LAG if one["call"] >= 0 else 0} | one for one in rows])
+    streams = int(o["stream"].max()) + 1
+    seqs = int(c["seq"].max()) + 1
+    whole = lambda values: values.to_numpy(np.int64)  # noqa: E731
+    real = lambda values: values.to_numpy(np.float64)  # noqa: E731
+    given = {
+        "start_ns": 0, "end_ns": int(end.max()), "steps": 1, "c_start": start, "c_end": end, "c_seq": whole(c["seq"]),
+        "c_name": c["name"].to_numpy(object), "c_gap": real(c["gap"]), "c_own": real(c["own"]), "c_wait": whole(c["wait"]),
+        "c_target": whole(c["target"]), "c_tail": real(c["tail"]), "c_launches": c["launches"].to_numpy(bool),
+        "c_row": np.arange(len(c)), "o_start": whole(o["start"]), "o_duration": real(o["ns"]), "o_call": whole(o["call"]),
+        "o_host": whole(o["call"]), "o_stream": whole(o["stream"]), "o_lag": np.full(len(o), LAG),
+        "o_after": np.full(len(o), AFTER), "o_before": whole(o["before"]), "o_dep": whole(o["dep"]),
+        "o_dep_gap": real(o["dep_gap"]), "o_group": whole(o["group"]), "o_name": o["name"].to_numpy(object),
+        "o_kind": o["kind"].to_numpy(object), "o_row": np.arange(len(o)), "o_bytes": real(o["bytes"]), "o_fill": real(o["fill"]),
+        "stream_names": tuple(f"GPU 0/{at}" for at in range(streams)), "stream_free": np.zeros(streams),
+        "stream_pid": np.ones(streams, np.int64), "seq_pid": np.ones(seqs, np.int64), "seq_begin": np.zeros(seqs, np.int64),
+        "main": 1,
+    }  # fmt: skip
+    return Graph(**(given | more))
+
+
+def launches(*durations: float, **more: Any) -> Graph:
+    """Launches 15 ns apart on one stream."""
+    return graph([{} for _ in durations], [{"ns": ns} for ns in durations], **more)
+
+
+# The replay
+
+
+@pytest.mark.parametrize(
+    ("durations", "step"),
+    [
+        ((2, 2, 2), 45.0),  # three calls of 10 + 5
+        ((100, 100, 100), 303.0),  # three kernels and the time between two
+        ((2, 2, 60), 63.0 + 2.0),  # 2 + 1 and 60 + 1 and, of the first kernel, 1
+    ],
+)
+def test_a_step_takes_as_long_as_host_or_gpu(durations: tuple[float, ...], step: float) -> None:
+    run = simulate(launches(*durations))
+    assert run.step_ns == pytest.approx({65.0: 2 + 2 + 60 + 3}.get(step, step), abs=0.01)
+
+
+def test_an_operation_waits_for_its_call_or_for_its_stream() -> None:
+    run = simulate(launches(2, 20, 2))
+    start = run.o_start - run.begin_ns
+    assert [run.o_why[at] for at in range(3)] == [BY_HOST, BY_HOST, BY_STREAM]
+    assert (np.diff(start).tolist(), run.o_cause[2]) == ([15.0, 21.0], 1)
+    assert (run.o_end - run.o_start).tolist() == [2, 20, 2]
+
+
+def test_an_operation_waits_for_one_of_another_stream() -> None:
+    run = simulate(graph([{}, {}], [{"ns": 50.0}, {"stream": 1, "dep": 0, "dep_gap": 3.0}]))
+    assert (run.o_start[1] - run.o_end[0], run.o_why[1], run.o_cause[1]) == (3.0, BY_OTHER, 0)
+
+
+@pytest.mark.parametrize(("kind", "target"), [(OPERATION, 0), (STREAM, 0), (DEVICE, 1)])
+def test_a_call_that_waits_returns_after_what_it_waits_for(kind: int, target: int) -> None:
+    """Call 10 to 15, kernel 14 to 64; the second call waits for it and 7 ns more: 71, and the host's last 10 ns: 81."""
+    calls = [
+        {},
+        {"name": "cudaStreamSynchronize", "wait": kind, "target": target, "tail": 7.0},
+        {"name": "cudaEventRecord"},
+    ]
+    run = simulate(graph(calls, [{"ns": 50.0}]))
+    assert run.c_end[1] - run.o_end[0] == 7.0
+    assert dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True)) == {1: 0}
+    assert run.step_ns == 10 + LAG + 50 + 7 + 10 + 5
+
+
+def test_kernels_that_do_not_fit_beside_each_other_share_the_gpu() -> None:
+    """Each fills three quarters: while both run, the moved one has the quarter that is left, a third of its speed."""
+    ops = [{"ns": 300.0, "fill": 0.75}, {"ns": 300.0, "fill": 0.75, "stream": 1}]
+    moved = graph([{}, {}], ops, o_moved=bools(1, of=2))
+    run = simulate(moved, 2)
+    overlap = float(run.o_end[0] - run.o_start[1])
+    assert run.o_end[1] - run.o_start[1] == pytest.approx(overlap + 300 - overlap / 3)
+    beside = simulate(replace(moved, o_fill=np.array([0.5, 0.5])), 2)
+    assert beside.o_end[1] - beside.o_start[1] == 300
+    short = simulate(replace(moved, o_duration=np.array([300.0, 30.0])), 2)
+    assert short.o_end[1] - short.o_start[1] == 90
+
+
+def test_a_default_stream_waits_for_the_others() -> None:
+    run = simulate(graph([{}, {}], [{"ns": 60.0}, {"stream": 1}], serial=((0, 1),)), 2)
+    assert (run.o_start[1] - run.o_end[0], run.o_why[1], run.o_cause[1]) == (AFTER, BY_OTHER, 0)
+
+
+def test_a_collective_ends_on_all_ranks_when_the_last_one_has_come() -> None:
+    """Rank 2 comes 50 ns later; the transfer takes what it takes where nobody waits: 20 ns."""
+    calls = [{"seq": 0}, {"seq": 1, "gap": 60.0}]
+    ops = [{"ns": 70.0, "group": 0, "call": 0}, {"ns": 20.0, "group": 0, "stream": 1, "call": 1}]
+    run = simulate(graph(calls, ops, stream_pid=np.array([1, 2]), seq_pid=np.array([1, 2])), 2)
+    assert run.o_end[0] == run.o_end[1] == run.o_start[1] + 20
+    assert (run.o_why[0], run.o_cause[0], run.o_why[1], run.alone[0]) == (BY_RANKS, 1, BY_HOST, (BY_STREAM, -1))
+
+
+def test_a_branch_waits_for_the_operation_that_its_stream_names() -> None:
+    ops = [{}, {"ns": 20.0}, {"before": 0}]
+    run = simulate(graph([{}, {}, {}], ops), 2)
+    assert run.o_start[2] - run.begin_ns < run.o_end[1] - run.begin_ns
+    assert run.o_why[2] == BY_HOST
+    late = simulate(graph([{}, {}, {}], [{"ns": 300.0}, {"ns": 90.0}, {"before": 0}]), 2)
+    assert (late.o_start[2] - late.o_end[0], late.o_cause[2]) == (AFTER, 0)
+
+
+def test_a_trace_shows_both_runs_from_zero_in_microseconds() -> None:
+    before, after = simulate(launches(2000, 4000)), simulate(launches(2000, 1000))
+    events = timeline.timeline(before, after)["traceEvents"]
+    shown = [event for event in events if event["ph"] == "X"]
+    assert {event["pid"] for event in shown} == {1, 2}
+    kernels = [event for event in shown if event["pid"] == 1 and event["tid"] == 0]
+    assert [event["dur"] for event in kernels] == [2.0, 4.0]
+    assert kernels[0]["ts"] == pytest.approx((before.o_start[0] - before.begin_ns) / 1000)
+    assert {event["tid"] for event in shown} == {0, -1}
+    named = {(event["tid"], event["args"]["name"]) for event in events if event["name"] == "thread_name"}
+    assert named == {(0, "GPU 0/0"), (-1, "host 1")}
+
+
+# Changes
+
+
+def test_a_dropped_kernel_takes_its_launch_and_the_host_work_before_it_along() -> None:
+    changed = changes.drop(launches(50, 60, 70), bools(1, of=3))
+    assert changed.o_duration.tolist() == [50, 0, 70]
+    assert (changed.c_own.tolist(), changed.c_gap.tolist()) == ([5, 0, 5], [10, 0, 10])
+    assert changed.c_launches.tolist() == [True, False, True]
+    assert (changed.o_after.tolist(), changed.o_lag.tolist()) == ([AFTER, 0, AFTER], [LAG, 0, LAG])
+    half = changes.drop(launches(50, 60, 70), bools(1, of=3), share=0.5)
+    assert half.c_gap.tolist() == [10, 5, 10]
+
+
+def test_a_call_that_launches_more_than_what_goes_stays() -> None:
+    both = graph([{}], [{"call": 0}, {"call": 0}])
+    assert changes.drop(both, bools(0, of=2)).c_own.tolist() == [5]
+    assert changes.drop(both, bools(0, 1, of=2)).c_own.tolist() == [0]
+    assert changes.drop(both, bools(of=2), bools(0, of=1)).c_own.tolist() == [0]
+
+
+def test_small_calls_before_a_dropped_launch_go_and_large_host_work_stays() -> None:
+    """At most 30 µs before a launch belong to it where launches are close."""
+    calls = [{}, {}, {}, {"name": "cudaEventQuery", "gap": 20.0}, {"gap": 100_000.0}]
+    changed = changes.drop(graph(calls, [{}, {}, {}, {"call": 4}]), bools(3, of=4))
+    assert changed.c_gap.tolist() == [10, 10, 10, 0, 70_000]
+    assert changed.c_own.tolist() == [5, 5, 5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "gap", "goes"),
+    [
+        ("cudaStreamSynchronize", "[CUDA memcpy Device-to-Host]", 90_000.0, True),  # right after a download
+        ("cudaStreamSynchronize", "[CUDA memcpy Host-to-Device]", 4_999.0, True),  # of the same call of a library
+        ("cudaStreamSynchronize", "[CUDA memcpy Host-to-Device]", 5_000.0, False),
+        ("cudaEventRecord", "[CUDA memcpy Device-to-Host]", 10.0, False),
+    ],
+)
+def test_a_wait_for_a_dropped_copy_goes_with_it(name: str, kind: str, gap: float, goes: bool) -> None:
+    calls = [
+        {},
+        {"name": "cudaMemcpyAsync", "launches": True},
+        {"name": name, "gap": gap, "wait": STREAM, "target": 0},
+        {},
+    ]
+    one = graph(calls, [{"call": 0}, {"call": 1, "name": kind, "kind": "memcpy"}, {"call": 3}])
+    changed = changes.drop(one, bools(1, of=3))
+    assert bool(changed.c_wait[2] == NONE) is goes
+
+
+@pytest.mark.parametrize(
+    ("gaps", "usual"), [((10, 10, 10), 30_000.0), ((10, 8_000, 8_000, 90_000), 40_000.0), ((10,), 30_000.0)]
+)
+def test_a_usual_gap_is_five_times_the_median_and_at_least_30_us(gaps: tuple[float, ...], usual: float) -> None:
+    one = graph([{"gap": gap} for gap in gaps], [{} for _ in gaps])
+    assert changes.usual_gap(one) == usual
+
+
+@pytest.mark.parametrize(("gap", "least"), [(10, 100_000.0), (30_000, 150_000.0), (90_000, 300_000.0)])
+def test_host_work_of_its_own_is_longer_than_what_launches_need(gap: float, least: float) -> None:
+    assert changes.host_work_ns(graph([{"gap": gap}] * 4, [{}] * 4)) == least
+
+
+def test_scaled_operations_take_their_share() -> None:
+    assert changes.scale(launches(50, 60), bools(1, of=2), 0.5).o_duration.tolist() == [50, 30]
+    assert changes.scale(launches(50, 60), bools(0, 1, of=2), np.array([0.1, 2.0])).o_duration.tolist() == [5, 120]
+
+
+@pytest.mark.parametrize(
+    ("factor", "share", "name", "waits"),
+    [(0.6, 1.0, "Host-to-Device", False), (0.61, 1.0, "Host-to-Device", True), (0.1, 0.4, "Host-to-Device", True),
+     (0.1, 1.0, "Device-to-Host", True), (0.1, 0.5, "HtoD", False)],
+)  # fmt: skip
+def test_only_pinned_memory_makes_uploads_that_much_faster(factor: float, share: float, name: str, waits: bool) -> None:
+    calls = [{"name": "cudaMemcpyAsync", "wait": OPERATION, "target": 0, "launches": True}, {}]
+    ops = [{"name": f"[CUDA memcpy {name}]", "kind": "memcpy", "ns": 100.0}, {}]
+    changed = changes.scale(graph(calls, ops), bools(0, of=2), factor, share)
+    assert changed.o_duration[0] == pytest.approx(100 * factor)
+    assert bool(changed.c_wait[0] != NONE) is waits
+
+
+def test_a_small_grid_spreads_over_the_gpu_but_no_kernel_is_shorter_than_the_floor() -> None:
+    one = graph([{}] * 4, [{"ns": 90_000.0, "fill": 0.1}, {"ns": 9_000.0, "fill": 0.1}, {"ns": 900.0, "fill": 0.1},
+                           {"ns": 90_000.0, "fill": 0.1, "kind": "memcpy"}])  # fmt: skip
+    assert changes.split(one, bools(0, 1, 2, 3, of=4)).o_duration.tolist() == [
+        9_000,
+        1_500,
+        900,
+        90_000,
+    ]
+    assert changes.split(one, bools(1, of=4)).o_duration[0] == 90_000
+
+
+@pytest.mark.parametrize(("share", "first"), [(0.0, 90_000 - 1_500), (0.5, 64_250), (1.0, 40_000)])
+def test_merged_kernels_take_from_the_longest_to_all_of_them(share: float, first: float) -> None:
+    """20 + 40 + 30 µs, less half a floor for each of the two launches saved: 88.5 µs; at the least 40 µs."""
+    one = launches(20_000, 40_000, 30_000, 7)
+    changed = changes.merge(one, bools(0, 1, 2, of=4), share)
+    assert changed.o_duration.tolist() == [first, 0, 0, 7]
+
+
+def test_neighbours_follow_each_other_on_their_stream() -> None:
+    one = graph([{}] * 6, [{"stream": at % 2} for at in range(6)])
+    runs = [rows.tolist() for rows in changes.neighbours(one, bools(0, 2, 3, 5, of=6))]
+    assert runs == [[0, 2], [3, 5]]
+    assert changes.neighbours(one, bools(0, 4, 1, of=6)) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "lengths"),
+    [("abab", [2, 2]), ("abcabcab", [3, 3, 2]), ("aaaa", [4]), ("abc", [3]), ("abaaba", [3, 3])],
+)
+def test_names_that_repeat_are_merged_repeat_by_repeat(names: str, lengths: list[int]) -> None:
+    one = graph([{}] * len(names), [{"name": name} for name in names])
+    assert [len(rows) for rows in changes._repeats(one, [np.arange(len(names))])] == lengths
+
+
+def test_one_copy_for_several_saves_what_each_costs_besides_its_bytes() -> None:
+    one = graph([{}] * 3, [{"ns": ns, "kind": "memcpy"} for ns in (2_000.0, 9_000.0, 1_000.0)])
+    assert changes.batch_copies(one, bools(0, 1, 2, of=3)).o_duration.tolist() == [10_000, 0, 0]  # twice the 1 µs
+    assert changes.batch_copies(one, bools(0, 1, of=3)).o_duration.tolist() == [9_500, 0, 1_000]  # the floor of 1.5 µs
+    assert changes.batch_copies(one, bools(0, 1, of=3), 0.0).o_duration.tolist() == [11_000, 0, 1_000]
+
+
+@pytest.mark.parametrize(("share", "dep"), [(0.49, [-1, 0, -1]), (0.5, [-1, -1, -1])])
+def test_moved_operations_run_on_a_stream_of_their_own(share: float, dep: list[int]) -> None:
+    changed = changes.move(launches(50, 60, 70), bools(1, of=3), "side", share)
+    assert changed.stream_names == ("GPU 0/0", "GPU 0/side")
+    assert (changed.o_stream.tolist(), changed.o_dep.tolist()) == ([0, 1, 0], dep)
+    assert (changed.stream_pid.tolist(), changed.stream_free.tolist()) == ([1, 1], [0, 0])
+    assert changed.o_moved is not None
+    again = changes.move(changed, bools(2, of=3), "side")
+    assert (again.stream_names, again.o_stream.tolist()) == (changed.stream_names, [0, 1, 1])
+    assert again.o_moved is not None
+    assert again.o_moved.tolist() == [False, True, True]
+
+
+def test_copies_beside_kernels_hold_the_host_no_longer() -> None:
+    calls = [{"name": "cudaMemcpyAsync", "wait": OPERATION, "target": 0}, {"wait": OPERATION, "target": 1}]
+    changed = changes.overlap_copies(graph(calls, [{}, {}]), bools(0, of=2))
+    assert (changed.c_wait.tolist(), changed.o_stream.tolist()) == ([NONE, OPERATION], [1, 0])
+    kept = changes.remove_waits(graph(calls, [{}, {}]), bools(1, of=2))
+    assert kept.c_wait.tolist() == [OPERATION, NONE]
+
+
+def test_allocations_go_with_their_calls() -> None:
+    calls = [{}, {"name": "cudaMalloc", "gap": 20.0, "own": 900.0}, {"name": "cudaFree"}, {}]
+    changed = changes.allocate_once(graph(calls, [{"call": 0}, {"call": 3}]))
+    assert changed.c_own.tolist() == [5, 0, 0, 5]
+
+
+@pytest.mark.parametrize(("share", "long"), [(1.0, 0.0), (0.0, 50_000.0), (0.5, 25_000.0)])
+def test_a_captured_graph_is_one_launch(share: float, long: float) -> None:
+    one = graph([{}, {}, {"gap": 50_000.0}, {"wait": STREAM, "target": 0}, {}], [{}, {}, {}, {}, {}])
+    changed = changes.capture_graph(one, bools(0, 1, 2, 3, 4, of=5), share)
+    assert changed.c_own.tolist() == [changes.GRAPH_LAUNCH_NS, 0, 0, 5, 5]  # a launch alone is no graph
+    assert changed.c_gap.tolist() == [10, 0, long, 10, 10]
+    assert changed.o_lag.tolist() == [7_000, 7_000, 7_000, LAG, LAG]
+    slow = changes.capture_graph(replace(one, o_after=np.full(5, 900.0)), bools(0, 1, 2, of=5))
+    assert slow.o_after.tolist() == [900, 450, 450, 900, 900]
+
+
+def test_host_work_and_launches_scale() -> None:
+    one = graph([{"gap": 40.0}, {"gap": 10.0, "wait": STREAM, "target": 0}, {"name": "cudaEventQuery"}], [{}, {}])
+    assert changes.host(one, 0.25).c_gap.tolist() == [10, 2.5, 2.5]
+    assert changes.host(one, 0.5, np.array([20.0, 99.0, 0.0])).c_gap.tolist() == [30, 5, 10]
+    assert changes.launch_faster(one, bools(0, 1, 2, of=3), 0.2).c_own.tolist() == [1, 5, 5]
+
+
+def test_equal_ranks_have_the_mean_of_all_without_collectives() -> None:
+    ops = [
+        {"ns": 100.0, "call": 0},
+        {"ns": 300.0, "stream": 1, "call": 1},
+        {"ns": 50.0, "name": "ncclDevKernel_AllReduce", "call": 1},
+    ]
+    one = graph(
+        [{"gap": 10.0, "seq": 0}, {"gap": 50.0, "seq": 1}], ops, stream_pid=np.array([1, 2]), seq_pid=np.array([1, 2])
+    )
+    changed = changes.equalise_ranks(one)
+    assert (changed.o_duration.tolist(), changed.c_gap.tolist()) == ([200, 200, 50], [30, 30])
+
+
+def test_buckets_of_collectives_carry_all_bytes_at_the_cost_of_one() -> None:
+    names = ["ncclDevKernel_AllReduce"] * 5 + ["k"]
+    one = graph([{}] * 6, [{"name": name, "ns": 20_000.0} for name in names])
+    assert changes.bucket(one, 2).o_duration.tolist() == [0, 25_000, 0, 25_000, 20_000, 20_000]
+    assert changes.bucket(one, 3, 0.5).o_duration.tolist() == [0, 0, 45_000, 20_000, 20_000, 20_000]
+    assert changes.bucket(one, 5).o_duration.tolist()[4] == 40_000  # 100 less four floors of 15
+
+
+def test_operations_are_found_by_their_name_or_their_call() -> None:
+    one = graph(
+        [{"name": "cudaMalloc"}, {}],
+        [{"name": "gemm", "call": 1}, {"name": "add", "call": 0}, {"name": "x", "call": -1}],
+    )
+    assert changes.operations(one, "gem").tolist() == [True, False, False]
+    assert changes.operations(one, "Malloc").tolist() == [False, True, False]
+    assert changes.operations(one, "Launch").tolist() == [True, False, False]
+    assert changes.calls(one, "Malloc").tolist() == [True, False]
+
+
+def test_host_work_inside_ranges_counts_by_its_overlap() -> None:
+    """Gaps 0 to 10, 15 to 25 and 30 to 40; the ranges hold 5 to 20 (twice) and 38 to 60."""
+    ranges = pd.DataFrame(
+        {
+            "name": ["load", "load", "load x", "other"],
+            "start_ns": [5, 8, 38, 0],
+            "end_ns": [18, 20, 60, 99],
+            "pid": [1, 1, 1, 1],
+        }
+    )
+    one = launches(2, 2, 2)
+    covered, held, count = changes.in_ranges(Capture(ranges=ranges), one, "load")
+    assert (covered.tolist(), held.tolist(), count) == ([5, 5, 2], [True, False, True], 3)
+    covered, held, count = changes.in_ranges(Capture(ranges=ranges.assign(pid=2)), one, "load")
+    assert (covered.sum(), held.any(), count) == (0, False, 3)
+    covered, held, count = changes.in_ranges(Capture(), one, ".*")
+    assert (covered.tolist(), held.all(), count) == ([10, 10, 10], True, 1)
+
+
+# Parts
+
+
+def parts(one: Graph, wall: float | None = None) -> dict[str, int]:
+    found = decompose.decompose(simulate(one), wall)
+    assert sum(ns for _, ns in found.parts) == sum(ns for _, ns in found.busy_parts) == found.wall_ns
+    return dict(found.parts)
+
+
+def test_the_parts_of_a_step_follow_its_critical_path() -> None:
+    assert parts(launches(2, 2, 2)) == {"gpu_busy": 2, "launching": 43}  # the last kernel ends last
+    assert parts(launches(100, 100, 100)) == {"gpu_busy": 300, "launching": 2, "other": 1}
+    assert parts(launches(100, 100, 100), 606) == {"gpu_busy": 600, "launching": 4, "other": 2}
+    # the last kernel ends 1 ns after the host, so the next step begins 1 ns into its host work
+    assert parts(graph([{"gap": 200_000.0}, {}], [{}, {}])) == {"gpu_busy": 2, "launching": 19, "host_work": 199_999}
+
+
+def test_waits_allocations_and_copies_are_parts_of_their_own() -> None:
+    """A call that waits for a kernel of 500: what it waits for counts, and its 7 ns after the end."""
+    calls = [{}, {"name": "cudaStreamSynchronize", "wait": STREAM, "target": 0, "tail": 7.0}]
+    assert parts(graph(calls, [{"ns": 500.0}])) == {"gpu_busy": 500, "launching": 14, "sync": 7}
+    calls[1]["name"] = "cudaFree"
+    assert parts(graph(calls, [{"ns": 500.0}])) == {"gpu_busy": 500, "launching": 14, "allocation": 7}
+    assert parts(graph([{}], [{"ns": 500.0, "kind": "memcpy"}])) == {"copies": 500, "other": 1}
+    assert parts(graph([{}], [{"ns": 500.0, "name": "ncclDevKernel_AllReduce"}])) == {
+        "communication": 500,
+        "other": 1,
+    }
+
+
+def test_idle_time_counts_by_its_cause_and_busy_time_first() -> None:
+    found = decompose.decompose(simulate(launches(2, 2, 2)))
+    assert dict(found.busy_parts) == {"gpu_busy": 6, "launching": 39}
+    rank = simulate(
+        graph([{"seq": 0}, {"seq": 1, "gap": 60.0}], [{"ns": 70.0, "group": 0, "call": 0, "name": "ncclKernel_AllReduce"},
+              {"ns": 20.0, "group": 0, "stream": 1, "call": 1, "name": "ncclKernel_AllReduce"}],
+              stream_pid=np.array([1, 2]), seq_pid=np.array([1, 2])), 2
+    )  # fmt: skip
+    told = dict(decompose.decompose(rank).parts)
+    assert (told["communication"], told["rank_wait"]) == (20, 44)
+
+
+def test_slack_is_the_time_to_the_end_that_nothing_needs() -> None:
+    run = simulate(launches(2, 2, 2))
+    late = decompose.slack(run)
+    assert late[2] == pytest.approx(run.end_ns - run.o_end[2])
+    assert decompose.slack(simulate(launches(100, 100, 100))).tolist() == [0, 0, 0]
+    side = simulate(
+        graph([{}, {}, {}], [{"ns": 20.0}, {"ns": 30.0, "stream": 1}, {"ns": 200.0, "dep": 1, "dep_gap": 2.0}])
+    )
+    assert decompose.slack(side)[1] == pytest.approx(side.o_start[2] - 2.0 - side.o_end[1])
+
+
+@pytest.mark.parametrize(
+    ("spans_", "merged"),
+    [
+        ([(0, 5), (5, 9)], [(0, 9)]),
+        ([(4, 6), (0, 5), (8, 8)], [(0, 6)]),
+        ([(0, 9), (2, 3), (10, 11)], [(0, 9), (10, 11)]),
+    ],
+)
+def test_spans_that_touch_are_one(spans_: list[tuple[float, float]], merged: list[tuple[float, float]]) -> None:
+    assert decompose._union(spans_) == merged
+
+
+def test_whole_nanoseconds_add_up_and_the_largest_part_takes_the_rounding() -> None:
+    assert dict(decompose._whole({"sync": 1.4, "copies": 5.4}, 1.0, 8)) == {"sync": 1, "copies": 7}
+    assert decompose._whole({}, 1.0, 9) == (("other", 9),)
+    assert decompose._whole({}, 1.0, 0) == ()
+
+
+# What stands for a step where nothing repeats
+
+
+def ops(*rows: tuple[int, int, int]) -> pd.DataFrame:
+    """rows: (call, start, duration)"""
+    frame = pd.DataFrame(rows, columns=["api_start_ns", "start_ns", "duration_ns"])
+    return frame.assign(pid=1).astype({"api_start_ns": "Int64", "pid": "Int64"})
+
+
+def test_a_range_is_a_step_with_the_operations_launched_in_it() -> None:
+    """Range a: 10 to 50, its last kernel ends at 70. Range b: two of 20 and 90 ns, the second one slow."""
+    capture: Any = type(
+        "C", (), {"gpu_ops": ops((12, 20, 5), (40, 60, 10), (105, 110, 2), (205, 220, 75), (300, 310, 1))}
+    )
+    ranges = pd.DataFrame(
+        {"path": ["a", "b", "b", "none"], "start_ns": [10, 100, 200, 400], "end_ns": [50, 120, 290, 500], "pid": 1}
+    )
+    found = spans.spans(capture, ranges, "nothing repeats")
+    assert found.reason == "nothing repeats"
+    phases = [(one.name, one.launches, one.wall_ns.tolist(), one.slow.tolist()) for one in found.phases]
+    assert phases == [("b", 1, [20, 95], [1]), ("a", 2, [60], [])]
+    assert [one.gpu_start_ns.tolist() for one in found.phases] == [[110, 220], [20]]
+    assert [one.gpu_end_ns.tolist() for one in found.phases] == [[112, 295], [70]]
+    assert spans.spans(capture, ranges.assign(pid=2), "").phases == ()
+
+
+def test_without_ranges_the_capture_is_one_step() -> None:
+    capture: Any = type("C", (), {"gpu_ops": ops((12, 20, 5), (40, 60, 10))})
+    (phase,) = spans.spans(capture, pd.DataFrame(columns=["path", "start_ns", "end_ns", "pid"]), "short").phases
+    assert (phase.name, phase.pid, phase.launches, phase.wall_ns.tolist()) == ("capture", 1, 2, [58])
+    assert (phase.start_ns.tolist(), phase.end_ns.tolist()) == ([12], [70])
+
+
+def test_a_slow_span_is_longer_than_the_others_of_its_path() -> None:
+    rows = [(100 * at + 1, 100 * at + 2, 3) for at in range(5)]
+    capture: Any = type("C", (), {"gpu_ops": ops(*rows)})
+    ends = [110, 210, 310, 410 + 80, 510]
+    ranges = pd.DataFrame(
+        {"path": "s", "start_ns": [0, 100, 200, 300, 400], "end_ns": [one - 100 for one in ends], "pid": 1}
+    )
+    (phase,) = spans.spans(capture, ranges, "").phases
+    assert phase.wall_ns.tolist() == [10, 10, 10, 90, 10]
+    assert (phase.slow.tolist(), phase.count) == ([3], 4)
+    assert phase.quantiles() == (10, 10, 10)
+
+
+# What repeats
+
+
+def test_stretches_resemble_their_better_neighbour() -> None:
+    """aab and aac share two of three; bcd shares one of three with aac."""
+    alike, length = steady._similar(np.array([0, 3, 6, 9]), np.array([0, 0, 1, 0, 0, 2, 1, 2, 3]))
+    assert length.tolist() == [3, 3, 3]
+    assert alike.tolist() == pytest.approx([2 / 3, 2 / 3, 1 / 3])
+
+
+@pytest.mark.parametrize(
+    ("place", "total", "edges"),
+    [([2, 5, 8], 12, [2, 5, 8, 11]), ([4, 7], 9, [1, 4, 7, 9]), ([3], 8, [3, 8]), ([0, 4], 9, [0, 4, 8])],
+)
+def test_edges_stand_one_usual_length_around_the_anchors(place: list[int], total: int, edges: list[int]) -> None:
+    assert steady._edges(np.array(place), total).tolist() == edges
+
+
+def test_positions_of_each_launch_or_of_the_first_of_each_run() -> None:
+    symbol = np.array([1, 1, 0, 1, 0, 0])
+    assert [one.tolist() for one in steady._places(symbol, False)] == [[2, 4, 5], [0, 1, 3]]
+    assert [one.tolist() for one in steady._places(symbol, True)] == [[2, 4], [0, 3]]
+
+
+def test_layers_of_a_step_are_one_step() -> None:
+    """Two layers of 3 launches and a head of 2, eight times: every third anchor begins a step."""
+    layer, head = [0, 1, 2], [0, 9]
+    symbol = np.array((layer + layer + head) * 8)
+    place = np.flatnonzero(symbol == 0)
+    assert np.diff(steady._whole(place, symbol)).tolist() == [8] * (len(steady._whole(place, symbol)) - 1)
+    same = np.array(layer * 12)
+    assert steady._whole(np.flatnonzero(same == 0), same).tolist() == list(range(0, 36, 3))
+
+
+def test_the_process_with_most_gpu_time_is_the_busiest() -> None:
+    frame = pd.DataFrame({"pid": pd.array([1, 2, 2, None], "Int64"), "duration_ns": [50, 30, 30, 999]})
+    assert steady.busiest(frame) == 2
+    assert steady.busiest(frame.tail(1)) == -1
