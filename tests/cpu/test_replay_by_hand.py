@@ -13,61 +13,7 @@ from analysis.capture.model import Capture
 from analysis.replay import changes, decompose, spans, steady, timeline
 from analysis.replay.graph import DEVICE, NONE, OPERATION, STREAM, Graph
 from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, BY_STREAM, simulate
-
-LAG, AFTER = 4.0, 1.0
-
-
-def bools(*rows: int, of: int) -> np.ndarray:
-    return np.isin(np.arange(of), rows)
-
-
-def graph(calls: list[dict[str, Any]], ops: list[dict[str, Any]], **more: Any) -> Graph:
-    """Return a graph. calls: name, gap, own, wait, target, tail, seq; ops: name, ns, call, stream and what else differs.
-
-    An operation begins LAG after its call in the timeline; calls follow each other without waits.
-    """
-    usual_call = {
-        "name": "cudaLaunchKernel",
-        "gap": 10.0,
-        "own": 5.0,
-        "wait": NONE,
-        "target": -1,
-        "tail": 0.0,
-        "seq": 0,
-    }
-    c = pd.DataFrame(
-        [usual_call | {"launches": one.get("name", "") in ("", "cudaLaunchKernel")} | one for one in calls]
-    )
-    end = (c["gap"] + c["own"]).groupby(c["seq"]).cumsum().to_numpy(np.int64)
-    start = end - c["own"].to_numpy(np.int64)
-    usual = {"name": "k", "ns": 2.0, "stream": 0, "kind": "kernel", "bytes": 0.0, "fill": 1.0, "dep": -1, "dep_gap": 0.0,
-             "group": -1, "before": -1}  # fmt: skip
-    rows = [usual | {"call": at} | one for at, one in enumerate(ops)]
-    o = pd.DataFrame([{"start": start[one["call"]] + LAG if one["call"] >= 0 else 0} | one for one in rows])
-    streams = int(o["stream"].max()) + 1
-    seqs = int(c["seq"].max()) + 1
-    whole = lambda values: values.to_numpy(np.int64)  # noqa: E731
-    real = lambda values: values.to_numpy(np.float64)  # noqa: E731
-    given = {
-        "start_ns": 0, "end_ns": int(end.max()), "steps": 1, "c_start": start, "c_end": end, "c_seq": whole(c["seq"]),
-        "c_name": c["name"].to_numpy(object), "c_gap": real(c["gap"]), "c_own": real(c["own"]), "c_wait": whole(c["wait"]),
-        "c_target": whole(c["target"]), "c_tail": real(c["tail"]), "c_launches": c["launches"].to_numpy(bool),
-        "c_row": np.arange(len(c)), "o_start": whole(o["start"]), "o_duration": real(o["ns"]), "o_call": whole(o["call"]),
-        "o_host": whole(o["call"]), "o_stream": whole(o["stream"]), "o_lag": np.full(len(o), LAG),
-        "o_after": np.full(len(o), AFTER), "o_before": whole(o["before"]), "o_dep": whole(o["dep"]),
-        "o_dep_gap": real(o["dep_gap"]), "o_group": whole(o["group"]), "o_name": o["name"].to_numpy(object),
-        "o_kind": o["kind"].to_numpy(object), "o_row": np.arange(len(o)), "o_bytes": real(o["bytes"]), "o_fill": real(o["fill"]),
-        "stream_names": tuple(f"GPU 0/{at}" for at in range(streams)), "stream_free": np.zeros(streams),
-        "stream_pid": np.ones(streams, np.int64), "seq_pid": np.ones(seqs, np.int64), "seq_begin": np.zeros(seqs, np.int64),
-        "main": 1,
-    }  # fmt: skip
-    return Graph(**(given | more))
-
-
-def launches(*durations: float, **more: Any) -> Graph:
-    """Launches 15 ns apart on one stream."""
-    return graph([{} for _ in durations], [{"ns": ns} for ns in durations], **more)
-
+from tests.by_hand import AFTER, LAG, bools, graph, launches
 
 # The replay
 

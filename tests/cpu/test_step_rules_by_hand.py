@@ -1,0 +1,606 @@
+"""What a rule on a step proposes at its thresholds, on a few calls and operations; times in ns, a step lasts 1 ms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.diagnosis.step_rules import calls, copies, counted, host_work, kernels, launches, planned, ranks, sync
+from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats.report import Confidence
+from analysis.replay.graph import NONE, OPERATION, STREAM
+from tests.by_hand import bools, graph, view
+
+H2D, D2H, D2D = (f"[CUDA memcpy {way}]" for way in ("Host-to-Device", "Device-to-Host", "Device-to-Device"))
+
+
+def copy(name: str = H2D, size: float = 1024.0, ns: float = 2_000.0, **more: Any) -> dict[str, Any]:
+    return {"name": name, "kind": "memcpy", "bytes": size, "ns": ns} | more
+
+
+def found(rule: Callable[[View], Iterator[Proposal]], one: View) -> dict[str, Proposal]:
+    return {proposal.kind: proposal for proposal in rule(one)}
+
+
+# What a rule sees
+
+
+def test_amounts_are_of_one_step() -> None:
+    one = view(
+        graph([{}] * 4, [{"ns": 30.0}, {"ns": 10.0, "name": "x"}, {"ns": 30.0, "name": "x"}, copy()], steps=2), wall=70
+    )
+    assert (one.of_step(9), one.time(one.kernels), one.share(7.0)) == (4.5, 35.0, 0.1)
+    assert (one.most(one.kernels), one.most(bools(of=4))) == ("x", "")
+    assert view(graph([{}], [{}]), wall=0).share(5.0) == 0.0
+    assert (one.repeats, view(graph([{}], [{}]), count=1).repeats) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "count", "is_run"),
+    [
+        ("capture", "short", 1, True),
+        ("capture", "", 1, False),
+        ("s", "short", 1, False),
+        ("capture", "short", 2, False),
+    ],
+)
+def test_the_whole_capture_is_the_step_only_where_nothing_repeats(
+    name: str, reason: str, count: int, is_run: bool
+) -> None:
+    assert view(graph([{}], [{}]), name=name, reason=reason, count=count).is_run is is_run
+
+
+def test_directions_of_copies_and_their_calls() -> None:
+    names = [{"name": "cudaMemcpyAsync", "wait": OPERATION, "target": 0}, {"name": "cudaStreamSynchronize"},
+             {"name": "cudaMemcpyAsync"}, {"name": "cudaEventRecord"}]  # fmt: skip
+    one = view(graph(names, [copy(), copy(D2H, call=2), copy(D2D, call=-1), {"name": "HtoD", "call": 3}]))
+    assert one.to_gpu().tolist() == [True, False, False, False]
+    assert one.to_host().tolist() == [False, True, False, False]
+    assert one.next_call.tolist() == [1, 2, 3, -1]
+    assert one.synchronised(one.to_gpu()).tolist() == [False, True, False, False]
+    assert one.synchronised(one.to_host()).sum() == 0
+    assert one.waiting(one.to_gpu() | one.to_host()).tolist() == [True, False, False, False]
+
+
+def test_four_small_copies_to_the_host_in_a_row_are_packable() -> None:
+    def packable(count: int, size: float = 65_536.0) -> int:
+        return int(view(graph([{}] * (count + 1), [*[copy(D2H, size)] * count, {}])).packable.sum())
+
+    assert (packable(3), packable(4), packable(4, 65_537.0)) == (0, 4, 0)
+
+
+def test_what_stands_between_a_launch_and_a_load_of_a_module_compiles() -> None:
+    names = ["cudaLaunchKernel", "cudaMalloc", "cuModuleLoadData", "cudaLaunchKernel", "cudaEventRecord"]
+    one = view(graph([{"name": name} for name in names], [{"call": 0}, {"call": 3}]))
+    assert one.compiles.tolist() == [False, False, True, False, False]
+    assert one.compiling.tolist() == [False, True, True, False, False]
+    assert view(graph([{"name": name} for name in names], [{"call": 0}, {"call": 3}], steps=3)).compiling.sum() == 0
+
+
+def test_calls_around_one_that_builds_a_graph_record_it() -> None:
+    names = ["cudaLaunchKernel", "cudaEventRecord", "cudaGraphInstantiate", "cudaLaunchKernel", "cudaEventRecord"]
+    one = view(graph([{"name": name} for name in names], [{"call": 0}, {"call": 3}]))
+    assert one.recording.tolist() == [False, True, True, False, False]
+
+
+def test_batches_begin_after_other_work() -> None:
+    sizes = [1e6, 1e6, 0.0, 1e6, 65_536.0, 1e6]
+    ops = [copy(size=size) if size else {} for size in sizes]
+    assert view(graph([{}] * 6, ops)).batches == 3
+
+
+@pytest.mark.parametrize(
+    ("many", "batches", "count", "once"), [(2, 5, 1, True), (2, 4, 1, False), (5, 5, 1, False), (2, 5, 9, False)]
+)
+def test_few_long_gaps_beside_many_batches_belong_to_no_loop(many: int, batches: int, count: int, once: bool) -> None:
+    calls_ = [{"gap": 900_000.0} if at < many else {} for at in range(12)]
+    ops = [copy(size=1e6) if at % 2 == 0 and at < 2 * batches else {} for at in range(12)]
+    assert bool(view(graph(calls_, ops), count=count).once.any()) is once
+
+
+@pytest.mark.parametrize(
+    ("names", "library"),
+    [
+        (["void at::native::k", "k"], "pytorch"), (["loop_add_fusion", "k"], "jax"), (["cupy_add", "k"], "cupy"), (["k", "k"], "cuda"),
+    ],
+)  # fmt: skip
+def test_the_library_is_that_of_the_kernels(names: list[str], library: str) -> None:
+    assert view(graph([{}] * 2, [{"name": name} for name in names])).library == library
+
+
+def test_a_twentieth_of_the_time_is_too_little_for_a_library() -> None:
+    ops = [{"name": "cupy_add", "ns": 5.0}, {"name": "k", "ns": 95.0}]
+    assert view(graph([{}] * 2, ops)).library == "cuda"
+    ops[0]["ns"] = 6.0
+    assert view(graph([{}] * 2, ops)).library == "cupy"
+
+
+def test_the_share_of_kernels_in_graphs() -> None:
+    calls_ = [{"name": "cudaGraphLaunch"}, {}]
+    one = view(graph(calls_, [{"call": 0}, {"call": 0}, {"call": 0}, {"call": 1}, copy(call=0)]))
+    assert one.graphed == 0.75
+    assert view(graph([{}], [{"kind": "graph", "call": -1}])).graphed == 1.0
+
+
+# Copies
+
+
+@pytest.mark.parametrize(("count", "size", "proposed"), [(3, 1024.0, False), (4, 65_536.0, True), (4, 65_537.0, False)])
+def test_four_small_copies_could_be_one(count: int, size: float, proposed: bool) -> None:
+    one = found(copies.propose, view(graph([{}] * count, [copy(size=size)] * count)))
+    assert ("small_copies" in one) is proposed
+    if proposed:
+        assert (one["small_copies"].count, one["small_copies"].bytes, one["small_copies"].time_ns) == (
+            4,
+            262_144,
+            8_000,
+        )
+        assert "move 0.3 MB in 8 µs" in one["small_copies"].sentence
+
+
+@pytest.mark.parametrize(
+    ("memory", "size", "kind"),
+    [("Pageable -> Device", 1e5, "pageable_copy"), ("Pageable -> Device", 99_999.0, None), ("Pinned -> Device", 1e5, "copies_not_overlapped"),
+     ("Pinned -> Device", 99_999.0, None)],
+)  # fmt: skip
+def test_large_copies_belong_in_pinned_memory_beside_the_kernels(memory: str, size: float, kind: str | None) -> None:
+    one = found(copies.propose, view(graph([{}], [copy(D2H, size, 50_000.0)]), memory=memory))
+    assert list(one) == ([kind] if kind else [])
+
+
+@pytest.mark.parametrize(
+    ("size", "ns", "low", "high"), [(1e6, 500_000.0, 0.1, 0.04), (1e6, 25_000.0, 1.0, 0.8), (1e6, 10_000.0, 1.0, 1.0)]
+)
+def test_pinned_copies_run_at_20_to_50_gb_a_second(size: float, ns: float, low: float, high: float) -> None:
+    """1 MB in 500 µs is 2 GB/s: a tenth of the time at 20, a 25th at 50; a faster copy gets no slower."""
+    base = graph([{"name": "cudaMemcpy", "own": 90_000.0}], [copy(D2H, size, ns)])
+    one = found(copies.propose, view(base, memory="Device -> Pageable"))["pageable_copy"]
+    assert one.change is not None
+    for share, factor in ((0.0, low), (1.0, high)):
+        changed = one.change(base, share)
+        assert changed.o_duration[0] == pytest.approx(ns * factor)
+        assert changed.c_own.tolist() == [10_000]
+    assert f"{size / ns:,.1f} GB/s" in one.sentence
+
+
+@pytest.mark.parametrize(
+    ("sizes", "steps", "count", "repeated"),
+    [([7e4, 8e4, 9e4], 1, 9, True), ([7e4, 8e4], 1, 9, False), ([7e4, 8e4, 9e4] * 2, 2, 9, True), ([7e4, 8e4, 9e4, 9e4], 2, 9, False),
+     ([7e4, 8e4, 9e4], 1, 1, False)],
+)  # fmt: skip
+def test_three_large_uploads_that_are_the_same_in_each_step_are_weights(
+    sizes: list[float], steps: int, count: int, repeated: bool
+) -> None:
+    one = found(
+        copies.propose, view(graph([{}] * len(sizes), [copy(size=size) for size in sizes], steps=steps), count=count)
+    )
+    assert ("repeated_copy" in one) is repeated
+    if repeated:
+        assert (one["repeated_copy"].count, one["repeated_copy"].bytes) == (3, 240_000)
+        assert "0.2 MB" in one["repeated_copy"].sentence
+
+
+@pytest.mark.parametrize(("ns", "proposed"), [(99_999.0, False), (100_000.0, True)])
+def test_sets_of_a_tenth_of_the_step_are_a_finding(ns: float, proposed: bool) -> None:
+    one = found(copies.propose, view(graph([{}], [{"kind": "memset", "ns": ns, "bytes": 5e6}])))
+    assert ("redundant_copy" in one) is proposed
+    if proposed:
+        assert ", 50 GB/s" in one["redundant_copy"].sentence
+
+
+def test_migrations_of_unified_memory_count_per_step() -> None:
+    one = found(
+        copies.propose, view(graph([{}] * 2, [{"kind": "migration", "bytes": 1e6, "ns": 4_000.0}] * 2, steps=2))
+    )
+    assert (one["migration"].count, one["migration"].bytes, one["migration"].time_ns) == (1, 1e6, 4_000)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"), [(99_999.0, "100.0 KB"), (1e5, "0.1 MB"), (2_500.0, "2.5 KB"), (3e9, "3,000.0 MB")]
+)
+def test_sizes_have_a_unit(size: float, text: str) -> None:
+    assert copies._size(size) == text
+
+
+# Calls and host work
+
+
+@pytest.mark.parametrize(
+    ("count", "steps", "repeats", "proposed"),
+    [(1, 2, 9, True), (1, 3, 9, False), (2, 1, 1, False), (3, 1, 1, True)],
+)
+def test_allocations_of_every_other_step_are_a_loop(count: int, steps: int, repeats: int, proposed: bool) -> None:
+    calls_ = [{}, *[{"name": "cudaMalloc", "own": 600.0}] * count]
+    one = found(calls.propose, view(graph(calls_, [{}], steps=steps), count=repeats))
+    assert ("allocation" in one) is proposed
+    if proposed:
+        assert (one["allocation"].count, one["allocation"].time_ns) == (count / steps, 600 * count / steps)
+
+
+def test_an_allocation_goes_with_half_of_the_host_work_before_it() -> None:
+    base = graph([{}, {"name": "cudaMalloc", "own": 600.0, "wait": STREAM, "target": 0, "tail": 9.0}], [{}])
+    change = found(calls.propose, view(base))["allocation"].change
+    assert change is not None
+    changed = change(base, 0.5)
+    assert (changed.c_own.tolist(), changed.c_gap.tolist(), changed.c_tail.tolist()) == ([5, 0], [10, 5], [0, 0])
+    assert changed.c_wait.tolist() == [NONE, NONE]
+
+
+def test_a_module_that_each_step_loads_takes_its_host_work_along() -> None:
+    base = graph([{}, {"name": "cuModuleLoadData", "gap": 700.0, "own": 300.0}, {}], [{}, {"call": 2}])
+    one = found(calls.propose, view(base))["compile_in_loop"]
+    assert (one.time_ns, one.count, one.title) == (1_000, 1, "Compile and load kernels before the loop")
+    assert one.change is not None
+    assert one.change(base, 0.0).c_gap.tolist() == [10, 0, 10]
+    run = found(calls.propose, view(base, count=1, name="capture", reason="short"))
+    assert run["start_up"].title == "Do not count what happens once"
+
+
+def test_a_graph_that_each_step_builds_is_built_once() -> None:
+    base = graph(
+        [{}, {"name": "cudaEventRecord", "own": 70.0}, {"name": "cudaGraphInstantiate", "own": 300.0}, {}],
+        [{}, {"call": 3}],
+    )
+    one = found(calls.propose, view(base))["graph_each_step"]
+    assert (one.time_ns, one.count) == (70 + 300 + 20, 1)
+
+
+def busy_host(gap: float = 500_000.0, *, after: str = "", ranges: pd.DataFrame | None = None, **more: Any) -> View:
+    """Eight launches; before the third, the host works. `after`: name of the copy that follows."""
+    calls_ = [{"gap": gap} if at == 2 else {} for at in range(8)]
+    ops = [copy(after) if after and at == 3 else {"name": more.get("kernel", "k")} for at in range(8)]
+    more.pop("kernel", None)
+    return view(graph(calls_, ops), capture={} if ranges is None else {"ranges": ranges}, **more)
+
+
+@pytest.mark.parametrize(("gap", "proposed"), [(100_000.0, False), (100_001.0, True)])
+def test_host_work_of_more_than_100_us_is_of_its_own(gap: float, proposed: bool) -> None:
+    one = found(host_work.propose, busy_host(gap))
+    assert ("host_work" in one) is proposed
+    if proposed:
+        assert (one["host_work"].count, one["host_work"].time_ns) == (1, gap)
+        assert one["host_work"].span == (25 + 5, 25 + 5 + gap)
+
+
+def test_host_work_goes_and_short_gaps_stay() -> None:
+    one = busy_host()
+    change = found(host_work.propose, one)["host_work"].change
+    assert change is not None
+    assert change(one.graph, 0.5).c_gap.tolist() == [10, 10, 0, 10, 10, 10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("name", "begin", "end", "kind", "about"),
+    [
+        ("read shard", 100, 400_000, "storage", "read shard"), ("next batch", 100, 400_000, "data_loader", "next batch"),
+        ("score", 100, 400_000, "host_work", "score"), ("next batch", 100, 1_000, "host_work", "between launches"),  # beside it
+        ("next batch", 0, 600_000, "host_work", "between launches"),  # the step itself
+    ],
+)  # fmt: skip
+def test_a_range_around_host_work_names_its_kind(name: str, begin: int, end: int, kind: str, about: str) -> None:
+    ranges = pd.DataFrame({"name": [name], "start_ns": [begin], "end_ns": [end], "pid": [1], "level": [0]})
+    (one,) = found(host_work.propose, busy_host(ranges=ranges)).values()
+    assert (one.kind, one.about) == (kind, about)
+
+
+@pytest.mark.parametrize(
+    ("after", "kernel", "count", "kind"),
+    [(H2D, "sgd_step", 9, "data_loader"), (H2D, "k", 9, "host_work"), (D2H, "sgd_step", 9, "host_work"), ("", "adam", 9, "host_work"),
+     (H2D, "sgd_step", 1, "host_work")],
+)  # fmt: skip
+def test_uploads_after_host_work_of_training_are_batches(after: str, kernel: str, count: int, kind: str) -> None:
+    assert list(found(host_work.propose, busy_host(after=after, kernel=kernel, count=count))) == [kind]
+
+
+@pytest.mark.parametrize(("other", "proposed"), [(400_000.0, True), (300_000.0, False)])
+def test_host_work_of_one_rank_is_that_rank(other: float, proposed: bool) -> None:
+    calls_ = [{"gap": 500_000.0, "seq": 0}, {"seq": 0}, {"gap": other, "seq": 1}, {"seq": 1}]
+    base = graph(calls_, [{}, {}, {"stream": 1}, {"stream": 1}], seq_pid=np.array([1, 2]), stream_pid=np.array([1, 2]))
+    assert bool(found(host_work.propose, view(base))) is proposed
+
+
+# Launches and waits
+
+
+@pytest.mark.parametrize(
+    ("count", "name", "proposed"),
+    [(3, "cudaLaunchKernel", False), (4, "cudaLaunchKernel", True), (4, "cudaGraphLaunch", False)],
+)
+def test_four_launches_could_be_a_graph(count: int, name: str, proposed: bool) -> None:
+    one = found(launches.propose, view(graph([{"name": name, "launches": True}] * count, [{"ns": 7.0}] * count)))
+    assert ("launch_bound" in one) is proposed
+    if proposed:
+        assert (one["launch_bound"].count, one["launch_bound"].time_ns) == (4, 4 * 15)
+        assert one["launch_bound"].after == ""
+
+
+def test_host_work_of_its_own_is_no_launch() -> None:
+    assert found(launches.propose, busy_host())["launch_bound"].time_ns == 7 * 15 + 5
+
+
+@pytest.mark.parametrize(("name", "size", "waits"), [(D2H, 4_096.0, True), (D2H, 4_097.0, False), (H2D, 4.0, False)])
+def test_a_value_that_is_read_holds_the_host(name: str, size: float, waits: bool) -> None:
+    calls_ = [{}, {"name": "cudaMemcpy", "own": 50.0, "wait": OPERATION, "target": 1}]
+    one = found(sync.propose, view(graph(calls_, [{}, copy(name, size)])))
+    assert ("sync" in one) is waits
+    if waits:
+        assert (one["sync"].count, one["sync"].time_ns) == (1, 50)
+        assert "to read a value back" in one["sync"].sentence
+
+
+@pytest.mark.parametrize(("count", "repeats", "proposed"), [(1, 9, True), (4, 1, False), (5, 1, True)])
+def test_synchronisations_of_a_loop_are_a_finding(count: int, repeats: int, proposed: bool) -> None:
+    calls_ = [{}, *[{"name": "cudaDeviceSynchronize", "wait": STREAM, "target": 0, "own": 8.0}] * count]
+    one = found(sync.propose, view(graph(calls_, [{}]), count=repeats))
+    assert ("sync" in one) is proposed
+    if proposed:
+        assert (one["sync"].count, one["sync"].time_ns) == (count, 8 * count)
+        assert "to synchronise" in one["sync"].sentence
+
+
+@pytest.mark.parametrize(("fill", "makes"), [(0.0199, True), (0.02, False)])
+def test_a_tiny_kernel_before_a_read_makes_the_value(fill: float, makes: bool) -> None:
+    one = view(graph([{}] * 3, [{"fill": fill}, copy(D2H, 4.0), {"fill": 0.001}]))
+    assert sync._makes(one, bools(1, of=3)).tolist() == [makes, False, False]
+
+
+# Kernels
+
+SGEMM, MUL, ADD = (
+    "ampere_sgemm_128x64_tn",
+    "at::native::elementwise_kernel<MulFunctor>",
+    "at::native::elementwise_kernel<AddFunctor>",
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "ns", "proposed"),
+    [(SGEMM, 10_000.0, True), (SGEMM, 9_999.0, False), ("sgemm_tf32_tensorop", 90_000.0, False)],
+)
+def test_products_in_fp32_of_a_hundredth_of_the_step_are_a_finding(name: str, ns: float, proposed: bool) -> None:
+    base = graph([{}] * 2, [{"name": name, "ns": ns}, {}])
+    one = found(kernels.propose, view(base))
+    assert ("precision" in one) is proposed
+    if proposed:
+        change = one["precision"].change
+        assert change is not None
+        times = [change(base, share).o_duration[0] / ns for share in (0.0, 0.5, 1.0)]
+        assert times == pytest.approx([0.6, 0.375, 0.15])
+
+
+@pytest.mark.parametrize(
+    ("names", "grids", "again"),
+    [
+        (["bfloat16_copy_kernel"] * 5, "8x1x1", 4), (["bfloat16_copy_kernel"] * 4, "8x1x1", 0),
+        (["bfloat16_copy_kernel"] * 5, ["8x1x1"] * 4 + ["9x1x1"], 0), (["bfloat16_copy_kernel"] * 5 + ["sgd_step"], "8x1x1", 0),
+    ],
+)  # fmt: skip
+def test_a_conversion_made_five_times_a_step_could_be_made_once(names: list[str], grids: Any, again: int) -> None:
+    base = graph([{}] * len(names), [{"name": name, "ns": 10_000.0} for name in names])
+    one = found(kernels.propose, view(base, grid=grids))
+    assert ("repeated_casts" in one) is bool(again)
+    if again:
+        change = one["repeated_casts"].change
+        assert change is not None
+        assert (change(base, 1.0).o_duration == 0).sum() == again
+        assert change(base, 1.0).o_duration[0] == 10_000
+
+
+@pytest.mark.parametrize(
+    ("name", "ns", "kind"),
+    [("nchwToNhwcKernel", 10_000.0, "layout"), ("nchwToNhwcKernel", 9_999.0, None), ("direct_copy_kernel", 120_000.0, "redundant_copy"),
+     ("direct_copy_kernel", 119_999.0, None)],
+)  # fmt: skip
+def test_kernels_that_only_move_data_could_go(name: str, ns: float, kind: str | None) -> None:
+    base = graph([{}] * 2, [{"name": name, "ns": ns}, {}])
+    one = found(kernels.propose, view(base))
+    assert list(one) == ([kind] if kind else [])
+    if kind:
+        change = one[kind].change
+        assert change is not None
+        assert [change(base, share).o_duration[0] for share in (0.0, 0.49, 0.5)] == [ns / 2, ns / 2, 0]
+
+
+def test_element_by_element_kernels_that_follow_each_other_fuse() -> None:
+    """Three kernels of 30, 50 and 40 µs: at best the longest; at worst five of nine tensors are left, 66.7 µs."""
+    base = graph(
+        [{}] * 4,
+        [{"name": name, "ns": ns} for name, ns in ((MUL, 30_000.0), (ADD, 50_000.0), (MUL, 40_000.0), ("gemm", 9.0))],
+    )
+    one = found(kernels.propose, view(base))["fuse"]
+    assert (one.count, one.time_ns, one.title) == (3, 120_000, "Fuse 3 kernels into 1")
+    assert one.change is not None
+    times = [one.change(base, share).o_duration.tolist() for share in (0.0, 0.5, 1.0)]
+    assert times[0] == pytest.approx([120_000 * 5 / 9, 0, 0, 9])
+    assert times[1] == pytest.approx([(120_000 * 5 / 9 + 50_000) / 2, 0, 0, 9])
+    assert times[2] == [50_000, 0, 0, 9]
+    assert "fuse" not in found(kernels.propose, view(base, wall=12_000_001))
+
+
+@pytest.mark.parametrize(
+    ("name", "pointwise"),
+    [
+        (MUL, True),
+        ("triton_poi_fused_add", False),
+        ("cupy_add__float32_float32", True),
+        ("cupy_sum__float32", False),
+        ("gemm", False),
+    ],
+)
+def test_element_by_element_kernels_are_those_that_nobody_fused(name: str, pointwise: bool) -> None:
+    assert kernels._pointwise(name) is pointwise
+
+
+@pytest.mark.parametrize(
+    ("fill", "ns", "name", "kind"),
+    [
+        (0.24, 16_000.0, "rows", "small_grid"), (0.25, 16_000.0, "rows", None), (0.24, 15_000.0, "rows", None), (0.24, 16_000.0, SGEMM, "precision"),
+    ],
+)  # fmt: skip
+def test_a_long_kernel_on_a_quarter_of_the_gpu_is_a_small_grid(
+    fill: float, ns: float, name: str, kind: str | None
+) -> None:
+    base = graph([{}] * 2, [{"name": name, "ns": ns, "fill": fill}, {"ns": 5.0}])
+    one = found(kernels.propose, view(base))
+    assert list(one) == ([kind] if kind else [])
+    if kind == "small_grid":
+        assert "fill 24% of the GPU" in one[kind].sentence
+        change = one[kind].change
+        assert change is not None
+        assert [change(base, share).o_duration[0] for share in (0.0, 0.5)] == [8_000, 16_000 * 0.24]
+
+
+@pytest.mark.parametrize(("fill", "kind"), [(0.2, "serial_streams"), (0.24, "serial_streams"), (0.2500001, None)])
+def test_small_kernels_in_a_row_could_run_beside_each_other(fill: float, kind: str | None) -> None:
+    base = graph([{}] * 4, [{"name": f"b{at}", "ns": 20_000.0, "fill": fill} for at in range(4)])
+    one = found(kernels.propose, view(base))
+    assert list(one) == ([kind] if kind else [])
+    if kind:
+        change = one[kind].change
+        assert change is not None
+        assert change(base, 1.0).o_duration.sum() == pytest.approx(20_000)
+        assert change(base, 0.0).o_duration.sum() == pytest.approx(20_000 + 60_000 / 4)
+
+
+# Tables of kernels and chains
+
+
+def diagnosed(**more: Any) -> pd.DataFrame:
+    base = {
+        "kernel": "k",
+        "rank": 1,
+        "gain_bound_frac": 0.4,
+        "defect": "uncoalesced",
+        "reason": "Why.",
+        "sure_frac": 0.7,
+    }
+    return pd.DataFrame([base | more])
+
+
+@pytest.mark.parametrize(
+    ("more", "ns", "proposed"),
+    [
+        ({}, 5_000.0, True),
+        ({}, 4_999.0, False),
+        ({"rank": 2}, 5_000.0, False),
+        ({"gain_bound_frac": 0.0}, 5_000.0, False),
+    ],
+)
+def test_the_first_cause_of_a_kernel_is_a_change_of_the_step(more: dict[str, Any], ns: float, proposed: bool) -> None:
+    base = graph([{}], [{"ns": ns}])
+    one = found(counted.propose, view(base, counted=diagnosed(**more)))
+    assert ("uncoalesced" in one) is proposed
+    if proposed:
+        change = one["uncoalesced"].change
+        assert change is not None
+        assert [change(base, share).o_duration[0] / ns for share in (0.0, 1.0)] == pytest.approx([0.9, 0.6])
+
+
+@pytest.mark.parametrize(("sure", "said"), [(0.7, Confidence.LIKELY), (0.69, Confidence.UNSURE)])
+def test_a_cause_is_likely_from_seven_tenths_on(sure: float, said: Confidence) -> None:
+    (one,) = counted.propose(view(graph([{}], [{"ns": 9_000.0}]), counted=diagnosed(sure_frac=sure)))
+    assert one.sure is said
+
+
+def plan(**more: Any) -> pd.DataFrame:
+    base = {"range": "mlp", "pattern": "norm", "kernels": "mul > reduce", "gain_ns": 5.0, "now_time_ns": 1000.0, "bound_time_ns": 250.0,
+            "scope": "chain"}  # fmt: skip
+    return pd.DataFrame([base | more])
+
+
+def chain(ns: float = 5_000.0) -> View:
+    return view(graph([{}] * 3, [{"name": MUL, "ns": ns}, {"name": "reduce_kernel", "ns": ns}, {"name": "gemm", "ns": 5.0}]),
+                folded=np.array(["mlp", "mlp", "mlp"], object), plan=plan())  # fmt: skip
+
+
+def test_a_chain_of_the_plan_is_one_kernel_of_its_bytes() -> None:
+    """10 µs, of which the bytes need a quarter: at best 2.5 µs, at worst 1.6 times that."""
+    one = chain()
+    assert planned._operations(one, plan().iloc[0]).tolist() == [True, True, False]
+    change = found(planned.propose, one)["fuse"].change
+    assert change is not None
+    assert change(one.graph, 1.0).o_duration.tolist() == [2_500, 0, 5]
+    assert change(one.graph, 0.0).o_duration.tolist() == [4_000, 0, 5]
+    assert found(planned.propose, chain(1_249.0)) == {}
+
+
+# Ranks
+
+
+def two_ranks(first: float = 300_000.0, second: float = 100_000.0, *, talk: bool = True, **more: Any) -> View:
+    """Two processes: a kernel each, then a collective of 50 µs. Calls take 15 ns."""
+    collective = "ncclDevKernel_AllReduce" if talk else "k"
+    ops = [
+        {"ns": first},
+        {"ns": 50_000.0, "name": collective},
+        {"ns": second, "stream": 1},
+        {"ns": 50_000.0, "stream": 1, "name": collective},
+    ]
+    base = graph(
+        [{"seq": 0}, {"seq": 0}, {"seq": 1}, {"seq": 1}], ops, seq_pid=np.array([1, 2]), stream_pid=np.array([1, 2])
+    )
+    return view(base, **more)
+
+
+@pytest.mark.parametrize(("first", "proposed"), [(101_516.0, True), (101_515.0, False)])
+def test_a_rank_that_works_a_hundredth_longer_is_slow(first: float, proposed: bool) -> None:
+    """Its step takes first + 50,002: a hundredth of that is 1,515.18 at 101,516 and 1,515.17 at 101,515."""
+    one = two_ranks(first)
+    slow = found(ranks.propose, one)
+    assert ("slow_rank" in slow) is proposed
+    if proposed:
+        assert (slow["slow_rank"].about, slow["slow_rank"].time_ns) == ("Process 1", 1_516)
+        assert "on its GPU" in slow["slow_rank"].sentence
+        change = slow["slow_rank"].change
+        assert change is not None
+        assert change(one.graph, 0.0).o_duration.tolist() == pytest.approx([100_000, 50_000, 100_000, 50_000])
+
+
+def test_a_rank_is_slow_only_if_another_one_waits_for_it() -> None:
+    def table(waited: int) -> pd.DataFrame:
+        return pd.DataFrame({"rank": ["process 1"], "caused_waiting_ns": [waited], "longest_ns": [5_000], "last": [7], "collectives": [9],
+                             "compute_over_mean": [1.5]})  # fmt: skip
+
+    assert "slow_rank" not in found(ranks.propose, two_ranks(stragglers=table(89_999)))
+    told = found(ranks.propose, two_ranks(stragglers=table(90_000)))["slow_rank"].sentence  # 1 % of nine steps of 1 ms
+    assert "the last to start 7 of 9 collectives; the others wait 90 µs for it, 5 µs of that in one." in told
+    assert "1.50 times as long" in told
+
+
+def test_collectives_move_beside_kernels_at_half_their_time_or_all() -> None:
+    one = two_ranks(100_000.0)
+    change = found(ranks.propose, one)["exposed_communication"].change
+    assert change is not None
+    assert change(one.graph, 0.9).o_duration.tolist() == [100_000, 25_000, 100_000, 25_000]
+    assert change(one.graph, 1.0).o_stream.tolist() == [0, 2, 1, 3]
+
+
+@pytest.mark.parametrize(("second", "uneven"), [(200_000.0, True), (250_000.0, False)])
+def test_processes_without_a_collective_are_uneven_below_three_quarters(second: float, uneven: bool) -> None:
+    """First process 300 + 50 µs; 250 is below three quarters of 350, 300 is not."""
+    one = two_ranks(300_000.0, second, talk=False)
+    assert ranks.unlike(one) == ({1: 350_000.0, 2: 250_000.0} if uneven else {})
+    slow = found(ranks.propose, one)
+    assert ("slow_rank" in slow) is uneven
+    if uneven:
+        assert "1.17 times the mean" in slow["slow_rank"].sentence  # 350 over 300
+        change = slow["slow_rank"].change
+        assert change is not None
+        assert change(one.graph, 0.0).o_duration.tolist() == pytest.approx(
+            [300_000 * 6 / 7, 50_000 * 6 / 7, 200_000, 50_000]
+        )
+
+
+def test_exposed_communication_is_told_of_the_rank_with_most_of_it() -> None:
+    table = pd.DataFrame(
+        {"rank": ["0", "1", "1"], "exposed_ns": [9_000, 5_000, 5_000], "exposed_transfer_ns": [9_000, 1_000, 2_000]}
+    )
+    told = ranks._exposed(two_ranks(overlap=table))
+    assert "during 10 µs of 1's communication: it waits for another rank for 7 µs" in told
+    unknown = ranks._exposed(two_ranks(overlap=table.assign(exposed_transfer_ns=pd.NA)))
+    assert unknown.endswith("how much of it waits for another rank is not known.")
+    assert ranks._exposed(two_ranks()) == ranks._exposed(two_ranks(overlap=table.head(0))) == ""
