@@ -13,11 +13,20 @@ import pytest
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
 from analysis.capture.units import base_unit, check_metric
 from analysis.diagnosis.host import _rates
+from analysis.diagnosis.limits import find_limits, why_none
 from analysis.formats.errors import InputError
+from analysis.hardware.devices import Device, architecture
 from analysis.tables import bare as bare_times
 from analysis.tables import collectives, gaps, intervals, join, periods, traffic
 from analysis.tables.bare import blocked, first_occurrences
-from analysis.tables.roofline import refuse_impossible
+from analysis.tables.roofline import (
+    _without_points,
+    build_roof_lines,
+    build_roofline,
+    build_roofs,
+    dram_roof,
+    refuse_impossible,
+)
 from analysis.tables.tokens import token_floors
 from analysis.tables.units import build_units
 from tests.declared import facts_of
@@ -654,3 +663,237 @@ def test_a_period_has_two_launches_and_covers_half_of_all() -> None:
     assert periods.find_period(launched("aaaaa")) is None
     assert min(periods._lengths(launched("ab" * 40))) >= 2
     assert periods.find_period(launched("aabaab" * 4)) == (0, 3, 8)
+
+
+# Roofs
+
+
+def gpu(**more: Any) -> Device:
+    given = {
+        "name": "G",
+        "cc": "9.0",
+        "sm_count": 100,
+        "l2_bytes": 50_000_000,
+        "dram_bytes_per_s": 4e12,
+        "fp32_flop_per_s": 50e12,
+        "source": "s",
+    }
+    return Device(**(given | more))
+
+
+def test_limits_are_shares_of_the_datasheet_until_roofs_are_measured() -> None:
+    """DRAM reads 0.953 and copies 0.89 of 4 TB/s, tensor cores 0.802 of 900 TFLOP/s; L2 holds 0.381 of 50 MB dirty."""
+    found = find_limits(gpu(bf16_flop_per_s=900e12, fp16_flop_per_s=1e12), None)
+    assert found is not None
+    own = architecture("9.0")
+    assert (found.dram_read_bytes_per_s, found.dram_copy_bytes_per_s) == (
+        pytest.approx(3.812e12),
+        pytest.approx(3.56e12),
+    )
+    assert (found.tensor_flop_per_s, found.dirty_bytes) == (pytest.approx(721.8e12), pytest.approx(19.05e6))
+    assert found.sm_clock_hz == pytest.approx(50e12 / (2 * own["fp32_lanes"] * 100))
+    assert found.l2_size_bytes == 50e6
+    assert (found.sm_count, found.schedulers) == (100.0, own["schedulers"])
+    roofs = [
+        {"name": "dram_read", "value": 3e12},
+        {"name": "dram_copy", "value": 2e12},
+        {"name": "bf16", "value": 7e14},
+    ]
+    seen = find_limits(gpu(fp16_flop_per_s=1e12), 50, {"roofs": roofs})
+    assert seen is not None
+    assert (seen.dram_read_bytes_per_s, seen.dram_copy_bytes_per_s, seen.tensor_flop_per_s) == (3e12, 2e12, 7e14)
+    assert (seen.sm_count, seen.sm_clock_hz) == (50.0, found.sm_clock_hz)  # the datasheet is of the whole board
+    half = find_limits(gpu(fp16_flop_per_s=1e12), None)
+    assert half is not None
+    assert half.tensor_flop_per_s == pytest.approx(0.802e12)
+
+
+def test_limits_that_nobody_states_are_unknown() -> None:
+    found = find_limits(gpu(fp32_flop_per_s=None, l2_bytes=None), None)
+    assert found is not None
+    assert {"tensor_flop_per_s", "sm_clock_hz", "l2_size_bytes", "dirty_bytes"} <= set(found.unknown)
+    assert "dram_read_bytes_per_s" not in found.unknown
+    assert find_limits(None, 100) is None
+    assert find_limits(gpu(cc="1.0"), 100) is None
+    assert find_limits(gpu(sm_count=0), None) is None
+    assert find_limits(gpu(sm_count=0), 7) is not None
+
+
+@pytest.mark.parametrize(
+    ("device", "said"),
+    [
+        (None, "GPU of the counters is unknown"),
+        (gpu(cc="1.0"), "no compute capability 1.0"),
+        (gpu(cc=""), "of this GPU"),
+        (gpu(), "how many SMs"),
+    ],
+)
+def test_why_a_gpu_has_no_limits(device: Device | None, said: str) -> None:
+    assert said in why_none(device)
+
+
+def test_the_datasheet_gives_a_roof_to_every_level_and_pipe() -> None:
+    given = {
+        "roofs": [
+            {"name": "dram_copy", "value": 3.0},
+            {"name": "dram_read", "value": 4.0},
+            {"name": "fp32", "value": 9.0},
+        ]
+    }
+    roofs = build_roofs(given, gpu(l2_bytes_per_s=8e12), ["fp64"]).set_index("name")
+    assert roofs.index.tolist() == ["dram", "l2", "l1", "fp32", "tf32", "bf16", "fp64"]
+    assert roofs["measured"].fillna(-1).tolist() == [4, -1, -1, 9, -1, -1, -1]
+    assert roofs["datasheet"].fillna(-1).tolist()[:6] == [4e12, 8e12, -1, 50e12, -1, -1]
+    assert roofs.at["fp64", "datasheet"] > 0
+    assert (roofs.attrs["from"], roofs.attrs["dram_read"], roofs.attrs["dram_copy"]) == ("datasheet", 4, 3)
+    assert build_roofs(None, gpu(derived=("x",))).attrs["from"] == "derived"
+
+
+def test_a_roof_of_l1_follows_from_clock_and_sms() -> None:
+    """100 SMs of 128 bytes at 2 GHz are 25.6 TB/s; 5 % above is a boost."""
+    manifest = {"gpu": {"sm_count": 100}, "clocks": {"sm_mhz": {"max": 2000}}}
+    for value, kept in ((26.88e12, 1), (26.89e12, 0)):
+        given = {"roofs": [{"name": "l1_read", "value": value, "unit": "byte/s"}]}
+        found, missing = refuse_impossible(given, None, manifest)
+        assert found is not None
+        assert (len(found["roofs"]), len(missing)) == (kept, 1 - kept)
+        assert refuse_impossible(given, None, None)[1] == []
+    assert "100 SMs x 128 bytes x 2.00 GHz allows (25.6)" in missing[0].why
+
+
+def test_the_roof_of_dram_follows_the_mix() -> None:
+    """Copies at 2 and reads at 4: a written byte takes 2/2 − 1/4 = 0.75, so half of each takes 0.5."""
+    roofs = build_roofs({"roofs": [{"name": "dram_copy", "value": 2.0}, {"name": "dram_read", "value": 4.0}]}, None)
+    assert [dram_roof(roofs, share) for share in (1.0, 0.5, 0.0)] == pytest.approx([4.0, 2.0, 1 / 0.75])
+    alone = build_roofs({"roofs": [{"name": "dram_copy", "value": 2.0}]}, None)
+    assert dram_roof(alone, 0.25) == 2.0
+    odd = build_roofs({"roofs": [{"name": "dram_copy", "value": 9.0}, {"name": "dram_read", "value": 4.0}]}, None)
+    assert dram_roof(odd, 0.25) == 9.0  # reads slower than a copy: no rate of writes
+
+
+def points(**columns: list[Any]) -> pd.DataFrame:
+    count = len(next(iter(columns.values())))
+    base = {"kernel": ["k"] * count, "range": ["r"] * count, "duration_ns": [1000.0] * count, "flops": [4e6] * count, "flops_pipe": ["fp32"] * count,
+            "dram_read_bytes": [1e6] * count, "dram_write_bytes": [1e6] * count, "l2_bytes": [4e6] * count, "l1_bytes": [8e6] * count}  # fmt: skip
+    return pd.DataFrame(base | columns)
+
+
+ROOFS = {
+    "roofs": [
+        {"name": "dram_copy", "value": 4e12},
+        {"name": "l2_read", "value": 8e12},
+        {"name": "fp32", "value": 10e12},
+    ]
+}
+
+
+def roofline(rows: pd.DataFrame, device: Device | None = None, roofs: dict[str, Any] | None = ROOFS) -> pd.DataFrame:
+    return build_roofline(facts_of(measured=rows, roofs=build_roofs(roofs, device)))
+
+
+def test_a_point_stands_under_the_lower_of_two_roofs() -> None:
+    """4 MFLOP in 1 µs are 4 TFLOP/s. DRAM: 2 FLOP a byte at 4 TB/s is 8, below 10. L2: 1 FLOP a byte at 8 TB/s is 8."""
+    dram, l2, l1 = roofline(points(flops=[4e6])).to_dict("records")
+    assert (dram["level"], dram["intensity_flop_per_byte"], dram["achieved_flop_per_s"]) == (
+        "dram",
+        2.0,
+        pytest.approx(4e12),
+    )
+    assert (dram["roof_flop_per_s"], dram["roof_frac"], dram["bound"]) == (
+        pytest.approx(8e12),
+        pytest.approx(0.5),
+        "memory",
+    )
+    assert (dram["achieved_byte_per_s"], dram["bandwidth_frac"], dram["roof_from"]) == (
+        pytest.approx(2e12),
+        pytest.approx(0.5),
+        "measured",
+    )
+    assert (l2["roof_flop_per_s"], l2["bandwidth_frac"]) == (pytest.approx(8e12), pytest.approx(0.5))
+    assert np.isnan(l1["roof_flop_per_s"])
+    assert pd.isna(l1["bound"])
+    compute = roofline(points(flops=[8e6])).iloc[0]
+    assert (compute["roof_flop_per_s"], compute["roof_frac"], compute["bound"]) == (
+        pytest.approx(10e12),
+        pytest.approx(0.8),
+        "compute",
+    )
+
+
+def test_a_kernel_without_flops_has_its_share_of_the_bandwidth() -> None:
+    row = roofline(points(flops=[0.0])).iloc[0]
+    assert (row["roof_frac"], row["bandwidth_frac"]) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert pd.isna(row["roof_flop_per_s"])
+    unknown = roofline(points(flops=[np.nan])).iloc[0]
+    assert pd.isna(unknown["bound"])
+    assert pd.isna(unknown["roof_frac"])
+    assert unknown["bandwidth_frac"] == pytest.approx(0.5)
+
+
+def test_the_datasheet_serves_only_where_nothing_was_measured() -> None:
+    row = roofline(points(flops=[4e6]), gpu(), None).iloc[0]
+    assert (row["roof_from"], row["roof_datasheet_flop_per_s"], row["bandwidth_frac"]) == (
+        "datasheet",
+        pytest.approx(8e12),
+        pytest.approx(0.5),
+    )
+    both = roofline(points(flops=[4e6]), gpu(dram_bytes_per_s=40e12)).iloc[0]
+    assert (both["roof_from"], both["bandwidth_frac"]) == ("measured", pytest.approx(0.5))
+    assert both["roof_datasheet_flop_per_s"] == pytest.approx(50e12)
+
+
+def test_launches_add_up_and_an_unknown_one_leaves_the_sum_unknown() -> None:
+    rows = points(flops=[1e6, 3e6], duration_ns=[1000.0, 3000.0], l2_bytes=[np.nan, 4e6])
+    dram, l2, _ = roofline(rows).to_dict("records")
+    assert (dram["flops"], dram["bytes"], dram["achieved_flop_per_s"]) == (4e6, 4e6, pytest.approx(1e12))
+    assert pd.isna(l2["bytes"])
+    assert pd.isna(roofline(points(flops=[1e6, np.nan]))["flops"].iloc[0])
+    nothing = roofline(points(flops=[np.nan], dram_read_bytes=[np.nan]))
+    assert nothing["level"].tolist() == ["l2", "l1"]
+
+
+def test_bytes_that_l1_does_not_count_are_unknown_there() -> None:
+    levels = roofline(points(flops=[1e6], l1_bytes=[0.0])).set_index("level")["bytes"]
+    assert pd.isna(levels["l1"])
+    neither = roofline(points(flops=[1e6], l1_bytes=[0.0], l2_bytes=[0.0])).set_index("level")["bytes"]
+    assert neither["l1"] == 0
+    whole = roofline(points(flops=[1e6], dram_read_bytes=[np.nan], dram_bytes=[7e6])).set_index("level")["bytes"]
+    assert whole["dram"] == 7e6
+
+
+def test_the_longest_kernel_comes_first_with_its_levels_in_order() -> None:
+    table = roofline(points(kernel=["a", "b", "a"], duration_ns=[1000.0, 5000.0, 1000.0]))
+    assert list(zip(table["kernel"], table["level"], strict=True)) == [
+        (k, level) for k in "ba" for level in ("dram", "l2", "l1")
+    ]
+
+
+def test_known_roofs_are_lines() -> None:
+    roofs = build_roofs(ROOFS, gpu())
+    table = build_roof_lines(facts_of(roofs=roofs, roofline=points(flops=[1.0]))).set_index("roof")
+    assert table.index.tolist() == ["dram", "l2", "fp32"]
+    assert (table.at["dram", "measured_byte_per_s"], table.at["dram", "datasheet_byte_per_s"]) == (4e12, 4e12)
+    assert (table.at["fp32", "measured_flop_per_s"], table.at["fp32", "datasheet_flop_per_s"]) == (10e12, 50e12)
+    assert pd.isna(table.at["fp32", "measured_byte_per_s"])
+    assert table["tier"].tolist() == ["timing"] * 3
+    assert build_roof_lines(facts_of(roofs=roofs, roofline=points(flops=[1.0]).head(0))).empty
+
+
+def lacking(**columns: list[Any]) -> list[str]:
+    joined = SimpleNamespace(launches=pd.DataFrame())
+    rows = points(flops=[1.0], dram_bytes=[2.0], flops_fp32=[3.0], **columns)
+    return [gap.what for gap in _without_points(facts_of(measured=rows, joined=joined))]
+
+
+def test_a_roofline_names_what_it_lacks() -> None:
+    assert lacking() == []
+    assert lacking(duration_ns=[np.nan]) == ["the roofline's durations"]
+    rows = points(flops=[np.nan], dram_bytes=[np.nan], flops_fp32=[3.0])
+    (gap,) = _without_points(facts_of(measured=rows, joined=SimpleNamespace(launches=pd.DataFrame())))
+    assert gap.what == "the roofline's DRAM bytes and FLOPs"
+    assert "tensor" in gap.why
+    (plain,) = _without_points(
+        facts_of(measured=rows.assign(flops_fp32=np.nan), joined=SimpleNamespace(launches=pd.DataFrame()))
+    )
+    assert "tensor" not in plain.why
+    assert _without_points(facts_of(measured=rows, joined=SimpleNamespace(launches=rows))) == []
