@@ -30,7 +30,6 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple, TextIO
 
-import hypothesis
 import pytest
 from _pytest.main import pytest_runtestloop as run_tests
 
@@ -190,6 +189,14 @@ class Runs:
             self.failed = f"{path.rpartition('/')[2]}::{name}"
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> None:
+        """Let property tests try the same few examples each time."""
+        from hypothesis import settings
+
+        settings.register_profile("mutants", derandomize=True, database=None, deadline=None, max_examples=20)
+        settings.load_profile("mutants")
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.unfreeze()  # tests/conftest.py hides all objects from the collector
         self.living = [one for one in gc.get_objects() if isinstance(one, FunctionType)]
@@ -280,11 +287,7 @@ def try_area(given: tuple[str, int, int]) -> list[Mutant]:
     """Return what became of a sample of mutants of each module of an area."""
     area, seed, size = given
     tests = [f"{ROOT}/tests/cpu/{name}.py" for name in TARGETS[area][1]]
-    ours = hypothesis.settings.get_profile("default")
-    hypothesis.settings.register_profile(
-        "mutants", ours, derandomize=True, database=None, deadline=None, max_examples=20
-    )
-    options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow", "--hypothesis-profile=mutants"]
+    options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
     with tempfile.TemporaryDirectory() as folder, open(os.dup(1), "w") as said, open(os.devnull, "w") as nowhere:
         runs = Runs(area, seed, size, said)
         with contextlib.redirect_stdout(nowhere):
