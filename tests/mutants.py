@@ -121,13 +121,16 @@ def functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, ast.Functi
 
 
 def places(tree: ast.Module) -> list[Place]:
-    """Return the nodes that may change: those in the bodies of functions."""
+    """Return the nodes that may change: those in the bodies of functions, without annotations."""
     numbers = {id(node): at for at, node in enumerate(ast.walk(tree))}
+    notes = [getattr(node, name, None) for node in ast.walk(tree) for name in ("annotation", "returns")]
+    skipped = {id(part) for note in notes if note for part in ast.walk(note)}
     return [
         Place(numbers[id(node)], name, told)
         for name, function in functions(tree)
         for statement in function.body
         for node in ast.walk(statement)
+        if id(node) not in skipped
         for told, _ in changed(node)
     ]
 

@@ -13,6 +13,7 @@ import pytest
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
 from analysis.capture.units import base_unit, check_metric
 from analysis.diagnosis.host import _rates
+from analysis.diagnosis.judge import all_rules
 from analysis.diagnosis.limits import find_limits, why_none
 from analysis.formats.errors import InputError
 from analysis.hardware.devices import Device, architecture
@@ -449,7 +450,7 @@ def test_a_step_inside_another_is_none_and_ranges_belong_to_the_step_around_them
     inside = gaps.step_of_rows(backwards, gaps.find_steps(backwards), numbers(-1, 5, 3, 4, 5, -1))
     assert inside.tolist() == [-1, 1, 4, 4, 4, -1]
     first = backwards[1:].reset_index(drop=True)  # the first row is a step
-    assert gaps.step_of_rows(first, gaps.find_steps(first), numbers(4, 2, 3, 4, -1)).tolist() == [0, 3, 3, 3, -1]
+    assert gaps.step_of_rows(first, gaps.find_steps(first), numbers(4, 0, 3, 4, -1)).tolist() == [0, 0, 3, 3, -1]
 
 
 def test_unions_joined_and_what_lies_outside() -> None:
@@ -897,3 +898,17 @@ def test_a_roofline_names_what_it_lacks() -> None:
     )
     assert "tensor" not in plain.why
     assert _without_points(facts_of(measured=rows, joined=SimpleNamespace(launches=rows))) == []
+
+
+@pytest.mark.parametrize(
+    ("read", "busy", "l2", "holds"),
+    [(1.5e6, 0.9, 9e6, False), (1.51e6, 0.9, 9e6, True), (1.51e6, 0.45, 9e6, False), (1.51e6, 0.9, 1.05e6, False)],
+)
+def test_dram_reads_twice_what_exceeds_the_addressed_bytes_by_half(
+    read: float, busy: float, l2: float, holds: bool
+) -> None:
+    (rule,) = [one for one in all_rules() if one.cited == ("dram_read_bytes", "accessible_bytes")]
+
+    kernel: Any = type("Kernel", (dict,), {"busy": {"dram": busy}})
+    kernel = kernel(dram_read_bytes=read, accessible_bytes=1e6, l2_read_bytes=l2)
+    assert bool(rule.holds(kernel)) is holds
