@@ -38,9 +38,9 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
         {
             "path": copies["path"],
             "dram_read_bytes": copies["bytes"].where(within, 0),
-            "dram_write_bytes": copies["bytes"].where(written, 0),
+            "dram_write_bytes": copies["bytes"],
         }
-    )[within | written]
+    )[written]
     return moved[moved["path"] != ""].groupby("path").sum(min_count=1).astype("Float64")
 
 

@@ -61,6 +61,7 @@ def test_a_launch_at_the_end_of_a_step_belongs_to_the_next() -> None:
     ops = pd.DataFrame({"pid": [7] * 5, "api_start_ns": [0, 99, 100, 199, 200]})
     assert gaps.add_other_threads(ops, steps, numbers(-1, -1, -1, -1, -1)).tolist() == [3, 3, 5, 5, -1]
     assert gaps.add_other_threads(ops, steps, numbers(5, -1, -1, -1, -1)).tolist() == [5, 3, 5, 5, -1]
+    assert gaps.add_other_threads(ops, steps.head(0), numbers(5, -1, -1, -1, -1)).tolist() == [5, -1, -1, -1, -1]
 
 
 @pytest.mark.parametrize(
@@ -316,7 +317,10 @@ def test_equal_layers_show_once() -> None:
 
 def test_the_op_with_most_variants_at_one_size_is_drawn() -> None:
     table = declared(
-        *[("a", name, 1, 5) for name in ("v", "w", "x", "v")], ("a", "y", 2, 5), ("b", "v", 1, 5), ("c", "z", 1, np.nan)
+        *[("a", name, 1, 5) for name in ("v", "w", "x", "v")],
+        ("a", "y", 2, 5),
+        ("b", "v", 1, 5),
+        *[("c", name, 1, np.nan) for name in "wxyz"],
     )
     op, rows = traffic.of_one_op(table)
     assert (op, rows["variant"].tolist()) == ("a", ["v", "w", "x"])
