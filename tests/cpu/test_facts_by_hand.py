@@ -243,6 +243,7 @@ def test_launches_weigh_alike_if_one_has_no_duration() -> None:
 def test_units_need_a_share_or_spills_and_are_in_order_of_time() -> None:
     table = busy(kernel=["a", "b", "c"], duration_ns=[1.0, 9.0, 5.0], l2_throughput_frac=[0.1, 0.2, 0.3])
     assert table["kernel"].tolist() == ["b", "c", "a"]
+    assert table["l2_busy_frac"].tolist() == pytest.approx([0.2, 0.3, 0.1])
     assert busy(duration_ns=[1.0], spill_requests=[0])["spill_requests"].tolist() == [0]
     rows = {"kernel": ["k"], "range": ["r"], "counters_from": ["measured"], "duration_ns": [1.0]}
     assert build_units(facts_of(measured=pd.DataFrame(rows))).empty
