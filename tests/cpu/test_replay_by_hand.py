@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from analysis.capture.model import Capture
 from analysis.replay import changes, decompose, spans, steady, timeline
 from analysis.replay.graph import DEVICE, NONE, OPERATION, STREAM, Graph
-from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, BY_STREAM, simulate
+from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, BY_STREAM, _Pieces, simulate
 from tests.by_hand import AFTER, LAG, bools, graph, launches
 
 # The replay
@@ -291,9 +292,25 @@ def test_equal_ranks_have_the_mean_of_all_without_collectives() -> None:
 def test_buckets_of_collectives_carry_all_bytes_at_the_cost_of_one() -> None:
     names = ["ncclDevKernel_AllReduce"] * 5 + ["k"]
     one = graph([{}] * 6, [{"name": name, "ns": 20_000.0} for name in names])
-    assert changes.bucket(one, 2).o_duration.tolist() == [0, 25_000, 0, 25_000, 20_000, 20_000]
-    assert changes.bucket(one, 3, 0.5).o_duration.tolist() == [0, 0, 45_000, 20_000, 20_000, 20_000]
-    assert changes.bucket(one, 5).o_duration.tolist()[4] == 40_000  # 100 less four floors of 15
+    assert changes.bucket(one, changes.collectives(one), 2).o_duration.tolist() == [
+        0,
+        25_000,
+        0,
+        25_000,
+        20_000,
+        20_000,
+    ]
+    assert changes.bucket(one, changes.collectives(one), 3, 0.5).o_duration.tolist() == [
+        0,
+        0,
+        45_000,
+        20_000,
+        20_000,
+        20_000,
+    ]
+    assert (
+        changes.bucket(one, changes.collectives(one), 5).o_duration.tolist()[4] == 40_000
+    )  # 100 less four floors of 15
 
 
 def test_operations_are_found_by_their_name_or_their_call() -> None:
@@ -324,6 +341,21 @@ def test_host_work_inside_ranges_counts_by_its_overlap() -> None:
     assert (covered.sum(), held.any(), count) == (0, False, 3)
     covered, held, count = changes.in_ranges(Capture(), one, ".*")
     assert (covered.tolist(), held.all(), count) == ([10, 10, 10], True, 1)
+
+
+def test_the_share_of_the_gpu_that_a_stream_uses_at_a_time() -> None:
+    """Half of the GPU until 10, and a quarter from 12 to 20."""
+    pieces = _Pieces()
+    pieces.add(0.0, 10.0, 0.5)
+    pieces.add(12.0, 20.0, 0.25)
+    assert [pieces.at(time) for time in (-1.0, 0.0, 9.0, 10.0, 12.0, 20.0)] == [
+        (0.0, 0.0), (0.5, 10.0), (0.5, 10.0), (0.0, 12.0), (0.25, 20.0), (0.0, math.inf)
+    ]  # fmt: skip
+    pieces.next_pass()
+    assert pieces.begin == [0.0, 12.0]
+    pieces.add(30.0, 31.0, 1.0)
+    pieces.next_pass()
+    assert (pieces.begin, pieces.seen) == ([30.0], 1)
 
 
 # Parts

@@ -9,7 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.diagnosis.step_rules import calls, copies, counted, host_work, kernels, launches, planned, ranks, sync
+from analysis.diagnosis.step_rules import (
+    calls,
+    copies,
+    counted,
+    host_work,
+    kernels,
+    launches,
+    migration,
+    planned,
+    ranks,
+    sync,
+)
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats.report import Confidence
 from analysis.replay.graph import NONE, OPERATION, STREAM
@@ -192,18 +203,39 @@ def test_sets_of_a_tenth_of_the_step_are_a_finding(ns: float, proposed: bool) ->
         assert ", 50 GB/s" in one["redundant_copy"].sentence
 
 
-def test_migrations_of_unified_memory_count_per_step() -> None:
-    one = found(
-        copies.propose, view(graph([{}] * 2, [{"kind": "migration", "bytes": 1e6, "ns": 4_000.0}] * 2, steps=2))
-    )
-    assert (one["migration"].count, one["migration"].bytes, one["migration"].time_ns) == (1, 1e6, 4_000)
+def test_pages_that_a_kernel_waits_for_come_before_it() -> None:
+    """A kernel of 100 µs from 100 on, while 1 MB comes from 110 to 130 and 1 MB from 150 to 160: it waits 30 to 50 µs."""
+    up = "[CUDA Unified Memory memcpy HtoD]"
+    pages = [
+        {"name": up, "kind": "migration", "bytes": 1e6, "ns": ns, "start": at, "call": -1}
+        for at, ns in ((110_000, 20_000.0), (150_000, 10_000.0))
+    ]
+    base = graph([{}], [{"ns": 100_000.0, "start": 100_000, "call": 0}, *pages])
+    one = found(migration.propose, view(base))["migration"]
+    assert (one.count, one.bytes, one.time_ns) == (2, 2e6, 30_000)
+    assert "kernels wait up to 50 µs for them" in one.sentence
+    assert one.change is not None
+    rates = [one.change(base, share).o_duration.tolist() for share in (0.0, 1.0)]
+    assert rates[0] == [100_000, 0, 0]  # 100 − 30 and 2 MB at 20 GB/s are no shorter
+    assert rates[1] == [90_000, 0, 0]  # 100 − 50 and 2 MB at 50 GB/s
+
+
+@pytest.mark.parametrize(("count", "proposed"), [(4, False), (5, True)])
+def test_five_concatenations_in_a_row_append(count: int, proposed: bool) -> None:
+    base = graph([{}] * count, [{"name": "at::native::CatArrayBatchedCopy", "ns": 9_000.0}] * count)
+    one = {proposal.title: proposal for proposal in kernels._appends(view(base))}
+    assert bool(one) is proposed
+    if proposed:
+        change = one["Append into memory of the whole size"].change
+        assert change is not None
+        assert [change(base, share).o_duration.sum() for share in (0.0, 1.0)] == [5 * 1_500, 0]
 
 
 @pytest.mark.parametrize(
     ("size", "text"), [(99_999.0, "100.0 KB"), (1e5, "0.1 MB"), (2_500.0, "2.5 KB"), (3e9, "3,000.0 MB")]
 )
 def test_sizes_have_a_unit(size: float, text: str) -> None:
-    assert copies._size(size) == text
+    assert copies.size_of(size) == text
 
 
 # Calls and host work

@@ -4,6 +4,7 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import Capture
+from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.join import _launch_places, _several_runs, build_coverage, join, path_matcher, prepare_counters
 from tests.declared import facts_of
 
@@ -212,7 +213,7 @@ def test_coverage_counts_each_range_and_says_why_the_rest_is_missing():
     columns = ["range", "seen", "requested", "matched", "extrapolated", "reason"]
     assert table[columns].to_numpy().tolist() == [
         ["gpt2/h.0", 3, 3, 2, 0, "ncu has no such kernel in this range"],
-        ["unattributed", 1, 1, 0, 0, "ncu has no such kernel in this range"],
+        [UNATTRIBUTED, 1, 1, 0, 0, "ncu has no such kernel in this range"],
     ]
     assert build_coverage(facts_of(joined=joined, has_counters=False, has_timeline=True)).empty
     assert build_coverage(facts_of(joined=joined, has_counters=True, has_timeline=False)).empty
