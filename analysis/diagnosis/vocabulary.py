@@ -16,8 +16,3 @@ NONE_AT_ROOF, LAUNCH_LATENCY = "none_at_roof", "launch_latency"
 def words(name: str) -> Mapping[str, str]:
     """Return `what` and `cure` of a cause."""
     return kinds()[kind_of(name)]
-
-
-def of_part(part: str) -> list[str]:
-    """Return the causes of a part of kinds.toml, such as kernel."""
-    return [name for name, entry in kinds().items() if entry["part"] == part]

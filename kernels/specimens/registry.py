@@ -1,4 +1,4 @@
-"""The specimens whose captures are committed, with what is to be said of each: names and kernels as captured.
+"""The specimens whose captures are committed, with what is to be said of each.
 
 Commit b1898af7 has the sources of the holdout and the program that runs them, 795c8cc0 those of the other two sets.
 """
@@ -34,7 +34,6 @@ class Specimen:
     half: str  # one of SETS
     defect: str  # what is to be diagnosed of it; of a fixed twin what has been cured
     version: str  # slow, fixed or clean
-    kernel: str  # the device symbol; "" of a library's
 
 
 @cache
@@ -49,17 +48,14 @@ def vocabulary() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
 
 @cache
 def specimens() -> tuple[Specimen, ...]:
-    """Return every specimen, sorted by name: times.csv names what was captured, static.csv its kernels."""
-    with (FOLDER / "static.csv").open(newline="", encoding="utf-8") as stream:
-        kernels = {row["specimen"]: row["kernel"] for row in csv.DictReader(stream)}
+    """Return every specimen that was captured, sorted by name."""
     with (FOLDER / "captures" / "times.csv").open(newline="", encoding="utf-8") as stream:
-        names = sorted(row["specimen"] for row in csv.DictReader(stream))
-    return tuple(_specimen(name, kernels.get(name, "")) for name in names)
+        return tuple(_specimen(name) for name in sorted(row["specimen"] for row in csv.DictReader(stream)))
 
 
-def _specimen(name: str, kernel: str) -> Specimen:
+def _specimen(name: str) -> Specimen:
     half, defect, version = name.split("/")
     if defect != "clean":
-        return Specimen(name, half, defect, version, kernel)
+        return Specimen(name, half, defect, version)
     answer = "launch_latency" if version.startswith("tiny_") else "none_at_roof"
-    return Specimen(name, half, answer, "clean", kernel)
+    return Specimen(name, half, answer, "clean")

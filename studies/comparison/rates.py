@@ -2,7 +2,7 @@
 
     python -m studies.comparison.rates FOLDER    read FOLDER/fresh-*.csv.xz, and write FOLDER/tables/error_rates.csv
 
-A file holds processes of kernels.cu one after the other. Each timed every kernel with 100, 101,
+A file holds processes of one program one after the other. Each timed every kernel with 100, 101,
 102 and 105 % of the work. A comparison takes A from one process and B from its neighbour, in an order that is drawn as
 `make ab` draws it: with 100 % on both sides nothing differs, with 102 % B is slower. Ours takes TURNS such pairs, or
 half of them, and no process is in two comparisons. The other rules take one pair, as their tools do, or half of TURNS.

@@ -25,7 +25,6 @@ from analysis.capture.load import load
 from analysis.diagnosis.judge import Verdict, judge
 from analysis.diagnosis.limits import Limits, find_limits
 from analysis.diagnosis.savers import Saver, answers
-from analysis.diagnosis.static import Census, cannot_judge, judge_static
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF
 from analysis.formats.report import kind_of
 from analysis.hardware.devices import find_device
@@ -259,26 +258,6 @@ def score_ncu(half: str) -> dict[str, tuple[str, ...]]:
     return {name: said[0][0] if said else () for name, said in ncu_estimates(half).items()}
 
 
-# -------------------------------------------------------------------------------------------------- the static census
-
-
-def census_of(row: Mapping[str, str]) -> Census:
-    """Return a row of kernels/specimens/static.csv."""
-    opcodes = {name: int(count) for name, _, count in (entry.rpartition(":") for entry in row["opcodes"].split())}
-    registers, spills, code = (int(row[name]) for name in ("registers", "spill_bytes", "code_bytes"))
-    return Census(row["kernel"], registers, spills, code, opcodes)
-
-
-def score_static(half: str) -> tuple[int, int, int]:
-    """Count (right, named, all) of the slow and clean kernels of a set, judged by machine code alone."""
-    with (registry.FOLDER / "static.csv").open(newline="", encoding="utf-8") as stream:
-        censuses = {row["specimen"]: census_of(row) for row in csv.DictReader(stream)}
-    asked = [one for one in registry.specimens() if one.half == half and one.version != "fixed" and one.kernel]
-    said = {one.name: judge_static(censuses[one.name]) for one in asked}
-    right = sum((rule := said[one.name]) is not None and rule.defect == one.defect for one in asked)
-    return right, sum(rule is not None for rule in said.values()), len(asked)
-
-
 # -------------------------------------------------------------------------------------------------------------- figures
 
 
@@ -315,8 +294,6 @@ def _lines(half: str, each: bool) -> Iterator[str]:
             causes = ", ".join(f"{cause.defect} {cause.gain:.0%}" for cause in one.verdicts) or one.why or "abstains"
             speed = f", {one.achieved:.2f}x of {one.predicted or 0:.2f}x" if one.achieved else ""
             yield f"  {'ok  ' if one.right else 'MISS'} {one.specimen}: {causes}{speed} (roof {one.roof:.2f})"
-    said = "{} right of {} named, of {}".format(*score_static(half))
-    yield f"{half}, static census alone: {said}; it can tell nothing of {len(cannot_judge())} causes"
     programs = score_timelines(half)
     yield f"{half}, timelines: {sum(one.right for one in programs)} of {len(programs)}"
     for program in programs if each else ():

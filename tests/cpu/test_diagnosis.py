@@ -20,7 +20,6 @@ from analysis.diagnosis.evidence import Evidence
 from analysis.diagnosis.judge import NEEDED, all_rules, judge
 from analysis.diagnosis.kernel_rules.rule import Rule
 from analysis.diagnosis.limits import Limits, capabilities, find_limits, why_none
-from analysis.diagnosis.static import STATIC_RULES, Census, cannot_judge, judge_static, settle
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF
 from analysis.formats import symbols
 from analysis.formats.report import kinds
@@ -432,25 +431,6 @@ def test_odd_names_are_still_one_word_of_the_shell(name: str) -> None:
     words = shlex.split(recapture(name, (), 0, Program()))
     expression = words[words.index("--kernel-id") + 1].removeprefix("::regex:").removesuffix(":1")
     assert re.search(expression, symbols.base(name))
-
-
-# --- the static census ---
-
-
-def test_the_census_alone_names_few_causes_of_the_development_half_and_rarely_a_wrong_one() -> None:
-    right, named, of = score.score_static(registry.DEVELOPMENT)
-    assert of == 41
-    assert right == named == 8
-
-
-def test_a_census_that_shows_nothing_says_what_would_settle_it() -> None:
-    census = Census("fma_chains", 21, 0, 2816, {"FFMA": 136, "STG.E": 1})
-    assert judge_static(census) is None
-    assert settle(census).endswith("-k 'regex:^fma_chains$' -c 1 -o kernel PROGRAM")
-    assert {rule.defect for rule in STATIC_RULES} | set(cannot_judge()) == set(vocabulary()["kernel"])
-    assert census.count("FFMA") == 136
-    assert census.count("STG") == 1
-    assert census.count("ST") == 0
 
 
 def test_the_longest_launch_of_a_kernel_is_found_without_copying_the_counters_of_all() -> None:
