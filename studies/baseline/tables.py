@@ -1,8 +1,7 @@
-"""Build the tables of the Hugging Face baseline: settings, operators, and a rule-based verdict on a token's limit."""
+"""Build the tables of the Hugging Face baseline: settings, operators, and what others published."""
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -11,16 +10,9 @@ from typing import Any
 import pandas as pd
 
 from analysis.facts import Facts
-from analysis.formats.words import count_of
 from analysis.tables.declare import Column, table
-from analysis.tables.gaps import BUSY_FRAC_LIMIT
 from studies.layers.tables import build_profile, build_tokens
 
-# Names of the kernels of cuBLAS, CUTLASS and PyTorch that multiply a matrix with a matrix or a vector.
-_GEMM = re.compile(r"gemm|gemv|gevm|cutlass|xmma|splitk|nvjet|dot_kernel", re.IGNORECASE)
-SMALL_NS = 20_000  # fixed costs are a good part of a shorter kernel, which takes no longer than a few launches
-# From this share of the busy time on, reading the weights once explains what the kernels do.
-MEMORY_FRAC = 0.6
 _EQUAL = {True: "yes", False: "no", None: ""}
 _PUBLISHED = Path(__file__).parent / "others.toml"
 
@@ -133,126 +125,6 @@ def build_operators(facts: Facts) -> pd.DataFrame | None:
                 }
             )
     return _frame(rows)
-
-
-@table(
-    "bottlenecks",
-    question="What limits a token of the baseline?",
-    title="What limits a token",
-    columns=(
-        Column("setting", "", "setting of baseline.csv", "key"),
-        Column("dtype", "", "type of weights and arithmetic", "key"),
-        Column("question", "", "the question", "row"),
-        Column("value", "", "the number, in the unit beside it", "row"),
-        Column("unit", "", "unit of the value", "key"),
-        Column("answer", "", "what the number means, written by a rule", "row"),
-    ),
-    optional=True,
-)
-def build_bottlenecks(facts: Facts) -> pd.DataFrame | None:
-    """Return bottlenecks.csv: for each setting, the questions that the numbers answer, and then the verdict."""
-    baseline_operators = facts.once(build_operators)
-    rows: list[dict[str, Any]] = []
-    for _, row in facts.once(build_baseline).iterrows():
-        if pd.isna(row["tokens_per_s"]):
-            continue
-        of = baseline_operators[baseline_operators["setting"] == row["setting"]]
-        of = of[of["dtype"] == row["dtype"]]
-        answers = [*_about_kernels(of), *_about_launches(row)]
-        rows += [
-            {"setting": row["setting"], "dtype": row["dtype"], "question": q, "value": value, "unit": unit, "answer": a}
-            for q, value, unit, a in answers
-        ]
-    return _frame(rows)
-
-
-def _about_kernels(operators: pd.DataFrame) -> list[tuple[str, float, str, str]]:
-    kernels = operators[operators["kind"] == "kernel"]
-    total_ns = float(kernels["self_cuda_ns"].fillna(0).sum()) if len(kernels) else 0.0
-    if not total_ns:
-        return []
-    answers = []
-    gemms = kernels[kernels["name"].str.contains(_GEMM)]
-    each = gemms["self_cuda_ns"] / gemms["calls"]
-    small = gemms[each < SMALL_NS]
-    share = float(small["self_cuda_ns"].sum()) / total_ns
-    mean_ns = float(small["self_cuda_ns"].sum() / small["calls"].sum()) if len(small) else 0.0
-    answers.append(
-        (
-            "share of small GEMM and GEMV kernels",
-            share,
-            "frac",
-            f"{share:.1%} of the kernels' time is in matrix products of {mean_ns / 1e3:.1f} µs on average "
-            f"(below {SMALL_NS / 1e3:g} µs each); all matrix products take "
-            f"{float(gemms['self_cuda_ns'].sum()) / total_ns:.1%}.",
-        )
-    )
-    addmm = operators[operators["name"] == "aten::addmm"]
-    if len(addmm):
-        row = addmm.iloc[0]
-        answers.append(
-            (
-                "share of aten::addmm",
-                float(row["share_frac"]),
-                "frac",
-                f"aten::addmm takes {row['share_frac']:.1%} of the CUDA time in {int(row['calls']):,} calls, "
-                f"{row['calls_per_token']:.0f} a token.",
-            )
-        )
-    return answers
-
-
-def _about_launches(row: pd.Series) -> list[tuple[str, float, str, str]]:
-    answers: list[tuple[str, float, str, str]] = []
-    wall_ns = 1e9 / row["tokens_per_s"]
-    launches, kernels, busy, floor = (
-        row[name] for name in ("launches_per_token", "kernels_per_token", "busy_frac", "floor_frac")
-    )
-    if pd.isna(busy):
-        return answers
-    answers.append(
-        (
-            "launches per token",
-            float(launches),
-            "",
-            f"A token takes {count_of(launches, 'launch')} for {count_of(kernels, 'kernel')}: the CPU has "
-            f"{wall_ns / max(launches, 1) / 1e3:.1f} µs for each.",
-        )
-    )
-    answers.append(
-        ("GPU busy fraction", float(busy), "frac", f"The GPU works in {busy:.1%} of a token's {wall_ns / 1e6:.3f} ms.")
-    )
-    if not pd.isna(floor):
-        answers.append(
-            (
-                "share of the bandwidth floor",
-                float(floor),
-                "frac",
-                f"Reading the weights once takes {row['floor_ns'] / 1e3:.0f} µs at the copy speed of this GPU: "
-                f"{floor:.1%} of a token's time.",
-            )
-        )
-    verdict, why = judge(float(busy), None if pd.isna(floor) else float(floor), float(launches), float(kernels))
-    answers.append(("what limits a token", float(busy), "frac", f"{verdict[0].upper()}{verdict[1:]}: {why}"))
-    return answers
-
-
-def judge(busy_frac: float, floor_frac: float | None, launches: float, kernels: float) -> tuple[str, str]:
-    """Return the verdict on a token and its reason, from busy fraction, the floor's share of wall time, and counts."""
-    if busy_frac < BUSY_FRAC_LIMIT and launches < kernels / 2:
-        return "bound by gaps", (
-            f"the GPU idles in {1 - busy_frac:.0%} of the time though a token takes only "
-            f"{count_of(launches, 'launch')}: gaps between kernels, and what the host does from one token to the next."
-        )
-    if busy_frac < BUSY_FRAC_LIMIT:
-        return "launch-bound", f"the GPU waits for work in {1 - busy_frac:.0%} of the time."
-    if floor_frac is None:
-        return "GPU-bound", "the GPU is busy; without a measured bandwidth nothing more can be said."
-    of_busy = floor_frac / busy_frac
-    if of_busy >= MEMORY_FRAC:
-        return "memory-bound", f"reading the weights explains {of_busy:.0%} of the busy time."
-    explained = f"reading the weights explains only {of_busy:.0%} of the busy time."
-    return "bound by small kernels", f"the GPU is busy, but {explained}"
 
 
 # Beside what others published --------------------------------------------------------------------------------------

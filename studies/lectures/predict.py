@@ -7,18 +7,14 @@ from waves, tiles, roofs, launches and bytes.
 from __future__ import annotations
 
 import csv
-import math
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 TABLE = Path(__file__).with_name("predictions.csv")
 
-# Constants of one H200 from earlier committed runs.
-SMS = 132
-SUSTAINED_BF16 = 794e12  # FLOP/s of cuBLAS at 8192³
+SMS = 132  # of the H200
 DTYPES = ("fp32", "tf32", "bf16")  # of the products
-LAUNCH_NS = 3_000.0  # start and drain of one independent kernel in a filled queue
 
 
 @dataclass(frozen=True)
@@ -34,16 +30,6 @@ class Expected:
     high: float
     lecture: str
     because: str
-
-
-def waves(tiles: int) -> int:
-    """Return the number of waves: how often all SMs take a tile."""
-    return math.ceil(tiles / SMS)
-
-
-def tiles_of(n: int, tile: tuple[int, int]) -> int:
-    """Return the number of tiles of an n x n result."""
-    return math.ceil(n / tile[0]) * math.ceil(n / tile[1])
 
 
 SIZES = (1024, 2048, 4096, 8192, 16384)  # of the products
@@ -64,15 +50,7 @@ SIDE = 8192  # side of the matrix for coalescing
 TILED_N = 2048
 BLOCKS, WIDTH, ROWS = 16, 2048, 16384  # of the checkpoints
 
-WAVE_TILE = (128, 256)
 WAVE_SIZES = tuple(sorted({*range(1536, 2561, 32), *range(1780, 1801), *range(2040, 2057), *range(1800, 2560, 40)}))
-ALIGNED = 8  # bf16 elements in 16 bytes, the alignment of rows for TMA
-
-
-def wave_ns(n: int, tile: tuple[int, int] = WAVE_TILE) -> float:
-    """Return time of a bf16 product in ns from whole waves, where rows are aligned."""
-    tile_ns = 2.0 * tile[0] * tile[1] * n / (SUSTAINED_BF16 / SMS) * 1e9
-    return waves(tiles_of(n, tile)) * tile_ns + LAUNCH_NS
 
 
 PATHS = (1, 2, 4, 8, 16, 32)  # of diverging warps

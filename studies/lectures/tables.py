@@ -1,8 +1,7 @@
-"""Build the studies' tables: predictions beside measurements, and profiles of single operators."""
+"""Build the studies' tables: predictions beside measurements."""
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from functools import cache
@@ -13,10 +12,7 @@ import pandas as pd
 
 from analysis.facts import Facts
 from analysis.formats.lectures import LECTURES
-from analysis.fusion.opmap import kind_of_kernel
 from analysis.tables.declare import Column, Table, part, table
-from studies.accounting.tiles import tile_of
-from studies.lectures import predict
 from studies.lectures.predict import Expected, frozen
 
 REASONS = Path(__file__).with_name("reasons.toml")
@@ -52,10 +48,6 @@ _COUNTED = {
 def points(facts: Facts) -> dict[tuple[str, str, str], dict[str, Any]]:
     found = (facts.capture.of(LECTURES.kind) or {}).get("points") or []
     return {(one["study"], one["case"], one["quantity"]): one for one in found}
-
-
-def cases(facts: Facts) -> list[dict[str, Any]]:
-    return (facts.capture.of(LECTURES.kind) or {}).get("profiles") or []
 
 
 Points = dict[tuple[str, str, str], dict[str, Any]]
@@ -145,95 +137,3 @@ build_units = _study(
     "Warps, units and formats",
     "What do divergent paths cost, how fast are units, what do formats round?",
 )
-
-
-@table(
-    "lecture_tiles",
-    question="Which tile did cuBLAS choose at each size, and do its waves say the time?",
-    title="Waves of the tiles that cuBLAS chose",
-    columns=(
-        Column("n", "1", "rows and columns", "key"),
-        Column("divisor", "1", "largest of 32, 8, 2 and 1 that divides n", "static"),
-        Column("tile", "", "tile, as the kernel's name gives it", "timing"),
-        Column("tiles", "1", "number of tiles that cover the result; those at the edges reach beyond it", "static"),
-        Column("waves", "1", "number of waves; a wave has one tile for each SM", "static"),
-        Column("fill_frac", "0-1", "tiles over the places of all waves", "static"),
-        Column("model_ns", "ns", "the prediction's formula with this tile; blank where rows do not start at 16 bytes",
-               "static"),
-        Column("measured_ns", "ns", "median", "timing"),
-        Column("error_frac", "1", "measured over model, less 1", "timing"),
-        Column("kernel", "", "kernel's name, up to the tile", "timing"),
-    ),
-    optional=True,
-)  # fmt: skip
-def build_tiles(facts: Facts) -> pd.DataFrame | None:
-    """Return lecture_tiles.csv: one row a size of the waves, by n."""
-    rows = []
-    for (study, case, quantity), point in facts.once(points).items():
-        tile = tile_of(point["seen"]) if study == "waves" and case.isdigit() and quantity == "GPU time" else None
-        if tile is None:
-            continue
-        n = int(case)
-        tiles = math.ceil(n / tile.first) * math.ceil(n / tile.second)
-        aligned = n % predict.ALIGNED == 0
-        model = predict.wave_ns(n, (tile.first, tile.second)) if aligned else None
-        rows.append(
-            {
-                "n": n, "divisor": next(one for one in (32, 8, 2, 1) if n % one == 0),
-                "tile": f"{tile.first}x{tile.second}", "tiles": tiles, "waves": predict.waves(tiles),
-                "fill_frac": tiles / (predict.waves(tiles) * predict.SMS), "model_ns": model,
-                "measured_ns": point["value"], "error_frac": point["value"] / model - 1 if model else None,
-                "kernel": point["seen"].split(" grid")[0][:60], "tier": "timing",
-            }
-        )  # fmt: skip
-    return pd.DataFrame(rows).sort_values("n", ignore_index=True) if rows else None
-
-
-@table(
-    "lecture_operators",
-    question="What does torch.profiler say about each operator?",
-    title="Operators of the profiles",
-    columns=(
-        Column("case", "", "what was profiled", "key"),
-        Column("name", "", "operator", "key"),
-        Column("self_cpu_ns", "ns", "CPU time without what it calls", "timing"),
-        Column("cpu_ns", "ns", "CPU time with what it calls", "timing"),
-        Column("self_cuda_ns", "ns", "time of its own kernels", "timing"),
-        Column("cuda_ns", "ns", "time of all kernels below it", "timing"),
-        Column("calls", "1", "calls", "timing"),
-    ),
-    optional=True,
-)
-def build_operators(facts: Facts) -> pd.DataFrame | None:
-    """Return lecture_operators.csv: the lecture's table, sorted by own time."""
-    rows = [{"case": one["case"], **row, "tier": "timing"} for one in facts.once(cases) for row in one["operators"]]
-    return pd.DataFrame(rows) if rows else None
-
-
-@table(
-    "lecture_kernels",
-    question="Which kernels stand behind the operators?",
-    title="Kernels of the profiles",
-    columns=(
-        Column("case", "", "what was profiled", "key"),
-        Column("operator", "", "operator that launched it", "key"),
-        Column("kernel", "", "kernel name", "key"),
-        Column("kind", "", "kind of the kernel, as the fusion planner names it", "row"),
-        Column("grid", "", "blocks", "timing"),
-        Column("block", "", "threads of a block", "timing"),
-        Column("calls", "1", "launches", "timing"),
-        Column("time_ns", "ns", "of all of them", "timing"),
-    ),
-    optional=True,
-)
-def build_kernels(facts: Facts) -> pd.DataFrame | None:
-    """Return lecture_kernels.csv in the order of the first launches."""
-    rows = [
-        {"case": one["case"], "operator": kernel["operator"], "kernel": kernel["name"],
-         "kind": kind_of_kernel(kernel["name"]), "grid": "x".join(map(str, kernel["grid"])),
-         "block": "x".join(map(str, kernel["block"])), "calls": kernel["calls"], "time_ns": kernel["total_ns"],
-         "tier": "timing"}
-        for one in facts.once(cases)
-        for kernel in one["kernels"]
-    ]  # fmt: skip
-    return pd.DataFrame(rows) if rows else None

@@ -15,12 +15,6 @@ from studies.lectures import measure, predict, tables
 from tests.declared import facts_of
 
 
-def test_waves_and_tiles_by_hand() -> None:
-    assert (predict.tiles_of(1792, (128, 256)), predict.tiles_of(1793, (128, 256))) == (98, 120)
-    assert [predict.waves(tiles) for tiles in (1, 132, 133, 265)] == [1, 1, 2, 3]
-    assert predict.wave_ns(2048) < predict.wave_ns(2056) / 1.8  # the second wave
-
-
 def test_a_study_without_its_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a GPU")
