@@ -98,14 +98,14 @@ RANGE_TABLES = st.lists(st.tuples(st.integers(0, 2**40), st.integers(0, 2**40), 
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.one_of(GPU_TABLES, RANGE_TABLES), st.sampled_from(["\n", "\r\n"]))
 def test_both_ways_read_the_same(text: str, line_end: str) -> None:
     both(text.replace("\n", line_end))
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.lists(st.tuples(NUMBERS, NUMBERS, NAMES.filter(lambda name: name.strip() == name != "")), min_size=1, max_size=6)
 )
