@@ -9,7 +9,7 @@ import pytest
 
 from analysis.capture.load import load
 from analysis.hardware import metrics
-from analysis.report import build
+from analysis.pipeline import analyse
 
 IDENTITY = {
     "ID": "0", "Process ID": "31", "Process Name": "tool", "Host Name": "127.0.0.1", "Kernel Name": "twist_tiles(int)",
@@ -140,7 +140,7 @@ def test_the_roof_is_that_of_the_format(
         tmp_path / "ncu.csv",
         {"gpu__time_duration.sum": ("us", "25.5"), **SCALAR, **COUNTED, **BYTES, **named, **values},
     )
-    tables = build([tmp_path], tmp_path / "out").tables
+    tables = analyse(load([tmp_path])).tables
     roofs = tables["roof_lines"].set_index("roof")["datasheet_flop_per_s"]
     assert roofs[pipe] == pytest.approx(rate)
     assert len(set(roofs.index) & {"fp8", "fp4", "fp64", "fp64_tensor"}) == 1

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from analysis.capture.load import load
 from analysis.diagnosis.copies import large_copies
-from analysis.report import build
+from analysis.pipeline import analyse
 from analysis.show import document
 
 TRACE = (
@@ -31,7 +32,7 @@ def trace(folder: Path, name: str, memory: str, mb: float, *, each_ns: int = 500
 
 def about_copies(folder: Path) -> tuple[dict[str, Any], str]:
     """Return the largest row of copies.csv, and what the report and the rules of copies say."""
-    made = build([folder], folder / "out")
+    made = analyse(load([folder]))
     copies = made.tables["copies"]
     said = [*document(made.report)["findings"], *large_copies(copies)]
     return dict(copies.iloc[0]), " ".join(map(str, said))
@@ -72,7 +73,7 @@ def test_migrations_of_sums_are_no_copies(tmp_path: Path) -> None:
         "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
         "100.0,4000000,10,400000.0,400000.0,400000,400000,0.0,lay_bricks\n"
     )
-    tables = build([tmp_path], tmp_path / "out").tables
+    tables = analyse(load([tmp_path])).tables
     assert tables["copies"][["kind", "count"]].to_numpy().tolist() == [["migration", 300], ["memset", 10]]
 
 
@@ -88,7 +89,7 @@ def test_a_slow_copy_gets_only_advice_that_it_does_not_follow(
     tmp_path: Path, memory: str, mb: float, advice: str, wrong: str
 ) -> None:
     trace(tmp_path, "[CUDA memcpy Host-to-Device]", memory, mb, each_ns=int(mb * 1e6 / 6e9 * 1e9))
-    said = " ".join(map(str, large_copies(build([tmp_path], tmp_path / "out").tables["copies"])))
+    said = " ".join(map(str, large_copies(analyse(load([tmp_path])).tables["copies"])))
     assert advice in said
     assert wrong not in said.replace("pinned memory copies faster", "")
 
@@ -115,6 +116,6 @@ def test_a_gpu_that_runs_what_an_earlier_range_queued_does_not_idle(tmp_path: Pa
         "Start (ns),End (ns),Duration (ns),DurChild (ns),DurNonChild (ns),Name,PID,TID,Lvl,NumChild,RangeId,ParentId,"
         "RangeStack,NameTree\n" + "".join(ranges)
     )
-    tables = build([tmp_path], tmp_path / "out").tables
+    tables = analyse(load([tmp_path])).tables
     causes = set(tables["step_diagnosis"]["defect"]) if "step_diagnosis" in tables else set()
     assert bool(causes & {"launch_bound", "host_work", "data_loader", "sync"}) == idles

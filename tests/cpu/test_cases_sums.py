@@ -6,7 +6,7 @@ import pytest
 
 from analysis.capture.load import load
 from analysis.formats.errors import InputError
-from analysis.report import build
+from analysis.pipeline import analyse
 
 HEADER = "Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"
 
@@ -28,7 +28,7 @@ BLUR, SHARPEN = "void blur<int>(float *, T1)", "sharpen(const float *, int)"
 
 def places(folder: Path) -> dict[tuple[str, str], tuple[int, int]]:
     """Return (kernel, range) -> (launches, ns) of kernels.csv."""
-    tables = build([folder], folder / "out").tables
+    tables = analyse(load([folder])).tables
     rows = tables["kernels"].fillna({"range": ""})
     return {(one.kernel, one.range): (int(one.launches), int(one.nsys_time_ns)) for one in rows.itertuples()}
 
@@ -99,7 +99,7 @@ def test_allocation_in_the_loop_is_one_finding_without_the_first_call(
         times = f"{total}000,{count},{total * 1000 / count:.1f},{each}000.0,1000,{longest}000,0.0"
         lines.append(f"{100 * total / whole:.1f},{times},{name}")
     (tmp_path / "cuda_api_sum.csv").write_text("\n".join(lines) + "\n")
-    first, *others = build([tmp_path], tmp_path / "out").report.findings
+    first, *others = analyse(load([tmp_path])).report.findings
     assert first.kind == "allocation"
     assert in_all in first.sentence
     assert (f"takes {once} to set CUDA up, once" in first.sentence) == bool(once)

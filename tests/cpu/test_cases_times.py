@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from analysis.capture.load import load
-from analysis.report import build
+from analysis.pipeline import analyse
 from analysis.show import document
 
 KERNEL = {"device": 0, "stream": 7, "grid": [64, 1, 1], "block": [128, 1, 1]}
@@ -57,14 +57,14 @@ def test_times_of_a_trace_count_from_its_first_event(tmp_path: Path, zero: str, 
     capture = load([folder])
     assert list(capture.ranges["start_ns"]) == [0]
     assert list(capture.gpu_ops["start_ns"]) == [60_000, 100_000]
-    report = document(build([folder], tmp_path / "out").report)
+    report = document(analyse(load([folder])).report)
     assert "Look at 0.0000000 s to 0.0005400 s after the first GPU operation" in str(report["findings"])
 
 
 @pytest.mark.parametrize("zero", ["70", "1764234000000000"])
 def test_times_of_a_trace_of_the_cpu_count_from_its_first_event(tmp_path: Path, zero: str) -> None:
     events = [event("cpu_op", "pack_words", f"{int(zero) + 100 * at}", 90.0) for at in range(4)]
-    report = document(build([trace(tmp_path, events)], tmp_path / "out").report)
+    report = document(analyse(load([trace(tmp_path, events)])).report)
     assert "Look at 0.0000100 s to 0.0002800 s of the timeline" in str(report["findings"])
 
 
@@ -93,7 +93,7 @@ def test_no_stretch_to_zoom_to_begins_before_zero(tmp_path: Path) -> None:
     (tmp_path / "api.csv").write_text(
         api([(20_000, 9_000, "cudaLaunchKernel", 1), (30_020_000, 9_000, "cudaLaunchKernel", 2)])
     )
-    report = document(build([tmp_path], tmp_path / "out").report)
+    report = document(analyse(load([tmp_path])).report)
     said = str(report["findings"])
     assert "Zoom to 0.0000200 s" in said
     assert "Zoom to -" not in said
@@ -141,7 +141,7 @@ def test_records_of_a_trace_without_a_time_are_left_out_and_told(tmp_path: Path)
     missing = missing_of(folder)
     assert "time stamp is 0" in missing["2 of 10 records of trace.json"]
     assert not any("launch calls" in what for what in missing)
-    tables = build([folder], tmp_path / "out").tables
+    tables = analyse(load([folder])).tables
     assert tables["kernels"]["launches"].tolist() == [3]
     assert tables["kernels"]["nsys_time_ns"].tolist() == [180_000]
 
@@ -174,7 +174,7 @@ def nested(*calls: tuple[str, int, int]) -> list[str]:
 def test_a_range_of_the_cpu_has_its_own_time_without_the_ranges_inside(
     tmp_path: Path, calls: list[tuple[str, int, int]], first: str, times: dict[str, int]
 ) -> None:
-    made = build([trace(tmp_path, nested(*calls))], tmp_path / "out")
+    made = analyse(load([trace(tmp_path, nested(*calls))]))
     table = made.tables["cpu_times"].set_index("range")
     assert table["self_time_ns"].to_dict() == times
     assert table.index[0] == first
@@ -191,6 +191,6 @@ def test_a_collective_beside_kernels_is_named_in_no_finding(tmp_path: Path, name
         ]
         events.append(event("kernel", "mix_tones", str(at + 20), 1_000.0, number))
         events.append(event("kernel", name, str(at + 100), 600.0, number + 1).replace('"stream": 7', '"stream": 20'))
-    found = document(build([trace(tmp_path, events)], tmp_path / "out").report)["findings"]
+    found = document(analyse(load([trace(tmp_path, events)])).report)["findings"]
     assert found
     assert "nccl" not in str([(one["title"], one["sentence"], one["do"]) for one in found])

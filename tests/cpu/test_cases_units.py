@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from analysis.report import build
+from analysis.capture.load import load
+from analysis.pipeline import analyse
 from analysis.show import document
 from tests.cpu.test_cases_counters import raw
 
@@ -19,7 +20,7 @@ def first(folder: Path, shares: dict[str, float], more: dict[str, tuple[str, str
     """Return the first finding on one kernel with these percents."""
     values = {name: ("%", f"{share:.2f}") for name, share in shares.items()}
     raw(folder / "ncu.csv", {"gpu__time_duration.sum": ("us", "300.0"), **values, **(more or {})}, CC="8.6")
-    return document(build([folder], folder / "out").report)["findings"][0]
+    return document(analyse(load([folder])).report)["findings"][0]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def details(folder: Path, dram: float, kind: str) -> None:
 )
 def test_a_rule_of_a_part_is_no_title_near_a_peak(tmp_path: Path, dram: float, kind: str, title: str) -> None:
     details(tmp_path, dram, kind)
-    found = document(build([tmp_path], tmp_path / "out").report)["findings"][0]
+    found = document(analyse(load([tmp_path])).report)["findings"][0]
     assert title in found["title"]
     if dram > 80 and kind == "local":
         assert "60%" not in found["sentence"]
@@ -108,5 +109,5 @@ def test_the_kernel_that_can_win_more_comes_first(tmp_path: Path) -> None:
         (tmp_path / str(at)).mkdir()
         values = {"gpu__time_duration.sum": ("us", time), DRAM: ("%", dram), SM: ("%", "10.0")}
         raw(tmp_path / str(at) / f"{at}.csv", values, ID=str(at), Kernel_Name=name, CC="8.6")
-    titles = [one["title"] for one in document(build([tmp_path], tmp_path / "out").report)["findings"]]
+    titles = [one["title"] for one in document(analyse(load([tmp_path])).report)["findings"]]
     assert [title.split(":")[0] for title in titles[:2]] == ["hop", "fill"]
