@@ -6,7 +6,8 @@ else took time. No kernel is shorter than its longest floor. A cause has to expl
 
 from __future__ import annotations
 
-from functools import cached_property
+import math
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,13 +35,16 @@ ROOFS = (
 )  # of useful work; a program can avoid the other floors
 
 
-def product(shapes: pd.Series) -> Floats:
+@lru_cache(maxsize=1 << 16)
+def count(shape: str) -> float:
     """Return the blocks of a grid, or the threads of a block, from `XxYxZ`; NaN if the text is not a shape."""
-    known: dict[Any, float] = {}
-    for shape in shapes.unique():
-        parts = str(shape).split("x")
-        known[shape] = float(np.prod([int(part) for part in parts])) if all(map(str.isdigit, parts)) else np.nan
-    return shapes.map(known).to_numpy(np.float64)
+    parts = shape.split("x")
+    return float(math.prod(map(int, parts))) if all(map(str.isdigit, parts)) else math.nan
+
+
+def product(shapes: pd.Series) -> Floats:
+    """Return `count` of each shape."""
+    return shapes.map({shape: count(str(shape)) for shape in shapes.unique()}).to_numpy(np.float64)
 
 
 class Evidence:

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.claims import cell
-from analysis.diagnosis.evidence import product
+from analysis.diagnosis.evidence import count
 from analysis.formats.report import Cell, kinds
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.stalls import NOT_WAITING
@@ -290,8 +290,8 @@ def _sizes(row: Row) -> tuple[int, int] | None:
     """Return the blocks of a grid and the threads of a block; None if they are not known."""
     if "x" not in str(row["grid"]) or "x" not in str(row["block"]):
         return None
-    sizes = product(pd.Series([row["grid"], row["block"]]))
-    return None if np.isnan(sizes).any() else (int(sizes[0]), int(sizes[1]))
+    blocks, threads = count(str(row["grid"])), count(str(row["block"]))
+    return None if np.isnan(blocks + threads) else (int(blocks), int(threads))
 
 
 def _shape(kernel: Kernel) -> Reason | None:

@@ -23,7 +23,7 @@ from analysis.diagnosis import step_rules
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats.report import Saving, kind_of, kinds
 from analysis.replay import savings
-from analysis.replay.decompose import decompose
+from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.graph import Bools
 from analysis.replay.steady import Steady, find
 from analysis.tables import intervals
@@ -98,16 +98,20 @@ def answers(
     capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None,
     plan: pd.DataFrame | None = None, folded: npt.NDArray[np.object_] | None = None,
     overlap: pd.DataFrame | None = None, stragglers: pd.DataFrame | None = None, roofline: pd.DataFrame | None = None,
+    known: tuple[savings.Step, Decomposition] | None = None,
 ) -> list[StepAnswer]:  # fmt: skip
     """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
 
-    The tables are those of `View`.
+    The tables are those of `View`. `known`: a step that was replayed already, and its parts.
     """
     steady = find(capture) if steady is None else steady
-    steps = savings.steps(capture, steady)
     tables = counted, plan, folded, overlap, stragglers, roofline
-    parts = [decompose(one.told_run, one.told_ns) for one in steps]
-    views = [View(capture, steady, *both, *tables) for both in zip(steps, parts, strict=True)]
+    views = []
+    for phase in steady.phases:
+        if known is None or known[0].phase is not phase:
+            step = savings.step(capture, phase)
+            known = step, decompose(step.told_run, step.told_ns)
+        views.append(View(capture, steady, *known, *tables))
     return [answer(view) for view in views]
 
 
@@ -226,10 +230,11 @@ def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:
     found = []
     change = first.proposal.change
     assert change is not None
+    bases = savings.after(view.step, change)
     for one in rest:
         own = one.proposal.change
         assert own is not None
-        after = savings.saving_after(view.step, change, own)
+        after = savings.saving(view.step, own, bases)
         if after.middle >= WORTH:
             later = Saving(after.low_ns, after.high_ns)
             found.append(Saver(one.proposal, one.saves_ns, one.saves_frac, later, first.key))

@@ -17,7 +17,7 @@ from analysis.replay.spans import spans
 from analysis.replay.steady import Phase, Steady
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, part, table
-from analysis.tables.slack import phases
+from analysis.tables.slack import first_step, phases
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -49,7 +49,7 @@ def answer_steps(facts: Facts) -> list[StepAnswer]:
     folded = fold_paths(placed["path"]).to_numpy(object)
     return answers(
         facts.capture, facts.once(steady_of), facts.once(build_diagnosis), facts.fusion, folded, facts.overlap,
-        facts.stragglers, facts.roofline,
+        facts.stragglers, facts.roofline, facts.once(first_step),
     )  # fmt: skip
 
 

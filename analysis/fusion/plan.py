@@ -17,6 +17,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import chain as joined
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -573,6 +574,11 @@ _LAYER_NORM = ("native_layer_norm", "layer_norm")
 
 def name_pattern(names: Sequence[str]) -> str:
     """Return the known name of a chain of operations (or kinds of kernels), else the list of its parts."""
+    return _pattern(tuple(names))
+
+
+@lru_cache(maxsize=1 << 12)
+def _pattern(names: tuple[str, ...]) -> str:
     words = [word for word in names if word not in ("memcpy", "memset")]
     if words and words[-1] in _SOFTMAX:
         before = set(words[:-1])

@@ -44,6 +44,9 @@ _TRIVIAL = re.compile(r"cuKernelGetName|cuKernelGetAttribute|cuCtxGetCurrent|cuC
 FLOOR = 0.3  # of a call's or a gap's time at least belongs to the program
 
 
+Bases = list[tuple[Graph, float]]  # graphs, and the time of their step in ns
+
+
 @dataclass(frozen=True)
 class Saving:
     """What a change saves of a step: ns and share, lowest and highest. `changed_ns`: the step as replayed with it."""
@@ -83,6 +86,11 @@ class Step:
     def told_run(self) -> Run:
         """The replay of `told`."""
         return simulate(self.bare[0]) if self.bare_known else self.run
+
+    @cached_property
+    def bases(self) -> Bases:
+        """The graphs of `bare` with the time of a step."""
+        return timed(self.bare)
 
     @property
     def told_ns(self) -> float:
@@ -308,15 +316,10 @@ def _apart(rows: pd.DataFrame) -> list[float]:
     return apart
 
 
-def saving(step: Step, change: Change) -> Saving:
-    """Return what a change saves of the step."""
-    return _saving(step, step.bare, change)
-
-
-def _saving(step: Step, bases: Sequence[Graph], change: Change) -> Saving:
+def saving(step: Step, change: Change, bases: Bases | None = None) -> Saving:
+    """Return what a change saves of the step. `bases`: the graphs to change, by default those of the step."""
     shares = []
-    for base in bases:
-        before = simulate(base, 3).step_ns
+    for base, before in step.bases if bases is None else bases:
         least, most = (simulate(change(base, share), 4).step_ns for share in (0.0, 1.0))
         for after in (least + (most - least) * (1 - LIKELY), most):
             shares.append(1 - after / before)
@@ -348,18 +351,23 @@ def in_order(step: Step, candidates: Mapping[str, Change], worth: float = WORTH)
     The next one is that which saves most then; it ends where nothing saves `worth` of the step.
     """
     left, found = dict(candidates), list[tuple[str, Saving]]()
-    bases = list(step.bare)
+    bases = step.bases
     while left:
-        ranked = [(name, _saving(step, bases, change)) for name, change in left.items()]
+        ranked = [(name, saving(step, change, bases)) for name, change in left.items()]
         name, best = max(ranked, key=lambda item: item[1].middle)
         if best.middle < worth:
             break
         found.append((name, best))
         change = left.pop(name)
-        bases = [change(base, 0.5) for base in bases]
+        bases = timed([change(base, 0.5) for base, _ in bases])
     return found
 
 
-def saving_after(step: Step, first: Change, change: Change) -> Saving:
-    """Return what a change saves once `first` is made."""
-    return _saving(step, [first(base, 0.5) for base in step.bare], change)
+def after(step: Step, first: Change) -> Bases:
+    """Return the step's graphs once `first` is made."""
+    return timed([first(base, 0.5) for base in step.bare])
+
+
+def timed(graphs: Sequence[Graph]) -> Bases:
+    """Return graphs with the time of their step, with which that of changed ones is compared."""
+    return [(one, simulate(one, 3).step_ns) for one in graphs]

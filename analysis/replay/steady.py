@@ -247,13 +247,16 @@ def _marks(capture: Capture, pid: int, launches: _Launches) -> list[tuple[str, I
         ranges = ranges[ranges["pid"] == pid]
     if ranges.empty:
         return []
+    number = ranges.groupby(["tid", "path"], sort=False).ngroup().to_numpy()
+    start, end = (ranges[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    order = np.lexsort((start, number))
+    first = np.unique(number, return_index=True)[1]
+    bounds = np.searchsorted(number[order], np.arange(1, len(first)))
     found = []
-    for _, own in ranges.groupby(["tid", "path"], sort=False):
-        if 2 <= len(own) <= len(launches.symbol) and not _OPERATOR.search(str(own["name"].iloc[0])):
-            start = own["start_ns"].to_numpy(np.int64)
-            order = np.argsort(start, kind="stable")
-            ends = own["end_ns"].to_numpy(np.int64)[order]
-            found.append((str(own["name"].iloc[0]), start[order], int(own["level"].iloc[0]), ends))
+    names, levels = ranges["name"].to_numpy(object)[first], ranges["level"].to_numpy()[first]
+    for name, level, rows in zip(names, levels, np.split(order, bounds), strict=True):
+        if 2 <= len(rows) <= len(launches.symbol) and not _OPERATOR.search(str(name)):
+            found.append((str(name), start[rows], int(level), end[rows]))
     found.sort(key=lambda one: (one[2], len(one[1])))
     return found[: MOST_ANCHORS * 2]
 

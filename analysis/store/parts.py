@@ -9,6 +9,7 @@ capture write the same name, and the second one gives way. A capture that two pa
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import shutil
@@ -31,6 +32,7 @@ MOST_CAPTURES = 4096  # of a part: larger ones are not merged again
 _STALE_S = 24 * 3600  # a hidden folder of this age belongs to no running process
 
 
+@functools.cache
 def schema(table: str) -> pa.Schema:
     """Return the Arrow schema of a table of the store."""
     return pa.schema([(name, _TYPES[kind]) for name, kind in columns(table).items()])
@@ -94,10 +96,12 @@ def read(path: Path, table: str) -> pa.Table:
     file = path / f"{table}.parquet"
     wanted = schema(table)
     try:
-        found = pq.read_table(file, partitioning=None)
+        found = pq.ParquetFile(file).read(use_threads=False)
     except (OSError, pa.ArrowException) as error:
         raise InputError(f"{file}: cannot be read ({str(error).splitlines()[0]}); delete {path.name}, and add its "
                          "captures again.") from None  # fmt: skip
+    if found.schema.equals(wanted):
+        return found
     made = [
         found[field.name].cast(field.type) if field.name in found.column_names else pa.nulls(len(found), field.type)
         for field in wanted
@@ -109,7 +113,7 @@ def live(store: Path) -> dict[Path, pa.Array]:
     """Return the captures that count in each part: a capture of two parts counts in the larger one."""
     owner: dict[str, tuple[int, Path]] = {}
     for path in parts(store):
-        held = pq.read_table(path / "captures.parquet", columns=["capture"], partitioning=None)["capture"].to_pylist()
+        held = pq.ParquetFile(path / "captures.parquet").read(columns=["capture"])["capture"].to_pylist()
         for capture in held:
             owner[capture] = max(owner.get(capture, (0, path)), (len(held), path))
     found: dict[Path, list[str]] = {}

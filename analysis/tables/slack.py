@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.formats import symbols
-from analysis.replay.decompose import decompose
-from analysis.replay.savings import step
+from analysis.replay.decompose import Decomposition, decompose
+from analysis.replay.savings import Step, step
 from analysis.replay.steady import Steady, find
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 
@@ -24,12 +24,21 @@ def phases(facts: Facts) -> Steady:
     return find(facts.capture)
 
 
-def slack(facts: Facts) -> pd.DataFrame:
-    """Return slack_ns and critical_frac by KEY, for the kernels of the steady step with most time."""
+def first_step(facts: Facts) -> tuple[Step, Decomposition] | None:
+    """Return the replay of the steady step with most time, and its parts."""
     found = facts.once(phases).phases
     if not found:
+        return None
+    replayed = step(facts.capture, found[0])
+    return replayed, decompose(replayed.told_run, replayed.told_ns)
+
+
+def slack(facts: Facts) -> pd.DataFrame:
+    """Return slack_ns and critical_frac by KEY, for the kernels of the steady step with most time."""
+    found = facts.once(first_step)
+    if found is None:
         return pd.DataFrame(columns=["slack_ns", "critical_frac"], index=pd.MultiIndex.from_arrays([[]] * 4, names=KEY))
-    rows = decompose(step(facts.capture, found[0]).told_run).operations
+    rows = found[1].operations
     ops = facts.gpu_ops.loc[rows.index]
     kernels = (ops["kind"] == "kernel").to_numpy(bool)
     ops, rows = ops[kernels], rows[kernels]
