@@ -1,13 +1,12 @@
-"""Show a comparison: on a terminal, as a comment for a pull request, and as a page of its own without scripts."""
+"""Show a comparison: on a terminal, as a comment for a pull request, and as a page with the components of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader
+import pandas as pd
 from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
@@ -15,9 +14,10 @@ from rich.text import Text
 from analysis.formats import symbols
 from analysis.formats.comparison import Bar, ComparedStep, Comparison, Judged, Match, Row, Verdict
 from analysis.formats.words import duration
+from analysis.page.html import plain_table, render_tables
 from analysis.page.markdown import escape, escape_prose, table_of
 from analysis.page.terminal import BAD, FAINT, GOOD, HEAD, line
-from analysis.page.text import clean
+from analysis.page.text import clean, shorten
 
 ROWS = 12  # of the terminal and of Markdown; the page has all
 _STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: BAD, Verdict.SAME: FAINT, Verdict.UNSURE: "yellow"}
@@ -173,12 +173,13 @@ def markdown(compared: Comparison) -> str:
 
 # Page --------------------------------------------------------------------------------------------------------
 
-WIDTH, BAR, LEVEL = 1000.0, 22, 24  # of drawings, in pixels
+WIDTH, BAR = 1000.0, 22  # of drawings, in pixels
+LEAST_CHANGE = 0.01  # of a part's time
 
 
 @dataclass(frozen=True)
 class Box:
-    """A rectangle of a drawing. `tone`: from -1 (B is much faster, or has it no more) to 1."""
+    """A rectangle of a drawing. `tone`: -1 if B is faster there, 1 if it is slower, 0 for a side."""
 
     x: float
     y: float
@@ -186,32 +187,63 @@ class Box:
     label: str
     title: str
     tone: float
-    link: str = ""
+
+
+_ABOUT = {
+    "step": "steady step", "range": "layer, repeated layers folded", "kernel": "kernel, or what replaces what",
+    "a_ns": "time in one step of A", "b_ns": "time in one step of B", "difference_ns": "how much longer B takes",
+    "over_a_frac": "that over the time of A", "verdict": "by the rules of compare.py; blank: too small to judge",
+    "why": "interval, samples and cause", "place": "hottest source line",
+    "quantity": "deterministic quantity of the kernel", "a": "on side A", "b": "on side B",
+    "differs": "whether by more than its tolerance",
+}  # fmt: skip
 
 
 def html(compared: Comparison) -> str:
     """Return the page of a comparison: waterfall, icicle of differences, and each kernel with both sides."""
-    templates = Path(__file__).parent / "templates"
-    found = Environment(loader=FileSystemLoader(templates), autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return found.get_template("comparison.html.j2").render(
-        c=compared, steps=[_of_step(*one) for one in enumerate(compared.steps)], conditions=list(_conditions(compared)),
-        line=judged_line(compared.judged), marks=_MARKS, width=WIDTH, bar=BAR, level=LEVEL,
+    rows = pd.DataFrame(list(_table_rows(compared)), columns=list(_ABOUT)[:10])
+    quantities = pd.DataFrame(list(_quantities(compared)), columns=["step", "range", "kernel", *list(_ABOUT)[10:]])
+    tables = [
+        (plain_table("kernels", "Which kernels differ?", rows, _ABOUT), rows),
+        (plain_table("quantities", "What differs that is no time?", quantities, _ABOUT), quantities),
+    ]
+    program = pd.DataFrame(list(_icicle(compared)))
+    if len(program):
+        tables.append((plain_table("program", "", program, {}), program))
+    return render_tables(
+        "comparison.html.j2", f"{compared.a.name} → {compared.b.name}", tables, c=compared, bar=BAR, width=WIDTH,
+        steps=[
+            {"step": step, "line": judged_line(step.judged), "bars": list(_waterfall(step))} for step in compared.steps
+        ],
+        conditions=list(_conditions(compared)), line=judged_line(compared.judged), marks=_MARKS,
     )  # fmt: skip
 
 
-def _of_step(number: int, step: ComparedStep) -> dict[str, Any]:
-    boxes = list(_icicle(step))
-    return {
-        "step": step, "number": number, "line": judged_line(step.judged), "bars": list(_waterfall(step)),
-        "boxes": boxes, "height": max((box.y for box in boxes), default=0), "rows": [_shown(row) for row in step.rows],
-    }  # fmt: skip
+def _path(compared: Comparison, step: ComparedStep, row: Row) -> str:
+    """Return the place of a row in the icicle: its layer, below its step if there are several."""
+    whole = [step.name.replace("/", "∕")] if len(compared.steps) > 1 else []
+    return "/".join([*whole, row.layer or "no range"])
 
 
-def _shown(row: Row) -> dict[str, Any]:
-    return {
-        "name": name_of(row), "row": row, "a": _time(row.a_ns), "b": _time(row.b_ns), "line": judged_line(row.judged),
-        "verdict": str(row.judged.verdict) if row.judged else "",
-    }  # fmt: skip
+def _table_rows(compared: Comparison) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the table of kernels: under the first ten names of _ABOUT."""
+    for step in compared.steps:
+        for row in sorted(step.rows, key=_interest):
+            apart = None if row.a_ns is None or row.b_ns is None else row.b_ns - row.a_ns
+            said = judged_line(row.judged) if row.judged else ""
+            yield (
+                step.name, _path(compared, step, row), name_of(row), row.a_ns, row.b_ns, apart,
+                apart / row.a_ns if apart is not None and row.a_ns else None,
+                str(row.judged.verdict) if row.judged else None, "; ".join(filter(None, (said, row.cause))) or None,
+                f"{row.file}:{row.line}" if row.file else None,
+            )  # fmt: skip
+
+
+def _quantities(compared: Comparison) -> Iterator[tuple[Any, ...]]:
+    for step in compared.steps:
+        for row in step.rows:
+            for one in row.quantities:
+                yield step.name, _path(compared, step, row), name_of(row), one.name, one.a, one.b, one.differs
 
 
 def _waterfall(step: ComparedStep) -> Iterator[Box]:
@@ -228,35 +260,43 @@ def _waterfall(step: ComparedStep) -> Iterator[Box]:
     for number, bar in enumerate(step.waterfall, 1):
         begin, at = at, at + bar.ns
         title = f"{bar.layer}: {bar.what} {signed(bar.ns)}. {bar.cause}"
-        label = f"{clean(bar.what)} {signed(bar.ns)}"
+        label = f"{shorten(bar.what, 44)} {signed(bar.ns)}"
         tone = 1.0 if bar.ns > 0 else -1.0 if bar.ns else 0.0
-        link = "" if bar.row is None else f"#row-{bar.row}"
-        yield Box(min(begin, at) * scale, number * BAR, max(abs(bar.ns) * scale, 1.0), label, title, tone, link)
+        yield Box(min(begin, at) * scale, number * BAR, max(abs(bar.ns) * scale, 1.0), label, title, tone)
     yield Box(0, (len(step.waterfall) + 1) * BAR, step.b_ns * scale, f"B {duration(step.b_ns)}", "", 0)
 
 
-def _icicle(step: ComparedStep) -> Iterator[Box]:
-    """Yield boxes of layers and kernels: as wide as the longer side takes, as dark as both differ."""
-    timed = [(place, row) for place, row in enumerate(step.rows) if row.a_ns is not None and row.b_ns is not None]
-    timed.sort(key=lambda item: item[1].layer)
-    total = sum(max(row.a_ns or 0.0, row.b_ns or 0.0) for _, row in timed) or 1.0
-    at = 0.0
-    levels: dict[tuple[int, str], list[float]] = {}
-    for place, row in timed:
-        a, b = row.a_ns or 0.0, row.b_ns or 0.0
-        width = max(a, b) / total * WIDTH
-        parts = row.layer.split("/") if row.layer else ["no range"]
-        for level in range(len(parts)):
-            box = levels.setdefault((level, "/".join(parts[: level + 1])), [at, 0.0, 0.0, 0.0])
-            box[1], box[2], box[3] = at + width - box[0], box[2] + a, box[3] + b
-        name = name_of(row, 40)
-        title = f"{row.layer}: {name}, {duration(a)} → {duration(b)}. {row.cause}"
-        yield Box(at, len(parts) * LEVEL, width, name, title, _tone(a, b), f"#row-{place}")
-        at += width
-    for (level, path), (x, width, a, b) in levels.items():
-        title = f"{path}: {duration(a)} → {duration(b)}"
-        yield Box(x, level * LEVEL, width, path.rpartition("/")[2], title, _tone(a, b))
+def _icicle(compared: Comparison) -> Iterator[dict[str, Any]]:
+    """Yield the rows of an icicle of differences: steps, layers and kernels, as wide as the longer side takes.
+
+    The columns are those of program.csv that the page reads, and the times of both sides.
+    """
+    timed = [
+        (_path(compared, step, row), name_of(row), row.a_ns, row.b_ns, row.cause)
+        for step in compared.steps
+        for row in step.rows
+        if row.a_ns is not None and row.b_ns is not None
+    ]
+    sums: dict[str, list[float]] = {"": [0.0, 0.0, 0.0]}
+    for layer, _, a, b, _ in timed:
+        parts = layer.split("/")
+        for path in ("", *("/".join(parts[: depth + 1]) for depth in range(len(parts)))):
+            known = sums.setdefault(path, [0.0, 0.0, 0.0])
+            known[0], known[1], known[2] = known[0] + a, known[1] + b, known[2] + max(a, b)
+    if timed:
+        for path, (a, b, longer) in sums.items():
+            yield _part("program" if not path else "range", path or None, None, a, b, longer, "")
+        for layer, name, a, b, cause in timed:
+            yield _part("kernel", layer, name, a, b, max(a, b), cause)
 
 
-def _tone(a: float, b: float) -> float:
-    return (b - a) / max(a, b, 1e-9)
+def _part(
+    kind: str, path: str | None, kernel: str | None, a: float, b: float, longer: float, cause: str
+) -> dict[str, Any]:  # fmt: skip
+    """Return one part of the icicle. A change below LEAST_CHANGE of the longer side has no colour."""
+    apart = (b - a) / max(a, b, 1e-9)
+    tone = "same" if abs(apart) < LEAST_CHANGE else "slower" if apart > 0 else "faster"
+    return {
+        "kind": kind, "range": path, "kernel": kernel, "time_ns": longer, "a_ns": a, "b_ns": b, "difference_ns": b - a,
+        "tone_frac": abs(apart), "bound": tone, "cause": cause or None, "idle_ns": None, "idle_from": None,
+    }  # fmt: skip

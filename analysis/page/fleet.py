@@ -1,24 +1,20 @@
-"""Show what a store of captures answers: as text, and as a page of its own without scripts."""
+"""Show what a store of captures answers: as text, and as a page with the components of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader
 from tabulate import tabulate
 
+from analysis.page.html import plain_table, render_tables
 from analysis.page.text import RANGE_HEAD, cell, clean, label_of, shorten
 
 ROWS = 50  # of a table; the store has all
 WIDEST = 60
 _BARS = 24  # histograms on the page
-_ENVIRONMENT = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, trim_blocks=True, lstrip_blocks=True
-)
 
 
 @dataclass(frozen=True)
@@ -48,17 +44,9 @@ def text(answer: Answer) -> str:
 
 def html(title: str, said: str, answers: Sequence[Answer]) -> str:
     """Return the page of a store: every answer as a table, histograms as bars."""
-    shown = [
-        {
-            "answer": answer,
-            "heads": [label_of(str(name)) for name in answer.rows.columns],
-            "rows": _cells(answer.rows),
-            "more": max(len(answer.rows) - ROWS, 0),
-            "bars": list(_histograms(answer.rows)) if answer.name == "histogram" else [],
-        }
-        for answer in answers
-    ]
-    return _ENVIRONMENT.get_template("fleet.html.j2").render(title=clean(title), said=said, answers=shown)
+    tables = [(plain_table(one.name, one.says, one.rows, {}), one.rows) for one in answers]
+    bars = [bar for one in answers if one.name == "histogram" for bar in _histograms(one.rows)]
+    return render_tables("fleet.html.j2", title, tables, said=said, answers=answers, bars=bars)
 
 
 def _histograms(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:

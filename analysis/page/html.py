@@ -15,7 +15,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -25,7 +25,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analysis.formats import symbols
-from analysis.formats.report import Confidence, Finding, Report, ReportFigure, ReportTable, Trust, kinds
+from analysis.formats.report import (
+    Confidence,
+    Finding,
+    Glance,
+    Report,
+    ReportColumn,
+    ReportFigure,
+    ReportTable,
+    Trust,
+    kinds,
+)
 from analysis.formats.words import duration, share
 from analysis.page import colours, data, first, markdown, text
 
@@ -82,6 +92,24 @@ def render(template: str, title: str, block: str, **context: Any) -> str:
         data=Markup(block),
         **context,
     )
+
+
+def plain_table(name: str, question: str, rows: pd.DataFrame, about: Mapping[str, str]) -> ReportTable:
+    """Return the description of a table that no report lists; `about` has a sentence for each of its columns."""
+    columns = [ReportColumn(column, "", about.get(column, ""), "") for column in map(str, rows.columns)]
+    return ReportTable(name, "", f"{name}.csv", question, len(rows), columns, Glance([], []))
+
+
+def render_tables(
+    template: str, title: str, tables: Sequence[tuple[ReportTable, pd.DataFrame]], **context: Any
+) -> str:  # fmt: skip
+    """Return a page of plain tables, with the components of a report; `sections` of its template has each by name."""
+    block = data.Data()
+    for entry, rows in tables:
+        block.add(entry, rows)
+    sections = {entry.name: table_section(entry, rows, block.short) for entry, rows in tables if len(rows)}
+    dumped = block.dump(untrusted=False, why={}, bases={}, findings=[], stalls={}, whole="both sides")
+    return render(template, text.clean(title), dumped, sections=sections, **context)
 
 
 def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:

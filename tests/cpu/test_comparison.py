@@ -308,7 +308,7 @@ def test_every_form_shows_the_comparison(tmp_path: Path, capsys: pytest.CaptureF
         assert "gemm" in text
         assert "UNSURE" in text
         assert "+10 µs" in text
-    assert "<script" not in page.read_text()
+    assert "<script>fused" not in page.read_text()
     assert command.main(["--json", str(a), "--", str(b)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "comparison"

@@ -53,7 +53,7 @@ const tip = {
 };
 
 const bindings = {
-  launch: "launch-bound", host: "host-bound", memory: "memory-bound", compute: "compute-bound", latency: "latency-bound", unknown: "limit unknown",
+  launch: "launch-bound", host: "host-bound", memory: "memory-bound", compute: "compute-bound", latency: "latency-bound", unknown: "limit unknown", slower: "slower", faster: "faster", same: "no difference",
 };
 const lastPart = (path) => path.slice(path.lastIndexOf("/") + 1);
 

@@ -32,6 +32,7 @@ const IDLE_FROM = { bare: "without a profiler", attached: "with the profiler att
 const factsOf = (node) => {
   const of = program.of, at = (name) => of.at(name, node.row);
   if (node.kind === "idle") return [["idle", show(node.idle, "ns")], ["measured", IDLE_FROM[at("idle_from")] ?? at("idle_from")]];
+  if (of.has("a_ns")) return [["A", show(at("a_ns"), "ns")], ["B", show(at("b_ns"), "ns")], ["difference", show(at("difference_ns"), "ns")], ["cause", at("cause")]];
   return [
     ["GPU time", show(node.time, "ns")], ["share", show(at("share_frac"), "frac")], ["launches", show(at("launches"))],
     ["DRAM bytes", show(at("dram_bytes"), "byte")], ["must move", at("minimum_bytes") === null ? null : show(at("minimum_bytes"), "byte")],
@@ -92,6 +93,7 @@ const icicle = {
   },
   render(path) {
     const focus = program.ranges.get(path) ?? program.root, size = focus.time + focus.idle || 1, width = this.parts.clientWidth || 1000;
+    const { of } = program;
     this.shown = [];
     const part = document.createDocumentFragment();
     let deepest = 0;
@@ -102,7 +104,7 @@ const icicle = {
       node.element = make("button", {
         type: "button", class: `part ${node.kind === "idle" ? "idle" : node.bound} is-${node.kind}`, "data-at": this.shown.length,
         tabindex: this.shown.length ? "-1" : "0", "aria-label": spoken(node),
-        style: { left: `${left * 100}%`, width: `${share * 100}%`, top: `${level * ROW}px` },
+        style: { "--tone": of.at("tone_frac", node.row), left: `${left * 100}%`, width: `${share * 100}%`, top: `${level * ROW}px` },
       }, share * width > 26 ? make("span", {}, node.kind === "kernel" ? briefName(node.name) : node.name) : "");
       this.shown.push(node);
       part.append(node.element);

@@ -68,6 +68,7 @@ const kernelPage = {
   name: null,
   show(name) {
     const box = $("#kernel-page");
+    if (!box) return;
     if (this.name === null) this.scrolled = scrollY;
     this.name = name;
     $("#program-page").hidden = true;
@@ -78,7 +79,7 @@ const kernelPage = {
     document.title = `${briefName(name).slice(0, 120)} · ${$("h1").textContent}`;
   },
   hide() {
-    if (this.name === null && $("#kernel-page").hidden) return;
+    if (this.name === null && ($("#kernel-page")?.hidden ?? true)) return;
     this.name = null;
     $("#kernel-page").hidden = true;
     $("#kernel-page").replaceChildren();

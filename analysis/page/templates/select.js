@@ -40,4 +40,8 @@ const select = (path, { push = true } = {}) => {
 };
 // Opens what hides an element.
 const reveal = (element) => { for (let box = element?.closest("details"); box; box = box.parentElement.closest("details")) box.open = true; };
-const openKernel = (name) => { location.hash = `kernel=${encodeURIComponent(name)}`; };
+// A page without pages of kernels shows the kernel's rows.
+const openKernel = (name) => {
+  if ($("#kernel-page")) location.hash = `kernel=${encodeURIComponent(name)}`;
+  else [...grids.values()].find((grid) => grid.of.has("kernel"))?.mark(JSON.stringify({ kernel: name }), true);
+};

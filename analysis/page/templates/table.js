@@ -108,7 +108,7 @@ class Grid {
     return cell;
   }
   // A finding cites a row by its columns; a cited value may join several rows: "range + range".
-  mark(cited) {
+  mark(cited, goes = false) {
     const keys = Object.entries(JSON.parse(cited)).filter(([name]) => this.of.has(name));
     const fits = (value, wanted) => value === wanted || wanted.split(" + ").includes(value);
     this.hits = new Set();
@@ -121,6 +121,7 @@ class Grid {
     const first = this.rows.findIndex((row) => this.hits.has(row));
     this.redraw(Math.max(CHUNK, first + 20));
     if (first >= 0) this.scroller.scrollTop = this.body.rows[first].offsetTop - 80;
+    if (goes) this.scroller.scrollIntoView({ block: "center" });
   }
   markdown() {
     const columns = this.of.columns, rows = this.rows.slice(0, COPIED);
