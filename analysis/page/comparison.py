@@ -208,8 +208,7 @@ def html(compared: Comparison) -> str:
         (plain_table("quantities", "What differs that is no time?", quantities, _ABOUT), quantities),
     ]
     program = pd.DataFrame(list(_icicle(compared)))
-    if len(program):
-        tables.append((plain_table("program", "", program, {}), program))
+    tables.append((plain_table("program", "", program, {}), program))
     return render_tables(
         "comparison.html.j2", f"{compared.a.name} → {compared.b.name}", tables, c=compared, bar=BAR, width=WIDTH,
         steps=[

@@ -107,7 +107,7 @@ def render_tables(
     block = data.Data()
     for entry, rows in tables:
         block.add(entry, rows)
-    sections = {entry.name: table_section(entry, rows, block.short) for entry, rows in tables if len(rows)}
+    sections = {entry.name: table_section(entry, rows, block.short) if len(rows) else None for entry, rows in tables}
     dumped = block.dump(untrusted=False, why={}, bases={}, findings=[], stalls={}, whole="both sides")
     return render(template, text.clean(title), dumped, sections=sections, **context)
 

@@ -155,6 +155,10 @@ def command_of(status: Mapping[str, Any]) -> list[str]:
     return after
 
 
+_WRAPPERS = ("timeout", "nice", "env", "numactl", "stdbuf")  # commands that run another one
+_IS_OPTION = re.compile(r"-|[\d.]+[smhd]?$|\w+=")
+
+
 def _name_of_program(capture: Capture) -> str:
     """Return what the command runs, without its folder and interpreter: `train.py` of `python3 -u src/train.py -b 8`.
 
@@ -164,7 +168,8 @@ def _name_of_program(capture: Capture) -> str:
     for words in filter(None, map(command_of, capture.tools)):
         module = next((word for flag, word in itertools.pairwise(words) if flag == "-m"), "")
         script = next((word for word in words if word.endswith((".py", ".sh"))), "")
-        names.add(module or re.split(r"[\\/]", script or words[0])[-1])
+        binary = next((word for word in words if word not in _WRAPPERS and not _IS_OPTION.match(word)), "")
+        names.add(module or re.split(r"[\\/]", script or binary)[-1])
     return names.pop() if len(names) == 1 else ""
 
 

@@ -18,12 +18,16 @@ import pytest
 from analysis import pipeline
 from analysis.capture.load import load
 from analysis.capture.model import Capture
+from analysis.page import comparison
+from analysis.page import fleet as fleet_page
+from analysis.page.fleet import Answer
 from analysis.page.html import render_html
 from tests import committed
 from tests.browser.chromium import started
 from tests.declared import DECLARED
 from tests.fuzz.seeds import seeds
 
+ROOT = Path(__file__).resolve().parents[2]
 SIZE = {"width": 1280, "height": 800}
 
 
@@ -87,6 +91,43 @@ def page_of(capture: Capture) -> str:
 SEEDS = {"nsys": "sqlite layers 2024", "counters": "ncu raw", "torch": "torch", "host": "sqlite host 2023"}
 
 
+FOLDERS = {name: ROOT / "tests" / "cpu" / "data" / "profile" / name for name in ("qwen", "ranks", "app")} | {
+    "specimens": ROOT / "kernels" / "specimens" / "captures" / "development"
+}
+
+
+@pytest.fixture(scope="session")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the page of a comparison: in the layer h.*/mlp, one kernel takes 10 % longer and one was replaced."""
+    from analysis.formats.comparison import Bar, Basis, ComparedStep, Comparison, Judged, Match, Row, Side, Verdict
+
+    unsure = Judged(Verdict.UNSURE, Basis.TIME, 1.1, why="one run a side tells nothing about its spread")
+    rows = [
+        Row("h.*/mlp", ["gemm"], ["gemm"], Match.NAME, 100_000.0, 110_000.0, unsure, cause="its grid is smaller"),
+        Row("h.*/attn", ["<b>scale"], ["fused"], Match.REPLACED, 30_000.0, 20_000.0),
+    ]
+    bars = [Bar("gemm", "h.*/mlp", 10_000, "its grid is smaller", 0), Bar("<b>scale", "h.*/attn", -10_000, "", 1)]
+    step = ComparedStep("step", 130_000, 130_000, unsure, "0 µs", bars, rows)
+    sides = [Side(name, "capture", 1, {}) for name in ("before", "after")]
+    path = tmp_path_factory.mktemp("compared") / "comparison.html"
+    path.write_text(comparison.html(Comparison(*sides, False, 0.01, 0.05, unsure, [], [step], [])), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the page of a store with two causes and one histogram."""
+    limits = pd.DataFrame({"cause": ["gpu_busy", "launching"], "gpu_hours": [2.0, 0.5], "share_frac": [0.8, 0.2]})
+    bins = pd.DataFrame({"step": "train", "host_group": "<i>a", "rank": [0, 0], "from_ns": [1e6, 2e6], "steps": [9, 1]})
+    answers = [
+        Answer("limits", "What limits the fleet?", "GPU hours by cause.", limits),
+        Answer("histogram", "How long do steps take?", "Steps by length.", bins),
+    ]
+    path = tmp_path_factory.mktemp("fleet") / "fleet.html"
+    path.write_text(fleet_page.html("store", "2 captures.", answers), encoding="utf-8")
+    return path
+
+
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function: kind of capture (gpt2, user, nsys, counters, torch, host or empty) -> file of its page."""
@@ -101,6 +142,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         source = folder / kind
         if kind == "empty":
             capture = Capture()
+        elif kind in FOLDERS:
+            capture = load([FOLDERS[kind]])
         elif kind == "user":
             from tests.cpu import test_report as exports
 

@@ -86,14 +86,13 @@ const icicle = {
     tip.hide();
     if (node.kind === "kernel") openKernel(node.kernel);
     else if (node.kind !== "copy") {
-      const focused = this.parts.contains(document.activeElement);
       select(node.path === selection.path && node.up ? node.up.path : node.path);
-      if (focused) this.shown[0].element.focus();  // the part that was pressed is drawn anew
     }
   },
   render(path) {
     const focus = program.ranges.get(path) ?? program.root, size = focus.time + focus.idle || 1, width = this.parts.clientWidth || 1000;
-    const { of } = program;
+    const { of } = program, focused = this.shown?.[document.activeElement?.dataset?.at];
+    const wasFocused = focused?.element === document.activeElement && focused;
     this.shown = [];
     const part = document.createDocumentFragment();
     let deepest = 0;
@@ -117,6 +116,7 @@ const icicle = {
     for (const node of program.ranges.values()) node.element = null;
     put(focus, 0, 0);
     this.parts.replaceChildren(part);
+    if (wasFocused) this.focus(wasFocused.element ? wasFocused : focus);  // every part is drawn anew
     this.parts.style.height = `${(deepest + 1) * ROW}px`;
     this.trail(focus);
     this.explain(focus);
@@ -149,9 +149,12 @@ const icicle = {
       ArrowDown: node.children.find((one) => one.element?.isConnected),
     }[event.key];
     if (event.key.startsWith("Arrow")) event.preventDefault();
-    if (!to?.element) return;
+    if (to?.element) this.focus(to);
+  },
+  focus(node) {
     this.shown.forEach((one) => one.element.setAttribute("tabindex", "-1"));
-    to.element.setAttribute("tabindex", "0");
-    to.element.focus();
+    node.element.setAttribute("tabindex", "0");
+    node.element.focus({ preventScroll: true });
+    node.element.scrollIntoView({ block: "nearest" });
   },
 };

@@ -50,7 +50,7 @@ const whyNoCounters = (ranges, kernel) => {
   return because("counters");
 };
 const rowsOf = (name, kernel) => table(name).where("kernel", kernel);
-const pick = (of, rows, columns, why = null) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": columns[0][1] }, make("table", {},
+const pick = (of, rows, columns, why = null) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": columns.map(([, label]) => label).join(", ") }, make("table", {},
   make("thead", {}, make("tr", {}, columns.map(([name, label]) => make("th", { scope: "col", class: of.named.get(name)?.right ? "n" : null }, label)))),
   make("tbody", {}, rows.map((row) => make("tr", {}, columns.map(([name]) => {
     const column = of.named.get(name), value = column?.at(row) ?? null;
@@ -69,7 +69,7 @@ const kernelPage = {
   show(name) {
     const box = $("#kernel-page");
     if (!box) return;
-    if (this.name === null) this.scrolled = scrollY;
+    if (this.name === null) [this.scrolled, this.opener] = [scrollY, document.activeElement];
     this.name = name;
     $("#program-page").hidden = true;
     box.hidden = false;
@@ -85,7 +85,8 @@ const kernelPage = {
     $("#kernel-page").replaceChildren();
     $("#program-page").hidden = false;
     document.title = $("h1").textContent;
-    if (this.scrolled !== undefined && !location.hash.slice(1)) scrollTo(0, this.scrolled);
+    (this.opener?.isConnected && this.opener !== document.body ? this.opener : $("#top")).focus({ preventScroll: true });
+    if (this.scrolled !== undefined && ["", "#top"].includes(location.hash)) scrollTo(0, this.scrolled);
   },
   leave() {
     location.hash = selection.path ? `range=${encodeURIComponent(selection.path)}` : "top";

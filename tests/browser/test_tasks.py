@@ -1,0 +1,184 @@
+"""Eight questions of a reader, each answered by at most three actions on unlike captures.
+
+An action is a click, a key, or a word that is typed. Each test counts its own and says where the answer stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.committed import needs_committed
+
+Opened = Callable[..., Any]
+Pages = Callable[[str], Path]
+pytestmark = needs_committed
+TIMED = ("gpt2", "qwen", "ranks", "app")  # two steps, a loop of decode steps, two processes, CUDA without ranges
+ALL = (*TIMED, "specimens")  # the last has counters and sources, and no timeline
+MOST_ACTIONS = 3
+
+
+class Reader:
+    """A reader of a page, who counts actions and only sees what is on the screen."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.actions = 0
+
+    def click(self, selector: str) -> None:
+        self.actions += 1
+        self.page.locator(selector).first.click()
+
+    def press(self, key: str) -> None:
+        self.actions += 1
+        self.page.keyboard.press(key)
+
+    def type(self, text: str) -> None:
+        self.actions += 1
+        self.page.keyboard.type(text)
+
+    def sees(self, selector: str, pattern: str = r"\S") -> str:
+        """Return what stands at the first match, once it is on the screen; the reader may scroll."""
+        from playwright.sync_api import expect
+
+        place = self.page.locator(selector).first
+        place.scroll_into_view_if_needed()
+        expect(place).to_be_visible()
+        expect(place).to_have_text(re.compile(pattern, re.DOTALL))
+        assert self.actions <= MOST_ACTIONS
+        return str(place.inner_text())
+
+
+@pytest.fixture
+def reader(opened: Opened, pages: Pages, request: pytest.FixtureRequest) -> Reader:
+    return Reader(opened(pages(request.param)))
+
+
+def on(*kinds: str) -> Any:
+    return pytest.mark.parametrize("reader", kinds, indirect=True)
+
+
+@on(*ALL)
+def test_which_kernel_takes_most_time(reader: Reader) -> None:
+    reader.click("nav a[href='#work']")
+    reader.sees("#work tbody tr:first-child td:first-child")
+
+
+@on(*ALL)
+def test_why_a_kernel_takes_its_time(reader: Reader) -> None:
+    reader.click("nav a[href='#work']")
+    reader.click("#work tbody tr:first-child button.name")
+    reader.sees("#kernel-page .block:has(h2:text('Diagnosis'))", r"Diagnosis.*\w")
+    reader.sees("#kernel-page .badge.bound", r"-bound$|limit unknown")
+
+
+@on(*ALL)
+def test_what_to_do_stands_on_the_first_screen(reader: Reader) -> None:
+    height = reader.page.viewport_size["height"]
+    box = reader.page.locator("#finding-1 h3").bounding_box()
+    assert box["y"] + box["height"] <= height
+    reader.sees("#finding-1", r"Do: \w|Nothing saves")
+
+
+@on(*TIMED)
+def test_where_the_pause_is(reader: Reader) -> None:
+    reader.click("nav a[href='#timeline']")
+    reader.sees("[data-live=timeline]", r"longest (wait|pause)|pause")
+
+
+@on(*TIMED)
+def test_a_finding_leads_to_its_place_in_the_timeline(reader: Reader) -> None:
+    reader.click("#finding-1 .look a[href^='#time=']")
+    reader.page.locator("[data-live=timeline] canvas").first.wait_for()
+    assert reader.page.locator("#timeline").evaluate("one => Math.abs(one.getBoundingClientRect().top) < innerHeight")
+
+
+def test_whether_the_layer_changed(opened: Opened, compared: Path) -> None:
+    reader = Reader(opened(compared))
+    reader.click("nav a[href='#where']")
+    reader.page.locator(".part", has_text="mlp").first.click()
+    reader.actions += 1
+    reader.sees("table[data-table=kernels] tbody tr", r"gemm.*UNSURE|gemm.*SLOWER")
+
+
+@on(*ALL)
+def test_how_sure_a_finding_is(reader: Reader) -> None:
+    assert reader.sees("#finding-1 .sure") in ("sure", "probably", "unsure")
+
+
+@on(*ALL)
+def test_what_is_missing_and_how_to_get_it(reader: Reader) -> None:
+    reader.click("nav a[href='#missing']")
+    reader.sees("#missing tbody tr td:nth-child(3)")
+
+
+@on("specimens")
+def test_the_line_of_a_kernel(reader: Reader) -> None:
+    reader.click("nav a[href='#lines']")
+    rows = reader.page.locator("[data-live=listing] .pane:first-child .source-row")
+    rows.first.wait_for()
+    heats = rows.evaluate_all("all => all.map(one => [Number(one.style.getPropertyValue('--h')), one.innerText])")
+    assert "counts[kind_of(i, s)] += s" in max(heats)[1]
+    reader.page.locator("[data-live=listing] .source-row", has_text="counts[kind_of").click()
+    reader.actions += 1
+    assert reader.page.locator("[data-live=listing] .pane:nth-child(2) .lit").count() > 10
+    assert reader.actions <= MOST_ACTIONS
+
+
+@on("gpt2")
+def test_a_layer_leads_to_its_kernels(reader: Reader) -> None:
+    reader.click(".part:has-text('decode')")
+    ranges = reader.page.locator("#work tbody tr td:nth-child(2)")
+    reader.sees("[data-count=kernels]", "in gpt2/decode$")
+    assert all("decode" in one for one in ranges.all_inner_texts())
+
+
+@on("qwen")
+def test_the_search_finds_causes_and_tells_kernels_apart(reader: Reader) -> None:
+    reader.press("/")
+    reader.type("launch bound")
+    reader.sees("#found li[data-at]")
+    reader.page.locator("#search").fill("elementwise_kernel")
+    names = [one for one in reader.page.locator("#found .text").all_inner_texts() if one]
+    assert len(names) == len(set(names)) > 1
+
+
+@on("gpt2", "specimens")
+def test_a_table_is_saved_from_the_page_alone(reader: Reader) -> None:
+    import io
+
+    import pandas as pd
+
+    with reader.page.expect_download() as saved:
+        reader.click("[data-csv=kernels]")
+    found = pd.read_csv(io.StringIO(Path(saved.value.path()).read_text(encoding="utf-8")))
+    shown = reader.page.locator("[data-count=kernels]").inner_text()
+    assert f"{len(found):,} rows" in shown
+    assert {"kernel", "range", "launches"} <= set(found.columns)
+
+
+@on("gpt2", "ranks")
+def test_the_keyboard_alone_reaches_the_layers_and_keeps_the_focus(reader: Reader) -> None:
+    page = reader.page
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the layers"
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.classList.contains('part')")
+    page.keyboard.press("ArrowDown")
+    before = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == before
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement !== document.body")
+
+
+@on(*ALL)
+def test_a_printed_page_is_short(reader: Reader) -> None:
+    written = reader.page.pdf(format="A4")
+    assert len(re.findall(rb"/Type /Page\b", written)) <= 8
