@@ -32,6 +32,7 @@ from analysis.page.html import render_html
 from analysis.page.markdown import render_markdown
 from analysis.show import document, dumped
 from analysis.tables.declare import Declaration, Table, beside, pictures
+from analysis.tables.lanes import Lanes, lanes_of
 
 Images = dict[str, dict[str, bytes]]
 
@@ -58,7 +59,7 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
     """
     built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
     report, images = pipeline.draw(built, only=only)
-    return Analysis(report, built.tables, built.declared, images, only)
+    return Analysis(report, built.tables, built.declared, images, only, None if only else lanes_of(built.facts))
 
 
 def compare(
@@ -90,6 +91,7 @@ class Analysis:
     declared: list[Declaration]
     images: Images
     only: str | None = None
+    lanes: Lanes | None = field(default=None, repr=False)  # the host's side of the timeline
 
     def figure(self, name: str) -> notebook.Figure:
         """Return a figure as SVG text, which a notebook shows.
@@ -127,7 +129,7 @@ class Analysis:
         return {
             "report.json": dumped(document(self.report)) + "\n",
             "report.md": render_markdown(self.report, self.tables),
-            "report.html": render_html(self.report, self.tables, svgs),
+            "report.html": render_html(self.report, self.tables, svgs, self.lanes),
         }
 
     def _files(self) -> dict[str, bytes]:

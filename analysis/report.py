@@ -68,6 +68,8 @@ def _run(options: argparse.Namespace) -> int:
     from analysis.tables.declare import Table
 
     paths = options.paths or [_run_with(options.only)]
+    if options.trace is not None:
+        return _write_trace(options.trace, paths, options.locale, options.convert)
 
     def made_of(sources: Sequence[Path]) -> tuple[Path, Analysis]:
         out = options.out or default_out(sources[0])
@@ -161,13 +163,35 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="print the answer for a language model: at most 32,000 characters of JSON"
         + here("; analysis/agent.schema.json describes it", ""),
     )  # fmt: skip
+    parser.add_argument(
+        "--trace", type=Path, metavar="FILE",
+        help="write only the timeline: .json or .json.gz for Perfetto; .speedscope.json, only the host's threads",
+    )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
     if options.only and (options.kernel is not None or options.format or options.issue is not None):
         parser.error("--only prints names of files: leave out --kernel, --issue and --format")
     if options.kernel is not None and (options.format not in (None, "text", "json") or options.issue is not None):
         parser.error("--kernel prints text or JSON")
+    if options.trace is not None and (options.only or options.kernel is not None or options.format or options.out):
+        parser.error("--trace writes only the timeline: leave out --only, --kernel, --format and --out")
     return options
+
+
+def _write_trace(file: Path, paths: Sequence[Path], locale: str | None, convert: bool) -> int:
+    """Write the timeline of a capture for another viewer, and say how to open it."""
+    from analysis import api
+    from analysis.facts import Facts
+    from analysis.page import trace
+
+    facts = Facts(api.load(*paths, locale=locale, convert=convert))
+    if facts.gpu_ops.empty and facts.ranges.empty:
+        print(f"{PROGRAM}: {', '.join(map(_shown, paths))}: holds no timeline; add a trace of nsys", file=sys.stderr)
+        return 3
+    trace.write(file, facts)
+    where = "speedscope.app" if file.name.endswith(trace.SUFFIXES[0]) else "ui.perfetto.dev"
+    print(f"{_shown(file)}\nOpen it at {where}, which reads the file in the browser.")
+    return 0
 
 
 def _head(report: Report, paths: Sequence[Path]) -> str:

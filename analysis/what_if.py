@@ -21,13 +21,13 @@ from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.formats.errors import InputError
 from analysis.formats.place import program
+from analysis.page.trace import of_runs, write_events
 from analysis.replay import changes
 from analysis.replay.decompose import decompose
 from analysis.replay.graph import Graph
 from analysis.replay.savings import Change, Saving, Step, saving, step, together, whole
 from analysis.replay.simulate import simulate
 from analysis.replay.steady import find
-from analysis.replay.timeline import timeline
 
 PROGRAM = program("what_if.py", "what-if")
 VALUED = {"scale": "0.5", "host": "0.5", "bucket": "4", "stream": "NAME"}  # changes with a value, and an example
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if chosen.reason and args.json:
             raise InputError(chosen.reason)
         if args.timeline:
-            args.timeline.write_text(json.dumps(timeline(chosen.run, simulate(change(chosen.graph, 0.5)))))
+            write_events(args.timeline, of_runs(chosen.run, simulate(change(chosen.graph, 0.5))))
     except InputError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 2

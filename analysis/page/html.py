@@ -38,6 +38,8 @@ from analysis.formats.report import (
 )
 from analysis.formats.words import duration, share
 from analysis.page import colours, data, first, markdown, text
+from analysis.page.timeline import block as timeline_block
+from analysis.tables.lanes import Lanes
 
 STATIC_ROWS = 20  # of each table; the script adds the others
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -112,11 +114,13 @@ def render_tables(
     return render(template, text.clean(title), dumped, sections=sections, **context)
 
 
-def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str]) -> str:
+def render_html(
+    report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str], lanes: Lanes | None = None
+) -> str:
     """Return the HTML text of the page.
 
-    Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name. The page
-    omits a table or figure that is absent, and says what is missing.
+    Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name; `lanes`
+    is the host's side of the timeline. The page omits a table or figure that is absent, and says what is missing.
     """
     untrusted = markdown.is_untrusted(report)
     block = data.Data(text.names_of_kernels(tables))
@@ -128,7 +132,7 @@ def render_html(report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mappin
     return render(
         "report.html.j2",
         text.clean(report.title or "Report"),
-        _dump(block, report, tables, untrusted),
+        _dump(block, report, tables, lanes, untrusted),
         has=_has(tables),
         untrusted=untrusted,
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
@@ -184,7 +188,7 @@ def _measured(report: Report, tables: Mapping[str, pd.DataFrame]) -> Iterator[st
 
 
 def _dump(
-    block: data.Data, report: Report, tables: Mapping[str, pd.DataFrame], untrusted: bool
+    block: data.Data, report: Report, tables: Mapping[str, pd.DataFrame], lanes: Lanes | None, untrusted: bool
 ) -> str:  # fmt: skip
     """Return the block of data: the tables, and what else the script needs."""
     names = tables["kernels"]["kernel"].dropna().unique().tolist() if "kernel" in tables.get("kernels", ()) else []
@@ -196,6 +200,7 @@ def _dump(
         findings=[_kernels_of(finding, report) for finding in report.findings],
         issues=[markdown.render_issue(report, finding) for finding in report.findings],
         ran=text.clean(markdown.ran_line(report)),
+        timeline=timeline_block(lanes, report, block.place),
     )
 
 

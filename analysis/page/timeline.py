@@ -1,8 +1,9 @@
-"""Draw when each GPU worked: one row for each GPU and process, with kernels above the line and copies below."""
+"""Draw when each GPU worked, and write what the page's own timeline shows beside operations.csv."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from analysis.formats.report import Report
 from analysis.page import text
 from analysis.page.canvas import (
     BLUE,
@@ -26,6 +28,7 @@ from analysis.tables import devices as device_tables
 from analysis.tables import intervals
 from analysis.tables.declare import picture
 from analysis.tables.gaps import gpu_label
+from analysis.tables.lanes import Lanes
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -92,3 +95,42 @@ def _name(one: device_tables.Activity, place: pd.Series) -> str:
     if pd.notna(place["process_rank"]):
         return f"rank {place['process_rank']}, {device}"
     return f"{device}, process {one.process}" if one.process else device
+
+
+def block(lanes: Lanes | None, report: Report, place: Callable[[str], int]) -> dict[str, Any] | None:
+    """Return the host's side of the timeline as the page's script reads it; None without a timeline.
+
+    Times are ns from the first GPU operation, starts as differences between neighbours. `origin` leads to the clock of
+    the findings' sentences, `zero` to that of the capture. `place` returns the position of a text among the strings.
+    """
+    if lanes is None:
+        return None
+
+    def places(names: pd.Series) -> list[int]:
+        codes, different = pd.factorize(names)
+        known = np.array([place(text.clean(str(name))) for name in different], np.int64)
+        return known[codes].tolist() if len(codes) else []
+
+    def steps(values: pd.Series | np.ndarray) -> list[int]:
+        return np.diff(np.asarray(values, np.int64), prepend=0).tolist()
+
+    def rows(of: pd.DataFrame, name: str) -> dict[str, Any]:
+        told = {"thread": of["thread"].tolist(), "start": steps(of["start_ns"]), "extent": of["extent_ns"].tolist()}
+        return told | {"name": places(of[name])}
+
+    merges = {"count": lanes.calls["count"].tolist()} if lanes.calls["count"].gt(1).any() else {}
+    return {
+        "zero": lanes.zero_ns,
+        "origin": lanes.origin_ns,
+        "threads": [text.clean(name) for name in lanes.threads],
+        "calls": rows(lanes.calls, "name") | merges,
+        "ranges": rows(lanes.ranges, "path"),
+        "called": steps(lanes.called),
+        "pauses": [list(pause) for pause in lanes.pauses],
+        "left": list(lanes.left_out),
+        "findings": [
+            [finding.rank, span.start_ns - lanes.zero_ns, span.end_ns - lanes.zero_ns, text.clean(finding.title)]
+            for finding in report.findings
+            for span in finding.spans[:1]
+        ],
+    }

@@ -38,6 +38,12 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
 )
 def build_operations(facts: Facts) -> pd.DataFrame | None:
     """Return operations.csv in order of time, at most about MOST_OPERATIONS rows."""
+    rows = facts.once(operation_rows)
+    return None if rows is None else rows.drop(columns="op")
+
+
+def operation_rows(facts: Facts) -> pd.DataFrame | None:
+    """Return the rows of operations.csv with `op`, the row of their longest operation among `gpu_ops`."""
     gpu_ops, step_ranges = facts.gpu_ops, facts.step_ranges
     if gpu_ops.empty:
         return None
@@ -68,6 +74,7 @@ def build_operations(facts: Facts) -> pd.DataFrame | None:
             "extent_ns": np.maximum.reduceat((start + length)[order], first) - begin,
             "busy_ns": np.add.reduceat(length[order], first),
             "launches": np.diff(first, append=len(order)),
+            "op": longest,
         }
     )
     for name in ("step", "range"):

@@ -1,0 +1,198 @@
+"""Collect what a timeline shows beside GPU operations: calls and ranges of the host, launches, and pauses.
+
+Times count from the first GPU operation, as in operations.csv.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import IntArray
+from analysis.tables import intervals
+from analysis.tables.distinct import repeats
+from analysis.tables.operations import operation_rows
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
+MOST_THREADS = 6  # the threads with most calls and ranges
+MOST_CALLS, MOST_RANGES = 40_000, 20_000
+MOST_PAUSES = 99  # two digits fit above a mark
+PAUSE_NS, PAUSE_FRAC = 1_000_000, 0.01  # a pause is at least so long, or so much of the timeline, whichever is shorter
+_PLACE = ["pid", "tid"]
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The host's side of a timeline.
+
+    zero_ns    start of the first GPU operation on the clock of the capture
+    origin_ns  what the sentences of findings add to a time: `zero_ns`, but 0 for torch, which counts from there
+    threads    name of each thread, the one with most calls and ranges first
+    calls      thread, start_ns, extent_ns, name and count: calls in order of time; a row may merge neighbours
+    ranges     thread, start_ns, extent_ns and path, in order of time
+    called     row of `calls` that launched each row of operations.csv, -1 if unknown or if a row merges several
+    pauses     start_ns and extent_ns of each pause, in order of time
+    left_out   threads and ranges that are not in the lists
+    """
+
+    zero_ns: int
+    origin_ns: int
+    threads: tuple[str, ...]
+    calls: pd.DataFrame
+    ranges: pd.DataFrame
+    called: IntArray
+    pauses: list[tuple[int, int]]
+    left_out: tuple[int, int]
+
+
+def calls_of(facts: Facts) -> pd.DataFrame:
+    """Return every known call in order of time: start_ns, end_ns, pid, tid, name; without a list, the launches."""
+    if facts.capture.calls is not None:
+        return facts.capture.calls
+    names = {"api_start_ns": "start_ns", "api_end_ns": "end_ns", "pid": "pid", "tid": "tid"}
+    calls = facts.gpu_ops[list(names)].dropna().astype(np.int64)
+    calls = calls[~repeats(calls, "api_start_ns")].rename(columns=names).assign(name="launch")
+    return calls.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def call_of_op(facts: Facts) -> IntArray:
+    """Return the row of `calls_of` that launched each GPU operation, -1 if unknown."""
+    calls, ops = facts.once(calls_of), facts.gpu_ops
+    start, *place = (calls[name].to_numpy(np.int64, na_value=-1) for name in ("start_ns", *_PLACE))
+    wanted, *of = (ops[name].to_numpy(np.int64, na_value=-1) for name in ("api_start_ns", *_PLACE))
+    found = np.full(len(ops), -1, np.int64)
+    first = np.searchsorted(start, wanted)
+    for more in range(8):  # calls of several threads may begin in the same nanosecond
+        at = np.minimum(first + more, len(start) - 1)
+        if not len(start):
+            break
+        same = (wanted >= 0) & (start[at] == wanted) & (place[0][at] == of[0]) & (place[1][at] == of[1])
+        found = np.where((found < 0) & same, at, found)
+    return found
+
+
+def pauses_of(facts: Facts) -> list[tuple[int, int]]:
+    """Return begin and end of the longest times in which no GPU operation runs, in order of time, ns."""
+    ops = facts.gpu_ops
+    if ops.empty:
+        return []
+    begin, end = intervals.union(ops["start_ns"].to_numpy(np.int64), ops["duration_ns"].to_numpy(np.int64))
+    idle = begin[1:] - end[:-1]
+    long = np.flatnonzero(idle >= min(PAUSE_NS, PAUSE_FRAC * (end[-1] - begin[0])))
+    long = np.sort(long[np.argsort(-idle[long], kind="stable")][:MOST_PAUSES])
+    return list(zip(end[long].tolist(), begin[long + 1].tolist(), strict=True))
+
+
+def pause_named(facts: Facts, span: tuple[int, int]) -> str:
+    """Return `pause 3` if the span is the third pause of the timeline, else ''."""
+    pauses = facts.once(pauses_of)
+    return f"pause {pauses.index(span) + 1}" if span in pauses else ""
+
+
+def lanes_of(facts: Facts) -> Lanes | None:
+    """Return the host's side of the timeline; None without a GPU operation."""
+    if facts.gpu_ops.empty:
+        return None
+    zero = int(facts.gpu_ops["start_ns"].min())
+    calls, ranges = facts.once(calls_of), facts.ranges
+    places = pd.concat([rows[_PLACE].dropna().astype(np.int64) for rows in (calls, ranges)])
+    order = [(int(pid), int(tid)) for pid, tid in places.value_counts().index]
+    code = {place: at for at, place in enumerate(order[:MOST_THREADS])}
+    shown, merged, row_of_call = _merged(calls, _threads(calls, code), zero)
+    known = _threads(ranges, code)
+    kept = np.flatnonzero(known >= 0)
+    length = (ranges["end_ns"] - ranges["start_ns"]).to_numpy(np.int64)
+    if len(kept) > MOST_RANGES:
+        kept = kept[np.argsort(-length[kept], kind="stable")][:MOST_RANGES]
+    own = pd.DataFrame(
+        {
+            "thread": known[kept],
+            "start_ns": ranges["start_ns"].to_numpy(np.int64)[kept] - zero,
+            "extent_ns": length[kept],
+            "path": ranges["path"].to_numpy(object)[kept],
+        }
+    )
+    return Lanes(
+        zero_ns=zero,
+        origin_ns=0 if facts.capture.clock == "torch" else zero,
+        threads=("host",) if len(order) == 1 else tuple(_names(facts, list(code))),
+        calls=shown,
+        ranges=own.sort_values(["start_ns", "extent_ns"], ascending=[True, False], kind="stable"),
+        called=_of_rows(facts, row_of_call, merged),
+        pauses=[(begin - zero, end - begin) for begin, end in facts.once(pauses_of)],
+        left_out=(len(order) - len(code), len(ranges) - len(own)),
+    )
+
+
+def _names(facts: Facts, places: list[tuple[int, int]]) -> list[str]:
+    """Return the name of each thread, with its rank or process if there are several processes."""
+    several = len({pid for pid, _ in places}) > 1
+    ranks = {
+        row.pid: f"rank {row.process_rank}" for row in facts.rank_places.dropna(subset=["process_rank"]).itertuples()
+    }
+    of = {pid: ranks.get(pid, f"process {pid}") for pid, _ in places}
+    return [
+        of[pid]
+        if several and pid == tid
+        else f"{of[pid]}, {tid}"
+        if several
+        else "main"
+        if pid == tid
+        else f"thread {tid}"
+        for pid, tid in places
+    ]
+
+
+def _threads(rows: pd.DataFrame, code: dict[tuple[int, int], int]) -> IntArray:
+    """Return the number of each row's thread, -1 for one that is not shown."""
+    pid, tid = (rows[name].to_numpy(np.int64, na_value=-1) for name in _PLACE)
+    found = np.full(len(rows), -1, np.int64)
+    for (process, thread), number in code.items():
+        found[(pid == process) & (tid == thread)] = number
+    return found
+
+
+def _merged(calls: pd.DataFrame, thread: IntArray, zero: int) -> tuple[pd.DataFrame, IntArray, IntArray]:
+    """Return the calls of the lanes, how many each row merges, and the row of each call, -1 if it is in none.
+
+    Above MOST_CALLS, calls of a thread that begin in the same stretch of time are one row, named after the longest.
+    """
+    start, end = (calls[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
+    own = np.flatnonzero(thread >= 0)
+    key = np.arange(len(own))
+    if len(own) > MOST_CALLS:
+        width = max(int(np.ptp(start[own])) * (int(thread.max()) + 1) // MOST_CALLS, 1)
+        key = (start[own] - start[own].min()) // width * MOST_THREADS + thread[own]
+    _, first, row, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
+    order = np.lexsort((start[own] - end[own], row))  # the longest call of each row comes first
+    longest = own[order[np.searchsorted(row[order], np.arange(len(first)))]]
+    begin, until = start[own[first]], end[longest].copy()
+    np.maximum.at(until, row, end[own])
+    place = np.full(len(calls), -1, np.int64)
+    place[own] = row
+    table = pd.DataFrame(
+        {
+            "thread": thread[longest],
+            "start_ns": begin - zero,
+            "extent_ns": until - begin,
+            "name": calls["name"].astype(object).to_numpy(object)[longest],
+            "count": count,
+        }
+    )
+    return table, count, place
+
+
+def _of_rows(facts: Facts, row_of_call: IntArray, merged: IntArray) -> IntArray:
+    """Return the row of the calls that launched each row of operations.csv."""
+    rows = facts.once(operation_rows)
+    if rows is None or not len(row_of_call):
+        return np.full(0 if rows is None else len(rows), -1, np.int64)
+    call = facts.once(call_of_op)[rows["op"].to_numpy(np.int64)]
+    found = np.where(call >= 0, row_of_call[np.maximum(call, 0)], -1)
+    alone = (found >= 0) & (rows["launches"].to_numpy(np.int64) == 1) & (merged[np.maximum(found, 0)] == 1)
+    return np.where(alone, found, -1)
