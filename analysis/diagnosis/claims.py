@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from analysis.capture.model import IntArray
 from analysis.formats.place import program
 from analysis.formats.report import Cell, Confidence, Finding, Later, Saving, Span, Tier, kind_of
+from analysis.replay.graph import Bools
+from analysis.replay.simulate import Run
 
 PROGRAM = "program"
 CHECK = f"{program('python analysis/compare.py', 'compare')} BEFORE -- AFTER"  # two captures
 _OF_COUNTERS = ("counters", "rules", "roofline", "stalls", "diagnosis")
 _TIERS = {"source": Tier.SAMPLED} | dict.fromkeys(_OF_COUNTERS, Tier.COUNTERS)  # the tier of a table's cells
+
+
+class Replays(NamedTuple):
+    """Two replays of a step. Shape: `about` (operations,), bool."""
+
+    before: Run
+    after: Run
+    about: Bools
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +36,7 @@ class Claim:
     saves_ns   what the replay says that the cure saves, of `scope`; `saves_frac` its share, `later` after another cure
     span       begin and end of the stretch of the timeline that shows it, ns
     ops        rows of gpu_ops that it is about
+    replays    the step without and with the cure, and which operations of the graph that changes
     """
 
     kind: str
@@ -45,6 +56,7 @@ class Claim:
     later: Later | None = None
     span: tuple[int, int] | None = None
     ops: IntArray | None = None
+    replays: Replays | None = None
 
     @property
     def id(self) -> str:

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from analysis.formats.report import Saving, kind_of, kinds
 from analysis.replay import savings
 from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.graph import Bools
+from analysis.replay.simulate import Run
 from analysis.replay.steady import Steady, find
 from analysis.tables import intervals
 
@@ -45,6 +46,7 @@ class Saver:
     later_ns: Saving | None = None
     after: str = ""
     opens_ns: float = 0.0  # over the run, with what needs this change; 0 if nothing needs it
+    run: Run | None = field(default=None, repr=False, compare=False)  # the step with the change
 
     @property
     def key(self) -> str:
@@ -206,7 +208,7 @@ def _replayed(view: View, one: Proposal) -> Saver:
         low, high = lost * (1 - PAUSED), lost * (1 + PAUSED)
         return Saver(one, Saving(low, high), Saving(low / whole, min(high / whole, 1.0)))
     found = savings.saving(view.step, one.change)
-    return Saver(one, Saving(found.low_ns, found.high_ns), Saving(found.low, found.high))
+    return Saver(one, Saving(found.low_ns, found.high_ns), Saving(found.low, found.high), run=found.after)
 
 
 def total_ns(view: View, one: Saver) -> float:

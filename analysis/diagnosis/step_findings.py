@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from analysis.diagnosis.claims import Claim, cell
+from analysis.diagnosis.claims import Claim, Replays, cell
 from analysis.diagnosis.savers import WORTH, Saver, StepAnswer, do, total_ns, touched
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
@@ -96,6 +96,9 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
         cell("changes", row, "count", round(proposal.count, 2)),
         cell("changes", row, "time_ns", round(proposal.time_ns)),
     )
+    about = touched(answer, one)
+    told = one.run is not None and one.later_ns is None and not answer.view.step.reason
+    replays = Replays(answer.view.step.told_run, one.run, about) if told and one.run else None
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
         kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if several and scope != "program" else ""),
@@ -104,7 +107,7 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
         wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
         saves_frac=one.saves_frac, later=later, span=proposal.span or _usual(answer), check=_check(proposal),
-        ops=answer.view.graph.o_row[touched(answer, one)],
+        ops=answer.view.graph.o_row[about], replays=replays,
     )  # fmt: skip
 
 

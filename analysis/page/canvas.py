@@ -118,7 +118,17 @@ def compact(svg: bytes) -> bytes:
         svg = re.sub(rb'<g id="[^"]*(?:text|patch|tick)_[0-9]+">\s*' + one + rb"\s*</g>", rb"\1", svg)
     svg = re.sub(rb"\n +", b"\n", svg)
     svg = re.sub(rb'(?<= d=")[^"]*', lambda path: re.sub(rb"\s*([A-Za-z])\s*", rb"\1", path[0]), svg)
+    svg = re.sub(rb"M([-\d.]+) ([-\d.]+)L([-\d.]+) \2L\3 ([-\d.]+)L\1 \4z", _rectangle, svg)
     return _share_styles(svg).replace(b"<svg ", b'<svg style="' + font + b'" ', 1)
+
+
+def _rectangle(corners: re.Match[bytes]) -> bytes:
+    """Return the path of a rectangle by its width and height."""
+    left, top, right, bottom = (float(one) for one in corners.groups())
+    width = f"{right - left:.2f}".rstrip("0").rstrip(".")
+    return f"M{corners[1].decode()} {corners[2].decode()}h{width}v{bottom - top:.2f}h-{width}z".replace(
+        "--", ""
+    ).encode()
 
 
 def _share_styles(svg: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Draw the stretch of the timeline that shows a finding: the host's work above, the GPU's work below."""
+"""Draw what shows a finding: a step before and after its change, else a stretch of the timeline, the host above."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch, PathPatch
+from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter
 
-from analysis.diagnosis.spans import Bars, Scene, scenes_of
+from analysis.diagnosis.scenes import Bars, Scene, scenes_of
 from analysis.page import text
 from analysis.page.canvas import (
     BLUE,
@@ -44,6 +44,7 @@ _INK = "#10151a"  # on a bright bar, in light and dark mode
 _ROW = 0.24  # inches
 _LETTERS = 120  # that fit across the whole width in the smallest font
 _NOTE = "Upper rows: the host. Lower rows: the GPU at the same time. A kernel runs later than its launch."
+_REPLAYED = "Both begin at 0; a step ends where the next one begins."
 
 
 @picture("finding_[0-9]*", of="spans", compact=True)
@@ -60,28 +61,45 @@ def plot_spans(facts: Facts, caption: str) -> Iterator[Drawn]:
 
 def _figure(scene: Scene, caption: str) -> Figure:
     """Draw one scene. Each lane is 0.24 inches high."""
+    notes = [scene.span.shows, _NOTE if scene.after is None else _REPLAYED]
     with style_context():
         figure, foot = new_canvas(
-            f"finding_{scene.rank}", 1.5 + _ROW * len(scene.lanes), caption, [scene.span.shows, _NOTE],
+            f"finding_{scene.rank}", 1.5 + _ROW * len(scene.lanes), caption, notes,
             f"{scene.rank}. {drawable(scene.title, 120)}",
         )  # fmt: skip
         axes = place_axes(figure, 1.9, 0.2, 0.9, foot + 0.5)
         begin, length = scene.span.start_ns, scene.span.end_ns - scene.span.start_ns
         for place, lane in enumerate(scene.lanes):
             _draw_bars(axes, lane.bars, place, begin, length)
+        if scene.after is not None:
+            _mark_saving(axes, scene.after, len(scene.lanes), length)
         labels = [drawable(lane.label, 34) for lane in scene.lanes]
         axes.set_yticks(range(len(labels)), labels, fontsize=7)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.set_xlim(0, length)
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
-        axes.set_xlabel(f"after {begin / 1e9:.9f} s")
+        axes.set_xlabel(f"after {begin / 1e9:.9f} s" if scene.after is None else "time since the step began")
         axes.grid(visible=True, axis="x")
         used = {kind for lane in scene.lanes for kind in lane.bars.kind}
         used = {"memcpy" if kind in ("memset", "migration") else kind for kind in used}
         handles = [Patch(color=_COLOURS[kind], label=said) for kind, said in _MEANINGS.items() if kind in used]
         draw_legend(figure, handles)
         return figure
+
+
+def _mark_saving(axes: Axes, after: tuple[int, float, str], lanes: int, length: int) -> None:
+    """Draw a line between the step before and after, and hatch what is saved. Units: ns for `length`."""
+    old, end, said = after
+    axes.axhline(old - 0.5, color=BLACK, lw=0.8)
+    if end < length:
+        axes.add_patch(
+            Rectangle((end, old - 0.45), length - end, lanes - old - 0.1, fc="white", ec=GREEN, hatch="///", lw=0.8)
+        )
+        if (length - end) / length * _LETTERS > len(said):
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 2}
+            middle = (old + lanes) / 2 - 0.5
+            axes.text((end + length) / 2, middle, said, ha="center", va="center", fontsize=8, color=BLACK, bbox=box)
 
 
 def _draw_bars(axes: Axes, bars: Bars, place: int, begin: int, length: int) -> None:

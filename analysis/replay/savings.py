@@ -49,13 +49,18 @@ Bases = list[tuple[Graph, float]]  # graphs, and the time of their step in ns
 
 @dataclass(frozen=True)
 class Saving:
-    """What a change saves of a step: ns and share, lowest and highest. `changed_ns`: the step as replayed with it."""
+    """What a change saves of a step: ns and share, lowest and highest.
+
+    `changed_ns`: the step as replayed with it, as seen under the profiler. `after`: a replay with it on the graph that
+    the report tells of; if the bare time of the step is known, that at the upper end of the saving.
+    """
 
     low_ns: float
     high_ns: float
     low: float
     high: float
     changed_ns: float
+    after: Run
 
     @property
     def middle(self) -> float:
@@ -318,15 +323,18 @@ def _apart(rows: pd.DataFrame) -> list[float]:
 
 def saving(step: Step, change: Change, bases: Bases | None = None) -> Saving:
     """Return what a change saves of the step. `bases`: the graphs to change, by default those of the step."""
-    shares = []
+    shares, upper = [], None
     for base, before in step.bases if bases is None else bases:
-        least, most = (simulate(change(base, share), 4).step_ns for share in (0.0, 1.0))
+        runs = [simulate(change(base, share), 4) for share in (0.0, 1.0)]
+        upper = upper or runs[1]
+        least, most = (run.step_ns for run in runs)
         for after in (least + (most - least) * (1 - LIKELY), most):
             shares.append(1 - after / before)
     low, high = min(shares), max(shares)
     low, high = low - _error(low), high + _error(high)
-    changed = simulate(change(step.graph, 0.5)).step_ns
-    return Saving(low * step.told_ns, min(high, 1.0) * step.told_ns, low, min(high, 1.0), changed)
+    changed = simulate(change(step.graph, 0.5))
+    told = upper if upper is not None and step.bare_known else changed
+    return Saving(low * step.told_ns, min(high, 1.0) * step.told_ns, low, min(high, 1.0), changed.step_ns, told)
 
 
 def _error(saved: float) -> float:

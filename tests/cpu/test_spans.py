@@ -12,7 +12,8 @@ import pytest
 from analysis import pipeline
 from analysis.capture.load import load
 from analysis.capture.model import Capture
-from analysis.diagnosis.spans import MOST_BARS, Scene, Span, said, scenes_of
+from analysis.diagnosis.scenes import MOST_BARS, Scene, scenes_of
+from analysis.diagnosis.spans import Span, said
 from analysis.formats.report import Report
 from analysis.page import markdown, terminal
 from analysis.page.canvas import to_svg
