@@ -169,8 +169,12 @@ def _run_lanes(run: Run, chosen: Run, word: str, about: Bools) -> Iterator[Lane]
     graph = run.graph
     begin = run.begin_ns + graph.steps // 2 * run.step_ns
     span = Span(0, max(round(run.step_ns), 1), "")
-    several = len({name.rpartition("/")[0] for name in graph.stream_names}) > 1
-    streams = [name if several else f"stream {name.rpartition('/')[2]}" for name in graph.stream_names]
+    pairs = [name.rpartition("/") for name in graph.stream_names]
+    streams = [
+        f"stream {number}" if len({gpu for gpu, *_ in pairs}) == 1 else f"{gpu}/{number}" for gpu, _, number in pairs
+    ]
+    if len(set(graph.stream_pid.tolist())) > 1:
+        streams = [f"process {pid}, {name}" for pid, name in zip(graph.stream_pid, streams, strict=True)]
     hosts = [f"host {pid}" if len(graph.seq_pid) > 1 else "host" for pid in graph.seq_pid]
     names = np.array([_shown(name) for name in graph.o_name.astype(str)], dtype=object)
     kinds = np.where(about, "about", graph.o_kind.astype(str))

@@ -5,6 +5,7 @@ Times count from the first GPU operation, as in operations.csv.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,9 +52,15 @@ class Lanes:
 
 
 def calls_of(facts: Facts) -> pd.DataFrame:
-    """Return every known call in order of time: start_ns, end_ns, pid, tid, name; without a list, the launches."""
-    if facts.capture.calls is not None:
-        return facts.capture.calls
+    """Return every known call in order of time: start_ns, end_ns, pid, tid, name; without a list, the launches.
+
+    Names have no version.
+    """
+    known = facts.capture.calls
+    if known is not None:
+        codes, names = pd.factorize(known["name"])
+        plain = np.array([re.sub(r"_v\d+$", "", str(name)) for name in names], dtype=object)
+        return known.assign(name=plain[codes] if len(codes) else known["name"])
     names = {"api_start_ns": "start_ns", "api_end_ns": "end_ns", "pid": "pid", "tid": "tid"}
     calls = facts.gpu_ops[list(names)].dropna().astype(np.int64)
     calls = calls[~repeats(calls, "api_start_ns")].rename(columns=names).assign(name="launch")

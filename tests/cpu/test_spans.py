@@ -78,8 +78,9 @@ def test_findings_say_where_they_show_on_every_page(report: pipeline.Built) -> N
         assert words in plain
         assert words in page
         assert words in lines
-        assert f"figures/finding_{rank}.svg" in text
-        assert page.count(f'aria-label="finding_{rank}: ') == 1  # in its card, and not with the table again
+        drawn_once = int(words not in spans[: rank - 1])  # a stretch is drawn for the first finding that it shows
+        assert text.count(f"figures/finding_{rank}.svg") == drawn_once
+        assert page.count(f'aria-label="finding_{rank}: ') == drawn_once  # in its card, and not with the table again
 
 
 def _lines(content: Report, tables: dict[str, pd.DataFrame]) -> list[Any]:
@@ -97,7 +98,7 @@ def drawn(one: Scene) -> list[str]:
 
 
 def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Built) -> None:
-    of_step = next(one for one in report.facts.once(scenes_of) if "Launch the step" in one.title)
+    of_step = next(one for one in report.facts.once(scenes_of) if one.after is None)
     labels = [lane.label for lane in of_step.lanes]
     assert labels == ["ranges", "", "CUDA calls", "stream 7", "stream 13"]
     words = drawn(of_step)
@@ -107,7 +108,7 @@ def test_a_picture_has_ranges_calls_and_streams(report: pipeline.Built) -> None:
 
 def test_processes_are_told_apart(tmp_path: Path) -> None:
     both = made(two_steps(pids=(1, 2)), tmp_path)
-    of_step = next(one for one in both.facts.once(scenes_of) if "Launch the step" in one.title)
+    of_step = next(one for one in both.facts.once(scenes_of) if one.after is None)
     labels = [lane.label for lane in of_step.lanes]
     assert "process 1, stream 7" in labels
     assert "process 2, stream 13" in labels
@@ -126,6 +127,39 @@ def test_a_crowd_is_drawn_in_few_bars(tmp_path: Path) -> None:
     assert any(len(one.start) < MOST_BARS for one in bars)
     for one in bars:
         assert (one.end > one.start).all() or len(one.start) == 0
+
+
+def launch_bound() -> Export:
+    """12 steps, 400 µs apart, of 20 kernels of 3 µs each, which the host launches every 18 µs."""
+    export = Export(2025)
+    export.gpu()
+    for step in range(12):
+        at = 1_000_000 + step * 400_000
+        export.push("step", at, at + 380_000)
+        for begin in range(at + 10_000, at + 370_000, 18_000):
+            export.launch("tiny", (begin, begin + 6_000), (begin + 8_000, begin + 11_000))
+    return export
+
+
+def test_a_step_is_drawn_before_and_after_its_change(tmp_path: Path) -> None:
+    of_graph = made(launch_bound(), tmp_path).facts.once(scenes_of)[0]
+    assert of_graph.title == "Launch the step as one CUDA graph"
+    assert [lane.label for lane in of_graph.lanes] == [
+        "before: host",
+        "before: stream 7",
+        "after: host",
+        "after: stream 7",
+    ]
+    assert of_graph.span[:2] == (0, 400_000)
+    assert of_graph.after is not None
+    rows, length, said_of_it = of_graph.after
+    assert rows == 2
+    assert length == pytest.approx(20 * (3_000 + 450), rel=0.01)  # kernels, and from the end of a node to the next one
+    assert said_of_it == "331 µs less (83%)"
+    before, after = of_graph.lanes[1].bars, of_graph.lanes[3].bars
+    assert (before.end - before.start).tolist() == [3_000] * 20
+    assert after.end.max() <= length
+    assert {"time since the step began", "331 µs less (83%)", "before: host", "after: stream 7"} <= {*drawn(of_graph)}
 
 
 def test_without_a_timeline_there_is_no_stretch() -> None:

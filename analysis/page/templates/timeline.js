@@ -536,7 +536,7 @@ const timeline = {
   pause(by) {
     const lane = this.lanes.find(({ kind }) => kind === "pause");
     if (!lane) return say("The timeline has no pause");
-    const middle = (this.from + this.to) / 2, before = lane.after(middle);
+    const whole = this.to - this.from > (this.last - this.first) / 2, before = lane.after(whole ? -by * Infinity : (this.from + this.to) / 2);
     const at = this.chosen?.[0] === lane ? this.chosen[1] + by : by > 0 ? before : before - 1;
     this.fitBox([lane, (at + lane.count) % lane.count]);
   },
