@@ -61,7 +61,7 @@ def _of(range_: str) -> str:
 SHOTS = {
     "report": Shot(OVERVIEW, "", 545),
     "decode": Shot(OVERVIEW, _of("gpt2/decode"), 480),
-    "timeline": Shot(OVERVIEW, _of("gpt2/decode"), 480, _at("timeline")),
+    "timeline": Shot(OVERVIEW, _of("gpt2/decode"), 580, _at("timeline")),
     "gaps": Shot(OVERVIEW, _of("gpt2/decode"), 330, _at("gaps")),
     "roofline": Shot(OVERVIEW, _of("gpt2/decode"), 620, _at("roofline")),
     "kernel": Shot(OVERVIEW, "#kernel=", 640),

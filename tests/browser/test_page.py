@@ -206,8 +206,10 @@ def test_the_timeline_answers(gpt2: Any) -> None:
     soon(said, r"^\d+ of 848 rows in (9|10)")
     assert "4.013 ms" in gpt2.locator(".walls").inner_text()
     box = canvas.bounding_box()
-    gpt2.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)
-    assert "operations" in gpt2.locator("#tip").inner_text()
+    gpt2.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)  # the row of findings
+    assert gpt2.locator("#tip").inner_text().startswith("2. Launch the step as one CUDA graph in gpt2/decode")
+    gpt2.mouse.move(box["x"] + box["width"] / 2, box["y"] + 48)  # the outermost range of the host
+    assert gpt2.locator("#tip").inner_text().startswith("gpt2\non the host")
 
 
 def test_the_keyboard_reaches_everything(gpt2: Any) -> None:

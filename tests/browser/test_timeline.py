@@ -29,6 +29,7 @@ def capture() -> Export:
             export.push(f"r{depth}", at + depth, at + 500_000 - depth)
         export.launch("late", (at + 10_000, at + 20_000), (at + 30_000, at + 330_000), stream=10)
         export.launch("early", (at + 30_000, at + 40_000), (at + 50_000, at + 850_000), stream=9)
+    export.push("x/y", 4_990_000, 9_910_000)  # one range, whose name has a slash
     export.call(5_000_000, 9_900_000, name="cudaMalloc_v3020")
     return export
 

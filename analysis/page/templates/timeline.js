@@ -46,8 +46,9 @@ const chained = (stats) => {
     return inner && own && other.count === own.count && other.weight >= 0.9 * own.weight ? inner : null;
   };
   const inner = new Set([...stats.keys()].map(next));
-  const chain = (path) => {
-    const names = [lastPart(path)];
+  // A range that is called a/b lies directly in the one around it, so names begin where the known range around them ends.
+  const chain = (path, begin) => {
+    const names = [path.slice(begin)];
     let tail = path;
     while (next(tail)) { tail = next(tail); names.push(lastPart(tail)); }
     return { head: path, path: tail, name: names.length > 4 ? `${names[0]}/… ${names.length - 2} more …/${names.at(-1)}` : names.join("/") };
@@ -55,9 +56,12 @@ const chained = (stats) => {
   return (path) => {
     if (!known.has(path)) {
       const heads = [];
-      for (let cut = path.indexOf("/"); ; cut = path.indexOf("/", cut + 1)) {
+      for (let cut = path.indexOf("/"), begin = 0; ; cut = path.indexOf("/", cut + 1)) {
         const head = cut < 0 ? path : path.slice(0, cut);
-        if (!inner.has(head)) heads.push(chain(head));
+        if (stats.has(head)) {
+          if (!inner.has(head)) heads.push(chain(head, begin));
+          begin = cut + 1;
+        }
         if (cut < 0) break;
       }
       known.set(path, heads);
