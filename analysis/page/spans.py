@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter
 from analysis.diagnosis.scenes import Bars, Scene, scenes_of
 from analysis.page import text
 from analysis.page.canvas import (
+    BLACK,
     BLUE,
     GREEN,
     GREY,
