@@ -162,9 +162,9 @@ def test_the_keyboard_measures(page: Any) -> None:
 
 
 def test_a_finding_leads_to_its_stretch_on_the_clock_of_its_sentence(page: Any) -> None:
-    card = page.locator("#finding-1")
-    start, end = map(float, re.findall(r"(\d\.\d+) s", card.locator(".where", has_text="Zoom to").inner_text())[:2])
-    card.get_by_role("link", name="Show on the timeline").click()
+    link = page.locator("#finding-1").get_by_role("link", name="timeline")
+    start, end = map(float, re.findall(r"(\d\.\d+) s", link.get_attribute("title"))[:2])
+    link.click()
     about(page, rf"from {start:.4f}\d* s")
     assert page.evaluate("document.activeElement.tagName") == "CANVAS"
     length = re.search(r"Measured ([\d.]+) ms", page.locator(".about").inner_text())
