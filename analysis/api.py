@@ -91,7 +91,7 @@ class Analysis:
     declared: list[Declaration]
     images: Images
     only: str | None = None
-    lanes: Lanes | None = field(default=None, repr=False)  # the host's side of the timeline
+    lanes: Lanes | None = None  # the host's side of the timeline
 
     def figure(self, name: str) -> notebook.Figure:
         """Return a figure as SVG text, which a notebook shows.
