@@ -80,11 +80,13 @@ def view(one: Graph, *, wall: int = 1_000_000, count: int = 9, **more: Any) -> V
         "name": one.o_name,
         "bytes": one.o_bytes,
     }
-    rows = pd.DataFrame(named).assign(**columns)
+    rows = pd.DataFrame(named).assign(pid=1, **columns)
     capture = Capture(gpu_ops=as_table(dict(rows.items()), GPU_OPS_COLUMNS), **more.pop("capture", {}))
-    times = np.arange(count) * wall
-    phase = Phase(more.pop("name", "step"), 1, "", times, times + wall, times, times + wall, np.full(count, wall), len(rows), 0,
-                  np.zeros(0, np.int64))  # fmt: skip
+    ends = np.array(more.pop("ends", np.arange(1, count + 1) * wall))
+    begin = np.insert(ends[:-1], 0, 0)
+    phase = Phase(
+        more.pop("name", "step"), 1, "", begin, ends, begin, ends, ends - begin, len(rows), 0, np.zeros(0, np.int64)
+    )
     step = Step(phase, one, simulate(one), (one,), (float(wall),), False, float(wall))
     parts = Decomposition(wall, (), (), pd.DataFrame(), ())
     return View(capture, Steady((phase,), reason=more.pop("reason", "")), step, parts, **more)

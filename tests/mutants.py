@@ -61,9 +61,6 @@ WORDS = {
 }  # fmt: skip
 
 
-LONGEST_S = 2  # processor time that the tests of a mutant take
-
-
 class Mutant(NamedTuple):
     """A change, and the test that noticed it; none for a survivor."""
 
@@ -181,8 +178,8 @@ def exchange(living: list[FunctionType], code: CodeType) -> None:
 class Runs:
     """Runs tests that pytest has collected, with and without changes, each time in a fork."""
 
-    def __init__(self, area: str, seed: int, size: int, said: TextIO) -> None:
-        self.area, self.seed, self.size, self.said = area, seed, size, said
+    def __init__(self, area: str, seed: int, size: int, seconds: int, said: TextIO) -> None:
+        self.area, self.seed, self.size, self.seconds, self.said = area, seed, size, seconds, said
         self.found: list[Mutant] = []
         self.failed = self.broken = ""
 
@@ -216,14 +213,14 @@ class Runs:
         return True
 
     def attempt(self, session: pytest.Session, path: Path, source: str, place: Place) -> None:
-        """Run the tests that call the function of a change: the quick ones, as many as fit into LONGEST_S."""
+        """Run the tests that call the function of a change: the quick ones, as many as fit into `seconds`."""
         code, line = mutated(source, place, str(path))
         tests = sorted(self.callers.get(f"{path} {place.function}", []), key=self.took.__getitem__)
         total = list(itertools.accumulate(self.took[name] for name in tests))
-        session.items = [self.items[name] for name, so_far in zip(tests, total, strict=True) if so_far < LONGEST_S]
+        session.items = [self.items[name] for name, so_far in zip(tests, total, strict=True) if so_far < self.seconds]
         session.items.sort(key=lambda item: self.files[item.path])
-        seconds = 10 + 3 * LONGEST_S
-        result, _, test = forked(lambda: self.changed(session, code), seconds).partition(" ")
+        limit = 10 + 3 * self.seconds
+        result, _, test = forked(lambda: self.changed(session, code), limit).partition(" ")
         module = path.relative_to(ROOT / "analysis").with_suffix("").as_posix()
         self.found.append(Mutant(self.area, module, line, place.change, result or "hangs", test))
         print(*self.found[-1], file=self.said, flush=True)
@@ -286,13 +283,13 @@ def modules(area: str) -> list[Path]:
     return sorted(path for name in TARGETS[area][0] for path in (ROOT / "analysis").glob(f"{name}.py"))
 
 
-def try_area(given: tuple[str, int, int]) -> list[Mutant]:
+def try_area(given: tuple[str, int, int, int]) -> list[Mutant]:
     """Return what became of a sample of mutants of each module of an area."""
-    area, seed, size = given
+    area, *numbers = given
     tests = [f"{ROOT}/tests/cpu/{name}.py" for name in TARGETS[area][1]]
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-m", "not slow"]
     with tempfile.TemporaryDirectory() as folder, open(os.dup(1), "w") as said, open(os.devnull, "w") as nowhere:
-        runs = Runs(area, seed, size, said)
+        runs = Runs(area, *numbers, said)
         with contextlib.redirect_stdout(nowhere):
             pytest.main([*options, f"--basetemp={folder}/t", *tests], plugins=[runs])
     if runs.broken or not runs.found:
@@ -305,6 +302,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=1, help="mutants of each module")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--seconds", type=int, default=2, help="processor time of the tests of a mutant without a change"
+    )
     parser.add_argument("--only", nargs="+", choices=TARGETS, default=list(TARGETS), help="areas")
     parser.add_argument("--jobs", type=int, default=2, help="areas at a time")
     parser.add_argument("--least", type=float, default=0.0, help="fail if a smaller share is noticed")
@@ -314,7 +314,9 @@ def main() -> int:
 
     found: list[Mutant] = []
     with multiprocessing.get_context("fork").Pool(options.jobs, maxtasksperchild=1) as pool:
-        for part in pool.imap_unordered(try_area, [(area, options.seed, options.sample) for area in options.only], 1):
+        for part in pool.imap_unordered(
+            try_area, [(area, options.seed, options.sample, options.seconds) for area in options.only], 1
+        ):
             found += part
     found.sort(key=lambda one: list(TARGETS).index(one.area))
     if options.table:

@@ -16,7 +16,7 @@ from analysis.diagnosis.host import _rates
 from analysis.diagnosis.judge import all_rules
 from analysis.diagnosis.limits import find_limits, why_none
 from analysis.formats.errors import InputError
-from analysis.hardware.devices import Device, architecture
+from analysis.hardware.devices import Device, architecture, architectures
 from analysis.tables import bare as bare_times
 from analysis.tables import collectives, gaps, intervals, join, periods, traffic
 from analysis.tables.bare import blocked, first_occurrences
@@ -177,6 +177,7 @@ def test_a_wait_counts_for_the_step_in_which_it_lies() -> None:
         ([14, 10, 10, 10, 10, 10], 0),  # below 1.5 times the median
         ([17, 10, 10, 10, 10, 18], 0),  # as slow as one in twenty of the later ones
         ([30, 40, 10, 10], 2),
+        ([16, 10, 10, 10, 10, 10, 10, 10, 14, 14], 1),  # above 1.5 times 10, their median
         ([30], 0),
     ],
 )
@@ -647,6 +648,26 @@ def test_a_kind_of_step_is_never_shorter_than_its_gpu_work() -> None:
     assert bare_times.measure_kinds(facts_of(bare_steps=bare, gaps=measured[:3], step_ranges=steps)).empty
 
 
+def test_a_harness_tells_the_time_of_its_steps() -> None:
+    timed = {
+        "steps": [
+            {"range": "run/s", "wall_ns": {"p5": 4, "p50": 5, "p95": 9}, "samples": 7},
+            {"range": "t", "wall_ns": {"p50": 3}},
+        ]
+    }
+    rows = bare_rows((1, 1, "s", 0, 8), (1, 1, "u", 0, 6))
+    steps = pd.DataFrame({"path": ["run/s", "u"]})
+    found = bare_times.bare_steps(Capture(timing=timed), rows, steps, np.array([True, True]), {"run/s": "s", "u": "u"})
+    columns = ["range", "bare_from", "first_calls", "steady", "bare_p50_ns"]
+    assert found[columns].to_numpy().tolist() == [
+        ["s", "harness", 0, 7, 5],
+        ["u", "start to end", 0, 1, 6],
+        ["t", "harness", 0, 0, 3],
+    ]
+    assert bare_times.bare_steps(Capture(), rows, steps[:0], np.array([], bool), {}).empty
+    assert bare_times.bare_steps(Capture(), rows[:0], steps, np.array([True, True]), {"run/s": "s", "u": "u"}).empty
+
+
 def launched(text: str) -> np.ndarray:
     return np.array([ord(letter) for letter in text], dtype=np.int64)
 
@@ -846,6 +867,26 @@ def test_the_datasheet_serves_only_where_nothing_was_measured() -> None:
     both = roofline(points(flops=[4e6]), gpu(dram_bytes_per_s=40e12)).iloc[0]
     assert (both["roof_from"], both["bandwidth_frac"]) == ("measured", pytest.approx(0.5))
     assert both["roof_datasheet_flop_per_s"] == pytest.approx(50e12)
+
+
+def test_a_point_where_both_roofs_meet_is_bound_by_memory() -> None:
+    """5 MFLOP over 2 MB at 4 TB/s are the 10 TFLOP/s of the pipe."""
+    row = roofline(points(flops=[5e6])).iloc[0]
+    assert (row["bound"], row["roof_flop_per_s"]) == ("memory", pytest.approx(10e12))
+
+
+def test_the_mix_of_a_row_is_of_all_its_launches() -> None:
+    """Reads of 1 and 3 MB, writes of 3 and 1 MB: half of each, which is the rate of a copy."""
+    roofs = {"roofs": [{"name": "dram_copy", "value": 2e12}, {"name": "dram_read", "value": 4e12}]}
+    rows = points(flops=[0.0, 0.0], dram_read_bytes=[1e6, 3e6], dram_write_bytes=[3e6, 1e6])
+    assert roofline(rows, None, roofs).iloc[0]["bandwidth_frac"] == pytest.approx(8e6 / 2e-6 / 2e12)
+
+
+def test_the_l2_of_a_whole_gpu_is_shared_by_its_sms() -> None:
+    cc = next(one for one in architectures() if "l2_bytes_a_cycle" in architecture(one))
+    found = find_limits(gpu(cc=cc), 64)
+    assert found is not None
+    assert found.l2_bytes == architecture(cc)["l2_bytes_a_cycle"] / 64
 
 
 def test_launches_add_up_and_an_unknown_one_leaves_the_sum_unknown() -> None:

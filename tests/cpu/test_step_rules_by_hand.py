@@ -17,6 +17,7 @@ from analysis.diagnosis.step_rules import (
     kernels,
     launches,
     migration,
+    pause,
     planned,
     ranks,
     sync,
@@ -636,3 +637,301 @@ def test_exposed_communication_is_told_of_the_rank_with_most_of_it() -> None:
     unknown = ranks._exposed(two_ranks(overlap=table.assign(exposed_transfer_ns=pd.NA)))
     assert unknown.endswith("how much of it waits for another rank is not known.")
     assert ranks._exposed(two_ranks()) == ranks._exposed(two_ranks(overlap=table.head(0))) == ""
+
+
+# Pauses
+
+MS = 1_000_000
+
+
+def paused(*extra: int, wall: int = MS, loads: list[tuple[str, int, int]] = (), steps: int = 10) -> View:  # type: ignore[assignment]
+    """Steps of 1 ms, of which the GPU works for the first 600 µs; some last `extra` longer, after 200 µs more of work."""
+    ends, ops, now = [], [], 0
+    for at in range(steps):
+        more = extra[at - steps // 2] if steps // 2 <= at < steps // 2 + len(extra) else 0
+        ops += [{"ns": 600_000.0, "start": now, "call": 0}]
+        ops += [{"ns": 200_000.0, "start": now + 700_000, "call": 0}] if more else []
+        now += MS + more
+        ends.append(now)
+    calls_ = pd.DataFrame(loads, columns=["name", "start_ns", "end_ns"]).assign(pid=1)
+    return view(graph([{}], ops), wall=wall, ends=ends, capture={"calls": calls_} if loads else {})
+
+
+def test_a_pause_is_idle_time_beyond_the_usual() -> None:
+    """The sixth of ten steps lasts 4 ms, and the GPU works for 0.8: 3.2 idle for 0.4. It stops at 5.9, until 9.0 ms."""
+    (one,) = pause.propose(paused(3 * MS))
+    assert (one.count, one.time_ns, one.lost_ns, one.span) == (1, 3_200_000, 2_800_000, (5_900_000, 9_000_000))
+    assert one.title == "Find what stops the GPU for 2,800 µs"
+    assert one.sentence.startswith("1 step of 10 let the GPU idle 2,800 µs longer than the others")
+    (two,) = pause.propose(paused(3 * MS, 2 * MS))
+    assert (two.count, two.lost_ns, two.title) == (2, 4_600_000, "Find what stops the GPU for 2,800 µs")
+
+
+@pytest.mark.parametrize(
+    ("extra", "wall", "found_"),
+    [
+        ((1_200_000,), MS, 0), ((1_200_001,), MS, 1),  # a millisecond more than usual
+        ((2_200_000,), 4 * MS, 0), ((2_200_001,), 4 * MS, 1),  # half a step more
+        ((3 * MS,) * 2, MS, 1), ((3 * MS,) * 3, MS, 0),  # at most a quarter of the steps
+    ],
+)  # fmt: skip
+def test_a_pause_is_long_and_rare(extra: tuple[int, ...], wall: int, found_: int) -> None:
+    assert len(list(pause.propose(paused(*extra, wall=wall)))) == found_
+
+
+def test_four_steps_tell_a_pause_and_three_do_not() -> None:
+    assert len(list(pause.propose(paused(3 * MS, steps=4)))) == 1
+    assert list(pause.propose(paused(3 * MS, steps=3))) == []
+
+
+@pytest.mark.parametrize(
+    ("loads", "found_"),
+    [
+        ([("cudaMalloc", 6_100_000, 8_900_000)], 0), ([("cudaMalloc", 6_100_000, 7_000_000)], 1), ([("cudaEventQuery", 6_100_000, 8_900_000)], 1),
+        ([("cuModuleLoadData", 6_100_000, 6_200_000)], 1),  # in the later half of the run
+    ],
+)  # fmt: skip
+def test_time_in_calls_that_allocate_is_no_pause(loads: list[tuple[str, int, int]], found_: int) -> None:
+    assert len(list(pause.propose(paused(3 * MS, loads=loads)))) == found_
+
+
+def test_a_module_that_loads_in_the_first_half_is_start_up() -> None:
+    one = paused(loads=[("cuModuleLoadData", 1_500_000, 1_600_000), ("cuModuleLoadData", 8_500_000, 8_600_000)])
+    ends = one.step.phase.end_ns
+    assert pause._warms_up(one, ends[:-1], ends[1:]).tolist() == [True, *[False] * 8]
+    assert pause._in_calls(one, ends[:-1], ends[1:]).tolist() == [100_000, *[0] * 6, 100_000, 0]
+
+
+# What a graph needs
+
+
+@pytest.mark.parametrize(
+    ("between", "times", "kinds"),
+    [
+        ({"name": "cudaMalloc"}, 2, "allocation"), ({"name": "cudaMalloc"}, 1, ""), ({"name": "cuModuleLoadData"}, 2, "compile_in_loop"),
+        ({"name": "cudaDeviceSynchronize"}, 2, "sync"), ({"name": "cudaEventRecord"}, 2, ""),
+        ({"name": "cudaMemcpy", "wait": OPERATION, "target": 0, "copy": H2D}, 2, "pageable_copy|small_copies|repeated_copy"),
+        ({"name": "cudaMemcpy", "wait": OPERATION, "target": 0, "copy": D2H}, 2, "sync"), ({"name": "cudaMemcpy", "copy": H2D}, 2, ""),
+    ],
+)  # fmt: skip
+def test_calls_between_launches_that_a_capture_forbids(between: dict[str, Any], times: int, kinds: str) -> None:
+    calls_, ops = [{}], [{"call": 0}]
+    for _ in range(times):
+        calls_ += [{key: value for key, value in between.items() if key != "copy"}, {}]
+        ops += [copy(between["copy"], call=len(calls_) - 2)] if "copy" in between else []
+        ops += [{"call": len(calls_) - 1}]
+    assert launches._blockers(view(graph(calls_, ops))) == kinds
+
+
+def test_a_step_that_records_its_graph_has_to_stop_that_first() -> None:
+    calls_ = [{}, {"name": "cudaMalloc"}, {"name": "cudaGraphInstantiate"}, {}, {"name": "cudaMalloc"}, {}]
+    assert (
+        launches._blockers(view(graph(calls_, [{"call": 0}, {"call": 3}, {"call": 5}]))) == "graph_each_step|allocation"
+    )
+
+
+@pytest.mark.parametrize(
+    ("busy", "own"), [(9_000.0, [18_000, 0, 54_000]), (40_000.0, [50_000, 0, 170_000]), (1_000.0, [7_000, 0, 6_000])]
+)
+def test_launches_before_host_work_take_as_long_as_their_kernels(busy: float, own: list[float]) -> None:
+    """Two launches of 20 µs and 10 between them, then six after host work: at most 50 and 170 µs, at least the graph's 7."""
+    base = graph([{"own": 20_000.0, "gap": 500_000.0 if at == 2 else 10_000.0} for at in range(8)], [{"ns": busy}] * 8)
+    change = found(launches.propose, view(base, wall=999_999))["launch_bound"].change
+    assert change is not None
+    assert change(base, 0.5).c_own.tolist() == [*own, 0, 0, 0, 0, 0]
+    half = found(launches.propose, view(base))["launch_bound"].change  # host work of half a step may run beside it
+    assert half is not None
+    assert half(base, 0.5).c_own.tolist() == [7_000, *[0] * 7]
+
+
+@pytest.mark.parametrize(("share", "python"), [(0.0, 120_000.0), (1.0, 40_000.0), (0.5, 80_000.0)])
+def test_a_jitted_step_costs_python_once_and_uploads_no_scalar(share: float, python: float) -> None:
+    scalar = [copy(size=64.0, call=4), copy(size=65.0, call=5)]
+    base = graph([{}] * 6, [*[{"name": "loop_add_fusion"}] * 4, *scalar], steps=2)
+    change = (
+        found(launches.propose, view(base))["launch_bound"].change
+        if view(base).of_step(6) >= 4
+        else launches._jitted(view(base))
+    )
+    assert change is not None
+    changed = change(base, share)
+    assert changed.c_gap[0] == 10 + 2 * python
+    assert changed.o_duration[4:].tolist() == [0, 2_000]
+
+
+# More of host work, ranks and chains
+
+
+def test_host_work_adds_up_and_the_range_of_half_of_it_names_it() -> None:
+    calls_ = [{"gap": 500_000.0} if at in (2, 6) else {} for at in range(10)]
+    (one,) = host_work.propose(view(graph(calls_, [{}] * 10)))
+    assert (one.count, one.time_ns) == (2, 1_000_000)
+    begin = 500_035  # the third call begins here, after 500 µs of host work
+    ranges = pd.DataFrame({"name": ["load"], "start_ns": [100], "end_ns": [begin - 200_000], "pid": [1], "level": [0]})
+    (one,) = host_work.propose(view(graph(calls_, [{}] * 10), capture={"ranges": ranges}))
+    assert one.about == "load"  # it holds the middle of one of two
+    short = ranges.assign(end_ns=begin - 260_000)
+    (one,) = host_work.propose(view(graph(calls_, [{}] * 10), capture={"ranges": short}))
+    assert one.about == "between launches"
+
+
+@pytest.mark.parametrize(("held", "about"), [(8, "load"), (9, "between launches")])
+def test_a_range_with_more_than_four_fifths_of_the_launches_is_the_step(held: int, about: str) -> None:
+    calls_ = [{"gap": 500_000.0} if at == 0 else {} for at in range(10)]
+    ranges = pd.DataFrame(
+        {"name": ["load"], "start_ns": [10], "end_ns": [500_000 + 15 * (held - 1) + 1], "pid": [1], "level": [0]}
+    )
+    (one,) = host_work.propose(view(graph(calls_, [{}] * 10), capture={"ranges": ranges}))
+    assert one.about == about
+
+
+@pytest.mark.parametrize(("at", "kind"), [(5, "data_loader"), (6, "host_work")])
+def test_an_upload_within_four_calls_follows_host_work(at: int, kind: str) -> None:
+    calls_ = [{"gap": 500_000.0} if place == 2 else {} for place in range(9)]
+    ops = [copy(size=1e6) if place == at else {"name": "sgd"} for place in range(9)]
+    assert list(found(host_work.propose, view(graph(calls_, ops)))) == [kind]
+
+
+def test_uploads_follow_the_long_work_of_each_step() -> None:
+    """Two steps: an upload follows the longest work of one alone, which is half of them."""
+    calls_ = [{"gap": {2: 500_000.0, 9: 400_000.0}.get(place, 10.0)} for place in range(16)]
+    ops = [copy(size=1e6) if place == 3 else {"name": "sgd"} for place in range(16)]
+    assert list(found(host_work.propose, view(graph(calls_, ops, steps=2)))) == ["host_work"]
+
+
+def test_host_work_of_three_ranks_is_even_below_one_and_a_half_times_the_next() -> None:
+    def proposed(*gaps: float) -> bool:
+        calls_ = [one for seq, gap in enumerate(gaps) for one in ({"gap": gap, "seq": seq}, {"seq": seq})]
+        base = graph(
+            calls_,
+            [{"stream": at // 2} for at in range(6)],
+            seq_pid=np.array([1, 2, 3]),
+            stream_pid=np.array([1, 2, 3]),
+        )
+        return bool(found(host_work.propose, view(base)))
+
+    assert (proposed(500_000.0, 400_000.0, 10.0), proposed(700_000.0, 400_000.0, 10.0)) == (True, False)
+    assert proposed(10.0, 10.0, 500_000.0) is False
+
+
+def test_a_rank_whose_host_works_longer_is_slow_on_its_host() -> None:
+    """Host: 320,010 and 110,010; GPU: 30 + 20 and 40 µs: 210 and 10 µs more."""
+    calls_ = [
+        {"gap": 300_000.0, "seq": 0},
+        {"gap": 20_000.0, "seq": 0},
+        {"seq": 0},
+        {"gap": 100_000.0, "seq": 1},
+        {"gap": 10_000.0, "seq": 1},
+    ]
+    ops = [{"ns": 30_000.0}, {"ns": 20_000.0}, {"ns": 9_000.0, "name": "ncclDevKernel_AllReduce"}, {"ns": 40_000.0, "stream": 1},
+           {"ns": 9_000.0, "stream": 1, "name": "ncclDevKernel_AllReduce"}]  # fmt: skip
+    calls_[2]["gap"] = 0.0
+    calls_[2]["own"] = 0.0
+    base = graph(calls_, ops, seq_pid=np.array([1, 2]), stream_pid=np.array([1, 2]))
+    one = found(ranks.propose, view(base))["slow_rank"]
+    assert (one.time_ns, one.about) == (220_000, "Process 1")
+    assert "on its host" in one.sentence
+    assert one.change is not None
+    changed = one.change(base, 0.0)
+    assert changed.c_gap.tolist() == pytest.approx(
+        [300_000 * 110_010 / 320_010, 20_000 * 110_010 / 320_010, 0, 100_000, 10_000]
+    )
+    assert changed.c_own.tolist() == pytest.approx([5 * 110_010 / 320_010, 5 * 110_010 / 320_010, 0, 5, 5])
+    assert changed.o_duration.tolist() == pytest.approx([24_000, 16_000, 9_000, 40_000, 9_000])
+
+
+def test_uneven_processes_share_the_host_work_too() -> None:
+    one = two_ranks(300_000.0, 200_000.0, talk=False)
+    change = found(ranks.propose, one)["slow_rank"].change
+    assert change is not None
+    changed = change(one.graph, 0.0)
+    assert changed.c_own.tolist() == pytest.approx([5 * 6 / 7] * 4)
+    assert changed.c_gap.tolist() == pytest.approx([10 * 6 / 7] * 4)
+
+
+@pytest.mark.parametrize(
+    "more", [{"scope": "epilogue"}, {"gain_ns": np.nan}, {"now_time_ns": np.nan}, {"range": "attn"}]
+)
+def test_chains_without_a_gain_here_are_no_change(more: dict[str, Any]) -> None:
+    one = chain()
+    assert found(planned.propose, view(one.graph, folded=one.folded, plan=plan(**more))) == {}
+    assert found(planned.propose, view(one.graph, folded=one.folded, plan=plan(range="attn + mlp")))["fuse"].count == 2
+
+
+def test_a_chain_that_element_by_element_kernels_already_tell_is_no_second_change() -> None:
+    ops = [{"name": MUL, "ns": 30_000.0}, {"name": ADD, "ns": 30_000.0}, {"name": "reduce_kernel", "ns": 59_000.0}, {}]
+    rows = plan(kernels="mul > add > reduce")
+    folded = np.array(["mlp"] * 4, object)
+    assert found(planned.propose, view(graph([{}] * 4, ops), folded=folded, plan=rows)) == {}
+    ops[2]["ns"] = 61_000.0
+    one = found(planned.propose, view(graph([{}] * 4, ops), folded=folded, plan=rows))["fuse"]
+    assert (one.count, one.time_ns) == (3, 121_000)
+    assert "needs at least 30.2 µs" in one.sentence
+
+
+def test_tables_without_rows_propose_nothing() -> None:
+    base = graph([{}], [{"ns": 9_000.0}])
+    for rule, name, rows in ((counted, "counted", diagnosed()), (planned, "plan", plan())):
+        assert list(rule.propose(view(base))) == []
+        assert list(rule.propose(view(base, **{name: rows.head(0)}))) == []
+
+
+def test_a_cause_is_of_its_kernel_alone() -> None:
+    base = graph([{}] * 3, [{"ns": 9_000.0}, {"ns": 9_000.0, "name": "other"}, copy(ns=9_000.0)])
+    (one,) = counted.propose(view(base, counted=diagnosed()))
+    assert (one.count, one.time_ns) == (1, 9_000)
+
+
+@pytest.mark.parametrize(("share", "made"), [(0.5, 2.0), (1.0, 0.0)])
+def test_without_the_read_the_kernel_that_makes_its_value_may_go(share: float, made: float) -> None:
+    calls_ = [{}, {}, {"name": "cudaMemcpy", "own": 50.0, "wait": OPERATION, "target": 2, "tail": 3.0}]
+    base = graph(calls_, [{}, {"fill": 0.001}, copy(D2H, 4.0, call=2)])
+    change = found(sync.propose, view(base))["sync"].change
+    assert change is not None
+    changed = change(base, share)
+    assert changed.o_duration.tolist() == [2, made, 0]
+    assert changed.c_wait.tolist() == [NONE] * 3
+
+
+def test_less_than_one_wait_a_step_counts_as_one() -> None:
+    calls_ = [{}, {"name": "cudaDeviceSynchronize", "wait": STREAM, "target": 0}, {}, {}]
+    one = found(sync.propose, view(graph(calls_, [{}, {"call": 2}, {"call": 3}], steps=3)))["sync"]
+    assert "waits 1 time in each step" in one.sentence
+
+
+def test_a_wait_after_an_upload_belongs_to_the_upload() -> None:
+    calls_ = [{"name": "cudaMemcpyAsync"}, {"name": "cudaStreamSynchronize", "wait": STREAM, "target": 0}]
+    assert found(sync.propose, view(graph(calls_, [copy(size=1e6)]))) == {}
+    assert list(found(sync.propose, view(graph(calls_, [copy(D2D, 1e6)])))) == ["sync"]
+
+
+def test_weights_uploaded_once_are_no_pageable_copies_besides() -> None:
+    sizes = [7e4, 8e4, 9e4]
+    ops = [*[copy(size=size, ns=50_000.0) for size in sizes], *[copy(D2H, 9e5, 50_000.0)]]
+    one = found(copies.propose, view(graph([{}] * 4, ops), memory="Pageable -> Device"))
+    assert list(one) == ["repeated_copy", "pageable_copy"]
+    assert one["pageable_copy"].about == "copies to the host"
+
+
+@pytest.mark.parametrize(("lone", "kind"), [(19_000.0, "serial_streams"), (21_000.0, "small_grid")])
+def test_kernels_in_turn_have_four_fifths_of_the_time_of_small_grids(lone: float, kind: str) -> None:
+    few = {"fill": 0.1, "name": "rows"}
+    ops = [few | {"ns": 40_000.0}, few | {"ns": 40_000.0}, {}, few | {"ns": lone}]
+    assert list(found(kernels.propose, view(graph([{}] * 4, ops)))) == [kind]
+
+
+def test_a_cast_counts_by_its_own_name() -> None:
+    names = [*["bfloat16_copy_kernel"] * 5, *["half_copy_kernel"] * 4, "k"]
+    base = graph([{}] * 10, [{"name": name, "ns": 10_000.0} for name in names])
+    one = found(kernels.propose, view(base, grid="8x1x1"))["repeated_casts"]
+    assert (one.count, one.time_ns) == (5, 50_000)
+
+
+def test_three_calls_are_named_and_the_first_is_the_subject() -> None:
+    calls_ = [
+        {},
+        *[{"name": name, "own": 100.0} for name in ("cudaMalloc", "cudaFree", "cuMemAlloc_v2", "cudaHostAlloc")],
+    ]
+    one = found(calls.propose, view(graph(calls_, [{}])))["allocation"]
+    assert one.about == "cuMemAlloc_v2"
+    assert one.sentence.endswith("for 0.4 µs: cuMemAlloc_v2, cudaFree, cudaHostAlloc.")

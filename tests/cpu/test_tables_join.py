@@ -5,7 +5,15 @@ import pytest
 
 from analysis.capture.model import Capture
 from analysis.tables.attribution import UNATTRIBUTED
-from analysis.tables.join import _launch_places, _several_runs, build_coverage, join, path_matcher, prepare_counters
+from analysis.tables.join import (
+    _launch_places,
+    _several_runs,
+    build_coverage,
+    join,
+    path_matcher,
+    prepare_counters,
+    prepare_launches,
+)
 from tests.declared import facts_of
 
 
@@ -272,3 +280,16 @@ def test_several_runs_of_the_same_kernels_are_named(timeline):
     same = pd.concat([files[0], files[0].assign(file="b.csv")])
     for rows in (files[0], same, pd.concat([files[0][:3], files[1][3:]])):
         assert _several_runs(facts_of(Capture(counters=rows), has_timeline=timeline)) == []
+
+
+def test_launches_are_kernels_in_the_order_of_their_calls():
+    ops = pd.DataFrame(
+        {
+            "kind": ["kernel", "memcpy", "kernel", "kernel"],
+            "api_start_ns": [30, 5, 10, None],
+            "start_ns": [31, 6, 90, 20],
+        }
+    )
+    ops = ops.assign(name=["b", "x", "a", "c"], api_start_ns=ops["api_start_ns"].astype("Int64"))
+    assert prepare_launches(ops)["name"].tolist() == ["a", "c", "b"]
+    assert prepare_launches(ops[2:3])["name"].tolist() == ["a"]

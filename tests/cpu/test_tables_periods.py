@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table
 from analysis.pipeline import analyse
-from analysis.tables.periods import Period, find_period
+from analysis.tables.periods import Period, find_iterations, find_period
 
 
 def numbers(text: str) -> np.ndarray:
@@ -73,6 +73,16 @@ def test_a_program_without_ranges_has_iterations_as_steps() -> None:
     assert list(steps["launches"]) == [6] * 5
     assert list(steps["busy_ns"]) == [12_000] * 5
     assert any("longest period" in note for note in report.report.notes)
+
+
+def test_an_iteration_lasts_from_its_first_launch_to_that_of_the_next() -> None:
+    """The launch before the five rounds begins at 0, each later one 10 µs on; the last call takes 3 µs."""
+    found = find_iterations(captured("f" + "reduce" * 5))
+    assert found["start_ns"].tolist() == [10_000, 70_000, 130_000, 190_000, 250_000]
+    assert found["end_ns"].tolist() == [70_000, 130_000, 190_000, 250_000, 303_000]
+    assert found["range_id"].tolist() == [1, 2, 3, 4, 5]
+    assert find_iterations(captured("abc" * 6)).empty  # 18 launches
+    assert len(find_iterations(captured("ab" * 10))) == 10
 
 
 def test_where_nothing_repeats_that_is_said() -> None:

@@ -105,4 +105,4 @@ def _of_one_rank(view: View) -> bool:
     """Return whether one of several ranks has most of the long host work: then that rank is the cause."""
     of_call = view.graph.seq_pid[view.graph.c_seq]
     sums = sorted(float(view.long_gaps[of_call == pid].sum()) for pid in np.unique(view.graph.seq_pid))
-    return len(sums) > 1 and sums[-1] > UNEVEN * max(sums[-2], 1.0)
+    return len(sums) > 1 and sums[-1] > UNEVEN * sums[-2]
