@@ -99,7 +99,6 @@ class _Walk:
             self.previous[call] = before.get(seq, -1)
             before[seq] = call
         self.last_call = before
-        self.is_launch = self.graph.c_launches
         self.names = self.graph.c_name
         self.short = host_work_ns(self.graph)
 
@@ -122,7 +121,6 @@ class _Walk:
             at = ("operation", last_op)
         elif latest >= 0:
             self._piece(host[latest], "other")
-            self._piece(float(run.c_end[self.last_call[latest]]), "host_work")
             at = ("call", self.last_call[latest])
         while at[1] >= 0 and self.now > run.begin_ns:
             at = self._from_operation(at[1]) if at[0] == "operation" else self._from_call(at[1])

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import Capture
-from analysis.replay import changes, decompose, spans, steady, timeline
+from analysis.replay import changes, decompose, spans, steady
 from analysis.replay.graph import DEVICE, NONE, OPERATION, STREAM, Graph
 from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, BY_STREAM, _Pieces, simulate
 from tests.by_hand import AFTER, LAG, bools, graph, launches
@@ -93,19 +93,6 @@ def test_a_branch_waits_for_the_operation_that_its_stream_names() -> None:
     assert run.o_why[2] == BY_HOST
     late = simulate(graph([{}, {}, {}], [{"ns": 300.0}, {"ns": 90.0}, {"before": 0}]), 2)
     assert (late.o_start[2] - late.o_end[0], late.o_cause[2]) == (AFTER, 0)
-
-
-def test_a_trace_shows_both_runs_from_zero_in_microseconds() -> None:
-    before, after = simulate(launches(2000, 4000)), simulate(launches(2000, 1000))
-    events = timeline.timeline(before, after)["traceEvents"]
-    shown = [event for event in events if event["ph"] == "X"]
-    assert {event["pid"] for event in shown} == {1, 2}
-    kernels = [event for event in shown if event["pid"] == 1 and event["tid"] == 0]
-    assert [event["dur"] for event in kernels] == [2.0, 4.0]
-    assert kernels[0]["ts"] == pytest.approx((before.o_start[0] - before.begin_ns) / 1000)
-    assert {event["tid"] for event in shown} == {0, -1}
-    named = {(event["tid"], event["args"]["name"]) for event in events if event["name"] == "thread_name"}
-    assert named == {(0, "GPU 0/0"), (-1, "host 1")}
 
 
 # Changes
