@@ -54,7 +54,7 @@ class LeftOut(Struct, frozen=True):
     details: Annotated[int, Meta(title="kernels of `groups`, whose times and roofs are left out")] = 0
     kernels: Annotated[int, Meta(title="kernels without a place in `kernels` or `groups`")] = 0
     kernels_frac: Annotated[float, Meta(title="the largest share of a step that one of these has")] = 0.0
-    cells: Annotated[int, Meta(title="cells of findings")] = 0
+    cells: Annotated[int, Meta(title="cells of findings; what would refute them is left out, too")] = 0
     findings: Annotated[int, Meta(title="findings, those of the lowest rank")] = 0
     missing: Annotated[int, Meta(title="sentences about missing data")] = 0
 

@@ -19,6 +19,7 @@ from analysis.formats.collectives import communicates
 from analysis.formats.errors import InputError
 from analysis.formats.report import Bound, Disposition, KernelRow, Report
 from analysis.page import text
+from analysis.tables.attribution import UNATTRIBUTED
 
 LEAST_PCT = 0.5  # of the kernels' time: a kernel with less gets no row
 _BOUNDS = {"compute": "compute", "dram": "memory", "l2": "memory", "l1": "memory"}
@@ -121,7 +122,7 @@ def _ncu(of: pd.DataFrame, row: KernelRow | None) -> dict[str, Any] | str:
 def _why(of: pd.DataFrame) -> str:
     """Return which range launches a kernel, and how often."""
     first = of.sort_values("launches", ascending=False, kind="stable").iloc[0]
-    where = "outside every range" if first["range"] in ("", "unattributed") else f"in range {first['range']}"
+    where = UNATTRIBUTED if first["range"] in ("", UNATTRIBUTED) else f"in range {first['range']}"
     more = f" and {len(of) - 1} more" if len(of) > 1 else ""
     return f"launched {float(of['launches'].sum()):.0f} times, {text.shorten(where, 120)}{more} (kernels.csv)"
 
