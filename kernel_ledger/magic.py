@@ -43,7 +43,7 @@ def profile_cell(line: str, cell: str, shell: Any) -> Analysis | None:
     if code or not (run / "captures").is_dir():
         if "-n" not in options:
             print("The cell was not profiled. What a profile needs, and what this machine has:")
-            _printed([sys.executable, str(TREE / "harness" / "doctor.py")], {"PYTHONPATH": str(TREE)})
+            _printed([sys.executable, "-m", "harness.doctor"], {"PYTHONPATH": str(TREE)})
         return None
     found: Analysis = kernel_ledger.analyse(kernel_ledger.load(run / "captures"))
     if name:

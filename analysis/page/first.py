@@ -35,11 +35,11 @@ _STARTS = {
 }
 
 
-def program_line(report: Report) -> str:
-    """Return GPU, driver, date and versions in one line; without the GPU if the title names it."""
+def program_line(report: Report, *, alone: bool = False) -> str:
+    """Return GPU, driver, date and versions in one line; without the GPU if the title names it, unless `alone`."""
     program = report.program
     known = {str(one.name): one.value for one in report.conditions} | ({"date": program.date} if program.date else {})
-    if str(known.get("GPU", "")) in report.title:
+    if not alone and str(known.get("GPU", "")) in report.title:
         known.pop("GPU", None)
     bare = ("GPU", "date")
     said = [f"{'' if name in bare else name + ' '}{text.shorten(known[name], 40)}" for name in _SAID if name in known]

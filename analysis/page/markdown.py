@@ -230,7 +230,7 @@ def render_issue(report: Report, finding: Finding) -> str:
 
 def ran_line(report: Report) -> str:
     """Return GPU, driver, date and versions for what is copied out of a report."""
-    return first.program_line(report) or ", ".join(report.program.gpus)
+    return first.program_line(report, alone=True) or ", ".join(report.program.gpus)
 
 
 def _body(finding: Finding, report: Report) -> str:

@@ -53,14 +53,15 @@ def test_a_cell_is_a_program_and_the_doctor_says_what_is_missing(
     shell: Shell, started: list[Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert shell.cells["kernel_ledger"]("--budget 5", "print(1)\n") is None
-    (driver, more), (doctor, _) = started
+    (driver, more), (doctor, looked) = started
     at = driver.index("--")
     script = Path(driver[-1])
     assert driver[2:at] == ["--run", str(script.parent.parent), "--budget", "5"]
     assert script.read_text() == "print(1)\n"
     assert script.is_relative_to(tmp_path / "runs")
     assert more["PYTHONPATH"].startswith(str(Path.cwd()))
-    assert doctor[-1].endswith("doctor.py")
+    assert doctor[1:] == ["-m", "harness.doctor"]
+    assert (Path(looked["PYTHONPATH"]) / "harness" / "doctor.py").is_file()
     assert "The cell was not profiled" in capsys.readouterr().out
 
 
