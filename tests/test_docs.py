@@ -19,7 +19,7 @@ import pytest
 
 from analysis import report
 from analysis.formats import packed
-from kernel_ledger.cli import COMMANDS
+from kernel_ledger.cli import COMMANDS, SCRIPTS
 from tests import programs
 from tests.checkout import ROOT, files
 
@@ -213,6 +213,8 @@ def test_commands_of_the_documents_run(command: str, monkeypatch: pytest.MonkeyP
             check_python(arguments, monkeypatch)
         case ["bash", script, *arguments]:
             check_script(script, arguments)
+        case ["kernel-ledger", name, *arguments] if name in SCRIPTS:
+            assert options_in(arguments) <= programs.options_of_script(f"nsys_scripts/{SCRIPTS[name][0]}")
         case ["kernel-ledger", name, *arguments]:
             assert name in COMMANDS
             check_program(file_of(COMMANDS[name][0]), arguments)
