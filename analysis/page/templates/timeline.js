@@ -617,7 +617,7 @@ const timeline = {
       if (!host || lane.label && lane.label !== "CUDA calls") thread = number;
       const tid = host || lane.kind === "stretch" && !lane.label ? thread : number;
       track.set(lane, [pid, tid]);
-      if (lane.kind !== "sample" && lane.label && tid === number) events.push({ ph: "M", name: "thread_name", pid, tid, args: { name: lane.label } }, { ph: "M", name: "thread_sort_index", pid, tid, args: { sort_index: number } });
+      if (lane.kind !== "sample" && tid === number) events.push({ ph: "M", name: "thread_name", pid, tid, args: { name: lane.label || "findings" } }, { ph: "M", name: "thread_sort_index", pid, tid, args: { sort_index: number } });
       for (let at = 0; at < lane.count; at++) {
         const ts = us(lane.start[at] + zero);
         if (lane.kind === "sample") { if (lane.share[at] !== null) events.push({ ph: "C", name: lane.label, pid, ts, args: { "%": lane.share[at] * 100 } }); continue; }
