@@ -1,7 +1,7 @@
 """Compare two sides: where the time went, what is FASTER, SLOWER, SAME or UNSURE, and why.
 
-Each side is one run or many: folders of `make profile`, exports of nsys or ncu, traces of torch.profiler, folders of
-`make ab` (rounds.csv), bench.csv, the table of a ladder, or a census.
+Each side is one run or many: folders of profiled runs, exports of nsys or ncu, traces of torch.profiler, folders of
+runs in turns (rounds.csv), bench.csv, the table of a ladder, or a census.
 
 Exit status: 0 compared, and the gate passes; 2 wrong usage, or a rule that matches nothing; 3 unreadable input, or
 nothing in common; 4 the gate fails; 5 the gate is unsure.
@@ -54,6 +54,7 @@ def _run(options: argparse.Namespace, a: Sequence[Path], b: Sequence[Path]) -> i
     from analysis.comparison.outputs import junit, sarif
     from analysis.formats.comparison import document
     from analysis.formats.console import tolerant
+    from analysis.formats.writing import write
     from analysis.page import comparison, terminal
 
     rules = gate.read(options.gate) if options.gate else []
@@ -65,7 +66,7 @@ def _run(options: argparse.Namespace, a: Sequence[Path], b: Sequence[Path]) -> i
     }  # fmt: skip
     for path, render in written.items():
         if path:
-            path.write_text(render(compared), encoding="utf-8")
+            write(path, render(compared))
     if options.json:
         print(show.dumped(document(compared)))
     else:

@@ -55,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    from analysis.formats.writing import write
     from analysis.page import fleet as page
     from analysis.store.questions import Store
 
@@ -75,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
     if options.page:
         said = store.sql("SELECT count(*) AS n, coalesce(sum(launches), 0)::BIGINT AS launches FROM captures").iloc[0]
         sentence = f"{said['n']:,} captures with {said['launches']:,} GPU operations."
-        options.page.write_text(page.html(options.out.name, sentence, answers), encoding="utf-8")
+        write(options.page, page.html(options.out.name, sentence, answers))
         print(options.page)
     return 0
 

@@ -19,6 +19,7 @@ if __name__ == "__main__":
 
 from analysis.capture.load import load
 from analysis.capture.model import Capture
+from analysis.formats.console import run_program
 from analysis.formats.errors import InputError
 from analysis.formats.place import program
 from analysis.page.trace import of_runs, write_events
@@ -225,4 +226,4 @@ def _print(chosen: Step, found: Any) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -38,7 +38,14 @@ def usage() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of the command; 2 for a command that does not exist."""
-    name, *rest = list(sys.argv[1:] if arguments is None else arguments) or [""]
+    given = list(sys.argv[1:] if arguments is None else arguments) or [""]
+    sys.path.insert(0, str(TREE))
+    console = import_module("analysis.formats.console")
+    console.name_lacking_packages()
+    return int(console.run_program(lambda: _run(*given)))
+
+
+def _run(name: str, *rest: str) -> int:
     if name in ("-h", "--help"):
         print(usage())
         return 0
@@ -55,7 +62,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         print(f"kernel-ledger: there is no command {name!r}\n{usage()}" if name else usage(), file=sys.stderr)
         return 2
-    sys.path.insert(0, str(TREE))
-    console = import_module("analysis.formats.console")
-    console.name_lacking_packages()
-    return int(console.run_program(lambda: import_module(COMMANDS[name][0]).main(rest)))
+    return int(import_module(COMMANDS[name][0]).main(list(rest)))

@@ -55,7 +55,7 @@ _LOOKS_LIKE_LAUNCH = re.compile(
 _PROCESS = re.compile(r" *\[(?P<pid>\d+)\] (?P<app>.+)@\S+")
 _GLUED = re.compile(r" *\[(?P<pid>\d+)\] (?P<app>\S+)@\S+(?P<rest>  \S.*)")
 _SECTION = re.compile(r"(?P<indent> *)Section: (?P<title>\S.*)")
-_SECTIONS = re.compile(rb"^[ >]*Section: (?P<title>\S[^\r\n]*?) *\r?$", re.M)
+_SECTIONS = re.compile(rb"^[ \t>]*Section: (?P<title>\S[^\r\n]*?) *\r?$", re.M)
 _RULER = re.compile(r" *-{2,}(?: -+){2,4}")
 _BETWEEN_RULES = re.compile(r" *-{5} -{20,}")
 _PROFILED = re.compile(r'Profiling "(?P<name>.*?)"(?: - \d+|:)')
@@ -64,6 +64,8 @@ _TITLES = re.compile(r" *Metric Name +Metric Unit +(?P<value>Metric Value|Minimu
 _LOOSE = re.compile(r" *(?P<name>\S.*?) +(?P<value>(?:\(!\) )?[-+\d.,]+|n/a|nan|[A-Z]\w+)")
 _LOOSE_SUMMARY = re.compile(r" *(?P<name>\S.*?) +[\d.,]+ +[\d.,]+ +(?P<value>[\d.,]+)")
 _UNIT_BEHIND = re.compile(r"(?P<name>.*\S)(?P<blanks> +)(?P<unit>\S+)")
+_TABBED = re.compile(r"^\s*Metric Name\t", re.M)
+_ALIGNED = re.compile(r"\S {2,}\S")
 _INDENTED = re.compile(r"\S? {3,}\S")
 _RULE = re.compile(r" *(?P<type>[A-Z]{3})   (?P<text>\S.*)")
 _MORE = re.compile(r" {8,}\S")
@@ -160,9 +162,7 @@ def read(
     Raises:
         InputError: a table holds a line that is no row, a unit is unknown, or the locale is ambiguous.
     """
-    if len(_QUOTED.findall(text)) > text.count("\n") // 2:
-        text = _QUOTED.sub("", text)
-    lines = [line.rstrip("\r") for line in text.split("\n")]
+    lines = _unfolded(text)
     cut = bool(lines.pop().strip())  # ncu ends its last line: one without an end may be the beginning of another
     launches, strange = _blocks(_unwrapped(lines), where)
     page = ncu_csv.Page(
@@ -201,6 +201,16 @@ def read(
             )
         )
     return ncu_details.read_rows(page, found, style, missing)
+
+
+def _unfolded(text: str) -> list[str]:
+    """Return the lines of a text without marks of a quotation, tabs, and rulers that mark no columns."""
+    if len(_QUOTED.findall(text)) > text.count("\n") // 2:
+        text = _QUOTED.sub("", text)
+    lines = [line.rstrip("\r").expandtabs() for line in text.split("\n")]
+    if any(_ALIGNED.search(line) for line in lines) and not _TABBED.search(text):
+        return lines
+    return ["" if _RULER.fullmatch(line.rstrip()) else line for line in lines]  # they mark no columns of such a text
 
 
 def _averages(launches: Sequence[_Launch], where: str) -> Missing:
@@ -293,7 +303,7 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
             section
             and line.strip()
             and not launches[-1].sections[section]
-            and (after := _loose_table(lines, at, launches[-1], section)) > at
+            and (after := _loose_table(lines, at, launches[-1], section, strange)) > at
         ):
             at = after
             continue
@@ -325,23 +335,30 @@ def _name_above(lines: Sequence[str], at: int, indent: str) -> str:
     return above.strip() if _is_between(before) else ""
 
 
-def _loose_table(lines: Sequence[str], at: int, launch: _Launch, section: str) -> int:
+def _loose_table(lines: Sequence[str], at: int, launch: _Launch, section: str, strange: list[int]) -> int:
     """Read a table without rulers from its titles or its first row on. Return the line after it, or `at` without one.
 
-    Without titles, only lines with a known label or metric are rows.
+    Without titles, only lines with a known label or metric are rows; `strange` gets the numbers of others among them.
     """
+    others: list[int] = []
     titles = _TITLES.fullmatch(lines[at])
     pattern = _LOOSE if not titles or titles["value"] == "Metric Value" else _LOOSE_SUMMARY
     at += titles is not None
     while at < len(lines) and not _launch(lines[at]) and (match := pattern.fullmatch(lines[at])):
         named = _name_and_unit(match["name"], section, titled=titles is not None and "  " in lines[at].strip())
         if named is None:
-            break
+            if not launch.sections[section]:
+                break
+            others.append(at + 1)
+            at += 1
+            continue
+        strange += others
+        others = []
         cells = {"Section Name": section, "Metric Name": named[0], "Metric Unit": named[1]}
         launch.rows.append((at + 1, cells | {"Metric Value": match["value"].removeprefix("(!)").strip()}))
         launch.sections[section] = 1
         at += 1
-    return at
+    return at - len(others)  # text below the table
 
 
 def _name_and_unit(text: str, section: str, *, titled: bool) -> tuple[str, str] | None:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture import lost as lost_records
-from analysis.capture import nsys_host, summaries
+from analysis.capture import nsys_host, others, summaries
 from analysis.capture.model import (
     API_CALLS_COLUMNS,
     GPU_OPS_COLUMNS,
@@ -76,17 +76,12 @@ def lost_tables(raw: bytes | mmap.mmap, where: str, tables: Sequence[RawTable]) 
     ]
 
 
-_IMPORTER = re.compile(
-    rb"^(?:Importer error status: (?P<status>[^\r\n]*)|Import(?:ation)? failed[^\r\n]*|\*{4} Analysis failed with:|"
-    rb"(?:[^\r\n]*: )?Wrong event order has been detected[^\r\n]*)",
-    re.M | re.I,
-)
 _MOST_LOG_BYTES = 16 << 20  # a larger file is an export and no log
 
 
 def importer_errors(raw: bytes | mmap.mmap, where: str) -> list[Missing]:
     """Return the missing of a log in which nsys says that it could not import all events of its capture."""
-    found = _IMPORTER.search(raw) if len(raw) <= _MOST_LOG_BYTES else None
+    found = others.IMPORTER.search(raw) if len(raw) <= _MOST_LOG_BYTES else None
     if not found:
         return []
     said = (found["status"] or found[0]).decode(errors="replace").strip(" *:.")[:80]

@@ -14,8 +14,16 @@ _STREAM = b"QuadD"
 _NCU_REPORT = b"NVR\0"
 _NVPROF = re.compile(
     rb"^==\d+== (?:NVPROF is profiling|Profiling application|(?:Profiling|Metric|Event) result)"
-    rb"|^ *GPU activities: +[\d.]+%|^\"?Type\"?,\"?Time\(%\)\"?,",
+    rb"|^ *GPU activities: +[\d.]+%|^\"?Type\"?,\"?Time\(%\)\"?,"
+    rb"|^ *Start +Duration +(?:Grid Size|Name)|^\"?Start\"?,\"?Duration\"?,\"?(?:Grid X|Name)\"?,"
+    rb"|^ *Invocations +(?:Event|Metric) Name|^\"?Device\"?,\"?Kernel\"?,\"?Invocations\"?,",
     re.M,
+)
+# What nsys says of a capture that it could not import, or only in part.
+IMPORTER = re.compile(
+    rb"^(?:Importer error status: (?P<status>[^\r\n]*)|Import(?:ation)? failed[^\r\n]*|\*{4} Analysis failed with:|"
+    rb"(?:[^\r\n]*: )?Wrong event order has been detected[^\r\n]*)",
+    re.M | re.I,
 )
 # What else a text may be: a pattern of its first megabyte, what it is, and what to do.
 _TEXTS: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
@@ -25,13 +33,17 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
         'give the trace that `prof.export_chrome_trace("trace.json")` writes',
     ),
     (
-        re.compile(rb"Legend \(Metric: |^(?:proton|\[proton\])|\"frame\": *\{\"name\": *\"ROOT\"", re.M),
+        re.compile(
+            rb"Legend \(Metric: |^(?:proton|\[proton\])|^[\d.]+(?: [\d.]+)* ROOT *$|\"frame\": *\{\"name\": *\"ROOT\"",
+            re.M,
+        ),
         "a profile of Proton, Triton's profiler",
         "capture with `nsys profile -t cuda,nvtx`, or with torch.profiler, and give that",
     ),
     (
         re.compile(
             rb"^\"?(?:Index\"?,\"?KernelName|Kind\"?,\"?Agent_Id|Name\"?,\"?Calls\"?,\"?TotalDurationNs|Dispatch_ID\"?,)"
+            rb"|^\"?Domain\"?,\"?Function\"?,\"?Process_Id"
             rb"|^ROCProfiler: |\brocprofv?\d?[: ].*(?:input|output|dispatch)",
             re.M,
         ),
@@ -41,11 +53,17 @@ _TEXTS: tuple[tuple[re.Pattern[bytes], str, str], ...] = (
     (
         re.compile(
             rb"\((?:cuda_memcpy_async|cuda_memcpy_sync|cuda_memset_sync|cuda_api_sync|gpu_gaps|gpu_time_util)\):"
-            rb"|^\"?Row#\"?,\"?(?:Duration|In-Use)"
+            rb"|^\"?Row#\"?,\"?(?:Duration|In-Use)|^\"?Duration \(\w+\)\"?,\"?Start \(\w+\)\"?,",
+            re.M,
         ),
         "a table of `nsys analyze`, which lists what one of its rules found, not the kernels",
         "export what the capture holds with `nsys stats --report cuda_gpu_trace,cuda_api_trace,nvtx_pushpop_trace "
         "--format csv`",
+    ),
+    (
+        IMPORTER,
+        "a log in which nsys says that it could not import all of a capture",
+        "capture a shorter window with fewer kinds of events, with the newest nsys",
     ),
     (
         re.compile(rb"^\| NVIDIA-SMI \d", re.M),

@@ -237,7 +237,7 @@ def _sniff_tables(raw: bytes | mmap.mmap, start: int) -> Sniffed | None:
         return Sniffed("ncu console", raw)
     named = others.of_text(raw)
     if named:
-        return Sniffed("unknown", raw, *named)
+        return Sniffed("unknown", raw, *named, damaged=others.IMPORTER.search(raw[:_HEAD]) is not None)
     return Sniffed("ncu log", raw) if log else None
 
 

@@ -18,6 +18,7 @@ from analysis.comparison.runs import of_capture
 from analysis.formats.comparison import ROUNDS
 from analysis.formats.console import run_program
 from analysis.formats.errors import InputError, LedgerError
+from analysis.formats.writing import write
 
 _RUN = re.compile(r"(\d+)-(\d+)")
 
@@ -54,7 +55,7 @@ def main() -> int:
     except LedgerError as error:
         print(f"rounds: {error}", file=sys.stderr)
         return error.exit_code
-    (folder / "rounds.csv").write_text(text, encoding="utf-8")
+    write(folder / ROUNDS.name, text)
     return 0
 
 

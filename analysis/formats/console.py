@@ -14,6 +14,7 @@ from typing import IO, Any
 from analysis.formats import system
 from analysis.formats.errors import INTERRUPTED, MISSING, InputError, LedgerError
 from analysis.formats.place import here
+from analysis.formats.writing import failed
 
 _OURS = ("", "analysis", "harness", "kernels", "studies")
 # The `make` target that installs a program's packages, if it has another name than the program.
@@ -29,8 +30,15 @@ _NAMED = {"baseline", "bench", "census", "decode", "layers", "ladder", "report",
 _ANY = "profile"  # installs what all of them need
 
 
-# What stands for a letter of ours on a terminal without it; any other becomes ?.
-_PLAIN = {"µ": "u", "–": "-", "—": "-", "…": "...", "×": "x", "≥": ">=", "≤": "<=", "→": "->", "“": '"', "”": '"'}
+# What stands for a sign of ours on a terminal without it; any other becomes ?. Signs of bars and of a tree keep their
+# width.
+_PLAIN = {
+    **{"µ": "u", "–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "·": "-", "±": "+-", "≥": ">=", "≤": "<="},
+    **{"→": "->", "“": '"', "”": '"', "’": "'", "✓": "ok", "✗": "no", "⚠": "!", "†": "+", "Σ": "sum", "∞": "inf"},
+    **{"³": "^3", "\xa0": " ", "\u202f": " ", "\u2009": " "},
+    **dict(zip("▏▎▍▌▋▊▉█░▒▓─├└", "   #####.:%-|`", strict=True)),
+    **dict(zip("▁▂▃▄▅▆▇", "_.-=+*%", strict=True)),
+}
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
@@ -50,16 +58,24 @@ def tolerant(stream: Any) -> IO[str]:
 
 
 def run_program(main: Callable[[], int]) -> int:
-    """Return the exit code of `main`; 0 if the reader of our output closed the pipe, as `| head` does."""
+    """Return the exit code of `main`: 0 if the reader of our output closes the pipe, as `| head` does.
+
+    A file or an output that cannot be read or written ends it with one sentence.
+    """
     tolerant(sys.stdout)
     tolerant(sys.stderr)
+    code = 0
     try:
         code = main()
         sys.stdout.flush()
-        return code
     except BrokenPipeError:
         system.discard_output(sys.stdout.fileno())
-        return 0
+    except OSError as error:
+        if not code:  # else `main` has said so, and the rest of its output meets the same full disk
+            print(f"error: {failed(error)}", file=sys.stderr)
+        system.discard_output(sys.stdout.fileno())
+        code = code or InputError.exit_code
+    return code
 
 
 def guarded(program: Callable[[], int], lighter: str = "a smaller model") -> int:

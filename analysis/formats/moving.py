@@ -10,6 +10,7 @@ Imports only the standard library, and starts without site-packages.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import sys
@@ -17,25 +18,47 @@ from pathlib import Path
 
 
 def move(scratch: Path, out: Path, names: list[str], stale: list[str]) -> None:
-    """Move `names` from `scratch` to `out`, and `stale` out of `out`. Raises: OSError; then `out` is as it was."""
-    kept, moved = scratch / "replaced", []
+    """Move `names` from `scratch` to `out`, and `stale` out of `out`.
+
+    Raises: OSError, which names the file in `out`; then `out` is as it was.
+    """
+    kept, moved, name = scratch / "replaced", [], ""
     try:
         for name in (*names, *stale):
             (kept / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).parent.mkdir(parents=True, exist_ok=True)
             if os.path.lexists(out / name):
-                os.replace(out / name, kept / name)
+                _rename(out / name, kept / name)
             moved.append(name)
             if name in names:
-                os.replace(scratch / name, out / name)
-    except BaseException:
-        for name in reversed(moved):
-            if os.path.lexists(kept / name):
-                os.replace(kept / name, out / name)
+                _rename(scratch / name, out / name)
+    except BaseException as error:
+        for done in reversed(moved):
+            if os.path.lexists(kept / done):
+                _rename(kept / done, out / done)
             else:
-                (out / name).unlink(missing_ok=True)
+                (out / done).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(out / name)) from error
         raise
     remove(scratch)
+
+
+def _rename(source: Path, target: Path) -> None:
+    """Give a file its name, also where a folder of a report is a file system of its own. Raises: OSError."""
+    try:
+        os.replace(source, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        beside = target.with_name(f".{target.name}.moving")
+        try:
+            beside.write_bytes(source.read_bytes())
+            os.replace(beside, target)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+        source.unlink()
 
 
 def remove(folder: Path) -> None:

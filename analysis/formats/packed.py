@@ -12,6 +12,8 @@ from analysis.formats.errors import InputError
 
 XZ = b"\xfd7zXZ\0"
 MOST_BYTES = 1 << 30  # the largest size of an unpacked file
+_SMALL_BYTES = 64 << 20  # that every file may unpack to
+_MOST_RATIO = 200  # of it and the packed file: exports reach 60, and a file made to fill the memory 7,000
 _MOST_MEMORY = 128 << 20  # the memory that unpacking may take besides: `xz -9` needs 65 MiB
 _MOST_STREAMS = 64  # `xz` writes one, and `cat a.xz b.xz` two
 _AGAIN = "unpack it with `xz -d` and give what is in it, or copy it again"
@@ -48,9 +50,10 @@ def unpack(packed: bytes, where: str, most: int = MOST_BYTES) -> bytes:
     """Unpack a file.
 
     Raises:
-        InputError: it is damaged or cut off, or holds more than `most` bytes.
+        InputError: it is damaged or cut off, or holds more than `most` bytes, or far more than packed files do.
     """
-    too_large = InputError(f"{where}: is an xz file of more than {most / 2**30:g} GiB when unpacked; {_AGAIN}.")
+    most = min(most, max(_SMALL_BYTES, _MOST_RATIO * len(packed)))
+    too_large = InputError(f"{where}: is an xz file of more than {most >> 20:,} MiB when unpacked; {_AGAIN}.")
     if stated_size(packed) > most:
         raise too_large
     content = b""

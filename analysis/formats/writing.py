@@ -23,8 +23,11 @@ from analysis.formats.errors import UsageError
 _SCRATCH = ".report-"
 
 
-def failed(error: OSError, what: str = "a file") -> str:
-    """Return the sentence for a file that cannot be read or written: which, why, and what to do."""
+def failed(error: OSError, what: str = "the output") -> str:
+    """Return the sentence for a file that cannot be read or written: which, why, and what to do.
+
+    An error that names no file comes from what a program prints.
+    """
     do = "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "check the path and its permissions"
     return f"{error.filename or what}: {error.strerror or error}; {do}"
 
@@ -40,14 +43,23 @@ def naming(path: Path) -> Iterator[None]:
 
 def write(path: Path, content: str | bytes) -> None:
     """Write a file under another name and rename it. A failure leaves the old file. Raises: OSError."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
+    with replacing(path) as partial:
+        partial.write_bytes(content.encode("utf-8") if isinstance(content, str) else content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a file to write, which gets the name `path` at the end. A failure leaves the old file.
+
+    Raises: OSError.
+    """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     with naming(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            partial.write_bytes(data)
+            yield partial
             partial.replace(path)
-        except OSError:
+        except BaseException:
             partial.unlink(missing_ok=True)
             raise
 
@@ -105,7 +117,7 @@ def _move(scratch: Path, out: Path, names: Sequence[str], stale: Sequence[str], 
     for folder in {(out / name).parent for name in (*names, *stale)}:
         if not folder.resolve().is_relative_to(inside):
             raise UsageError(f"{folder} is a link out of {out}; remove it, or name another folder.")
-    orders = json.dumps([str(scratch.resolve()), str(inside), list(names), list(stale)])
+    orders = json.dumps([str(scratch), str(out), list(names), list(stale)])
     if not sys.executable:  # Python inside another program
         moving.move(scratch, out, list(names), list(stale))
         return

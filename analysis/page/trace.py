@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.spans import build_spans
+from analysis.formats import writing
 from analysis.formats.errors import UsageError
-from analysis.formats.writing import naming
 from analysis.tables.lanes import call_of_op, calls_of, pauses_of
 from analysis.tables.sampled import build_sampled_times
 
@@ -41,8 +41,7 @@ def write(path: Path, facts: Facts) -> None:
     Raises: UsageError for another name; OSError, which names the file.
     """
     if path.name.endswith(SUFFIXES[0]):
-        with naming(path):
-            path.write_text(json.dumps(speedscope(facts), separators=(",", ":")), encoding="utf-8")
+        writing.write(path, json.dumps(speedscope(facts), separators=(",", ":")))
     elif path.name.endswith(SUFFIXES[1:]):
         write_events(path, of_capture(facts), devices(facts))
     else:
@@ -52,8 +51,8 @@ def write(path: Path, facts: Facts) -> None:
 def write_events(path: Path, events: Iterable[str], gpus: Sequence[dict[str, Any]] = ()) -> None:
     """Write events, each of them JSON, as a Chrome trace; packed if the name ends with .gz. Raises: OSError."""
     with (
-        naming(path),
-        gzip.open(path, "wt", 6, "utf-8") if path.suffix == ".gz" else path.open("w", encoding="utf-8") as out,
+        writing.replacing(path) as partial,
+        gzip.open(partial, "wt", 6, "utf-8") if path.suffix == ".gz" else partial.open("w", encoding="utf-8") as out,
     ):
         out.write(f'{{"displayTimeUnit":"ns","deviceProperties":{json.dumps(list(gpus))},"traceEvents":[')
         batch: list[str] = []

@@ -4,15 +4,19 @@ It needs `pip install dask-kubernetes s3fs`, the operator of Dask in the cluster
 `kernel-ledger[fleet]` and s3fs at the same path as here, and a volume at /store that every pod and this machine mount.
 """
 
-import sys
-
-from dask_kubernetes.operator import KubeCluster, make_cluster_spec
+import argparse
 
 import kernel_ledger
 
 IMAGE = "registry.example.com/kernel-ledger:0.3.0"
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("captures")
+    parser.add_argument("store")
+    given = parser.parse_args()
+    from dask_kubernetes.operator import KubeCluster, make_cluster_spec
+
     spec = make_cluster_spec(name="fleet", image=IMAGE, resources={"limits": {"cpu": "1", "memory": "3Gi"}})
     volume = {"name": "store", "persistentVolumeClaim": {"claimName": "fleet-store"}}
     pod = spec["spec"]["worker"]["spec"]
@@ -20,4 +24,4 @@ if __name__ == "__main__":
     pod["containers"][0]["volumeMounts"] = [{"name": "store", "mountPath": "/store"}]
     with KubeCluster(custom_cluster_spec=spec) as cluster:
         cluster.adapt(minimum=1, maximum=64)
-        print(kernel_ledger.fleet([sys.argv[1]], sys.argv[2], scheduler=cluster.scheduler_address, progress=True)[1])
+        print(kernel_ledger.fleet([given.captures], given.store, scheduler=cluster.scheduler_address, progress=True)[1])

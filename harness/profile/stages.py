@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from analysis.formats import place
 from harness.profile.folder import Folder, digest
 from harness.profile.machine import HERE
 from harness.profile.program import ProfileError, Program
@@ -132,7 +133,8 @@ class Runner:
         if self.dry and ours:
             return subprocess.run([words[0], "-n", *words[1:]], cwd=where, check=False).returncode
         if not ours:
-            print(shlex.join(words), flush=True)
+            elsewhere = [] if place.IN_CHECKOUT or where == self.program.folder else ["env", "-C", str(where)]
+            print(shlex.join([*elsewhere, *words]), flush=True)
         if self.dry:
             return 0
         return self.folder.run(words, self.stage, where, self.program.stdin if program else None)

@@ -77,6 +77,28 @@ def test_a_page_is_read_block_by_block(tmp_path: Path, fence: str, head: str) ->
     assert all(file.name.startswith("page.md, line ") for file in capture.files)
 
 
+@pytest.mark.parametrize(
+    "form",
+    [without_rulers, collapsed, lambda text: re.sub("  +", "\t", text), lambda text: re.sub("^", "> ", text, flags=re.M)],
+)
+def test_metrics_of_ncu_are_found_in_every_form(tmp_path: Path, form) -> None:
+    """A line that is no metric of ncu stands between two that are."""
+    text = NCU.replace("    DRAM", "    Made Up Number           us         3.00\n    DRAM")
+    capture = load([put(tmp_path, form(text))])
+    found = capture.counters[["name", "gpu__time_duration.sum"]].to_numpy().tolist()
+    assert found == [["spin(float *)", 20_500]]
+    assert capture.counters.filter(like="gpu__dram_throughput").to_numpy().tolist() == [[31.25]]
+    assert any("Made Up Number" in one.what or one.what == "line 7 of text.txt" for one in capture.missing)
+
+
+def test_a_log_of_nsys_that_failed_beside_exports_is_told(tmp_path: Path) -> None:
+    put(tmp_path, "Importer error status: Importation failed.\n", "nsys.log")
+    put(tmp_path, KERNELS)
+    (told,) = [one.what for one in load([tmp_path]).missing if one.reason == "unread"]
+    assert told.startswith("nsys.log: ")
+    assert "could not import" in told
+
+
 def test_two_runs_on_a_page_are_two_and_a_block_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     text = "".join(
         f"```\n{block}```\n" for block in (NCU, NCU.replace("20.50", "12.25"), KERNELS, KERNELS.replace("100", "90"))
@@ -111,6 +133,13 @@ def test_a_page_in_a_folder_is_no_capture(tmp_path: Path) -> None:
          "GPU is idle.\n\n Row#  Duration (ns)  Start (ns)  PID  Device ID\n ----  -------------\n 1  900  100  7  0\n",
          "nsys analyze"),
         ("Row#,Duration (ns),Start (ns),PID,Device ID,Context ID\n1,900,100,7,0,1\n", "nsys analyze"),
+        ("Duration (ns),Start (ns),Src Kind,Dst Kind,Bytes (MB),PID\n900,100,Pageable,Device,1.0,7\n", "nsys analyze"),
+        ("   Start  Duration            Grid Size      Block Size     Regs*\n9.1ms  3us   (8 1 1)\n", "nvprof"),
+        ('"Start","Duration","Grid X","Grid Y"\ns,us,,\n1,2,8,1\n', "nvprof"),
+        ('"Device","Kernel","Invocations","Metric Name","Metric Description","Min"\n"V100","fold",1,"ipc"\n', "nvprof"),
+        ("248.000 ROOT\n├─ 20.0 fold\n└─ 8.0 spin\n", "Proton"),
+        ('"Domain","Function","Process_Id","Thread_Id"\n"HIP","hipMalloc",1,1\n', "rocprof"),
+        ("Generating 'a.qdstrm'\nImporter error status: Importation failed.\n", "could not import"),
         ("| NVIDIA-SMI 560.35   Driver Version: 560.35   CUDA Version: 12.6 |\n", "nvidia-smi"),
     ],
 )  # fmt: skip

@@ -1,5 +1,6 @@
 """Every command does as its --help and its -n say: loops over all that there are, not over those that one remembers."""
 
+import ast
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import analysis.formats.console  # noqa: F401 - names the handler `plain`
 from tests import programs
 from tests.checkout import ROOT, files
 from tests.cpu.test_report import NCU
@@ -20,7 +22,8 @@ pytestmark = pytest.mark.slow
 # Everything that `python FILE` or `python -m MODULE` runs, but programs to profile and parts of tests.
 RUN = [
     name for name in files("*.py")
-    if '__name__ == "__main__"' in (ROOT / name).read_text("utf-8") and not name.startswith(("examples/", "tests/"))
+    if '__name__ == "__main__"' in (ROOT / name).read_text("utf-8")
+    and not name.startswith(("examples/h200", "examples/kinds", "tests/")) and Path(name).parent.name != "examples"
 ]  # fmt: skip
 RUN = [
     name for name in RUN if not name.endswith(("/moving.py", "/child.py", "_triton.py"))
@@ -125,6 +128,60 @@ def test_every_script_with_n_only_prints(name: str, gpu_machine: Machine) -> Non
         line for line in gpu_machine.calls.read_text().splitlines() if line.startswith(("nsys ", "ncu ", "program "))
     ]
     assert [line for line in asked if "--version" not in line and "--help" not in line] == []
+
+
+def words(name: str) -> set[str]:
+    """The texts in a program, but those of its documentation."""
+    tree = ast.parse((ROOT / name).read_text("utf-8"))
+    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    return {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told
+    }
+
+
+def test_every_sign_that_a_program_prints_has_a_plain_form() -> None:
+    """In any encoding of stdout; what readers look for in files is not printed."""
+    printing = [name for name in files("analysis/*.py") + files("harness/*.py") if "/capture/" not in name]
+    signs = {sign for name in printing for word in words(name) for sign in word if not sign.isascii()}
+    assert len(signs) > 20
+    said = {sign: sign.encode("ascii", errors="plain").decode() for sign in signs}
+    assert {sign for sign, plain in said.items() if plain == "?"} <= {"\ufeff", "\ufffd", "\u2028", "\u2029"}
+    assert "launch ███▏ 7 µs".encode("ascii", errors="plain") == b"launch ###  7 us"
+
+
+FULL = ["--help", "metrics --cc 9.0", "metrics --list", "doctor", "report {} --out out", "report {} --out out --json",
+        "report {} --out out --for-agent", "compare {} -- {}", "compare {} -- {} --json"]  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("command", FULL)
+def test_an_output_that_is_full_is_one_sentence(command: str, tmp_path: Path) -> None:
+    (tmp_path / "ncu.csv").write_text(NCU)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "kernel_ledger", *command.format(*["ncu.csv"] * 2).split()], cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
+        )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.endswith(": the output: No space left on device; free some space\n")
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_analysis_writes_every_file_whole_or_not_at_all() -> None:
+    """Through analysis/formats/writing.py, but for files in folders of its own that it renames or removes."""
+    own = {"analysis/comparison/history.py", "analysis/formats/moving.py", "analysis/formats/writing.py"}
+    writers = {
+        name
+        for name in files("analysis/*.py") + files("kernel_ledger/*.py")
+        for node in ast.walk(ast.parse((ROOT / name).read_text("utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in ("write_text", "write_bytes"))
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
+        and (node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id) == "open"
+        and any(isinstance(one, ast.Constant) and str(one.value)[:1] in ("w", "x", "a") for one in node.args))
+    }  # fmt: skip
+    assert writers == own
 
 
 TABLE = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]

@@ -47,6 +47,11 @@ FULL = ["report old", "rm -rf kept", "cp -r out kept", "head -c 9m /dev/zero > o
     ("prepare", "out", "code", "said"),
     [
         (["mkdir out", "mount -t tmpfs none out"], "out", 0, ""),
+        (["mkdir -p out/tables out/figures", "mount -t tmpfs none out/tables"], "out", 0, ""),
+        (["mkdir -p out/tables", "mount -t tmpfs -o ro none out/tables"], "out", 3, "report.py: out/tables/*: Read-only"),
+        (["report old", "cp -r out kept", "mv out/tables t", "mkdir out/tables", "mount -t tmpfs -o size=8k none out/tables",
+          "cp t/kernels.csv out/tables", "rm -r kept/tables t", "mkdir kept/tables", "cp out/tables/* kept/tables"],
+         "out", 3, "report.py: out/tables/*"),
         (["mkdir out", "mount -t tmpfs -o size=200k none out"], "out", 3, "report.py: out/*; free some space"),
         (["mkdir out", "mount -t tmpfs -o size=2m none out", *FULL], "out", 3, "report.py: out/*; free some space"),
         (["mkdir out", "mount -t tmpfs -o ro none out"], "out", 3, "report.py: out: Read-only file system; check*"),
@@ -54,7 +59,7 @@ FULL = ["report old", "rm -rf kept", "cp -r out kept", "head -c 9m /dev/zero > o
         (["mkdir out else", "ln -s ../else out/tables"], "out", 2, "report.py: out/tables is a link out of out; *"),
         (["touch out"], "out", 2, "report.py: --out out is a file; name a folder"),
     ],
-    ids=["mount point", "full", "full with an old report", "read-only", "read-only parent", "link out", "a file"],
+    ids=["mount point", "mount point inside", "read-only inside", "full inside", "full", "full with an old report", "read-only", "read-only parent", "link out", "a file"],
 )  # fmt: skip
 def test_a_target_takes_a_report_or_keeps_what_it_had(
     place: Path, prepare: list[str], out: str, code: int, said: str

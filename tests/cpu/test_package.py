@@ -229,9 +229,12 @@ def strangers(folder):
         (folder / name).mkdir()
         for file, text in texts.items():
             (folder / name / file).write_text(text)
+    shutil.copytree(ROOT / "tests/cpu/data/profile/ranks/captures", folder / "ranks")  # of two GPUs
+    for file in (folder / "ranks").glob("*.json"):  # which quote the command that was captured
+        file.write_text(file.read_text().replace("studies.multi_gpu.measure", "mine.train"))
     (folder / "sqlite").mkdir()
     write_sqlite(make_program(3000), folder / "sqlite" / "x.sqlite")
-    return ["ncu", "all", "sqlite"]
+    return ["ncu", "all", "sqlite", "ranks"]
 
 
 # Runs commands of the wheel one after the other in one process; what each prints goes to a line of JSON.
@@ -249,7 +252,9 @@ for command in sys.argv[1:]:
 def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
     captures = strangers(tmp_path)
     (tmp_path / "damaged.csv").write_text("nothing")
-    words = ["", "--help", "doctor", "doctor --help", "metrics --help", "report --help", "report damaged.csv"]
+    words = ["", "--help", "doctor", "report damaged.csv", "metrics ncu", "metrics all/a.csv", "fleet all --out store"]
+    words += [f"{name} --help" for name in cli.COMMANDS]
+    words += ["compare all -- all", "compare ncu -- all", "compare damaged.csv -- all"]
     words += [f"report {name} --out report-{name}" for name in captures]
     words += ["report all --out fusion --only fusion", "report ncu --only roofline"]
     done = subprocess.run(
@@ -259,7 +264,8 @@ def test_no_text_of_the_command_names_what_only_a_checkout_has(wheel, tmp_path):
     assert done.returncode == 0, done.stderr
     told = dict(map(json.loads, done.stdout.splitlines()))
     assert told.keys() == set(words)
-    for command in ("profile --help", "profile", "profile -- ./no-such-program", "export --help", "export"):
+    helped = [f"{name} --help" for name in cli.SCRIPTS]
+    for command in (*helped, "profile", "profile --roofs", "profile -- ./no-such-program", "export", "export -n all"):
         said = run(wheel, tmp_path, *command.split())
         told[command] = said.stdout + said.stderr
     assert not [command for command, said in told.items() if "Traceback" in said]
