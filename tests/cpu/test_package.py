@@ -306,7 +306,7 @@ def test_what_is_no_command_is_refused(capsys):
     assert cli.main(["nonsense"]) == 2
     assert "there is no command 'nonsense'" in capsys.readouterr().err
     assert cli.main(["--help"]) == 0
-    listed = re.findall(r"^  (\w+) ", capsys.readouterr().out, re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+) ", capsys.readouterr().out, re.MULTILINE)
     assert listed == [*cli.COMMANDS, *cli.SCRIPTS]
 
 
