@@ -33,7 +33,19 @@ _ANY = "profile"  # installs what all of them need
 # What stands for a sign of ours on a terminal without it; any other becomes ?. Signs of bars and of a tree keep their
 # width.
 _PLAIN = {
-    **{"µ": "u", "–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "·": "-", "±": "+-", "≥": ">=", "≤": "<="},
+    **{
+        "µ": "u",
+        "–": "-",
+        "—": "-",
+        "−": "-",
+        "…": "...",
+        "×": "x",
+        "·": "-",
+        "∕": "/",
+        "±": "+-",
+        "≥": ">=",
+        "≤": "<=",
+    },
     **{"→": "->", "“": '"', "”": '"', "’": "'", "✓": "ok", "✗": "no", "⚠": "!", "†": "+", "Σ": "sum", "∞": "inf"},
     **{"³": "^3", "\xa0": " ", "\u202f": " ", "\u2009": " "},
     **dict(zip("▏▎▍▌▋▊▉█░▒▓─├└", "   #####.:%-|`", strict=True)),
