@@ -79,7 +79,12 @@ def test_a_page_is_read_block_by_block(tmp_path: Path, fence: str, head: str) ->
 
 @pytest.mark.parametrize(
     "form",
-    [without_rulers, collapsed, lambda text: re.sub("  +", "\t", text), lambda text: re.sub("^", "> ", text, flags=re.M)],
+    [
+        without_rulers,
+        collapsed,
+        lambda text: re.sub("  +", "\t", text),
+        lambda text: re.sub("^", "> ", text, flags=re.M),
+    ],
 )
 def test_metrics_of_ncu_are_found_in_every_form(tmp_path: Path, form) -> None:
     """A line that is no metric of ncu stands between two that are."""
