@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -469,6 +470,7 @@ def test_a_level_changes_by_more_than_noise() -> None:
     assert changes(100, None, 50, 0, 50) == [(2, 0.5)]
     assert changes(100, 110, 100, 110, 100, 120) == []  # neighbours usually differ by a tenth
     assert changes(100, 110, 100, 200) == [(1, 1.1), (2, 0.909), (3, 2.0)]  # too few to know what is usual
+    assert changes(100, 110, 100, 110, 200) == [(4, 1.907)]  # against √(100 · 110)
     assert changes(100, 101, 100, 101, 100, 106, 106) == [(5, 1.06)]  # log 1.01 is usual: 1.04 and more is a change
     assert changes(100, 101, 102, 200, 200, 200) == [(3, round(200 / 101, 3))]  # against the middle of the level
 
@@ -683,3 +685,69 @@ def test_busy_time_between_two_moments_is_of_the_union() -> None:
 
     assert [busy(0, 30), busy(4, 22), busy(10, 20), busy(24, 99), busy(-5, 3)] == [15, 8, 0, 1, 3]
     assert runs._busy(ops, np.array([0, 20]), np.array([5, 30])) == 10
+
+
+def times(gone: float, wall: float | None = 10_000.0) -> list[StepOf]:
+    """Eight runs of a step of 10 µs: kernels of 5,000, 50, 49 and `gone` ns."""
+    names = {"layer": "", "kernel": ["large", "edge", "small", "gone"], "ordinal": 0, "launches": 1.0}
+    return [StepOf("s", pd.DataFrame(names | {"time_ns": [5_000.0 + at, 50.0, 49.0, gone]}), wall) for at in range(8)]
+
+
+def test_a_row_of_half_a_percent_of_the_step_gets_a_verdict() -> None:
+    found = compare._step(times(80.0), times(0.0), True, 0.005, 0.01)
+    assert {row.a[0]: row.judged is not None for row in found.rows} == {
+        "large": True,
+        "edge": True,
+        "gone": False,
+        "small": False,
+    }
+    assert [row.a[0] for row in found.rows] == ["large", "gone", "edge", "small"]  # the longest first
+    assert (found.a_ns, found.b_ns) == (10_000, 10_000)
+
+
+def test_a_step_has_a_time_only_if_every_run_has_one() -> None:
+    unknown = [*times(80.0)[:7], times(80.0, None)[7]]
+    assert compare._step(times(80.0), unknown, True, 0.005, 0.01).a_ns is None
+    assert compare._step(unknown, times(80.0), True, 0.005, 0.01).b_ns is None
+
+
+def test_rounds_may_stand_beside_captures_but_tables_only_beside_their_kind() -> None:
+    def of_kind(kind: str) -> SideOf:
+        return SideOf(kind, (replace(of_run(kind, "s"), kind=kind),), kind)
+
+    assert compare.of_sides(of_kind("rounds"), of_kind("capture")).steps[0].name == "s"
+    with pytest.raises(InputError, match="one kind"):
+        compare.of_sides(of_kind("bench"), of_kind("capture"))
+
+
+def test_a_rule_on_the_step_names_no_line_and_shows_both_sides() -> None:
+    found = checked(gate.Rule("g", "tokens_per_s", tokens=4, least=1), step(a=800, b=1000))
+    assert found.sentence == "decode: tokens_per_s 5 M → 4 M, at least 1"
+    assert (found.file, found.line) == ("", 0)
+    rows = [row("k", quantities=counted(0, 3, name="launches"))]
+    with pytest.raises(UsageError):  # no launches on side A
+        checked(gate.Rule("g", "launches", most=7), step(*rows))
+
+
+def test_committed_versions_of_a_table_are_points_oldest_first(tmp_path: Path) -> None:
+    path = tmp_path / "rounds.csv"
+
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init", "-q")
+    for text, subject in (
+        (f"{ROUND}1,1,0,s,,,1,50\n1,1,0,s,r,k,1,10\n", "first try"),
+        ("broken", "lost"),
+        (f"{ROUND}1,1,0,s,,,1,90\n", "slow"),
+    ):
+        path.write_text(text)
+        git("add", "rounds.csv")
+        git("commit", "-q", "-m", subject)
+    points = history.of_commits(path)
+    assert [point.said.partition(" ")[2] for point in points] == ["first try", "slow"]
+    assert [one.values for one in history.series(points)] == [(50.0, 90.0)]
+    assert [point.said.partition(" ")[2] for point in history.of_commits(path, 1)] == ["slow"]
+    with pytest.raises(InputError, match="git has no version"):
+        history.of_commits(tmp_path / "other.csv")

@@ -543,6 +543,7 @@ def test_steps_that_end_in_a_wait_end_with_their_gpu() -> None:
     waits = pd.DataFrame({"start_ns": [30, 80, 148], "end_ns": [45, 95, 160], "pid": 1, "tid": 1})
     assert bare_times.ends_in_wait(steps, until, waits).tolist() == [True, False, False]
     assert bare_times.ends_in_wait(steps, until, waits.assign(tid=2)).tolist() == [False, False, False]
+    assert bare_times.ends_in_wait(steps, numbers(40, 90, 0), waits).tolist() == [True, True, False]
     assert bare_times.ends_in_wait(steps, numbers(50, 101, 0), None).tolist() == [True, False, True]
     ops = operations([(10, 30, "kernel"), (60, 39, "kernel"), (20, 5, "kernel")])
     assert bare_times.gpu_until(ops, steps, numbers(0, 1, 0)).tolist() == [40, 99, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -181,7 +182,7 @@ def test_pinned_copies_run_at_20_to_50_gb_a_second(size: float, ns: float, low: 
 
 @pytest.mark.parametrize(
     ("sizes", "steps", "count", "repeated"),
-    [([7e4, 8e4, 9e4], 1, 9, True), ([7e4, 8e4], 1, 9, False), ([7e4, 8e4, 9e4] * 2, 2, 9, True), ([7e4, 8e4, 9e4, 9e4], 2, 9, False),
+    [([7e4, 8e4, 9e4], 1, 9, True), ([7e4, 8e4], 1, 9, False), ([7e4, 8e4] * 2, 2, 9, False), ([7e4, 8e4, 9e4] * 2, 2, 9, True), ([7e4, 8e4, 9e4, 9e4], 2, 9, False),
      ([7e4, 8e4, 9e4], 1, 1, False)],
 )  # fmt: skip
 def test_three_large_uploads_that_are_the_same_in_each_step_are_weights(
@@ -935,3 +936,31 @@ def test_three_calls_are_named_and_the_first_is_the_subject() -> None:
     one = found(calls.propose, view(graph(calls_, [{}])))["allocation"]
     assert one.about == "cuMemAlloc_v2"
     assert one.sentence.endswith("for 0.4 µs: cuMemAlloc_v2, cudaFree, cudaHostAlloc.")
+
+
+def test_the_range_of_most_host_work_names_it_if_it_holds_half() -> None:
+    """Host work of 500, 300 and 400 µs: range load holds the first, range score the second."""
+    lengths = {2: 500_000.0, 5: 300_000.0, 8: 400_000.0}
+    base = graph([{"gap": lengths.get(at, 10.0)} for at in range(12)], [{}] * 12)
+    begin = [int(base.c_start[at] - base.c_gap[at]) for at in (2, 5, 8)]
+    ranges = pd.DataFrame({"name": ["score", "load"], "start_ns": [begin[1], begin[0]], "end_ns": [begin[1] + 250_000, begin[0] + 400_000],
+                           "pid": [1, 1], "level": [0, 0]})  # fmt: skip
+    (one,) = host_work.propose(view(base, capture={"ranges": ranges}))
+    assert one.about == "between launches"  # 500 of 1,200
+    (one,) = host_work.propose(
+        view(replace(base, c_gap=np.where(base.c_gap == 400_000, 10.0, base.c_gap)), capture={"ranges": ranges})
+    )
+    assert one.about == "load"
+
+
+def test_uploads_after_two_of_three_stretches_of_host_work_are_batches() -> None:
+    base = graph([{"gap": 500_000.0 + at if at in (2, 8, 14) else 10.0} for at in range(20)],
+                 [copy(size=1e6) if at in (3, 9) else {"name": "sgd"} for at in range(20)], steps=3)  # fmt: skip
+    assert list(found(host_work.propose, view(base))) == ["data_loader"]
+
+
+def test_only_copies_of_pageable_memory_are_pinned() -> None:
+    base = graph([{}] * 2, [copy(D2H, 1e6, 90_000.0), copy(D2H, 1e6, 50_000.0)])
+    one = found(copies.propose, view(base, memory=["Device -> Pageable", "Device -> Pinned"]))
+    assert (one["pageable_copy"].count, one["pageable_copy"].time_ns) == (1, 90_000)
+    assert (one["copies_not_overlapped"].count, one["copies_not_overlapped"].time_ns) == (1, 50_000)
