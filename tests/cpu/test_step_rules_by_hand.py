@@ -964,3 +964,66 @@ def test_only_copies_of_pageable_memory_are_pinned() -> None:
     one = found(copies.propose, view(base, memory=["Device -> Pageable", "Device -> Pinned"]))
     assert (one["pageable_copy"].count, one["pageable_copy"].time_ns) == (1, 90_000)
     assert (one["copies_not_overlapped"].count, one["copies_not_overlapped"].time_ns) == (1, 50_000)
+
+
+@pytest.mark.parametrize(("share", "gap"), [(0.0, 90_000.0), (0.5, 60_000 + 1e5 / 27.5), (1.0, 52_000.0)])
+def test_pages_that_the_host_waits_for_come_before_it(share: float, gap: float) -> None:
+    """Of 100 µs of host work, pages move for 20 and 10 within 50: 30 to 50 µs, less 0.1 MB at 5 to 50 GB/s."""
+    down = "[CUDA Unified Memory memcpy DtoH]"
+    pages = [
+        {"name": down, "kind": "migration", "bytes": 5e4, "ns": ns, "start": at, "call": -1}
+        for at, ns in ((20_015, 20_000.0), (60_015, 10_000.0))
+    ]
+    base = graph([{}, {"gap": 100_000.0}], [{"call": 0}, *pages, {"call": 1}])  # in the order of their starts
+    one = found(migration.propose, view(base))["migration"]
+    assert "the host up to 50 µs." in one.sentence
+    assert one.change is not None
+    assert one.change(base, share).c_gap.tolist() == pytest.approx([10, gap])
+
+
+def test_reductions_and_copies_join_runs_but_not_what_stays_apart() -> None:
+    names = [MUL, ADD, "reduce_kernel", MUL, "gemm", "reduce_kernel", "reduce_kernel"]
+    one = view(graph([{}] * 8, [*[{"name": name} for name in names], copy(D2D)]))
+    inside = bools(0, 1, 3, of=8)
+    assert [rows.tolist() for rows in kernels.bridged_runs(one, inside, bools(of=8))] == [[0, 1, 2, 3]]
+    assert [rows.tolist() for rows in kernels.bridged_runs(one, inside, bools(2, of=8))] == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("fill", "count", "kind"), [(0.2, 5, "serial_streams"), (0.2, 6, "small_grid"), (0.125, 8, "serial_streams")]
+)
+def test_kernels_in_turn_fit_beside_each_other(fill: float, count: int, kind: str) -> None:
+    base = graph([{}] * count, [{"name": "rows", "ns": 20_000.0, "fill": fill} for _ in range(count)])
+    assert list(found(kernels.propose, view(base))) == [kind]
+
+
+def test_a_copy_on_the_gpu_is_no_element_by_element_kernel() -> None:
+    assert kernels._pointwise("elementwise_kernel<direct_copy_kernel>") is False
+    assert kernels._pointwise("elementwise_kernel<some_new_functor>") is True
+
+
+def test_calls_of_a_copy_to_the_gpu_alone_are_uploads() -> None:
+    """A download without a call, and one that does not wait, forbid nothing."""
+    calls_ = [
+        {},
+        {"name": "cudaMemcpy", "wait": OPERATION, "target": 1},
+        {},
+        {"name": "cudaMemcpy", "wait": OPERATION, "target": 3},
+        {},
+    ]
+    ops = [{"call": 0}, copy(D2D, call=1), {"call": 2}, copy(D2D, call=3), {"call": 4}, copy(H2D, call=-1)]
+    assert launches._blockers(view(graph(calls_, ops))) == ""
+
+
+def test_host_work_of_half_the_step_in_two_parts_counts_whole() -> None:
+    base = graph(
+        [{"own": 20_000.0, "gap": 300_000.0 if at in (2, 5) else 10_000.0} for at in range(8)], [{"ns": 40_000.0}] * 8
+    )
+    change = found(launches.propose, view(base))["launch_bound"].change
+    assert change is not None
+    assert change(base, 0.5).c_own.tolist() == [50_000, 0, 80_000, 0, 0, 80_000, 0, 0]  # 3 · 20 + 2 · 10 of 120
+
+
+def test_the_time_of_pauses_is_that_of_all() -> None:
+    (two,) = pause.propose(paused(3 * MS, 2 * MS))
+    assert two.time_ns == 3_200_000 + 2_200_000
