@@ -751,3 +751,78 @@ def test_committed_versions_of_a_table_are_points_oldest_first(tmp_path: Path) -
     assert [point.said.partition(" ")[2] for point in history.of_commits(path, 1)] == ["slow"]
     with pytest.raises(InputError, match="git has no version"):
         history.of_commits(tmp_path / "other.csv")
+
+
+@pytest.mark.parametrize(("given", "code"), [(["-h"], 0), (["--help"], 0), ([], 2), (["a", "b"], 2)])
+def test_rounds_answers_help_and_wrong_arguments(
+    given: list[str], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["rounds", *given])
+    assert rounds.main() == code
+    said = capsys.readouterr()
+    assert "usage:" in (said.err if code else said.out)
+    assert (said.out if code else said.err) == ""
+
+
+def test_rounds_are_written_beside_their_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["rounds", str(tmp_path)])
+    assert rounds.main() == InputError("").exit_code
+    assert capsys.readouterr().err.startswith("rounds: ")
+    (tmp_path / "01-0").mkdir()
+    (tmp_path / "01-0" / "wall.txt").write_text("0.25")
+    assert rounds.main() == 0
+    (run,) = tables.read(tmp_path) or []
+    assert (run.turn, run.rows["step"].tolist(), run.rows["time_ns"].tolist()) == ((1, 0), ["program"], [250_000_000.0])
+
+
+def test_the_fingerprint_is_of_content_and_names_inside_a_folder(tmp_path: Path) -> None:
+    for name, text in (
+        ("a/x.csv", "1"),
+        ("b/x.csv", "1"),
+        ("c/y.csv", "1"),
+        ("d/x.csv", "2"),
+        ("e.csv", "1"),
+        ("f.csv", "1"),
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    a, b, c, d, e, f = (runs._digest([tmp_path / name]) for name in ("a", "b", "c", "d", "e.csv", "f.csv"))
+    assert a == b
+    assert e == f
+    assert len({a, c, d, e}) == 4
+
+
+def test_a_side_has_short_names_and_one_kind(tmp_path: Path) -> None:
+    assert runs._short(Path("x/y/z.csv")) == "y/z.csv"
+    assert runs._short(Path("w/x/run/captures")) == "x/run"
+    one = tmp_path / "rounds.csv"
+    one.write_text(f"{ROUND}1,1,0,s,r,k,1,10\n2,2,3,s,r,k,1,10\n")
+    found = runs.read([one])
+    assert (found.kind, [run.turn for run in found.runs], found.name) == (
+        "rounds",
+        [(1, 0), (2, 3)],
+        f"{tmp_path.name}/rounds.csv",
+    )
+    census = tmp_path / "census.csv"
+    census.write_text("op,source,sm,kernel,registers\nsoftmax,a.cu,90,k,40\n")
+    with pytest.raises(InputError, match="mixes rounds and census"):
+        runs.read([one, census])
+    with pytest.raises(InputError, match="no such file"):
+        runs.read([tmp_path / "none"])
+
+
+def test_counters_of_a_capture_stand_beside_the_rounds_of_its_program() -> None:
+    one = of_run("rounds", "s")
+    items = one.steps[0].items.assign(registers=[40.0])
+    counted_run = replace(
+        one,
+        conditions={"GPU": "G"},
+        counted=True,
+        steps=(StepOf("s", items), StepOf("t", items.assign(registers=60.0))),
+    )
+    first, second = runs._with_counters([one, of_run("other", "s")], counted_run)
+    assert first.steps[0].items["registers"].tolist() == [50.0]  # the mean of both
+    assert (first.counted, first.conditions, second.counted) == (True, {"GPU": "G"}, False)
+    assert "registers" not in second.steps[0].items
