@@ -99,6 +99,7 @@ def test_totals_count_what_the_goals_name(score: Any) -> None:
     assert "more than 3 %: 1 (goal: 0) p" in text
 
 
+@pytest.mark.slow
 def test_causes_of_unseen_kernels_stay_as_right_as_they_were() -> None:
     spec = importlib.util.spec_from_file_location("score_kernels", KEY / "kernels" / "score.py")
     assert spec is not None

@@ -59,6 +59,7 @@ def noisy(seed: int, runs: int, kernels: int, growth: float = 0.0, noise: float 
 # Verdicts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 def test_two_equal_sides_are_hardly_ever_told_apart(paired: bool) -> None:
     alarms = 0
@@ -164,6 +165,7 @@ def test_the_waterfall_of_two_captures_adds_up_and_names_what_changed(tmp_path: 
     assert "make ab" in step.judged.why
 
 
+@pytest.mark.slow
 def test_several_captures_a_side_are_samples(tmp_path: Path) -> None:
     a = [capture(tmp_path / f"a{run}", {"k": 100_000 + 10 * run}) for run in range(6)]
     b = [capture(tmp_path / f"b{run}", {"k": 150_000 + 10 * run}) for run in range(6)]
@@ -184,6 +186,7 @@ def test_identical_files_are_the_same_everywhere(tmp_path: Path) -> None:
     assert found.judged.basis is Basis.FILES
 
 
+@pytest.mark.slow
 def test_another_gpu_is_named_first_and_withholds_every_verdict(tmp_path: Path) -> None:
     a = [capture(tmp_path / f"a{run}", {"k": 100_000}) for run in range(6)]
     b = [capture(tmp_path / f"b{run}", {"k": 200_000}, gpu="NVIDIA H100") for run in range(6)]

@@ -32,6 +32,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         yield Target(Path.cwd())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_what_was_found_stays_fixed(path: Path, target: Target) -> None:
     entry = json.loads(path.read_text())

@@ -101,6 +101,7 @@ def words_of(figure: Any) -> list[str]:
     return [element.text or "" for element in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
+@pytest.mark.slow
 @every_plot
 def test_the_same_table_gives_the_same_bytes(name: str) -> None:
     table, plot = PLOTS[name]
@@ -112,6 +113,7 @@ def test_the_same_table_gives_the_same_bytes(name: str) -> None:
     assert len(first["svg"]) < 100_000
 
 
+@pytest.mark.slow
 @every_plot
 def test_the_palette_of_a_png_keeps_its_colours(name: str) -> None:
     table, plot = PLOTS[name]
@@ -126,6 +128,7 @@ def test_the_palette_of_a_png_keeps_its_colours(name: str) -> None:
     assert len(small) < 0.6 * len(full.getvalue())
 
 
+@pytest.mark.slow
 @every_plot
 def test_saving_a_figure_twice_gives_the_same_bytes(name: str) -> None:
     table, plot = PLOTS[name]
@@ -158,6 +161,7 @@ def test_caption_is_under_the_figure(name: str) -> None:
     assert CAPTION in words_of(plot(table()))
 
 
+@pytest.mark.slow
 @every_plot
 def test_hostile_names_stay_text(name: str) -> None:
     table, plot = PLOTS[name]
