@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.formats import place, writing
 from analysis.formats.counting import COST_RUNS, COSTS, COUNT_PLAN, SELECTION
-from analysis.formats.errors import InputError, LedgerError
+from analysis.formats.errors import InputError, LedgerError, UsageError
 from analysis.formats.words import count_of, share
 from analysis.planning import BUDGET_S
 
@@ -244,7 +244,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.learn:
             print(learn(options.folder))
             return 0
-        print(write_plan(_folder(options.folder), options.budget, options.steps, options.passes))
+        folder = _folder(options.folder)
+        if place.IN_CHECKOUT and any(
+            folder.resolve().is_relative_to(place.ROOT / one) for one in ("examples", "reports")
+        ):
+            raise UsageError(f"{options.folder} is a committed capture, which stays as it is; copy it, and plan there.")
+        sentence = write_plan(folder, options.budget, options.steps, options.passes)
+        print(f"{sentence} The launches are in {folder / COUNT_PLAN.name}.")
     except LedgerError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

@@ -180,6 +180,15 @@ def test_the_lock_pins_what_ci_installs() -> None:
             assert wanted.specifier.contains(pinned[wanted.name]), wanted
 
 
+def test_the_example_workflow_pins_its_actions_and_keeps_no_token() -> None:
+    text = (ROOT / ".ci/example-workflow.yml").read_text(encoding="utf-8")
+    used = re.findall(r"uses: (\S+)", text)
+    assert len(used) > 5
+    assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []
+    assert text.count("actions/checkout@") == text.count("persist-credentials: false")
+    assert "pip-audit==" in text
+
+
 def test_the_base_install_is_small() -> None:
     names = {re.split(r"[=<>]", name)[0] for name in project()["project"]["dependencies"]}
     assert names == {

@@ -433,3 +433,11 @@ def test_a_selection_becomes_options_of_ncu(run, monkeypatch):
     assert named["numbers"][2:] == ["--kernel-id", ":::^(1|3)$", "--launch-count", str(selection["replayed"])]
     with pytest.raises(argv.ArgumentError, match="larger --budget"):
         argv.of_plan(selection | {"replayed": 0})
+
+
+def test_a_committed_capture_is_not_planned_in_place(capsys: pytest.CaptureFixture[str]) -> None:
+    captures = ROOT / "examples/h200/two_streams/captures"
+    before = (captures / COUNT_PLAN.name).read_bytes()
+    assert counting.main([str(captures), "--budget", "7"]) == 2
+    assert "is a committed capture, which stays as it is; copy it" in capsys.readouterr().err
+    assert (captures / COUNT_PLAN.name).read_bytes() == before
