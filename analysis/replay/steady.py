@@ -36,6 +36,7 @@ EARLY = 0.25  # the same of phases that end before the main one begins, in time 
 LEAST_LAUNCHES = 4  # of a step before the main phase: what repeats with fewer uploads, or tries out kernels
 MOST_WARM_UPS = 4  # a phase before the main one that has fewer steps warms it up
 ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
+_COLUMNS = ["kind", "name", "start_ns", "duration_ns", "api_start_ns", "api_end_ns", "pid", "correlation_id"]
 _NAMED = re.compile(r"step|iter|batch|token|decode|prefill|generate|forward|epoch", re.IGNORECASE)
 _OPERATOR = re.compile(
     r"^\w+::\w|^(NCCL|CCCL|cuBLAS|cuDNN|TSL|XlaModule)\b|#"
@@ -109,8 +110,7 @@ class _Launches:
 
 def find(capture: Capture, pid: int | None = None) -> Steady:
     """Return the start-up and the steady phases of a process: of that with the most GPU time, if none is named."""
-    ops = capture.gpu_ops
-    ops = ops[ops["kind"] != "migration"]
+    ops = _operations(capture)
     if ops.empty:
         return Steady(reason="No GPU operation was recorded, so no step can be found.")
     pid = busiest(ops) if pid is None else pid
@@ -143,6 +143,13 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
         begin = min(begin, int(capture.calls["start_ns"].min()))
     until = min(int(one.start_ns[one.steady[0]]) for one in found)
     return Steady(tuple(found), (begin, max(until, begin)), _parts(capture, begin, until))
+
+
+def _operations(capture: Capture) -> pd.DataFrame:
+    """Return the operations that a call launched, with no more columns than are needed: ten million have no copy."""
+    ops = capture.gpu_ops[_COLUMNS]
+    moved = (ops["kind"] == "migration").to_numpy(bool)
+    return ops[~moved] if moved.any() else ops
 
 
 def _working(launches: _Launches) -> IntArray:
@@ -205,7 +212,7 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     """Return the launches and synchronisations of a process in order, and the end of the call before each."""
     if pid >= 0:
         ops = ops[(ops["pid"] == pid).fillna(False)]
-    code, names = pd.factorize(ops["name"].astype(object))
+    code, names = pd.factorize(ops["name"])
     start = ops["start_ns"].to_numpy(np.int64)
     end = start + ops["duration_ns"].to_numpy(np.int64)
     host, host_end = (ops[one].to_numpy(dtype=np.int64, na_value=-1) for one in ("api_start_ns", "api_end_ns"))
@@ -213,7 +220,8 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)
     ends, waits = np.sort(host_end), np.zeros((2, 0), np.int64)
     if capture.calls is not None and len(capture.calls):
-        calls = capture.calls[(capture.calls["pid"] == pid).fillna(False)] if pid >= 0 else capture.calls
+        calls = capture.calls[["pid", "start_ns", "end_ns", "name"]]
+        calls = calls[(calls["pid"] == pid).fillna(False)] if pid >= 0 else calls
         ends = np.sort(calls["end_ns"].to_numpy(np.int64)) if len(calls) else ends
         known = {name: bool(_WAITS.match(str(name))) for name in calls["name"].unique()}
         own = calls[calls["name"].astype(object).map(known).astype(bool)]

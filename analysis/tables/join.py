@@ -157,7 +157,7 @@ def _with_names(rows: pd.DataFrame) -> pd.DataFrame:
     names = rows["name"].unique()
     shown = rows["name"].map({name: symbols.key(name) for name in names})
     matched = rows["name"].map({name: symbols.match_key(name) for name in names})
-    return rows.copy().assign(kernel=shown, symbol=matched)  # a copy in few blocks, which ncu's many columns need
+    return rows.assign(kernel=shown, symbol=matched)
 
 
 def join(
