@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from analysis.facts import Facts
 
 MOST_OPERATIONS = 100_000  # rows of operations.csv; a longer timeline merges neighbours of a lane
+_MOST_BYTES = 40_000_000  # of names and ranges in operations.csv
+_SAMPLE = 1_000  # operations that tell how long names and ranges are
 _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_p95_ns": 0.95, "time_max_ns": 1.0}
 
 
@@ -37,7 +39,7 @@ _QUANTILES = {"time_min_ns": 0.0, "time_p5_ns": 0.05, "time_p50_ns": 0.5, "time_
     ),
 )
 def build_operations(facts: Facts) -> pd.DataFrame | None:
-    """Return operations.csv in order of time, at most about MOST_OPERATIONS rows."""
+    """Return operations.csv in order of time, at most about MOST_OPERATIONS rows and _MOST_BYTES of text."""
     rows = facts.once(operation_rows)
     return None if rows is None else rows.drop(columns="op")
 
@@ -55,8 +57,9 @@ def operation_rows(facts: Facts) -> pd.DataFrame | None:
     place = step_ranges.index.get_indexer(facts.step_of_op) if len(step_ranges) else np.full(len(gpu_ops), -1)
     place = np.where(place < 0, len(labels) - 1, place)
     row = np.arange(len(gpu_ops))
-    if len(gpu_ops) > MOST_OPERATIONS:  # merge those of a lane, step and kind that start in one stretch of time
-        width = int(start.max()) // max(MOST_OPERATIONS // len(lanes), 1) + 1
+    most = _most(gpu_ops)
+    if len(gpu_ops) > most:  # merge those of a lane, step and kind that start in one stretch of time
+        width = int(start.max()) // max(most // len(lanes), 1) + 1
         row = ((start // width * len(lanes) + lane) * len(labels) + place) * len(kinds) + kind
     order = np.argsort(row, kind="stable")
     first = np.flatnonzero(np.diff(row[order], prepend=-1))
@@ -94,6 +97,13 @@ def _shown(name: str) -> str:
     return name if name.startswith("[") else symbols.key(name)
 
 
+def _most(gpu_ops: pd.DataFrame) -> int:
+    """Return how many rows operations.csv may have: fewer where names and ranges are long."""
+    some = gpu_ops[["name", "path"]].iloc[:: len(gpu_ops) // _SAMPLE + 1].astype(str)
+    letters = sum(float(some[name].str.len().mean()) for name in some)
+    return min(MOST_OPERATIONS, int(_MOST_BYTES / max(letters, 1.0)))
+
+
 def _lanes(streams_: pd.Series, place_of_op: np.ndarray, rank_places: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     """Return each operation's stream as a number, and the name of each stream, with its GPU if there are several."""
     stream, streams = pd.factorize(streams_)
@@ -110,7 +120,7 @@ def _lanes(streams_: pd.Series, place_of_op: np.ndarray, rank_places: pd.DataFra
 @part("note")
 def _merged(facts: Facts) -> str | None:
     gpu_ops = facts.gpu_ops
-    if len(gpu_ops) <= MOST_OPERATIONS:
+    if gpu_ops.empty or len(gpu_ops) <= _most(gpu_ops):
         return None
     return (
         f"The timeline holds {count_of(len(gpu_ops), 'GPU operation')}: operations.csv and the timeline of the page "

@@ -1,7 +1,7 @@
-"""Time whole reports on big captures of seven shapes, beside pandas, polars and DuckDB that only sum the same file.
+"""Time whole reports on big captures of nine shapes, beside pandas, polars and DuckDB that only sum the same file.
 
 `python -m tests.bench.big` makes each capture with 10^5 and 10^6 launches (`--sizes 10000000` with 10^7, of SQLite
-alone), writes a whole report of it in a process of its own, and adds each row to reports/analysis-bench/big.csv. The
+alone; `--all`: each size once, 10^7 with ranges only, in about six minutes of a quiet machine of 2 cores), writes a whole report of it in a process of its own, and adds each row to reports/analysis-bench/big.csv. The
 others read the operations' names and durations from the same file, and sum them by name: SQLite through Python's own
 driver in all three, since DuckDB's needs a download. The byte code of the modules is there, as for a user.
 
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,11 @@ SHAPES = {
     "64 streams": Shape("capture.sqlite", Mix(streams=tuple(range(7, 71)))),
     "elementwise CSV": Shape("cuda_gpu_trace.csv", Mix(names=24, kinds=_NAMES[:1])),
     "torch trace": Shape("trace.json"),
+    "200 ranges deep": Shape("capture.sqlite", Mix(around=200)),
+    "512 ranks": Shape("capture.sqlite", Mix(processes=512)),
 }
+_LARGEST = 10_000_000  # of one shape with --all
+_FEW = ("200 ranges deep", "512 ranks")  # of one size with --all, and without the sums
 
 
 def write(shape: Shape, launches: int, folder: Path) -> Path:
@@ -140,6 +144,18 @@ def measure(tool: str, path: Path, repeats: int) -> dict[str, float]:
     return {name: round(min(run[name] for run in runs), 2 if name != "peak_mb" else 0) for name in runs[0]}
 
 
+def _cases(options: argparse.Namespace) -> Iterator[tuple[int, str, list[str]]]:
+    """Yield the size, the shape and the tools of each case."""
+    for size in options.sizes:
+        for name in options.shapes:
+            few = options.all and name in _FEW
+            if (size > SIZES[-1] and SHAPES[name].file != "capture.sqlite") or (few and size != SIZES[0]):
+                continue
+            yield size, name, ["report"] if few else options.tools
+    if options.all:
+        yield _LARGEST, next(iter(SHAPES)), ["report"]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the shapes at each size."""
     parser = argparse.ArgumentParser(
@@ -149,40 +165,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES), metavar="SHAPE")
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS), metavar="TOOL")
     parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--all", action="store_true", help="each size once, and 10^7 launches with ranges")
     parser.add_argument("--out", type=Path, default=OUT, help=f"default {OUT}")
     parser.add_argument("--one", nargs=2, metavar=("TOOL", "FILE"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.one:
         one(options.one[0], Path(options.one[1]))
         return 0
-    rows = []
+    rows: list[dict[str, Any]] = []
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    for size in options.sizes:
-        for name in options.shapes:
-            if size > 1_000_000 and SHAPES[name].file != "capture.sqlite":
-                continue
-            with tempfile.TemporaryDirectory() as folder:
-                path = write(SHAPES[name], size, Path(folder))
-                for tool in options.tools:
-                    if tool != "report" and path.suffix == ".json":
-                        continue
-                    found = measure(tool, path, options.repeats)
-                    goals = GOALS.get(size, (None, None)) if tool == "report" else (None, None)
-                    rows.append(
-                        {
-                            "shape": name,
-                            "launches": size,
-                            "tool": tool,
-                            **found,
-                            "goal_s": goals[0],
-                            "goal_mb": goals[1],
-                        }
-                    )
-                    print(*rows[-1].values(), sep="\t", flush=True)
-            with options.out.open("w", newline="", encoding="utf-8") as stream:
-                writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
+    for size, name, tools in _cases(options):
+        with tempfile.TemporaryDirectory() as folder:
+            path = write(SHAPES[name], size, Path(folder))
+            for tool in tools if path.suffix != ".json" else ["report"]:
+                found = measure(tool, path, 1 if options.all else options.repeats)
+                goals = GOALS.get(size, (None, None)) if tool == "report" else (None, None)
+                row = {"shape": name, "launches": size, "tool": tool, **found, "goal_s": goals[0], "goal_mb": goals[1]}
+                rows.append(row)
+                print(*row.values(), sep="\t", flush=True)
+        with options.out.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
     return 0
 
 

@@ -86,16 +86,22 @@ class Program:
     ranges: dict[str, np.ndarray]
     names: list[str]
     kernels: list[dict[str, Any]]
+    pids: tuple[int, ...] = PIDS
 
 
 @dataclass(frozen=True)
 class Mix:
-    """What a program launches: how many kernel names, of which kinds, how long at least, and on which streams."""
+    """What a program launches: how many kernel names, of which kinds, how long at least, and on which streams.
+
+    `processes`: how many launch, each on a GPU of its own. `around`: ranges around each step.
+    """
 
     names: int = 120
     kinds: tuple[tuple[str, str], ...] = _NAMES
     least_chars: int = 0
     streams: tuple[int, ...] = (7, 13)
+    processes: int = len(PIDS)
+    around: int = 0
 
 
 def _kernels(random: np.random.Generator, mix: Mix) -> list[dict[str, Any]]:
@@ -129,9 +135,10 @@ def make_program(kernels: int, seed: int = SEED, mix: Mix = Mix()) -> Program:
     pattern = random.zipf(1.3, _LAUNCHES_OF_STEP).clip(1, len(catalogue)) - 1
     if mix.names > _LAUNCHES_OF_STEP:  # more names than launches of a step: each step has its own
         pattern = np.arange(mix.names)
-    names = ["step", *(f"h.{i}" for i in range(_LAYERS)), *_PARTS]
+    names = ["step", *(f"h.{i}" for i in range(_LAYERS)), *_PARTS, *(f"around.{i}" for i in range(mix.around))]
     launches, ranges = [], []
-    for process, count in enumerate((kernels - kernels // 2, kernels // 2)):
+    for process in range(mix.processes):
+        count = kernels // mix.processes + (process < kernels % mix.processes)
         steps = -(-count // _LAUNCHES_OF_STEP)
         # Time between calls: 4 µs with a tail, and a wait at every 2,000th that lets the GPU run empty.
         call = 2_000 + random.integers(0, 1_500, steps * _LAUNCHES_OF_STEP)
@@ -150,6 +157,10 @@ def make_program(kernels: int, seed: int = SEED, mix: Mix = Mix()) -> Program:
             start.append(start[-1][::of] - spread + 200)
             end.append(end[-1][of - 1 :: of] + spread - 200)
             name.append(named)
+        for i in range(mix.around):
+            start.append(start[2] - 1 - i)
+            end.append(end[2] + 1 + i)
+            name.append(np.full(steps, len(names) - 1 - i))
         # The last step stops where the asked number of kernels is reached; its ranges stay.
         api_start, api_end = api_start[:count], api_end[:count]
         kernel = np.resize(pattern, count)
@@ -190,6 +201,7 @@ def make_program(kernels: int, seed: int = SEED, mix: Mix = Mix()) -> Program:
         {column: np.concatenate([part[column] for part in ranges]) for column in ranges[0]},
         names,
         catalogue,
+        tuple(PIDS[0] + process for process in range(mix.processes)),
     )
 
 
@@ -249,8 +261,8 @@ def write_sqlite(program: Program, path: Path, progress: bool = False, with_rang
         "shared": [kernel["shared"] for kernel in program.kernels],
     }
     of_kernel = {name: np.array(values)[launches["kernel"]] for name, values in columns.items()}
-    global_pid = np.array([(1 << 56) | pid << 24 for pid in PIDS])
-    global_tid = global_pid + np.array(PIDS)
+    global_pid = np.array([(1 << 56) | pid << 24 for pid in program.pids])
+    global_tid = global_pid + np.array(program.pids)
     count, spans = len(launches["start"]), len(ranges["start"])
     db = sqlite3.connect(path)
     bar = tqdm(total=2 * count + spans, unit="row", unit_scale=True, desc=path.name, disable=not progress, leave=False)
@@ -263,7 +275,7 @@ def write_sqlite(program: Program, path: Path, progress: bool = False, with_rang
         db.executemany("INSERT INTO StringIds VALUES (?, ?)", [(i, text) for text, i in id_of.items()])
         db.executemany(
             "INSERT INTO TARGET_INFO_GPU VALUES (?, 'NVIDIA H200', ?, ?, 132, 9, 0)",
-            [(i, i, pid) for i, pid in enumerate(PIDS)],
+            [(i, i, pid) for i, pid in enumerate(program.pids)],
         )
         # Steps and layers are registered names (an id), parts plain ones (a text).
         plain = np.isin(ranges["name"], [program.names.index(part) for part in _PARTS])
