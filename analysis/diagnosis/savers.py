@@ -32,6 +32,7 @@ from analysis.tables import intervals
 WORTH = 0.01  # of the step: what may save less may save nothing
 MOST = 6  # findings on a step
 HIDDEN = 0.05  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
+BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter
 LOSSY = 0.5  # how much a saving counts in the order if it changes results: half of the programs may do so
 PAUSED = 0.1  # how far the length of a pause differs from run to run
 
@@ -114,7 +115,7 @@ def answers(
             step = savings.step(capture, phase)
             known = step, decompose(step.told_run, step.told_ns)
         views.append(View(capture, steady, *known, *tables))
-    return [answer(view) for view in views]
+    return [answer(view) for view in views if min(view.step.bare_ns) > 0]  # what takes no time is no step
 
 
 def answer(view: View) -> StepAnswer:
@@ -126,7 +127,10 @@ def answer(view: View) -> StepAnswer:
     found = _with_needed(view, [_replayed(view, one) for one in asked])
     least = WORTH * _looped(view)
     now = [one for one in found if (one.saves_frac.low or 0.0) >= least]
-    if not now:
+    if (
+        not now
+        and max(dict(view.parts.busy_parts).get(part, 0) for part in ("gpu_busy", "copies")) < BUSY * view.parts.wall_ns
+    ):
         hidden = [_at_most(one) for one in found if one.proposal.change and (one.saves_frac.high or 0.0) >= HIDDEN]
         hidden.sort(key=lambda one: -(one.saves_frac.high or 0.0))
         return StepAnswer(view, tuple(hidden[:MOST]), tuple(found))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from analysis.diagnosis.claims import Claim, Replays, cell
-from analysis.diagnosis.savers import WORTH, Saver, StepAnswer, do, total_ns, touched
+from analysis.diagnosis.savers import BUSY, WORTH, Saver, StepAnswer, do, total_ns, touched
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
@@ -28,7 +28,6 @@ from analysis.formats.words import duration, share
 
 LARGEST = 3  # parts of the start-up
 AT_ROOF = 0.8  # of a roof: few kernels of libraries reach more
-BUSY = 0.8  # of a step: if the GPU works for more, only its work can become shorter
 # What a step waits for if no change is worth a finding.
 KIND_OF_PART = {
     "launching": "launch_bound", "host_work": "host_work", "sync": "sync", "copies": "copy_bound",

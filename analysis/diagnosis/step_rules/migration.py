@@ -15,7 +15,7 @@ from analysis.diagnosis.step_rules.view import UP, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.changes import KERNEL_FLOOR_NS
-from analysis.replay.graph import Graph
+from analysis.replay.graph import Floats, Graph
 
 MAPPED = (5e9, 50e9)  # byte/s of a prefetch to the host: it maps each page of 4 KB anew, in 0.1 to 0.8 µs
 
@@ -27,7 +27,7 @@ def propose(view: View) -> Iterator[Proposal]:
         return
     size, time, count = view.of_step(view.bytes[moved].sum()), view.time(moved), view.of_step(np.count_nonzero(moved))
     seen = view.step.graph  # with the times of the timeline, on which migrations and what waits for them overlap
-    of_kernels = view.waits_for_pages(seen.o_start, seen.o_start + seen.o_duration, moved & view.named(UP))
+    of_kernels = _like_others(view, *view.waits_for_pages(seen.o_start, seen.o_end, moved & view.named(UP)))
     of_gaps = view.waits_of_host
 
     def prefetched(base: Graph, share: float) -> Graph:
@@ -51,3 +51,15 @@ def propose(view: View) -> Iterator[Proposal]:
         ),
         change=prefetched, count=count, time_ns=time, bytes=size, wrong_if="each step touches other pages",
     )  # fmt: skip
+
+
+def _like_others(view: View, least: Floats, most: Floats, came: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the waits of kernels: at most until each takes as long as others of its name, which waited for none."""
+    longest = most.copy()
+    for name in set(view.names[view.kernels & (came > 0)]):
+        same = view.kernels & (view.names == name)
+        calm = view.step.graph.o_duration[same & (came == 0)]
+        if len(calm):
+            rows = same & (came > 0)
+            longest[rows] = np.maximum(most[rows], view.step.graph.o_duration[rows] - np.median(calm))
+    return least, longest, came
