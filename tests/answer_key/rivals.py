@@ -1,0 +1,101 @@
+"""Compare the replay with simpler predictions of what a change saves, on the pairs whose saving is known to 2 %.
+
+    python tests/answer_key/rivals.py               prints the table of the README, writes rivals.csv
+
+`share` is what a profiler's summary says: the time that the change takes away, of all GPU time (of all host time, if it
+takes none on the GPU). `sum` is the same time over the step, as if nothing ran beside it. `path` counts it only as far
+as it lies on the critical path of the step as it is, without a new replay. `hta` is the critical path of Holistic Trace
+Analysis, by hta_path.py, which needs a trace of torch.profiler.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[1]), str(HERE)]
+
+from score import WINS, captured, declared, truths, unpack  # noqa: E402
+
+from analysis import what_if  # noqa: E402
+from analysis.capture.load import load  # noqa: E402
+from analysis.formats.errors import InputError  # noqa: E402
+from analysis.replay.decompose import decompose  # noqa: E402
+from analysis.replay.savings import Change, Step  # noqa: E402
+
+SETS = ("tuned", "blind_replay", "blind_replay_2")
+FILE, HTA = HERE / "rivals.csv", HERE / "hta.csv"
+NEAR = 0.12  # of the step: the half of the widest interval that counts as a prediction
+
+
+def simpler(step: Step, change: Change) -> dict[str, float]:
+    """Return the saving by share, sum and critical path, as shares of the step."""
+    graph, changed = step.graph, change(step.graph, 1.0)
+    gone = np.maximum(graph.o_duration - changed.o_duration, 0.0)
+    host = float((graph.c_gap + graph.c_own - changed.c_gap - changed.c_own).sum())
+    critical = decompose(step.run).operations["critical_ns"].to_numpy()
+    whole = step.run.step_ns * graph.steps
+    of_gpu, of_host = float(graph.o_duration.sum()), float((graph.c_gap + graph.c_own).sum())
+    return {
+        "share": float(gone.sum()) / of_gpu if gone.any() else host / max(of_host, 1.0),
+        "sum": (float(gone.sum()) + host) / whole,
+        "path": float(np.minimum(gone, critical).sum()) / whole,
+    }
+
+
+def pairs(name: str) -> Iterator[dict[str, str | float]]:
+    """Yield the predictions and the measured saving of each pair of a set."""
+    declarations, known = declared(name), truths(name)
+    for program, gpu in captured(name, "", ""):
+        words, truth = declarations[program].get("change"), known.get((program, gpu))
+        if not words or truth is None or truth.saving is None or not truth.counts:
+            continue
+        with tempfile.TemporaryDirectory() as where:
+            capture = unpack(name, program, gpu, Path(where)) / "captures"
+            args = what_if._parser().parse_args([str(capture), *words])
+            try:
+                step, found, change = what_if.replayed(load(args.capture), what_if._asked(args))
+            except InputError as error:
+                print(program, gpu, error, file=sys.stderr)
+                continue
+        row = {"set": name, "program": program, "gpu": gpu, "measured": truth.saving, "replay": found.middle}
+        yield row | simpler(step, change)
+
+
+def table(rows: pd.DataFrame) -> Iterator[str]:
+    """Yield the lines of the README's table."""
+    yield "| prediction | pairs | median error | largest error | within ± 12 % of the step | win nothing, predicted over 3 % |"
+    yield "|---|---|---|---|---|---|"
+    for name in ("replay", "path", "sum", "share", "hta"):
+        if name not in rows:
+            continue
+        own = rows[rows[name].notna()]
+        error = (own[name] - own["measured"]).abs()
+        nothing = own[own["measured"] < WINS]
+        yield (
+            f"| {name} | {len(own)} | {error.median():.1%} | {error.max():.0%} | {(error <= NEAR).mean():.0%} | "
+            f"{int((nothing[name] > WINS).sum())} of {len(nothing)} |"
+        )
+
+
+def main() -> int:
+    """Write the pairs and print the table."""
+    rows = pd.DataFrame([row for name in SETS for row in pairs(name)])
+    if HTA.exists():
+        with HTA.open(encoding="utf-8", newline="") as kept:
+            known = {row["program"]: float(row["saves"]) for row in csv.DictReader(kept)}
+        rows["hta"] = rows["program"].map(known)
+    rows.to_csv(FILE, index=False, float_format="%.4f", lineterminator="\n")
+    print(*table(rows), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
