@@ -340,7 +340,7 @@ _INKS = {
     "#e4e4e4": "--line",
 }  # fmt: skip
 _INK = re.compile("|".join(_INKS))
-_PAPER = re.compile(r"<(?:path|rect|use)\b[^>]*>")
+_PAPER = re.compile(r"<(?:path|rect|use)\b[^>]*>|\{(?![^}]*font)[^{}]*\}")  # shapes, and styles that shapes share
 
 
 def _inline(svg: str) -> Markup:
