@@ -33,7 +33,7 @@ KEY = ["kernel", "range"]
 # Shares and rates of a launch. Their mean over launches is weighted by time; other means are not.
 _SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|sm_clock_hz|.*_per_block|registers|"
                      r"waves|occupancy_limit_.*|shared_ways_load|ipc|warp_cycles_per_issue|eligible_warps")  # fmt: skip
-NO_CAUSE = "No rule explains its time"
+NO_CAUSE = "We do not know why it takes its time"
 LONGEST_FILTER = 1000  # characters: instead of a longer filter, the command gives the number among all launches
 TIMES_ALONE = "times alone tell no cause; counters would"
 
@@ -148,7 +148,7 @@ def _sentence(defect: str, gain: float, refuted: str) -> str:
     entry = words(defect)
     if not refuted:
         return f"{entry['what']} {entry['cure']}"
-    return f"{entry['what']} {entry['cure']} This wins at most {share(gain)} of its time. Refuted if: {refuted}"
+    return f"{entry['what']} {entry['cure']} This could save at most {share(gain)} of its time. Wrong if: {refuted}"
 
 
 def _again(row: Any, filters: dict[str, str], program: Program) -> str:

@@ -42,7 +42,7 @@ _CALLS: tuple[tuple[str, tuple[str, str, str]], ...] = (
      ("launch_bound", "the program launches CUDA graphs; a call as long as its graph waits, because the queue is full",
      "")),
     (r"cu(da)?Launch.*",
-     ("launch_bound", "a launch costs the host microseconds, and more if the queue is full",
+     ("launch_bound", "launching costs more than computing",
      "launch fewer and longer kernels, or capture them in a CUDA graph")),
     (r"cu(Module|Library)(Load|GetFunction|Get).*|cuLink.*|cudaFuncGetAttributes.*|cudaGetFuncBySymbol.*",
      ("start_up", "the process loads or compiles its kernels there, once", "do not time the first step")),

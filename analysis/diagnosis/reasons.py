@@ -267,14 +267,14 @@ def _roof(kernel: Kernel) -> Reason | None:
     row = sorted(roofline, key=lambda row: float(row[named]))[-1]
     frac = float(row[named])
     roof = nearest_roof(row)
-    headline = f"at {share(frac)} of the {roof} roof"
+    headline = f"reaches {share(frac)} of the {roof} limit"
     near = frac >= NEAR_ROOF
-    told = "it is near that roof" if near else f"a faster kernel could win up to {share(1 - frac)} of its time"
+    told = "it is near that limit" if near else f"a faster kernel could win up to {share(1 - frac)} of its time"
     kind = "compute_roof" if row["bound"] == "compute" else "memory_roof"
     return Reason(
         kind if near else "unknown",
         headline,
-        f"it runs at {share(frac)} of the nearest roof, {roof}: {told}",
+        f"it reaches {share(frac)} of the {roof} limit: {told}",
         f"{kinds()[kind]['cure']}" if near else "",
         [cell("roofline", {**place(row), "level": row["level"]}, named, _digits(frac))],
     )

@@ -138,5 +138,5 @@ def build_steps(facts: Facts) -> pd.DataFrame | None:
 
 def _reason(defect: str, gain: float, refuted: str) -> str:
     said = words(defect)
-    wrong = f" Refuted if: {refuted}" if refuted else ""
+    wrong = f" Wrong if: {refuted}" if refuted else ""
     return f"{said['what']} {said['cure']} This explains {share(gain)} of the step.{wrong}"

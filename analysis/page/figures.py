@@ -573,6 +573,8 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
         if (rows.measured_over_minimum.map(text.is_below_minimum)).any():
             notes.append(text.BELOW_MINIMUM)
         title = "Byte ledger: what each operation had to move, and what it moved over DRAM"
+        if not rows[[column for column, *_ in marks]].notna().any(axis=None):
+            title = "Byte ledger: what each layer moved over DRAM (no operation is declared)"
         if op:
             title = f"Byte ledger: what {drawable(op, 30)} had to move, and what each variant moved over DRAM"
         furthest = rows[[column for column, *_ in marks]].assign(bar=rows[[column for column, *_ in bars]].sum(axis=1))
@@ -615,6 +617,7 @@ def _of_like_size(rows: pd.DataFrame, furthest: pd.Series) -> list[pd.DataFrame]
 
 
 def _draw_traffic(axes: Axes, rows: pd.DataFrame, bars: Sequence[Any], marks: Sequence[Any]) -> None:
+    longest = 0.0
     for position, row in enumerate(rows.itertuples(index=False)):
         known = [(getattr(row, column), colour) for column, _, colour in bars]
         known = [(value, colour) for value, colour in known if not math.isnan(value)]
@@ -633,9 +636,9 @@ def _draw_traffic(axes: Axes, rows: pd.DataFrame, bars: Sequence[Any], marks: Se
             words += f" = {text.number(row.measured_over_minimum, 'ratio')} minimum"
             words += f" {text.BELOW_MARK}" if text.is_below_minimum(row.measured_over_minimum) else ""
         furthest = max([left, *(value for value in at.values() if not math.isnan(value))])
+        longest = max(longest, furthest)
         _bar_label(axes, furthest, position, words, weight="bold" if known else "normal", gap=8)
-    axes.set_xlim(0, None)
-    axes.margins(x=0)
+    axes.set_xlim(0, longest or None)  # a bar alone does not set the limits
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "byte") if v else "0"))
     axes.grid(visible=True, axis="x")
 
@@ -648,8 +651,11 @@ def _mark(marker: str, colour: str, height: float) -> dict[str, Any]:
 
 
 def _op_name(row: Any) -> tuple[str, str]:
+    if text.is_missing(row.op):  # then `variant` says at most how many layers the row is the mean of
+        variant = "" if text.is_missing(row.variant) else str(row.variant).removeprefix(", ")
+        return str(row.range), variant
     parts = [str(v) for v in (row.op, row.variant) if not text.is_missing(v)]
-    return " · ".join(parts) or str(row.range), str(row.range) if parts else ""
+    return " · ".join(parts), str(row.range)
 
 
 def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal", gap: float = 4) -> None:

@@ -41,9 +41,7 @@ def render_markdown(report: Report, tables: Mapping[str, pd.DataFrame]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-UNTRUSTED_SENTENCE = (
-    "The self-test of the counters failed: every number of tier “counters” in this report is untrusted."
-)
+UNTRUSTED_SENTENCE = "The self-test of the counters failed: every number here whose evidence is counters is untrusted."
 
 
 MOST_FINDINGS = 5  # on a terminal
@@ -137,7 +135,7 @@ def _facts(report: Report) -> str:
     if trust.sentence:
         facts.append(f"- **Counters {escape(trust.status)}:** {escape(trust.sentence)}")
     if coverage.sentence:
-        facts.append(f"- **Join:** {escape(coverage.sentence)}")
+        facts.append(f"- **Matched counters:** {escape(coverage.sentence)}")
     facts += [f"- **Note:** {escape(note)}" for note in report.notes]
     return "\n".join(facts)
 

@@ -79,8 +79,17 @@ def unit_for(column: str, unit: str) -> str:
     return _ALIASES.get(said.lower(), said.lower())
 
 
+# Words for a reader where the column's name, which programs read, is a private one.
+_LABELS = {
+    "tier": "evidence", "bare_wall_ns": "wall time, no profiler", "sure_frac": "confidence",
+    "time_to_win_ns": "could save", "gain_bound_frac": "could save at most", "roof_frac": "reaches of its limit",
+}  # fmt: skip
+
+
 def label_of(column: str) -> str:
     """Return a column's name for a heading, without its unit, since every cell shows the unit."""
+    if column in _LABELS:
+        return _LABELS[column]
     for suffix, _ in _SUFFIX_UNITS:
         if column.endswith(suffix) and suffix != "_over_minimum":
             return column.removesuffix(suffix).replace("_", " ")

@@ -269,9 +269,9 @@ def coverage(
 def coverage_sentence(matched: int, seen: int, total: int, how: str, *, has_counters: bool, has_times: bool) -> str:
     """Return a sentence on the part of the timeline with counters, and on the method of matching."""
     if not has_times and not has_counters:
-        return "No ncu counters, and nothing was timed: everything here is of tier static."
+        return "No ncu counters, and nothing was timed: all evidence here is static."
     if not has_counters:
-        return "No ncu counters: everything here is of tier timing."
+        return "No ncu counters: all evidence here is times."
     if not total:
         return "No nsys timeline: counters stand alone, without the kernels' time in the running program."
     share = f" ({matched / seen:.1%})" if seen else ""

@@ -98,10 +98,7 @@ def _verdict(checks: Sequence[Check], without_value: Sequence[str]) -> tuple[str
         of_bytes, of_flops = (
             max(abs(check["error_frac"]) for check in checks if check["unit"] == unit) for unit in ("byte", "FLOP")
         )
-        return "trusted", (
-            f"The counters passed their self-test: known bytes within {of_bytes:.2%}, "
-            f"known FLOPs within {of_flops:.2%}."
-        )
+        return "trusted", (f"The counters passed their self-test: bytes ± {of_bytes:.2%}, FLOPs ± {of_flops:.2%}.")
     missing = " and ".join(sorted(set(LIMITS) - units))
     return "untested", (
         f"The counters of this run are untested: it holds no self-test with known {missing} counts ({place.SELFTEST})."

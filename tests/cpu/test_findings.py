@@ -62,8 +62,8 @@ def told(claim: Claim) -> str:
         ),
         (
             {"roofline": [{"level": "dram", "bound": "memory", "roof_frac": 0.92}]},
-            "k: at 92% of the DRAM bandwidth roof",
-            "it is near that roof",
+            "k: reaches 92% of the DRAM bandwidth limit",
+            "it is near that limit",
         ),
         (
             {"counters": [{"dram_throughput_frac": 0.12, "sm_throughput_frac": 0.09}]},

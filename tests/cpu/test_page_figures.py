@@ -350,3 +350,18 @@ def test_fusion_shows_the_program_with_most_to_win_and_no_row_without_a_gain() -
     assert "softmax" in words
     assert "gain 300 ms" in words
     assert not {"unknown", "other"} & set(words)
+
+
+def test_a_ledger_without_declared_bytes_has_a_scale_and_names_of_its_layers() -> None:
+    table = traffic().assign(range=["run/mlp", "run/attn"], op=None, variant=[", mean of 6 layers", ""])
+    for name in ("minimum_bytes", "predicted_unfused_bytes", "predicted_fused_bytes", "measured_over_minimum"):
+        table[name] = NAN
+    table["dram_read_bytes"], table["dram_write_bytes"] = [3e6, 1e6], [1e6, NAN]
+    figure = figures.plot_traffic(table, CAPTION)
+    assert figure is not None
+    assert [round(axes.get_xlim()[1]) for axes in figure.axes] == [4_000_000]
+    words = words_of(figure)
+    assert "run/mlp" in words
+    assert "mean of 6 layers" in words
+    assert not [word for word in words if word.startswith(",")]
+    assert [word for word in words if "no operation is declared" in word]

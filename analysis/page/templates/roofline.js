@@ -56,8 +56,8 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
   for (const [place, roof] of [...new Set(lines.map((one) => one.roof))].entries()) {  // one label a roof, each in a column of its own
     const both = lines.filter((one) => one.roof === roof), flops = both.map((one) => one.flop ?? 0), highest = Math.max(...flops);
     const crossed = lines.some((one) => one.roof !== roof && one.flop > highest && y(highest) - y(one.flop) < 16);  // then below its own lines
-    const said = `${roof} ${both.map((one) => `${show(one.flop ?? one.byte, one.flop === null ? "byte/s" : "flop/s")}${one.whose === "datasheet" ? " datasheet" : ""}`).join(", ")}`;
-    const moment = 10 ** (lowX + (highX - lowX) * Math.min(240 / (width - left), 0.8));
+    const said = `${roof} ${both.slice(0, width < 600 ? 1 : 2).map((one) => `${show(one.flop ?? one.byte, one.flop === null ? "byte/s" : "flop/s")}${one.whose === "datasheet" ? " datasheet" : ""}`).join(", ")}`;
+    const moment = 10 ** (lowX + (highX - lowX) * (width < 600 ? 0.55 : Math.min(240 / (width - left), 0.8)));
     roofGroup.append(highest
       ? draw("text", { ...told, x: width - right - 4 - (width - left) * 0.25 * Math.max(place - 1, 0), y: crossed ? y(Math.min(...flops)) + 13 : y(highest) - 5, "text-anchor": "end" }, said)
       : draw("text", { ...told, x: x(moment) - 6, y: y(Math.max(...both.map((one) => one.byte)) * moment) - 4, "text-anchor": "end" }, said));
