@@ -15,11 +15,11 @@ def count_of(number: float, one: str, many: str = "") -> str:
 
 
 def duration(ns: float) -> str:
-    """Return `0.3 µs`, `1,711 µs`, `918.8 ms`: a time with the unit that leaves few digits."""
-    for most, scale, unit in ((1e7, 1e3, "µs"), (1e10, 1e6, "ms")):
+    """Return `0.3 µs`, `1.71 ms`, `919 ms`: a time with the unit that tables give it, and fewer digits."""
+    for most, scale, unit in ((1e6, 1e3, "µs"), (1e9, 1e6, "ms")):
         if abs(ns) < most:
             value = ns / scale
-            return f"{value:,.0f} {unit}" if abs(value) >= 1000 else f"{value:.3g} {unit}"
+            return f"{value:.3g} {unit}" if abs(value) < 999.5 else f"{value:.0f} {unit}"
     return f"{ns / 1e9:,.4g} s"
 
 

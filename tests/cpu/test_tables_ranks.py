@@ -132,7 +132,7 @@ def test_a_rank_that_the_profiler_records_first_does_not_wait_for_the_others(tmp
     assert apart.ranks[names].to_numpy().tolist() == together.ranks[names].to_numpy().tolist()
     pd.testing.assert_frame_equal(apart.stragglers, together.stragglers)
     pd.testing.assert_frame_equal(apart.overlap, together.overlap)
-    said = "The profiler began to record the ranks up to 5,000 µs apart."
+    said = "The profiler began to record the ranks up to 5 ms apart."
     assert any(note.startswith(said) for note in notes_of(apart))
     assert not any("began to record" in note for note in notes_of(together))
 
