@@ -106,7 +106,7 @@ def render_tables(
     template: str, title: str, tables: Sequence[tuple[ReportTable, pd.DataFrame]], **context: Any
 ) -> str:  # fmt: skip
     """Return a page of plain tables, with the components of a report; `sections` of its template has each by name."""
-    block = data.Data()
+    block = data.Data({})
     for entry, rows in tables:
         block.add(entry, rows)
     sections = {entry.name: table_section(entry, rows, block.short) if len(rows) else None for entry, rows in tables}
