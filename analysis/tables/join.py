@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
 LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
+_MANY = 50  # columns; a timeline has fewer, and needs no copy
 
 
 @dataclass(frozen=True)
@@ -157,6 +158,7 @@ def _with_names(rows: pd.DataFrame) -> pd.DataFrame:
     names = rows["name"].unique()
     shown = rows["name"].map({name: symbols.key(name) for name in names})
     matched = rows["name"].map({name: symbols.match_key(name) for name in names})
+    rows = rows.copy() if len(rows.columns) > _MANY else rows  # in few blocks, which ncu's many columns need
     return rows.assign(kernel=shown, symbol=matched)
 
 
