@@ -41,7 +41,7 @@ from analysis.page import colours, data, first, markdown, text
 from analysis.page.timeline import block as timeline_block
 from analysis.tables.lanes import Lanes
 
-STATIC_ROWS = 20  # of each table; the script adds the others
+STATIC_ROWS = 15  # of each table; the script adds the others
 _TEMPLATES = Path(__file__).parent / "templates"
 # Every page joins these files, in this order, into one script.
 SCRIPTS = (
