@@ -40,7 +40,7 @@ const factsOf = (node) => {
     ["host, no profiler", node.kernel || bareOf(node.path) === null ? null : `${show(bareOf(node.path), "ns")} a call`],
   ];
 };
-const spoken = (node) => `${node.kind === "idle" ? "idle" : node.name}: ${factsOf(node).filter(([, value]) => value !== null && value !== MISSING).map(([word, value]) => `${word} ${value}`).join(", ")}`;
+const spoken = (node) => `${node.kind === "idle" ? "idle" : node.kind === "kernel" ? briefName(node.name) : node.name}: ${factsOf(node).filter(([, value]) => value !== null && value !== MISSING).map(([word, value]) => `${word} ${value}`).join(", ")}`;
 // Of two places of a kernel the one whose bound is known, else the longer one.
 const isBetterKnown = (one, other) => !other || ((one.bound === "unknown") === (other.bound === "unknown") ? one.time > other.time : other.bound === "unknown");
 const briefName = (name) => briefNames().get(name) ?? name;
