@@ -59,7 +59,7 @@ def build_listing(facts: Facts) -> pd.DataFrame | None:
     lines = _summed(sass[sass["line"].notna() & (sass["file"] != "")], ["kernel", "file", "line"])
     lines = lines.drop(columns="text").sort_values(["file", "line"])
     told = text_of_lines(facts.capture.source_lines).set_index("place")["text"]
-    lines["text"] = (lines["file"] + ":" + lines["line"].astype(str)).map(told).fillna("")
+    lines["text"] = (lines["file"] + ":" + lines["line"].astype(str)).map(told).astype(object).fillna("")
     lines = lines.assign(language=lines["file"].map(language_of), instruction=pd.NA)
     rows = pd.concat([one for one in (lines, single) if len(one)], ignore_index=True)
     ideal = rows["sectors_global_ideal"].where(rows["sectors_global_ideal"] > 0)

@@ -662,10 +662,10 @@ def test_a_pause_is_idle_time_beyond_the_usual() -> None:
     """The sixth of ten steps lasts 4 ms, and the GPU works for 0.8: 3.2 idle for 0.4. It stops at 5.9, until 9.0 ms."""
     (one,) = pause.propose(paused(3 * MS))
     assert (one.count, one.time_ns, one.lost_ns, one.span) == (1, 3_200_000, 2_800_000, (5_900_000, 9_000_000))
-    assert one.title == "Find what stops the GPU for 2,800 µs"
-    assert one.sentence.startswith("1 step of 10 let the GPU idle 2,800 µs longer than the others")
+    assert one.title == "Find what stops the GPU for 2.8 ms"
+    assert one.sentence.startswith("1 step of 10 let the GPU idle 2.8 ms longer than the others")
     (two,) = pause.propose(paused(3 * MS, 2 * MS))
-    assert (two.count, two.lost_ns, two.title) == (2, 4_600_000, "Find what stops the GPU for 2,800 µs")
+    assert (two.count, two.lost_ns, two.title) == (2, 4_600_000, "Find what stops the GPU for 2.8 ms")
 
 
 @pytest.mark.parametrize(
