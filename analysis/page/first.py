@@ -13,7 +13,7 @@ BARS = 5  # parts of a step in a text
 BAR = 36  # characters of the longest bar
 _SAID = ("GPU", "driver", "date", "cuda", "torch", "nsys", "ncu")  # conditions, in this order
 _LABELS = {
-    PartKind.GPU_BUSY: "GPU busy",
+    PartKind.GPU_BUSY: "kernels",
     PartKind.LAUNCHING: "launching",
     PartKind.HOST_WORK: "host work",
     PartKind.SYNC: "waiting for the GPU",

@@ -90,7 +90,7 @@ def test_the_screen_of_gpt2_fits_the_terminal(gpt2, width):
     for finding in content.findings[:5]:
         assert f"{finding.rank}. {finding.title[:20]}" in shown
     bars = [line.split()[0] for line in lines if "█" in line]
-    assert bars[:5] == ["GPU", "copies", "launching", "bench/gelu/manual", "selftest/gemm_fp32"]
+    assert bars[:5] == ["kernels", "copies", "launching", "bench/gelu/manual", "selftest/gemm_fp32"]
     assert "changes: count 73 · time 8.034 ms" in shown
     assert "Missing (4)" in shown
     assert lines[-1] == "runs/mine/report.html"
