@@ -21,6 +21,8 @@ PARTS = (
     "gpu_busy", "launching", "host_work", "sync", "copies", "allocation", "communication", "rank_wait", "storage",
     "pause", "other",
 )  # fmt: skip
+GPU_PARTS = ("gpu_busy", "copies", "communication")
+BUSY = 0.95  # of a step: its kernels and copies decide it
 _USUAL_NS = 20_000  # a longer time between two operations of a stream is no gap of launches
 _SYNC = re.compile(r"\w+Synchronize|\w*StreamWaitEvent|\w*EventQuery|\w*StreamQuery")
 
@@ -30,8 +32,9 @@ class Decomposition:
     """What a step waits for. `parts` in ns, in the order of PARTS, without zeros; they add up to `wall_ns`.
 
     `busy_parts` add up as well: time in which the GPU works counts as gpu_busy, copies or communication whatever the
-    step waits for, and only idle time by its cause. `operations` has a row for each operation of the window, by row of
-    gpu_ops: slack_ns (how much later it could end), critical_ns (of it on the critical path).
+    step waits for, and only idle time by its cause. Where kernels and copies fill BUSY of the step, host and GPU end
+    together, and the path may follow either: then `parts` are `busy_parts`. `operations` has a row for each operation
+    of the window, by row of gpu_ops: slack_ns (how much later it could end), critical_ns (of it on the critical path).
     """
 
     wall_ns: int
@@ -63,8 +66,9 @@ def decompose(run: Run, wall_ns: float | None = None) -> Decomposition:
         },
         index=run.graph.o_row,
     )
-    busy = _busy(run, path)
-    return Decomposition(wall, _whole(sums, steps, wall), _whole(busy, steps, wall), table, tuple(path))
+    busy = _whole(_busy(run, path), steps, wall)
+    works = sum(ns for part, ns in busy if part in ("gpu_busy", "copies")) >= BUSY * wall
+    return Decomposition(wall, busy if works else _whole(sums, steps, wall), busy, table, tuple(path))
 
 
 def part_of(graph: Graph, row: int) -> str:
@@ -184,12 +188,11 @@ class _Walk:
 
 def _busy(run: Run, path: list[tuple[float, float, str, int]]) -> dict[str, float]:
     """Return the time of each part if the GPU's work counts first, and the idle rest by the path."""
-    kinds = ("gpu_busy", "copies", "communication")
-    of = np.array([kinds.index(part_of(run.graph, row)) for row in range(len(run.o_start))], dtype=np.int64)
+    of = np.array([GPU_PARTS.index(part_of(run.graph, row)) for row in range(len(run.o_start))], dtype=np.int64)
     covered: list[tuple[float, float]] = []
     sums: dict[str, float] = {}
     total = 0.0
-    for number, kind in enumerate(kinds):
+    for number, kind in enumerate(GPU_PARTS):
         rows = of == number
         begin = np.clip(run.o_start[rows], run.begin_ns, run.end_ns)
         covered = _union(
@@ -208,7 +211,7 @@ def _busy(run: Run, path: list[tuple[float, float, str, int]]) -> dict[str, floa
     for begin, end, part, _ in path:
         idle = end - begin - (until(end) - until(begin))
         if idle > 0:
-            name = part if part not in kinds else "other"
+            name = part if part not in GPU_PARTS else "other"
             sums[name] = sums.get(name, 0.0) + idle
     return sums
 

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from tests.browser.screenshots import SETTLED
 from tests.committed import needs_committed
 
 KINDS = ("gpt2", "user", "nsys", "counters", "torch", "host", "empty")
@@ -24,7 +25,8 @@ def gpt2(opened: Opened, pages: Pages) -> Any:
 
 
 def part(page: Any, name: str, place: int = 0) -> Any:
-    """A part of the icicle by its name."""
+    """A part of the icicle by its name, once the sections above it are drawn and move it no more."""
+    page.locator("#icicle").evaluate(SETTLED)
     return page.locator(".part").filter(has_text=re.compile(f"^{re.escape(name)}$")).nth(place)
 
 

@@ -191,6 +191,12 @@ def test_a_collective_beside_kernels_is_named_in_no_finding(tmp_path: Path, name
         ]
         events.append(event("kernel", "mix_tones", str(at + 20), 1_000.0, number))
         events.append(event("kernel", name, str(at + 100), 600.0, number + 1).replace('"stream": 7', '"stream": 20'))
-    found = document(analyse(load([trace(tmp_path, events)])).report)["findings"]
+    told = document(analyse(load([trace(tmp_path, events)])).report)
+    found, (step,) = told["findings"], told["steps"]
     assert found
     assert "nccl" not in str([(one["title"], one["sentence"], one["do"]) for one in found])
+    # the kernels fill 1,000 of 1,020 µs, and the host is as slow: the step is said to wait for kernels
+    assert (step["kind"], step["parts"][0]) == (
+        "nothing",
+        {"part": "gpu_busy", "ns": 1_000_000.0, "frac": 1_000 / 1_020},
+    )
