@@ -35,6 +35,12 @@ SETTLED = """section => new Promise((resolve) => {
 })"""
 
 
+def click(place: Any) -> None:
+    """Click a place once the sections around it are drawn and move it no more."""
+    place.evaluate(SETTLED)
+    place.click()
+
+
 def _at(name: str) -> Callable[[Any], None]:
     def scroll(page: Any) -> None:
         live = page.locator(f"[data-live={name}]")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.browser import axe
+from tests.browser.screenshots import click
 from tests.browser.test_page import soon
 from tests.committed import needs_committed
 
@@ -49,7 +50,7 @@ def test_a_kernel_search_and_help_are_accessible(
     opened: Callable[..., Any], pages: Callable[[str], Path], checker: str
 ) -> None:
     page = opened(pages("gpt2"))
-    page.locator(".part.is-kernel:has(span)").first.click()
+    click(page.locator(".part.is-kernel:has(span)").first)
     page.locator("#search").fill("softmax")
     assert violations(page, checker) == []
     page.locator("#search").fill("")

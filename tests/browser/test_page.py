@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.browser.screenshots import SETTLED
+from tests.browser.screenshots import SETTLED, click
 from tests.committed import needs_committed
 
 KINDS = ("gpt2", "user", "nsys", "counters", "torch", "host", "empty")
@@ -87,7 +87,7 @@ def test_which_kernel_of_a_layer_waits_for_what_is_two_clicks_away(gpt2: Any) ->
 
 
 def test_a_kernel_is_opened_from_the_icicle(gpt2: Any) -> None:
-    gpt2.locator(".part.is-kernel:has(span)").first.click()  # 1
+    click(gpt2.locator(".part.is-kernel:has(span)").first)  # 1
     assert gpt2.locator("#kernel-page h1").is_visible()
     assert "#kernel=" in gpt2.url
     for title in ("Diagnosis", "Where it runs", "Times of its launches", "Roofline", "Bytes against the minimum",
@@ -159,7 +159,7 @@ def test_a_kernel_is_found_by_a_part_of_its_name(gpt2: Any) -> None:
 
 
 def test_why_a_number_is_missing_stands_in_its_place(gpt2: Any) -> None:
-    gpt2.locator(".part.is-kernel:has(span)").first.click()  # 1
+    click(gpt2.locator(".part.is-kernel:has(span)").first)  # 1
     lines = gpt2.locator("#kernel-page .block", has_text="Source").locator(".missing")
     assert "compile with -lineinfo" in lines.inner_text()
 
@@ -306,7 +306,7 @@ def test_a_saved_page_is_the_page(opened: Opened, pages: Pages, tmp_path: Path) 
     assert again.locator(".crumbs b").inner_text() == "whole capture"
     part(again, "decode").click()
     assert again.locator(".parts").count() == 1
-    again.locator(".part.is-kernel:has(span)").first.click()
+    click(again.locator(".part.is-kernel:has(span)").first)
     assert again.locator("#kernel-page h1").count() == 1
 
 

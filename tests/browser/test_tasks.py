@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.browser.screenshots import click
 from tests.committed import needs_committed
 
 Opened = Callable[..., Any]
@@ -31,7 +32,7 @@ class Reader:
 
     def click(self, selector: str) -> None:
         self.actions += 1
-        self.page.locator(selector).first.click()
+        click(self.page.locator(selector).first)
 
     def press(self, key: str) -> None:
         self.actions += 1
@@ -100,7 +101,7 @@ def test_a_finding_leads_to_its_place_in_the_timeline(reader: Reader) -> None:
 def test_whether_the_layer_changed(opened: Opened, compared: Path) -> None:
     reader = Reader(opened(compared))
     reader.click("nav a[href='#where']")
-    reader.page.locator(".part", has_text="mlp").first.click()
+    click(reader.page.locator(".part", has_text="mlp").first)
     reader.actions += 1
     reader.sees("table[data-table=kernels] tbody tr", r"gemm.*UNSURE|gemm.*SLOWER")
 
