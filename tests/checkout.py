@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import importlib.util
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 _NOT_OURS = {"runs", "build", "dist", "node_modules", "__pycache__"}
@@ -36,3 +39,13 @@ def _is_foreign(folder: str) -> bool:
 def files(pattern: str = "*") -> list[str]:
     """Return the sorted names, relative to the checkout, that match `pattern`; `*` matches `/`, too."""
     return fnmatch.filter(_all(), pattern)
+
+
+def loaded(file: str) -> ModuleType:
+    """Return the module in a file of a folder that is no package."""
+    spec = importlib.util.spec_from_file_location(file.removesuffix(".py").replace("/", "_"), ROOT / file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)  # dataclasses look it up
+    spec.loader.exec_module(module)
+    return module

@@ -154,6 +154,7 @@ _HINT = re.compile(
     r"(?<![A-Za-z0-9_])([A-Za-z_][A-Za-z0-9_]*(?:Functor[A-Za-z0-9_]*|Ops?|_kernel(?:_impl|_cuda)?[a-z_]*|_forward|_backward))(?![A-Za-z0-9_])"
 )
 _GENERIC = frozenset({"AUnaryFunctor", "BUnaryFunctor", "BinaryFunctor", "gpu_kernel_impl", "ReduceOp"})
+_DEVICE = re.compile(r"\((\d+)\)$|^(\d+)$")
 WIDTH = 60  # letters of a kernel's name wherever there is room
 _WRAPPERS = frozenset({"Kernel", "Kernel2", "kernel", "device_kernel", "_kernel_agent"})
 
@@ -183,3 +184,9 @@ def short(name: str, width: int = WIDTH) -> str:
 def short_all(names: Iterable[str], width: int = WIDTH) -> dict[str, str]:
     """Return `short` of each name; equal short names show the part in which they differ."""
     return tell_apart(names, lambda name: short(name, width), width, key)
+
+
+def split_device(device: str) -> tuple[str, int | None]:
+    """Return name and number of a GPU such as `NVIDIA H200 (0)` or `0`; None for a name without a number."""
+    found = _DEVICE.search(device)
+    return (device[: found.start()].strip(), int(found[1] or found[2])) if found else (device, None)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import gzip
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +19,7 @@ import pandas as pd
 from analysis.diagnosis.spans import build_spans
 from analysis.formats import writing
 from analysis.formats.errors import UsageError
+from analysis.formats.symbols import split_device
 from analysis.tables.lanes import call_of_op, calls_of, pauses_of
 from analysis.tables.sampled import build_sampled_times
 
@@ -32,7 +32,6 @@ SUFFIXES = (".speedscope.json", ".json", ".json.gz")
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _CATEGORIES = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}  # any other operation is a kernel
 _BATCH = 50_000  # events that are written at once
-_NUMBER = re.compile(r"\((\d+)\)$|^(\d+)$")  # of a device, such as NVIDIA H200 (0)
 
 
 def write(path: Path, facts: Facts) -> None:
@@ -68,8 +67,8 @@ def write_events(path: Path, events: Iterable[str], gpus: Sequence[dict[str, Any
 
 def devices(facts: Facts) -> list[dict[str, Any]]:
     """Return number and name of each GPU, as torch.profiler lists them."""
-    names = facts.gpu_ops["device"].astype(str).unique().tolist()
-    return [{"id": _number(name), "name": _NUMBER.sub("", name).strip()} for name in names if _number(name) is not None]
+    known = map(split_device, facts.gpu_ops["device"].astype(str).unique())
+    return [{"id": number, "name": name} for name, number in known if number is not None]
 
 
 def of_capture(facts: Facts) -> Iterator[str]:
@@ -155,7 +154,7 @@ def _operations(facts: Facts) -> Iterator[str]:
         for one in np.unique(stream[place == number]).tolist():
             yield _named(GPUS + number, one, f"stream {one}" if one >= 0 else "GPU", one)
     columns = [ops[name].astype(object).where(ops[name].notna(), None).tolist() for name in _TOLD]
-    device = [_number(str(name)) for name in ops["device"].tolist()]
+    device = [split_device(str(name))[1] for name in ops["device"].tolist()]
     rows = zip(ops["start_ns"].tolist(), ops["duration_ns"].tolist(), ops["name"].tolist(), ops["kind"].tolist(),
                place.tolist(), stream.tolist(), device, *columns, strict=True)  # fmt: skip
     for start, length, name, kind, of, track, gpu, correlation, registers, size, node, grid, block, memory in rows:
@@ -208,7 +207,7 @@ def _flows(facts: Facts) -> Iterator[str]:
 def _samples(facts: Facts) -> Iterator[str]:
     zero = int(facts.gpu_ops["start_ns"].min()) if len(facts.gpu_ops) else 0
     rows = facts.once(build_sampled_times)
-    place = {_number(str(device)): number for number, device in enumerate(facts.rank_places["device"])}
+    place = {split_device(str(device))[1]: number for number, device in enumerate(facts.rank_places["device"])}
     for row in rows.itertuples() if len(rows) else ():
         if row.share_frac == row.share_frac:  # an unknown share is no 0
             pid, name = GPUS + place.get(int(row.gpu), 0), json.dumps(str(row.lane))
@@ -259,11 +258,6 @@ def _time(ns: int) -> str:
     """Return ns as decimal microseconds, exactly."""
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
     return f"{sign}{ns // 1000}.{ns % 1000:03d}"
-
-
-def _number(device: str) -> int | None:
-    found = _NUMBER.search(device)
-    return int(found[1] or found[2]) if found else None
 
 
 @functools.lru_cache(4096)

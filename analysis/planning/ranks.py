@@ -23,7 +23,6 @@ from analysis.formats.collectives import communicates
 from analysis.formats.errors import InputError
 
 COLUMNS = "duration_ns,dram_read_bytes,dram_write_bytes"  # few enough for one or two passes
-_NUMBER = re.compile(r"\((\d+)\)$|^(\d+)$")
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -49,9 +48,9 @@ def one_rank(launches: pd.DataFrame, process_ranks: dict[int, int]) -> OneRank |
         return None
     places = launches.assign(rank=launches["pid"].map(process_ranks)).sort_values(["rank", "device"], kind="stable")
     first = places.iloc[0]
-    number = _NUMBER.search(str(first["device"]))
-    others = launches.loc[launches["pid"] != first["pid"], "device"].astype(str).map(_number_of)
-    if number is None or _number_of(str(first["device"])) in set(others):
+    _, number = symbols.split_device(str(first["device"]))
+    others = launches.loc[launches["pid"] != first["pid"], "device"].astype(str).unique()
+    if number is None or number in (symbols.split_device(one)[1] for one in others):
         raise InputError(
             f"the ranks of this program all call their GPU {first['device']}, so ncu cannot replay one rank alone; "
             "give each rank a GPU of its own number, without CUDA_VISIBLE_DEVICES."
@@ -62,12 +61,7 @@ def one_rank(launches: pd.DataFrame, process_ranks: dict[int, int]) -> OneRank |
     bases = {name: symbols.base(str(name)) for name in launches["name"].unique()}
     plain = {name: bool(_PLAIN.fullmatch(base)) and base not in words for name, base in bases.items()}
     mine &= launches["name"].map(plain).astype(bool)
-    return OneRank(np.flatnonzero(mine.fillna(False).to_numpy(bool)), int(str(_number_of(str(first["device"])))))
-
-
-def _number_of(device: str) -> str:
-    found = _NUMBER.search(device)
-    return (found[1] or found[2]) if found else device
+    return OneRank(np.flatnonzero(mine.fillna(False).to_numpy(bool)), number)
 
 
 def pattern_of(names: pd.Series) -> str:

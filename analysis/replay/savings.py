@@ -87,6 +87,11 @@ class Step:
         """The graph that the report tells of: with bare host times if the bare time of the step is known."""
         return self.bare[0] if self.bare_known else self.graph
 
+    @property
+    def takes_time(self) -> bool:
+        """What takes no time is no step."""
+        return min(self.bare_ns) > 0
+
     @cached_property
     def told_run(self) -> Run:
         """The replay of `told`."""
@@ -140,9 +145,9 @@ def window(phase: Phase, most: int = MOST_OPERATIONS) -> IntArray:
 
 
 def steps(capture: Capture, steady: Steady | None = None) -> list[Step]:
-    """Return the steady steps of a capture, the one with the most time first. What takes no time is no step."""
+    """Return the steady steps of a capture, the one with the most time first."""
     steady = find(capture) if steady is None else steady
-    return [one for one in (step(capture, phase) for phase in steady.phases) if min(one.bare_ns) > 0]
+    return [one for one in (step(capture, phase) for phase in steady.phases) if one.takes_time]
 
 
 def _windows(capture: Capture, phase: Phase, part: IntArray) -> graphs.Windows:
@@ -269,7 +274,7 @@ def _fit(graph: Graph, marks: Floats, clock: str, bare_ns: float) -> Graph:
 
 
 def _ahead(graph: Graph, bare_ns: float) -> Graph:
-    """Let the host need its bare time for a step: less than the GPU, ahead of which it runs."""
+    """Give the host its bare time for a step. It is less than the GPU's, so the host runs ahead."""
     host = float((graph.c_gap + graph.c_own)[graph.seq_pid[graph.c_seq] == graph.main].sum()) / graph.steps
     return _host_times(graph, min(bare_ns / max(host, 1.0), 1.0))
 

@@ -73,11 +73,11 @@ def call_of_op(facts: Facts) -> IntArray:
     start, *place = (calls[name].to_numpy(np.int64, na_value=-1) for name in ("start_ns", *_PLACE))
     wanted, *of = (ops[name].to_numpy(np.int64, na_value=-1) for name in ("api_start_ns", *_PLACE))
     found = np.full(len(ops), -1, np.int64)
+    if calls.empty:
+        return found
     first = np.searchsorted(start, wanted)
     for more in range(8):  # calls of several threads may begin in the same nanosecond
         at = np.minimum(first + more, len(start) - 1)
-        if not len(start):
-            break
         same = (wanted >= 0) & (start[at] == wanted) & (place[0][at] == of[0]) & (place[1][at] == of[1])
         found = np.where((found < 0) & same, at, found)
     return found

@@ -1,8 +1,6 @@
 """The forms of a report for programs: the document of agents, kernel_ledger.yaml, lines for editors, SARIF, issues."""
 
-import importlib.util
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -30,7 +28,7 @@ from analysis.formats.report import (
 )
 from analysis.page import agent, editor, ledger, markdown
 from analysis.show import find_finding
-from tests.checkout import ROOT
+from tests.checkout import ROOT, loaded
 from tests.nsys_export import Export
 
 EXAMPLE = ROOT / "reports" / "h200-gpt2-fp32" / "captures"
@@ -191,14 +189,7 @@ def causes(document: Any) -> tuple[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def score() -> ModuleType:
-    path = ROOT / "tests" / "answer_key" / "score.py"
-    spec = importlib.util.spec_from_file_location("answer_key_of_agents", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded("tests/answer_key/score.py")
 
 
 @pytest.mark.slow

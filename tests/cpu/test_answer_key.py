@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.checkout import loaded
 
 KEY = Path(__file__).resolve().parents[1] / "answer_key"
 REPLAY, SCREEN = ("tuned", "blind_replay", "blind_replay_2"), ("tuned", "blind_screen", "blind_screen_2")
@@ -15,13 +15,7 @@ REPLAY, SCREEN = ("tuned", "blind_replay", "blind_replay_2"), ("tuned", "blind_s
 
 @pytest.fixture(scope="module")
 def score() -> Any:
-    spec = importlib.util.spec_from_file_location("answer_key_score", KEY / "score.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return loaded("tests/answer_key/score.py")
 
 
 def test_every_program_has_its_declaration_times_and_capture(score: Any) -> None:
@@ -101,12 +95,7 @@ def test_totals_count_what_the_goals_name(score: Any) -> None:
 
 @pytest.mark.slow
 def test_causes_of_unseen_kernels_stay_as_right_as_they_were() -> None:
-    spec = importlib.util.spec_from_file_location("score_kernels", KEY / "kernels" / "score.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    rows = module.score()
+    rows = loaded("tests/answer_key/kernels/score.py").score()
     right = rows.groupby(["metrics", "kind"])["right"].sum().to_dict()
     assert right["full", "defect"] >= 32
     assert right["default", "defect"] >= 31

@@ -195,7 +195,7 @@ def test_a_collective_beside_kernels_is_named_in_no_finding(tmp_path: Path, name
     found, (step,) = told["findings"], told["steps"]
     assert found
     assert "nccl" not in str([(one["title"], one["sentence"], one["do"]) for one in found])
-    # the kernels fill 1,000 of 1,020 µs, and the host is as slow: the step is said to wait for kernels
+    # the kernels take 1,000 of 1,020 µs and the host as long, so the parts of the step are kernels
     assert (step["kind"], step["parts"][0]) == (
         "nothing",
         {"part": "gpu_busy", "ns": 1_000_000.0, "frac": 1_000 / 1_020},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.checkout import loaded
 
 KEY = Path(__file__).resolve().parents[1] / "answer_key"
 
@@ -17,12 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def unchanged() -> Any:
-    spec = importlib.util.spec_from_file_location("unchanged", KEY / "unchanged.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("tests/answer_key/unchanged.py")
 
 
 def test_every_committed_capture_replays_as_its_timeline_is(unchanged: Any) -> None:
