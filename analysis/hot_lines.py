@@ -1,20 +1,38 @@
-"""Tabulate the hottest source lines of each launch, from a source page of ncu.
+"""Shorten a source page of ncu, which is too large to keep whole, to the two files that `export_csv.sh` keeps.
 
-The whole page is too large to keep, so `export_csv.sh` keeps only this part, as ncu_lines.csv.
+ncu_lines.csv     the hottest source lines of each launch
+ncu_source.csv    the page of one launch of each kernel, which the report reads as it reads ncu's own page
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TextIO
 
 import pandas as pd
 
-from analysis.capture import ncu_csv, ncu_source
+from analysis.capture import ncu_csv, ncu_rep, ncu_source
 from analysis.formats import symbols
 from analysis.formats.hot_lines import HOT_LINES
 
 KEPT_LINES = 5  # of each launch
+KEPT_KERNELS = 40  # those with most samples
 OURS = (".cu", ".cuh", ".py")  # suffixes of files with kernels; CUDA's headers have others
+
+
+def keep(page: Path, report: Path, folder: Path) -> None:
+    """Write both files into a folder. The PTX comes from the report, if NVIDIA's reader is installed.
+
+    Raises: InputError for a page that cannot be read.
+    """
+    with page.open(encoding="utf-8", errors="replace", newline="") as stream:
+        lines = hottest_lines(stream)
+        stream.seek(0)
+        text = kept_page(stream, ncu_rep.ptx_of(report))
+    (folder / HOT_LINES.name).write_text(lines, encoding="utf-8")
+    if text:
+        (folder / "ncu_source.csv").write_text(text, encoding="utf-8")
 
 
 def hottest_lines(page: TextIO) -> str:
@@ -24,9 +42,31 @@ def hottest_lines(page: TextIO) -> str:
     function under several lines. Such an instruction counts for its line in the file in which the kernel begins, else
     for a line in another file of OURS. An instruction with lines in CUDA's headers only counts for the launch.
     """
-    sections = [one for one in ncu_csv.sections(page.read(), "source page") if one.page == "source"]
-    lines = lines_of_launches(ncu_source.read_source(sections[0])[0]).to_dict("records") if sections else []
+    section = _section(page)
+    lines = lines_of_launches(ncu_source.read_source(section)[0]).to_dict("records") if section else []
     return HOT_LINES.text(lines)
+
+
+def kept_page(page: TextIO, ptx: Mapping[tuple[str, int], str]) -> str:
+    """Return the text of ncu_source.csv: of each kernel, the launch with most samples. "" without samples.
+
+    `ptx`: the PTX instruction behind each address of each kernel (`ncu_rep.ptx_of`).
+    """
+    section = _section(page)
+    if section is None:
+        return ""
+    lines = ncu_source.read_source(section)[0]
+    sass = lines[lines["instruction"].notna()].drop_duplicates(["block", "instruction"])
+    launches = sass.groupby("block").agg(kernel=("kernel", "first"), samples=("samples", "sum"))
+    launches = launches.assign(kernel=[symbols.match_key(name) for name in launches["kernel"]])
+    launches = launches[launches["samples"] > 0].sort_values("samples", ascending=False, kind="stable")
+    chosen = launches.drop_duplicates("kernel").head(KEPT_KERNELS)
+    return ncu_source.shortened(section, list(map(int, chosen.index)), ptx)
+
+
+def _section(page: TextIO) -> ncu_csv.Section | None:
+    """Return the source page in a file, or None."""
+    return next((one for one in ncu_csv.sections(page.read(), "source page") if one.page == "source"), None)
 
 
 def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:

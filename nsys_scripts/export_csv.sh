@@ -9,7 +9,8 @@
 #
 # ncu prints one unit a column. Beside a kernel that moves gigabytes, a small kernel loses its last digits. In base units,
 # ratios keep only two decimals. So this script exports counts in base units (ncu_raw.csv) and ratios scaled (ncu_ratios.csv).
-# From a capture with --source or --samples it also exports the hottest source lines of each launch (ncu_lines.csv).
+# From a capture with --source or --samples it also exports the hottest source lines of each launch (ncu_lines.csv), and the
+# source and the instructions of one launch of each kernel (ncu_source.csv; with their PTX if pip installed ncu-report).
 # From a program with NCCL it also exports the bytes of the collectives (nccl_calls.csv): no CSV report of nsys has them.
 # If nsys sampled counters, it also exports these (samples.parquet), without anything about the machine.
 # It removes the host name and the paths of this machine from the exports.
@@ -67,7 +68,7 @@ if [[ $only != ncu && (-n $dry || -s $timeline.nsys-rep || -s $timeline.qdstrm) 
 fi
 if [[ $only != nsys && (-n $dry || -s $counters) ]]; then
   ncu=$(find_ncu) || ncu=''
-  if [[ -z $dry ]]; then rm -f "$dir"/captures/ncu_{raw,ratios,lines}.csv; fi
+  if [[ -z $dry ]]; then rm -f "$dir"/captures/ncu_{raw,ratios,lines,source}.csv; fi
   while read -ra page; do # name, and options
     command=("${ncu:-ncu}" --import "$counters" --csv "${page[@]:1}")
     if [[ -z $dry && -z $ncu ]]; then break; fi

@@ -54,7 +54,7 @@ if [[ -z $ncu ]]; then
   status --missing -- "${command[@]}" || true
   exit 127
 fi
-rm -f "$stem.ncu-rep" "$out"/captures/ncu_{raw,ratios,lines}.csv # an earlier capture and its exports
+rm -f "$stem.ncu-rep" "$out"/captures/ncu_{raw,ratios,lines,source}.csv # an earlier capture and its exports
 show "${command[@]}"
 code=0 started=$SECONDS
 "${command[@]}" 2>&1 | tee "$out/raw/ncu.log" | progress || code=${PIPESTATUS[0]}

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Profile a CUDA program from its first run to the report.
 #
-# usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--limit S] [--timeline-mb N] [--sample-hz N]
+# usage: profile.sh [-n] [--run DIR] [--budget S] [--steps LIST] [--deep] [--source] [--limit S] [--timeline-mb N] [--sample-hz N]
 #                   [--window auto|profiler|all] [--no-auto-ranges] [--no-counters] [--stdin FILE] [--remeasure] [--harness 'ARGUMENTS'] [-- COMMAND…]
 #        profile.sh [-n] --roofs
 #
@@ -11,6 +11,8 @@
 #   --budget S       seconds that ncu may spend on counting (default 40)
 #   --steps LIST     comma-separated names: count only inside ranges of these names, such as decode
 #   --deep           count every launch with the long list of metrics, however long that takes
+#   --source         ncu also samples and counts every instruction and keeps the sources, which takes several times as long. The
+#                    report then shows the hottest lines (compile CUDA with -lineinfo)
 #   --limit S        end a run of the program that takes longer (default 600)
 #   --timeline-mb N  end the program under nsys when its timeline reaches so many MB, and keep that timeline (default 1000)
 #   --sample-hz N    sample the counters of all GPUs so often while the program runs under nsys (default 10000; 0: never).

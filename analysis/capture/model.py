@@ -213,6 +213,7 @@ SOURCE_LINES = (
     Field("sectors_global_ideal", "Float64", "sector", "the same, if the accesses were perfectly coalesced"),
     Field("stall", "str", "", "sampled stall reason with most samples"),
     Field("stall_samples", "Float64", "sample", "samples with that stall reason"),
+    Field("ptx", "str", "", "PTX instruction that the compiler turned into this one; blank if it is not known"),
 )
 METRIC_INSTANCES = (
     Field("file", "str", "", "file it was read from"),

@@ -31,6 +31,7 @@ from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
 from analysis.formats.ranges import never_closes, without_domain
 from analysis.formats.report import Missing
+from analysis.formats.symbols import match_key
 
 INSTALL = "install NVIDIA's reader with `pip install ncu-report`, or export it with"
 EXPORT = "`ncu --import <report>.ncu-rep --csv --page raw > ncu_raw.csv`"
@@ -282,8 +283,38 @@ def _source_lines(action: Any, metrics: dict[str, Any]) -> Iterator[tuple[object
             *(counts[column].get(address) for column in _BY_ADDRESS),
             stall,
             None if math.isnan(stall_samples) else stall_samples,
+            _ptx(action, address),
         )
     yield from _source_text(action, list(places))
+
+
+def _ptx(action: Any, address: int) -> str:
+    """Return the PTX instruction behind an address; "" if the report has none."""
+    found = _text(action.ptx_by_pc(address)) if hasattr(action, "ptx_by_pc") else ""
+    return " ".join(found.split())
+
+
+def ptx_of(path: Path) -> dict[tuple[str, int], str]:
+    """Return the PTX instruction behind each counted address of each kernel of a report.
+
+    It is empty without NVIDIA's module, or if that cannot read the report.
+    """
+    ncu_report = package()
+    try:
+        context = ncu_report.load_report(str(path)) if ncu_report else []
+        actions = [action for one in context for action in one]
+    except (RuntimeError, ValueError, OSError, TypeError):
+        return {}
+    found: dict[tuple[str, int], str] = {}
+    for action in actions:
+        kernel = match_key(_text(action.name(action.NameBase_DEMANGLED)))
+        for address in {*_by_address(_metric(action, "inst_executed")), *_by_address(_metric(action, _SAMPLES))}:
+            found[kernel, address] = _ptx(action, address)
+    return found
+
+
+def _metric(action: Any, name: str) -> Any:
+    return action.metric_by_name(name) if name in action.metric_names() else None
 
 
 def _source_text(action: Any, places: list[tuple[str, int]]) -> Iterator[tuple[object, ...]]:
@@ -301,4 +332,5 @@ def _source_text(action: Any, places: list[tuple[str, int]]) -> Iterator[tuple[o
                 *[None] * 6,
                 "",
                 None,
+                "",
             )

@@ -7,8 +7,11 @@ sums up the SASS rows under it. Column labels change between versions. Addresses
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
@@ -19,6 +22,7 @@ from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_
 from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
 from analysis.formats.report import Missing, Reason
+from analysis.formats.symbols import match_key
 
 _EXPORT = "`ncu --import <report>.ncu-rep --csv --page source --print-source cuda,sass`"
 _AGAIN = f"the file is damaged, export it again with {_EXPORT}"
@@ -55,6 +59,9 @@ _REASONS = {
     "sleep": "sleeping",
     "tex": "tex_throttle",
 }
+PTX = "PTX"  # a column that ncu lacks: `kept_page` adds it where NVIDIA's reader knows the PTX of the instructions
+_NO_SOURCE = "<Unable to open source file>"  # what ncu prints instead of a line
+_KEPT = ("Line No", "Source", "Address")
 _TITLE = re.compile(r'"(?P<name>Kernel Name|Function Name|File Path|File Name)","(?P<value>.*?)",?$')
 _ADDRESS = re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}")
 _STALL = re.compile(r"stall_[a-z_]+")
@@ -105,7 +112,7 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
                 f"export it again with {_EXPORT}",
             )
         )
-    counted = [block for block in blocks if any(name in block.header for names in _LABELS.values() for name in names)]
+    counted = [block for block in blocks if _is_counted(block)]
     if not counted:
         missing.append(
             Missing(
@@ -135,20 +142,61 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
         given=style,
     )
     table: dict[str, list[object]] = {name: [] for name in SOURCE_LINES_COLUMNS}
-    launch = -1
-    last: tuple[str, str] | None = None
-    seen: set[str] = set()
-    for block in counted:
-        # A launch may have one block for each of its source files. The next launch begins with another kernel, or with
-        # a file that this launch already had.
-        if last is None or block.kernel != last[0] or block.source_file in seen:
-            launch, seen = launch + 1, set()
-        seen.add(block.source_file)
-        last = (block.kernel, block.source_file)
-        _add(table, block, section.name, launch, style)
+    for launch, of_launch in enumerate(_launches(counted)):
+        for block in of_launch:
+            _add(table, block, section.name, launch, style)
     lines = pd.DataFrame({"block": table["block"], "address": pd.array(table["instruction"], dtype="Int64")})
     table["instruction"] = list(lines.groupby("block")["address"].rank(method="dense").astype("Int64") - 1)
     return as_table(table, SOURCE_LINES_COLUMNS), missing
+
+
+def _launches(blocks: list[_Block]) -> list[list[_Block]]:
+    """Return the blocks of each launch: one for each of its source files.
+
+    The next launch begins with another kernel, or with a file that this launch already had.
+    """
+    found: list[list[_Block]] = []
+    for block in blocks:
+        last = found[-1] if found else []
+        if not last or block.kernel != last[0].kernel or block.source_file in {one.source_file for one in last}:
+            found.append([])
+        found[-1].append(block)
+    return found
+
+
+def shortened(section: ncu_csv.Section, chosen: Sequence[int], ptx: Mapping[tuple[str, int], str]) -> str:
+    """Return the text of a page with the launches `chosen`, and of its columns those that `read_source` reads.
+
+    `ptx`: the PTX instruction behind each address of each kernel, by match_key, for a column of its own.
+    """
+    launches = _launches([block for block in _blocks(section)[0] if _is_counted(block)])
+    out = io.StringIO()
+    writer = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    for block in (block for launch in chosen for block in launches[launch]):
+        named = [("File Path", block.source_file)] if block.source_file else []
+        writer.writerows([*named, ("Function Name", without_paths(block.kernel))])
+        kept = [at for at, name in enumerate(block.header) if name in _KEPT or (_is_number(name) and _has(block, at))]
+        at, kernel = block.header.index("Address"), match_key(block.kernel)
+        known = [ptx.get((kernel, _address(row[at])), "") for _, row in block.rows]
+        more = [PTX] if any(known) else []
+        writer.writerow([*(block.header[at] for at in kept), *more])
+        for (_, row), instruction in zip(block.rows, known, strict=True):
+            cells = [without_paths(row[at].strip()) for at in kept]
+            writer.writerow([*cells, *([instruction] if more else [])])
+    return out.getvalue()
+
+
+def _is_counted(block: _Block) -> bool:
+    return any(name in block.header for names in _LABELS.values() for name in names)
+
+
+def _has(block: _Block, at: int) -> bool:
+    """Return whether a column of a block has a number other than zero."""
+    return any(row[at].strip(" -0") for _, row in block.rows)
+
+
+def _address(shown: str) -> int:
+    return int(shown, 16) if _ADDRESS.fullmatch(shown.strip()) else -1
 
 
 def _is_number(name: str) -> bool:
@@ -248,6 +296,7 @@ def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int,
     line_at = header.index("Line No") if "Line No" in header else None
     texts = [at for at, name in enumerate(header) if name == "Source"]
     address_at = header.index("Address") if "Address" in header else None
+    ptx_at = header.index(PTX) if PTX in header else None
     line: int | None = None
     for number, row in block.rows:
 
@@ -271,12 +320,14 @@ def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int,
         if line_at is not None and row[line_at].strip():
             line = _whole(value(line_at), f"{where}: line {number}, column Line No")
         text = row[texts[-1] if address is not None else texts[0]] if texts else ""
+        text = "" if text.strip() == _NO_SOURCE else text
         stall, stall_samples = hottest_stall({name: value(at) for name, at in stalls.items()})
         numbers = [value(places[name]) for name in _LABELS]
         cells = (
             where, None, launch, block.kernel, block.source_file, line, address,
             without_paths(text.strip()), *(None if math.isnan(number) else number for number in numbers), stall,
             None if math.isnan(stall_samples) else stall_samples,
+            row[ptx_at].strip() if ptx_at is not None else "",
         )  # fmt: skip
         for column, cell in zip(table.values(), cells, strict=True):
             column.append(cell)

@@ -68,6 +68,7 @@ def _parser() -> _Parser:
     parser.add_argument("--budget", type=_whole, default=BUDGET_S)
     parser.add_argument("--steps", default="")
     parser.add_argument("--deep", action="store_true")
+    parser.add_argument("--source", action="store_true")
     parser.add_argument("--limit", type=_whole, default=600)
     parser.add_argument("--timeline-mb", type=_whole, default=1000)
     parser.add_argument("--sample-hz", type=sample_rate, default=SAMPLE_HZ)
@@ -96,6 +97,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options, others = _parser().parse_known_args(mine)
     if others:
         raise ProfileError(2, f"Unknown argument {others[0]}: the command follows after --. See profile.sh --help.")
+    if options.source and not options.counters:
+        raise ProfileError(2, "--source needs the counters: leave --no-counters out.")
     options.command, options.folder = command, Path.cwd()
     if options.run and not (command or options.roofs or options.harness or options.run.exists()):
         there = f"There is no run {options.run} to go on with"
@@ -120,6 +123,7 @@ def _remember(options: argparse.Namespace, folder: Folder) -> None:
         "budget",
         "steps",
         "deep",
+        "source",
         "limit",
         "timeline_mb",
         "sample_hz",

@@ -113,11 +113,11 @@ def _of_samples(database: Path, kept: Path) -> None:
 
 
 def finish_ncu(run: Path, fail: Fail) -> None:
-    """Turn the pages in raw/exports into tables in captures/; of the page of sources, keep the hottest lines."""
+    """Turn the pages in raw/exports into tables in captures/; shorten the page of sources."""
     for page in sorted((run / "raw" / "exports").glob("ncu_*.csv")):
         with page.open(encoding="utf-8", errors="replace", newline="") as stream:
             if page.stem == "ncu_lines":
-                _hottest_lines(run, stream.name, fail)
+                _sources(run, page, fail)
                 continue
             lines = [line for line in stream if line.startswith(('"ID",', "==ERROR=="))][:1]
         if not lines or lines[0].startswith("=="):
@@ -129,13 +129,13 @@ def finish_ncu(run: Path, fail: Fail) -> None:
             fail(f"{page.name} could not be written.")
 
 
-def _hottest_lines(run: Path, page: str, fail: Fail) -> None:
+def _sources(run: Path, page: Path, fail: Fail) -> None:
+    """Write ncu_lines.csv and ncu_source.csv."""
     from analysis.formats.errors import LedgerError
-    from analysis.hot_lines import hottest_lines
+    from analysis.hot_lines import keep
 
     try:
-        with open(page, encoding="utf-8", errors="replace", newline="") as stream:
-            (run / "captures" / "ncu_lines.csv").write_text(hottest_lines(stream), encoding="utf-8")
+        keep(page, run / "raw" / "counters.ncu-rep", run / "captures")
     except (LedgerError, OSError):
         fail("the page of sources could not be exported, so the hottest lines are not known.")
 

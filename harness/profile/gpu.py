@@ -225,7 +225,7 @@ class Profile(Measuring):
             work=self._counters,
             seconds=self.options.budget,  # including start-up
             runs=0,
-            key=lambda: [*what, self.machine.ncu, self._window(), read_json(self._plan_file)],
+            key=lambda: [*what, self.machine.ncu, self._window(), self.options.source, read_json(self._plan_file)],
             outputs=(folder.raw / "ncu.log",),
             skip=self._no_counters,
             lowers="counters",
@@ -440,9 +440,10 @@ class Profile(Measuring):
             chosen = argv.of_plan(read_json(self._plan_file))
         metrics = self.metrics(deep=self.options.deep, columns=chosen.pop("columns", ""))
         domain = RANGES_DOMAIN if self._has_ranges else ""
-        options = argv.ncu(metrics, window=self._window(), domain=domain, **chosen)
+        source = "source" if self.options.source else ""
+        options = argv.ncu(metrics, window=self._window(), domain=domain, source=source, **chosen)
         code = self.run_tool("ncu", options, self.folder.path, self._within(10))
-        learns = not code and "numbers" in chosen and "replay" not in chosen
+        learns = not code and "numbers" in chosen and "replay" not in chosen and not source
         if learns and not self.dry:  # only kernel replay shows what it costs
             from analysis import counting
 

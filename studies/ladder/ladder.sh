@@ -95,6 +95,7 @@ for export in ${exports[@]+"${!exports[@]}"}; do
   if [[ -z $dry ]]; then printf '\n== 3/4 export: %s\n' "${exports[export]#"$run"-}"; fi
   wait "$export" || failed=yes
   cat "${exports[export]}/raw/export.log"
+  rm -f "${exports[export]}/captures/ncu_source.csv" # the tables read ncu_lines.csv, and hundreds of pages are large
 done
 step "4/4 tables" "$PYTHON" -m studies.ladder.build "$dir" ${accept:+"$accept"} || failed=yes
 ladder "what is still missing" missing --out "$dir" ${only[@]+"${only[@]}"}

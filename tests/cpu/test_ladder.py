@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis import hot_lines
+from analysis.capture.load import load
 from analysis.formats import packed
 from analysis.formats.errors import InputError, UsageError
 from kernels import registry
@@ -335,6 +336,26 @@ def test_the_hottest_lines_of_each_launch() -> None:
     assert rows["text"].tolist() == ["x = load(p);"] * 3
     with pytest.raises(InputError):
         hot_lines.hottest_lines(io.StringIO("nothing of ncu\n"))
+
+
+def test_the_kept_page_has_one_launch_of_each_kernel_and_its_ptx(tmp_path: Path) -> None:
+    kept = tmp_path / "ncu_source.csv"
+    kept.write_text(hot_lines.kept_page(io.StringIO(source_page()), {("k<float>", 0x20): "add.f32 %f3, %f1, %f2;"}))
+    assert "someone" not in kept.read_text()
+    assert '"stall_wait"' in kept.read_text()
+    lines = load([kept]).source_lines
+    sass = lines[lines["instruction"].notna()]
+    # of two launches of `k`, the one with 90 + 5 samples; the instruction at 0x20 stands below both lines
+    assert sass[["kernel", "line", "instruction", "samples", "ptx"]].to_numpy().tolist() == [
+        ["k<float>(int)", 12, 0, 90, ""],
+        ["k<float>(int)", 12, 1, 5, "add.f32 %f3, %f1, %f2;"],
+        ["k<float>(int)", 13, 1, 5, "add.f32 %f3, %f1, %f2;"],
+        ["other()", 12, 0, 1, ""],
+        ["other()", 12, 1, 5, ""],
+        ["other()", 13, 1, 5, ""],
+    ]
+    unsampled = source_page().replace('"1"', '"-"').replace('"5"', '"-"')  # `other` has no samples then
+    assert hot_lines.kept_page(io.StringIO(unsampled), {}).count("Function Name") == 1
 
 
 def test_worse_times_of_a_rung_do_not_replace_better_ones_unasked(

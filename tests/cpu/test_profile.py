@@ -506,6 +506,7 @@ def test_a_run_that_goes_on_repeats_the_report_alone(driver: Driver) -> None:
         (["--steps", "prefill"], COUNTERS),
         (["--window", "all"], [*TIMES[1:], "plan"]),
         (["--deep"], ["ncu", "export ncu"]),
+        (["--source"], ["ncu", "export ncu"]),
         (["--limit", "9"], [*TIMES, *COUNTERS]),
         (["--", "./app", "more"], [*TIMES, *COUNTERS]),
     ],
@@ -724,6 +725,7 @@ def test_without_a_timeline_some_launches_are_counted(driver: Driver) -> None:
         (["--harness", "--weights gpt2", "--", "true"], "--harness is for GPT-2"),
         (["--harness", "'"], "not a list of arguments"),
         (["--stdin", "nothing", "--", "true"], "--stdin nothing is not a file"),
+        (["--source", "--no-counters", "--", "true"], "--source needs the counters"),
         (["--", "NAME=value"], "the program is missing"),
         (["-n"], "There is no run x to go on with: check its path, or give the command"),
     ],
@@ -799,6 +801,12 @@ def test_the_links_of_several_gpus_are_measured_with_the_roofs(gpu_machine: Mach
     lines = profile(gpu_machine, "-n", "--", "./app").stdout.splitlines()
     roofs = next(at for at, line in enumerate(lines) if "-m harness.roofs" in line)
     assert "-m harness.links --out" in lines[roofs + 1]
+
+
+def test_source_lines_are_counted_on_request(gpu_machine: Machine) -> None:
+    sampled = "--import-source yes --section SourceCounters"
+    assert sampled in profile(gpu_machine, "-n", "--source", "--", "./app").stdout
+    assert sampled not in profile(gpu_machine, "-n", "--", "./app").stdout
 
 
 def test_ncu_replays_no_collective(tmp_path: Path) -> None:
