@@ -33,7 +33,13 @@ def language_of(file: str) -> str:
         Column("language", "", "CUDA, Python (Triton and Inductor), PTX or SASS", "key"),
         Column("file", "", "source file; of an instruction, that of its line", "key"),
         Column("line", "1", "line of the file; blank if the compiler did not keep line numbers", "key"),
-        Column("instruction", "1", "place of the instruction in the kernel, from 0; blank for a line of source", "key"),
+        Column(
+            "instruction",
+            "1",
+            "place of the instruction in the kernel, from 0; PTX counts by the first SASS instruction that it became; "
+            "blank for a line of source",
+            "key",
+        ),
         Column("text", "", "the line or the instruction; blank if the source was not imported", "row"),
         Column("samples", "1", "samples of the program counter, all launches", "counters"),
         Column("share_frac", "0-1", "samples over all samples of the kernel", "counters", style="bar"),
@@ -44,10 +50,10 @@ def language_of(file: str) -> str:
     ),
 )
 def build_listing(facts: Facts) -> pd.DataFrame | None:
-    """Return listing.csv: the kernels with most samples first, of each the lines in order, then the instructions.
+    """Return listing.csv: the kernels with most samples first, of each the lines in order, then PTX, then SASS.
 
-    Numbers are sums over launches. A line has the sums of its instructions; an inlined instruction counts in the first
-    of its lines.
+    Numbers are sums over launches. A line and a PTX instruction have the sums of their SASS instructions; an inlined
+    instruction counts in the first of its lines.
     """
     sass = instructions(facts)
     if sass is None:
@@ -61,23 +67,31 @@ def build_listing(facts: Facts) -> pd.DataFrame | None:
     told = text_of_lines(facts.capture.source_lines).set_index("place")["text"]
     lines["text"] = (lines["file"] + ":" + lines["line"].astype(str)).map(told).astype(object).fillna("")
     lines = lines.assign(language=lines["file"].map(language_of), instruction=pd.NA)
-    rows = pd.concat([one for one in (lines, single) if len(one)], ignore_index=True)
+    rows = pd.concat([one for one in (lines, _ptx(sass), single) if len(one)], ignore_index=True)
     ideal = rows["sectors_global_ideal"].where(rows["sectors_global_ideal"] > 0)
     rows = rows.assign(
         share_frac=rows["samples"] / rows["kernel"].map(whole.where(whole > 0)),
         l2_bytes=rows["sectors_global"] * SECTOR_BYTES,
         sectors_over_ideal=rows["sectors_global"] / ideal,
         place=rows["kernel"].map(order),
-        is_sass=rows["language"].eq("SASS"),
+        level=rows["language"].map({"PTX": 1, "SASS": 2}).where(rows["instruction"].notna(), 0),
         tier="counters",
-    ).sort_values(["place", "is_sass"], kind="stable")
+    ).sort_values(["place", "level"], kind="stable")
     whole_numbers = ("line", "instruction", "samples", "inst_executed", "l2_bytes")
     return rows[build_listing.column_names].astype(dict.fromkeys(whole_numbers, "Int64"))
 
 
+def _ptx(sass: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of the PTX instructions that are known, with the line of the SASS instructions they became."""
+    known = sass[sass["ptx"].str.contains(";", regex=False)].sort_values("instruction")
+    known = known.drop(columns=["text", "instruction"])
+    rows = _summed(known.rename(columns={"ptx": "text"}), ["kernel", "file", "line", "text"])
+    return rows.assign(language="PTX", instruction=rows.groupby("kernel").cumcount())
+
+
 def _summed(sass: pd.DataFrame, key: list[str]) -> pd.DataFrame:
     """Return the sums of each group of instructions, its first text, file and line, and its stall with most samples."""
-    groups = sass.groupby(key, sort=False)
+    groups = sass.groupby(key, sort=False, dropna=False)
     sums = groups[_SUMS].sum(min_count=1)
     rest = [name for name in ("text", "file", "line") if name not in key]
     stalls = sass[sass["stall"] != ""].groupby([*key, "stall"], sort=True)["stall_samples"].sum().reset_index()

@@ -52,6 +52,26 @@ def test_a_line_has_the_sums_of_its_instructions(tmp_path: Path) -> None:
     assert line["stall"] == "long_scoreboard"  # its largest stall is that of instruction 2, with 8 samples
 
 
+def test_the_ptx_of_a_line_has_the_sums_of_what_it_became(tmp_path: Path) -> None:
+    path, page = tmp_path / "ncu_source.csv", PAGE.format(file="a.cu", kernel="k").splitlines()
+    ptx = [None, None, "PTX", "", "ld.global.f32 %f1, [%rd1];", "ld.global.f32 %f1, [%rd1];", "", "{"]
+    path.write_text(
+        "".join(f'{row},"{one}"\n' if one is not None else f"{row}\n" for row, one in zip(page, ptx, strict=True))
+    )
+    rows = build_listing(Facts(load([path])))
+    assert rows["language"].tolist() == ["CUDA", "CUDA", "PTX", "SASS", "SASS", "SASS"]
+    one = rows.iloc[2]  # instructions 0 and 2, of line 7; a brace is no instruction
+    assert (one["text"], one["file"], one["line"], one["instruction"]) == ("ld.global.f32 %f1, [%rd1];", "a.cu", 7, 0)
+    assert (one["samples"], one["inst_executed"], one["l2_bytes"]) == (12, 20, 64 * 32)
+
+
+def test_a_line_that_ncu_could_not_open_has_no_text(tmp_path: Path) -> None:
+    (tmp_path / "s.csv").write_text(
+        PAGE.format(file="a.cu", kernel="k").replace("tl.store(q, x)", "<Unable to open source file>")
+    )
+    assert build_listing(Facts(load([tmp_path / "s.csv"])))["text"].tolist()[:2] == ["x = tl.load(p)", ""]
+
+
 def test_a_number_that_was_not_counted_stays_unknown(tmp_path: Path) -> None:
     rows = rows_of(tmp_path, "a.cu", "k")
     assert rows.iloc[4]["text"] == "FADD R1, R2, R2"

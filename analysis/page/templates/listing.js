@@ -18,10 +18,10 @@ const pane = (language, rows) => {
   const column = of.named.get(heat), at = HEATS.findIndex(([name]) => name === heat);
   let file = null;
   const lines = rows.flatMap((row, place) => {
-    const value = of.at(heat, row), number = language === "SASS" ? of.at("instruction", row) : of.at("line", row), stall = of.at("stall", row);
+    const value = of.at(heat, row), number = of.at("instruction", row) ?? of.at("line", row), stall = of.at("stall", row);
     const told = [[HEATS[0][1], show(of.at("share_frac", row), "frac")], ["most wait for", stall], ["executed", show(of.at("inst_executed", row))], ["L2 bytes", of.at("l2_bytes", row) === null ? null : show(of.at("l2_bytes", row), "byte")], ["sectors over ideal", of.at("sectors_over_ideal", row) === null ? null : show(of.at("sectors_over_ideal", row), "ratio")]];
     const spokenRow = told.filter(([, one]) => one !== null && one !== MISSING).map(([word, one]) => `${word} ${one}`).join(", ");
-    const head = language !== "SASS" && of.at("file", row) !== file ? [make("div", { class: "source-file" }, file = of.at("file", row))] : [];
+    const head = of.at("instruction", row) === null && of.at("file", row) !== file ? [make("div", { class: "source-file" }, file = of.at("file", row))] : [];
     return [...head, make("div", { class: "source-row", "data-place": placeOf(row), title: spokenRow, style: { "--h": most[at] ? known[at][place] / most[at] : 0 } },
       make("span", { class: "n" }, number === null ? "" : String(number)), make("span", { class: "n heat" }, value ? shown(column, value) : ""), make("code", {}, of.at("text", row) ?? ""), make("small", {}, value && at === 0 ? stall ?? "" : ""))];
   });
