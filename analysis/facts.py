@@ -146,8 +146,9 @@ class Facts:
     def coverage_said(self) -> dict[str, Any]:
         """`coverage` of report.json."""
         return conditions.coverage(
-            self.capture, self.joined, self.launches, self.has_counters, self.has_ncu, self.is_program
-        )
+            self.capture, self.joined, self.launches, self.has_counters, self.has_ncu, self.is_program,
+            evidence="times and samples" if self.sampled else "times",
+        )  # fmt: skip
 
     # The GPU
 
@@ -290,7 +291,9 @@ class Facts:
     def trust(self) -> dict[str, object]:
         """`trust` of report.json."""
         kept = selftest.kept_selftest_of(self.capture, self.gpu, self.ncu)
-        return selftest.check_counters(self.all_measured, self.capture.ops, has_ncu=self.has_ncu, kept_selftest=kept)
+        return selftest.check_counters(
+            self.all_measured, self.capture.ops, has_ncu=self.has_ncu, kept_selftest=kept, used=sampled.say_use(self)
+        )
 
     # Samples
 

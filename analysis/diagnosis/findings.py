@@ -14,6 +14,7 @@ import pandas as pd
 
 from analysis.diagnosis import step_findings
 from analysis.diagnosis.claims import Claim, cell
+from analysis.diagnosis.clocks import lowered_clocks
 from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.each import build_diagnosis, tables_of_kernels
 from analysis.diagnosis.host import cpu_ranges, host_waits
@@ -22,6 +23,7 @@ from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Confidence, kind_of, kinds
 from analysis.tables.host import CUDA
+from analysis.tables.sampled import say_use
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -39,7 +41,8 @@ def findings_of(facts: Facts) -> list[Claim]:
     """Return the findings, the one that wins most first. A capture that is not of a program has none."""
     if not facts.is_program:
         return []
-    return step_findings.claims(facts.once(answer_steps)) or _of_sums(facts)
+    of_steps = step_findings.claims(facts.once(answer_steps), say_use(facts))
+    return [*(of_steps or _of_sums(facts)), *lowered_clocks(facts)]
 
 
 def _of_sums(facts: Facts) -> list[Claim]:

@@ -249,16 +249,16 @@ def list_spans(clocks: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def coverage(
-    capture: Capture, joined: Joined, launches: pd.DataFrame, has_counters: bool, has_ncu: bool, is_program: bool
-) -> dict[str, Any]:
+    capture: Capture, joined: Joined, launches: pd.DataFrame, has_counters: bool, has_ncu: bool, is_program: bool,
+    evidence: str = "times",
+) -> dict[str, Any]:  # fmt: skip
     """Return the part of the timeline with counters, as in report.json."""
     seen = int(joined.launches["requested"].sum()) if len(joined.launches) else 0
     swept = capture.sweep_rows
     has_times = is_program or swept is None or bool(swept["verdict"].eq("timed").any())
+    rests = evidence if has_times else ""
     return {
-        "sentence": coverage_sentence(
-            joined.matched, seen, len(launches), joined.how, has_counters=has_ncu, has_times=has_times
-        ),
+        "sentence": coverage_sentence(joined.matched, seen, len(launches), joined.how, has_ncu, rests),
         "matched": joined.matched,
         "seen": seen,
         "frac": joined.matched / seen if seen and has_counters else None,
@@ -266,12 +266,15 @@ def coverage(
     }
 
 
-def coverage_sentence(matched: int, seen: int, total: int, how: str, *, has_counters: bool, has_times: bool) -> str:
-    """Return a sentence on the part of the timeline with counters, and on the method of matching."""
-    if not has_times and not has_counters:
+def coverage_sentence(matched: int, seen: int, total: int, how: str, has_counters: bool, evidence: str) -> str:
+    """Return a sentence on the part of the timeline with counters, and on the method of matching.
+
+    `evidence`: what a report without counters rests on, "" if nothing was timed.
+    """
+    if not evidence and not has_counters:
         return "No ncu counters, and nothing was timed: all evidence here is static."
     if not has_counters:
-        return "No ncu counters: all evidence here is times."
+        return f"No ncu counters: all evidence here is {evidence}."
     if not total:
         return "No nsys timeline: counters stand alone, without the kernels' time in the running program."
     share = f" ({matched / seen:.1%})" if seen else ""

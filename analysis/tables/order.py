@@ -4,7 +4,7 @@ TABLES = (
     "steady_steps", "changes",
     "steps", "token_parts", "devices", "gaps", "ranks", "collectives", "overlap", "stragglers", "rank_costs",
     "spans", "layers_folded", "cpu_times", "layers", "bare_times", "compiled", "graphs", "kernels",
-    "sampled_steps", "sampled_layers", "sampled_kernels", "copies", "traffic",
+    "sampled_steps", "sampled_layers", "sampled_kernels", "l2_reuse", "copies", "traffic",
     "counters", "units", "links", "roofline", "roof_lines", "stalls", "rules", "source", "listing", "fusion",
     "fusion_check",
     "host", "counting", "coverage", "program", "diagnosis", "step_diagnosis", "operations", "launch_times",
@@ -15,7 +15,7 @@ TABLES = (
 NOTES = (
     "devices.several_gpus", "notes.equal_sums", "ranks.skew", "notes.whose_clock", "ranks.recorded_late",
     "notes.unattributed", "notes.graphs", "set_up.not_judged", "counting.said", "sampled.said",
-    "sampled.lowered_clocks", "plan.cut_plan",
+    "plan.cut_plan",
     "links.measured_with", "notes.siblings", "periods.said", "conditions.by_capability", "compiled.said",
     "notes.rates", "notes.calls", "notes.counters", "notes.decimal_commas", "operations.merged",
 )  # fmt: skip

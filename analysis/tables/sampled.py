@@ -20,7 +20,7 @@ from analysis.formats.words import count_of, duration, share
 from analysis.hardware.sampled import quantities
 from analysis.samples.attribute import Attributed, attribute, of_repeats
 from analysis.samples.neighbours import RESOLVED, Figure
-from analysis.samples.overlap import Launches, samples_of
+from analysis.samples.overlap import Ints, Launches, samples_of
 from analysis.tables.attribution import UNATTRIBUTED, paths_of
 from analysis.tables.declare import Column, part, table
 from analysis.tables.groups import GROUP, with_groups
@@ -28,16 +28,19 @@ from analysis.tables.groups import GROUP, with_groups
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
-READ, WRITE = "dram_read_frac", "dram_write_frac"
+READ, WRITE, CLOCK = "dram_read_frac", "dram_write_frac", "gpc_clock_hz"
+CAPTURE, PAUSES = "capture", "pauses"  # stretches of sampled_steps beside the steps
 MOST_GROUPS = 256  # fitted one by one; the others, with least time, share one rate
 MOST_TIMES = 5000  # stretches of a lane; a page shows fewer pixels
 LEAST_PAUSE = 3  # periods without any operation, from which on a stretch counts as a pause
-HALF_BUSY, LEAST_CLOCKS = 0.5, 50  # of a sample's time something ran; samples from which on a clock is judged
-LOWERED = 0.93  # of the clock's 95th percentile: below, the GPU has lowered it
 OTHERS = "(others)"
 ALONE, NEIGHBOURS, OPEN = "alone", "with neighbours", "no"
 ACTIVITY = ("tensor_active_frac", "sm_issue_frac", "sm_active_frac", "warps_frac")
 LINKS = ("nvlink_rx_frac", "nvlink_tx_frac", "pcie_rx_frac", "pcie_tx_frac")
+LEAST_LINK = 0.02  # of a link: nsys prints 1 % for less
+# Units that a sentence on a step names, with their columns in sampled_steps; links with the stems of theirs.
+_SAID = {"DRAM": "dram_frac", "tensor cores": "tensor_active_frac", "schedulers": "sm_issue_frac"}
+_LINKS_SAID = {"NVLink": "nvlink", "PCIe": "pcie"}
 _MEANING = {one.name: one.meaning for one in quantities()}
 _ERROR = "half of its 95 % interval: of the fit, and of traffic at the edges of launches"
 
@@ -46,11 +49,13 @@ _ERROR = "half of its 95 % interval: of the fit, and of traffic at the edges of 
 class OfGpu:
     """The samples of one GPU with its launches; `groups`: one row for each group, with GROUP and `launches`.
 
-    `peak`: what a share of 1 means for DRAM, byte/s; NaN if unknown.
+    `rows`: row of facts.launches of each launch, -1 for copies and sets. `peak`: what a share of 1 means for DRAM,
+    byte/s; NaN if unknown.
     """
 
     found: Attributed
     groups: pd.DataFrame
+    rows: Ints
     peak: float
 
     def joints(self) -> Iterator[list[int]]:
@@ -89,12 +94,15 @@ def _number(device: str) -> int:
 
 
 def _keyed(facts: Facts) -> pd.DataFrame:
-    """Return every operation with GROUP: kernels as the counting plan groups them, copies and sets by their names."""
+    """Return every operation with GROUP: kernels as the counting plan groups them, copies and sets by their names.
+
+    `row` is that of facts.launches, -1 for copies and sets.
+    """
     ranges, launches = facts.placed  # kernels of CUDA graphs and of torch.compile lie in their own ranges
-    kernels = with_groups(launches.assign(path=paths_of(launches["owner"], ranges)))
+    kernels = with_groups(launches.assign(path=paths_of(launches["owner"], ranges), row=np.arange(len(launches))))
     others = facts.gpu_ops[facts.gpu_ops["kind"] != "kernel"]
-    others = others.assign(folded=others["path"], kernel=others["name"].astype(str), place=0)
-    names = ["start_ns", "duration_ns", "device", *GROUP]
+    others = others.assign(folded=others["path"], kernel=others["name"].astype(str), place=0, row=-1)
+    names = ["start_ns", "duration_ns", "device", "row", *GROUP]
     text = dict.fromkeys(("device", "folded", "kernel", "grid", "block"), "str")
     found = pd.concat([one[names].astype(text) for one in (kernels, others) if len(one)], ignore_index=True)
     return found.sort_values("start_ns", kind="stable", ignore_index=True)
@@ -117,7 +125,20 @@ def _of_gpu(gpu: int, rows: pd.DataFrame, ran: pd.DataFrame, peak: float) -> OfG
     rows = rows.sort_values("time_ns").drop_duplicates("time_ns")
     values = {name: rows[name].to_numpy(np.float64) for name in rows if name not in ("gpu", "time_ns")}
     known = {name: one for name, one in values.items() if not np.isnan(one).all()}
-    return OfGpu(attribute(gpu, samples_of(rows["time_ns"].to_numpy(np.int64)), known, launches), groups, peak)
+    samples = samples_of(rows["time_ns"].to_numpy(np.int64))
+    return OfGpu(attribute(gpu, samples, known, launches), groups, ran["row"].to_numpy(np.int64), peak)
+
+
+def named(one: OfGpu, members: list[int]) -> dict[str, Any]:
+    """Return the columns that name some groups: their kernels, their ranges and the GPU."""
+    groups = one.groups.iloc[members]
+    names = list(dict.fromkeys(groups["kernel"]))
+    ranges = list(dict.fromkeys(name or UNATTRIBUTED for name in groups["folded"]))
+    return {
+        "kernel": " + ".join(names[:3]) + (f" + {len(names) - 3} others" if len(names) > 3 else ""),
+        "range": ranges[0] if len(ranges) == 1 else f"{ranges[0]} and {len(ranges) - 1} more",
+        "gpu": one.found.gpu,
+    }
 
 
 def figures(one: OfGpu, members: list[int], names: Iterable[str]) -> dict[str, Figure]:
@@ -139,7 +160,8 @@ def _traffic(one: OfGpu, members: list[int]) -> dict[str, float]:
     return found
 
 
-def _activity(one: OfGpu, members: list[int], names: Iterable[str] = ACTIVITY) -> dict[str, float]:
+def _activity(one: OfGpu, members: list[int]) -> dict[str, float]:
+    names = (*ACTIVITY, *LINKS)
     known = figures(one, members, names)
     return {name: min(known[name].rate, 1.0) if name in known else np.nan for name in names}
 
@@ -154,9 +176,10 @@ _TRAFFIC = (
     Column("dram_write_error_bytes", "byte", _ERROR, "sampled", shown=False),
     Column("dram_frac", "0-1", "both, over what DRAM could move in that time", "sampled", style="bar"),
 )  # fmt: skip
+_SHOWN = ("tensor_active_frac", "sm_issue_frac", "warps_frac")
 _ACTIVITY = tuple(
-    Column(name, "0-1", f"{_MEANING[name]}, while they ran", "sampled", shown=name != "sm_active_frac")
-    for name in ACTIVITY
+    Column(name, "0-1", f"{_MEANING[name]}, while they ran", "sampled", shown=name in _SHOWN)
+    for name in (*ACTIVITY, *LINKS)
 )
 _CLOCK = Column("sm_clock_hz", "Hz", "mean clock of the SMs while they ran", "sampled", shown=False)
 
@@ -194,16 +217,12 @@ def build_sampled_kernels(facts: Facts) -> pd.DataFrame | None:
         whole = float(one.found.time.sum())
         for members in one.joints():
             groups, time = one.groups.iloc[members], float(one.found.time[members].sum())
-            names = list(dict.fromkeys(groups["kernel"]))
-            ranges = list(dict.fromkeys(name or UNATTRIBUTED for name in groups["folded"]))
             reads = one.found.figure(READ, members)
             stands = OPEN if reads is None or not reads.resolved else ALONE if len(members) == 1 else NEIGHBOURS
             times = one.found.time[members] / groups["launches"].to_numpy(float)
             rows.append(
                 {
-                    "kernel": " + ".join(names[:3]) + (f" + {len(names) - 3} others" if len(names) > 3 else ""),
-                    "range": ranges[0] if len(ranges) == 1 else f"{ranges[0]} and {len(ranges) - 1} more",
-                    "gpu": one.found.gpu,
+                    **named(one, members),
                     "stands": stands,
                     "kernels": len(members),
                     "launches": int(groups["launches"].sum()),
@@ -226,6 +245,7 @@ def build_sampled_kernels(facts: Facts) -> pd.DataFrame | None:
     optional=True,
     columns=(
         Column("range", "", "range, repeated layers folded, nested ranges included", "key"),
+        Column("gpu", "1", "number of the GPU", "key", shown=False),
         Column("launches", "1", "launches inside", "timing"),
         Column("nsys_time_ns", "ns", "sum of their times", "timing"),
         *_TRAFFIC,
@@ -246,6 +266,7 @@ def build_sampled_layers(facts: Facts) -> pd.DataFrame | None:
             rows.append(
                 {
                     "range": path,
+                    "gpu": one.found.gpu,
                     "launches": int(one.groups["launches"].iloc[members].sum()),
                     "nsys_time_ns": int(one.found.time[members].sum()),
                     **_traffic(one, members),
@@ -290,6 +311,34 @@ def build_sampled_steps(facts: Facts) -> pd.DataFrame | None:
     return pd.DataFrame(rows) if rows else None
 
 
+def use_of_step(facts: Facts) -> dict[str, float]:
+    """Return how busy each unit is in a step, mean of all GPUs: a share of its peak. {} without samples.
+
+    The step is the kind with most time; without any, it is the whole capture. Links count if they carry LEAST_LINK.
+    """
+    rows = facts.once(build_sampled_steps)
+    rows = rows[rows["range"] != PAUSES].dropna(subset=["time_ns"]) if len(rows) else rows
+    if rows.empty:
+        return {}
+    steps = rows[rows["range"] != CAPTURE]
+    time = (steps["instances"] * steps["time_ns"]).groupby(steps["range"], sort=False).sum()
+    mean = rows[rows["range"] == (time.idxmax() if len(time) else CAPTURE)].mean(numeric_only=True)
+    link = {name: float(max(mean[f"{one}_rx_frac"], mean[f"{one}_tx_frac"])) for name, one in _LINKS_SAID.items()}
+    used = {name: float(mean[column]) for name, column in _SAID.items()}
+    used |= {name: value for name, value in link.items() if value >= LEAST_LINK}
+    return {name: value for name, value in used.items() if value == value}
+
+
+def say_use(facts: Facts) -> str:
+    """Say how busy each unit is in a step; "" without samples."""
+    used = [f"{name} at {share(min(value, 1.0))}" for name, value in use_of_step(facts).items()]
+    if not used:
+        return ""
+    gpus = f", mean of {len(facts.sampled)} GPUs" if len(facts.sampled) > 1 else ""
+    listed = f"{', '.join(used[:-1])} and {used[-1]}" if len(used) > 1 else used[0]
+    return f"{listed} of the peak{gpus}"
+
+
 Ends = tuple[np.ndarray, np.ndarray]
 
 
@@ -313,8 +362,8 @@ def _rest(one: OfGpu) -> dict[str, Ends]:
     launches = one.found.launches
     until = np.maximum.accumulate(launches.end)
     idle = launches.start[1:] - until[:-1] >= LEAST_PAUSE * one.found.samples.period
-    found = {"capture": (launches.start[:1], until[-1:])}
-    return {"pauses": (until[:-1][idle], launches.start[1:][idle]), **found} if idle.any() else found
+    found = {CAPTURE: (launches.start[:1], until[-1:])}
+    return {PAUSES: (until[:-1][idle], launches.start[1:][idle]), **found} if idle.any() else found
 
 
 def _stretch(one: OfGpu, start: np.ndarray, end: np.ndarray) -> dict[str, Any]:
@@ -334,9 +383,9 @@ def _stretch(one: OfGpu, start: np.ndarray, end: np.ndarray) -> dict[str, Any]:
         whole = float((end - start).sum())
         return float(one.found.moved(name, start, end)[0].sum()) / whole if name in values and whole else np.nan
 
-    found |= {name: mean(name) for name in (*ACTIVITY, *LINKS)} | {"sm_clock_hz": mean("gpc_clock_hz")}
+    found |= {name: mean(name) for name in (*ACTIVITY, *LINKS)} | {"sm_clock_hz": mean(CLOCK)}
     inside = _inside(one, start, end)
-    clock = values.get("gpc_clock_hz", np.array([]))[inside] if "gpc_clock_hz" in values else np.array([])
+    clock = values[CLOCK][inside] if CLOCK in values else np.array([])
     return found | {"lowest_clock_hz": float(np.quantile(clock, 0.05)) if len(clock) else np.nan}
 
 
@@ -351,7 +400,7 @@ def _inside(one: OfGpu, start: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 LANES = {
     "DRAM": (READ, WRITE), "tensor cores": ("tensor_active_frac",), "SM issue": ("sm_issue_frac",),
-    "links": LINKS, "SM clock": ("gpc_clock_hz",),
+    "links": LINKS, "SM clock": (CLOCK,),
 }  # fmt: skip
 
 
@@ -404,39 +453,19 @@ def _said(facts: Facts) -> list[str]:
     said = []
     for one in facts.sampled:
         samples, clock, time = one.found.samples, one.found.clock, one.found.time
-        known = {ALONE: 0.0, NEIGHBOURS: 0.0}
-        for members in one.joints():
-            figure = one.found.figure(READ, members)
-            if figure is not None and figure.resolved:
-                known[ALONE if len(members) == 1 else NEIGHBOURS] += float(time[members].sum())
-        alone, joined = (known[name] / max(float(time.sum()), 1.0) for name in (ALONE, NEIGHBOURS))
+        rows = facts.once(build_sampled_kernels)
+        rows = rows[rows["gpu"] == one.found.gpu]
+        known = rows.groupby("stands")["nsys_time_ns"].sum() / max(float(time.sum()), 1.0)
+        alone, joined = (float(known.get(name, 0.0)) for name in (ALONE, NEIGHBOURS))
+        lengths = rows.loc[rows["stands"] == NEIGHBOURS, "launch_ns"].sort_values()
+        long = f", which take {duration(lengths.median())} once each (median, at most {duration(lengths.max())})"
         said.append(
             f"GPU {one.found.gpu}: {len(samples.begin):,} samples, one each {duration(samples.period)}, "
             f"{count_of(samples.lost, 'sample')} lost; their clock is {clock.offset / 1e3:+.1f} ± "
             f"{clock.error * 2 / 1e3:.1f} µs from that of the launches. DRAM reads are known within "
             f"± {RESOLVED:.0%} for single kernels in {share(alone)} of the GPU time, and for kernels together with "
-            f"their neighbours in another {share(joined)}."
+            f"their neighbours in another {share(joined)}{long if len(lengths) else ''}."
         )
-    return said
-
-
-@part("note")
-def _lowered_clocks(facts: Facts) -> list[str]:
-    """Say if a GPU lowered the clock of its SMs while it worked, as it does for power or heat."""
-    said = []
-    for one in facts.sampled:
-        clock = one.found.values.get("gpc_clock_hz", np.array([]))
-        busy = clock[one.found.shares > HALF_BUSY] if len(clock) else clock
-        if len(busy) < LEAST_CLOCKS:
-            continue
-        low, high = np.quantile(busy, (0.05, 0.95))
-        if low < LOWERED * high:
-            slow = float((busy < LOWERED * high).mean())
-            said.append(
-                f"GPU {one.found.gpu} lowers the clock of its SMs while it works: from {high / 1e6:.0f} to "
-                f"{low / 1e6:.0f} MHz, and below {LOWERED * high / 1e6:.0f} MHz in {share(slow)} of the busy samples. "
-                "A GPU does so for power or heat; kernels that compute take longer then."
-            )
     return said
 
 

@@ -12,6 +12,7 @@ from analysis.formats import place
 from analysis.formats.run import SELFTEST
 from analysis.tables.conditions import Ncu
 
+_NO_COUNTERS = "This report holds no hardware counters."
 LIMITS = {"byte": 0.03, "FLOP": 0.01}  # the largest deviation of ncu from known bytes and operations
 
 
@@ -28,16 +29,18 @@ def kept_selftest_of(capture: Capture, gpu: str | None, ncu: Ncu) -> dict[str, A
 
 def check_counters(
     all_measured: pd.DataFrame, ops: pd.DataFrame | None, *, has_ncu: bool = False,
-    kept_selftest: dict[str, Any] | None = None,
+    kept_selftest: dict[str, Any] | None = None, used: str = "",
 ) -> dict[str, object]:  # fmt: skip
     """Return report.json's `trust`: status trusted, untrusted or untested, a sentence, and each check.
 
     The harness declares the expected values in ops.csv (op `selftest`); ncu measured the others. One check beyond its
     limit makes every counter of the run untrusted, because all have the same source. `has_ncu`: any file comes from
-    ncu, even one without durations. A run without its own self-test uses the stored one.
+    ncu, even one without durations. A run without its own self-test uses the stored one. `used`: what samples of the
+    running program say of a step, "" without samples.
     """
     if not has_ncu and (all_measured.empty or all_measured["duration_ns"].isna().all()):
-        return {"status": "untested", "sentence": "This report holds no hardware counters.", "checks": []}
+        said = f"Counters were sampled in the running program: a step uses {used}." if used else _NO_COUNTERS
+        return {"status": "untested", "sentence": said, "checks": []}
     checks: list[Check] = []
     without_value: list[str] = []
     counts, when = list(_expected(all_measured, ops)), ""
@@ -58,7 +61,7 @@ def check_counters(
             }
         )  # fmt: skip
     status, sentence = _verdict(checks, without_value)
-    sentence += when
+    sentence += when + (f" In the running program, a step uses {used}." if used else "")
     return {"status": status, "sentence": sentence, "checks": checks}
 
 

@@ -17,14 +17,17 @@ from analysis import counting
 from analysis.capture.load import load
 from analysis.facts import Facts
 from analysis.formats.errors import InputError
+from analysis.formats.report import Report
 from analysis.hardware.sampled import column_of
 from analysis.pipeline import analyse
 from analysis.sample_file import keep
 from analysis.samples.attribute import Attributed, attribute
 from analysis.samples.overlap import Launches, samples_of
 from analysis.tables import sampled
+from analysis.tables.reuse import build_l2_reuse
 from harness import known_bytes
 from harness.profile import argv, status
+from tests.declared import facts_of
 from tests.nsys_export import Export
 
 PERIOD, PEAK = 100_000, 3.35e12
@@ -263,14 +266,54 @@ def test_tables_give_bytes_of_kernels_layers_and_steps_of_each_gpu(facts: Facts)
     assert step["sm_clock_hz"] == pytest.approx(1.98e9, rel=0.02)
 
 
-@pytest.mark.parametrize(("lowest", "told"), [(1.95e9, False), (1.4e9, True)])
-def test_a_clock_that_falls_inside_the_run_is_told(facts: Facts, lowest: float, told: bool) -> None:
+def slowed(facts: Facts, lowest: float) -> Report:
+    """Return the report on a capture in whose second half the clock of the SMs is `lowest`, Hz; before, 1.98e9."""
     rows = facts.raw.samples
     assert rows is not None
     late = rows["time_ns"] > rows["time_ns"].median()
     slower = replace(facts.raw, samples=rows.assign(gpc_clock_hz=rows["gpc_clock_hz"].mask(late, lowest)))
-    notes = analyse(slower).report.notes
-    assert any("lowers the clock of its SMs" in note and "1400 MHz" in note for note in notes) == told
+    return analyse(slower).report
+
+
+def test_a_clock_that_falls_inside_the_run_is_a_finding(facts: Facts) -> None:
+    """1.4 of 1.98 GHz in half of 40 steps of 450.7 µs: kernels that compute could be faster by 0.293 of 9.0 ms."""
+    found = [one for one in slowed(facts, 1.4e9).findings if one.kind == "lowered_clock"]
+    assert [one.id for one in found] == ["lowered_clock · program · GPU 0", "lowered_clock · program · GPU 1"]
+    assert "at 1980 MHz at best and at 1400 MHz at worst" in found[0].sentence
+    assert found[0].saves_ns.low == 0
+    assert found[0].saves_ns.high == pytest.approx((1 - 1.4 / 1.98) * 20 * 450_700, rel=0.05)
+    assert [(one.table, one.column, one.value, str(one.evidence)) for one in found[0].cells][1] == (
+        "sampled_steps", "lowest_clock_hz", 1.4e9, "sampled",
+    )  # fmt: skip
+
+
+def test_a_clock_that_hardly_falls_is_no_finding(facts: Facts) -> None:
+    assert not [one for one in slowed(facts, 1.9e9).findings if one.kind == "lowered_clock"]
+
+
+def test_the_first_lines_say_how_busy_the_units_are_in_a_step(facts: Facts) -> None:
+    """DRAM moves 0.5 × 260 + 0.2 × 190 of about 451 µs: 37 % of the peak."""
+    report = analyse(facts.raw).report
+    assert sampled.use_of_step(facts) == {"DRAM": pytest.approx(0.373, abs=0.004)}
+    assert report.trust.sentence == "Counters were sampled in the running program: a step uses DRAM at 37% of the " + (
+        "peak, mean of 2 GPUs."
+    )
+    assert report.coverage.sentence.endswith("times and samples.")
+
+
+def test_l2_reuse_is_what_ncu_reads_cold_less_what_samples_read_in_place(facts: Facts) -> None:
+    """Alone, `first` reads twice what it does in place; ncu counted one of its launches. It did not count `second`."""
+    cold = np.full(len(facts.launches), np.nan)
+    first = np.flatnonzero(facts.launches["kernel"] == "first")
+    in_place = 0.5 * LONG[0] * PEAK / 1e9
+    cold[first[3]] = 2 * in_place
+    known = {"sampled": facts.sampled, "measured": pd.DataFrame({"dram_read_bytes": cold})}
+    rows = build_l2_reuse(facts_of(ncu={"cache_control": "all"}, **known))
+    (row,) = (one for one in rows.to_dict("records") if one["gpu"] == int(facts.launches["device"][first[3]][-2]))
+    assert (row["kernel"], row["launches"]) == ("first", 40)
+    assert row["cold_read_bytes"] == pytest.approx(40 * 2 * in_place)
+    assert row["reused_frac"] == pytest.approx(0.5, abs=0.02)
+    assert build_l2_reuse(facts_of(ncu={"cache_control": "none"}, **known)).empty
 
 
 def test_the_lanes_of_the_timeline_follow_the_samples(facts: Facts) -> None:
