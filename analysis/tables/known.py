@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from analysis.tables.declare import Column, table
@@ -24,10 +26,10 @@ _HOW = ("alone", "among", "graph")
     title="Known bytes",
     optional=True,
     columns=(
-        Column("how", "", "alone, among others in a stream, or among others in a CUDA graph", "key"),
-        Column("range", "", "what the launches do, in MiB", "key"),
+        Column("how", "", "alone, among others in a stream or in a CUDA graph; or a whole step of these", "key"),
+        Column("range", "", "what the launches do, in MiB; or which steps", "key"),
         Column("metric", "", "read or written; writes of launches among others also hold what L2 kept before", "key"),
-        Column("launches", "1", "launches", "timing"),
+        Column("launches", "1", "launches, or steps", "timing"),
         Column("launch_ns", "ns", "mean time of one", "timing"),
         Column("known_bytes", "byte", "what one launch moves", "static"),
         Column("sampled_bytes", "byte", "what the samples say", "sampled"),
@@ -37,34 +39,58 @@ _HOW = ("alone", "among", "graph")
     ),
 )
 def build_known_bytes(facts: Facts) -> pd.DataFrame | None:
-    """Return known_bytes.csv: one row for each kind of launch and each metric; None for another program."""
+    """Return known_bytes.csv: one row for each kind of launch or step and each metric; None for another program."""
     if not any(_KNOWN.search(str(path)) for path in facts.ranges["path"].unique()):
         return None
-    rows = [row for one in facts.sampled for group in range(len(one.groups)) for row in _of_group(one, group)]
+    rows = [row for one in facts.sampled for row in (*_launches(one), *_steps(one))]
     return pd.DataFrame(rows) if rows else None
 
 
-def _of_group(one: OfGpu, group: int) -> list[dict[str, object]]:
-    path = str(one.groups["folded"].iloc[group])
-    found = _KNOWN.search(path)
-    if not found:
-        return []
-    launches, time = int(one.groups["launches"].iloc[group]), float(one.found.time[group])
-    rows: list[dict[str, object]] = []
-    for metric, kinds in ((READ, _READS), (WRITE, _WRITES)):
-        figure = one.found.figure(metric, [group])
-        how = next((word for word in _HOW if path.startswith(word)), "")
-        if figure is None or (metric == WRITE and how != _HOW[0]):
+def _launches(one: OfGpu) -> Iterator[dict[str, object]]:
+    """Yield the rows of single kinds of launches; written bytes only where nothing runs before."""
+    for group, path in enumerate(one.groups["folded"].astype(str)):
+        if found := _KNOWN.search(path):
+            metrics = (READ, WRITE) if _how(path) == _HOW[0] else (READ,)
+            yield from _rows(one, [group], _how(path), f"{found[1]} {found[2]} MiB", metrics)
+
+
+def _steps(one: OfGpu) -> Iterator[dict[str, object]]:
+    """Yield the rows of whole steps: what L2 writes late lies inside, but for the last step."""
+    inside: dict[str, list[int]] = {}
+    for group, path in enumerate(one.groups["folded"].astype(str)):
+        if _KNOWN.search(path) and _how(path) != _HOW[0]:
+            inside.setdefault(path.rpartition("/")[0], []).append(group)
+    for path, members in inside.items():
+        yield from _rows(one, members, f"{_how(path)}, step", path.partition("/")[0], (READ, WRITE))
+
+
+def _how(path: str) -> str:
+    return next((word for word in _HOW if path.startswith(word)), "")
+
+
+def _rows(
+    one: OfGpu, members: list[int], how: str, name: str, metrics: tuple[str, ...]
+) -> Iterator[dict[str, object]]:  # fmt: skip
+    """Yield a row for each metric of some groups; of a step, a launch is one of each kind."""
+    groups = one.groups.iloc[members]
+    launches = groups["launches"].to_numpy(np.int64)
+    least, time = int(launches.min()), float(one.found.time[members].sum())
+    kinds = [found.groups() for path in groups["folded"] if (found := _KNOWN.search(str(path)))]
+    for metric in metrics:
+        figure = one.found.figure(metric, members)
+        if figure is None:
             continue
-        known = int(found[2]) * 2**20 if found[1] in kinds else 0
-        of_launch = one.peak * time / launches / 1e9
-        sampled, error = figure.rate * of_launch, figure.half * of_launch
-        rows.append(
-            {
-                "how": how, "range": f"{found[1]} {found[2]} MiB", "metric": "read" if metric == READ else "written",
-                "launches": launches, "launch_ns": time / launches, "known_bytes": known, "sampled_bytes": sampled,
-                "error_bytes": error, "off_frac": sampled / known - 1 if known else pd.NA,
-                "inside": "yes" if abs(sampled - known) <= error else "no", "tier": "sampled",
-            }
-        )  # fmt: skip
-    return rows
+        moving = _READS if metric == READ else _WRITES
+        moved = sum(
+            int(size) * 2**20 * int(count)
+            for (kind, size), count in zip(kinds, launches, strict=True)
+            if kind in moving
+        )
+        known, of_one = moved / least, one.peak * time / least / 1e9
+        sampled, error = figure.rate * of_one, figure.half * of_one
+        yield {
+            "how": how, "range": name, "metric": "read" if metric == READ else "written", "launches": least,
+            "launch_ns": time / least, "known_bytes": known, "sampled_bytes": sampled, "error_bytes": error,
+            "off_frac": sampled / known - 1 if known else pd.NA,
+            "inside": "yes" if abs(sampled - known) <= error else "no", "tier": "sampled",
+        }  # fmt: skip

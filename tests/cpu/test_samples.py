@@ -351,6 +351,15 @@ def test_launches_of_known_bytes_are_held_against_their_names(tmp_path: Path) ->
     assert set(read["inside"]) == {"no"}  # the launches move something else
 
 
+def test_a_step_of_known_launches_sums_them(tmp_path: Path) -> None:
+    """Two kernels of one range: the step is known to move both, and the samples give what both move."""
+    ranges = ("among a", "step", "known read64MiB")
+    rows = analyse(load([export(tmp_path / "a.sqlite", ranges=ranges)]), only="known").tables["known_bytes"]
+    step = rows[(rows["how"] == "among, step") & (rows["metric"] == "read")].iloc[0]
+    assert (step["range"], step["launches"], step["known_bytes"]) == ("among a", 40, 128 << 20)
+    assert step["sampled_bytes"] == pytest.approx((0.5 * LONG[0] + 0.2 * LONG[1]) * PEAK / 1e9, rel=0.02)
+
+
 def test_the_self_test_compiles_samples_exports_and_reports(tmp_path: Path) -> None:
     build, capture, exports, report = known_bytes.commands(tmp_path, "90")
     assert (build[0], "-arch=sm_90" in build) == ("nvcc", True)
