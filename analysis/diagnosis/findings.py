@@ -23,7 +23,6 @@ from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Confidence, kind_of, kinds
 from analysis.tables.host import CUDA
-from analysis.tables.sampled import say_use
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -41,8 +40,7 @@ def findings_of(facts: Facts) -> list[Claim]:
     """Return the findings, the one that wins most first. A capture that is not of a program has none."""
     if not facts.is_program:
         return []
-    of_steps = step_findings.claims(facts.once(answer_steps), say_use(facts))
-    return [*(of_steps or _of_sums(facts)), *lowered_clocks(facts)]
+    return [*(step_findings.claims(facts.once(answer_steps)) or _of_sums(facts)), *lowered_clocks(facts)]
 
 
 def _of_sums(facts: Facts) -> list[Claim]:

@@ -75,18 +75,15 @@ def start_up(answers: Sequence[StepAnswer]) -> StartUp | None:
     return StartUp(ns=float(max(end - begin, 0)), parts=parts)
 
 
-def claims(answers: Sequence[StepAnswer], used: str = "") -> list[Claim]:
-    """Return the changes worth making over all steady steps, the one that saves most of the run first.
-
-    `used`: how busy the units are in a step, by samples; "" without any.
-    """
+def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
+    """Return the changes worth making over all steady steps, the one that saves most of the run first."""
     several = len(answers) > 1
     ranked = [(total_ns(answer.view, one), answer, one) for answer in answers for one in answer.savers]
     now = sorted((item for item in ranked if not item[2].after), key=lambda item: -item[0])
     later = [item for item in ranked if item[2].after]
     found = [_claim(answer, one, several) for _, answer, one in (*now, *later)]
     if not now and answers and not answers[0].view.step.reason:
-        found = [_nothing(answers[0], used), *found]
+        found = [_nothing(answers[0]), *found]
     return found
 
 
@@ -158,7 +155,7 @@ def _confidence(answer: StepAnswer, one: Saver) -> Confidence:
     return one.proposal.sure
 
 
-def _nothing(answer: StepAnswer, used: str) -> Claim:
+def _nothing(answer: StepAnswer) -> Claim:
     """Return the claim that nothing is worth doing, and why: a roof, a busy GPU, or that the capture does not tell."""
     parts = answer.view.parts
     busy = dict(parts.busy_parts).get("gpu_busy", 0)
@@ -174,7 +171,6 @@ def _nothing(answer: StepAnswer, used: str) -> Claim:
         why = " The step waits for copies: fewer bytes, or narrower types, would shorten it."
     elif of >= BUSY:
         why = f" Only faster kernels help{_longest(answer)}; counters would say which of them can be."
-        why += f" In the running program, the step uses {used}." if used else ""
     return Claim(
         kind=kind, title=title, scope=scope,
         sentence=(
