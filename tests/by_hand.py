@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
+from analysis.capture.model import CALLS_COLUMNS, GPU_OPS_COLUMNS, Capture, as_table
 from analysis.diagnosis.step_rules.view import View
 from analysis.replay.decompose import Decomposition
 from analysis.replay.graph import NONE, Graph
@@ -16,6 +16,7 @@ from analysis.replay.simulate import simulate
 from analysis.replay.steady import Phase, Steady
 
 LAG, AFTER = 4.0, 1.0
+LAUNCH = "cudaLaunchKernel"
 
 
 def bools(*rows: int, of: int) -> np.ndarray:
@@ -68,6 +69,31 @@ def graph(calls: list[dict[str, Any]], ops: list[dict[str, Any]], **more: Any) -
 def launches(*durations: float, **more: Any) -> Graph:
     """Launches 15 ns apart on one stream."""
     return graph([{} for _ in durations], [{"ns": ns} for ns in durations], **more)
+
+
+def op(start: int, ns: int, called: int | None = None, **more: Any) -> dict[str, Any]:
+    """An operation, and the start of its call, which lasts 5."""
+    usual = {"kind": "kernel", "name": "k", "grid": "", "block": "", "stream": 7, "device": "GPU 0", "pid": 1, "tid": 1,
+             "bytes": None, "memory": ""}  # fmt: skip
+    times = {"start_ns": start, "duration_ns": ns, "api_start_ns": called}
+    return usual | times | {"api_end_ns": None if called is None else called + 5, "correlation_id": called} | more
+
+
+def captured(ops: list[dict[str, Any]], calls: list[tuple[Any, ...]] | None = None) -> Capture:
+    """calls: start, end, name, thread, process. Without a list, each operation with a call has one in it."""
+    if calls is None:
+        calls = [(one["api_start_ns"], one["api_end_ns"], LAUNCH, one["tid"], one["pid"]) for one in ops
+                 if one["api_start_ns"] is not None]  # fmt: skip
+    rows = pd.DataFrame(
+        [[*one, *(1, 1)][:5] for one in sorted(calls)], columns=["start_ns", "end_ns", "name", "tid", "pid"]
+    )
+    table = pd.DataFrame(ops).astype(
+        dict.fromkeys(("api_start_ns", "api_end_ns", "correlation_id", "pid", "bytes", "stream"), "Int64")
+    )
+    table = table.sort_values("start_ns", ignore_index=True)
+    return Capture(
+        gpu_ops=as_table(dict(table), GPU_OPS_COLUMNS), calls=as_table(dict(rows), CALLS_COLUMNS) if calls else None
+    )
 
 
 def view(one: Graph, *, wall: int = 1_000_000, count: int = 9, **more: Any) -> View:

@@ -41,13 +41,24 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "join": (["tables/join"], [BY_HAND, "test_tables_join"]),
     "busy time": (["tables/gaps", "tables/intervals"], [BY_HAND, "test_tables_numbers"]),
     "steps": (["tables/bare", "tables/periods"], [BY_HAND, "test_tables_bare", "test_tables_periods"]),
-    "replay": (["replay/*"], ["test_replay_by_hand", "test_replay"]),
+    "replay": (
+        ["replay/*"],
+        [
+            "test_waits_by_hand",
+            "test_graph_by_hand",
+            "test_simulate_by_hand",
+            "test_savings_by_hand",
+            "test_steady_by_hand",
+            "test_replay_by_hand",
+            "test_replay",
+        ],
+    ),
     "roofline": (["tables/roofline", "diagnosis/limits"], [BY_HAND, "test_tables_numbers"]),
     "traffic": (["tables/traffic"], [BY_HAND, "test_tables_numbers"]),
     "fusion": (["fusion/*"], ["test_fusion_by_hand", "test_tables_fusion"]),
     "diagnosis": (["diagnosis/step_rules/*"], ["test_step_rules_by_hand"]),
     "units": (["capture/units", "tables/units"], [BY_HAND, "test_capture_text"]),
-    "compare": (["comparison/*"], ["test_comparison_by_hand", "test_comparison"]),
+    "compare": (["comparison/*"], ["test_runs_by_hand", "test_comparison_by_hand", "test_comparison"]),
 }
 SWAPPED: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

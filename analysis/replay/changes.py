@@ -11,11 +11,11 @@ import re
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.collectives import communicates
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph
+from analysis.tables import intervals
 
 GRAPH_LAUNCH_NS = 7_000.0  # cudaGraphLaunch, seen with nsys attached
 GRAPH_NODE_NS = 450.0  # from the end of a node to the start of the next
@@ -414,29 +414,10 @@ def in_ranges(capture: Capture, graph: Graph, pattern: str) -> tuple[Floats, Boo
     chosen = ranges[ranges["name"].map(known).astype(bool) & within] if len(ranges) else ranges
     covered, held = np.zeros(len(graph.c_gap)), np.zeros(len(graph.c_gap), bool)
     for pid, own in chosen.groupby("pid"):
-        spans = _merged(own)
+        begin = own["start_ns"].to_numpy(np.int64)
+        spans = intervals.union(begin, own["end_ns"].to_numpy(np.int64) - begin)
         rows = np.flatnonzero(graph.seq_pid[graph.c_seq] == pid)
-        end = graph.c_start[rows].astype(float)
-        covered[rows] = _covered(spans, end) - _covered(spans, end - graph.c_gap[rows])
-        place = np.searchsorted(spans[:, 0], end, side="right") - 1
-        held[rows] = (place >= 0) & (end < spans[np.maximum(place, 0), 1])
+        start = graph.c_start[rows]
+        covered[rows] = intervals.covered(start - graph.c_gap[rows], start, spans)
+        held[rows] = intervals.covered(start, start + 1, spans) > 0
     return covered, held, len(chosen)
-
-
-def _merged(ranges: pd.DataFrame) -> Floats:
-    spans: list[list[float]] = []
-    for begin, end in sorted(zip(ranges["start_ns"].tolist(), ranges["end_ns"].tolist(), strict=True)):
-        if spans and begin <= spans[-1][1]:
-            spans[-1][1] = max(spans[-1][1], end)
-        else:
-            spans.append([begin, end])
-    return np.array(spans, dtype=np.float64).reshape(-1, 2)
-
-
-def _covered(spans: Floats, until: Floats) -> Floats:
-    """Return how much of the time before each moment the spans cover."""
-    before = np.insert(np.cumsum(spans[:, 1] - spans[:, 0]), 0, 0.0)
-    place = np.searchsorted(spans[:, 0], until, side="right")
-    last = np.maximum(place - 1, 0)
-    over = np.where(place > 0, np.maximum(spans[last, 1] - until, 0.0), 0.0)
-    return np.asarray(before[place] - over)

@@ -16,6 +16,7 @@ from analysis.formats.collectives import communicates
 from analysis.replay.changes import host_work_ns
 from analysis.replay.graph import ALLOCATION, NONE, OPERATION, STREAM, Floats, Graph
 from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, Run
+from analysis.tables import intervals
 
 PARTS = (
     "gpu_busy", "launching", "host_work", "sync", "copies", "allocation", "communication", "rank_wait", "storage",
@@ -98,9 +99,9 @@ class _Walk:
         self.pieces: list[tuple[float, float, str, int]] = []
         self.by = dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True))
         before: dict[int, int] = {}
-        self.previous = np.full(len(self.graph.c_start), -1, np.int64)
+        self.previous: list[tuple[str, int] | None] = []  # the call before each of its sequence
         for call, seq in enumerate(self.graph.c_seq.tolist()):
-            self.previous[call] = before.get(seq, -1)
+            self.previous.append(("call", before[seq]) if seq in before else None)
             before[seq] = call
         self.last_call = before
         self.names = self.graph.c_name
@@ -111,7 +112,7 @@ class _Walk:
         run = self.run
         self.now = run.end_ns
         mine = self.graph.main_streams()[self.graph.o_stream]
-        last_op = int(np.argmax(np.where(mine, run.o_end, -1.0))) if len(run.o_end) else -1
+        last_op = int(np.argmax(np.where(mine, run.o_end, -np.inf))) if len(run.o_end) else -1
         known = (self.graph.seq_pid == self.graph.main).any()
         host = {
             seq: float(run.c_end[call])
@@ -119,14 +120,14 @@ class _Walk:
             if not known or self.graph.seq_pid[seq] == self.graph.main
         }
         latest = max(host, key=lambda seq: host[seq]) if host else -1
-        at: tuple[str, int] = ("", -1)
+        at: tuple[str, int] | None = None
         if last_op >= 0 and (latest < 0 or run.o_end[last_op] >= host[latest] - 1.0):
             self._piece(float(run.o_end[last_op]), "other")
             at = ("operation", last_op)
         elif latest >= 0:
             self._piece(host[latest], "other")
             at = ("call", self.last_call[latest])
-        while at[1] >= 0 and self.now > run.begin_ns:
+        while at and self.now > run.begin_ns:
             at = self._from_operation(at[1]) if at[0] == "operation" else self._from_call(at[1])
         self._piece(run.begin_ns, "other")
         return self.pieces[::-1]
@@ -137,8 +138,8 @@ class _Walk:
             self.pieces.append((begin, self.now, part, row))
             self.now = begin
 
-    def _from_operation(self, row: int) -> tuple[str, int]:
-        """Add what begins with an operation, and return what it waited for."""
+    def _from_operation(self, row: int) -> tuple[str, int] | None:
+        """Add what begins with an operation, and return what it waited for; None if that is unknown."""
         run, graph = self.run, self.graph
         part = part_of(graph, row)
         why, cause = int(run.o_why[row]), int(run.o_cause[row])
@@ -150,16 +151,17 @@ class _Walk:
         if why == BY_HOST:
             call = int(graph.o_host[row])
             if call < 0:
-                return "", -1
+                return None
             self._piece(float(run.c_begin[call]), "launching")
             self._gap(call)
-            return "call", int(self.previous[call])
-        if cause >= 0:
-            long = run.o_start[row] - run.o_end[cause] > _USUAL_NS
-            self._piece(float(run.o_end[cause]), "sync" if why == BY_OTHER else "other" if long else "launching")
+            return self.previous[call]
+        if cause < 0:
+            return None
+        long = run.o_start[row] - run.o_end[cause] > _USUAL_NS
+        self._piece(float(run.o_end[cause]), "sync" if why == BY_OTHER else "other" if long else "launching")
         return "operation", cause
 
-    def _from_call(self, call: int) -> tuple[str, int]:
+    def _from_call(self, call: int) -> tuple[str, int] | None:
         """Add a call, and return the operation for which it waited, or else the call before."""
         run, graph = self.run, self.graph
         by = self.by.get(call, -1)
@@ -171,7 +173,7 @@ class _Walk:
             return "operation", by
         self._piece(float(run.c_begin[call]), part)
         self._gap(call)
-        return "call", int(self.previous[call])
+        return self.previous[call]
 
     def _gap(self, call: int) -> None:
         """Walk back over the host work before a call: a short one is a part of launching."""
@@ -189,43 +191,18 @@ class _Walk:
 def _busy(run: Run, path: list[tuple[float, float, str, int]]) -> dict[str, float]:
     """Return the time of each part if the GPU's work counts first, and the idle rest by the path."""
     of = np.array([GPU_PARTS.index(part_of(run.graph, row)) for row in range(len(run.o_start))], dtype=np.int64)
-    covered: list[tuple[float, float]] = []
+    start, end = (np.clip(each, run.begin_ns, run.end_ns) for each in (run.o_start, run.o_end))
     sums: dict[str, float] = {}
-    total = 0.0
     for number, kind in enumerate(GPU_PARTS):
-        rows = of == number
-        begin = np.clip(run.o_start[rows], run.begin_ns, run.end_ns)
-        covered = _union(
-            covered
-            + list(zip(begin.tolist(), np.clip(run.o_end[rows], run.begin_ns, run.end_ns).tolist(), strict=True))
-        )
-        now = sum(end - start for start, end in covered)
-        sums[kind], total = now - total, now
-    edges = np.array([edge for pair in covered for edge in pair] or [0.0])
-    filled = np.insert(np.cumsum(np.diff(edges)[::2]), 0, 0.0) if len(covered) else np.zeros(1)
-
-    def until(time: float) -> float:
-        place = int(np.searchsorted(edges, time, side="right"))
-        return float(filled[place // 2] + (time - edges[place - 1] if place % 2 else 0.0)) if covered else 0.0
-
-    for begin, end, part, _ in path:
-        idle = end - begin - (until(end) - until(begin))
-        if idle > 0:
-            name = part if part not in GPU_PARTS else "other"
-            sums[name] = sums.get(name, 0.0) + idle
+        rows = of <= number
+        begins, ends = works = intervals.union(start[rows], (end - start)[rows])
+        sums[kind] = float((ends - begins).sum()) - sum(sums.values())
+    edges = np.array([piece[:2] for piece in path]).reshape(len(path), 2)
+    idle = edges[:, 1] - edges[:, 0] - intervals.covered(edges[:, 0], edges[:, 1], works)
+    for (_, _, part, _), ns in zip(path, idle.tolist(), strict=True):
+        name = part if part not in GPU_PARTS else "other"
+        sums[name] = sums.get(name, 0.0) + ns
     return sums
-
-
-def _union(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    merged: list[tuple[float, float]] = []
-    for begin, end in sorted(spans):
-        if end <= begin:
-            continue
-        if merged and begin <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((begin, end))
-    return merged
 
 
 def slack(run: Run) -> Floats:
@@ -236,8 +213,7 @@ def slack(run: Run) -> Floats:
     hosts = {}
     for seq in range(len(graph.seq_pid)):
         rows = np.flatnonzero(graph.c_seq == seq)
-        end = float(run.c_end[rows[-1]]) if len(rows) else run.end_ns
-        hosts[seq] = max(run.end_ns - end, 0.0)
+        hosts[seq] = max(run.end_ns - float(run.c_end[rows[-1]]), 0.0)
     by = dict(zip(run.b_call.tolist(), run.b_by.tolist(), strict=True))
     blocking = np.flatnonzero(graph.c_wait != NONE)
     keys = np.concatenate([graph.c_end[blocking].astype(float), graph.o_start])
@@ -245,7 +221,7 @@ def slack(run: Run) -> Floats:
     for place in np.argsort(keys, kind="stable")[::-1].tolist():
         if place < len(blocking):
             call = int(blocking[place])
-            seq, cause = int(graph.c_seq[call]), by.get(call, -1)
+            seq, cause = int(graph.c_seq[call]), by[call]
             allowed = hosts[seq]
             arrives = float(run.c_begin[call] + graph.c_own[call])
             hosts[seq] = allowed + max(float(run.c_end[call]) - arrives, 0.0)

@@ -193,25 +193,23 @@ def _operations(capture: Capture, windows: Windows) -> tuple[pd.DataFrame, IntAr
     )
     code = lane.groupby([*lane], sort=False, observed=True, dropna=False).ngroup().to_numpy(np.int64)
     unique = list(lane.drop_duplicates().itertuples(index=False, name=None))
-    at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
-    start = ops["start_ns"].to_numpy(np.int64)
-    at = np.where(at < 0, start, at)
-    inside = windows.inside(at, np.where(pid < 0, windows.main, pid))
+    inside = windows.inside(_launched(ops), np.where(pid < 0, windows.main, pid))
     chosen = ops[inside].assign(stream_code=code[inside], row=np.flatnonzero(inside), process=pid[inside])
     names = [f"{device}/{stream}" for _, device, stream in unique]
     return chosen, code, names, np.array([one for one, *_ in unique], dtype=np.int64)
 
 
+def _launched(ops: pd.DataFrame) -> IntArray:
+    """Return when the call of each operation began; its own start, if no call is known."""
+    return ops["api_start_ns"].fillna(ops["start_ns"]).to_numpy(np.int64)
+
+
 def _free(capture: Capture, code: IntArray, names: list[str], windows: Windows) -> Floats:
     """Return when each stream has done what was launched before the window."""
     ops = capture.gpu_ops
-    at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
-    start = ops["start_ns"].to_numpy(np.int64)
-    earlier = (
-        np.where(at < 0, start, at) < windows.bounds(ops["pid"].to_numpy(dtype=np.int64, na_value=windows.main))[0]
-    )
-    free = np.zeros(len(names))
-    np.maximum.at(free, code[earlier], (start + ops["duration_ns"].to_numpy(np.int64))[earlier].astype(float))
+    earlier = _launched(ops) < windows.bounds(ops["pid"].to_numpy(dtype=np.int64, na_value=windows.main))[0]
+    free, end = np.zeros(len(names)), (ops["start_ns"] + ops["duration_ns"]).to_numpy(np.float64)
+    np.maximum.at(free, code[earlier], end[earlier])
     return free
 
 
@@ -269,26 +267,23 @@ class _Frame:
         for number in range(len(pids)):
             rows = np.flatnonzero(seq == number)
             begin, until = (int(each[0]) for each in self.windows.bounds(np.array([pids[number]])))
-            before = np.maximum.accumulate(np.insert(self.end[rows], 0, begin)[:-1]) if len(rows) else rows
+            before = np.maximum.accumulate(np.insert(self.end[rows], 0, begin)[:-1])
             self.gap[rows] = np.maximum(self.start[rows] - before, 0)
-            if len(rows):  # what follows the last call comes before the first one of the next pass
-                self.gap[rows[0]] += max(until - int(self.end[rows].max()), 0)
+            # what follows the last call comes before the first one of the next pass
+            self.gap[rows[0]] += max(until - int(self.end[rows].max()), 0)
             self.seq_begin.append(begin)
 
     def attach(self) -> None:
-        """Find the call of each operation: same process and correlation id, else the times of its call."""
+        """Find the call of each operation by its process and the start of the call."""
         ops, calls = self.ops, self.calls
         outer = calls["outer"].to_numpy(np.int64)
         at = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
-        found = np.full(len(ops), -1, np.int64)
         by_time = {
             (pid, start): place
             for pid, start, place in zip(calls["pid"].tolist(), calls["start_ns"].tolist(), outer.tolist(), strict=True)
         }
-        for row, (pid, start) in enumerate(zip(ops["process"].tolist(), at.tolist(), strict=True)):
-            if start >= 0:
-                found[row] = by_time.get((pid, start), -1)
-        self.call = found
+        known = zip(ops["process"].tolist(), at.tolist(), strict=True)
+        self.call = np.array([by_time.get(one, -1) for one in known], dtype=np.int64)
         self._leave_watchers()
 
     def _leave_watchers(self) -> None:
@@ -313,15 +308,13 @@ class _Frame:
 def _take_turns(start: IntArray, end: IntArray, one: Bools, other: Bools) -> bool:
     """Return whether the calls of two groups of threads hardly overlap in time, although they alternate."""
     s1, e1, s2, e2 = start[one], np.maximum.accumulate(end[one]), start[other], end[other]
-    if not len(s1) or not len(s2):
-        return False
     before = np.searchsorted(s1, e2) - 1  # last call of the one that began before the other's call ended
     overlap = np.where(before >= 0, np.minimum(e1[before], e2) - np.maximum(s1[before], s2), 0)
     return float((overlap > 0).mean()) < 0.03
 
 
-def _usual(values: Floats, default: float, quantile: float = 0.5) -> float:
-    return float(np.quantile(values, quantile)) if len(values) >= 3 else default
+def _usual(values: Floats, default: float) -> float:
+    return float(np.median(values)) if len(values) >= 3 else default
 
 
 def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats, split: bool) -> Graph:
@@ -351,13 +344,14 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
     returned = np.where(call >= 0, frame.end[np.maximum(call, 0)], 0) if len(frame.end) else np.zeros(count)
     staged = (kind == "memcpy") & (start < returned)  # the host fills a buffer first, in the call
     by_host = (late <= np.maximum(3 * lag, 15_000.0)) | (staged & ~by_stream)
-    dep, dep_gap = _causes(start, end, stream, by_stream | by_host, ops["process"].to_numpy(np.int64), free)
+    dep, dep_gap = _causes(start, end, stream, by_stream | by_host, ops["process"].to_numpy(np.int64))
     lost = ~(by_stream | by_host | (dep >= 0))
     either = lost & (np.maximum(since, late) < ALIKE * np.minimum(since, late))
     to_stream = lost & ((since <= late) ^ (split & either)) & np.isfinite(since)
     to_host = lost & ~to_stream & np.isfinite(late)
     lag_used = np.where(by_host | to_host, late, np.minimum(lag, late))
-    after_used = np.where(by_stream | to_stream, since, np.minimum(gap, since))
+    alone = np.isinf(since) & np.isinf(late) & (dep < 0)  # the first of its stream and of the host: its place counts
+    after_used = np.where(by_stream | to_stream | alone, since, np.minimum(gap, since))
     notes = _notes(frame, late)
     grid = _fill(ops)
     empty = np.zeros(len(frame.own), np.int64)
@@ -434,7 +428,7 @@ def _stream_order(start: IntArray, end: Floats, stream: IntArray, free: Floats) 
 
 
 def _causes(
-    start: IntArray, end: Floats, stream: IntArray, explained: Bools, process: IntArray, free: Floats
+    start: IntArray, end: Floats, stream: IntArray, explained: Bools, process: IntArray
 ) -> tuple[IntArray, Floats]:
     """Return, for operations that nothing of their own explains, the one of another stream that ended just before."""
     dep = np.full(len(start), -1, np.int64)

@@ -245,7 +245,7 @@ def _crowded(graph: Graph) -> float:
     took = (graph.c_end - graph.c_start)[trivial].astype(float)
     if len(took) < 8:
         return UNKNOWN_CROWD
-    return max(float(np.median(took)) / min(float(np.quantile(took, 0.01)), TRIVIAL_NS), 1.0)
+    return float(np.median(took) / np.clip(np.quantile(took, 0.01), 1.0, TRIVIAL_NS))
 
 
 def _fit(graph: Graph, marks: Floats, clock: str, bare_ns: float) -> Graph:

@@ -56,6 +56,7 @@ class Run:
 @dataclass(frozen=True)
 class _Program:
     nodes: list[tuple[Any, ...]]
+    epochs: int
     first_epoch: list[int]  # of each sequence
     last_epoch: list[int]
     total: list[float]  # host time of each sequence in a pass, without waits
@@ -81,12 +82,12 @@ def _compile(graph: Graph) -> _Program:
         seen = np.cumsum(blocking[rows] + queued[rows])
         epoch[rows] = number + seen - blocking[rows]
         first.append(number)
-        number += int(seen[-1]) if len(rows) else 0
+        number += int(seen[-1])
         last.append(number)
         number += 1
-        total.append(float(after[rows[-1]]) if len(rows) else 0.0)
+        total.append(float(after[rows[-1]]))
     nodes = _order(graph, _operations(graph, epoch, before), _blocking(graph, queues, epoch, before, after))
-    return _Program(nodes, first, last, total, epoch, before, after)
+    return _Program(nodes, number, first, last, total, epoch, before, after)
 
 
 def _order(graph: Graph, operations: list[Any], blocking: tuple[list[Any], IntArray]) -> list[tuple[Any, ...]]:
@@ -243,7 +244,7 @@ def _call_times(graph: Graph, program: _Program, state: _State) -> tuple[Floats,
     offsets = np.array(state.offsets)
     begin = offsets[program.epoch] + program.before
     blocking = graph.c_wait != NONE
-    end = offsets[np.minimum(program.epoch + blocking, len(offsets) - 1)] + program.after
+    end = offsets[program.epoch + blocking] + program.after
     return begin, end
 
 
@@ -252,8 +253,7 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
     count = len(graph.o_start)
     start, done, why, cause = [0.0] * count, [0.0] * count, [0] * count, [-1] * count
     tails, last = state.tails, [-1] * len(state.tails)
-    offsets = [0.0] * (1 + max(program.last_epoch, default=0))
-    offsets[0] = state.end
+    offsets = [state.end] * program.epochs
     for seq, first in enumerate(program.first_epoch):
         offsets[first] = state.host[seq]
     state.earlier = state.done

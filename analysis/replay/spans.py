@@ -19,8 +19,7 @@ def spans(capture: Capture, ranges: pd.DataFrame, reason: str) -> Steady:
     ops = capture.gpu_ops
     start = ops["start_ns"].to_numpy(np.int64)
     end, pid = start + ops["duration_ns"].to_numpy(np.int64), ops["pid"].to_numpy(dtype=np.int64, na_value=-1)
-    called = ops["api_start_ns"].to_numpy(dtype=np.int64, na_value=-1)
-    called = np.where(called < 0, start, called)
+    called = ops["api_start_ns"].fillna(ops["start_ns"]).to_numpy(np.int64)
     if ranges.empty:
         whole = {"start_ns": [called.min()], "end_ns": [end.max()], "path": [WHOLE_RUN], "pid": [busiest(ops)]}
         ranges = pd.DataFrame(whole)

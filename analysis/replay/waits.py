@@ -23,6 +23,7 @@ QUEUE = 1_024  # launches that fit into the queue of a stream
 FULL = 1_000  # launches in it above which a long launch call waits for room
 STAGED = 65_536  # bytes; a pageable upload up to this size is staged and returns before the stream reaches it
 ALONE_NS = 5_000.0  # what a call that waits takes by itself at most
+TAIL_NS = 3_000.0  # from the end of what a call waits for to its return at most, where the times do not tell
 NEAR_NS = 30_000  # after the end of an operation, a synchronisation may have waited for it
 _DEVICE = re.compile(r"(cu|hip)(da)?(Device|Ctx|Thread)Synchronize")
 _STREAM = re.compile(r"(cu|hip)(da)?StreamSynchronize")
@@ -37,32 +38,34 @@ def find_waits(graph: Graph, memory: Any, size: Floats) -> Graph:
     if not len(graph.c_start):
         return graph
     length = (graph.c_end - graph.c_start).astype(float)
-    own, tail = length.copy(), np.zeros(len(own_start := graph.c_start))
-    wait, target = np.zeros(len(own_start), np.int64), np.full(len(own_start), -1, np.int64)
+    own, tail = length.copy(), np.zeros(len(length))
+    wait, target = np.zeros(len(length), np.int64), np.full(len(length), -1, np.int64)
     usual = _own_times(graph, length)
     pending = _Pending(graph)
     whole = _device_wide(graph)
     op_of = dict(zip(graph.o_call.tolist(), range(len(graph.o_call)), strict=True))
     for call in np.flatnonzero(_candidates(graph, length, usual)).tolist():
-        name, end, row = str(graph.c_name[call]), float(graph.c_end[call]), op_of.get(call, -1)
-        kind, aim, done, alone = NONE, -1, 0.0, min(usual[name], length[call])
-        if row >= 0 and _COPY.match(name) and graph.o_kind[row] == "memcpy":
+        name, end, row = str(graph.c_name[call]), float(graph.c_end[call]), op_of.get(call)
+        alone = min(usual[name], length[call])
+        found: tuple[int, int, float] | None = None
+        if row is not None and _COPY.match(name) and graph.o_kind[row] == "memcpy":
             if _copy_waits(graph, row, name, end, str(memory[row]), float(size[row])):
-                kind, aim, done = OPERATION, row, float(graph.o_end[row])
-        elif row >= 0:
-            if length[call] > 4 * alone and pending.count(call, int(graph.o_stream[row])) >= FULL:
+                found = OPERATION, row, float(graph.o_end[row])
+        elif row is not None:
+            if pending.count(call, int(graph.o_stream[row])) >= FULL:
                 own[call] = alone
         elif _DEVICE.match(name) or name in whole:
-            kind, aim = DEVICE, int(graph.seq_pid[graph.c_seq[call]])
-            done = pending.last(call, aim)
+            pid = int(graph.seq_pid[graph.c_seq[call]])
+            found = DEVICE, pid, pending.last(call, pid)
         elif _STREAM.match(name) or _EVENT.match(name):
-            kind, aim, done = pending.synchronised(call, bool(_EVENT.match(name)))
-        if kind == NONE:
+            found = pending.synchronised(call, bool(_EVENT.match(name)))
+        if found is None:
             continue
-        wait[call], target[call] = kind, aim
+        kind, target[call], done = found
+        wait[call] = kind
         bound = done >= graph.c_start[call] + alone and (kind == OPERATION or done <= end)
         own[call] = alone if bound else length[call]
-        tail[call] = end - done if bound or (kind == OPERATION and row >= 0) else min(alone, 3_000.0)
+        tail[call] = end - done if bound or row is not None else min(alone, TAIL_NS)
     return replace(graph, c_own=own, c_wait=wait, c_target=target, c_tail=tail)
 
 
@@ -97,14 +100,13 @@ class _Pending:
             rows = rows[np.argsort(at[rows], kind="stable")]
             ends = np.maximum.accumulate(np.insert(graph.o_end[rows], 0, graph.stream_free[one]))
             self.streams[one] = (at[rows], ends, np.sort(graph.o_start[rows]), rows)
-        stream_of = np.full(len(graph.c_start), -1, np.int64)
-        stream_of[graph.o_call[known]] = graph.o_stream[known]
-        self.last_stream = np.full(len(graph.c_start), -1, np.int64)  # of the last launch of the sequence
+        stream_of = dict(zip(graph.o_call[known].tolist(), graph.o_stream[known].tolist(), strict=True))
+        self.last_stream: list[int | None] = []  # of the last launch of the sequence before each call
         now: dict[int, int] = {}
-        for call, (seq, own) in enumerate(zip(graph.c_seq.tolist(), stream_of.tolist(), strict=True)):
-            self.last_stream[call] = now.get(seq, -1)
-            if own >= 0:
-                now[seq] = own
+        for call, seq in enumerate(graph.c_seq.tolist()):
+            self.last_stream.append(now.get(seq))
+            if call in stream_of:
+                now[seq] = stream_of[call]
 
     def end(self, call: int, stream: int) -> float:
         """Return when the stream has done all that was launched before the call, ns."""
@@ -121,33 +123,30 @@ class _Pending:
         begin = self.graph.c_start[call]
         return int(np.searchsorted(at, begin) - np.searchsorted(starts, begin, side="right"))
 
-    def synchronised(self, call: int, event: bool) -> tuple[int, int, float]:
-        """Return what a synchronisation of a stream or an event waits for, and when that ended."""
-        end, stream = self.graph.c_end[call], int(self.last_stream[call])
-        if stream >= 0 and not event and (done := self.end(call, stream)) <= end:
+    def synchronised(self, call: int, event: bool) -> tuple[int, int, float] | None:
+        """Return what a synchronisation of a stream or an event waits for, and when that ended; None if unknown."""
+        begin, end, stream = self.graph.c_start[call], self.graph.c_end[call], self.last_stream[call]
+        if stream is not None and not event and (done := self.end(call, stream)) <= end:
             return STREAM, stream, done
         row = self._ended_before(call)
-        if row < 0:
-            return NONE, -1, 0.0
+        if row is None:
+            return None
         done = float(self.graph.o_end[row])
         if event:
             return OPERATION, row, done
-        near = done > self.graph.c_start[call] and end - done < NEAR_NS
-        return (STREAM, int(self.graph.o_stream[row]), done) if near else (NONE, -1, 0.0)
+        return (STREAM, int(self.graph.o_stream[row]), done) if done > begin and end - done < NEAR_NS else None
 
-    def _ended_before(self, call: int) -> int:
-        """Return the operation, launched before the call, that ended last before the call returned; -1 for none."""
-        graph, found = self.graph, -1
+    def _ended_before(self, call: int) -> int | None:
+        """Return the operation, launched before the call, that ended last before the call returned; None for none."""
+        graph, launched = self.graph, [np.zeros(0, np.int64)]
         pid = graph.seq_pid[graph.c_seq[call]]
         for one, (at, _, _, rows) in self.streams.items():
             if graph.stream_pid[one] == pid:
                 until = int(np.searchsorted(at, graph.c_start[call], side="left"))
-                own = rows[max(0, until - 2 * QUEUE) : until]
-                ended = own[graph.o_end[own] <= graph.c_end[call]]
-                row = int(ended[np.argmax(graph.o_end[ended])]) if len(ended) else -1
-                if row >= 0 and (found < 0 or graph.o_end[row] > graph.o_end[found]):
-                    found = row
-        return found
+                launched.append(rows[:until][-2 * QUEUE :])
+        own = np.concatenate(launched)
+        ended = own[graph.o_end[own] <= graph.c_end[call]]
+        return int(ended[np.argmax(graph.o_end[ended])]) if len(ended) else None
 
 
 def _device_wide(graph: Graph) -> set[str]:

@@ -1,17 +1,20 @@
-"""Unions of time intervals, and the part of other intervals inside them. Times are whole ns, ends exclusive."""
+"""Unions of time intervals, and the part of other intervals inside them. Times are ns, ends exclusive."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from analysis.capture.model import IntArray
 
-Union = tuple[IntArray, IntArray]  # starts and ends of intervals that neither touch nor overlap, in order
+Times = npt.NDArray[Any]  # whole ns in a capture, fractions in a replay
+Union = tuple[Times, Times]  # starts and ends of intervals that neither touch nor overlap, in order
 
 
-def union(start: IntArray, duration: IntArray) -> Union:
+def union(start: Times, duration: Times) -> Union:
     """Return the union of [start, start + duration)."""
     filled = duration > 0
     order = np.argsort(start[filled], kind="stable")
@@ -26,7 +29,7 @@ def length(merged: Union) -> int:
     return int((merged[1] - merged[0]).sum())
 
 
-def covered(start: IntArray, end: IntArray, merged: Union) -> IntArray:
+def covered(start: Times, end: Times, merged: Union) -> Times:
     """Return the length of the part of each [start, end) that lies in the union."""
     return before(end, merged) - before(start, merged)
 
@@ -43,7 +46,7 @@ def outside(start: IntArray, end: IntArray, which: IntArray, unions: Sequence[Un
     return found
 
 
-def before(moment: IntArray, merged: Union) -> IntArray:
+def before(moment: Times, merged: Union) -> Times:
     """Return the length of the union before each moment."""
     begins, ends = merged
     if not len(begins):

@@ -398,18 +398,6 @@ def test_slack_is_the_time_to_the_end_that_nothing_needs() -> None:
     assert decompose.slack(side)[1] == pytest.approx(side.o_start[2] - 2.0 - side.o_end[1])
 
 
-@pytest.mark.parametrize(
-    ("spans_", "merged"),
-    [
-        ([(0, 5), (5, 9)], [(0, 9)]),
-        ([(4, 6), (0, 5), (8, 8)], [(0, 6)]),
-        ([(0, 9), (2, 3), (10, 11)], [(0, 9), (10, 11)]),
-    ],
-)
-def test_spans_that_touch_are_one(spans_: list[tuple[float, float]], merged: list[tuple[float, float]]) -> None:
-    assert decompose._union(spans_) == merged
-
-
 def test_whole_nanoseconds_add_up_and_the_largest_part_takes_the_rounding() -> None:
     assert dict(decompose._whole({"sync": 1.4, "copies": 5.4}, 1.0, 8)) == {"sync": 1, "copies": 7}
     assert decompose._whole({}, 1.0, 9) == (("other", 9),)
