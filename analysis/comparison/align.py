@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, count
 
 import pandas as pd
 
@@ -48,8 +49,7 @@ def common(layers: Iterable[str], others: Iterable[str]) -> list[str]:
     """Return each layer, or the nearest one around it that the other side has, too ('' is around all)."""
     known = {""}
     for one in set(others):
-        parts = str(one).split("/")
-        known |= {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
+        known.update(accumulate(str(one).split("/"), "{}/{}".format))
     found = []
     for one in layers:
         layer = str(one)
@@ -91,27 +91,25 @@ def _layer(
 
 
 def _keys(items: list[int], names: list[str]) -> Iterable[tuple[str, int]]:
-    seen: defaultdict[str, int] = defaultdict(int)
+    ordinals: defaultdict[str, Iterator[int]] = defaultdict(count)
     for item in items:
-        name = names[item]
-        yield name, seen[name]
-        seen[name] += 1
+        yield names[item], next(ordinals[names[item]])
 
 
 def _increasing(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the longest part of the pairs, sorted by their first number, that increases in the second, too."""
     ends: list[int] = []
     places: list[int] = []
-    before = [-1] * len(pairs)
+    before: list[int | None] = []
     for place, (_, to) in enumerate(pairs):
         at = bisect_left(ends, to)
-        before[place] = places[at - 1] if at else -1
+        before.append(places[at - 1] if at else None)
         ends[at:] = [to, *ends[at + 1 :]]
         places[at:] = [place, *places[at + 1 :]]
-    chosen, place = [], places[-1] if places else -1
-    while place >= 0:
-        chosen.append(pairs[place])
-        place = before[place]
+    chosen, last = [], places[-1] if places else None
+    while last is not None:
+        chosen.append(pairs[last])
+        last = before[last]
     return chosen[::-1]
 
 

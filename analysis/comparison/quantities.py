@@ -126,7 +126,7 @@ def cause(a: pd.DataFrame, b: pd.DataFrame, match: Match, found: Sequence[Quanti
     words = {one.name: one.said for one in EXACT}
     for one in found:
         if one.differs and one.a is not None and one.b is not None:
-            size = abs(np.log((one.b + 1e-9) / (one.a + 1e-9))) if one.a or one.b else 0.0
+            size = abs(np.log(one.b / one.a)) if one.a and one.b else np.inf
             text = f"{'more' if one.b > one.a else 'fewer'} {words[one.name]}: {number(one.a)} → {number(one.b)}"
             told.append((float(size), text))
     for name, said in _LOWER.items():

@@ -19,6 +19,7 @@ from analysis.formats.errors import InputError
 from analysis.formats.report import Condition
 from analysis.replay import savings, steady
 from analysis.replay.decompose import PARTS, decompose
+from analysis.tables import intervals
 from analysis.tables.attribution import fold_paths
 from analysis.tables.conditions import conditions_of_program
 
@@ -214,26 +215,12 @@ def _step(
     items["launches"] /= count
     items["time_ns"] = items["time_ns"].astype(float) / count
     items["registers"] = items["registers"].astype("Float64").astype(float)
-    busy = _busy(facts.capture.gpu_ops, finish - wall, finish) / count
+    every = facts.capture.gpu_ops
+    works = intervals.union(every["start_ns"].to_numpy(np.int64), every["duration_ns"].to_numpy(np.int64))
+    busy = float(intervals.covered(finish - wall, finish, works).sum()) / count
     mean = float(wall.mean())
     idle = {part: share * (mean - busy) for part, share in shares.items()}
     return StepOf(name, _named(items, facts), mean, busy, idle)
-
-
-def _busy(ops: pd.DataFrame, begin: IntArray, end: IntArray) -> float:
-    """Return how long any operation runs between `begin` and `end`, summed over all pairs of them."""
-    start = ops["start_ns"].to_numpy(np.int64)
-    order = np.argsort(start, kind="stable")
-    start, stop = start[order], np.maximum.accumulate((start + ops["duration_ns"].to_numpy(np.int64))[order])
-    before = np.insert(stop[:-1], 0, start[:1])
-    filled = np.insert(np.cumsum(stop - np.maximum(start, before)), 0, 0)
-
-    def until(time: IntArray) -> IntArray:
-        place = np.searchsorted(start, time, side="right")
-        over = np.where(place > 0, np.maximum(stop[np.maximum(place - 1, 0)] - time, 0), 0)
-        return filled[place] - over
-
-    return float((until(end) - until(begin)).sum())
 
 
 def _named(items: pd.DataFrame, facts: Facts) -> pd.DataFrame:

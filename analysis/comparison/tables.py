@@ -63,7 +63,7 @@ def read(path: Path) -> list[TableRun] | None:
         return None
     content = path.read_bytes()
     content = unpack(content, path.name) if is_packed(content[:6]) else content
-    header = content[:20_000].split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+    header = BytesIO(content).readline().decode("utf-8", "replace").strip()
     if ROUNDS.has_header(header):
         return _rounds(path.name, content)
     kind = next((one for one in KINDS if _fits(one, header.split(","))), None)
@@ -115,7 +115,7 @@ def _table(path: Path, content: bytes, kind: Kind) -> TableRun:
     if kind.times:
         found = found[found["time_ns"].notna()]
     if kind.name == "census":
-        found["source"] = rows["source"].astype(str)
+        found["source"] = rows["source"].fillna("").astype(str)
     return TableRun(path.name, kind.name, found.reset_index(drop=True), conditions=conditions)
 
 

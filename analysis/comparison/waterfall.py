@@ -35,12 +35,7 @@ def waterfall(
         for part in dict.fromkeys([*idle_a, *idle_b]):
             ns = round(idle_b.get(part, 0.0)) - round(idle_a.get(part, 0.0))
             bars.append(Bar(_WAITS.get(part, part), "host", ns, f"the GPU waits {'longer' if ns > 0 else 'less'}"))
-        overlap = [
-            np.mean([(one.busy_ns or 0.0) - float(one.items["time_ns"].sum()) for one in side]) for side in (a, b)
-        ]
-        bars.append(
-            Bar("overlap of kernels", "", round(float(overlap[1])) - round(float(overlap[0])), "they run together")
-        )
+        bars.append(Bar("overlap of kernels", "", round(_overlap(b)) - round(_overlap(a)), "they run together"))
     floor = SHOWN * max(total_a, total_b)
     small = [bar for bar in bars if abs(bar.ns) < floor]
     kept = sorted((bar for bar in bars if abs(bar.ns) >= floor), key=lambda bar: -abs(bar.ns))

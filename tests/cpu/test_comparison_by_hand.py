@@ -677,16 +677,6 @@ def test_times_of_a_group_add_up_in_each_run() -> None:
     assert compare._times([StepOf("s", items), StepOf("s", later)], [[0, 1], [2]]).tolist() == [[3, 4], [10, 40]]
 
 
-def test_busy_time_between_two_moments_is_of_the_union() -> None:
-    ops = pd.DataFrame({"start_ns": [20, 0, 2], "duration_ns": [5, 10, 3]})
-
-    def busy(begin: int, end: int) -> float:
-        return runs._busy(ops, np.array([begin]), np.array([end]))
-
-    assert [busy(0, 30), busy(4, 22), busy(10, 20), busy(24, 99), busy(-5, 3)] == [15, 8, 0, 1, 3]
-    assert runs._busy(ops, np.array([0, 20]), np.array([5, 30])) == 10
-
-
 def times(gone: float, wall: float | None = 10_000.0) -> list[StepOf]:
     """Eight runs of a step of 10 µs: kernels of 5,000, 50, 49 and `gone` ns."""
     names = {"layer": "", "kernel": ["large", "edge", "small", "gone"], "ordinal": 0, "launches": 1.0}
