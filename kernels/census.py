@@ -1,7 +1,8 @@
 """Tabulate the compiled code of every kernel: registers, local memory, access widths, tensor instructions. No GPU.
 
-    python -m kernels.census [FILE]            compiles every kernels/*/*.cu for every architecture, reads ptxas and the
-                                               disassembly, and writes FILE (build/census.csv)
+    python -m kernels.census [FILE] [--op OP…]   compiles every kernels/*/*.cu (or those of the named ops) for every
+                                                 architecture, reads ptxas and the disassembly, and writes FILE
+                                                 (build/census.csv)
 
 It needs nvcc, c++filt, cuobjdump and nvdisasm (`pip install -e '.[census]'`).
 Exit: 0 written; 1 a source does not compile; 2 usage; 127 a tool is missing.
@@ -296,10 +297,15 @@ def tool(name: str) -> str | None:
     return shutil.which(name, path=_tool_path())
 
 
-def take(nvcc: str, progress: bool = True) -> list[Row]:
-    """Return the census of every source. Raises BuildError, one sentence, if a source does not compile."""
+def take(nvcc: str, progress: bool = True, ops: Sequence[str] = ()) -> list[Row]:
+    """Return the census of every source, or of those of some ops.
+
+    Raises: BuildError, one sentence, if a source does not compile, or no op has one.
+    """
     version = objects.nvcc_version(nvcc)
-    files = objects.sources()
+    files = [one for one in objects.sources() if not ops or one.parent.name in ops]
+    if not files:
+        raise build.BuildError(f"no op is named {', '.join(ops)}: kernels/ has one folder for each.")
     if progress:
         print(
             f"compiling and disassembling {len(files)} sources for {len(build.ARCHITECTURES)} architectures, "
@@ -345,7 +351,7 @@ def csv_text(rows: Iterable[Row]) -> str:
     return stream.getvalue()
 
 
-def run(to: Path) -> int:
+def run(to: Path, ops: Sequence[str] = ()) -> int:
     """See the module's docstring."""
     nvcc = build.find_nvcc()
     missing = [name for name in TOOLS if tool(name) is None]
@@ -353,7 +359,7 @@ def run(to: Path) -> int:
         lacks = "nvcc was not found: install the CUDA toolkit." if nvcc is None else f"{', '.join(missing)} not found."
         print(f"{lacks} The extra `census` has cuobjdump and nvdisasm, binutils has c++filt.", file=sys.stderr)
         return 127
-    fresh = take(nvcc)
+    fresh = take(nvcc, ops=ops)
     to.parent.mkdir(parents=True, exist_ok=True)
     temporary = to.with_name(f".{to.name}.part")
     temporary.write_text(csv_text(fresh), encoding="utf-8")
@@ -369,9 +375,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m kernels.census", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("file", nargs="?", type=Path, default=TABLE, help="the table to write (build/census.csv)")
+    parser.add_argument("--op", nargs="+", default=[], metavar="OP", help="only the sources of these ops")
     options = parser.parse_args(arguments)
     try:
-        return run(options.file)
+        return run(options.file, options.op)
     except (build.BuildError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
