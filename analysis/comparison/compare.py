@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pandas as pd
 from msgspec import structs
 
-from analysis.comparison import quantities, verdict
+from analysis.comparison import quantities, units, verdict
 from analysis.comparison.align import Aligned, align
-from analysis.comparison.runs import RunOf, SideOf, StepOf, read
+from analysis.comparison.runs import BY_NCU, WHOLE, RunOf, SideOf, StepOf, read
 from analysis.comparison.waterfall import said, waterfall
 from analysis.formats import symbols
 from analysis.formats.comparison import (
@@ -29,6 +29,7 @@ from analysis.formats.comparison import (
     Verdict,
 )
 from analysis.formats.errors import InputError
+from analysis.formats.words import duration
 
 JUDGED = 0.005  # of the step: a smaller row gets no verdict
 _DECIDE = ("GPU", "time", "card", "workload", "throttling", "SM clock", "memory clock")
@@ -41,37 +42,72 @@ def compare(a: Sequence[Path], b: Sequence[Path], *, least: float | None = None)
 
     Raises: InputError, one sentence, if a side is not usable or both have nothing in common.
     """
-    return of_sides(read(a), read(b), least=least)
+    one, other = read(a), read(b)
+    notes = []
+    if one.kind == other.kind == "capture" and one.by_ncu != other.by_ncu:
+        one, other = read(a, only=BY_NCU), read(b, only=BY_NCU)
+        notes = ["One side has only times of ncu, so those of ncu are compared."]
+    elif one.kind == other.kind == "capture" and one.whole != other.whole:
+        without = other.name if other.whole else one.name
+        one, other = read(a, only=WHOLE), read(b, only=WHOLE)
+        notes = [
+            f"No step repeats in {without}, so both captures are compared whole; put a range around each step, or "
+            "capture more steps."
+        ]
+    return of_sides(one, other, least=least, notes=notes)
 
 
-def of_sides(a: SideOf, b: SideOf, *, least: float | None = None) -> Comparison:
-    """Compare two sides that have been read."""
+def of_sides(a: SideOf, b: SideOf, *, least: float | None = None, notes: Sequence[str] = ()) -> Comparison:
+    """Compare two sides that have been read. `notes`: what to say besides."""
     if a.kind != b.kind and {a.kind, b.kind} & {"census", "bench", "ladder"}:
         raise InputError(f"{a.name} is a {a.kind} and {b.name} a {b.kind}; compare files of one kind.")
-    differences, notes = _differences(a.runs[0], b.runs[0])
+    differences, told = _differences(a.runs[0], b.runs[0])
+    notes = [*told, *notes]
+    if a.by_ncu and b.by_ncu:
+        a, b, told = units.one_each(a, b)
+        notes += told
     one, other, paired = _turns(a.runs, b.runs)
     least = (verdict.LEAST if paired else verdict.APART) if least is None else least
     pairs = _pairs(one[0].steps, other[0].steps)
     error = verdict.ERROR / max(len(pairs), 1)
     steps = []
     for left, right in pairs:
-        built = _step(
-            [_named(run.steps, left) for run in one], [_named(run.steps, right) for run in other], paired, least, error
-        )
+        found = ([_named(run.steps, left) for run in one], [_named(run.steps, right) for run in other])
+        of_a, of_b, note = units.equal_steps(*_known(*found, paired))
+        notes += [*filter(None, [note]), *units.doubts(of_a, of_b)]
+        built = _step(of_a, of_b, paired, least, error)
         steps.append(_final(built, a.digest == b.digest, differences))
-    if not any(row.match is Match.NAME for step in steps for row in step.rows) and any(step.rows for step in steps):
-        raise InputError(
-            f"{a.name} and {b.name} have no kernel in common, in any range; compare runs of one program, or tables of "
-            "the same kernels."
-        )
+    notes += _in_common(a, b, steps)
     if a.runs[0].counted != b.runs[0].counted:
         without = b.name if a.runs[0].counted else a.name
         notes.append(
             f"{without} has no counters, so causes and exact quantities are unknown; capture it with ncu, too."
         )
-    left_out = {step.name for run in (one[0], other[0]) for step in run.steps} - {n for p in pairs for n in _names(p)}
-    notes += [f"The step {name} is on one side only." for name in sorted(left_out)]
+    paired_names = [name for pair in pairs for name in _names(pair)]
+    notes += [
+        f"The step {step.name!r} ({duration(step.wall_ns or 0)}) is on side {side} only."
+        for side, run in (("A", one[0]), ("B", other[0]))
+        for step in run.steps
+        if step.name not in paired_names
+    ]
     return Comparison(_side(a), _side(b), paired, least, verdict.ERROR, _overall(steps), differences, steps, notes)
+
+
+def _in_common(a: SideOf, b: SideOf, steps: Sequence[ComparedStep]) -> list[str]:
+    """Return a note if no kernel has the same name on both sides.
+
+    Raises: InputError if both sides have ranges and none in common, or no time of a step.
+    """
+    if any(row.match is Match.NAME for step in steps for row in step.rows) or not any(step.rows for step in steps):
+        return []
+    layers = [{str(one) for run in side.runs for step in run.steps for one in step.items["layer"]} for side in (a, b)]
+    ranged = all(one - {""} for one in layers)
+    if (ranged and not (layers[0] & layers[1]) - {""}) or any(step.a_ns is None for step in steps):
+        raise InputError(
+            f"{a.name} and {b.name} have no kernel in common, in any range; compare runs of one program, or tables of "
+            "the same kernels."
+        )
+    return ["No kernel has the same name on both sides, so rows show what stands in the place of what."]
 
 
 def _side(side: SideOf) -> Side:
@@ -141,30 +177,26 @@ def _named(steps: Sequence[StepOf], wanted: StepOf) -> StepOf | None:
     return next((step for step in steps if step.name == wanted.name), None)
 
 
-def _step(
-    found_a: Sequence[StepOf | None], found_b: Sequence[StepOf | None], paired: bool, least: float, error: float
-) -> ComparedStep:
-    both = [(x, y) for x, y in zip(found_a, found_b, strict=True) if x and y] if paired else []
-    a = [x for x, _ in both] if paired else [one for one in found_a if one]
-    b = [y for _, y in both] if paired else [one for one in found_b if one]
+def _known(a: Sequence[StepOf | None], b: Sequence[StepOf | None], paired: bool) -> tuple[list[StepOf], list[StepOf]]:
+    """Return the steps of the runs that have one; if they are paired, of the rounds in which both runs have one."""
+    if not paired:
+        return [one for one in a if one], [one for one in b if one]
+    both = [(x, y) for x, y in zip(a, b, strict=True) if x and y]
+    return [x for x, _ in both], [y for _, y in both]
+
+
+def _step(a: Sequence[StepOf], b: Sequence[StepOf], paired: bool, least: float, error: float) -> ComparedStep:
     aligned = align(a[0].items, b[0].items)
-    times_a, times_b = _times(a, [one.a for one in aligned]), _times(b, [one.b for one in aligned])
-    timed = bool(np.isfinite(times_a).all() and np.isfinite(times_b).all())
-    mean_a, mean_b = times_a.mean(axis=0), times_b.mean(axis=0)
-    walls = [np.array([one.wall_ns or np.nan for one in side]) for side in (a, b)]
-    has_wall = bool(np.isfinite(walls[0]).all() and np.isfinite(walls[1]).all())
-    whole = max(float(walls[0].mean()), float(walls[1].mean())) if has_wall else 0.0
-    kernels = a[0].name == "kernels by ncu"
-    if kernels:
-        walls, has_wall = [times_a.sum(axis=1), times_b.sum(axis=1)], True
-    large = (times_a > 0).all(axis=0) & (times_b > 0).all(axis=0) & (np.maximum(mean_a, mean_b) >= JUDGED * whole)
+    groups = [one.a for one in aligned], [one.b for one in aligned]
+    means = [_times(side, own).mean(axis=0) for side, own in zip((a, b), groups, strict=True)]
+    typical = [_times(side, own, "typical_ns") for side, own in zip((a, b), groups, strict=True)]
+    walls = [_walls(side, own) for side, own in zip((a, b), typical, strict=True)]
+    has_wall = all(np.isfinite(one).all() for one in walls)
+    large = _large(typical, max(float(one.mean()) for one in walls) if has_wall else 0.0)
     share = error / 2 if has_wall and large.any() else error
-    judged: dict[int, Judged] = {}
-    if timed and large.any():
-        found = verdict.judge(times_a[:, large], times_b[:, large], paired=paired, error=share, least=least)
-        judged = dict(zip(np.flatnonzero(large).tolist(), found, strict=True))
+    judged, gpu = _judged_rows(typical, large, [_busy(a), _busy(b)], paired, share, least)
     rows = [
-        _row(one, a[0].items, b[0].items, float(mean_a[at]), float(mean_b[at]), judged.get(at))
+        _row(one, a[0].items, b[0].items, float(means[0][at]), float(means[1][at]), judged.get(at))
         for at, one in enumerate(aligned)
     ]
     order = sorted(range(len(rows)), key=lambda at: (-max(rows[at].a_ns or 0, rows[at].b_ns or 0), at))
@@ -174,12 +206,56 @@ def _step(
         return ComparedStep(name, None, None, _of_rows(rows), _counted(rows), [], rows)
     step = verdict.judge(walls[0][:, None], walls[1][:, None], paired=paired, error=share, least=least)[0]
     step = quantities.decide(step, quantities.compare(a[0].items, b[0].items, Match.REPLACED))
-    total_a, total_b = round(float(walls[0].mean())), round(float(walls[1].mean()))
+    kernels = a[0].name == BY_NCU
+    total_a, total_b = (
+        round(float(means[at].sum() if kernels else np.mean([one.wall_ns for one in side])))
+        for at, side in enumerate((a, b))
+    )
     bars = waterfall(a, b, rows, total_a, total_b, kernels)
-    return ComparedStep(name, total_a, total_b, step, said(total_a, total_b, bars), bars, rows)
+    return ComparedStep(name, total_a, total_b, step, said(total_a, total_b, bars), bars, rows, gpu)
 
 
-def _times(steps: Sequence[StepOf], groups: Sequence[Sequence[int]]) -> Floats:
+def _walls(steps: Sequence[StepOf], times: Floats) -> Floats:
+    """Return the time of a step in each run, ns: that of all its kernels if ncu measured them; NaN if unknown."""
+    if steps[0].name == BY_NCU:
+        return np.asarray(times.sum(axis=1), np.float64)
+    return np.array([one.typical_ns or one.wall_ns or np.nan for one in steps])
+
+
+def _busy(steps: Sequence[StepOf]) -> Floats:
+    """Return how long the GPU is busy in a typical step of each run, ns; NaN if unknown."""
+    found = []
+    for one in steps:
+        total = float(one.items["time_ns"].sum())
+        typical = float(one.items.get("typical_ns", one.items["time_ns"]).sum())
+        found.append(one.busy_ns * typical / total if one.busy_ns and total > 0 else np.nan)
+    return np.array(found)
+
+
+def _large(times: Sequence[Floats], whole: float) -> npt.NDArray[np.bool_]:
+    """Return which rows get a verdict: those of both sides that take JUDGED of the step."""
+    longest = np.maximum(*(one.mean(axis=0) for one in times))
+    return (times[0] > 0).all(axis=0) & (times[1] > 0).all(axis=0) & (longest >= JUDGED * whole)
+
+
+def _judged_rows(
+    times: Sequence[Floats], large: npt.NDArray[np.bool_], busy: Sequence[Floats],
+    paired: bool, error: float, least: float,
+) -> tuple[dict[int, Judged], Judged | None]:  # fmt: skip
+    """Return the verdicts on rows by their place, and that on the time in which the GPU is busy: one family."""
+    if not large.any() or not all(np.isfinite(one).all() for one in times):
+        return {}, None
+    known = all(np.isfinite(one).all() and (one > 0).all() for one in busy)
+    a, b = (
+        np.column_stack([time[:, large], one]) if known else time[:, large]
+        for time, one in zip(times, busy, strict=True)
+    )
+    found = verdict.judge(a, b, paired=paired, error=error, least=least)
+    places = np.flatnonzero(large).tolist()
+    return dict(zip(places, found, strict=False)), found[-1] if known and min(map(len, busy)) > 1 else None
+
+
+def _times(steps: Sequence[StepOf], groups: Sequence[Sequence[int]], column: str = "time_ns") -> Floats:
     """Return the time of each group of launches in each run, ns. Shape: (runs, groups); groups name items of run 0."""
     first = steps[0].items
     of_item = np.full(len(first), -1, np.int64)
@@ -189,7 +265,7 @@ def _times(steps: Sequence[StepOf], groups: Sequence[Sequence[int]]) -> Floats:
     found = np.zeros((len(steps), len(groups)))
     for run, step in enumerate(steps):
         at = np.array([keys.get(key, -1) for key in _keys(step.items)], np.int64)
-        times = step.items["time_ns"].to_numpy(float)
+        times = step.items.get(column, step.items["time_ns"]).to_numpy(float)
         np.add.at(found[run], at[at >= 0], times[at >= 0])
     return found
 
@@ -260,7 +336,9 @@ def _final(step: ComparedStep, identical: bool, differences: Sequence[Difference
         return judged
 
     rows = [structs.replace(row, judged=final(row.judged) if row.judged else None) for row in step.rows]
-    return structs.replace(step, judged=final(step.judged), rows=rows)
+    gpu = final(step.gpu) if step.gpu else None
+    told = step.said if step.a_ns is not None else _counted(rows)
+    return structs.replace(step, judged=final(step.judged), rows=rows, gpu=gpu, said=told)
 
 
 def _overall(steps: Sequence[ComparedStep]) -> Judged:

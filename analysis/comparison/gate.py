@@ -2,7 +2,7 @@
 
 [[rule]]
 name = "attention gets no slower"
-metric = "time"            # or tokens_per_s, launches, dram_bytes, registers, … (the quantities of a row)
+metric = "time"            # or gpu_time (the GPU is busy), tokens_per_s, launches, dram_bytes, … (of a row)
 layer = "*attention*"      # optional patterns of shells; without layer and kernel, the step as a whole
 kernel = "softmax*"
 most_growth = 0.02         # B over A, less 1, at most. Or most = 64, or least = 0.5: limits on B itself
@@ -28,7 +28,7 @@ from analysis.formats.words import duration
 PASS, FAIL, UNSURE = "pass", "fail", "unsure"
 EXIT = {PASS: 0, FAIL: 4, UNSURE: 5}
 _RANK = {PASS: 0, UNSURE: 1, FAIL: 2}
-METRICS = ("time", "tokens_per_s", *(one.name for one in EXACT))
+METRICS = ("time", "gpu_time", "tokens_per_s", *(one.name for one in EXACT))
 SHOWN = 5  # rows that a rule lists
 
 
@@ -47,7 +47,8 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def of_step(self) -> bool:
         """Return whether it is about the step as a whole."""
-        return self.layer == "*" and self.kernel == "*" and self.metric in ("time", "tokens_per_s", "launches")
+        of_steps = ("time", "gpu_time", "tokens_per_s", "launches")
+        return self.layer == "*" and self.kernel == "*" and self.metric in of_steps
 
 
 class _Gate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,9 +69,11 @@ def read(path: Path) -> list[Rule]:
         if one.metric not in METRICS:
             known = ", ".join(METRICS)
             raise UsageError(f"{path}: rule {one.name!r} has the metric {one.metric!r}; known are {known}.")
-        if len(limits) != 1 or (one.metric == "tokens_per_s" and one.tokens is UNSET):
+        missing = {"tokens_per_s": one.tokens, "gpu_time": one.most_growth}.get(one.metric)
+        if len(limits) != 1 or missing is UNSET:
             raise UsageError(
-                f"{path}: rule {one.name!r} needs one of most_growth, most and least; tokens_per_s also needs tokens."
+                f"{path}: rule {one.name!r} needs one of most_growth, most and least; tokens_per_s also needs tokens, "
+                "and gpu_time needs most_growth."
             )
     return rules
 
@@ -110,8 +113,10 @@ def _matched(step: ComparedStep, rule: Rule) -> list[tuple[str, str, Row | None]
         if rule.metric == "launches":
             a, b = _launches(step, 0), _launches(step, 1)
             return [(*_of_values(rule, step.name, a, b), None)] if a and b else []
+        if rule.metric == "gpu_time":
+            return [(*_of_growth(rule, f"the GPU in {step.name}", step.gpu), None)] if step.gpu else []
         return [(*_of_time(rule, step.name, step.judged, step.a_ns, step.b_ns), None)]
-    if rule.metric == "tokens_per_s":
+    if rule.metric in ("tokens_per_s", "gpu_time"):
         return []
     rows = [row for row in step.rows if fnmatchcase(row.layer, rule.layer) and _has(row, rule.kernel)]
     if rule.metric == "time":

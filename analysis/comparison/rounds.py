@@ -3,7 +3,7 @@
 usage: python -m analysis.comparison.rounds FOLDER    (of one side)
 
 FOLDER holds a folder for each run, ROUND-PLACE, such as 03-5: the third round, the sixth process. Each has a
-capture, or wall.txt: the seconds of the process.
+capture, or wall.txt: the seconds of the process. A time is the median over the steady steps of a run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from analysis.capture.load import load
 from analysis.comparison.runs import of_capture
-from analysis.formats.comparison import ROUNDS
+from analysis.formats.comparison import AB, ROUNDS
 from analysis.formats.console import run_program
 from analysis.formats.errors import InputError, LedgerError
 from analysis.formats.writing import write
@@ -30,7 +30,7 @@ def rows(folder: Path) -> Iterator[tuple[object, ...]]:
     """
     runs = sorted((int(m[1]), int(m[2]), one) for one in folder.iterdir() if (m := _RUN.fullmatch(one.name)))
     if not runs:
-        raise InputError(f"{folder}: holds no run ROUND-PLACE; `make ab` makes them.")
+        raise InputError(f"{folder}: holds no run ROUND-PLACE; `{AB}` makes them.")
     for number, place, run in runs:
         wall = run / "wall.txt"
         if wall.is_file():
@@ -38,9 +38,9 @@ def rows(folder: Path) -> Iterator[tuple[object, ...]]:
             continue
         for step in of_capture(load([run / "captures"]), run.name).steps:
             if step.wall_ns is not None:
-                yield number, number, place, step.name, "", "", 1, round(step.wall_ns)
+                yield number, number, place, step.name, "", "", 1, round(step.typical_ns or step.wall_ns)
             for item in step.items.itertuples():
-                yield number, number, place, step.name, item.layer, item.kernel, item.launches, item.time_ns
+                yield number, number, place, step.name, item.layer, item.kernel, item.launches, item.typical_ns
 
 
 def main() -> int:

@@ -56,9 +56,7 @@ def read(path: Path) -> list[TableRun] | None:
 
     Raises: InputError if a time in it is no number above zero.
     """
-    if path.is_dir():
-        inside = [path / name for name in ("rounds.csv", "rounds.csv.xz", "bench.csv", "census.csv")]
-        path = next((one for one in inside if one.is_file()), path)
+    path = inside(path) or path
     if not path.is_file() or ".csv" not in path.name:
         return None
     content = path.read_bytes()
@@ -68,6 +66,12 @@ def read(path: Path) -> list[TableRun] | None:
         return _rounds(path.name, content)
     kind = next((one for one in KINDS if _fits(one, header.split(","))), None)
     return None if kind is None else [_table(path, content, kind)]
+
+
+def inside(folder: Path) -> Path | None:
+    """Return the table that a folder holds; None if it holds none."""
+    names = ("rounds.csv", "rounds.csv.xz", "bench.csv", "census.csv")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _fits(kind: Kind, names: list[str]) -> bool:

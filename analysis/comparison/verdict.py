@@ -22,10 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from analysis.formats.comparison import Basis, Judged, Verdict
-from analysis.formats.place import here
-
-_AB = here(" with `make ab`", "")
+from analysis.formats.comparison import AB, Basis, Judged, Verdict
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,7 +51,7 @@ def judge(a: Floats, b: Floats, *, paired: bool, error: float = ERROR, least: fl
     needed = runs_needed(error, paired)
     ratio = np.exp(np.log(b).mean(axis=0) - np.log(a).mean(axis=0))
     if min(counts) < 2:
-        why = f"one run a side tells nothing about its spread; measure {needed} in turns{_AB}"
+        why = f"one run a side tells nothing about its spread; measure {needed} in turns with `{AB}`"
         return [
             Judged(Verdict.UNSURE, Basis.NOTHING, float(one), samples=counts, more=needed - min(counts), why=why)
             for one in ratio

@@ -12,8 +12,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from analysis.formats.files import Amount, CsvFile, JsonFile, Positive, Whole
+from analysis.formats.place import program
 
 AGAIN = "compare again"
+AB = program("make ab", "ab")
 TURNS = 20  # rounds of `make ab`: so many find a change of 1 % (reports/h100-comparison/tables/error_rates.csv)
 
 
@@ -52,7 +54,7 @@ class Judged(Struct, frozen=True):
 
     verdict: Verdict
     basis: Annotated[Basis, Meta(title="what decided")]
-    ratio: Annotated[float | None, Meta(title="time of B over that of A")] = None
+    ratio: Annotated[float | None, Meta(title="time of B over that of A, of the median steps of each run")] = None
     low: Annotated[float | None, Meta(title="low end of its simultaneous interval")] = None
     high: Annotated[float | None, Meta(title="high end")] = None
     samples: Annotated[list[Whole], Meta(title="runs of A and of B; both are rounds if these were paired")] = []
@@ -109,6 +111,10 @@ class ComparedStep(Struct, frozen=True):
     said: Annotated[str, Meta(title="the difference in one sentence")]
     waterfall: Annotated[list[Bar], Meta(title="where the difference comes from, the largest part first")]
     rows: Annotated[list[Row], Meta(title="kernels by layer, the one with most time first")]
+    gpu: Annotated[
+        Judged | None,
+        Meta(title="verdict on the time in which the GPU is busy, which the host does not disturb; null: unknown"),
+    ] = None
 
 
 class Side(Struct, frozen=True):
@@ -172,7 +178,7 @@ class Round(Struct):
     time_ns: Positive
 
 
-ROUNDS = CsvFile("rounds", "rounds.csv", Round, again="measure again with `make ab`", captured=False)
+ROUNDS = CsvFile("rounds", "rounds.csv", Round, again=f"measure again with `{AB}`", captured=False)
 COMPARISON = JsonFile("comparison", "comparison.json", Comparison, again=AGAIN, captured=False)
 
 

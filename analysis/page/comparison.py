@@ -19,6 +19,8 @@ from analysis.page.markdown import escape, escape_prose, table_of
 from analysis.page.terminal import BAD, FAINT, GOOD, HEAD, line
 from analysis.page.text import clean, shorten
 
+VERDICT = 28  # characters of a verdict of a row
+TIMES = VERDICT + 24  # those of both times, too
 ROWS = 12  # of the terminal and of Markdown; the page has all
 _STYLES = {Verdict.FASTER: GOOD, Verdict.SLOWER: BAD, Verdict.SAME: FAINT, Verdict.UNSURE: "yellow"}
 _MARKS = {"pass": "✓", "fail": "✗", "unsure": "?"}
@@ -82,6 +84,8 @@ def _parts(compared: Comparison, width: int) -> Iterator[RenderableType]:
         yield Text("")
         yield Text(clean(f"{step.name}: {step.said}"), HEAD)
         yield Text(clean(judged_line(step.judged)), _STYLES[step.judged.verdict])
+        if step.gpu:
+            yield Text(clean(f"GPU busy: {judged_line(step.gpu)}"), _STYLES[step.gpu.verdict])
         yield _bars(step, width)
         yield _rows(step, width)
     for one in compared.gate:
@@ -98,8 +102,9 @@ def _bars(step: ComparedStep, width: int) -> Grid:
     shown = [*step.waterfall[:ROWS], *_summed(step.waterfall[ROWS:])]
     for bar in shown:
         sign = Text("█" * max(round(8 * abs(bar.ns) / longest), 1 if bar.ns else 0), BAD if bar.ns > 0 else GOOD)
-        text = f"{clean(bar.what)}  {clean(bar.cause)}" if bar.cause else clean(bar.what)
-        grid.add_row(Text(text[: width - 24]), signed(bar.ns), sign)
+        what = shorten(bar.what, width // 2)
+        text = f"{what}: {bar.cause}" if bar.cause else what
+        grid.add_row(Text(shorten(text, width - 24, head=1.0)), signed(bar.ns), sign)
     return grid
 
 
@@ -112,14 +117,19 @@ def _rows(step: ComparedStep, width: int) -> Grid:
     for name in ("layer", "kernel", "A", "B", "verdict"):
         grid.add_column(name, justify="right" if name in "AB" else "left", no_wrap=True)
     rows = sorted(step.rows, key=_interest)[:ROWS]
-    room = max((width - 50) // 2, 12)
+    room = max(width - TIMES, 24)
+    of_layer = min(max((len(clean(row.layer)) for row in rows), default=0), room // 2)
     for row in rows:
         verdict = row.judged.verdict if row.judged else None
         said = f"{verdict} {_change(row)}" if verdict else str(row.match) if row.match is not Match.NAME else "small"
+        layer, names = clean(row.layer), name_of(row, room - of_layer)
         grid.add_row(
-            Text(clean(row.layer)[-room // 2 :]), Text(name_of(row, room)[: room + room // 2]), _time(row.a_ns),
-            _time(row.b_ns), Text(said, _STYLES[verdict] if verdict else FAINT),
-        )  # fmt: skip
+            Text(layer if len(layer) <= of_layer else f"…{layer[1 - of_layer :]}"),
+            Text(shorten(names, room - of_layer)),
+            _time(row.a_ns if row.match is not Match.ONLY_B else None),
+            _time(row.b_ns if row.match is not Match.ONLY_A else None),
+            Text(shorten(said, VERDICT, head=1.0), _STYLES[verdict] if verdict else FAINT),
+        )
     if len(step.rows) > ROWS:
         grid.add_row("", Text(f"… and {len(step.rows) - ROWS} more rows (--json, --html)", FAINT), "", "", "")
     return grid
@@ -156,13 +166,22 @@ def markdown(compared: Comparison) -> str:
         parts.append("\n".join(f"- {escape_prose(text)}" for text in told))
     for step in compared.steps:
         head = f"**{escape_prose(step.name)}**: {escape_prose(step.said)}"
-        parts.append(f"{head}  \n{escape_prose(judged_line(step.judged))}")
+        lines = [head, escape_prose(judged_line(step.judged))]
+        if step.gpu:
+            lines.append(escape_prose(f"GPU busy: {judged_line(step.gpu)}"))
+        parts.append("  \n".join(lines))
         if step.waterfall:
             shown = [*step.waterfall[:ROWS], *_summed(step.waterfall[ROWS:])]
             body = [[escape(bar.layer), escape(bar.what), signed(bar.ns), escape_prose(bar.cause)] for bar in shown]
             parts.append(table_of(["layer", "what", "difference", "cause"], body, ["left", "left", "right", "left"]))
         body = [
-            [escape(row.layer), escape(name_of(row)), _time(row.a_ns), _time(row.b_ns), escape_prose(said)]
+            [
+                escape(row.layer),
+                escape(name_of(row)),
+                _time(row.a_ns if row.match is not Match.ONLY_B else None),
+                _time(row.b_ns if row.match is not Match.ONLY_A else None),
+                escape_prose(said),
+            ]
             for row in sorted(step.rows, key=_interest)[:ROWS]
             for said in [judged_line(row.judged)]
         ]
@@ -212,7 +231,11 @@ def html(compared: Comparison) -> str:
     return render_tables(
         "comparison.html.j2", f"{compared.a.name} → {compared.b.name}", tables, c=compared, bar=BAR, width=WIDTH,
         steps=[
-            {"step": step, "line": judged_line(step.judged), "bars": list(_waterfall(step))} for step in compared.steps
+            {
+                "step": step, "line": judged_line(step.judged), "bars": list(_waterfall(step)),
+                "gpu": judged_line(step.gpu) if step.gpu else "",
+            }
+            for step in compared.steps
         ],
         conditions=list(_conditions(compared)), line=judged_line(compared.judged), marks=_MARKS,
     )  # fmt: skip
