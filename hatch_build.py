@@ -18,6 +18,8 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 CARRIED = (
     "analysis",
     "harness/__init__.py",
+    "harness/ab.py",
+    "harness/bisect.py",
     "harness/doctor.py",
     "harness/instrument",
     "harness/profile",

@@ -1,7 +1,7 @@
 """Follow a metric over runs, or over the committed versions of a table: where it changes, and what changed with it.
 
-    python analysis/history.py RUN RUN…              captures, rounds.csv, bench.csv or a census, in this order
-    python analysis/history.py --commits bench.csv   every committed version of a table
+    kernel-ledger history RUN RUN…              captures, rounds.csv, bench.csv or a census, in this order
+    kernel-ledger history --commits bench.csv   every committed version of a table
 
 Exit status: 0 written; 2 wrong usage; 3 unreadable input, or nothing in common.
 """
@@ -19,14 +19,16 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from analysis.formats.errors import LedgerError
+from analysis.formats.place import program
 
+PROGRAM = program("history.py", "history")
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="history.py", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("paths", nargs="+", type=Path, metavar="RUN", help="runs, or with --commits one table")
     parser.add_argument("--commits", action="store_true", help="take the committed versions of the table")
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         points = history.of_commits(options.paths[0]) if options.commits else history.of_paths(options.paths)
         found = history.series(points, options.metric, options.row)
     except LedgerError as error:
-        print(f"history.py: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code
     if options.json:
         print(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))

@@ -1,15 +1,16 @@
 """Run two commands in turns, each time in a fresh process under nsys, capture counters once each, and compare them.
 
-    python -m harness.ab [-n] [--rounds N] [--out DIR] [--no-counters] [--bare] --a COMMAND --b COMMAND [-- ARGUMENTS…]
+    kernel-ledger ab [-n] [--rounds N] [--out DIR] [--no-counters] [--bare] --a COMMAND --b COMMAND [-- ARGUMENTS…]
 
 Each round runs A and B in an order that is drawn at random. DIR/a and DIR/b then hold rounds.csv, the captures of every
-run, and one capture with counters; ARGUMENTS go to analysis/compare.py, such as --gate gate.toml. With --bare, only the
-time of the whole process is measured, without nsys. Exit: that of compare.py; 1 if a command fails; 2 wrong usage.
+run, and one capture with counters; ARGUMENTS go to the comparison, such as --gate gate.toml. With --bare, only the
+time of the whole process is measured, without nsys. Exit: that of the comparison; 1 if a command fails; 2 wrong usage.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import shlex
 import subprocess
@@ -18,10 +19,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
 from analysis.formats.comparison import TURNS
+from analysis.formats.place import DOCTOR, program
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "nsys_scripts"
+PROGRAM = program("ab", "ab")
 SIDES = ("a", "b")
 MISSING = 127
 
@@ -48,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 once = [str(SCRIPTS / "profile.sh"), "--run", str(out / side), "--", *_words(commands[side])]
                 _run(["bash", *once], options.dry)
     except _FailedError as error:
-        print(f"ab: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return 1
     compare = [str(ROOT / "analysis" / "compare.py"), *rest, str(out / "a"), "--", str(out / "b")]
     if options.dry:
@@ -83,9 +89,12 @@ def _run(words: list[str], dry: bool, cwd: Path | None = None) -> None:
     if dry:
         print(shlex.join(words))
         return
-    done = subprocess.run(words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+        env=os.environ | {"PYTHON": sys.executable},  # for the scripts; make names another one
+    )  # fmt: skip
     if done.returncode == MISSING:
-        raise _FailedError("nsys is missing; install it (`make doctor` says how), or time whole processes with --bare")
+        raise _FailedError(f"nsys is missing; install it (`{DOCTOR}` says how), or time whole processes with --bare")
     if done.returncode:
         last = (done.stdout.strip().splitlines() or ["no output"])[-1]
         raise _FailedError(f"`{shlex.join(words)}` ended with {done.returncode}: {last}")
@@ -93,7 +102,7 @@ def _run(words: list[str], dry: bool, cwd: Path | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="ab", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--a", required=True, metavar="COMMAND", help="the command of side A")
     parser.add_argument("--b", required=True, metavar="COMMAND", help="the command of side B")

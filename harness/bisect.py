@@ -1,10 +1,10 @@
 """Find the change that made a program slower: over commits, or over packages, flags and environment variables.
 
-    python -m harness.bisect --good GOOD --bad BAD [--out DIR] [--rounds N] [--bare] [--gate FILE] --cmd COMMAND
+    kernel-ledger bisect --good GOOD --bad BAD [--out DIR] [--rounds N] [--bare] [--gate FILE] --cmd COMMAND
 
-GOOD and BAD are commits of this repository, or two lists of words of equal length. A word is a package, torch==2.10,
-which is installed into a folder of its own, or a variable, NVCC_FLAGS=-O3+-G, where + stands for a blank. The words
-that differ are the changes, in their order.
+GOOD and BAD are commits of this folder's repository, or two lists of words of equal length. A word is a package,
+torch==2.10, which is installed into a folder of its own, or a variable, NVCC_FLAGS=-O3+-G, where + stands for a blank.
+The words that differ are the changes, in their order.
 
 COMMAND runs in the checkout of a commit, or with the words of a state. If it names $OUT, it writes a census, bench.csv,
 rounds.csv or captures there, and runs once a state. Otherwise it is timed in turns (harness.ab).
@@ -29,8 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats.comparison import TURNS
+from analysis.formats.place import program
 
 ROOT = Path(__file__).resolve().parents[1]
+PROGRAM = program("bisect", "bisect")
 COMPARE = ROOT / "analysis" / "compare.py"
 FOUND, FAILED, USAGE, UNSURE = 0, 1, 2, 5
 Answer = Mapping[str, Any]  # comparison.json
@@ -134,12 +136,12 @@ def _is_commit(text: str) -> bool:
 
 
 def _git(*words: str) -> str:
-    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout
 
 
 def _checkout(commit: str, work: Path) -> str:
     folder = shlex.quote(str(work / commit[:12]))
-    add = f"git -C {shlex.quote(str(ROOT))} worktree add -q --detach {folder} {commit}"
+    add = f"git worktree add -q --detach {folder} {commit}"
     return f"{{ [ -d {folder} ] || {add}; }} && cd {folder} &&"
 
 
@@ -187,10 +189,10 @@ def measured(all_states: Sequence[State], options: argparse.Namespace) -> Compar
             folder = out / f"{i}-{j}"
             commands = [f"{all_states[state].prefix} {options.cmd}" for state in (i, j)]
             more = ["--bare"] if options.bare else ["--no-counters"]
-            words = ["-m", "harness.ab", "--rounds", str(options.rounds), "--out", str(folder), *more]
+            words = [str(ROOT / "harness" / "ab.py"), "--rounds", str(options.rounds), "--out", str(folder), *more]
             done = subprocess.run(
                 [sys.executable, *words, "--a", commands[0], "--b", commands[1], "--", "--json"],
-                cwd=ROOT, capture_output=True, text=True, check=False,
+                capture_output=True, text=True, check=False,
             )  # fmt: skip
             if done.returncode == 1:
                 raise BisectError(FAILED, (done.stderr.strip().splitlines() or ["a command failed"])[-1])
@@ -245,7 +247,7 @@ def _difference(answer: Answer) -> float | None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="bisect", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--good", required=True, metavar="GOOD", help="a commit, or words")
     parser.add_argument("--bad", required=True, metavar="BAD", help="the same, slower")
@@ -266,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         found = search(last, compare)
         print("\n".join(told(all_states, found, compare(0, last))))
     except BisectError as error:
-        print(f"bisect: {error}", file=sys.stderr)
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.code
     finally:
         for folder in work.glob("*/.git"):

@@ -17,6 +17,9 @@ from kernel_ledger import TREE
 COMMANDS = {
     "report": ("analysis.report", "tables, figures and a report from exports of nsys and ncu"),
     "compare": ("analysis.compare", "where the time went between two sides, A -- B, with verdicts and a gate"),
+    "ab": ("harness.ab", "run two commands in turns, in fresh processes under nsys, and compare them"),
+    "bisect": ("harness.bisect", "which commit, package, flag or variable made a command slower"),
+    "history": ("analysis.history", "a metric over runs or commits, where it changes, and what changed with it"),
     "what-if": ("analysis.what_if", "replay the steady step with changes, and say what they save"),
     "fleet": ("analysis.fleet", "read many captures into a store, and ask what limits, differs and would save"),
     "mcp": ("analysis.serve.server", "serve captures to a language model, read-only (needs the extra mcp)"),

@@ -15,6 +15,7 @@ from analysis import compare as command
 from analysis import history
 from analysis.comparison import compare, gate
 from harness import ab, bisect
+from kernels import census as census_of_kernels
 from tests.cpu.test_comparison import census
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,8 +100,8 @@ WORKFLOWS = sorted((ROOT / "analysis" / "comparison" / "workflows").glob("*.yml"
 def test_a_workflow_runs_its_steps_and_a_gate_that_fails_blocks(path: Path, status: int, tmp_path: Path) -> None:
     workflow = yaml.safe_load(path.read_text(encoding="utf-8"))
     (job,) = workflow["jobs"].values()
-    for name in ("make", "python", "pip", "gh"):
-        gate = f'case "$*" in *gate.toml*) exit {status};; esac' if name in ("make", "python") else ""
+    for name in ("kernel-ledger", "python", "pip", "gh"):
+        gate = f'case "$*" in *gate.toml*) exit {status};; esac' if name in ("kernel-ledger", "python") else ""
         stub = tmp_path / "bin" / name
         stub.parent.mkdir(exist_ok=True)
         stub.write_text(f'#!/bin/bash\necho "{name} $*" >> {tmp_path}/calls\n{gate}\n')
@@ -120,6 +121,24 @@ def test_a_workflow_runs_its_steps_and_a_gate_that_fails_blocks(path: Path, stat
     given = next(line for line in calls.splitlines() if "gate.toml" in line)
     options = command._parser().format_help()
     assert all(word in options for word in re.findall(r"--(?:gate|markdown|junit|sarif)", given))
+
+
+@pytest.mark.parametrize("status", [0, 4])
+def test_the_census_gate_takes_both_sides_and_ends_as_the_comparison(status: int, tmp_path: Path) -> None:
+    stub, calls = tmp_path / "python", tmp_path / "calls"
+    stub.write_text(f'#!/bin/bash\necho "$PWD $*" >> {calls}\n[[ $* != *--gate* ]] || exit {status}\n')
+    stub.chmod(0o755)
+    words = [str(ROOT / ".ci" / "census_gate"), "HEAD", "gelu"]
+    done = subprocess.run(words, env=os.environ | {"PYTHON": str(stub)}, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    before, after, compared = calls.read_text().splitlines()
+    assert before.split(" ", 1)[0] != after.split(" ", 1)[0] == str(ROOT)
+    for call in (before, after):
+        assert call.split()[1:3] == ["-m", census_of_kernels.__name__]
+        assert call.split()[4:] == ["--op", "gelu"]
+    script, *given = compared.split()[1:]
+    assert (ROOT / script).is_file()
+    assert command._parser().parse_args([one for one in given if one != "--"]).gate == Path(".ci/gate.toml")
 
 
 def test_the_gate_of_this_project_blocks_a_spill(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ ROOT = Path(__file__).parents[2]
 CARRIED = (
     "analysis/",
     "harness/__init__.py",
+    "harness/ab.py",
+    "harness/bisect.py",
     "harness/doctor.py",
     "harness/instrument/",
     "harness/profile/",
