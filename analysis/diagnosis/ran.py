@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,12 +11,12 @@ import pandas as pd
 from msgspec import structs
 
 from analysis.diagnosis import sampled_reasons, step_findings
-from analysis.diagnosis.again import PROGRAM, captured_program
 from analysis.diagnosis.savers import Saver, StepAnswer, touched
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Bound, Disposition, KernelRow, Program, Tier, kind_of
+from analysis.tables.conditions import user_command
 from analysis.tables.picks import short_names
 
 if TYPE_CHECKING:
@@ -37,8 +38,7 @@ def describe_program(facts: Facts) -> Program:
     """Return what ran; unknown fields are blank."""
     capture = facts.capture
     known = capture.session | {name: value for name, value in (capture.manifest or {}).items() if value}
-    commands = dict.fromkeys(captured_program(tool).command for tool in capture.tools)
-    commands.pop(PROGRAM, None)
+    commands = dict.fromkeys(filter(None, (shlex.join(user_command(tool)) for tool in capture.tools)))
     devices = set(capture.gpu_ops["device"].dropna().unique()) - {""}
     gpus = [re.sub(r" \(\d+\)$", "", one) for one in sorted(devices)]  # nsys adds the device's number
     return Program(

@@ -96,11 +96,12 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
         cell("changes", row, "time_ns", round(proposal.time_ns)),
     )
     about = touched(answer, one)
+    named = several and scope != "program" and not proposal.placed and answer.name != "step"
     told = one.run is not None and one.later_ns is None and not answer.view.step.reason
     replays = Replays(answer.view.step.told_run, one.run, about) if told and one.run else None
     later = Later(one.later_ns, _id(scope, *one.after.split(":", 1))) if one.later_ns is not None else None
     return Claim(
-        kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if several and scope != "program" else ""),
+        kind=proposal.kind, title=proposal.title + (f" in {answer.name}" if named else ""),
         sentence=proposal.sentence + (_HIDDEN if _is_hidden(answer, one) else ""),
         do=proposal.do or do(proposal.kind, answer.view.library),
         wrong_if=proposal.wrong_if, scope=scope,

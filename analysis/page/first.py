@@ -49,10 +49,13 @@ def program_line(report: Report, *, alone: bool = False) -> str:
 def step_line(step: Step, start_up: StartUp | None) -> str:
     """Return the length of a step, how many there are, their spread, and the start-up before them."""
     wall = step.wall_ns
-    spread = "" if wall.p5 is None or wall.p95 is None else f", p5 to p95 {duration(wall.p5)} to {duration(wall.p95)}"
+    spread = ""
+    if wall.p5 is not None and wall.p95 is not None and step.count > 1:
+        spread = f", p5 to p95 {duration(wall.p5)} to {duration(wall.p95)}"
     steps = f"{step.count:,} {'steps' if step.count != 1 else 'step'}"
     seen = ", without a profiler" if step.bare else ", as seen under the profiler"
-    name = "Steady step" if step.name == "step" else f"Steady step {text.shorten(step.name, 40)}"
+    of = step.name.removeprefix("step").strip()
+    name = f"Steady step {text.shorten(of, 40)}".rstrip()
     line = f"{name} {duration(wall.p50)} ({steps}{spread}{seen})"
     if start_up is not None and start_up.ns > 0:
         parts = ", ".join(f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts[:3])

@@ -171,9 +171,14 @@ def saves(finding: Finding, report: Report, *, short: bool = False) -> str:
         return f"0 now; {_interval(later.saves_ns, Saving())} once {rank} is done"
     if finding.saves_ns.high is None or finding.kind == "nothing":
         return ""
-    scope = "the step" if finding.scope == "step step" else text.shorten(finding.scope, 60)
-    of = "" if short or finding.scope == PROGRAM else f" of {scope}"
+    of = "" if short or finding.scope == PROGRAM else f" of {_scope(finding.scope)}"
     return f"{'' if short else 'saves '}{_interval(finding.saves_ns, finding.saves_frac)}{of}"
+
+
+def _scope(scope: str) -> str:
+    """Return the scope of a finding in words. Its range may be called `step` itself, or `step train`."""
+    inner = scope.removeprefix("step ")
+    return "the step" if inner == "step" else text.shorten(inner if inner.startswith("step ") else scope, 60)
 
 
 def _interval(saved: Saving, of: Saving) -> str:

@@ -155,6 +155,21 @@ def command_of(status: Mapping[str, Any]) -> list[str]:
     return after
 
 
+def user_command(status: Mapping[str, Any]) -> list[str]:
+    """Return the words of the program as the user gave them: without what `make profile` runs it in."""
+    words = command_of(status)
+    if words[:2] == ["timeout", "-k"]:
+        words = words[4:]
+    if words[1:2] and words[1].endswith("within.py") and "--" in words:
+        words = words[words.index("--") + 1 :]
+    if words[:1] == ["env"] and any(word.startswith(_OUR_VARIABLES) for word in words):
+        own = next(at for at in range(1, len(words) + 1) if at == len(words) or "=" not in words[at])
+        kept = [word for word in words[1:own] if not word.startswith(_OUR_VARIABLES) and _OUR_RANGES not in word]
+        words = [*(["env", *kept] if kept else []), *words[own:]]
+    return words
+
+
+_OUR_VARIABLES, _OUR_RANGES = "KERNEL_LEDGER_RANGES", "auto_ranges"  # of harness.profile.program.with_ranges
 _WRAPPERS = ("timeout", "nice", "env", "numactl", "stdbuf")  # commands that run another one
 _IS_OPTION = re.compile(r"-|[\d.]+[smhd]?$|\w+=")
 
@@ -165,7 +180,7 @@ def _name_of_program(capture: Capture) -> str:
     Without a command, or with several programs, return "".
     """
     names = set()
-    for words in filter(None, map(command_of, capture.tools)):
+    for words in filter(None, map(user_command, capture.tools)):
         module = next((word for flag, word in itertools.pairwise(words) if flag == "-m"), "")
         script = next((word for word in words if word.endswith((".py", ".sh"))), "")
         binary = next((word for word in words if word not in _WRAPPERS and not _IS_OPTION.match(word)), "")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from analysis.formats.place import profile
 from analysis.formats.report import Missing, Reason
 from analysis.tables.declare import Column, table
 from analysis.tables.rules import with_launch
@@ -45,8 +46,9 @@ _LAUNCH = ["file", "ncu_id", "block"]
         Reason.NO_SOURCE,
         "the hottest source lines",
         "the files include no source page of ncu with samples",
-        "compile with -lineinfo, capture with `--section SourceCounters --import-source yes`, export with "
-        "`ncu --import X.ncu-rep --csv --page source --print-source cuda,sass` and add the file",
+        f"compile CUDA with -lineinfo and run `{profile('--source')}`; or capture with `ncu --section SourceCounters "
+        "--import-source yes`, export with `ncu --import X.ncu-rep --csv --page source --print-source cuda,sass` and "
+        "add the file",
     ),
 )
 def build_source(facts: Facts) -> pd.DataFrame | None:

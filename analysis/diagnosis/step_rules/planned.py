@@ -57,7 +57,8 @@ def propose(view: View) -> Iterator[Proposal]:
                 f"{count_of(round(count), 'launch', 'launches')} a step take {duration(time)}. One kernel for each "
                 f"chain needs at least {duration(time * factor)} for its bytes."
             ),
-            change=fused, count=count, time_ns=time, wrong_if="the fused kernel moves as many bytes as its parts",
+            change=fused, count=count, time_ns=time, placed=True,
+            wrong_if="the fused kernel moves as many bytes as its parts",
         )  # fmt: skip
 
 

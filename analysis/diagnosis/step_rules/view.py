@@ -48,7 +48,7 @@ class Proposal:
     `change` is None for what is only worth knowing. `lost_ns`: time outside the steps, such as a pause of the run.
     `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
     what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`:
-    the results change, so only the user can say whether it may be done.
+    the results change, so only the user can say whether it may be done. `placed`: the title names a range.
     """
 
     kind: str
@@ -67,6 +67,7 @@ class Proposal:
     what_if: str = ""
     do: str = ""
     lossy: bool = False
+    placed: bool = False
 
 
 @dataclass(frozen=True)

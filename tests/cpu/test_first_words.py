@@ -1,0 +1,57 @@
+"""The first words of a report: the program as its user started it, the step, and where a finding saves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from analysis import api
+from analysis.page import first, markdown
+from analysis.tables.conditions import user_command
+
+ROOT = Path(__file__).resolve().parents[2]
+NSYS = ["nsys", "profile", "-t", "cuda,nvtx", "-o", "r/raw/timeline", "-f", "true"]
+WITHIN = ["python3", "harness/profile/within.py", "--seconds", "180", "--megabytes", "1000", "--"]
+RANGES = ["env", "PYTHONPATH=harness/instrument/auto_ranges", "KERNEL_LEDGER_RANGES=on", "KERNEL_LEDGER_RANGES_OUT=r"]
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ([*WITHIN, *RANGES, "python3", "train.py", "A=1"], ["python3", "train.py", "A=1"]),
+        (["timeout", "-k", "10", "600", *RANGES, "python3", "train.py"], ["python3", "train.py"]),
+        ([*WITHIN, "./app", "--", "x"], ["./app", "--", "x"]),
+        # the user's own wrappers stay
+        (["timeout", "600", "./app"], ["timeout", "600", "./app"]),
+        (["env", "A=1", "./app"], ["env", "A=1", "./app"]),
+        ([*RANGES[:2], "A=1", *RANGES[2:], "./app"], ["env", "A=1", "./app"]),
+        ([], []),
+    ],
+)
+def test_the_command_is_the_users(words: list[str], given: list[str]) -> None:
+    assert user_command({"command": [*NSYS, *words]}) == given
+
+
+def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None:
+    report = api.analyse(api.load(ROOT / "examples/h200/cuda_graph/captures")).report
+    assert report.title == "cuda_graph.py on NVIDIA H200"
+    assert report.program.command == "python3 examples/kinds/cuda_graph.py"
+    step = report.steps[0]
+    assert step.name == "step CUDAGraph"
+    assert first.step_line(step, None).startswith("Steady step CUDAGraph 287 µs (15 steps, p5 to p95 ")
+    assert (
+        first.step_line(structs.replace(step, count=1), None)
+        == "Steady step CUDAGraph 287 µs (1 step, without a profiler)"
+    )
+    assert markdown.saves(report.findings[0], report).endswith(" of step CUDAGraph")
+    assert report.findings[0].title.count("CUDAGraph") == 1
+
+
+def test_a_title_names_its_range_once() -> None:
+    report = api.analyse(api.load(ROOT / "reports/h200-gpt2-fp32/captures")).report
+    titles = {one.title for one in report.findings}
+    assert "Fuse residual + LayerNorm in gpt2/prefill/h.*/ln_2" in titles
+    assert "Launch the step as one CUDA graph in gpt2/decode" in titles
+    assert not any(one.count(" in gpt2") > 1 for one in titles)
