@@ -101,7 +101,8 @@ def _keyed(facts: Facts) -> pd.DataFrame:
     ranges, launches = facts.placed  # kernels of CUDA graphs and of torch.compile lie in their own ranges
     kernels = with_groups(launches.assign(path=paths_of(launches["owner"], ranges), row=np.arange(len(launches))))
     others = facts.gpu_ops[facts.gpu_ops["kind"] != "kernel"]
-    others = others.assign(folded=others["path"], kernel=others["name"].astype(str), place=0, row=-1)
+    folded = others["path"].map(lambda path: facts.folded.get(path, path))
+    others = others.assign(folded=folded, kernel=others["name"].astype(str), place=0, row=-1)
     names = ["start_ns", "duration_ns", "device", "row", *GROUP]
     text = dict.fromkeys(("device", "folded", "kernel", "grid", "block"), "str")
     found = pd.concat([one[names].astype(text) for one in (kernels, others) if len(one)], ignore_index=True)

@@ -22,6 +22,8 @@ from analysis.hardware.sampled import column_of
 from analysis.pipeline import analyse
 from analysis.sample_file import keep
 from analysis.samples.attribute import Attributed, attribute
+from analysis.samples.fit import Fit
+from analysis.samples.neighbours import Ran, join
 from analysis.samples.overlap import Launches, samples_of
 from analysis.tables import sampled
 from analysis.tables.reuse import build_l2_reuse
@@ -86,6 +88,29 @@ def test_samples_of_long_launches_need_no_neighbours_and_those_of_tiny_ones_do()
     figure = tiny.figure("dram_read_frac", list(range(6)))
     assert figure is not None
     assert figure.rate == pytest.approx(0.25, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "joint"),
+    [
+        ([100, 100], [0, 1]),
+        ([100, 15, 15, 100], [0, 1, 1, 2]),
+        ([100, 15, 200], [0, 0, 1]),
+        ([15, 15, 30, 15, 15], [0, 0, 1, 2, 2]),
+        ([2_000, 1], [0, 1]),
+    ],
+)
+def test_neighbours_share_a_figure_only_where_they_need_to(lengths: list[int], joint: list[int]) -> None:
+    """At half of the peak, 2 µs at the edges are 10 % of 20 µs: a launch stands alone from about 21 µs on.
+
+    1 µs beside 2 ms stays open: 0.05 % of the time.
+    """
+    count, launches = len(lengths), 100
+    time = np.array(lengths) * 1000.0 * launches
+    follows = np.zeros((count + 1, count + 1))
+    follows[range(count), [*range(1, count), 0]] = launches
+    known = Fit(np.full(count, 0.5), np.zeros((count, count)), np.zeros(count), np.zeros(0))
+    assert join(known, Ran(time, time, follows)).tolist() == joint
 
 
 def test_a_faint_rate_is_an_interval_that_reaches_zero() -> None:
