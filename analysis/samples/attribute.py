@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.samples.fit import FAINT, ROUNDING, SIDES, UNKNOWN_CLOCK, Clock, Design, Fit, find_clock, fit
-from analysis.samples.neighbours import Figure, Ran, figure, join, transitions
+from analysis.samples.neighbours import Figure, Ran, figure, join, known, transitions
 from analysis.samples.overlap import Floats, Ints, Launches, Samples, overlap
 
-RESOLVES = "dram_read_frac"  # the metric whose intervals decide which launches stand alone
-_CLOCKED_BY = (RESOLVES, "sm_active_frac")  # the first that varies
+# The units whose intervals decide which launches stand alone: each against the busiest of them.
+UNITS = ("dram_read_frac", "tensor_active_frac", "sm_issue_frac")
+_CLOCKED_BY = ("dram_read_frac", "sm_active_frac")  # the first that varies
 _TELL_CLOCK = 40  # groups with most time, which count one by one for the clock
 # Longer launches, in periods, say little: they change their rate as their last blocks end.
 _SHORT = 2
@@ -73,8 +74,12 @@ class Attributed:
     @cached_property
     def joint(self) -> Ints:
         """Return the number of the joint figure of each group."""
-        found = self.fit_of(RESOLVES)
-        return np.arange(self.launches.groups) if found is None else join(found, self.ran)
+        found = [fit for name in UNITS if (fit := self.fit_of(name)) is not None]
+        return join(found, self.ran) if found else np.arange(self.launches.groups)
+
+    def knows(self, groups: list[int]) -> bool:
+        """Return whether the figures of some groups together are known."""
+        return known(one for name in UNITS if (one := self.figure(name, groups)) is not None)
 
     def filled(self, metric: str) -> Floats:
         """Return a metric's samples, with what the fit expects where nsys prints 1 %, and nothing where nothing ran."""

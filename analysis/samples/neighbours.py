@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -81,16 +82,28 @@ def figure(fit: Fit, members: list[int], ran: Ran) -> Figure:
     return Figure(total / whole, (SIDES * error + edges + doubt + SCALE * total) / whole)
 
 
-def join(fit: Fit, ran: Ran) -> Ints:
-    """Return the joint of each group: stretches of neighbours, each as short as its figure needs to be resolved.
+def known(figures: Iterable[Figure]) -> bool:
+    """Return whether the figures of some groups are known: each half interval is at most RESOLVED of the largest rate.
 
-    Groups are numbered in the order in which they first ran. Of all ways to cut that order, this one leaves hardly any
-    time unresolved, puts most time into single groups, and then into short stretches. Shape: (groups,), from 0 on.
+    So a kernel that keeps the tensor cores busy stands alone, although its few bytes are known to some percent of the
+    peak only.
+    """
+    found = list(figures)
+    most = max((one.rate for one in found), default=0.0)
+    return bool(found) and all(one.half <= max(RESOLVED * most, LEAST) for one in found)
+
+
+def join(fits: Sequence[Fit], ran: Ran) -> Ints:
+    """Return the joint of each group: stretches of neighbours, each as short as its figures need to be known.
+
+    `fits`: one for each metric. Groups are numbered in the order in which they first ran. Of all ways to cut that
+    order, this one leaves hardly any time unknown, puts most time into single groups, and then into short stretches.
+    Shape: (groups,), from 0 on.
     """
     count = len(ran.time)
     if count == 0:
         return np.zeros(0, dtype=np.int64)
-    cost = _costs(fit, ran)
+    cost = _costs(fits, ran)
     best, cut = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
     for end in range(1, count + 1):
         each = best[:end] + cost[:end, end - 1]
@@ -103,27 +116,30 @@ def join(fit: Fit, ran: Ran) -> Ints:
     return np.unique(joint, return_inverse=True)[1].astype(np.int64)
 
 
-def _costs(fit: Fit, ran: Ran) -> Floats:
-    """Return what each stretch of groups costs as a joint: none if single and resolved, most if not resolved.
+def _costs(fits: Sequence[Fit], ran: Ran) -> Floats:
+    """Return what each stretch of groups costs as a joint: none if single and known, most if not known.
 
     Shape: (groups, groups), first and last of the stretch; infinite below the diagonal.
     """
-    time, work = ran.time, ran.work
+    rates, halves = zip(*(_stretches(fit, ran) for fit in fits), strict=True)
+    widest = np.maximum(RESOLVED * np.max(rates, axis=0), LEAST)
+    unknown = np.max(halves, axis=0) > widest
+    time = _between(ran.time)
+    cost = np.where(np.eye(len(time), dtype=bool), 0.0, time * (1 + time / ran.time.sum()))
+    cost[unknown] = UNRESOLVED * time[unknown]
+    return np.where(np.tri(len(time), k=-1, dtype=bool), np.inf, cost)
+
+
+def _stretches(fit: Fit, ran: Ran) -> tuple[Floats, Floats]:
+    """Return rate and half interval of each stretch of groups, as `figure` does. Shape: (groups, groups) twice."""
     rates = np.append(fit.rate, 0.0)
     crossing = ran.follows * np.maximum(rates[:, None], rates[None, :])
     both = (crossing.sum(axis=1) + crossing.sum(axis=0))[:-1]
-    along = {"total": fit.rate * work, "doubt": fit.doubt * work, "time": time, "both": both}
-    of = {name: _between(values) for name, values in along.items()}
-    variance = _blocks(fit.covariance * np.outer(work, work))
-    edges = EDGE_NS / 2 * (of["both"] - 2 * _blocks(crossing[:-1, :-1]))
-    whole = np.maximum(of["time"], 1e-12)
-    half = (SIDES * np.sqrt(np.maximum(variance, 0.0)) + edges + of["doubt"] + SCALE * of["total"]) / whole
-    resolved = half <= np.maximum(RESOLVED * of["total"] / whole, LEAST)
-    single = np.eye(len(time), dtype=bool)
-    cost = np.where(
-        resolved, np.where(single, 0.0, of["time"] * (1 + of["time"] / time.sum())), UNRESOLVED * of["time"]
-    )
-    return np.where(np.tri(len(time), k=-1, dtype=bool), np.inf, cost)
+    total, doubt = _between(fit.rate * ran.work), _between(fit.doubt * ran.work)
+    variance = _blocks(fit.covariance * np.outer(ran.work, ran.work))
+    edges = EDGE_NS / 2 * (_between(both) - 2 * _blocks(crossing[:-1, :-1]))
+    time = np.maximum(_between(ran.time), 1e-12)
+    return total / time, (SIDES * np.sqrt(np.maximum(variance, 0.0)) + edges + doubt + SCALE * total) / time
 
 
 def _between(values: Floats) -> Floats:

@@ -198,7 +198,8 @@ _CLOCK = Column("sm_clock_hz", "Hz", "mean clock of the SMs while they ran", "sa
         Column("range", "", "innermost range, repeated layers folded (h.*)", "key"),
         Column("gpu", "1", "number of the GPU", "key", shown=False),
         Column(
-            "stands", "", f"{ALONE}; {NEIGHBOURS}, whose sum is known; {OPEN}: its interval is wider than ± 10 %",
+            "stands", "", f"{ALONE}; {NEIGHBOURS}, whose sum is known; {OPEN}: an interval is wider than ± 10 % "
+            "of what the busiest of DRAM reads, tensor cores and schedulers has",
             "sampled",
         ),
         Column("kernels", "1", "groups of equal launches that share this figure", "timing", shown=False),
@@ -218,8 +219,7 @@ def build_sampled_kernels(facts: Facts) -> pd.DataFrame | None:
         whole = float(one.found.time.sum())
         for members in one.joints():
             groups, time = one.groups.iloc[members], float(one.found.time[members].sum())
-            reads = one.found.figure(READ, members)
-            stands = OPEN if reads is None or not reads.resolved else ALONE if len(members) == 1 else NEIGHBOURS
+            stands = OPEN if not one.found.knows(members) else ALONE if len(members) == 1 else NEIGHBOURS
             times = one.found.time[members] / groups["launches"].to_numpy(float)
             rows.append(
                 {
@@ -450,7 +450,7 @@ def build_sampled_times(facts: Facts) -> pd.DataFrame | None:
 
 @part("note")
 def _said(facts: Facts) -> list[str]:
-    """Say how each GPU was sampled, and for which share of its time the figures are known."""
+    """Say how each GPU was sampled, and in which share of its time the figures are known."""
     said = []
     for one in facts.sampled:
         samples, clock, time = one.found.samples, one.found.clock, one.found.time
@@ -460,12 +460,15 @@ def _said(facts: Facts) -> list[str]:
         alone, joined = (float(known.get(name, 0.0)) for name in (ALONE, NEIGHBOURS))
         lengths = rows.loc[rows["stands"] == NEIGHBOURS, "launch_ns"].sort_values()
         long = f", which take {duration(lengths.median())} once each (median, at most {duration(lengths.max())})"
+        exact = rows["dram_read_error_bytes"] <= RESOLVED * rows["dram_read_bytes"]
+        reads = float(rows.loc[exact, "nsys_time_ns"].sum()) / max(float(time.sum()), 1.0)
         said.append(
             f"GPU {one.found.gpu}: {len(samples.begin):,} samples, one each {duration(samples.period)}, "
             f"{count_of(samples.lost, 'sample')} lost; their clock is {clock.offset / 1e3:+.1f} ± "
-            f"{clock.error * 2 / 1e3:.1f} µs from that of the launches. DRAM reads are known within "
+            f"{clock.error * 2 / 1e3:.1f} µs from that of the launches. The busiest unit is known within "
             f"± {RESOLVED:.0%} for single kernels in {share(alone)} of the GPU time, and for kernels together with "
-            f"their neighbours in another {share(joined)}{long if len(lengths) else ''}."
+            f"their neighbours in another {share(joined)}{long if len(lengths) else ''}; the bytes read are known as "
+            f"well in {share(reads)}."
         )
     return said
 
