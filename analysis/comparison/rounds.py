@@ -40,7 +40,8 @@ def rows(folder: Path) -> Iterator[tuple[object, ...]]:
             if step.wall_ns is not None:
                 yield number, number, place, step.name, "", "", 1, round(step.typical_ns or step.wall_ns)
             for item in step.items.itertuples():
-                yield number, number, place, step.name, item.layer, item.kernel, item.launches, item.typical_ns
+                ns = getattr(item, "typical_ns", item.time_ns)
+                yield number, number, place, step.name, item.layer, item.kernel, item.launches, ns
 
 
 def main() -> int:

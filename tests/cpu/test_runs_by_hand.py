@@ -94,8 +94,8 @@ def test_idle_time_is_shared_as_in_the_replay(monkeypatch: pytest.MonkeyPatch) -
 class Known:
     """What `_named` reads of Facts."""
 
-    def __init__(self, values: dict[str, list[float]], lines: list[tuple[Any, ...]], timeline: bool = True) -> None:
-        self.has_timeline, self.has_counters = timeline, bool(values)
+    def __init__(self, values: dict[str, list[float]], lines: list[tuple[Any, ...]]) -> None:
+        self.has_counters = bool(values)
         self.counter_values = pd.DataFrame(values)
         self.ncu_launches = pd.DataFrame({"path": ["l", "l", "l"], "kernel": ["k", "k", "m"]})
         columns = ["kernel", "source_file", "line", "samples"]
@@ -103,7 +103,8 @@ class Known:
 
 
 def named(known: Known, **more: Any) -> pd.DataFrame:
-    items = pd.DataFrame({"layer": ["l", "l", "o"], "kernel": ["k", "n", "k"], "launches": 1.0, "time_ns": 5.0} | more)
+    rows = {"layer": ["l", "l", "o"], "kernel": ["k", "n", "k"], "ordinal": [3, 4, 5], "launches": 1.0, "time_ns": 5.0}
+    items = pd.DataFrame(rows | more)
     facts: Any = known
     return runs._named(items, facts)
 
@@ -113,13 +114,8 @@ def test_counters_of_a_kernel_in_a_range_are_the_mean_of_its_launches() -> None:
     found = named(known, registers=[1.0, 2.0, 3.0])
     assert found["registers"].fillna(-1).tolist() == [36, -1, -1]
     assert "dram_bytes" not in found
-    assert found["ordinal"].tolist() == [0, 0, 0]
-    assert named(known, ordinal=[3, 4, 5])["ordinal"].tolist() == [3, 4, 5]
-    kept = named(Known({"registers": [32.0, 40.0, 99.0]}, [], timeline=False), registers=[1.0, 2.0, 3.0])
-    assert kept["registers"].tolist() == [1, 2, 3]  # rows of ncu have their own
+    assert found["ordinal"].tolist() == [3, 4, 5]
     assert named(Known({}, []), registers=[1.0, 2.0, 3.0])["registers"].tolist() == [1, 2, 3]
-    twice = named(known, kernel=["k", "k", "k"])
-    assert twice["ordinal"].tolist() == [0, 1, 0]
 
 
 def test_the_source_of_a_kernel_is_its_line_with_most_samples() -> None:
@@ -142,7 +138,7 @@ def run_of(name: str, **more: Any) -> RunOf:
 
 def test_a_folder_is_a_table_a_capture_or_several_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "load", lambda paths: paths)
-    monkeypatch.setattr(runs, "of_capture", lambda paths, name: run_of(f"{paths[0].name} as {name}"))
+    monkeypatch.setattr(runs, "of_capture", lambda paths, name, only="": run_of(f"{paths[0].name} as {name}"))
     top = tmp_path / "top"
     for name in ("one/captures", "two/captures", "notes"):
         (top / name).mkdir(parents=True)
@@ -296,7 +292,7 @@ def step_of(times: dict[str, float], wall: float | None = None, **columns: Any) 
 
 
 def compared(a: list[StepOf | None], b: list[StepOf | None], paired: bool = True) -> Any:
-    return compare._step(a, b, paired, 0.005, 0.01)
+    return compare._step(*compare._known(a, b, paired), paired, 0.005, 0.01)
 
 
 def test_rounds_that_one_side_lacks_are_left_out_of_pairs() -> None:
@@ -341,11 +337,16 @@ def side_of(
     return SideOf(name, tuple(each), digest or name)
 
 
+def of_layer(name: str, layer: str, kernel: str) -> SideOf:
+    step = step_of({kernel: 5.0}, 10.0, layer=layer)
+    return SideOf(name, (RunOf(name, "rounds", {}, (step,)),), name)
+
+
 def test_steps_and_counters_of_one_side_only_are_said() -> None:
     found = compare.of_sides(side_of("a", "s", "x", "y"), side_of("b", "s", "t", counted=True))
     assert [one.name for one in found.steps] == ["s", "x → t"]
     assert found.notes == [
-        "a has no counters, so causes and exact quantities are unknown; capture it with ncu, too.", "The step y is on one side only.",
+        "a has no counters, so causes and exact quantities are unknown; capture it with ncu, too.", "The step 'y' (0.01 µs) is on side A only.",
     ]  # fmt: skip
     assert compare.of_sides(side_of("a", "s", counted=True), side_of("b", "s")).notes[0].startswith("b has no counters")
     assert compare.of_sides(side_of("a", "s", counted=True), side_of("b", "s", counted=True)).notes == []
@@ -354,7 +355,7 @@ def test_steps_and_counters_of_one_side_only_are_said() -> None:
     assert (pairs.paired, pairs.least, pairs.a.runs) == (True, 0.005, 2)
     assert compare.of_sides(side_of("a", "s"), side_of("b", "s"), least=0.1).least == 0.1
     with pytest.raises(InputError, match="a and b have no kernel in common"):
-        compare.of_sides(side_of("a", "s"), side_of("b", "s", kernel="z"))
+        compare.of_sides(of_layer("a", "x", "k"), of_layer("b", "y", "z"))
     assert (
         compare.of_sides(side_of("a", "s", digest="x"), side_of("b", "s", digest="x")).steps[0].judged.basis
         is Basis.FILES
