@@ -137,7 +137,7 @@ def title(facts: Facts) -> str:
     capture, gpu = facts.capture, facts.gpu
     workloads = (capture.manifest or {}).get("workloads") or []
     is_ours = any(str(w.get("range", "")).startswith("gpt2") for w in workloads)
-    what = "GPT-2" if is_ours else _name_of_program(capture) or "Capture"
+    what = "GPT-2" if is_ours else name_of_program(capture) or "Capture"
     by_layer = ", layer by layer" if capture.layer_profile else ""
     if gpu:
         return f"{what} on {gpu}{by_layer}"
@@ -170,11 +170,13 @@ def user_command(status: Mapping[str, Any]) -> list[str]:
 
 
 _OUR_VARIABLES, _OUR_RANGES = "KERNEL_LEDGER_RANGES", "auto_ranges"  # of harness.profile.program.with_ranges
-_WRAPPERS = ("timeout", "nice", "env", "numactl", "stdbuf")  # commands that run another one
+# Commands and modules that run another program.
+_WRAPPERS = ("timeout", "nice", "env", "numactl", "stdbuf", "mpirun", "mpiexec", "srun")
+_RUNS_SCRIPTS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 _IS_OPTION = re.compile(r"-|[\d.]+[smhd]?$|\w+=")
 
 
-def _name_of_program(capture: Capture) -> str:
+def name_of_program(capture: Capture) -> str:
     """Return what the command runs, without its folder and interpreter: `train.py` of `python3 -u src/train.py -b 8`.
 
     Without a command, or with several programs, return "".
@@ -182,6 +184,7 @@ def _name_of_program(capture: Capture) -> str:
     names = set()
     for words in filter(None, map(user_command, capture.tools)):
         module = next((word for flag, word in itertools.pairwise(words) if flag == "-m"), "")
+        module = "" if module in _RUNS_SCRIPTS else module
         script = next((word for word in words if word.endswith((".py", ".sh"))), "")
         binary = next((word for word in words if word not in _WRAPPERS and not _IS_OPTION.match(word)), "")
         names.add(module or re.split(r"[\\/]", script or binary)[-1])

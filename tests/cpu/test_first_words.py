@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec import structs
 
 from analysis import api
 from analysis.page import first, markdown
-from analysis.tables.conditions import user_command
+from analysis.tables.conditions import name_of_program, user_command
 
 ROOT = Path(__file__).resolve().parents[2]
 NSYS = ["nsys", "profile", "-t", "cuda,nvtx", "-o", "r/raw/timeline", "-f", "true"]
@@ -32,6 +33,20 @@ RANGES = ["env", "PYTHONPATH=harness/instrument/auto_ranges", "KERNEL_LEDGER_RAN
 )
 def test_the_command_is_the_users(words: list[str], given: list[str]) -> None:
     assert user_command({"command": [*NSYS, *words]}) == given
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["python3", "-m", "torch.distributed.run", "--nproc-per-node", "2", "src/train.py", "-b", "8"], "train.py"),
+        (["accelerate", "launch", "train.py"], "train.py"),
+        (["mpirun", "-n", "2", "./solver"], "solver"),
+        (["python3", "-m", "package.tool", "data.py"], "package.tool"),
+    ],
+)
+def test_a_launcher_is_not_the_program(words: list[str], name: str) -> None:
+    capture = api.load(ROOT / "examples/h200/cuda_graph/captures")
+    assert name_of_program(replace(capture, tools=[{"command": [*NSYS, *words]}])) == name
 
 
 def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None:

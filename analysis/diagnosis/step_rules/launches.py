@@ -30,6 +30,8 @@ def propose(view: View) -> Iterator[Proposal]:
     held = np.ones(len(graph.c_start), bool)
     after = _blockers(view)
     waits = view.of_step(view.long_gaps.sum()) > MOST_HOST * view.parts.wall_ns
+    ranks = len(np.unique(graph.seq_pid))
+    busy = duration(view.time(view.kernels & (graph.o_group < 0)) / ranks)  # collectives wait for other ranks
 
     def captured(base: Graph, share: float) -> Graph:
         made = changes.capture_graph(base, held, 0.0)
@@ -40,12 +42,13 @@ def propose(view: View) -> Iterator[Proposal]:
         about="launches",
         title="Launch the step as one CUDA graph",
         sentence=(
-            f"The host needs {duration(own)} to launch {count_of(round(launches), 'operation')}, "
-            f"and the GPU works for {duration(view.time(view.kernels))}."
+            f"{'The host' if ranks == 1 else 'Each process'} needs {duration(own / ranks)} to launch "
+            f"{count_of(round(launches / ranks), 'operation')}, "
+            + (f"and the GPU works for {busy}." if ranks == 1 else f"and its kernels take {busy}.")
         ),
         change=_jitted(view) if view.library == "jax" else captured,
-        count=launches,
-        time_ns=own,
+        count=launches / ranks,
+        time_ns=own / ranks,
         after=after,
         what_if="--graph '.*'",
         wrong_if="the shapes or the order of the launches change from step to step",
