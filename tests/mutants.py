@@ -43,15 +43,8 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "steps": (["tables/bare", "tables/periods"], [BY_HAND, "test_tables_bare", "test_tables_periods"]),
     "replay": (
         ["replay/*"],
-        [
-            "test_waits_by_hand",
-            "test_graph_by_hand",
-            "test_simulate_by_hand",
-            "test_savings_by_hand",
-            "test_steady_by_hand",
-            "test_replay_by_hand",
-            "test_replay",
-        ],
+        [f"test_{name}_by_hand" for name in ("waits", "graph", "simulate", "changes", "savings", "steady", "replay")]
+        + ["test_replay"],
     ),
     "roofline": (["tables/roofline", "diagnosis/limits"], [BY_HAND, "test_tables_numbers"]),
     "traffic": (["tables/traffic"], [BY_HAND, "test_tables_numbers"]),
@@ -214,9 +207,9 @@ class Runs:
         gc.freeze()  # else each fork copies what a collection marks
         self.items = {item.nodeid: item for item in session.items}
         self.files = {name: at for at, name in enumerate(dict.fromkeys(item.path for item in session.items))}
-        self.callers, self.took, self.broken = json.loads(
-            forked(lambda: self.watched(session), 900) or '[{}, {}, "all"]'
-        )
+        ran = [forked(lambda traced=traced: self.watched(session, traced), 900) for traced in (True, False)]
+        self.callers = json.loads(ran[0] or "[{}]")[0]
+        _, self.took, self.broken = json.loads(ran[1] or '[{}, {}, "all"]')
         for path in [] if self.broken else modules(self.area):
             source = path.read_text("utf-8")
             for place in sampled(places(ast.parse(source)), self.seed, self.size):
@@ -236,8 +229,11 @@ class Runs:
         self.found.append(Mutant(self.area, module, line, place.change, result or "hangs", test))
         print(*self.found[-1], file=self.said, flush=True)
 
-    def watched(self, session: pytest.Session) -> str:
-        """Run all tests; return which of them call each function, how long each takes, and the first that fails."""
+    def watched(self, session: pytest.Session, traced: bool) -> str:
+        """Run all tests; return which of them call each function, how long each takes, and the first that fails.
+
+        Only a run that is `traced` tells the calls, and only another one the times: tracing makes it several times slower.
+        """
         paths = {str(path) for path in modules(self.area)}
         callers: defaultdict[str, set[str]] = defaultdict(set)
         took: dict[str, float] = {}
@@ -253,7 +249,7 @@ class Runs:
             def pytest_runtest_protocol(self, item: pytest.Item) -> Any:
                 within[0] = item.nodeid
                 start = time.process_time()
-                sys.settrace(call)
+                sys.settrace(call if traced else None)
                 result = yield
                 took[item.nodeid] = time.process_time() - start
                 return result

@@ -258,7 +258,7 @@ def _judged_rows(
 def _times(steps: Sequence[StepOf], groups: Sequence[Sequence[int]], column: str = "time_ns") -> Floats:
     """Return the time of each group of launches in each run, ns. Shape: (runs, groups); groups name items of run 0."""
     first = steps[0].items
-    of_item = np.full(len(first), -1, np.int64)
+    of_item = np.zeros(len(first), np.int64)
     for number, group in enumerate(groups):
         of_item[list(group)] = number
     keys = dict(zip(_keys(first), of_item.tolist(), strict=True))

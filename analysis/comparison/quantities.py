@@ -113,9 +113,9 @@ def number(value: float | None) -> str:
     """Return a number in a few digits."""
     if value is None:
         return "?"
-    for limit, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+    for limit, one, unit in ((1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e4, 1e3, " k")):
         if abs(value) >= limit:
-            return f"{value / (limit if limit > 1e4 else 1e3):.4g}{unit}"
+            return f"{value / one:.4g}{unit}"
     return f"{value:.4g}"
 
 

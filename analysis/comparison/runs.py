@@ -313,7 +313,7 @@ def _shown(items: pd.DataFrame, facts: Facts) -> pd.DataFrame:
     if len(lines):
         hottest = lines.sort_values("samples", ascending=False, kind="stable").drop_duplicates("kernel")
         of = {symbols.key(str(row.kernel)): (row.source_file, row.line) for row in hottest.itertuples()}
-        items["source"] = [of.get(name, ("", 0))[0] for name in items["kernel"]]
-        items["line"] = [of.get(name, ("", 0))[1] for name in items["kernel"]]
+        known_lines = [of.get(name, ("", 0)) for name in items["kernel"]]
+        items["source"], items["line"] = [file for file, _ in known_lines], [line for _, line in known_lines]
     wanted = [*ITEM, "launches", "time_ns", "typical_ns", "grid", "block", "source", "line", *COUNTED]
     return items[[name for name in wanted if name in items]].reset_index(drop=True)

@@ -60,7 +60,7 @@ def read(path: Path) -> list[TableRun] | None:
     if not path.is_file() or ".csv" not in path.name:
         return None
     content = path.read_bytes()
-    content = unpack(content, path.name) if is_packed(content[:6]) else content
+    content = unpack(content, path.name) if is_packed(content) else content
     header = BytesIO(content).readline().decode("utf-8", "replace").strip()
     if ROUNDS.has_header(header):
         return _rounds(path.name, content)
@@ -136,4 +136,4 @@ def _beside(path: Path) -> dict[str, str]:
 
 def _joined(rows: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
     parts = [rows[name].fillna("").astype(str) for name in names]
-    return parts[0].str.cat(parts[1:], sep=" ").str.strip() if len(parts) > 1 else parts[0]
+    return parts[0].str.cat(parts[1:], sep=" ").str.strip()

@@ -167,8 +167,8 @@ def _windows(capture: Capture, phase: Phase, part: IntArray) -> graphs.Windows:
 
 def whole(phase: Phase) -> IntArray:
     """Return all steps after start-up, slow ones as well, without the last if nothing tells where it ends."""
-    last = len(phase.start_ns) - (len(phase.start_ns) - phase.first > 3)
-    return np.arange(phase.first, last)
+    count = len(phase.wall_ns)
+    return np.arange(phase.first, count - (count - phase.first > 3))
 
 
 def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:

@@ -215,8 +215,7 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     code, names = pd.factorize(ops["name"])
     start = ops["start_ns"].to_numpy(np.int64)
     end = start + ops["duration_ns"].to_numpy(np.int64)
-    host, host_end = (ops[one].to_numpy(dtype=np.int64, na_value=-1) for one in ("api_start_ns", "api_end_ns"))
-    host, host_end = np.where(host < 0, start, host), np.where(host_end < 0, start, host_end)
+    host, host_end = (ops[one].fillna(ops["start_ns"]).to_numpy(np.int64) for one in ("api_start_ns", "api_end_ns"))
     correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)
     ends, waits = np.sort(host_end), np.zeros((2, 0), np.int64)
     if capture.calls is not None and len(capture.calls):

@@ -411,6 +411,7 @@ def test_a_row_of_several_kernels_says_how_many_more() -> None:
     one = Row("", ["a"], ["x", "y", "z"], Match.REPLACED, 1.0, 1.0)
     assert gate._name(one) == "no range: x and 2 more"
     assert gate._name(Row("l", ["a"], [], Match.ONLY_A, 1.0, 0.0)) == "l: a"
+    assert gate._name(Row("l", ["a"], ["x", "y"], Match.REPLACED, 1.0, 0.0)) == "l: x and 1 more"
     assert (gate._has(one, "a"), gate._has(one, "z"), gate._has(one, "b")) == (True, True, False)
 
 

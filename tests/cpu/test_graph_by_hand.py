@@ -192,6 +192,7 @@ def test_the_other_reading_gives_doubtful_waits_to_the_other_side(
 def test_the_first_operation_of_a_stream_follows_its_call() -> None:
     assert last(BEFORE, op(200_000, 10, 150_000, stream=8)) == (50_000, 1_200, -1, [])
     assert last(BEFORE, op(200_000, 10, 199_000, stream=8)) == (1_000, 1_200, -1, [])
+    assert last(op(10_000, 10, 9_000)) == (1_000, 1_200, -1, [])
 
 
 def test_the_first_operation_of_a_stream_without_any_call_has_only_its_place() -> None:
@@ -206,6 +207,7 @@ def test_an_unexplained_operation_waits_for_another_stream_that_ended_within_8_u
     side = op(100_000 + gap, 10, 20_000, stream=8)
     one = built([BEFORE, side])
     assert (one.o_dep[1], one.o_dep_gap[1]) == (dep, gap if dep == 0 else 0)
+    assert one.o_lag[1] == (4_500 if dep == 0 else 80_000 + gap)  # else only its call is left
 
 
 def test_it_waits_for_the_last_one_of_its_own_process_on_another_stream() -> None:
@@ -311,6 +313,7 @@ def test_an_operation_begins_after_the_one_that_ended_last_on_its_stream() -> No
     assert order((10, 20), (25, 90), (95, 96), free=4) == ([-1, -1, -1], [6, 5, 5])
     assert order((10, 20), (25, 30)) == ([-1, -1], [np.inf, 5])  # nothing ran before
     assert order((10, 20_000), (18_500, 18_600), (20_100, 20_101)) == ([-1, -1, -1], [np.inf, -1_500, 100])
+    assert order((1, 5), (10, 20_000), (18_500, 18_600)) == ([-1, -1, -1], [np.inf, 5, -1_500])
 
 
 def test_an_operation_that_overlaps_by_more_than_1500_follows_the_last_that_had_ended() -> None:
@@ -375,6 +378,13 @@ def test_more_than_one_percent_of_faults_is_said() -> None:
     assert notes([*fine, op(15, 1, 5)], [*calls, lost, (5, 9, LAUNCH)]) == []
     assert notes(fine, [*calls, lost])[0].startswith("1 calls that launch have no operation")
     assert notes(fine, [*calls, (20_000, 20_005, "cudaEventRecord")]) == []
+    more = [op(100 * at + 10, 1, 100 * at + 5) for at in range(1, 149)]
+    assert notes([*more, early, op(21_000, 1, 21_001)])[0].startswith("2 of 150 operations begin before")
+    assert notes([op(100 * at, 1, 100 * at) for at in range(9)]) == []  # they begin with their calls
+    each = [(one["api_start_ns"], one["api_end_ns"], LAUNCH) for one in more]
+    assert notes(
+        [*more, op(15, 1, 5), op(16, 1, 6)], [*each, (5, 6, LAUNCH), (6, 9, LAUNCH), lost, (21_000, 21_005, LAUNCH)]
+    )[0].startswith("2 calls")
     alone = op(20_000, 1)
     assert notes([*fine, alone], calls) == []
     assert notes([*fine[1:], alone], calls[1:])[0].startswith("1 of 99 operations have no call")
@@ -439,7 +449,7 @@ def turns(
 ) -> Any:
     """Operations that go from stream to stream, each so long after the one before."""
     calls = [{}] * count
-    ops = [{"start": at * (ns + gap), "ns": float(ns), "stream": at % 2} for at in range(count)]
+    ops = [{"start": 100_000 + at * (ns + gap), "ns": float(ns), "stream": at % 2} for at in range(count)]
     return graphs._serial(graph(calls, ops, stream_names=names, **more)).serial
 
 
@@ -458,11 +468,19 @@ def test_streams_that_take_turns_with_the_default_stream_wait_for_it() -> None:
 @pytest.mark.parametrize(("soon", "waits"), [(2, True), (1, False)])
 def test_two_turns_at_least_follow_at_once(soon: int, waits: bool) -> None:
     """Of five operations, so many begin 10 after the one before; the others 9,000 after it."""
-    apart = [0, *(10 if at < soon - 1 else 9_000 for at in range(4))]
+    apart = [100_000, *(10 if at < soon else 9_000 for at in range(4))]
     start = np.cumsum(np.array(apart) + 10)
     ops = [{"start": int(at), "ns": 10.0, "stream": number % 2} for number, at in enumerate(start)]
     one = graph([{}] * 5, ops, stream_names=("GPU 0/7", "GPU 0/8"))
     assert graphs._serial(one).serial == (((0, 1),) if waits else ())
+
+
+def test_operations_of_one_stream_after_each_other_tell_of_no_turns() -> None:
+    """Stream 8 has three at once for one of stream 7, but each begins 9,000 after the other stream's end."""
+    start = np.cumsum([100_000, *[9_010, 20, 20, 9_010] * 4][:17])
+    ops = [{"start": int(at), "ns": 10.0, "stream": int(number % 4 > 0)} for number, at in enumerate(start)]
+    one = graph([{}] * 17, ops, stream_names=("GPU 0/7", "GPU 0/8"))
+    assert graphs._serial(one).serial == ()
 
 
 # Collectives
@@ -484,3 +502,8 @@ def test_the_nth_collectives_of_all_processes_are_one_if_they_overlap() -> None:
     assert ranks([first, second | {"kind": "memcpy"}]) == [-1, -1]
     assert ranks([first, second | {"name": "gemm"}]) == [-1, -1]
     assert ranks([first, second, {"start": 11, "name": "gemm"}]) == [0, 0, -1]
+    three = graph(
+        [{}] * 3, [{"name": "ncclDevKernel_AllReduce", "stream": at} for at in range(3)], stream_pid=np.array([1, 2, 3])
+    )
+    assert graphs._collectives(replace(three, o_start=np.array([4, 5, 5]))).o_group.tolist() == [0, 0, 0]
+    assert graphs._collectives(replace(three, o_start=np.array([4, 5, 6]))).o_group.tolist() == [-1, -1, -1]

@@ -450,6 +450,57 @@ def test_a_slow_span_is_longer_than_the_others_of_its_path() -> None:
     assert phase.quantiles() == (10, 10, 10)
 
 
+def spanned(frame: pd.DataFrame, *ranges: tuple[str, int, int, int]) -> list[tuple[str, list[int], list[int], int]]:
+    """ranges: path, start, end, process. Returns path, lengths, slow ones and launches of each phase."""
+    capture: Any = type("C", (), {"gpu_ops": frame})
+    table = pd.DataFrame(ranges, columns=["path", "start_ns", "end_ns", "pid"])
+    return [
+        (one.name, one.wall_ns.tolist(), one.slow.tolist(), one.launches)
+        for one in spans.spans(capture, table, "").phases
+    ]
+
+
+def test_a_range_holds_the_operations_of_its_process_and_of_all_if_that_is_unknown() -> None:
+    frame = ops((10, 20, 5), (12, 30, 5), (14, 40, 5)).assign(pid=pd.array([0, 1, None], "Int64"))
+    assert spanned(frame, ("a", 10, 15, 0)) == [("a", [15], [], 1)]
+    assert spanned(frame, ("a", 10, 15, 1)) == [("a", [25], [], 1)]
+    assert spanned(frame, ("a", 10, 15, -1)) == [("a", [35], [], 3)]
+    assert spanned(frame, (spans.WHOLE_RUN, 10, 15, 1)) == [(spans.WHOLE_RUN, [35], [], 3)]
+
+
+def test_an_operation_without_a_call_is_in_the_range_of_its_start() -> None:
+    frame = ops((10, 20, 5), (0, 500, 5), (0, 30, 5)).assign(api_start_ns=pd.array([10, 0, None], "Int64"))
+    assert spanned(frame, ("a", 0, 15, 1)) == [("a", [505], [], 2)]  # called at 0 and at 10
+    assert spanned(frame, ("a", 25, 35, 1)) == [("a", [10], [], 1)]
+
+
+def test_spans_stand_in_the_order_of_their_starts_and_paths_in_that_of_their_time() -> None:
+    frame = ops(*((at, at, 1) for at in (2, 20, 60, 110, 210, 310, 410)))
+    assert spanned(frame, ("a", 10, 50, 1), ("a", 0, 100, 1)) == [("a", [100, 40], [], 2)]
+    three = [("b", at, at + 12, 1) for at in (100, 200, 300)]
+    assert [name for name, *_ in spanned(frame, ("a", 10, 45, 1), *three)] == ["b", "a"]  # 36 in three, 35 in one
+    assert spanned(frame, ("z", 20, 20, 1), ("z", 100, 120, 1), ("z", 200, 220, 1))[0][1] == [
+        1,
+        20,
+        20,
+    ]  # no step takes less than 1
+
+
+@pytest.mark.parametrize(
+    ("walls", "slow"), [((10, 10, 10, 15, 16), [4]), ((10, 10, 10, 16, 60), [3, 4]), ((10, 10, 15), [])]
+)
+def test_a_slow_span_takes_more_than_one_and_a_half_times_the_middle(walls: tuple[int, ...], slow: list[int]) -> None:
+    frame = ops(*((100 * at, 100 * at, 1) for at in range(len(walls))))
+    ((_, took, found, _),) = spanned(frame, *(("s", 100 * at, 100 * at + ns, 1) for at, ns in enumerate(walls)))
+    assert (took, found) == (list(walls), slow)
+
+
+def test_a_path_has_the_usual_number_of_launches() -> None:
+    frame = ops(*((at, at, 1) for at in (1, 101, 201, 202, 203, 204)))
+    assert spanned(frame, *(("s", at, at + 50, 1) for at in (0, 100, 200)))[0][3] == 1
+    assert spanned(frame, *(("s", at, at + 50, 1) for at in (0, 400, 500))) == []  # most hold none
+
+
 # What repeats
 
 

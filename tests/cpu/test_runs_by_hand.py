@@ -31,7 +31,7 @@ def test_a_step_has_means_over_the_steady_steps() -> None:
     """Ten steps of a, b, b every 600; the third kernel of one step takes 190 for 100, so the GPU is busy for 309."""
     ops = launched("abb" * 10)
     ops[14]["duration_ns"] = 190
-    ops += [op(1_050, 9_999, kind="migration", name="page"), op(810, 5, 800, name="early")]
+    ops += [op(1_050, 9, kind="migration", name="page"), op(810, 5, 800, name="early")]
     run = runs.of_capture(captured(ops), "x")
     (step,) = run.steps
     items = step.items
@@ -39,7 +39,7 @@ def test_a_step_has_means_over_the_steady_steps() -> None:
     assert items["ordinal"].tolist() == [0, 0, 1]
     assert items["launches"].tolist() == [1, 1, 1]
     assert items["time_ns"].tolist() == [100, 100, 109]
-    assert step.busy_ns is not None
+    assert step.busy_ns == 309
     assert step.wall_ns is not None
     assert sum(step.idle_ns.values()) == pytest.approx(step.wall_ns - step.busy_ns)
     assert (run.kind, run.counted, run.turn, run.name) == ("capture", False, None, "x")
@@ -61,14 +61,22 @@ def test_without_steps_the_whole_capture_is_one() -> None:
     assert step.items["kernel"].tolist() == ["a", "d", "b", "c"]  # in the order of their calls
 
 
-def test_a_capture_of_nothing_and_a_kernel_without_time_are_refused() -> None:
+def test_a_capture_of_nothing_and_a_kernel_without_time_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="x: has no GPU operation and no counter"):
         runs.of_capture(Capture(), "x")
+    items = pd.DataFrame({"time_ns": [1.0, np.nan]})
+    for steps in ((StepOf("s", items.head(1)), StepOf("t", items)), (StepOf("s", items.tail(1)),)):
+        monkeypatch.setattr(runs, "_of_timeline", lambda facts, steps=steps: steps)
+        with pytest.raises(InputError, match="x: a kernel has no time"):
+            runs.of_capture(captured(launched("ab")), "x")
 
 
 def test_steps_are_of_their_process() -> None:
     ops = [*launched("abc" * 10), *launched("zzz" * 3, begin=1_050, apart=500, pid=2)]
     (step,) = runs.of_capture(captured(ops), "x").steps
+    assert step.items["kernel"].tolist() == ["a", "b", "c"]
+    zero = [*launched("abc" * 10, pid=0), *launched("zzz" * 3, begin=1_050, apart=500, pid=2)]
+    (step,) = runs.of_capture(captured(zero), "x").steps
     assert step.items["kernel"].tolist() == ["a", "b", "c"]
 
 
@@ -80,6 +88,8 @@ def test_idle_time_is_shared_as_in_the_replay(monkeypatch: pytest.MonkeyPatch) -
             {"gpu_busy": 700, "copies": 9, "communication": 1, "launching": 30, "sync": 10, "pause": 0},
             {"launching": 0.75, "sync": 0.25},
         ),
+        ({"gpu_busy": 700, "launching": 1, "sync": 3}, {"launching": 0.25, "sync": 0.75}),
+        ({"gpu_busy": 700, "launching": 1}, {"launching": 1.0}),
         ({"gpu_busy": 700}, {"other": 1.0}),
     ):
         found = type("D", (), {"busy_parts": tuple(parts.items())})
@@ -116,6 +126,8 @@ def test_counters_of_a_kernel_in_a_range_are_the_mean_of_its_launches() -> None:
     assert "dram_bytes" not in found
     assert found["ordinal"].tolist() == [3, 4, 5]
     assert named(Known({}, []), registers=[1.0, 2.0, 3.0])["registers"].tolist() == [1, 2, 3]
+    some = named(Known({"registers": [32.0, np.nan, 99.0]}, []))
+    assert some["registers"].fillna(-1).tolist() == [32, -1, -1]
 
 
 def test_the_source_of_a_kernel_is_its_line_with_most_samples() -> None:
@@ -227,9 +239,10 @@ def test_a_folder_is_read_by_the_table_in_it(tmp_path: Path) -> None:
     (tmp_path / "census.csv").write_text("op,source,sm,kernel\nx,a.cu,90,k\n")
     assert [one.kind for one in tables.read(tmp_path) or []] == ["census"]
     (tmp_path / "rounds.csv").write_text(
-        "run,round,place,step,range,kernel,launches,time_ns\n1,0,0,s,,k,2,10\n1,0,0,s,,,1,9\n"
+        "run,round,place,step,range,kernel,launches,time_ns\n1,0,0,s,,k,2,0.5\n1,0,0,s,,,1,1\n"
     )
     (one,) = tables.read(tmp_path) or []
+    assert one.rows["time_ns"].tolist() == [0.5, 1]
     assert (one.kind, one.turn, one.rows["launches"].tolist(), one.rows["kernel"].tolist()) == (
         "rounds",
         None,
@@ -360,6 +373,14 @@ def test_steps_and_counters_of_one_side_only_are_said() -> None:
         compare.of_sides(side_of("a", "s", digest="x"), side_of("b", "s", digest="x")).steps[0].judged.basis
         is Basis.FILES
     )
+    both = RunOf("c", "rounds", {}, (step_of({"k": 5.0, "m": 6.0}, 11.0),))
+    assert len(compare.of_sides(side_of("a", "s"), SideOf("c", (both,), "c")).steps[0].rows) == 2
+    lonely = RunOf("d", "rounds", {}, (step_of({"z": 5.0}, 11.0), replace(step_of({}, 5.0), name="t")))
+    other = RunOf("o", "rounds", {}, (step_of({"k": 5.0}, 11.0), replace(step_of({}, 5.0), name="t")))
+    with pytest.raises(InputError, match="no kernel in common"):
+        compare.of_sides(SideOf("d", (lonely,), "d"), SideOf("o", (other,), "o"))
+    same = compare.of_sides(side_of("a", "s", digest="x"), side_of("b", "s", digest="x")).steps[0].judged
+    assert (same.ratio, same.low, same.high) == (1, 1, 1)
     empty = SideOf("e", (RunOf("e", "rounds", {}, (StepOf("s", step_of({}).items, 5.0),)),), "e")
     assert compare.of_sides(empty, replace(empty, digest="f")).steps[0].rows == []
 
@@ -395,6 +416,19 @@ def test_sampled_clocks_differ_by_more_than_three_percent(a: str, b: str, differ
     assert compare._clocks_differ(a, b) is differ
 
 
+def test_conditions_that_decide_stand_first() -> None:
+    a, b = (
+        RunOf("r", "rounds", {"driver": name, "GPU": name, "torch": name, "card": name}, (step_of({"k": 1.0}),))
+        for name in "ab"
+    )
+    assert [one.name for one in compare._differences(a, b)[0]] == ["GPU", "card", "driver", "torch"]
+
+
+def test_a_row_of_one_ns_gets_a_verdict_and_one_of_none_does_not() -> None:
+    found = compared([step_of({"k": 1.0, "m": 0.0, "n": 2.0})], [step_of({"k": 1.0, "m": 1.0, "n": 0.0})], paired=False)
+    assert {row.a[0]: row.judged is not None for row in found.rows} == {"k": True, "m": False, "n": False}
+
+
 # Bars
 
 
@@ -411,6 +445,19 @@ def test_bars_of_less_than_half_a_thousandth_of_the_longer_step_are_one() -> Non
     assert bars(10_000, 9_000, (0, 5), (0, 4)) == [("k0", 5), ("1 smaller differences", 4), ("residual", -1_009)]
     assert bars(9_000, 10_000, (9, 4), (4, 0)) == [("k0", -5), ("1 smaller differences", -4), ("residual", 1_009)]
     assert bars(100, 100, (1, 2), (5, 1), (None, 3)) == [("k1", -4), ("k2", 3), ("k0", 1), ("residual", 0)]
+
+
+def test_a_wait_of_one_side_only_is_a_bar() -> None:
+    items = pd.DataFrame({"time_ns": [1.0]})
+    a, b = (
+        StepOf("s", items, 11.0, 1.0, {"sync": 10.0, "launching": 3.0}),
+        StepOf("s", items, 8.0, 1.0, {"launching": 4.0, "pause": 3.0}),
+    )
+    rows = [Row("l", ["k"], ["k"], Match.NAME, 1.0, 1.0)]
+    found = waterfall.waterfall([a], [b], rows, 100, 94, False)
+    assert [(bar.what, bar.ns, bar.cause) for bar in found[:3]] == [
+        ("waiting for the GPU", -10, "the GPU waits less"), ("a pause", 3, "the GPU waits longer"), ("launching", 1, "the GPU waits longer")
+    ]  # fmt: skip
 
 
 def test_a_bar_names_three_kernels_and_whether_there_are_more() -> None:
@@ -524,6 +571,8 @@ def test_the_smallest_change_that_counts_is_smaller_for_pairs() -> None:
         Verdict.FASTER,
     )
     assert kind(1.006, True, least=0.01) is Verdict.SAME
+    one, two = (verdict.judge(a[:count], a[:count], paired=True)[0] for count in (1, 2))
+    assert (one.why[:10], two.why[:10], one.more, two.more) == ("one run a ", "2 runs a s", 7, 6)
     assert kind(1.006, True, error=0.001) is Verdict.UNSURE  # eight pairs are too few: 2 of 256 patterns
 
 
@@ -535,6 +584,7 @@ def test_the_largest_statistic_of_all_rows_bounds_each() -> None:
     _, alone = verdict.interval(a[:, :1], b[:, :1], paired=True, error=0.05)
     assert both[0] >= alone[0]
     assert verdict.interval(b, a, paired=True, error=0.05)[1].tolist() == both.tolist()
+    assert [each.tolist() for each in verdict.interval(a, a, paired=True, error=0.05)] == [[0, 0], [0, 0]]
     apart, half = verdict.interval(np.arange(5.0)[:, None], 50 + np.arange(5.0)[:, None], paired=False, error=0.01)
     assert (apart[0], np.isfinite(half[0])) == (50, True)
     assert np.isinf(

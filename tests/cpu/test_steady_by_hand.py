@@ -311,6 +311,9 @@ def test_anchors_are_what_recurs_most_evenly_for_each_number_of_occurrences() ->
     assert runs == [([0, 3], True), ([0, 1, 3, 4], False)]
     even = np.array([*range(8), *range(8)])
     assert len(steady._anchors(even)) == 6  # of eight with two occurrences each
+    far = np.arange(100, 123)
+    far[[0, 2, 5]], far[[1, 11, 22]] = 0, 1  # 2 and 3 apart, or 10 and 11
+    assert [place.tolist() for place, _ in steady._anchors(far)] == [[1, 11, 22], [0, 2, 5]]
 
 
 # Phases
@@ -414,6 +417,107 @@ def test_of_two_kinds_of_steps_the_one_that_takes_most_time_counts() -> None:
     assert steady._of_one_kind(edges, symbols, host, np.zeros(6, bool)).tolist() == [False] * 6
 
 
+def test_a_step_that_ends_late_on_the_gpu_takes_that_from_the_next() -> None:
+    """The last kernel of the second step ends at 76 for 66."""
+    late = launched([0, 1, 2] * 4).gpu_end_ns + np.where(np.arange(12) == 5, 10, 0)
+    found, _ = steps_of([0, 1, 2] * 4, [0, 3, 6, 9], gpu_end_ns=late)
+    assert found.wall_ns.tolist() == [25, 40, 20, 30]
+    assert found.gpu_end_ns.tolist() == [36, 76, 96, 126]
+
+
+def test_no_more_than_half_of_the_steps_lead() -> None:
+    walls = [90, 90, 10, 10]
+    found, _ = steps_of([0, 1] * 4, [0, 2, 4, 6], apart=[each for wall in walls for each in (5, wall - 5)])
+    assert (found.wall_ns.tolist(), found.first, found.slow.tolist()) == (walls, 2, [])
+    edge = [15, 15, 10, 10, 10, 10]
+    found, _ = steps_of([0, 1] * 6, list(range(0, 12, 2)), apart=[each for wall in edge for each in (5, wall - 5)])
+    assert (found.first, found.slow.tolist()) == (0, [])  # one and a half times as long is not slow
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "wall"), [([0, 1], [0, 5, 6, 7], 400), ([0, 1], [0, 5, 6, 7, 8], 20), ([0, 1, 2, 3], [0, 5], 200), ([0, 1, 2, 3, 4], [0, 5], 50)]
+)  # fmt: skip
+def test_steps_have_half_to_twice_the_usual_length(short: list[int], long: list[int], wall: int) -> None:
+    """Six stretches of one kind, and three of another one, whose calls take ten times as long."""
+    symbols = short * 6 + long * 3 + short
+    place = [at for at, symbol in enumerate(symbols) if symbol == 0]
+    apart = [10] * (6 * len(short)) + [100] * (3 * len(long)) + [10] * len(short)
+    found, _ = steps_of(symbols, place, apart=apart)
+    assert np.median(found.wall_ns) == pytest.approx(wall, abs=1)
+
+
+def phased(symbols: list[int], *marks: tuple[str, list[int], int], **more: Any) -> Any:
+    """marks: name, positions at which a range begins, level. Returns the phase or None."""
+    one = launched(symbols, **more)
+    given = [(name, one.host_ns[at] - 2, level, one.host_ns[at] + 1) for name, at, level in marks]
+    return steady._phase(one, np.arange(len(symbols)), given, 7)
+
+
+THREE = [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("name", "periods", "level", "marker"),
+    [
+        ("step", 5, 0, "step"),  # half of the launches
+        ("step", 5, 1, "step"),
+        ("step", 5, 2, ""),  # too deep, and no better than a launch
+        ("foo", 5, 0, ""),
+        ("step", 3, 0, ""),  # three tenths
+        ("foo", 10, 0, "foo"),
+        ("foo", 10, 3, "foo"),
+        ("step", 1, 0, ""),
+    ],
+)
+def test_a_range_begins_the_steps_if_its_name_says_so_or_it_fits_as_well(
+    name: str, periods: int, level: int, marker: str
+) -> None:
+    found, used = phased(THREE * 10, (name, [3 * at for at in range(periods)], level))
+    assert (found.marker, found.pid) == (marker, 7)
+    assert used.sum() == (3 * periods if marker else 30)
+
+
+@pytest.mark.parametrize(("periods", "marker"), [(19, "foo"), (18, "")])
+def test_a_range_of_any_name_may_fit_worse_by_a_twentieth(periods: int, marker: str) -> None:
+    assert phased(THREE * 20, ("foo", [3 * at for at in range(periods)], 0))[0].marker == marker
+
+
+@pytest.mark.parametrize(("outer", "marker"), [(26, "inner"), (28, "outer")])
+def test_a_range_inside_another_fits_better_by_more_than_a_tenth(outer: int, marker: str) -> None:
+    """26 of 30 are 0.867, less than 1 less 0.1."""
+    whole, part = [3 * at for at in range(30)], [3 * at for at in range(outer)]
+    assert phased(THREE * 30, ("outer step", part, 0), ("inner step", whole, 1))[0].marker == f"{marker} step"
+
+
+def test_a_range_that_begins_between_launches_begins_at_the_next() -> None:
+    found, _ = phased(THREE * 6, ("step", [1, 4, 7, 10, 13, 16], 0))
+    assert found.start_ns.tolist()[:2] == [20 - 2, 50 - 2]
+
+
+@pytest.mark.parametrize(("others", "found"), [(34, True), (35, False)])
+def test_what_less_than_fifteen_percent_of_the_launches_repeat_is_no_phase(others: int, found: bool) -> None:
+    one, used = phased([*THREE, *THREE, *range(10, 10 + others)])
+    assert (one is not None, used.sum()) == (found, 6 if found else 0)
+
+
+def test_the_launch_after_the_longest_gap_begins_a_step() -> None:
+    """Each symbol recurs as often; before 2, the host works for 40 after its last call, for 5 elsewhere."""
+    found, _ = phased(THREE * 6, apart=[10, 10, 45] * 6)
+    assert found.launches == 3
+    assert np.diff(found.gpu_start_ns).tolist() == [65] * (len(found.gpu_start_ns) - 1)
+    assert (found.gpu_start_ns[0] - 4) % 65 == 0  # calls of 2 begin at 65, 130, …
+
+
+def test_a_step_of_layers_is_not_a_layer() -> None:
+    found, used = phased([8, *[1, 2, 3] * 4, 5] * 8)
+    assert (found.launches, used.all()) == (14, True)
+
+
+def test_a_launch_that_repeats_at_once_is_one_anchor() -> None:
+    found, _ = phased(([0] * 5 + [1, 2]) * 8)
+    assert found.launches == 7
+
+
 # A capture
 
 
@@ -424,6 +528,7 @@ def run(text: str, *, ns: int = 100, apart: int = 200, begin: int = 1_000, **mor
 
 def test_a_capture_has_its_phase_and_what_came_before() -> None:
     """Uploads of 700 and 300 before ten steps of three launches, which begin every 600."""
+    early = [(50, 60, "cudaStreamCreate")]
     upload = [
         op(104, 700, 100, name="[CUDA memcpy HtoD]", kind="memcpy"),
         op(900, 300, 810, name="[CUDA memcpy Host-to-Device]", kind="memcpy"),
@@ -434,6 +539,9 @@ def test_a_capture_has_its_phase_and_what_came_before() -> None:
     assert (only.name, only.launches, only.pid, only.count) == ("step", 3, 1, 10)
     assert only.wall_ns.tolist()[1:] == [600] * 9
     assert found.start_up_ns == (100, 1_805)
+    every = [(one["api_start_ns"], one["api_end_ns"], LAUNCH) for one in ops]
+    assert steady.find(captured(ops, [*every, *early])).start_up_ns == (50, 1_805)
+    assert steady.find(captured([*ops, op(40, 5)])).start_up_ns == (40, 1_805)
     assert found.start_up_parts == (("uploads", 1_000),)
     assert steady.find(captured(ops), pid=2).phases == ()
 
@@ -446,6 +554,25 @@ def test_two_phases_stand_with_the_one_that_takes_most_time_first() -> None:
         captured(ops), ranges=ranges(*[("it", 10_590 + 1_200 * at, 11_700 + 1_200 * at) for at in range(30)])
     )
     assert [one.name for one in steady.find(marked).phases] == ["it", "phase 2"]
+
+
+def test_four_phases_at_most_and_equal_names_are_told_apart() -> None:
+    texts = ("abcd", "efgh", "ijkl", "mnop", "qrst")
+    ops = [one for at, text in enumerate(texts) for one in run(text * 10, begin=1_000 + 8_000 * at)]
+    assert len(steady.find(captured(ops)).phases) == 4
+    marks = ranges(*[("it", 990 + 800 * at, 1_700 + 800 * at) for at in range(20)])
+    found = steady.find(replace(captured(ops[:80]), ranges=marks))
+    assert [one.name for one in found.phases] == ["it", "it (2)"]
+
+
+def test_later_steps_of_more_than_four_times_as_many_launches_are_the_main_phase() -> None:
+    """Two launches every 400 for 16,000, then ten every 500."""
+    before = run("ab" * 40)
+    assert [
+        one.launches for one in steady.find(captured([*before, *run("cdefghijkl" * 6, begin=17_000, apart=50)])).phases
+    ] == [10]
+    few = steady.find(captured([*before, *run("cdefghij" * 6, begin=17_000, apart=50)]))
+    assert few.phases[0].launches == 2
 
 
 def test_parts_of_the_start_up_are_calls_uploads_and_kernels() -> None:
