@@ -438,7 +438,7 @@ def _steps(
     gpu_end = np.maximum.reduceat(np.append(launches.gpu_end_ns, 0), around)[::2]
     finish = np.maximum(end, gpu_end)
     follows = np.append(False, first[1:] == last[:-1] + 1)
-    wall = np.where(follows, finish - np.append(0, finish[:-1]), finish - np.maximum(start, 0))
+    wall = np.where(follows, finish - np.append(0, finish[:-1]), finish - start)
     wall = np.maximum(wall, 1)
     # a step that follows no other counts by the host alone if its GPU work lags behind
     wall = np.where(follows, wall, np.maximum(np.minimum(wall, np.maximum(end - start, 1)), 1))

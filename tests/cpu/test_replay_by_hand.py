@@ -513,7 +513,13 @@ def test_stretches_resemble_their_better_neighbour() -> None:
 
 @pytest.mark.parametrize(
     ("place", "total", "edges"),
-    [([2, 5, 8], 12, [2, 5, 8, 11]), ([4, 7], 9, [1, 4, 7, 9]), ([3], 8, [3, 8]), ([0, 4], 9, [0, 4, 8])],
+    [
+        ([2, 5, 8], 12, [2, 5, 8, 11]),
+        ([4, 7], 9, [1, 4, 7, 9]),
+        ([3], 8, [3, 8]),
+        ([0, 4], 9, [0, 4, 8]),
+        ([0, 2, 4, 12], 20, [0, 2, 4, 12, 14]),
+    ],
 )
 def test_edges_stand_one_usual_length_around_the_anchors(place: list[int], total: int, edges: list[int]) -> None:
     assert steady._edges(np.array(place), total).tolist() == edges

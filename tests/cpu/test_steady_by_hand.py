@@ -82,7 +82,9 @@ def test_a_phase_lasts_to_the_end_but_for_a_quarter_or_three_steps(
     steps: int, begin: int, until: int, lasts: bool
 ) -> None:
     walls = [100] * (steps - 1) + [150]
-    one = phase(walls, gpu_start_ns=np.array([begin] * steps), gpu_end_ns=np.array([1_000] * steps))
+    one = phase(
+        walls, gpu_start_ns=np.array([begin] + [begin + 50] * (steps - 1)), gpu_end_ns=np.array([1_000] * steps)
+    )
     assert steady._lasts(one, launched([1, 1], gpu_end_ns=np.array([until, 5]))) is lasts
 
 
@@ -165,6 +167,8 @@ def test_launches_and_synchronisations_stand_in_the_order_of_their_calls() -> No
     assert not found.tunes.any()
     bare = steady._launches(Capture(gpu_ops=captured(ops).gpu_ops), captured(ops).gpu_ops, 1)
     assert bare.before_ns.tolist() == [10, 15, 60]
+    first = steady._launches(captured([*ops, op(70, 1, 65, pid=0)]), captured([*ops, op(70, 1, 65, pid=0)]).gpu_ops, 0)
+    assert first.host_ns.tolist() == [65]
     every = steady._launches(captured(ops, calls), captured(ops, calls).gpu_ops, -1)
     assert every.host_ns.tolist() == [9, 10, 20, 30, 60]
 
@@ -207,6 +211,10 @@ def test_marks_are_ranges_that_recur_the_outermost_and_rarest_first() -> None:
     assert [name for name, *_ in steady._marks(capture, 2, launched([1] * 3))] == ["x"]
     assert [name for name, *_ in steady._marks(capture, -1, launched([1] * 3))].count("x") == 1
     assert steady._marks(Capture(ranges=table), 3, launched([1] * 3)) == []
+    zero = Capture(ranges=ranges(("z", 0, 9, 1, 0), ("z", 10, 19, 1, 0), ("y", 0, 9), ("y", 10, 19)))
+    assert [name for name, *_ in steady._marks(zero, 0, launched([1] * 3))] == ["z"]
+    many = ranges(*((f"r{at}", 100 * at + 50 * turn, 100 * at + 50 * turn + 9) for at in range(99) for turn in (0, 1)))
+    assert len(steady._marks(Capture(ranges=many), 1, launched([1] * 3))) == 96
 
 
 # How alike stretches are
@@ -263,6 +271,12 @@ def test_a_step_begins_where_the_host_launches_nothing_for_more_than_twice_as_lo
     assert begun([0, 1, 2] * 4, {1: 11}, [3, 6, 9]) == [1, 4, 7, 10]  # one begins before the first anchor
     assert begun([0, 1, 2] * 4, {2: 11}, [2, 5, 8, 11]) == [2, 5, 8, 11]
     assert begun([0, 1] * 3, {1: 11}, [0]) == [0]
+
+
+def test_a_step_begins_no_later_than_the_last_launch_and_one_long_pause_is_none() -> None:
+    assert begun([0, 1, 2] * 4 + [0], {1: 11}, [0, 3, 6, 9, 12]) == [1, 4, 7, 10]
+    once = launched([0, 1, 2] * 4, apart=[10, 8, 10] * 3 + [10, 90, 10])
+    assert steady._begin(once, np.arange(12), np.array([0, 3, 6, 9])).tolist() == [0, 3, 6, 9]
 
 
 def test_no_step_begins_at_a_synchronisation() -> None:
@@ -360,6 +374,8 @@ def test_the_first_and_the_last_step_have_to_be_whole() -> None:
     """Three of the four launches of the last stretch are there: alike enough, but for the end of the program."""
     found, used = steps_of([0, 1, 2, 3] * 3 + [0, 1, 2], [0, 4, 8, 12])
     assert (len(found.start_ns), used) == (3, [True] * 12 + [False] * 3)
+    nearly, used = steps_of([*range(20)] * 3 + [*range(19), 99], [0, 20, 40, 60])
+    assert (len(nearly.start_ns), all(used)) == (4, True)  # 19 of 20 are enough
 
 
 def test_slow_steps_lead_as_start_up_or_are_slow() -> None:
@@ -396,6 +412,16 @@ def test_a_step_has_the_name_of_the_range_that_holds_it_once() -> None:
     assert named(("twice", np.sort(np.append(begin, begin + 10)), np.sort(np.append(begin + 9, begin + 25)))) == ""
     assert named(("part", begin, begin + 5), ("step", begin, begin + 25), ("other", begin, begin + 25)) == "step"
     assert named() == ""
+    uneven = np.array([30, 13, 13, 13])
+    assert named(("uneven", begin, begin + uneven)) == "uneven"
+    assert named(("uneven", begin, begin + np.array([30, 3, 3, 3]))) == ""  # three of three, and one of three for most
+    four = steady._name(
+        launched([0, 1, 2, 3] * 2),
+        np.array([0, 4]),
+        np.array([3, 7]),
+        [("two", np.array([9, 49]), 0, np.array([29, 69]))],
+    )
+    assert four == "two"  # half of the launches
 
 
 def test_synchronisations_are_no_launches_of_a_step() -> None:
@@ -429,6 +455,9 @@ def test_no_more_than_half_of_the_steps_lead() -> None:
     walls = [90, 90, 10, 10]
     found, _ = steps_of([0, 1] * 4, [0, 2, 4, 6], apart=[each for wall in walls for each in (5, wall - 5)])
     assert (found.wall_ns.tolist(), found.first, found.slow.tolist()) == (walls, 2, [])
+    late = [90, 90, 90, 90, 10, 10, 10]
+    found, _ = steps_of([0, 1] * 7, list(range(0, 14, 2)), apart=[each for wall in late for each in (5, wall - 5)])
+    assert (found.first, found.slow.tolist()) == (3, [3])
     edge = [15, 15, 10, 10, 10, 10]
     found, _ = steps_of([0, 1] * 6, list(range(0, 12, 2)), apart=[each for wall in edge for each in (5, wall - 5)])
     assert (found.first, found.slow.tolist()) == (0, [])  # one and a half times as long is not slow
@@ -508,9 +537,35 @@ def test_the_launch_after_the_longest_gap_begins_a_step() -> None:
     assert (found.gpu_start_ns[0] - 4) % 65 == 0  # calls of 2 begin at 65, 130, …
 
 
+def test_of_launches_that_fit_alike_the_one_after_most_host_work_begins_a_step() -> None:
+    found, _ = phased(THREE * 200, apart=[10, 10, 14] * 200)  # the odd ends are a few of 600
+    assert (found.gpu_start_ns[0] - 4) % 34 == 0  # calls of 2 begin at 34, 68, …
+
+
+def test_three_of_four_launches_in_common_are_enough_between_the_first_and_the_last() -> None:
+    symbols = [symbol for last in range(5, 10) for symbol in (0, 1, 2, last + 5)]
+    found, used = steps_of(symbols, [0, 4, 8, 12, 16])
+    assert (len(found.start_ns), used) == (3, [False] * 4 + [True] * 12 + [False] * 4)
+
+
 def test_a_step_of_layers_is_not_a_layer() -> None:
     found, used = phased([8, *[1, 2, 3] * 4, 5] * 8)
     assert (found.launches, used.all()) == (14, True)
+
+
+def test_two_equal_launches_are_two_steps() -> None:
+    (only,) = steady.find(captured(run("aa"))).phases
+    assert (only.launches, len(only.start_ns)) == (1, 2)
+    found, _ = phased(THREE * 2, ("step", [0, 3], 0))
+    assert (found.marker, len(found.start_ns)) == ("step", 2)
+
+
+def test_a_range_after_the_last_launch_begins_no_step() -> None:
+    one = launched(THREE * 4)
+    start = np.append(one.host_ns[::3] - 2, 999)
+    found, _ = steady._phase(one, np.arange(12), [("step", start, 0, start + 3)], 1)
+    assert found is not None
+    assert (found.marker, len(found.start_ns), found.launches) == ("step", 4, 3)
 
 
 def test_a_launch_that_repeats_at_once_is_one_anchor() -> None:
