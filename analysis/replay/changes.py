@@ -234,7 +234,7 @@ def merge(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
     others = np.zeros(len(ops), bool)
     for rows in _repeats(graph, neighbours(graph, ops)):
         whole, longest = duration[rows].sum(), duration[rows].max()
-        floor = max(len(rows) - 1, 0) * KERNEL_FLOOR_NS * 0.5
+        floor = (len(rows) - 1) * KERNEL_FLOOR_NS * 0.5
         duration[rows[0]] = max(longest, whole - floor) * (1 - share) + longest * share
         others[rows[1:]] = True
     return drop(replace(graph, o_duration=duration), others, share=share)

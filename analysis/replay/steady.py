@@ -217,15 +217,15 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     end = start + ops["duration_ns"].to_numpy(np.int64)
     host, host_end = (ops[one].fillna(ops["start_ns"]).to_numpy(np.int64) for one in ("api_start_ns", "api_end_ns"))
     correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)
-    ends, waits = np.sort(host_end), np.zeros((2, 0), np.int64)
+    ends, waits = np.sort(host_end), (start[:0], start[:0])
     if capture.calls is not None and len(capture.calls):
         calls = capture.calls[["pid", "start_ns", "end_ns", "name"]]
         calls = calls[(calls["pid"] == pid).fillna(False)] if pid >= 0 else calls
         ends = np.sort(calls["end_ns"].to_numpy(np.int64)) if len(calls) else ends
         known = {name: bool(_WAITS.match(str(name))) for name in calls["name"].unique()}
         own = calls[calls["name"].astype(object).map(known).astype(bool)]
-        waits = own[["start_ns", "end_ns"]].to_numpy(np.int64).T
-    more = waits.shape[1]
+        waits = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
+    more = len(waits[0])
     code = np.append(code, np.full(more, len(names)))
     host, host_end = np.append(host, waits[0]), np.append(host_end, waits[1])
     start, end = np.append(start, waits[1]), np.append(end, np.zeros(more, np.int64))
@@ -467,7 +467,7 @@ def _of_one_kind(
         if not left.any():
             break
         rows = np.flatnonzero(left)
-        first = int(rows[np.argmax(took[rows])] if len(rows) < 3 else rows[np.argsort(took[rows])[len(rows) // 2]])
+        first = int(rows[np.argsort(took[rows])[len(rows) // 2]])
         counts = np.bincount(inside[stretch == first], minlength=int(symbol.max()) + 1)
         order = np.lexsort((inside, stretch))
         keys = stretch[order] * len(counts) + inside[order]

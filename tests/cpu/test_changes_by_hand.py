@@ -228,6 +228,12 @@ def test_the_first_copy_of_a_step_is_staged_at_the_end_of_the_one_before() -> No
     assert found.c_gap.tolist()[3:] == [1_000, 10, 45_000]
     short = changes.scale(graph([*calls[:5], QUERY | {"seq": 1, "gap": 4_000.0}], ops), bools(3, of=5), 0.5)
     assert short.c_gap.tolist()[3:] == [1_000, 10, 2_000]  # no more than there is
+    nothing = changes.scale(
+        graph([*calls[:3], COPY | {"seq": 1, "gap": 1_000.0}, QUERY | {"seq": 1, "gap": 4_000.0}], ops[:4]),
+        bools(3, of=4),
+        0.0,
+    )
+    assert nothing.c_gap.tolist()[3:] == [1_000, 0]
     gone = changes.scale(graph(calls, ops), bools(3, of=5), 9.0)
     assert gone.c_gap[5] == 50_000 + 8 * 10_000
 
@@ -396,6 +402,7 @@ def test_a_bucket_is_no_shorter_than_its_longest_collective() -> None:
         (15, 25, [0, 10, 0], [False, False, False], 1),  # a call at the end of a range is outside
         (15, 26, [0, 10, 0], [False, True, False], 1),
         (10, 11, [0, 0, 0], [True, False, False], 1),
+        (11, 12, [0, 0, 0], [False, False, False], 1),
         (-5, 0, [0, 0, 0], [False, False, False], 0),
         (-5, 1, [1, 0, 0], [False, False, False], 1),
         (45, 90, [0, 0, 0], [False, False, False], 0),

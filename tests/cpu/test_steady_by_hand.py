@@ -538,7 +538,7 @@ def test_the_launch_after_the_longest_gap_begins_a_step() -> None:
 
 
 def test_of_launches_that_fit_alike_the_one_after_most_host_work_begins_a_step() -> None:
-    found, _ = phased(THREE * 200, apart=[10, 10, 14] * 200)  # the odd ends are a few of 600
+    found, _ = phased(THREE * 300, apart=[10, 10, 14] * 300)  # the odd ends are a few of 900
     assert (found.gpu_start_ns[0] - 4) % 34 == 0  # calls of 2 begin at 34, 68, …
 
 
