@@ -354,14 +354,14 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
     after_used = np.where(by_stream | to_stream | alone, since, np.minimum(gap, since))
     notes = _notes(frame, late)
     grid = _fill(ops)
-    empty = np.zeros(len(frame.own), np.int64)
+    empty, unknown = np.zeros(len(frame.own), np.int64), np.zeros(len(frame.own))
     launches = np.zeros(len(frame.own), bool)
     launches[frame.call[frame.call >= 0]] = True
     own = frame.own
     return Graph(
         start_ns=frame.begin, end_ns=frame.until, steps=1,
         c_start=frame.start, c_end=frame.end, c_seq=frame.seq, c_name=own["name"].to_numpy(object), c_gap=frame.gap,
-        c_own=(frame.end - frame.start).astype(float), c_wait=empty, c_target=empty - 1, c_tail=empty.astype(float),
+        c_own=unknown, c_wait=empty, c_target=empty, c_tail=unknown,  # see find_waits
         c_launches=launches, c_row=own["row"].to_numpy(np.int64),
         o_start=start, o_duration=duration, o_call=frame.call, o_host=call, o_stream=stream,
         o_lag=np.nan_to_num(lag_used, posinf=0.0), o_after=after_used, o_before=before, o_dep=dep, o_dep_gap=dep_gap,

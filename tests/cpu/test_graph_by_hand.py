@@ -98,6 +98,11 @@ def test_threads_beside_each_other_are_sequences_of_their_own() -> None:
     one = built(ops, calls, begin=0, end=100)
     assert (one.c_seq.tolist(), one.seq_pid.tolist()) == ([0, 1, 0, 1, 0], [1, 1])
     assert one.c_gap.tolist() == [10 + 39, 12 + 50, 15, 6, 25]
+    assert built(ops[:3], calls, begin=0, end=33).c_gap.tolist() == [
+        10,
+        12 + 5,
+        15,
+    ]  # the last call ends after the window
     far = built(ops, calls, begin=0, end=55)
     assert far.c_gap.tolist()[:2] == [10 + 20, 12 + 5]  # the window of the second thread ends 5 after its last call
 
@@ -115,6 +120,8 @@ def test_a_thread_that_launches_nothing_beside_one_that_does_waits_for_it() -> N
     calls = [(10, 50, LAUNCH), (12, 28, "query", 2), (60, 99, LAUNCH), (62, 70, "query", 2), (20, 30, "query", 1, 2)]
     one = built([op(11, 1, 10), op(61, 1, 60)], calls, begin=0, end=100)
     assert one.c_gap.tolist() == [10 + 1, 0, 20 + 70, 10, 0]  # the other process launches nothing at all
+    single = built([op(11, 1, 10)], [(10, 50, LAUNCH), (12, 28, "query", 2)], begin=0, end=100)
+    assert single.c_gap.tolist() == [10 + 50, 0]
 
 
 @pytest.mark.parametrize(("overlaps", "turns"), [(2, True), (3, False)])
@@ -141,8 +148,8 @@ def test_an_operation_without_a_call_follows_the_last_one_that_began_a_microseco
     ops = [op(150, 1, 100), op(1_100, 1), op(1_101, 1), op(1_900, 1), op(1_901, 1), op(5_000, 1, pid=2), op(6_000, 1, pid=None), op(1_050, 1, pid=3)]  # fmt: skip
     one = built(ops, calls)
     of = dict(zip(one.o_start.tolist(), one.o_host.tolist(), strict=True))
-    assert of == {150: 0, 1_100: -1, 1_101: 0, 1_900: 0, 1_901: 2, 5_000: 1, 6_000: 2, 1_050: -1}
-    assert (one.o_call >= 0).tolist() == [True] + [False] * 7
+    assert of == {150: 0, 1_100: -1, 1_101: 0, 1_900: 0, 1_901: 2, 5_000: 1, 6_000: 2, 1_050: -1, 7_000: -1}
+    assert (one.o_call >= 0).tolist() == [True] + [False] * 8
 
 
 # What an operation waits for
