@@ -326,11 +326,7 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
     end = start + duration
     stream = ops["stream_code"].to_numpy(np.int64)
     call = frame.followed()
-    seen = (
-        np.where(call >= 0, start - frame.start[np.maximum(call, 0)], np.nan)
-        if len(frame.start)
-        else np.full(count, np.nan)
-    )
+    seen = np.where(call >= 0, start - frame.start[call], np.nan) if len(frame.start) else np.full(count, np.nan)
     before, since = _stream_order(start, end, stream, free)
     kind = ops["kind"].astype(object).to_numpy(object)
     late = np.nan_to_num(seen, nan=np.inf)
@@ -341,7 +337,7 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
         lags[one] = _usual(late[own], 4_500.0)
     lag = np.where(kind == "kernel", lags["kernel"], lags["other"])
     by_stream = since <= max(3 * gap, 5_000.0)
-    returned = np.where(call >= 0, frame.end[np.maximum(call, 0)], 0) if len(frame.end) else np.zeros(count)
+    returned = np.where(call >= 0, frame.end[call], 0) if len(frame.end) else np.zeros(count)
     staged = (kind == "memcpy") & (start < returned)  # the host fills a buffer first, in the call
     by_host = (late <= np.maximum(3 * lag, 15_000.0)) | (staged & ~by_stream)
     dep, dep_gap = _causes(start, end, stream, by_stream | by_host, ops["process"].to_numpy(np.int64))

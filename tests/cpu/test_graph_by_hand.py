@@ -145,7 +145,7 @@ def test_a_call_before_all_others_overlaps_none() -> None:
 
 def test_an_operation_without_a_call_follows_the_last_one_that_began_a_microsecond_before() -> None:
     calls = [(100, 105, LAUNCH), (200, 205, LAUNCH, 1, 2), (900, 905, LAUNCH)]
-    ops = [op(150, 1, 100), op(1_100, 1), op(1_101, 1), op(1_900, 1), op(1_901, 1), op(5_000, 1, pid=2), op(6_000, 1, pid=None), op(1_050, 1, pid=3)]  # fmt: skip
+    ops = [op(150, 1, 100), op(1_100, 1), op(1_101, 1), op(1_900, 1), op(1_901, 1), op(5_000, 1, pid=2), op(6_000, 1, pid=None), op(1_050, 1, pid=3), op(7_000, 1, pid=3)]  # fmt: skip
     one = built(ops, calls)
     of = dict(zip(one.o_start.tolist(), one.o_host.tolist(), strict=True))
     assert of == {150: 0, 1_100: -1, 1_101: 0, 1_900: 0, 1_901: 2, 5_000: 1, 6_000: 2, 1_050: -1, 7_000: -1}
