@@ -475,7 +475,9 @@ def _events(graph: Graph) -> Graph:
         first_op.setdefault(call, row)
         last_op[call] = row
     for number in range(len(graph.seq_pid)):
-        launched, recorded, waiting = -1, -1, -1
+        launched: int | None = None
+        recorded: int | None = None
+        waiting: int | None = None
         for call in np.flatnonzero(graph.c_seq == number).tolist():
             if records[call]:
                 recorded = launched
@@ -484,19 +486,21 @@ def _events(graph: Graph) -> Graph:
             elif call in first_op:
                 row = first_op[call]
                 if (
-                    waiting >= 0 and graph.o_stream[row] != graph.o_stream[waiting] and dep[row] < 0
+                    waiting is not None and graph.o_stream[row] != graph.o_stream[waiting] and dep[row] < 0
                     and graph.o_end[waiting] <= graph.o_start[row]
                 ):  # fmt: skip
                     dep[row] = waiting
                     gap[row] = min(1_500.0, graph.o_start[row] - graph.o_end[waiting])
-                    waiting = -1
+                    waiting = None
                 launched = last_op[call]
     return replace(graph, o_dep=dep, o_dep_gap=gap)
 
 
 def _serial(graph: Graph) -> Graph:
     """Find streams that wait for the default stream and it for them, as blocking streams do."""
-    at = np.where(graph.o_call >= 0, graph.c_start[graph.o_call] if len(graph.c_start) else 0, graph.o_start)
+    at = (
+        np.where(graph.o_call >= 0, graph.c_start[graph.o_call], graph.o_start) if len(graph.c_start) else graph.o_start
+    )
     order = np.argsort(at, kind="stable")
     start, end, stream = graph.o_start[order], graph.o_end[order], graph.o_stream[order]
     device = [name.rpartition("/")[0] for name in graph.stream_names]

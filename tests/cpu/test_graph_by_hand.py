@@ -59,6 +59,8 @@ def test_streams_are_told_apart_by_process_device_and_number() -> None:
     assert one.o_stream.tolist() == [0, 1, 2, 3, 0]
     assert one.stream_names == ("GPU 0/7", "GPU 0/8", "GPU 1/7", "GPU 0/7")
     assert one.stream_pid.tolist() == [1, 1, 1, 2]
+    zero = built([op(10, 1, 5), op(550, 1, 545, pid=0)], end=100, others={0: (500, 600)})
+    assert (zero.o_start.tolist(), zero.stream_pid.tolist()) == ([10, 550], [1, 0])
     unknown = built([op(10, 1, stream=None, pid=None), op(20, 1)])
     assert (unknown.stream_names, unknown.stream_pid.tolist()) == (("GPU 0/-1", "GPU 0/7"), [-1, 1])
     assert (unknown.has_calls, built(ops).has_calls) == (False, True)
@@ -120,6 +122,8 @@ def test_a_thread_that_launches_nothing_beside_one_that_does_waits_for_it() -> N
     calls = [(10, 50, LAUNCH), (12, 28, "query", 2), (60, 99, LAUNCH), (62, 70, "query", 2), (20, 30, "query", 1, 2)]
     one = built([op(11, 1, 10), op(61, 1, 60)], calls, begin=0, end=100)
     assert one.c_gap.tolist() == [10 + 1, 0, 20 + 70, 10, 0]  # the other process launches nothing at all
+    close = built([op(11, 1, 10), op(16, 1, 15)], begin=0, end=20)
+    assert close.c_gap.tolist() == [10, 0]  # one call ends when the next begins
     single = built([op(11, 1, 10)], [(10, 50, LAUNCH), (12, 28, "query", 2)], begin=0, end=100)
     assert single.c_gap.tolist() == [10 + 50, 0]
 
