@@ -331,7 +331,7 @@ def _whole(place: IntArray, symbol: IntArray) -> IntArray:
     for period in range(2, len(late) // 2):
         if float((late[period:] == late[:-period]).mean()) >= max(PERIODIC, alone + 0.05):
             rare = np.bincount(late)[late]
-            odd = int(np.argmin(rare[-period:])) + len(kind) - period
+            odd = int(np.argmin(rare[-period:])) + len(kind)
             return place[(odd + 1) % period :: period]
     return place
 

@@ -519,6 +519,7 @@ def test_stretches_resemble_their_better_neighbour() -> None:
         ([3], 8, [3, 8]),
         ([0, 4], 9, [0, 4, 8]),
         ([0, 2, 4, 12], 20, [0, 2, 4, 12, 14]),
+        ([3, 6], 9, [0, 3, 6, 9]),
     ],
 )
 def test_edges_stand_one_usual_length_around_the_anchors(place: list[int], total: int, edges: list[int]) -> None:
