@@ -51,7 +51,10 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "fusion": (["fusion/*"], ["test_fusion_by_hand", "test_tables_fusion"]),
     "diagnosis": (["diagnosis/step_rules/*"], ["test_step_rules_by_hand"]),
     "units": (["capture/units", "tables/units"], [BY_HAND, "test_capture_text"]),
-    "compare": (["comparison/*"], ["test_runs_by_hand", "test_comparison_by_hand", "test_comparison"]),
+    "compare": (
+        ["comparison/*"],
+        ["test_runs_by_hand", "test_comparison_by_hand", "test_comparison_units", "test_comparison"],
+    ),
 }
 SWAPPED: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,

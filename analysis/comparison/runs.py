@@ -243,7 +243,7 @@ def _of_timeline(facts: Facts, whole: bool) -> tuple[StepOf, ...]:
         picked = phase.steady
         begin, until = phase.start_ns[picked], phase.end_ns[picked]
         at = np.searchsorted(begin, launched, side="right") - 1
-        inside = (at >= 0) & (launched < until[np.maximum(at, 0)])
+        inside = (at >= 0) & (launched < until[at])
         if phase.pid >= 0:
             inside &= (ops["pid"] == phase.pid).fillna(False).to_numpy(bool)
         finish = np.maximum(phase.end_ns, phase.gpu_end_ns)[picked]

@@ -87,7 +87,11 @@ def test_a_verdict_follows_from_the_interval(middle: float, half: float, found: 
 
 def test_the_least_change_that_counts_does_count_when_it_is_passed() -> None:
     bound = float(np.log1p(0.02))
-    assert verdict._judged(bound, 0.001, [9, 9], 5, 0.02).verdict is Verdict.UNSURE
+    at = verdict._judged(bound, 0.001, [9, 9], 5, 0.02)
+    assert (at.verdict, at.more) == (Verdict.UNSURE, None)  # no number of runs decides what is at the bound
+    assert verdict._judged(0.0, bound, [9, 9], 5, 0.02).verdict is Verdict.SAME
+    assert verdict._judged(0.06, 0.06 * math.sqrt(100.85), [10, 13], 12, math.expm1(0.05)).more == 1_000
+    assert verdict._judged(0.06, math.inf, [12, 13], 12, 0.02).more == 1
     assert verdict._judged(bound + 1e-9, 0.001, [9, 9], 5, 0.02).verdict is Verdict.SLOWER
 
 

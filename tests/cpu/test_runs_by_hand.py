@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import Capture
-from analysis.comparison import compare, gate, history, quantities, rounds, runs, tables, verdict, waterfall
+from analysis.comparison import compare, gate, history, quantities, rounds, runs, tables, units, verdict, waterfall
 from analysis.comparison.runs import RunOf, SideOf, StepOf
 from analysis.formats.comparison import Basis, ComparedStep, Comparison, Judged, Match, Quantity, Row, Side, Verdict
 from analysis.formats.errors import InputError, UsageError
@@ -32,8 +32,12 @@ def test_a_step_has_means_over_the_steady_steps() -> None:
     ops = launched("abb" * 10)
     ops[14]["duration_ns"] = 190
     ops += [op(1_050, 9, kind="migration", name="page"), op(810, 5, 800, name="early")]
+    for at, one in enumerate(ops):
+        one |= {"registers": 32 + at % 7, "grid": f"{at}x1x1"}
     run = runs.of_capture(captured(ops), "x")
     (step,) = run.steps
+    assert step.items["registers"].tolist() == [38, 38, 38]  # the most of any step
+    assert step.items["grid"].tolist() == ["0x1x1", "1x1x1", "2x1x1"]  # of the first step
     items = step.items
     assert items["kernel"].tolist() == ["a", "b", "b"]
     assert items["ordinal"].tolist() == [0, 0, 1]
@@ -66,7 +70,7 @@ def test_a_capture_of_nothing_and_a_kernel_without_time_are_refused(monkeypatch:
         runs.of_capture(Capture(), "x")
     items = pd.DataFrame({"time_ns": [1.0, np.nan]})
     for steps in ((StepOf("s", items.head(1)), StepOf("t", items)), (StepOf("s", items.tail(1)),)):
-        monkeypatch.setattr(runs, "_of_timeline", lambda facts, steps=steps: steps)
+        monkeypatch.setattr(runs, "_of_timeline", lambda facts, whole, steps=steps: steps)
         with pytest.raises(InputError, match="x: a kernel has no time"):
             runs.of_capture(captured(launched("ab")), "x")
 
@@ -377,8 +381,11 @@ def test_steps_and_counters_of_one_side_only_are_said() -> None:
     assert len(compare.of_sides(side_of("a", "s"), SideOf("c", (both,), "c")).steps[0].rows) == 2
     lonely = RunOf("d", "rounds", {}, (step_of({"z": 5.0}, 11.0), replace(step_of({}, 5.0), name="t")))
     other = RunOf("o", "rounds", {}, (step_of({"k": 5.0}, 11.0), replace(step_of({}, 5.0), name="t")))
+    replaced = compare.of_sides(SideOf("d", (lonely,), "d"), SideOf("o", (other,), "o"))
+    assert replaced.notes[-1].startswith("No kernel has the same name on both sides")
+    bare = RunOf("o", "rounds", {}, (step_of({"k": 5.0}), replace(step_of({}, 5.0), name="t")))
     with pytest.raises(InputError, match="no kernel in common"):
-        compare.of_sides(SideOf("d", (lonely,), "d"), SideOf("o", (other,), "o"))
+        compare.of_sides(SideOf("d", (lonely,), "d"), SideOf("o", (bare,), "o"))
     same = compare.of_sides(side_of("a", "s", digest="x"), side_of("b", "s", digest="x")).steps[0].judged
     assert (same.ratio, same.low, same.high) == (1, 1, 1)
     empty = SideOf("e", (RunOf("e", "rounds", {}, (StepOf("s", step_of({}).items, 5.0),)),), "e")
@@ -645,3 +652,175 @@ def test_a_rule_on_launches_needs_both_sides_and_one_on_the_step_its_time() -> N
     assert gate.Rule("g", "registers", most=1).of_step is gate.Rule("g", "time", most=1, layer="x").of_step is False
     assert gate.Rule("g", "time", most=1).of_step
     assert not gate.Rule("g", "time", most=1, kernel="x").of_step
+
+
+# Units of both sides
+
+
+def test_several_steps_as_one_are_so_many_times_as_long() -> None:
+    items = pd.DataFrame(
+        {"layer": "", "kernel": ["k"], "launches": 2.0, "time_ns": 5.0, "typical_ns": 4.0, "registers": 9.0}
+    )
+    made = StepOf("s", items, 10.0, None, {"sync": 1.5}, None, slow_ns=2.0, seen=7, marked=True).times(3)
+    assert made.items.iloc[0].tolist() == ["", "k", 6, 15, 12, 9]
+    assert (made.wall_ns, made.busy_ns, made.typical_ns, made.idle_ns) == (30, None, None, {"sync": 4.5})
+    assert (made.slow_ns, made.seen, made.marked) == (6, 2, True)
+
+
+def factor(a: list[tuple[str, float, float]], b: list[tuple[str, float, float]]) -> int:
+    """Rows: kernel, launches and time."""
+    frames = [pd.DataFrame(rows, columns=["kernel", "launches", "time_ns"]).assign(layer="") for rows in (a, b)]
+    return units._factor(*frames)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "times"),
+    [
+        ([("k", 1, 10), ("m", 1, 10)], [("k", 2, 20), ("m", 2, 20)], 2),
+        ([("k", 1, 10), ("m", 1, 10)], [("k", 2.03, 20), ("m", 1.97, 20)], 2),  # less than two percent off
+        ([("k", 1, 10), ("m", 1, 10)], [("k", 2.05, 20), ("m", 2.05, 20)], 0),
+        ([("k", 2, 10), ("m", 2, 10)], [("k", 1, 20), ("m", 1, 20)], 0),  # less often
+        ([("k", 1, 10), ("m", 1, 10)], [("k", 1, 20), ("m", 1, 20)], 0),
+        ([("k", 1, 10)], [("k", 2, 20)], 0),  # one kernel tells nothing
+        ([("k", 1, 10), ("x", 1, 10)], [("k", 2, 20), ("y", 2, 20)], 0),
+        ([("k", 1, 10), ("m", 1, 10)], [("k", 2, 80), ("m", 3, 20)], 2),  # four fifths of the time agree
+        ([("k", 1, 10), ("m", 1, 10)], [("k", 2, 79), ("m", 3, 21)], 0),
+        ([("k", 1, 80), ("m", 1, 20)], [("k", 2, 1), ("m", 3, 1)], 2),  # the longer of both times counts
+        ([("k", 1, 0), ("m", 1, 0)], [("k", 2, 0), ("m", 2, 0)], 0),
+        ([("k", 1, 5), ("k", 1, 5), ("m", 2, 10)], [("k", 6, 20), ("m", 6, 20)], 3),  # sums of a kernel
+    ],
+)
+def test_a_step_is_part_of_another_if_its_kernels_run_a_whole_number_of_times(
+    a: list[tuple[str, float, float]], b: list[tuple[str, float, float]], times: int
+) -> None:
+    assert factor(a, b) == times
+
+
+def test_steps_of_which_one_is_marked_or_has_no_time_stay() -> None:
+    once, twice = (step_of({"k": ns, "m": ns}, 100.0) for ns in (10.0, 20.0))
+    twice = replace(twice, items=twice.items.assign(launches=2.0))
+    assert units.equal_steps([once], [twice])[0][0].wall_ns == 200
+    assert units.equal_steps([replace(once, marked=True)], [twice])[0][0].wall_ns == 200  # one range is not enough
+    for a, b in ((replace(once, wall_ns=None), twice), (once, replace(twice, wall_ns=None))):
+        assert units.equal_steps([a], [b]) == ([a], [b], "")
+    both = [replace(one, marked=True) for one in (once, twice)]
+    assert units.equal_steps(both[:1], both[1:])[2] == ""
+
+
+def test_doubts_are_of_the_run_with_fewest_steps_and_of_slow_steps_on_average() -> None:
+    def of(slow: float, seen: int, wall: float | None = 1_000_000.0) -> StepOf:
+        return replace(step_of({"k": 1.0}, wall), slow_ns=slow, seen=seen)
+
+    assert next(units.doubts([of(0, 9), of(0, 1)], [of(0, 3)])).startswith("A has only 1 steady step,")
+    assert next(units.doubts([of(0, 9)], [of(0, 3), of(0, 2)])).startswith("B has only 2 steady steps")
+    assert list(units.doubts([of(0, 0)], [of(0, 3)])) == []  # unknown
+    assert list(units.doubts([of(0, 9), of(40_000, 9)], [of(0, 9)])) == []  # 20 µs of 1,000 on average
+    assert list(units.doubts([of(0, 9), of(42_000, 9)], [of(0, 9)])) == [
+        "Slow steps are left out: they add 21 µs a step to A and 0 µs to B."
+    ]
+
+
+def test_one_launch_of_each_kernel_and_grid_stands_for_all() -> None:
+    def of(name: str, kernels: str, grids: str) -> SideOf:
+        rows = pd.DataFrame({"layer": "", "kernel": list(kernels), "grid": list(grids), "block": "1", "launches": 1.0})
+        rows = rows.assign(
+            time_ns=np.arange(len(rows)) * 10.0 + 10, source="a.cu", line=np.arange(len(rows)), ordinal=0
+        )
+        return SideOf(name, (RunOf(name, "capture", {}, (StepOf("kernels by ncu", rows),), by_ncu=True),), name)
+
+    a, b = of("a", "kkkm", "1121"), of("b", "km", "11")
+    one, other, notes = units.one_each(a, b)
+    items = one.runs[0].steps[0].items
+    assert items[["kernel", "grid", "time_ns", "line", "ordinal"]].to_numpy().tolist() == [
+        ["k", "1", 15, 0, 0], ["k", "2", 30, 2, 1], ["m", "1", 40, 3, 0]
+    ]  # fmt: skip
+    assert notes[0].startswith("ncu counted 4 launches of A and 2 of B")
+    assert len(other.runs[0].steps[0].items) == 2
+    assert units.one_each(of("a", "km", "11"), of("b", "kx", "11"))[2] == []  # equal for what both have
+
+
+# A typical step
+
+
+def test_a_run_counts_with_its_typical_step_where_that_is_known() -> None:
+    one = replace(step_of({"k": 10.0, "m": 30.0}, 100.0, typical_ns=[8.0, 24.0]), typical_ns=90.0, busy_ns=50.0)
+    other = replace(one, typical_ns=None, busy_ns=None)
+    assert compare._walls([one, other, replace(other, wall_ns=None)], np.zeros((3, 2)))[:2].tolist() == [90, 100]
+    assert np.isnan(compare._walls([replace(other, wall_ns=None)], np.zeros((1, 2)))[0])
+    assert compare._walls([replace(one, name="kernels by ncu")], np.array([[1.0, 2.0]])).tolist() == [3]
+    assert compare._busy([one])[0] == 50 * 32 / 40
+    assert compare._busy([replace(one, items=one.items.drop(columns="typical_ns"))])[0] == 50
+    assert np.isnan(compare._busy([other, replace(one, items=one.items.assign(time_ns=0.0))])).all()
+
+
+def test_rows_and_the_busy_gpu_are_judged_as_one_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[int, ...]] = []
+
+    def judge(a: np.ndarray, b: np.ndarray, **more: Any) -> list[Judged]:
+        seen.append(a.shape)
+        return [Judged(Verdict.SAME, Basis.TIME, float(at)) for at in range(a.shape[1])]
+
+    monkeypatch.setattr(compare.verdict, "judge", judge)
+    times, large = [np.ones((2, 3)), np.ones((2, 3))], np.array([True, False, True])
+    busy = [np.array([1.0, 2.0]), np.array([3.0, 4.0])]
+    found, gpu = compare._judged_rows(times, large, busy, True, 0.01, 0.005)
+    assert ({at: one.ratio for at, one in found.items()}, gpu and gpu.ratio, seen) == ({0: 0, 2: 1}, 2, [(2, 3)])
+    for unknown in (np.array([1.0, np.nan]), np.array([1.0, 0.0])):
+        found, gpu = compare._judged_rows(times, large, [busy[0], unknown], True, 0.01, 0.005)
+        assert (len(found), gpu, seen[-1]) == (2, None, (2, 2))
+    single = [one[:1] for one in busy]
+    assert compare._judged_rows([one[:1] for one in times], large, single, True, 0.01, 0.005)[1] is None
+    assert compare._judged_rows(times, np.zeros(3, bool), busy, True, 0.01, 0.005) == ({}, None)
+    unknown_row = [times[0], np.array([[1.0, 1, 1], [1, np.nan, 1]])]
+    assert compare._judged_rows(unknown_row, large, busy, True, 0.01, 0.005) == ({}, None)
+    assert compare._judged_rows(unknown_row[::-1], large, busy, True, 0.01, 0.005) == ({}, None)
+
+
+def test_a_row_is_large_if_it_is_on_one_side() -> None:
+    times = [np.array([[60.0, 49.0, 0.0, 50.0, 90.0]]), np.array([[40.0, 49.0, 99.0, 1.0, 90.0]])]
+    assert compare._large(times, 10_000).tolist() == [True, False, False, True, True]
+    assert compare._large([times[0], np.where(times[1] == 90, 0, times[1])], 0.0).tolist() == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_row_that_has_no_time_on_one_side_has_none_and_a_source_may_lack_its_line() -> None:
+    for a, b in ((10.0, np.nan), (np.nan, 10.0)):
+        (row,) = compared([step_of({"k": a})], [step_of({"k": b})], paired=False).rows
+        assert (row.a_ns, row.b_ns) == (None, None)
+    assert compare._source(step_of({"k": 1.0}, source="a.cu").items) == ("a.cu", 0)
+
+
+def test_a_capture_tells_the_typical_step_and_what_slow_ones_add() -> None:
+    """Ten steps of 600, of which one takes 1,800: 120 more on average of all; kernels take 100, in one step 190."""
+    ops = [op(810, 5, 800, name="early"), *launched("abb" * 5), *launched("abb" * 5, begin=5_200)]
+    ops[5]["duration_ns"] = 190
+    (step,) = runs.of_capture(captured(ops), "x").steps
+    assert (step.wall_ns, step.typical_ns, step.seen, step.marked) == (600, 600, 9, False)
+    assert step.slow_ns == 120
+    assert step.items["typical_ns"].tolist() == [100, 100, 100]
+    assert step.items["time_ns"].tolist() == [100, 110, 100]
+
+
+def test_rounds_take_the_typical_times_of_a_capture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "1-0").mkdir()
+    one = replace(step_of({"k": 10.0}, 100.4, typical_ns=[8.0]), typical_ns=90.6)
+    monkeypatch.setattr(rounds, "load", lambda paths: "capture")
+    monkeypatch.setattr(rounds, "of_capture", lambda capture, name: RunOf(name, capture, {}, (one,)))
+    assert [row[-1] for row in rounds.rows(tmp_path)] == [91, 8]
+
+
+def test_waits_of_a_round_are_shared_as_in_the_capture_beside_it() -> None:
+    def of(idle: dict[str, float], name: str = "s") -> RunOf:
+        return RunOf("r", "rounds", {}, (replace(step_of({"k": 1.0}, 10.0), idle_ns=idle, name=name),))
+
+    def shared(mine: dict[str, float], theirs: dict[str, float], name: str = "s") -> Any:
+        return [run.steps[0].idle_ns for run in runs._with_counters([of(mine), of(mine)], of(theirs, name))]
+
+    assert shared({"other": 8.0}, {"sync": 1.0, "launching": 3.0}) == [{"sync": 2, "launching": 6}] * 2
+    assert shared({"other": 8.0}, {"sync": 0.0}) == shared({"other": 8.0}, {"sync": 1.0}, "t") == [{"other": 8}] * 2
+    assert shared({"sync": 8.0}, {"launching": 1.0}) == [{"sync": 8}] * 2
