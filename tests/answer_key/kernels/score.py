@@ -1,8 +1,9 @@
-"""Score what the diagnosis says of kernels with one known defect: `python tests/answer_key/kernels/score.py [--each]`.
+"""Score what the diagnosis says of kernels with one known defect: `python tests/answer_key/kernels/score.py [SET] [--each]`.
 
-`kernels.cu` holds 40 kernels in two forms, slow and fixed, and 8 clean ones; `times.csv` their times on an H100 without
-a profiler. A pair whose fix wins less than WORTH is a trap: its cause must not be named. FIRST_LOOK keeps the first
-score, before any rule saw these kernels, and is never written again.
+SET is `kernels` or `kernels_2`. Its CUDA files hold kernels in two forms, slow and fixed, and clean ones; `times.csv`
+their times on an H100 without a profiler, the cause, and after | causes that are as right. A pair whose fix wins less
+than WORTH is a trap: its cause must not be named. `first_look.csv` keeps the first score, before any rule saw these
+kernels, and is never written again.
 """
 
 from __future__ import annotations
@@ -21,22 +22,18 @@ from analysis.capture.load import load  # noqa: E402 - as the path has just been
 from analysis.diagnosis.each import build_diagnosis  # noqa: E402
 from analysis.facts import Facts  # noqa: E402
 
-FIRST_LOOK = HERE / "first_look.csv"
 WORTH = 0.06  # of the time of the slow form
 SLACK, NEAR = 1.1, 0.25  # a speed-up may exceed its bound by this factor; a bound this near to the speed-up is near
 SILENT = ("", "none_at_roof", "launch_latency", "unknown", "nothing", "memory_roof", "compute_roof")
-ALSO = {
-    "feed_warps": ("no_overlap",),
-    "fragments": ("no_tile",),
-}  # as right as the cause, decided before the first look
 
 
-def score() -> pd.DataFrame:
-    """Return one row a kernel and list of metrics: what is right, what was said, and whether that is right."""
-    truth = pd.read_csv(HERE / "times.csv")
+def score(name: str = HERE.name) -> pd.DataFrame:
+    """Return one row a kernel of a set and list of metrics: what is right, what was said, and whether that is right."""
+    folder = HERE.parent / name
+    truth = pd.read_csv(folder / "times.csv", keep_default_na=False, na_values={"fixed_us": [""]})
     rows = []
     for metrics in ("default", "full"):
-        table = Facts(load([HERE / "captures" / metrics])).once(build_diagnosis)
+        table = Facts(load([folder / "captures" / metrics])).once(build_diagnosis)
         first = table.sort_values("rank", kind="stable").drop_duplicates("range").set_index("range")
         for one in truth.itertuples():
             form = "clean" if pd.isna(one.fixed_us) else "slow"
@@ -45,7 +42,7 @@ def score() -> pd.DataFrame:
             won = None if form == "clean" else one.slow_us / one.fixed_us
             is_trap = won is not None and 1 - 1 / won < WORTH
             kind = "trap" if is_trap else "clean" if form == "clean" else "defect"
-            allowed = (one.cause, *ALSO.get(one.name, ()))
+            allowed = (one.cause, *filter(None, one.also.split("|")))
             right = named not in allowed if is_trap else named in (SILENT if kind == "clean" else allowed)
             bound = (
                 None if said is None or pd.isna(said["gain_bound_frac"]) else 1 / max(1e-9, 1 - said["gain_bound_frac"])
@@ -82,24 +79,21 @@ def summary(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Print the score, and keep it if it is the first."""
-    rows = score()
-    if not FIRST_LOOK.exists():
-        rows.to_csv(FIRST_LOOK, index=False, quoting=csv.QUOTE_MINIMAL)
-    if "--each" in sys.argv:
+def main(arguments: list[str]) -> None:
+    """Print the score of a set, and keep it if it is the first."""
+    name = next((word for word in arguments if not word.startswith("-")), HERE.name)
+    rows = score(name)
+    first = HERE.parent / name / "first_look.csv"
+    if not first.exists():
+        rows.to_csv(first, index=False, quoting=csv.QUOTE_MINIMAL)
+    if "--each" in arguments:
         print(rows.to_string(index=False))
-    if FIRST_LOOK.exists():
-        print(
-            "first look\n"
-            + summary(
-                pd.read_csv(FIRST_LOOK, keep_default_na=False, na_values={"won": [""], "bound": [""], "sure": [""]})
-            )
-        )
+    empty = {"won": [""], "bound": [""], "sure": [""]}
+    print("first look\n" + summary(pd.read_csv(first, keep_default_na=False, na_values=empty)))
     print("today\n" + summary(rows))
     wrong = rows[~rows["right"]]
     print("named instead:", dict(Counter(zip(wrong["cause"], wrong["named"], strict=True)).most_common(12)))
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
