@@ -9,6 +9,7 @@ kernels, and is never written again.
 from __future__ import annotations
 
 import csv
+import lzma
 import sys
 from collections import Counter
 from pathlib import Path
@@ -35,8 +36,11 @@ def score(name: str = HERE.name) -> pd.DataFrame:
     for metrics in ("default", "full"):
         table = Facts(load([folder / "captures" / metrics])).once(build_diagnosis)
         first = table.sort_values("rank", kind="stable").drop_duplicates("range").set_index("range")
+        captured = lzma.decompress((folder / "captures" / metrics / "ncu_raw.csv.xz").read_bytes()).decode()
         for one in truth.itertuples():
             form = "clean" if pd.isna(one.fixed_us) else "slow"
+            if f":{one.name}/{form}:" not in captured:
+                continue
             said = first.loc[f"{one.name}/{form}"] if f"{one.name}/{form}" in first.index else None
             named = "" if said is None or pd.isna(said["defect"]) else str(said["defect"])
             won = None if form == "clean" else one.slow_us / one.fixed_us

@@ -238,48 +238,6 @@ template <int V> __global__ void apply_gamma(const uint16_t* a, float* out, i64 
   }
   for (i64 i = T; i < n; i += STRIDE) { int v = a[i] & 1023; out[i] = V == 0 ? gamma_table[v] : own[v]; }
 }
-// ---- a forest of decision trees as generated code
-struct Tree { float cut[7]; float leaf[8]; int feature[3]; };
-__host__ __device__ constexpr uint32_t chance(uint32_t x) { return (x * 2654435761u ^ x * 40503u >> 7) * 2246822519u; }
-__host__ __device__ constexpr float cut_of(int tree, int k) { return (chance(tree * 64 + k) >> 8) * 0x1p-24f; }
-__host__ __device__ constexpr int feature_of(int tree, int level) { return chance(tree * 64 + 32 + level) >> 28; }
-template <int I> __device__ __forceinline__ float one_tree(const float (&f)[16]) {
-  constexpr float c0 = cut_of(I, 0), c1 = cut_of(I, 1), c2 = cut_of(I, 2), c3 = cut_of(I, 3), c4 = cut_of(I, 4), c5 = cut_of(I, 5), c6 = cut_of(I, 6);
-  constexpr int f0 = feature_of(I, 0), f1 = feature_of(I, 1), f2 = feature_of(I, 2);
-  bool a = f[f0] < c0, b = f[f1] < (a ? c1 : c2), c = f[f2] < (a ? (b ? c3 : c4) : (b ? c5 : c6));
-  constexpr float l0 = cut_of(I, 8), l1 = cut_of(I, 9), l2 = cut_of(I, 10), l3 = cut_of(I, 11), l4 = cut_of(I, 12), l5 = cut_of(I, 13), l6 = cut_of(I, 14), l7 = cut_of(I, 15);
-  return a ? (b ? (c ? l0 : l1) : (c ? l2 : l3)) : (b ? (c ? l4 : l5) : (c ? l6 : l7));
-}
-template <int I, int M> struct Forest {
-  static __device__ __forceinline__ void add(const float (&f)[16], float& s) { Forest<I, M / 2>::add(f, s), Forest<I + M / 2, M - M / 2>::add(f, s); }
-};
-template <int I> struct Forest<I, 1> {
-  static __device__ __forceinline__ void add(const float (&f)[16], float& s) { s += one_tree<I>(f); }
-};
-const int TREES = 768;
-__constant__ Tree forest_table[TREES];
-template <int V> __global__ void __launch_bounds__(128) forest_votes(const float* a, float* out, int each) {
-  for (int e = 0; e < each; ++e) {
-    i64 row = T + e * STRIDE;
-    float f[16], s = 0;
-#pragma unroll
-    for (int k = 0; k < 16; ++k) f[k] = a[k * STRIDE * each + row];
-    if (V == 0) {
-      Forest<0, TREES>::add(f, s);
-    } else {
-      __shared__ float features[16][128];
-      for (int k = 0; k < 16; ++k) features[k][threadIdx.x] = f[k];
-#pragma unroll 2
-      for (int i = 0; i < TREES; ++i) {
-        const Tree& t = forest_table[i];
-        bool p = features[t.feature[0]][threadIdx.x] < t.cut[0], q = features[t.feature[1]][threadIdx.x] < (p ? t.cut[1] : t.cut[2]);
-        bool r = features[t.feature[2]][threadIdx.x] < (p ? (q ? t.cut[3] : t.cut[4]) : (q ? t.cut[5] : t.cut[6]));
-        s += p ? (q ? (r ? t.leaf[0] : t.leaf[1]) : (r ? t.leaf[2] : t.leaf[3])) : (q ? (r ? t.leaf[4] : t.leaf[5]) : (r ? t.leaf[6] : t.leaf[7]));
-      }
-    }
-    out[row] = s;
-  }
-}
 static std::vector<int> random_keys(int n) {
   std::vector<int> v(n);
   for (int i = 0; i < n; ++i) v[i] = mix(i + 12345) & (N - 1);
@@ -314,14 +272,5 @@ void compute_cases() {
     std::vector<float> v(1024);
     for (int i = 0; i < 1024; ++i) v[i] = std::pow(i / 1023.0f, 0.4545f);
     CHECK(cudaMemcpyToSymbol(gamma_table, v.data(), 4096));
-  }});
-  cases.push_back({"forest_votes", "instruction_cache", "", [] { forest_votes<0><<<264, 128>>>(A, C, 8); }, [] { forest_votes<1><<<264, 128>>>(A, C, 8); }, C, 264 * 128 * 8, false, [] {
-    std::vector<Tree> v(TREES);
-    for (int i = 0; i < TREES; ++i) {
-      for (int k = 0; k < 7; ++k) v[i].cut[k] = cut_of(i, k);
-      for (int k = 0; k < 8; ++k) v[i].leaf[k] = cut_of(i, 8 + k);
-      for (int k = 0; k < 3; ++k) v[i].feature[k] = feature_of(i, k);
-    }
-    CHECK(cudaMemcpyToSymbol(forest_table, v.data(), sizeof(Tree) * TREES));
   }});
 }

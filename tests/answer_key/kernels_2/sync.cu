@@ -190,31 +190,6 @@ template <int V> __global__ void first_thread_best(const float* a, int* out, int
   }
 }
 // ---- distribution of work
-template <int V> __global__ void ragged_tokens(const float* a, float* out, int rounds) {
-  // eight tokens a round: one has 2048 features, seven have 256; a warp a token, or equal shares of all features
-  __shared__ float sums[8];
-  int w = threadIdx.x / 32, lane = threadIdx.x & 31;
-  for (int r = 0; r < rounds; ++r) {
-    const float* in = a + ((i64)blockIdx.x * rounds + r) * 3840;
-    if (threadIdx.x < 8) sums[threadIdx.x] = 0;
-    __syncthreads();
-    if (V == 0) {
-      float s = 0;
-      int first = w == 0 ? 0 : 2048 + (w - 1) * 256, count = w == 0 ? 2048 : 256;
-      for (int i = lane; i < count; i += 32) s += __expf(in[first + i]);
-      s = warp_sum(s);
-      if (lane == 0) sums[w] = s;
-    } else {
-      for (int piece = w * 15; piece < w * 15 + 15; piece += 1) {
-        float s = warp_sum(__expf(in[piece * 32 + lane]));
-        if (lane == 0) atomicAdd(sums + (piece < 64 ? 0 : 1 + (piece - 64) / 8), s);
-      }
-    }
-    __syncthreads();
-    if (threadIdx.x < 8) out[((i64)blockIdx.x * rounds + r) * 8 + threadIdx.x] = sums[threadIdx.x];
-    __syncthreads();
-  }
-}
 template <int V> __global__ void segment_means(const float* a, const int* offsets, float* out) {
   // segment 0 has a quarter of all elements; a block a segment, or a block a piece of 4096
   __shared__ float part[8];
@@ -319,7 +294,6 @@ void sync_cases() {
   cases.push_back({"warp_sort", "needless_barriers", "", [] { warp_sort<0><<<528, 1024>>>(A, C, 32); }, [] { warp_sort<1><<<528, 1024>>>(A, C, 32); }, C, 1 << 25});
   cases.push_back({"newton_grid", "needless_barriers", "", [] { cooperative(newton_grid<0>, 528, 256, A, C, 64); }, [] { cooperative(newton_grid<1>, 528, 256, A, C, 64); }, C, 528 * 256});
   cases.push_back({"first_thread_best", "one_warp_reduction", "", [] { first_thread_best<0><<<528, 512>>>(A, (int*)C, 32); }, [] { first_thread_best<1><<<528, 512>>>(A, (int*)C, 32); }, C, 528 * 32, true});
-  cases.push_back({"ragged_tokens", "uneven_warps", "", [] { ragged_tokens<0><<<528, 256>>>(A, C, 32); }, [] { ragged_tokens<1><<<528, 256>>>(A, C, 32); }, C, 528 * 32 * 8});
   cases.push_back({"segment_means", "uneven_blocks", "", [] { segment_means<0><<<3073, 256>>>(A, offsets, C); }, [] { segment_means<1><<<4096, 256>>>(A, offsets, C); }, C, 3073, false, [] {
     std::vector<int> v(3074, 0);
     for (int k = 1; k < 3074; ++k) v[k] = (1024 + k - 1) * 4096;

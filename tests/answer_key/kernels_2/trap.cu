@@ -1,15 +1,6 @@
 // Kernels whose tempting cause costs next to nothing: the fix is meant to win less than 6 %.
 #include "set.h"
 
-template <int V> __global__ void scalar_axpy(const float* x, const float* y, float* out, i64 n, float a) {
-  if (V == 0) { i64 i = T; if (i < n) out[i] = fmaf(a, x[i], y[i]); }
-  else {
-    i64 i = T;
-    if (i >= n / 4) return;
-    float4 u = ((const float4*)x)[i], v = ((const float4*)y)[i];
-    ((float4*)out)[i] = make_float4(fmaf(a, u.x, v.x), fmaf(a, u.y, v.y), fmaf(a, u.z, v.z), fmaf(a, u.w, v.w));
-  }
-}
 template <int V> __global__ void five_point(const float* a, float* out, int w, int h) {
   // neighbours come from L1, or from a tile in shared memory
   int lx = threadIdx.x & 31, ly = threadIdx.x / 32, x = blockIdx.x * 32 + lx, y = blockIdx.y * 16 + ly;
@@ -93,7 +84,6 @@ __global__ void crop_rows(const float* a, float* out, int pitch, int width, int 
 }
 
 void trap_cases() {
-  cases.push_back({"scalar_axpy", "narrow_accesses", "", [] { scalar_axpy<0><<<N / 256, 256>>>(A, B, C, N, 2); }, [] { scalar_axpy<1><<<N / 1024, 256>>>(A, B, C, N, 2); }, C, 1 << 20});
   cases.push_back({"five_point", "no_tile", "", [] { five_point<0><<<dim3(256, 512), 512>>>(A, C, 8192, 8192); }, [] { five_point<1><<<dim3(256, 512), 512>>>(A, C, 8192, 8192); }, C, 1 << 26});
   cases.push_back({"stream_few_warps", "occupancy_shared", "", [] { stream_few_warps<<<264, 256, 100000>>>((float4*)A, (float4*)C, N / 4); }, [] { stream_few_warps<<<1056, 256>>>((float4*)A, (float4*)C, N / 4); }, nullptr, 0, false, [] { dynamic_shared(stream_few_warps, 100000); }});
   cases.push_back({"settle_tile", "shared_bank_conflicts", "", [] { settle_tile<0><<<dim3(64, 64), 256>>>(A, C, 2048, 400); }, [] { settle_tile<1><<<dim3(64, 64), 256>>>(A, C, 2048, 400); }, C, 1 << 22});
