@@ -18,7 +18,6 @@ from analysis.formats.hot_lines import HOT_LINES
 
 KEPT_LINES = 5  # of each launch
 KEPT_KERNELS = 40  # those with most samples
-OURS = (".cu", ".cuh", ".py")  # suffixes of files with kernels; CUDA's headers have others
 
 
 def keep(page: Path, report: Path, folder: Path) -> None:
@@ -38,9 +37,8 @@ def keep(page: Path, report: Path, folder: Path) -> None:
 def hottest_lines(page: TextIO) -> str:
     """Return the text of ncu_lines.csv: the hottest lines of each launch in a source page (`--print-source cuda,sass`).
 
-    `ordinal` counts the launches of one kernel in the order of the page. The page lists an instruction of an inlined
-    function under several lines. Such an instruction counts for its line in the file in which the kernel begins, else
-    for a line in another file of OURS. An instruction with lines in CUDA's headers only counts for the launch.
+    `ordinal` counts the launches of one kernel in the order of the page. An instruction with lines in CUDA's headers
+    only counts for the launch.
     """
     section = _section(page)
     lines = lines_of_launches(ncu_source.read_source(section)[0]).to_dict("records") if section else []
@@ -77,14 +75,10 @@ def lines_of_launches(lines: pd.DataFrame) -> pd.DataFrame:
     """
     lines = lines.assign(kernel=[symbols.match_key(name) for name in lines["kernel"]])
     sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
-    first = sass[sass["instruction"] == 0].drop_duplicates("block").set_index("block")["source_file"]
-    begins = sass["source_file"] == sass["block"].map(first)
-    ours = sass["source_file"].str.endswith(OURS)
-    sass = pd.concat([sass[begins], sass[~begins & ours], sass[~begins & ~ours]])
-    sass = sass.drop_duplicates(["block", "instruction"])
+    sass = ncu_source.preferred(sass)
     blocks = lines[["block", "kernel"]].drop_duplicates("block")
     ordinal = blocks.groupby("kernel").cumcount().set_axis(blocks["block"])
-    placed = sass[sass["line"].notna() & sass["source_file"].str.endswith(OURS)]
+    placed = sass[sass["line"].notna() & sass["source_file"].str.endswith(ncu_source.OURS)]
     key = ["block", "kernel", "source_file", "line"]
     table = placed.groupby(key, sort=False)["samples"].sum().reset_index()
     stalls = placed[placed["stall"] != ""].groupby([*key, "stall"], sort=True)["stall_samples"].sum().reset_index()

@@ -37,7 +37,7 @@ from analysis.capture.model import (
     empty_table,
 )
 from analysis.capture.nsys_numbers import Table
-from analysis.capture.sniff import Sniffed, is_folder, sniff
+from analysis.capture.sniff import OURS, Sniffed, is_folder, sniff
 from analysis.capture.summaries import SUMMARIES
 from analysis.capture.text import COMMA, NumberStyle
 from analysis.formats import files, packed
@@ -194,7 +194,8 @@ def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | Non
             continue
         if named:
             raise InputError(f"{name}: is {sniffed.found}; {sniffed.advice}.")
-        found.refused.append((name, sniffed))
+        if sniffed.kind != OURS:
+            found.refused.append((name, sniffed))
         found.files.append(SourceFile(name, "ignored", 0, size, f"{sniffed.found}; {sniffed.advice}"))
     return _put_together(found, [str(path) for path in paths])
 

@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pandas as pd
 
 from analysis.capture import ncu_csv
@@ -61,6 +62,8 @@ _REASONS = {
 }
 PTX = "PTX"  # a column that ncu lacks: `kept_page` adds it where NVIDIA's reader knows the PTX of the instructions
 _NO_SOURCE = "<Unable to open source file>"  # what ncu prints instead of a line
+OURS = (".cu", ".cuh", ".py")  # suffixes of files with kernels; CUDA's headers have others
+_ELSEWHERE = "..."  # the address where instructions of other lines stand between those of this line
 _KEPT = ("Line No", "Source", "Address")
 _TITLE = re.compile(r'"(?P<name>Kernel Name|Function Name|File Path|File Name)","(?P<value>.*?)",?$')
 _ADDRESS = re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}")
@@ -93,6 +96,21 @@ def hottest_stall(samples: dict[str, float]) -> tuple[str, float]:
         return "", math.nan
     name = min(known, key=lambda one: (-known[one], one))
     return name, known[name]
+
+
+def preferred(sass: pd.DataFrame) -> pd.DataFrame:
+    """Return each instruction once, with the line that the reader of a page looks for.
+
+    A page lists an instruction of an inlined function under several lines. It counts for its line in the file in which
+    the kernel begins, else for a line in another file of OURS, else for one in a header of CUDA.
+    """
+    launch = sass.groupby(["file", "ncu_id", "block", "kernel"], sort=False, dropna=False).ngroup()
+    first = sass["source_file"].groupby(launch.where(sass["instruction"] == 0)).first()
+    begins = (launch.map(first) == sass["source_file"]).to_numpy(bool)
+    rank = np.where(begins, 0, np.where(sass["source_file"].str.endswith(OURS), 1, 2))
+    order = pd.DataFrame({"launch": launch, "instruction": sass["instruction"], "rank": rank})
+    kept = order.sort_values("rank", kind="stable").drop_duplicates(["launch", "instruction"]).index
+    return sass.loc[kept.sort_values()]
 
 
 def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> tuple[pd.DataFrame, list[Missing]]:
@@ -177,10 +195,11 @@ def shortened(section: ncu_csv.Section, chosen: Sequence[int], ptx: Mapping[tupl
         writer.writerows([*named, ("Function Name", without_paths(block.kernel))])
         kept = [at for at, name in enumerate(block.header) if name in _KEPT or (_is_number(name) and _has(block, at))]
         at, kernel = block.header.index("Address"), match_key(block.kernel)
-        known = [ptx.get((kernel, _address(row[at])), "") for _, row in block.rows]
+        rows = [row for _, row in block.rows if row[at] != _ELSEWHERE]
+        known = [ptx.get((kernel, _address(row[at])), "") for row in rows]
         more = [PTX] if any(known) else []
         writer.writerow([*(block.header[at] for at in kept), *more])
-        for (_, row), instruction in zip(block.rows, known, strict=True):
+        for row, instruction in zip(rows, known, strict=True):
             cells = [without_paths(row[at].strip()) for at in kept]
             writer.writerow([*cells, *([instruction] if more else [])])
     return out.getvalue()
@@ -312,8 +331,8 @@ def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int,
                 ) from None
 
         shown = row[address_at].strip() if address_at is not None else ""
-        if shown == "...":
-            continue  # instructions of other lines stand between this line's instructions
+        if shown == _ELSEWHERE:
+            continue
         address = int(shown, 16) if _ADDRESS.fullmatch(shown) else None
         if address is not None and address >= 1 << 63:
             raise InputError(f"{where}: line {number} has the address {shown[:40]}, which is none; {_AGAIN}.")

@@ -162,6 +162,10 @@ def _sniff_tables_of(path: Path) -> Sniffed:
     )
 
 
+OURS = "ours"  # a file that this program writes beside a capture
+_NOT_OURS = ("a table of this program that no report reads", "give the capture it was made from")
+
+
 def _refused(error: InputError, path: Path) -> Sniffed:
     """Return the result for a file whose reader refused it; the reader's message is the advice."""
     found, _, advice = str(error).removeprefix(f"{path.name}: is ").rstrip(".").partition("; ")
@@ -176,9 +180,9 @@ def _sniff_text(raw: bytes | mmap.mmap) -> Sniffed:
     if sniffed is not None:
         return sniffed
     line = head.split(b"\n", 1)[0].decode("utf-8", errors="replace").strip()
-    for kind, ours in files.captured().items():
+    for kind, ours in files.every().items():
         if isinstance(ours, files.CsvFile) and ours.has_header(line.replace('"', "")):
-            return Sniffed(kind, raw)
+            return Sniffed(kind, raw) if ours.captured else Sniffed(OURS, raw, *_NOT_OURS)
     if nsys_reports.parse_header(line):
         return Sniffed("nsys", raw)
     page = _sniff_page(raw)

@@ -171,7 +171,9 @@ def _nothing(answer: StepAnswer) -> Claim:
         kind, title = "copy_bound", "Copies take the step, and nothing around them shortens it"
         why = " The step waits for copies: fewer bytes, or narrower types, would shorten it."
     elif of >= BUSY:
-        why = f" Only faster kernels help{_longest(answer)}; counters would say which of them can be."
+        counted = answer.view.counted is not None and len(answer.view.counted) > 0
+        told = "their pages say what limits them" if counted else "counters would say which of them can be"
+        why = f" Only faster kernels help{_longest(answer)}; {told}."
     return Claim(
         kind=kind, title=title, scope=scope,
         sentence=(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from analysis.capture.ncu_source import preferred
 from analysis.formats.place import profile
 from analysis.formats.report import Missing, Reason
 from analysis.tables.declare import Column, table
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from analysis.facts import Facts
 
 MOST = 10  # lines of a kernel
-_LAUNCH = ["file", "ncu_id", "block"]
 
 
 @table(
@@ -101,8 +101,7 @@ def instructions(facts: Facts) -> pd.DataFrame | None:
     sass = lines[lines["instruction"].notna() & lines["samples"].notna()]
     if sass.empty or not (sass["samples"] > 0).any():
         return None
-    # the page of source and SASS repeats an instruction under each of its lines
-    sass = lines[lines["instruction"].notna()].drop_duplicates([*_LAUNCH, "kernel", "instruction"])
+    sass = preferred(lines[lines["instruction"].notna()])
     return _one_file(with_launch(sass, facts.capture.counters).reset_index(drop=True))
 
 

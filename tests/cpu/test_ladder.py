@@ -354,6 +354,10 @@ def test_the_kept_page_has_one_launch_of_each_kernel_and_its_ptx(tmp_path: Path)
         ["other()", 12, 1, 5, ""],
         ["other()", 13, 1, 5, ""],
     ]
+    (tmp_path / "ncu_lines.csv").write_text(hot_lines.hottest_lines(io.StringIO(source_page())))
+    both = load([tmp_path])  # our own file beside it is no unknown one
+    assert [one.kind for one in both.files] == ["ignored", "ncu source"]
+    assert not any("ncu_lines" in one.what for one in both.missing)
     unsampled = source_page().replace('"1"', '"-"').replace('"5"', '"-"')  # `other` has no samples then
     assert hot_lines.kept_page(io.StringIO(unsampled), {}).count("Function Name") == 1
 

@@ -65,6 +65,18 @@ def test_the_ptx_of_a_line_has_the_sums_of_what_it_became(tmp_path: Path) -> Non
     assert (one["samples"], one["inst_executed"], one["l2_bytes"]) == (12, 20, 64 * 32)
 
 
+def test_an_inlined_instruction_counts_for_the_line_of_the_users_file(tmp_path: Path) -> None:
+    """The page lists FADD under a line of CUDA's header first; the kernel begins in a.cu."""
+    page = PAGE.format(file="a.cu", kernel="k")
+    head, rows = page.splitlines()[:3], page.splitlines()[3:]
+    header = head[0].replace("a.cu", "device_functions.hpp")
+    inlined = [header, *head[1:], rows[0].replace('"7"', '"99"'), rows[2]]
+    (tmp_path / "s.csv").write_text("\n".join([*inlined, *page.splitlines()]) + "\n")
+    rows = build_listing(Facts(load([tmp_path / "s.csv"])))
+    lines = rows[rows["language"] == "CUDA"]
+    assert lines[["file", "line", "samples"]].to_numpy().tolist() == [["a.cu", 7, 12], ["a.cu", 9, 4]]
+
+
 def test_a_line_that_ncu_could_not_open_has_no_text(tmp_path: Path) -> None:
     (tmp_path / "s.csv").write_text(
         PAGE.format(file="a.cu", kernel="k").replace("tl.store(q, x)", "<Unable to open source file>")
