@@ -9,7 +9,7 @@
 #   --report    only write the reports of captures that were kept; needs no GPU
 #   NAME        examples by their names in examples.toml (default: all)
 #
-# The results of an example go to examples/h200/NAME as soon as it is done. `make readme` then shows its first findings below
+# The results of an example go to examples/<gpu>/NAME as soon as it is done. `make readme` then shows its first findings below
 # the expert's list. The captures stay even if the report fails: --report writes it again.
 # exit: 0 all were captured, 1 one failed, 2 usage
 here=$(cd "$(dirname "$0")" && pwd)
@@ -44,9 +44,11 @@ report() { # KEPT RUN: report.json and report.txt of what was kept
   (cd "$ROOT" && "$PYTHON" analysis/report.py "$1/captures" --out "$2" --text >"$1/report.txt" && cp "$2/report.json" "$1/")
 }
 
+gpu=$(find_gpu | sed -En 's/^NVIDIA (\w+).*/\L\1/p') || gpu='' # the folder of this GPU: h200
 worst=0
 while IFS=$'\t' read -r name build options command; do
-  run=$ROOT/runs/example-$name kept=$here/h200/$name
+  run=$ROOT/runs/example-$name kept=$here/${gpu:-h200}/$name
+  if [[ -n $only && ! -d $kept ]]; then kept=$(compgen -G "$here/h*/$name" || echo "$kept"); fi
   [[ $dry ]] || mkdir -p "$ROOT/build"
   [[ $options != -- ]] || options="--budget $budget"
   if [[ -n $dry ]]; then

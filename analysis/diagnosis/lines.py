@@ -17,7 +17,10 @@ LEAST = 0.05  # of the kernel's samples: a line with less is not worth a look
 def with_lines(findings: Sequence[Finding], source: pd.DataFrame) -> list[Finding]:
     """Return the findings, each with the hottest lines of the kernel that it cites; `source` is source.csv."""
     lines = lines_of(source)
-    return [structs.replace(one, source=lines.get(_kernel_of(one), [])) for one in findings]
+    return [
+        structs.replace(one, source=next((lines[name] for name in _named(one) if name in lines), []))
+        for one in findings
+    ]
 
 
 def lines_of(source: pd.DataFrame) -> dict[str, list[SourceLine]]:
@@ -28,8 +31,9 @@ def lines_of(source: pd.DataFrame) -> dict[str, list[SourceLine]]:
     return {str(kernel): _lines(rows) for kernel, rows in hot.groupby("kernel", sort=False)}
 
 
-def _kernel_of(finding: Finding) -> str:
-    return next((str(one.row["kernel"]) for one in finding.cells if "kernel" in one.row), "")
+def _named(finding: Finding) -> list[str]:
+    """Return the kernel that a finding cites; a finding on a step names it as what its change is about."""
+    return [str(one.row[name]) for name in ("kernel", "about") for one in finding.cells if name in one.row]
 
 
 def _lines(rows: pd.DataFrame) -> list[SourceLine]:

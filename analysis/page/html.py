@@ -282,6 +282,9 @@ def _look(finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame]) 
     for name in _kernels_of(finding, report)[:_MOST_KERNELS]:
         said = f"kernel {text.shorten(symbols.short(name, 40), 40)}"
         links.append({"href": f"#kernel={quote(name, safe='')}", "said": said, "full": name})
+    if finding.source and links:
+        line = text.clean(f"{finding.source[0].file}:{finding.source[0].line}")
+        links.append({"href": links[-1]["href"], "said": f"line {line}", "full": line})
     return links
 
 

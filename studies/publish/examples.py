@@ -5,7 +5,7 @@
 The command prints name, build, options and command of each, with tabs, for examples/capture.sh.
 
 The header of each program in examples/ holds the expert's list. A captured example has its report.json in
-examples/h200/<name>/.
+examples/<gpu>/<name>/.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from analysis.formats.errors import InputError
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 FILE = "examples.toml"
-GPU = "h200"
+GPUS = ("h200", "h100")  # folders of captures; an example has one capture
 FIRST = 3  # findings that are shown
 _ENTRY = re.compile(r"^(?://|#)? ?([1-9])\. (.+)$", re.MULTILINE)
 
@@ -43,12 +43,16 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 @dataclass(frozen=True)
 class Example:
-    """A program, or a second way to run it. `expert` is empty for a second way, which has the same list."""
+    """A program, or a second way to run it. `expert` is empty for a second way, which has the same list.
+
+    `gpu`: the folder of its capture; "" without one.
+    """
 
     name: str
     entry: _Entry
     expert: tuple[str, ...]
     report: dict[str, Any] | None
+    gpu: str
 
 
 def read(folder: Path) -> list[Example]:
@@ -72,9 +76,9 @@ def _example(folder: Path, name: str, entry: _Entry, *, is_first: bool) -> Examp
     if not source.is_file():
         raise InputError(f"examples/{FILE}: {name} names {entry.source}, which does not exist; correct `source`.")
     listed = tuple(text for _, text in _ENTRY.findall(source.read_text(encoding="utf-8")))
-    report = folder / GPU / name / "report.json"
-    content = json.loads(report.read_text(encoding="utf-8")) if report.is_file() else None
-    return Example(name, entry, listed if is_first else (), content)
+    gpu = next((one for one in GPUS if (folder / one / name / "report.json").is_file()), "")
+    content = json.loads((folder / gpu / name / "report.json").read_text(encoding="utf-8")) if gpu else None
+    return Example(name, entry, listed if is_first else (), content, gpu)
 
 
 def render(examples: list[Example]) -> str:
@@ -93,7 +97,8 @@ def _findings_of(one: Example) -> str:
     """List the titles of the first findings, with a link to the whole screen."""
     assert one.report is not None
     told = [f"{at}. {found['title']}" for at, found in enumerate(one.report["findings"][:FIRST], start=1)]
-    more = f"The report: [{GPU}/{one.name}/report.txt]({GPU}/{one.name}/report.txt)."
+    file = f"{one.gpu}/{one.name}/report.txt"
+    more = f"The report: [{file}]({file})."
     return "\n".join(["Its first findings:", "", *told, "", more])
 
 

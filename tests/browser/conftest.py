@@ -93,7 +93,9 @@ SEEDS = {"nsys": "sqlite layers 2024", "counters": "ncu raw", "torch": "torch", 
 
 
 FOLDERS = {name: ROOT / "tests" / "cpu" / "data" / "profile" / name for name in ("qwen", "ranks", "app")} | {
-    "specimens": ROOT / "kernels" / "specimens" / "captures" / "development"
+    "specimens": ROOT / "kernels" / "specimens" / "captures" / "development",
+    "layers": ROOT / "examples" / "h100" / "layer_to_line" / "captures",
+    "cuda": ROOT / "examples" / "h100" / "source_lines" / "captures",
 }
 
 

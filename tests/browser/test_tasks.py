@@ -130,6 +130,62 @@ def test_the_line_of_a_kernel(reader: Reader) -> None:
     assert reader.actions <= MOST_ACTIONS
 
 
+SOURCES = {
+    # page, kernel: the language of its lines, a part of its hottest line, and of an instruction of PTX in that line
+    ("cuda", "transpose"): ("CUDA", "out[x * kSide + y + i] = in[(y + i) * kSide + x]", "ld.global"),
+    ("layers", "mean_over_tokens"): ("Python", "total += tl.load(source + row * width + column", "ld.global"),
+    ("layers", "triton_poi_fused_add_cos_mul_sigmoid_0"): ("Python", "tmp5 = tl_math.cos(tmp0)", "fma.rn.ftz.f32"),
+}
+
+
+@pytest.mark.parametrize(("reader", "kernel"), list(SOURCES), indirect=["reader"], ids=lambda one: str(one))
+def test_cuda_triton_and_inductor_have_their_lines_beside_ptx_and_sass(
+    reader: Reader, kernel: str, request: Any
+) -> None:
+    kind = request.node.callspec.params["reader"]
+    language, line, ptx = SOURCES[kind, kernel]
+    reader.click("nav a[href='#lines']")
+    choose = reader.page.locator("[data-live=listing] select[aria-label=Kernel]")
+    choose.wait_for()
+    if choose.input_value() != kernel:
+        choose.select_option(kernel)
+        reader.actions += 1
+    panes = reader.page.locator("[data-live=listing] .pane")
+    assert panes.locator(".language").all_inner_texts() == [language, "PTX", "SASS"]
+    heats = panes.first.locator(".source-row").evaluate_all(
+        "all => all.map(one => [Number(one.style.getPropertyValue('--h')), one.innerText])"
+    )
+    assert line in max(heats)[1]
+    click(panes.first.locator(".source-row", has_text=line).first)
+    reader.actions += 1
+    assert any(ptx in one for one in panes.nth(1).locator(".lit").all_inner_texts())
+    assert panes.nth(2).locator(".lit").count() > 0
+    assert reader.actions <= MOST_ACTIONS
+
+
+@on("layers")
+def test_a_layer_leads_to_its_kernel_and_the_kernel_to_its_line(reader: Reader) -> None:
+    layers = reader.page.locator("#icicle .part", has_text=re.compile(r"^\*$"))
+    click(layers.nth(1))  # step Sequential(4096 x 2048)/*/*
+    reader.actions += 1
+    reader.sees(".crumbs", r"Sequential.*\*.*\*")
+    reader.click("#icicle .part:has-text('mean_over_tokens')")
+    assert "total += tl.load(source + row * width + column" in reader.sees("#kernel-page .source-row[style*='--h: 1;']")
+
+
+@on("layers")
+def test_a_finding_names_the_line(reader: Reader) -> None:
+    assert "line layer_to_line.py:33" in reader.sees(".card:has-text('mean_over_tokens') .look")
+
+
+@on("gpt2", "specimens", "layers")
+def test_a_link_to_a_section_stays_there_while_parts_above_are_drawn(reader: Reader) -> None:
+    reader.click("nav a[href='#limits']" if reader.page.locator("#lines").count() == 0 else "nav a[href='#lines']")
+    section = reader.page.locator(reader.page.evaluate("location.hash"))
+    reader.page.wait_for_timeout(1000)
+    assert 0 <= section.bounding_box()["y"] <= 80
+
+
 @on("gpt2")
 def test_a_layer_leads_to_its_kernels(reader: Reader) -> None:
     reader.click(".part:has-text('decode')")

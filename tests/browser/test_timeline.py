@@ -50,6 +50,17 @@ def page(opened: Opened, path: Path) -> Any:
     return page
 
 
+def test_what_stands_below_keeps_its_place_when_the_timeline_is_drawn(opened: Opened, path: Path) -> None:
+    page = opened(path)
+    place = "() => document.querySelector('#where').getBoundingClientRect().top + scrollY"
+    page.wait_for_function("() => document.querySelector('[data-live=timeline] > p').textContent")
+    before, scrolled = page.evaluate(place), page.evaluate("scrollY")
+    page.locator("#timeline").evaluate("section => section.scrollIntoView()")
+    page.wait_for_timeout(300)
+    assert scrolled == 0
+    assert page.evaluate(place) == before
+
+
 def canvas(page: Any) -> Any:
     return page.locator("[data-live=timeline] canvas")
 

@@ -19,7 +19,7 @@ from tests.machine import ROOT, Machine
 
 FOLDER = ROOT / "examples"
 SOURCES = sorted(path for path in FOLDER.iterdir() if path.suffix in (".py", ".cu"))
-KINDS = sorted((FOLDER / "kinds").glob("*.py"))
+KINDS = sorted(path for path in (FOLDER / "kinds").iterdir() if path.suffix in (".py", ".cu"))
 
 
 @pytest.mark.parametrize("source", [*SOURCES, *KINDS], ids=lambda path: path.name)
@@ -44,7 +44,7 @@ def test_captured_examples_have_findings_of_today() -> None:
     for one in examples.read(FOLDER):
         assert one.report is not None
         assert REPORT.check(one.report, one.name)["findings"]
-    size = sum(path.stat().st_size for path in (FOLDER / examples.GPU).rglob("*") if path.is_file())
+    size = sum(path.stat().st_size for gpu in examples.GPUS for path in (FOLDER / gpu).rglob("*") if path.is_file())
     assert size < 5_000_000
 
 
@@ -72,7 +72,7 @@ def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> 
     for part in ("analysis", "studies/publish"):
         if not (checkout / part).exists():
             (checkout / part).symlink_to(ROOT / part)
-    shutil.copytree(FOLDER, checkout / "examples", ignore=shutil.ignore_patterns(examples.GPU))
+    shutil.copytree(FOLDER, checkout / "examples", ignore=shutil.ignore_patterns(*examples.GPUS))
     gpu_machine.put("bin/python3", '#!/usr/bin/env bash\necho "program $*" >> "$CALLS"\n')
     if report_fails:
         python.write_text(python.read_text().replace("analysis/report.py*)", "analysis/report.py*) exit 3 ;;\nnever)"))

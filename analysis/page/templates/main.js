@@ -11,6 +11,7 @@ const route = () => {
     else if (kind === "time" && name !== null) { bring("timeline"); timeline.go?.(name); }
     else if (document.getElementById(location.hash.slice(1))?.closest("details")) bring(location.hash.slice(1));
     else if (["", "#", "#top"].includes(location.hash)) { if (selection.path) select("", { push: false }); }
+    else hold(document.getElementById(location.hash.slice(1)));
   }
 };
 
@@ -20,6 +21,18 @@ const bring = (id) => {
   reveal(section);
   section?.scrollIntoView();
   section?.focus({ preventScroll: true });
+  hold(section);
+};
+
+// Parts above a place that a link named are drawn as they come near the screen: the place stays until the reader acts.
+const HOLD = 1500;
+const hold = (target) => {
+  if (!target || target === document.body) return;
+  const over = new AbortController(), grown = new ResizeObserver(() => target.scrollIntoView());
+  const end = () => { grown.disconnect(); over.abort(); };
+  for (const name of ["wheel", "touchstart", "pointerdown", "keydown", "hashchange"]) addEventListener(name, end, { signal: over.signal, passive: true, capture: true });
+  grown.observe($("main"));
+  setTimeout(end, HOLD);
 };
 
 const setTheme = (name) => {
@@ -63,6 +76,6 @@ route();
 
 // What a click would have to wait for is made ready while nobody does anything.
 const idly = globalThis.requestIdleCallback ?? ((act) => setTimeout(act, 50));
-const waiting = [lowered, kernelOrder, () => search.items(), stallRows, ...["dram", "l2", "l1"].map((level) => () => pointsOfLevel(level)), ...[...tables.values()].filter((of) => of.has("kernel")).map((of) => () => of.where("kernel", ""))];
+const waiting = [() => timeline.ready?.(), lowered, kernelOrder, () => search.items(), stallRows, ...["dram", "l2", "l1"].map((level) => () => pointsOfLevel(level)), ...[...tables.values()].filter((of) => of.has("kernel")).map((of) => () => of.where("kernel", ""))];
 const warm = () => { waiting.shift()?.(); if (waiting.length) idly(warm); };
 idly(warm);

@@ -209,7 +209,9 @@ const timeline = {
     whenSeen(this.box, () => this.ready());
     selection.listeners.push(() => { this.follow = true; renderIfSeen(this.box); });
   },
+  // Also while nobody does anything, so that what stands below stays in its place.
   ready() {
+    if (!this.canvas) return;
     if (!this.ops) this.load();
     if (this.follow) this.showRange(selection.path);
     this.follow = false;
