@@ -102,7 +102,11 @@ def instructions(facts: Facts) -> pd.DataFrame | None:
     if sass.empty or not (sass["samples"] > 0).any():
         return None
     sass = preferred(lines[lines["instruction"].notna()])
-    return _one_file(with_launch(sass, facts.capture.counters).reset_index(drop=True))
+    found = with_launch(sass, facts.capture.counters)
+    kernels = facts.kernels[["kernel", "range"]].drop_duplicates().drop_duplicates("kernel", keep=False)
+    only = found["kernel"].map(kernels.set_index("kernel")["range"]).fillna("")
+    found["range"] = found["range"].where(found["ncu_id"].notna(), only)  # a page names kernels, not launches
+    return _one_file(found.reset_index(drop=True))
 
 
 def _one_file(sass: pd.DataFrame) -> pd.DataFrame:
