@@ -104,9 +104,13 @@ def instructions(facts: Facts) -> pd.DataFrame | None:
     sass = preferred(lines[lines["instruction"].notna()])
     found = with_launch(sass, facts.capture.counters)
     kernels = facts.kernels[["kernel", "range"]].drop_duplicates().drop_duplicates("kernel", keep=False)
-    only = found["kernel"].map(kernels.set_index("kernel")["range"]).fillna("")
-    found["range"] = found["range"].where(found["ncu_id"].notna(), only)  # a page names kernels, not launches
-    return _one_file(found.reset_index(drop=True))
+    only = dict(zip(kernels["kernel"], kernels["range"], strict=True))
+    # a page names kernels, not launches
+    ranges = [
+        only.get(name, "") if pd.isna(ncu_id) else one
+        for name, ncu_id, one in zip(found["kernel"], found["ncu_id"], found["range"], strict=True)
+    ]
+    return _one_file(found.assign(range=pd.Series(ranges, found.index, dtype=str)).reset_index(drop=True))
 
 
 def _one_file(sass: pd.DataFrame) -> pd.DataFrame:
