@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-B, S, C = 24, 512, 48
+B, S, C = 8, 512, 48
 
 
 def anchors():

