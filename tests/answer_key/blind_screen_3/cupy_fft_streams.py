@@ -2,7 +2,7 @@
 
 import cupy as cp
 
-ROWS, N = 32768, 4096
+ROWS, N = 16384, 4096
 
 
 def build(form):

@@ -1,10 +1,10 @@
-"""Decoding with a window of 4096 tokens. a: keys and values are concatenated anew for each token, b: written in a ring."""
+"""Decoding with a window of 2048 tokens. a: keys and values are concatenated anew for each token, b: written in a ring."""
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-B, H, D, T, L = 32, 16, 64, 4096, 3
+B, H, D, T, L = 32, 16, 64, 2048, 3
 C = H * D
 
 

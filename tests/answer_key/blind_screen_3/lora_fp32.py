@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-B, T, C, H, L, R = 16, 256, 1536, 12, 2, 16
+B, T, C, H, L, R = 8, 256, 1536, 12, 2, 16
 
 
 class Adapted(nn.Module):

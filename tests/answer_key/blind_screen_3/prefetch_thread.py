@@ -6,7 +6,7 @@ import threading
 import torch
 from torch import nn
 
-B, C, L = 16384, 4096, 4
+B, C, L = 8192, 4096, 4
 
 
 def build(form):

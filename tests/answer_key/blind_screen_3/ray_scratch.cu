@@ -23,7 +23,7 @@ struct Program {
   void step(int) {
     float* held = light;
     if (again) CHECK(cudaMalloc(&held, n * sizeof(float)));
-    march<<<n / 256, 256>>>(held, fog, n, 50000);
+    march<<<n / 256, 256>>>(held, fog, n, 4000);
     tone<<<n / 256, 256>>>(held, picture, n);
     CHECK(cudaGetLastError());
     if (again) CHECK(cudaFree(held));
