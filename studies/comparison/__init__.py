@@ -1,3 +1,3 @@
 """Measure how often comparisons are wrong: equal sides, injected slow-downs, and other tools' rules beside ours."""
 
-DATA = ("prefill", "decode")  # models: their rows begin with these names
+DATA = ("prefill", "decode", "eager")  # models: their rows begin with these names

@@ -1,17 +1,20 @@
-"""Count how often each rule is wrong on processes whose true difference is known.
+"""Count how often verdicts are wrong, and how often they find a slow-down, by today's rule and by those of other tools.
 
-    python -m studies.comparison.rates FOLDER    read FOLDER/fresh-*.csv.xz, and write FOLDER/tables/error_rates.csv
+    python -m studies.comparison.rates FOLDER    read times from FOLDER/*.csv.xz; write error_rates.csv, error_summary.csv
 
-A file holds processes of one program one after the other. Each timed every kernel with 100, 101,
-102 and 105 % of the work. A comparison takes A from one process and B from its neighbour, in an order that is drawn as
-`make ab` draws it: with 100 % on both sides nothing differs, with 102 % B is slower. Ours takes TURNS such pairs, or
-half of them, and no process is in two comparisons. The other rules take one pair, as their tools do, or half of TURNS.
+A file holds a row for each process, kernel or part of a model, and amount of work (100, 101, 102, 105 percent): a row,
+the number of its launches (or steps), and the median, mean and standard deviation of their times. Two processes make a
+pair: with 100 % on both sides nothing differs, with 102 % B is slower. Ours takes TURNS such pairs, or half of them,
+and no process is in two comparisons. The other rules take one pair, as their tools do, or half of TURNS.
+
+The rows of a model are its step, the time in which the GPU is busy, and its kernels; each model is a comparison of its
+own, and so are all single kernels together.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,26 +23,30 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from analysis.comparison import verdict
+from analysis.comparison.compare import of_sides
+from analysis.comparison.runs import RunOf, SideOf, StepOf
 from analysis.formats.comparison import MIRROR, TURNS, Verdict
 from studies.comparison import DATA
 
 Floats = npt.NDArray[np.float64]
+Verdicts = dict[str, Verdict]  # by row; a row that is too small to judge has none
 PERCENTS = (100, 101, 102, 105)
 MEDIAN, MEAN, SPREAD = range(3)
+STEP, BUSY = "step", "GPU busy"
 # In fixed order, the launch with 100 % follows another kernel, and the others follow the same one with warm caches.
 _BASES = {("ordered", "kernels"): 101}
 COLUMNS = [
-    "data", "rule", "runs", "slower_frac", "comparisons", "faster", "slower", "same", "unsure", "found_frac",
+    "data", "what", "rule", "runs", "slower_frac", "comparisons", "faster", "slower", "same", "unsure", "found_frac",
     "false_frac", "families", "families_alarmed", "not_mirrored",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Data:
-    """Times of many processes. `values`: (processes, rows, percents, 3): median, mean, spread of the launches, ns."""
+    """Times of many processes of one GPU: the kernels, or one model. `values`: (processes, rows, percents, 3), ns."""
 
     name: str
+    of: str
     rows: list[str]
     values: Floats
     launches: int
@@ -51,67 +58,90 @@ def read(path: Path) -> Iterator[Data]:
     names = ["process", "second", "row", "percent", "launches", "median", "mean", "spread"]
     table = pd.read_csv(path, names=names)
     table["set"] = [next((one for one in DATA if row.startswith(f"{one} ")), "kernels") for row in table["row"]]
-    for name, own in table.groupby("set", sort=False):
+    said = path.name.partition(".")[0].removeprefix("fresh-")
+    for of, own in table.groupby("set", sort=False):
         sizes = own.groupby("process")["row"].transform("size")
         kept = own[sizes == sizes.max()]  # a process that was cut off is left out
         rows = list(dict.fromkeys(kept["row"]))
         index = pd.MultiIndex.from_product([sorted(kept["process"].unique()), rows, PERCENTS])
         ordered = kept.set_index(["process", "row", "percent"])[["median", "mean", "spread"]].reindex(index)
         values = ordered.to_numpy(float).reshape(-1, len(rows), len(PERCENTS), 3)
-        said = path.name.partition(".")[0].removeprefix("fresh-")
-        yield Data(f"{said}: {name}", rows, values, int(kept["launches"].iloc[0]), _BASES.get((said, str(name)), 100))
+        short = [row.removeprefix(f"{of} ") for row in rows]
+        short = [BUSY if row == "kernels" else row for row in short]
+        base = _BASES.get((said, str(of)), 100)
+        yield Data(said, str(of), short, values, int(kept["launches"].iloc[0]), base)
 
 
-Rule = Callable[[Floats, Floats, int], list[Verdict]]  # (runs, rows, 3) of A and of B, launches of a run
+Rule = Callable[[Sequence[str], Floats, Floats, int], Verdicts]  # rows, (runs, rows, 3) of A and of B, their launches
 
 
-def ours(a: Floats, b: Floats, launches: int) -> list[Verdict]:
-    """Return our verdicts."""
-    return [one.verdict for one in verdict.judge(a[..., MEDIAN], b[..., MEDIAN], paired=True)]
+def ours(rows: Sequence[str], a: Floats, b: Floats, launches: int, turns: bool = True) -> Verdicts:
+    """Return what a comparison of two rounds.csv says."""
+    found = of_sides(*(_side(name, rows, own[..., MEDIAN], turns) for name, own in (("a", a), ("b", b)))).steps[0]
+    verdicts = {row.a[0]: row.judged.verdict for row in found.rows if row.judged}
+    if found.a_ns is not None:
+        verdicts[STEP] = found.judged.verdict
+        if found.gpu:
+            verdicts[BUSY] = found.gpu.verdict
+    return verdicts
 
 
-def apart(a: Floats, b: Floats, launches: int) -> list[Verdict]:
-    """Return our verdicts without the knowledge of the pairs."""
-    return [one.verdict for one in verdict.judge(a[..., MEDIAN], b[..., MEDIAN], paired=False)]
+def _side(name: str, rows: Sequence[str], times: Floats, turns: bool) -> SideOf:
+    kernels = [row for row in rows if row not in (STEP, BUSY)]
+    frame = pd.DataFrame({"layer": "", "kernel": kernels, "ordinal": 0, "launches": 1.0})
+    runs = []
+    for number, own in enumerate(times, 1):
+        of = dict(zip(rows, own.tolist(), strict=True))
+        items = frame.assign(time_ns=[of[one] for one in kernels])
+        busy = float(items["time_ns"].sum())
+        idle = {"other": of[STEP] - busy} if STEP in of else {}
+        step = StepOf("s", items, of.get(STEP), busy if STEP in of else None, idle)
+        runs.append(RunOf(f"{name}{number}", "rounds", {}, (step,), (number, number) if turns else None))
+    return SideOf(name, tuple(runs), name)
 
 
-def _by(change: Floats, beyond: Floats | npt.NDArray[np.bool_]) -> list[Verdict]:
+def apart(rows: Sequence[str], a: Floats, b: Floats, launches: int) -> Verdicts:
+    """Return what it says without the knowledge of the pairs."""
+    return ours(rows, a, b, launches, turns=False)
+
+
+def _by(rows: Sequence[str], change: Floats, beyond: Floats | npt.NDArray[np.bool_]) -> Verdicts:
     found = np.where(beyond, np.where(change > 0, Verdict.SLOWER, Verdict.FASTER), Verdict.SAME)
-    return [Verdict(one) for one in found]
+    return dict(zip(rows, map(Verdict, found), strict=True))
 
 
-def nvbench(a: Floats, b: Floats, launches: int) -> list[Verdict]:
+def nvbench(rows: Sequence[str], a: Floats, b: Floats, launches: int) -> Verdicts:
     """Return nvbench_compare.py's: means differ by more than the smaller of both relative standard deviations."""
     change = b[0, :, MEAN] / a[0, :, MEAN] - 1
     noise = np.minimum(a[0, :, SPREAD] / a[0, :, MEAN], b[0, :, SPREAD] / b[0, :, MEAN])
-    return _by(change, np.abs(change) > noise)
+    return _by(rows, change, np.abs(change) > noise)
 
 
-def t_test_launches(a: Floats, b: Floats, launches: int) -> list[Verdict]:
+def t_test_launches(rows: Sequence[str], a: Floats, b: Floats, launches: int) -> Verdicts:
     """Return those of Welch's t-test on the launches of one process a side, at 5 %."""
     x, y = a[0], b[0]
     p = stats.ttest_ind_from_stats(
         x[:, MEAN], x[:, SPREAD], launches, y[:, MEAN], y[:, SPREAD], launches, equal_var=False
     ).pvalue
-    return _by(y[:, MEAN] - x[:, MEAN], p < 0.05)
+    return _by(rows, y[:, MEAN] - x[:, MEAN], p < 0.05)
 
 
-def t_test_runs(a: Floats, b: Floats, launches: int) -> list[Verdict]:
+def t_test_runs(rows: Sequence[str], a: Floats, b: Floats, launches: int) -> Verdicts:
     """Return those of Welch's t-test on the means of all processes, at 5 %."""
     x, y = a[..., MEAN], b[..., MEAN]
-    return _by((y.mean(0) - x.mean(0)), stats.ttest_ind(x, y, equal_var=False).pvalue < 0.05)
+    return _by(rows, (y.mean(0) - x.mean(0)), stats.ttest_ind(x, y, equal_var=False).pvalue < 0.05)
 
 
-def medians(a: Floats, b: Floats, launches: int) -> list[Verdict]:
+def medians(rows: Sequence[str], a: Floats, b: Floats, launches: int) -> Verdicts:
     """Return SLOWER or FASTER where medians of one process differ by more than 2 %."""
     change = b[0, :, MEDIAN] / a[0, :, MEDIAN] - 1
-    return _by(change, np.abs(change) > 0.02)
+    return _by(rows, change, np.abs(change) > 0.02)
 
 
-def nsys_ai(a: Floats, b: Floats, launches: int) -> list[Verdict]:
+def nsys_ai(rows: Sequence[str], a: Floats, b: Floats, launches: int) -> Verdicts:
     """Return SLOWER or FASTER where means of one capture a side differ by more than 2 %, the floor of nsys-ai."""
     change = b[0, :, MEAN] / a[0, :, MEAN] - 1
-    return _by(change, np.abs(change) > 0.02)
+    return _by(rows, change, np.abs(change) > 0.02)
 
 
 RULES: dict[str, tuple[Rule, int]] = {
@@ -126,28 +156,43 @@ RULES: dict[str, tuple[Rule, int]] = {
 }
 
 
-def rates(data: Data, name: str, percent: int) -> dict[str, object]:
-    """Return a row of error_rates.csv: one rule on one set of rows, with `percent` of the work on side B."""
+def rates(data: Data, name: str, percent: int) -> Iterator[dict[str, object]]:
+    """Yield rows of error_rates.csv: one rule on one set of rows, with `percent` of the work on side B."""
     rule, runs = RULES[name]
-    found, alarmed, unmirrored, families = [], 0, 0, 0
-    for a, b in _pairs(data.values, runs, PERCENTS.index(data.base), PERCENTS.index(percent)):
-        verdicts = rule(a, b, data.launches)
-        found += verdicts
-        families += 1
-        alarmed += any(one in MIRROR for one in verdicts)
-        back = rule(b, a, data.launches)
-        unmirrored += sum(MIRROR.get(one, one) is not other for one, other in zip(verdicts, back, strict=True))
-    count = {one: found.count(one) for one in Verdict}
     equal = percent == data.base
-    wrong = count[Verdict.FASTER] + (count[Verdict.SLOWER] if equal else 0)
-    total = len(found)
-    return {
-        "data": data.name, "rule": name, "runs": runs, "slower_frac": percent / data.base - 1, "comparisons": total,
-        **{str(one).lower(): count[one] for one in Verdict},
-        "found_frac": count[Verdict.SLOWER] / total if not equal and total else None,
-        "false_frac": wrong / total if total else None,
-        "families": families, "families_alarmed": alarmed if equal else None, "not_mirrored": unmirrored,
-    }  # fmt: skip
+    found: dict[str, list[Verdict]] = {}
+    alarmed: dict[str, int] = {}
+    unmirrored: dict[str, int] = {}
+    families = 0
+    for a, b in _pairs(data.values, runs, PERCENTS.index(data.base), PERCENTS.index(percent)):
+        verdicts, back = rule(data.rows, a, b, data.launches), rule(data.rows, b, a, data.launches)
+        families += 1
+        for what, rows in _parts(data, verdicts).items():
+            own = [verdicts[row] for row in rows]
+            found.setdefault(what, []).extend(own)
+            alarmed[what] = alarmed.get(what, 0) + any(one in MIRROR for one in own)
+            wrong = sum(MIRROR.get(verdicts[row], verdicts[row]) is not back.get(row) for row in rows)
+            unmirrored[what] = unmirrored.get(what, 0) + wrong
+    for what, own in found.items():
+        count, total = {one: own.count(one) for one in Verdict}, len(own)
+        wrong = count[Verdict.FASTER] + (count[Verdict.SLOWER] if equal else 0)
+        yield {
+            "data": data.name, "what": what, "rule": name, "runs": runs, "slower_frac": percent / data.base - 1,
+            "comparisons": total, **{str(one).lower(): count[one] for one in Verdict},
+            "found_frac": count[Verdict.SLOWER] / total if not equal else None, "false_frac": wrong / total,
+            "families": families, "families_alarmed": alarmed[what] if equal else None,
+            "not_mirrored": unmirrored[what],
+        }  # fmt: skip
+
+
+def _parts(data: Data, verdicts: Verdicts) -> dict[str, list[str]]:
+    """Return which rows count together: single kernels; of a model its step, the busy GPU, and its kernels."""
+    if data.of == "kernels":
+        return {"20 kernels": list(verdicts)}
+    parts: dict[str, list[str]] = {}
+    for row in verdicts:
+        parts.setdefault(f"{data.of}: {row if row in (STEP, BUSY) else 'kernels'}", []).append(row)
+    return parts
 
 
 def _pairs(values: Floats, runs: int, base: int, at: int) -> Iterator[tuple[Floats, Floats]]:
@@ -160,21 +205,44 @@ def _pairs(values: Floats, runs: int, base: int, at: int) -> Iterator[tuple[Floa
         yield block[rounds, first, :, base], block[rounds, 1 - first, :, at]
 
 
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a row for each part of the data and rule: false verdicts on equal sides, and what was found."""
+    found = []
+    for (data, what, rule), own in table.groupby(["data", "what", "rule"], sort=False):
+        row = {"data": data, "what": what, "rule": rule, "runs": int(own["runs"].iloc[0])}
+        for one in own.to_dict("records"):
+            percent, total = round(one["slower_frac"] * 100), one["comparisons"]
+            if not percent:
+                row["equal"] = f"{one['faster'] + one['slower']} of {total}"
+            else:
+                against = f", {one['faster']} FASTER" if one["faster"] else ""
+                row[f"slower_{min(percent, 5) if percent != 4 else 5}"] = f"{one['slower']} of {total}{against}"
+        found.append(row)
+    return pd.DataFrame(found)[["data", "what", "rule", "runs", "equal", "slower_1", "slower_2", "slower_5"]]
+
+
 def main() -> int:
-    """Write error_rates.csv for the folder that the command line names."""
+    """Write error_rates.csv and error_summary.csv for the folder that the command line names."""
     if {"-h", "--help"} & set(sys.argv):
         print("usage: python -m studies.comparison.rates FOLDER")
         return 0
     folder = Path(sys.argv[1])
-    sets = [data for path in sorted(folder.glob("fresh-*.csv.xz")) for data in read(path)]
+    sets = [data for path in sorted(folder.glob("*.csv.xz")) for data in read(path)]
     rows = [
-        rates(data, name, percent) for data in sets for name in RULES for percent in PERCENTS if percent >= data.base
+        row
+        for data in sets
+        for name in RULES
+        for percent in PERCENTS
+        if percent >= data.base
+        for row in rates(data, name, percent)
     ]
     (folder / "tables").mkdir(exist_ok=True)
     table = pd.DataFrame(rows, columns=COLUMNS)
     table.to_csv(folder / "tables" / "error_rates.csv", index=False, lineterminator="\n", float_format="%.4g")
+    short = summary(table)
+    short.to_csv(folder / "tables" / "error_summary.csv", index=False, lineterminator="\n")
     with pd.option_context("display.width", 250, "display.max_rows", 500, "display.max_columns", 20):
-        print(table.to_string(index=False))
+        print(short.to_string(index=False))
     return 0
 
 
