@@ -32,6 +32,8 @@ def waterfall(
         bars.append(Bar(what, row.layer, ns, row.cause, place))
     if not kernels:
         idle_a, idle_b = _mean_parts(a), _mean_parts(b)
+        if {*idle_a} == {"other"} or {*idle_b} == {"other"}:  # what one side waits for is unknown
+            idle_a, idle_b = ({"other": sum(idle.values())} for idle in (idle_a, idle_b))
         for part in dict.fromkeys([*idle_a, *idle_b]):
             ns = round(idle_b.get(part, 0.0)) - round(idle_a.get(part, 0.0))
             bars.append(Bar(_WAITS.get(part, part), "host", ns, f"the GPU waits {'longer' if ns > 0 else 'less'}"))

@@ -102,7 +102,8 @@ def _bars(step: ComparedStep, width: int) -> Grid:
     shown = [*step.waterfall[:ROWS], *_summed(step.waterfall[ROWS:])]
     for bar in shown:
         sign = Text("█" * max(round(8 * abs(bar.ns) / longest), 1 if bar.ns else 0), BAD if bar.ns > 0 else GOOD)
-        what = shorten(bar.what, width // 2)
+        layer = f"{bar.layer} " if bar.row is not None and bar.layer else ""
+        what = shorten(f"{layer}{bar.what}", width // 2)
         text = f"{what}: {bar.cause}" if bar.cause else what
         grid.add_row(Text(shorten(text, width - 24, head=1.0)), signed(bar.ns), sign)
     return grid

@@ -1,11 +1,14 @@
-"""Count how often verdicts are wrong, and how often they find a slow-down, by today's rule and by those of other tools.
+"""Count how often verdicts are wrong, and how often they find a slow-down, by our rule and by those of other tools.
 
-    python -m studies.comparison.rates FOLDER    read times from FOLDER/*.csv.xz; write error_rates.csv, error_summary.csv
+    python -m studies.comparison.rates FOLDER    read FOLDER/*.csv.xz; write error_rates.csv and error_summary.csv
 
 A file holds a row for each process, kernel or part of a model, and amount of work (100, 101, 102, 105 percent): a row,
 the number of its launches (or steps), and the median, mean and standard deviation of their times. Two processes make a
 pair: with 100 % on both sides nothing differs, with 102 % B is slower. Ours takes TURNS such pairs, or half of them,
 and no process is in two comparisons. The other rules take one pair, as their tools do, or half of TURNS.
+
+Where a process drew the order of its amounts of work, there is a second score, *same place*: both sides of a round were
+measured at the same place of their processes, as by programs that have one amount of work each.
 
 The rows of a model are its step, the time in which the GPU is busy, and its kernels; each model is a comparison of its
 own, and so are all single kernels together.
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +35,8 @@ Floats = npt.NDArray[np.float64]
 Verdicts = dict[str, Verdict]  # by row; a row that is too small to judge has none
 PERCENTS = (100, 101, 102, 105)
 MEDIAN, MEAN, SPREAD = range(3)
-STEP, BUSY = "step", "GPU busy"
+STEP, BUSY, KERNELS = "step", "GPU busy", "20 kernels"
+SAME_PLACE = ", same place"
 # In fixed order, the launch with 100 % follows another kernel, and the others follow the same one with warm caches.
 _BASES = {("ordered", "kernels"): 101}
 COLUMNS = [
@@ -43,7 +47,10 @@ COLUMNS = [
 
 @dataclass(frozen=True)
 class Data:
-    """Times of many processes of one GPU: the kernels, or one model. `values`: (processes, rows, percents, 3), ns."""
+    """Times of many processes of one GPU: the kernels, or one model. `values`: (processes, rows, percents, 3), ns.
+
+    With `places`, both sides of a round are of the same place.
+    """
 
     name: str
     of: str
@@ -51,6 +58,7 @@ class Data:
     values: Floats
     launches: int
     base: int = 100  # the percent of side A
+    places: npt.NDArray[np.int64] | None = None  # (processes, places): the index of the percent measured there
 
 
 def read(path: Path) -> Iterator[Data]:
@@ -69,7 +77,12 @@ def read(path: Path) -> Iterator[Data]:
         short = [row.removeprefix(f"{of} ") for row in rows]
         short = [BUSY if row == "kernels" else row for row in short]
         base = _BASES.get((said, str(of)), 100)
-        yield Data(said, str(of), short, values, int(kept["launches"].iloc[0]), base)
+        data = Data(said, str(of), short, values, int(kept["launches"].iloc[0]), base)
+        yield data
+        order = kept.drop_duplicates(["process", "percent"])["percent"].map(PERCENTS.index).to_numpy(np.int64)
+        places = order.reshape(-1, len(PERCENTS))
+        if (places != places[0]).any():
+            yield replace(data, name=f"{said}{SAME_PLACE}", places=places)
 
 
 Rule = Callable[[Sequence[str], Floats, Floats, int], Verdicts]  # rows, (runs, rows, 3) of A and of B, their launches
@@ -164,7 +177,7 @@ def rates(data: Data, name: str, percent: int) -> Iterator[dict[str, object]]:
     alarmed: dict[str, int] = {}
     unmirrored: dict[str, int] = {}
     families = 0
-    for a, b in _pairs(data.values, runs, PERCENTS.index(data.base), PERCENTS.index(percent)):
+    for a, b in _pairs(data, runs, PERCENTS.index(data.base), PERCENTS.index(percent)):
         verdicts, back = rule(data.rows, a, b, data.launches), rule(data.rows, b, a, data.launches)
         families += 1
         for what, rows in _parts(data, verdicts).items():
@@ -188,15 +201,19 @@ def rates(data: Data, name: str, percent: int) -> Iterator[dict[str, object]]:
 def _parts(data: Data, verdicts: Verdicts) -> dict[str, list[str]]:
     """Return which rows count together: single kernels; of a model its step, the busy GPU, and its kernels."""
     if data.of == "kernels":
-        return {"20 kernels": list(verdicts)}
+        return {KERNELS: list(verdicts)}
     parts: dict[str, list[str]] = {}
     for row in verdicts:
         parts.setdefault(f"{data.of}: {row if row in (STEP, BUSY) else 'kernels'}", []).append(row)
     return parts
 
 
-def _pairs(values: Floats, runs: int, base: int, at: int) -> Iterator[tuple[Floats, Floats]]:
+def _pairs(data: Data, runs: int, base: int, at: int) -> Iterator[tuple[Floats, Floats]]:
     """Yield disjoint comparisons: (runs, rows, 3) of A and of B."""
+    values = data.values
+    if data.places is not None:
+        yield from _of_places(values, data.places, runs, base, at)
+        return
     coin = np.random.default_rng(54)
     for begin in range(0, len(values) - 2 * runs + 1, 2 * runs):
         block = values[begin : begin + 2 * runs].reshape(runs, 2, *values.shape[1:])
@@ -205,20 +222,47 @@ def _pairs(values: Floats, runs: int, base: int, at: int) -> Iterator[tuple[Floa
         yield block[rounds, first, :, base], block[rounds, 1 - first, :, at]
 
 
+def _of_places(
+    values: Floats, places: npt.NDArray[np.int64], runs: int, base: int, at: int
+) -> Iterator[tuple[Floats, Floats]]:
+    """Yield comparisons of what was measured at the same place of two processes; equal sides have any one amount."""
+    for place in places.T:
+        pairs = []
+        for mine, other in [(base, at)] if base != at else [(one, one) for one in range(len(PERCENTS))]:
+            a, b = np.flatnonzero(place == mine), np.flatnonzero(place == other)
+            if mine == other:
+                a, b = a[::2], a[1::2]
+            pairs += [(i, mine, j, other) for i, j in zip(a.tolist(), b.tolist(), strict=False)]
+        pairs.sort()
+        for begin in range(0, len(pairs) - runs + 1, runs):
+            chosen = pairs[begin : begin + runs]
+            yield (
+                np.stack([values[i, :, mine] for i, mine, _, _ in chosen]),
+                np.stack([values[j, :, other] for _, _, j, other in chosen]),
+            )
+
+
 def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each part of the data and rule: false verdicts on equal sides, and what was found."""
-    found = []
-    for (data, what, rule), own in table.groupby(["data", "what", "rule"], sort=False):
-        row = {"data": data, "what": what, "rule": rule, "runs": int(own["runs"].iloc[0])}
-        for one in own.to_dict("records"):
-            percent, total = round(one["slower_frac"] * 100), one["comparisons"]
-            if not percent:
-                row["equal"] = f"{one['faster'] + one['slower']} of {total}"
-            else:
-                against = f", {one['faster']} FASTER" if one["faster"] else ""
-                row[f"slower_{min(percent, 5) if percent != 4 else 5}"] = f"{one['slower']} of {total}{against}"
-        found.append(row)
-    return pd.DataFrame(found)[["data", "what", "rule", "runs", "equal", "slower_1", "slower_2", "slower_5"]]
+    """Return ours for all data, models together, and the other rules for single kernels of drawn order.
+
+    A row has the false verdicts on equal sides, and how many slow-downs of 1, 2 and 5 % were found.
+    """
+    drawn = {one.removesuffix(SAME_PLACE) for one in table["data"] if one.endswith(SAME_PLACE)}
+    shown = table[(table["rule"] == "ours") | (table["data"].isin(drawn) & (table["what"] == KERNELS))]
+    what = shown["what"].replace(r"^\w+: (.*)$", r"\1 of models", regex=True)
+    counts = shown.assign(what=what, percent=(shown["slower_frac"] * 100).round().replace(4, 5))
+    keys = ["data", "what", "rule", "runs", "percent"]
+    sums = counts.groupby(keys, sort=False)[["faster", "slower", "comparisons"]].sum().reset_index()
+    found: dict[tuple[object, ...], dict[str, object]] = {}
+    for one in sums.to_dict("records"):
+        key = tuple(one[name] for name in keys[:4])
+        row = found.setdefault(key, dict(zip(keys[:4], key, strict=True)))
+        if one["percent"]:
+            against = f", {one['faster']} FASTER" if one["faster"] else ""
+            row[f"slower_{one['percent']:.0f}"] = f"{one['slower']} of {one['comparisons']}{against}"
+        else:
+            row["equal"] = f"{one['faster'] + one['slower']} of {one['comparisons']}"
+    return pd.DataFrame(found.values())[[*keys[:4], "equal", "slower_1", "slower_2", "slower_5"]].fillna("")
 
 
 def main() -> int:
