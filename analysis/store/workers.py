@@ -42,7 +42,7 @@ class _Child:
         one = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # the other captures have the other cores
         self.process = subprocess.Popen(
             command, env=os.environ | one | {"PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL, text=True,
+            stderr=subprocess.DEVNULL, encoding="utf-8",
         )  # fmt: skip
         self.settings = settings
 
