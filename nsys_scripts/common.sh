@@ -35,14 +35,26 @@ ours() { # MODULE ARGUMENT…
   PYTHONPATH=$ROOT${PYTHONPATH:+:$PYTHONPATH} "$PYTHON" -m "$@"
 }
 
-# Print a command. With `dry` (-n), it can be pasted into a shell; else words such as a list of metrics are cut.
+# Print a command. With `dry` (-n), it can be pasted into a shell: its lines end in \, also in lists such as that of metrics.
+# Without, such a word is cut.
 show() {
-  local word
+  local word line='' piece quote
   for word in "$@"; do
     if [[ -z ${dry:-} ]] && ((${#word} > 200)); then word=${word:0:80}…; fi
-    if [[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]]; then printf '%s ' "$word"; else printf "'%s' " "${word//\'/\'\\\'\'}"; fi
+    quote=\'
+    if [[ $word =~ ^[A-Za-z0-9_./:=,@%+-]+$ ]]; then quote=''; else word="'${word//\'/\'\\\'\'}'"; fi
+    if [[ -n ${dry:-} && -n $line ]] && ((${#line} + ${#word} > 118)); then
+      printf '%s\\\n' "$line"
+      line='  '
+    fi
+    line+="$word "
+    while [[ -n ${dry:-} ]] && ((${#line} > 118)) && [[ ${line:0:117} =~ .*[,|] ]]; do
+      piece=${BASH_REMATCH[0]}
+      line=$quote${line#"$piece"}
+      printf '%s\\\n' "$piece$quote"
+    done
   done
-  printf '\n'
+  printf '%s\n' "$line"
 }
 
 # Print the newest candidate that exists and answers --version (the CUDA toolkit has wrappers for tools that it lacks).

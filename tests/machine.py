@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import stat
 import subprocess
@@ -116,6 +117,11 @@ esac
 """
 
 
+def pasted(printed: str) -> str:
+    """Return printed commands as a shell reads them: a line that ends in \\ goes on in the next one."""
+    return re.sub(r"\\\n(?:  )?", "", printed)
+
+
 class Machine:
     """A machine whose PATH has only the fakes of a test, and the system's ordinary tools."""
 
@@ -155,7 +161,7 @@ class Machine:
         return target
 
     def run(self, script: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        done = subprocess.run(
             [str(self.path(script)), *arguments],
             cwd=self.scripts.parent,
             env=self.environment | environment,
@@ -164,6 +170,8 @@ class Machine:
             check=False,
             timeout=300,  # against a hang; a busy machine takes its time
         )
+        done.stdout = pasted(done.stdout)
+        return done
 
     def path(self, script: str) -> Path:
         return self.scripts.parent / (DRIVERS.get(script) or SCRIPTS / script).relative_to(ROOT)

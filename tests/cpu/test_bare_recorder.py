@@ -17,6 +17,7 @@ import pytest
 from analysis.formats.bare import BARE_RANGES
 from analysis.formats.tools import TOOL_STATUS
 from harness.instrument import bare_ranges as convert
+from tests.machine import pasted
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "nsys_scripts" / "bare.sh"
@@ -225,7 +226,7 @@ def test_the_python_package_is_recorded(built: Built, library: Path, tmp_path: P
 
 def test_the_script_prints_its_commands_and_runs_nothing(built: Built, tmp_path: Path) -> None:
     done = bare(built, tmp_path, "-n", "--limit", "5", "--", "python", "a b.py", XDG_CACHE_HOME=str(tmp_path / "cache"))
-    lines = done.answer.stdout.splitlines()
+    lines = pasted(done.answer.stdout).splitlines()
     assert lines[0].startswith("cc -std=gnu11 -O2 -shared")
     assert lines[1].startswith("mv ")
     assert re.match(
