@@ -186,7 +186,10 @@ def test_the_example_workflow_pins_its_actions_and_keeps_no_token() -> None:
     assert len(used) > 5
     assert [one for one in used if not re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one)] == []
     assert text.count("actions/checkout@") == text.count("persist-credentials: false")
-    assert "pip-audit==" in text
+    audit = re.findall(r"pip-audit==.*", text)
+    assert len(audit) == 1
+    assert "--strict" in audit[0]  # without, a service that does not answer is a success
+    assert not re.search(r"pip install|pipx run (?!pip-audit==)", text)  # but .ci/install, which checks hashes
 
 
 def test_the_base_install_is_small() -> None:
