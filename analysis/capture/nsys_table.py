@@ -34,7 +34,7 @@ from analysis.capture.text import text_start
 from analysis.formats.errors import InputError
 
 Raw = bytes | mmap.mmap
-_PIECE = 8 << 20
+_PIECE, _SMALL = 8 << 20, 128 << 10
 _WINDOW = 1 << 20
 _MISSING = ("", "None", "NULL", "null", "nan", "n/a", "-")
 _MOST_QUOTES = 100
@@ -225,6 +225,9 @@ def split_row(line: str, header: Header) -> list[str] | None:
 def _split_quoted(pieces: list[str], header: Header) -> list[str] | None:
     """Return the cells of a row with quotes, from the pieces between its delimiters; None as in `split_row`."""
     names = header.names
+    if len(pieces) == len(names):  # each is a cell, so there is one way
+        cells = [one[1:-1] if len(one) > 1 and one[0] == one[-1] == '"' else one for one in pieces]
+        return cells if _all_fit(cells, header) else None
     found: list[list[str]] = []
     budget = [10_000]
     _splits(pieces, 0, [], header, found, budget)
@@ -273,6 +276,20 @@ def _splits(
     pieces: list[str], at: int, done: list[str], header: Header, found: list[list[str]], budget: list[int]
 ) -> None:
     """Append to `found` every way to make the remaining cells of a row from `pieces[at:]`; a few are enough."""
+    start = len(done)
+    while len(header.names) - len(done) > 1 and not pieces[at].startswith('"'):  # it is a cell, which is the only way
+        if not _fits(pieces[at], kind_of(header.names[len(done)], "")):
+            del done[start:]
+            return
+        done.append(pieces[at])
+        at += 1
+    _splits_here(pieces, at, done, header, found, budget)
+    del done[start:]
+
+
+def _splits_here(
+    pieces: list[str], at: int, done: list[str], header: Header, found: list[list[str]], budget: list[int]
+) -> None:
     column = len(done)
     left = len(header.names) - column
     if left == 0:
@@ -383,15 +400,15 @@ def _check_end(raw: Raw, at: int, line: str, header: Header, where: str, blank_b
     )
 
 
-def _plain_number(cell: str, kind: str) -> int | float | None:
-    if cell in _MISSING:
-        return None
-    if kind in ("size", "rate", "percent"):
-        if re.fullmatch(r"-?[0-9]+(\.[0-9]+)?", cell):
-            return float(cell)
-    elif re.fullmatch("-?[0-9]{1,19}", cell) and -(2**63) <= int(cell) < 2**63:
-        return int(cell)
-    raise NotPlainError
+def _numbers(cells: pa.Array, kind: str) -> pa.Array:
+    """Return the numbers of cells of text. Raises: NotPlainError if Arrow may read one of them as another number."""
+    pattern = r"^-?[0-9]+(\.[0-9]+)?$" if kind in ("size", "rate", "percent") else "^-?[0-9]{1,19}$"
+    if not pc.all(pc.match_substring_regex(cells, pattern), min_count=0).as_py():
+        raise NotPlainError
+    try:
+        return cells.cast(_TYPES.get(kind, pa.int64()))
+    except pa.ArrowInvalid:  # beyond 64 bits
+        raise NotPlainError from None
 
 
 def _to_arrow(rows: list[list[str]], header: Header, wanted: Sequence[str], typed: bool) -> pa.Table:
@@ -403,12 +420,11 @@ def _to_arrow(rows: list[list[str]], header: Header, wanted: Sequence[str], type
         cells = [row[place] for row in rows]
         if kind in ("text", "word"):
             arrays[name] = pa.array(cells, pa.string()).dictionary_encode()
-        elif typed:
-            if kind == "mean":
-                raise NotPlainError
-            arrays[name] = pa.array([_plain_number(cell, kind) for cell in cells], _TYPES.get(kind, pa.int64()))
+        elif typed and kind == "mean":
+            raise NotPlainError
         else:
-            arrays[name] = pa.array([None if cell in _MISSING else cell for cell in cells], pa.string())
+            known = pa.array([None if cell in _MISSING else cell for cell in cells], pa.string())
+            arrays[name] = _numbers(known, kind) if typed else known
     return pa.table(arrays)
 
 
@@ -419,8 +435,26 @@ def _read_piece(
     table = _read_arrow(raw, begin, end, header, wanted, typed) if fast else None
     if table is not None:
         return table, None
+    if fast and end - begin > 2 * _SMALL:  # so that one damaged row does not make the rows around it slow
+        parts: list[pa.Table] = []
+        found = (
+            _read_piece(raw, *piece, header, wanted, typed, where, fast) for piece in _pieces(raw, begin, end, _SMALL)
+        )
+        _, table_end = _until_end(found, parts)
+        return pa.concat_tables(parts).unify_dictionaries(), table_end
     rows = _read_lines(raw, begin, end, header, where)
     return _to_arrow(rows.cells, header, wanted, typed), rows.end
+
+
+def _pieces(raw: Raw, begin: int, end: int, size: int) -> list[tuple[int, int]]:
+    """Return offsets of pieces of at least `size` bytes that end with a line, and not with an empty one."""
+    cuts = [begin]
+    while cuts[-1] < end:
+        cut = raw.find(b"\n", cuts[-1] + size, end) + 1
+        while cut and raw[cut - 3 : cut].endswith((b"\n\n", b"\n\r\n")):
+            cut = raw.find(b"\n", cut, end) + 1
+        cuts.append(cut or end)
+    return list(pairwise(cuts))
 
 
 def _read_arrow(raw: Raw, begin: int, end: int, header: Header, wanted: Sequence[str], typed: bool) -> pa.Table | None:
@@ -706,10 +740,6 @@ def _read_pieces(
     raw: Raw, first: int, complete: int, header: Header, wanted: Sequence[str], typed: bool, where: str, fast: bool
 ) -> tuple[list[pa.Table], int | None]:
     """Return all rows between two offsets, read in pieces on all cores, and the table's end if it is there."""
-    cuts = [first]
-    while cuts[-1] < complete:
-        following = raw.find(b"\n", cuts[-1] + _PIECE, complete) + 1
-        cuts.append(following or complete)
 
     def read(piece: tuple[int, int]) -> tuple[pa.Table, int | None]:
         found = _read_piece(raw, *piece, header, wanted, typed, where, fast)
@@ -718,7 +748,7 @@ def _read_pieces(
         return found
 
     parts: list[pa.Table] = []
-    pieces = list(pairwise(cuts))
+    pieces = _pieces(raw, first, complete, _PIECE)
     if len(pieces) < 3:
         results: Iterator[tuple[pa.Table, int | None]] = map(read, pieces)
         return _until_end(results, parts)

@@ -50,7 +50,7 @@ def as_markdown_table(text: str) -> str:
 
 
 def put(folder: Path, text: str, name: str = "text.txt") -> Path:
-    (folder / name).write_text(text)
+    (folder / name).write_text(text, "utf-8")
     return folder / name
 
 

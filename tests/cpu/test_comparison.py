@@ -254,7 +254,7 @@ def test_a_gate_passes_fails_or_matches_nothing(
         return
     case = ElementTree.parse(junit).getroot()[0]
     assert [one.tag for one in case] == (["failure"] if code else [])
-    results = json.loads(sarif.read_text())["runs"][0]["results"]
+    results = json.loads(sarif.read_text("utf-8"))["runs"][0]["results"]
     assert len(results) == (code == 4)
     if results:
         assert results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "v01.cu"
@@ -307,11 +307,11 @@ def test_every_form_shows_the_comparison(tmp_path: Path, capsys: pytest.CaptureF
     page, comment = tmp_path / "c.html", tmp_path / "c.md"
     assert command.main(["--html", str(page), "--markdown", str(comment), str(a), "--", str(b)]) == 0
     out = capsys.readouterr().out
-    for text in (out, page.read_text(), comment.read_text()):
+    for text in (out, page.read_text("utf-8"), comment.read_text("utf-8")):
         assert "gemm" in text
         assert "UNSURE" in text
         assert "+10 µs" in text
-    assert "<script>fused" not in page.read_text()
+    assert "<script>fused" not in page.read_text("utf-8")
     assert command.main(["--json", str(a), "--", str(b)]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "comparison"

@@ -16,7 +16,7 @@ def make(*arguments: str, path: str | None = None) -> subprocess.CompletedProces
     """Run make in the checkout, without the GPU that this machine may have."""
     environment = {"PATH": path or "/usr/bin:/bin", "HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
     return subprocess.run(
-        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+        ["make", *arguments], cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=False, timeout=120
     )
 
 
@@ -43,7 +43,7 @@ def test_make_alone_prints_every_target() -> None:
 def test_every_target_is_described() -> None:
     phony = re.findall(r"^\.PHONY: ([a-z-]+)$", programs.makefiles(), re.MULTILINE)
     assert phony == list(programs.targets())
-    assert len((ROOT / "Makefile").read_text().splitlines()) <= 120
+    assert len((ROOT / "Makefile").read_text("utf-8").splitlines()) <= 120
 
 
 def test_the_first_line_without_a_gpu_says_so(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_make_hands_the_program_and_the_options_on(tmp_path: Path) -> None:
     arguments = ["CMD=./app 'two words'", "ARGS=-n --budget 9", "RUN=runs/x", "VENV=", f"PYTHON={python}"]
     answer = make("profile", *arguments, path=hidden_gpu(tmp_path))
     assert answer.returncode == 0, answer.stderr
-    handed = words.read_text().splitlines()
+    handed = words.read_text("utf-8").splitlines()
     assert handed[-8:] == ["--run", "runs/x", "-n", "--budget", "9", "--", "./app", "two words"]
 
 
@@ -96,7 +96,7 @@ def test_the_path_of_a_run_may_hold_blanks(target: str, tmp_path: Path) -> None:
     words = tmp_path / "words"
     python = script(tmp_path / "python", f"printf '%s\\n' \"$@\" >> {words}\n")
     assert make(target, "RUN=runs/my run", "VENV=", f"PYTHON={python}").returncode == 0
-    assert "runs/my run" in words.read_text().splitlines()
+    assert "runs/my run" in words.read_text("utf-8").splitlines()
 
 
 @pytest.mark.parametrize("target", ["profile", "test", "report"])
@@ -129,7 +129,7 @@ sys.exit(packages.main(["harness"]))
 def look(*lacked: str, gpu: bool = False, **installed: str) -> subprocess.CompletedProcess[str]:
     """The packages' check where some are not installed and some in another version."""
     code = LOOK.replace("INSTALLED", repr(installed)).replace("LACKED", repr(lacked)).replace("GPU", repr(gpu))
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", check=False)
 
 
 def test_other_versions_are_named_and_no_error() -> None:
@@ -172,17 +172,17 @@ def test_a_virtual_environment_follows_the_gpu(tmp_path: Path) -> None:
         script(tmp_path / "nvidia-smi", answer)
         made = make("test", f"VENV={tmp_path}/venv", path=f"{tmp_path}:/usr/bin:/bin")
         assert made.returncode == 0, made.stderr
-        words = [line.split() for line in log.read_text().splitlines()]
+        words = [line.split() for line in log.read_text("utf-8").splitlines()]
         return [line[-1] for line in words if line[0] == ".ci/install"]
 
     no_gpu, gpu = "exit 9\n", "echo 'NVIDIA H200, 9.0'\n"
     assert installs(no_gpu) == [".", "torch==2.13.0+cpu", ".[harness,dev,fleet]"]
     assert installs(no_gpu) == []
     assert installs(gpu) == ["torch==2.13.0", ".[harness,dev,fleet]"]
-    assert torch.read_text() == "cuda\n"
+    assert torch.read_text("utf-8") == "cuda\n"
     assert installs(gpu) == []
     assert installs(no_gpu) == [".[harness,dev,fleet]"]
-    assert torch.read_text() == "cuda\n"
+    assert torch.read_text("utf-8") == "cuda\n"
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_what_makes_no_run_has_no_report(target: str, module: str, tmp_path: Pat
     def calls(*arguments: str) -> list[str]:
         log.write_text("")
         assert make(target, "OP=gelu", "VENV=", f"PYTHON={fake}", "RUN=run", *arguments).returncode == 0
-        return [line for line in log.read_text().splitlines() if "studies." in line or "report" in line]
+        return [line for line in log.read_text("utf-8").splitlines() if "studies." in line or "report" in line]
 
     program = f"-m studies.{module} {'gelu ' if target == 'sweep' else ''}--out run"
     for arguments in ("--dry-run --dtype bf16", "--help", "--dtype bf16 -h", "-n"):
@@ -217,7 +217,7 @@ def test_a_study_that_only_prints_makes_no_run_and_no_report(target: str, option
     answer = make(target, "NAME=matmul", "VENV=", f"PYTHON={fake}", f"RUN={tmp_path}/run", f"ARGS={option}")
     assert answer.returncode == 0, answer.stderr
     assert ("usage:" in answer.stdout) == (option == "--help")
-    assert "analysis/report.py" not in log.read_text()
+    assert "analysis/report.py" not in log.read_text("utf-8")
     assert not (tmp_path / "run").exists()
 
 
