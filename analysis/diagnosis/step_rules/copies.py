@@ -10,7 +10,7 @@ import numpy as np
 from analysis.diagnosis.step_rules.view import MANY, SMALL, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
-from analysis.replay.graph import NONE, Bools, Graph
+from analysis.replay.graph import Bools, Graph
 
 MUCH = 0.1  # of a step: sets that take less are no finding
 LARGE = 1e5  # bytes of a step; below, pinning changes nothing
@@ -105,22 +105,19 @@ def _small(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
 
 
 def _pageable(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
-    graph = view.graph
     pageable = ops & np.array(["Pageable" in str(memory) for memory in view.memory], bool)
     size, time = view.of_step(view.bytes[pageable].sum()), view.time(pageable)
     if size < LARGE or not time:
         return
     rate = size / time * 1e9
-    waits = np.zeros(len(graph.c_start), bool)
-    waits[graph.o_call[pageable & (graph.o_call >= 0)]] = True
-    after = view.synchronised(pageable)
+    own_calls, after = view.calls_of(pageable), view.synchronised(pageable)
 
     def change(base: Graph, share: float) -> Graph:
         target = PINNED[0] + share * (PINNED[1] - PINNED[0])
         faster = changes.scale(base, pageable, min(1.0, rate / target))
-        own = np.where(waits, np.minimum(faster.c_own, 10_000.0), faster.c_own)
+        own = np.where(own_calls, np.minimum(faster.c_own, 10_000.0), faster.c_own)
         own = np.where(after, own * (1 - share), own)
-        return replace(changes.remove_waits(faster, after | (waits & (faster.c_wait != NONE))), c_own=own)
+        return replace(changes.remove_waits(faster, after | view.waiting(pageable)), c_own=own)
 
     count = view.of_step(np.count_nonzero(pageable))
     yield Proposal(

@@ -91,9 +91,7 @@ def _kind(view: View, long: Bools, where: str) -> str:
     if where:
         return "data_loader" if _LOADER.search(where) else "host_work"
     graph = view.graph
-    uploads = np.zeros(len(graph.c_start), bool)
-    of = graph.o_call[view.to_gpu() & (graph.o_call >= 0)]
-    uploads[of] = True
+    uploads = view.calls_of(view.to_gpu())
     heavy = np.flatnonzero(long)[np.argsort(graph.c_gap[long])[::-1]]
     heavy = heavy[: max(1, round(view.graph.steps)) if view.repeats else None]
     follows = [uploads[call : call + 4].any() for call in heavy]

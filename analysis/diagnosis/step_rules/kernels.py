@@ -110,7 +110,7 @@ def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
         ("layout", _LAYOUT, "Keep one layout of the data", "only change the layout of data"),
         ("redundant_copy", _COPY, "Leave copies on the GPU out", "only copy data on the GPU"),
     ):
-        moved = view.named(pattern) & ~view.to_gpu() & ~view.to_host() & ~casts
+        moved = view.named(pattern) & ~casts
         time = view.time(moved)
         if view.share(time) < (COPIES if kind == "redundant_copy" else LEAST):
             continue

@@ -10,7 +10,7 @@ import numpy as np
 from analysis.diagnosis.step_rules.view import SYNCHRONISES, Change, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
-from analysis.replay.graph import ALLOCATION, NONE, Graph
+from analysis.replay.graph import ALLOCATION, Graph
 
 LEAST_LAUNCHES = 4  # of a step; fewer are no loop that a graph would help
 JIT_NS = (40e3, 120e3)  # Python needs for the call of a jitted function with few and with many arguments
@@ -88,21 +88,15 @@ def _jitted(view: View) -> Change:
 def _blockers(view: View) -> str:
     """Return the kinds that keep the step from being captured: calls between its kernels that a capture forbids."""
     graph = view.graph
-    launches = np.zeros(len(graph.c_start), bool)
-    launches[graph.o_call[view.kernels & (graph.o_call >= 0)]] = True
+    launches = view.calls_of(view.kernels)
     forbidden = {
         "graph_each_step|allocation" if view.recording.any() else "allocation": view.called(ALLOCATION.pattern),
         "compile_in_loop": view.compiles,
         "sync": view.called(SYNCHRONISES),
     }
-    uploads = np.zeros(len(graph.c_start), bool)
     up = view.to_gpu()
-    uploads[graph.o_call[up & (graph.o_call >= 0)]] = True
-    forbidden["pageable_copy|small_copies|repeated_copy"] = uploads & (graph.c_wait != NONE)
-    reads = np.zeros(len(graph.c_start), bool)
-    down = view.to_host()
-    reads[graph.o_call[down & (graph.o_call >= 0)]] = True
-    forbidden["sync"] = (forbidden["sync"] & ~view.synchronised(up)) | (reads & (graph.c_wait != NONE))
+    forbidden["pageable_copy|small_copies|repeated_copy"] = view.waiting(up)
+    forbidden["sync"] = (forbidden["sync"] & ~view.synchronised(up)) | view.waiting(view.to_host())
     times = dict.fromkeys(forbidden, 0)
     for seq in range(len(graph.seq_pid)):
         rows = np.flatnonzero(graph.c_seq == seq)

@@ -178,8 +178,7 @@ class View:
         found = self.compiles.copy()
         if self.of_step(np.count_nonzero(found)) < COMPILES:
             return np.zeros(len(found), bool)
-        launches = np.zeros(len(found), bool)
-        launches[self.graph.o_call[self.kernels & (self.graph.o_call >= 0)]] = True
+        launches = self.calls_of(self.kernels)
         for seq in range(len(self.graph.seq_pid)):
             rows = np.flatnonzero(self.graph.c_seq == seq)
             follows = False
@@ -292,19 +291,22 @@ class View:
             found[rows[:-1]] = rows[1:]
         return found
 
+    def calls_of(self, ops: Bools) -> Bools:
+        """Return which calls made these operations; the call of some is not known."""
+        found = np.zeros(len(self.graph.c_start), bool)
+        found[self.graph.o_call[ops & (self.graph.o_call >= 0)]] = True
+        return found
+
     def synchronised(self, ops: Bools) -> Bools:
         """Return the synchronisations that directly follow the calls of operations, as a framework adds them."""
         found = np.zeros(len(self.graph.c_start), bool)
-        own = self.graph.o_call[ops & (self.graph.o_call >= 0)]
-        after = self.next_call[own]
+        after = self.next_call[self.calls_of(ops)]
         found[after[after >= 0]] = True
         return found & self.called(SYNCHRONISES)
 
     def waiting(self, ops: Bools) -> Bools:
         """Return the calls of operations in which the host waits for them."""
-        found = np.zeros(len(self.graph.c_start), bool)
-        found[self.graph.o_call[ops & (self.graph.o_call >= 0)]] = True
-        return found & (self.graph.c_wait != NONE)
+        return self.calls_of(ops) & (self.graph.c_wait != NONE)
 
     @cached_property
     def graphed(self) -> float:
