@@ -40,7 +40,10 @@ BY_HAND = "test_facts_by_hand"
 TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "join": (["tables/join"], [BY_HAND, "test_tables_join"]),
     "busy time": (["tables/gaps", "tables/intervals"], [BY_HAND, "test_tables_numbers"]),
-    "steps": (["tables/bare", "tables/periods"], [BY_HAND, "test_tables_bare", "test_tables_periods"]),
+    "steps": (
+        ["tables/bare", "tables/periods"],
+        [BY_HAND, "test_tables_bare", "test_tables_periods", "test_steps_edges"],
+    ),
     "replay": (
         ["replay/*"],
         [f"test_{name}_by_hand" for name in ("waits", "graph", "simulate", "changes", "savings", "steady", "replay")]
@@ -49,7 +52,7 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "roofline": (["tables/roofline", "diagnosis/limits"], [BY_HAND, "test_tables_numbers"]),
     "traffic": (["tables/traffic"], [BY_HAND, "test_tables_numbers"]),
     "fusion": (["fusion/*"], ["test_fusion_by_hand", "test_tables_fusion"]),
-    "diagnosis": (["diagnosis/step_rules/*"], ["test_step_rules_by_hand"]),
+    "diagnosis": (["diagnosis/step_rules/*"], ["test_step_rules_by_hand", "test_step_rules_edges"]),
     "units": (["capture/units", "tables/units"], [BY_HAND, "test_capture_text"]),
     "compare": (
         ["comparison/*"],
