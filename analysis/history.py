@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     from analysis.comparison import history
+    from analysis.page.text import shorten
 
     try:
         if options.commits and len(options.paths) > 1:
@@ -50,12 +51,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.json:
         print(json.dumps([asdict(one) for one in found], indent=1, ensure_ascii=False))
         return 0
-    print(f"{len(points)} runs: {points[0].said} … {points[-1].said}")
+    first, last = (shorten(points[at].said, 60, head=1.0) for at in (0, -1))
+    print(f"{len(points)} runs: {first} … {last}")
     shown = [one for one in found if one.changes or options.all]
     for one in shown:
         print(f"{sparkline(one.values)}  {one.name}")
         for change in one.changes:
-            print(f"    {change.ratio - 1:+.1%} at {points[change.at].said}")
+            print(f"    {change.ratio - 1:+.1%} at {shorten(points[change.at].said, 90, head=1.0)}")
             for cause in change.causes:
                 print(f"      with {cause}")
     print(f"{len(found) - len(shown)} more rows without a change" if len(found) > len(shown) else "", end="\n")

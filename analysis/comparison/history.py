@@ -115,7 +115,10 @@ def _rows(step: StepOf, column: str) -> Iterator[tuple[str, float]]:
 
 
 def _changes(values: Sequence[float | None], points: Sequence[Point]) -> Iterator[Change]:
-    """Yield changes of level: larger than APART, and than SPREADS times the usual difference of neighbours."""
+    """Yield changes of level: larger than APART, and than SPREADS times the usual difference of neighbours.
+
+    A point is no change if the next one is not on its side of the old level.
+    """
     known = [at for at, value in enumerate(values) if value is not None and value > 0]
     logs = np.log([float(values[at] or 1.0) for at in known])
     steps = np.abs(np.diff(logs))
@@ -123,7 +126,8 @@ def _changes(values: Sequence[float | None], points: Sequence[Point]) -> Iterato
     begin = 0
     for at in range(1, len(known)):
         level = float(np.median(logs[begin:at]))
-        if abs(logs[at] - level) > max(np.log1p(APART), SPREADS * usual):
+        away = (logs[at : at + 2] - level) * np.sign(logs[at] - level)
+        if (away > max(np.log1p(APART), SPREADS * usual)).all():
             yield Change(
                 known[at], float(np.exp(logs[at] - level)), tuple(_causes(points[known[at - 1]], points[known[at]]))
             )

@@ -119,7 +119,9 @@ def _table(path: Path, content: bytes, kind: Kind) -> TableRun:
     if kind.times:
         found = found[found["time_ns"].notna()]
     if kind.name == "census":
-        found["source"] = rows["source"].fillna("").astype(str)
+        source = rows["source"].fillna("").astype(str)
+        whole = source.str.contains("/") | (source == "")
+        found["source"] = source.where(whole, "kernels/" + rows["op"].astype(str) + "/" + source)  # from the root
     return TableRun(path.name, kind.name, found.reset_index(drop=True), conditions=conditions)
 
 

@@ -474,7 +474,8 @@ def test_a_level_changes_by_more_than_noise() -> None:
     assert changes(100, 100, 102, 100) == []
     assert changes(100, None, 50, 0, 50) == [(2, 0.5)]
     assert changes(100, 110, 100, 110, 100, 120) == []  # neighbours usually differ by a tenth
-    assert changes(100, 110, 100, 200) == [(1, 1.1), (2, 0.909), (3, 2.0)]  # too few to know what is usual
+    assert changes(100, 110, 100, 200) == [(3, 2.0)]  # 110 is a point alone
+    assert changes(100, 110, 110, 100) == [(1, 1.1), (3, 0.909)]  # too few to know what is usual
     assert changes(100, 110, 100, 110, 200) == [(4, 1.907)]  # against √(100 · 110)
     assert changes(100, 101, 100, 101, 100, 106, 106) == [(5, 1.06)]  # log 1.01 is usual: 1.04 and more is a change
     assert changes(100, 101, 102, 200, 200, 200) == [(3, round(200 / 101, 3))]  # against the middle of the level

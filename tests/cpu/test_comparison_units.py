@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.comparison import compare, gate, quantities, runs, units
+from analysis.comparison import compare, gate, history, quantities, runs, tables, units
 from analysis.comparison.runs import BY_NCU, WHOLE, RunOf, SideOf, StepOf
 from analysis.formats.comparison import Match, Verdict
 from analysis.formats.errors import InputError, UsageError
@@ -235,3 +235,19 @@ def test_what_one_side_waits_for_is_not_held_against_the_other() -> None:
     unknown = StepOf("s", items(["k"], 1e5), 6e5, 1e5, {"other": 5e5})
     bars = compare._step([known], [unknown], False, 0.02, 0.01).waterfall
     assert [(bar.what, bar.ns) for bar in bars if bar.ns] == [("waiting, unknown for what", 100_000)]
+
+
+@pytest.mark.parametrize(
+    ("values", "at"), [([100, 100, 90, 100, 100], []), ([100, 100, 90, 90], [2]), ([100, 90], [1])]
+)
+def test_a_single_point_apart_is_no_change_of_level(values: list[float], at: list[int]) -> None:
+    points = [history.Point(str(place), side("s", StepOf("s", items(["k"], 1.0)))) for place in range(len(values))]
+    assert [one.at for one in history._changes([float(one) for one in values], points)] == at
+
+
+def test_a_census_names_its_sources_from_the_root(tmp_path: Path) -> None:
+    (tmp_path / "census.csv").write_text(
+        "op,source,kernel,sm,registers\ngelu,v01.cu,k,90,8\nx,a/b.cu,k,90,8\nx,,k,90,8\n"
+    )
+    (run,) = tables.read(tmp_path / "census.csv") or []
+    assert run.rows["source"].tolist() == ["kernels/gelu/v01.cu", "a/b.cu", ""]

@@ -213,7 +213,7 @@ def test_a_census_has_the_numbers_of_each_kernel(tmp_path: Path) -> None:
     assert rows["spill_bytes"].fillna(-1).tolist() == [-1, 8, 0]
     assert rows["time_ns"].isna().all()
     assert "stack_bytes" not in rows
-    assert rows["source"].tolist() == ["a.cu", "", "a.cu"]
+    assert rows["source"].tolist() == ["kernels/x/a.cu", "", "kernels/x/a.cu"]
 
 
 def test_the_first_time_with_a_value_counts_and_rows_without_one_are_left_out(tmp_path: Path) -> None:
