@@ -137,6 +137,7 @@ def cause(a: pd.DataFrame, b: pd.DataFrame, match: Match, found: Sequence[Quanti
         if mine is not None and other is not None and abs(other - mine) >= POINTS:
             text = f"{'higher' if other > mine else 'lower'} {said}: {mine:.0%} → {other:.0%}"
             told.append((abs(other - mine), text))
+    told += _sampled(a, b, found)
     mine, other = total(a, "sm_clock_hz"), total(b, "sm_clock_hz")
     if mine and other and abs(other / mine - 1) > CLOCK:
         told.append((abs(float(np.log(other / mine))), f"SM clock {mine / 1e6:.0f} → {other / 1e6:.0f} MHz"))
@@ -148,6 +149,19 @@ def cause(a: pd.DataFrame, b: pd.DataFrame, match: Match, found: Sequence[Quanti
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
         parts.insert(0, f"replaced by {', '.join(names[:2])}{more}")
     return "; ".join(parts)
+
+
+def _sampled(a: pd.DataFrame, b: pd.DataFrame, found: Sequence[Quantity]) -> list[tuple[float, str]]:
+    """Return what samples of the running program say of DRAM reads, if they differ by more than their errors."""
+    mine, other = total(a, "sampled_read_bytes"), total(b, "sampled_read_bytes")
+    errors = (total(a, "sampled_error_bytes") or 0.0) + (total(b, "sampled_error_bytes") or 0.0)
+    if not mine or not other or abs(other - mine) <= errors or any(one.name == "dram_bytes" for one in found):
+        return []
+    size = abs(float(np.log(other / mine)))
+    if size <= LIMITS["byte"]:
+        return []
+    what = f"{'more' if other > mine else 'fewer'} DRAM bytes read a launch, sampled"
+    return [(size, f"{what}: {number(mine)} → {number(other)}")]
 
 
 def _few(values: pd.Series) -> str:

@@ -20,14 +20,16 @@ from analysis.formats.report import Condition
 from analysis.replay import savings, steady
 from analysis.replay.decompose import PARTS, decompose
 from analysis.tables import intervals
-from analysis.tables.attribution import fold_paths
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.conditions import conditions_of_program
+from analysis.tables.sampled import ALONE, build_sampled_kernels
 
 ITEM = ["layer", "kernel", "ordinal"]  # what names a launch of a step
 # Deterministic quantities of a launch, and the counters that explain a time but differ from run to run.
 EXACT = ("registers", "inst_executed", "inst_issued", "dram_bytes", "local_bytes", "spill_bytes", "local_instructions",
          "shared_bytes", "occupancy_theoretical_frac")  # fmt: skip
-COUNTED = (*EXACT, "l2_hit_frac", "l1_hit_frac", "occupancy_achieved_frac", "sm_clock_hz")
+SAMPLED = ("sampled_read_bytes", "sampled_error_bytes")  # of a launch, and half of its 95 % interval
+COUNTED = (*EXACT, "l2_hit_frac", "l1_hit_frac", "occupancy_achieved_frac", "sm_clock_hz", *SAMPLED)
 WHOLE = "the whole capture"
 BY_NCU = "kernels by ncu"
 
@@ -303,7 +305,22 @@ def _named(items: pd.DataFrame, facts: Facts) -> pd.DataFrame:
         means = rows.groupby(["layer", "kernel"], sort=False)[known].mean().reset_index()
         items = items.drop(columns=[name for name in known if name in items])
         items = items.merge(means, on=["layer", "kernel"], how="left")
+    elif (sampled := _sampled(facts)) is not None:
+        items = items.merge(sampled, on=["layer", "kernel"], how="left")
     return _shown(items, facts)
+
+
+def _sampled(facts: Facts) -> pd.DataFrame | None:
+    """Return SAMPLED by layer and kernel, of kernels that samples tell from their neighbours; None without any."""
+    rows = build_sampled_kernels(facts) if facts.capture.samples is not None else None
+    if rows is None:
+        return None
+    alone = rows[rows["stands"] == ALONE].replace({"range": UNATTRIBUTED}, "")
+    columns = ["launches", "dram_read_bytes", "dram_read_error_bytes"]
+    sums = alone.groupby(["range", "kernel"], sort=False)[columns].sum(min_count=1).reset_index()
+    for name, column in zip(SAMPLED, columns[1:], strict=True):
+        sums[name] = sums[column] / sums["launches"]
+    return sums.rename(columns={"range": "layer"})[["layer", "kernel", *SAMPLED]]
 
 
 def _shown(items: pd.DataFrame, facts: Facts) -> pd.DataFrame:

@@ -257,7 +257,7 @@ def test_a_gate_passes_fails_or_matches_nothing(
     results = json.loads(sarif.read_text("utf-8"))["runs"][0]["results"]
     assert len(results) == (code == 4)
     if results:
-        assert results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "v01.cu"
+        assert results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "kernels/softmax/v01.cu"
 
 
 @pytest.mark.parametrize(

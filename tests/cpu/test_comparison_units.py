@@ -12,7 +12,7 @@ import pytest
 
 from analysis.comparison import compare, gate, history, quantities, runs, tables, units
 from analysis.comparison.runs import BY_NCU, WHOLE, RunOf, SideOf, StepOf
-from analysis.formats.comparison import Match, Verdict
+from analysis.formats.comparison import Match, Quantity, Verdict
 from analysis.formats.errors import InputError, UsageError
 from analysis.page import comparison as page
 from analysis.page import terminal
@@ -251,3 +251,28 @@ def test_a_census_names_its_sources_from_the_root(tmp_path: Path) -> None:
     )
     (run,) = tables.read(tmp_path / "census.csv") or []
     assert run.rows["source"].tolist() == ["kernels/gelu/v01.cu", "a/b.cu", ""]
+
+
+@pytest.mark.parametrize(
+    ("read", "counted", "said"),
+    [
+        (120e6, False, "more DRAM bytes read a launch, sampled: 100 M → 120 M"),
+        (104e6, False, ""),  # within both errors
+        (106e6, False, "more DRAM bytes read a launch, sampled: 100 M → 106 M"),
+        (120e6, True, ""),  # ncu counted, which is more exact
+    ],
+)
+def test_samples_say_why_a_kernel_takes_longer(read: float, counted: bool, said: str) -> None:
+    a, b = (
+        items(["k"], 1.0).assign(sampled_read_bytes=value, sampled_error_bytes=error)
+        for value, error in ((100e6, 2e6), (read, 3e6))
+    )
+    found = [Quantity("dram_bytes", 1.0, 1.0, False)] if counted else []
+    assert quantities.cause(a, b, Match.NAME, found, ["k"]) == said
+
+
+def test_a_sampled_capture_has_the_bytes_of_kernels_that_stand_alone() -> None:
+    (run,) = runs.read([STORIES.parents[1] / "h100-sampled-jax"]).runs
+    known = run.steps[0].items.dropna(subset=["sampled_read_bytes"]).set_index("kernel")
+    assert {"loop_convert_fusion", "fusion_327"} <= set(known.index)
+    assert known.loc["loop_convert_fusion", "sampled_read_bytes"] == pytest.approx(203.8e6, rel=0.01)

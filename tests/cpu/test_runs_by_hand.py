@@ -113,7 +113,7 @@ class Known:
         self.counter_values = pd.DataFrame(values)
         self.ncu_launches = pd.DataFrame({"path": ["l", "l", "l"], "kernel": ["k", "k", "m"]})
         columns = ["kernel", "source_file", "line", "samples"]
-        self.capture: Any = type("C", (), {"source_lines": pd.DataFrame(lines, columns=columns)})
+        self.capture: Any = type("C", (), {"source_lines": pd.DataFrame(lines, columns=columns), "samples": None})
 
 
 def named(known: Known, **more: Any) -> pd.DataFrame:
