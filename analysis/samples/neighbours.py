@@ -16,6 +16,7 @@ LEAST = 0.01  # … or of the metric's peak: that is the unit in which nsys stor
 # others (4 to 30 µs) stay inside it in 57 of 60 cases, and in 60 of 60 of another machine.
 EDGE_NS = 2000.0
 SCALE = 0.005  # of a figure: launches of known bytes alone, 0.1 to 10 ms long, are off by at most so much
+STARTS = 8  # places where the circle is cut first, each at a group that stands alone
 UNRESOLVED = 200.0  # what a time without a resolved figure costs, beside the same time in a joint of several
 
 
@@ -96,14 +97,23 @@ def known(figures: Iterable[Figure]) -> bool:
 def join(fits: Sequence[Fit], ran: Ran) -> Ints:
     """Return the joint of each group: stretches of neighbours, each as short as its figures need to be known.
 
-    `fits`: one for each metric. Groups are numbered in the order in which they first ran. Of all ways to cut that
-    order, this one leaves hardly any time unknown, puts most time into single groups, and then into short stretches.
-    Shape: (groups,), from 0 on.
+    `fits`: one for each metric. Groups are numbered in the order in which they first ran, and the first follows the
+    last, as in the next layer or step. Of all ways to cut that circle, this one leaves hardly any time unknown, puts
+    most time into single groups, and then into short stretches. Shape: (groups,), from 0 on.
     """
     count = len(ran.time)
     if count == 0:
         return np.zeros(0, dtype=np.int64)
-    cost = _costs(fits, ran)
+    longest = np.argsort(-ran.time)
+    alone = [int(one) for one in longest if known(figure(fit, [int(one)], ran) for fit in fits)]
+    found = [_cut(fits, ran, np.roll(np.arange(count), -start)) for start in (0, *alone[:STARTS])]
+    joint = min(found, key=lambda one: one[0])[1]
+    return np.unique(joint, return_inverse=True)[1].astype(np.int64)
+
+
+def _cut(fits: Sequence[Fit], ran: Ran, order: Ints) -> tuple[float, Ints]:
+    """Return the least cost of a way to cut an order of the groups into stretches, and the joint of each group."""
+    cost, count = _costs(fits, ran, order), len(order)
     best, cut = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
     for end in range(1, count + 1):
         each = best[:end] + cost[:end, end - 1]
@@ -111,34 +121,39 @@ def join(fits: Sequence[Fit], ran: Ran) -> Ints:
         best[end] = each[cut[end]]
     joint, end = np.zeros(count, dtype=np.int64), count
     while end:
-        joint[cut[end] : end] = end
+        joint[order[cut[end] : end]] = order[cut[end] : end].min()
         end = int(cut[end])
-    return np.unique(joint, return_inverse=True)[1].astype(np.int64)
+    return float(best[-1]), joint
 
 
-def _costs(fits: Sequence[Fit], ran: Ran) -> Floats:
-    """Return what each stretch of groups costs as a joint: none if single and known, most if not known.
+def _costs(fits: Sequence[Fit], ran: Ran, order: Ints) -> Floats:
+    """Return what each stretch of an order of the groups costs as a joint: least if single, most if not known.
 
     Shape: (groups, groups), first and last of the stretch; infinite below the diagonal.
     """
-    rates, halves = zip(*(_stretches(fit, ran) for fit in fits), strict=True)
+    rates, halves = zip(*(_stretches(fit, ran, order) for fit in fits), strict=True)
     widest = np.maximum(RESOLVED * np.max(rates, axis=0), LEAST)
     unknown = np.max(halves, axis=0) > widest
-    time = _between(ran.time)
+    time = _between(ran.time[order])
     cost = np.where(np.eye(len(time), dtype=bool), 0.0, time * (1 + time / ran.time.sum()))
     cost[unknown] = UNRESOLVED * time[unknown]
     return np.where(np.tri(len(time), k=-1, dtype=bool), np.inf, cost)
 
 
-def _stretches(fit: Fit, ran: Ran) -> tuple[Floats, Floats]:
-    """Return rate and half interval of each stretch of groups, as `figure` does. Shape: (groups, groups) twice."""
-    rates = np.append(fit.rate, 0.0)
-    crossing = ran.follows * np.maximum(rates[:, None], rates[None, :])
+def _stretches(fit: Fit, ran: Ran, order: Ints) -> tuple[Floats, Floats]:
+    """Return rate and half interval of each stretch of an order of the groups, as `figure` does.
+
+    Shape: (groups, groups) twice.
+    """
+    rate, work = fit.rate[order], ran.work[order]
+    with_idle = np.append(order, len(order))
+    rates = np.append(rate, 0.0)
+    crossing = ran.follows[np.ix_(with_idle, with_idle)] * np.maximum(rates[:, None], rates[None, :])
     both = (crossing.sum(axis=1) + crossing.sum(axis=0))[:-1]
-    total, doubt = _between(fit.rate * ran.work), _between(fit.doubt * ran.work)
-    variance = _blocks(fit.covariance * np.outer(ran.work, ran.work))
+    total, doubt = _between(rate * work), _between(fit.doubt[order] * work)
+    variance = _blocks(fit.covariance[np.ix_(order, order)] * np.outer(work, work))
     edges = EDGE_NS / 2 * (_between(both) - 2 * _blocks(crossing[:-1, :-1]))
-    time = np.maximum(_between(ran.time), 1e-12)
+    time = np.maximum(_between(ran.time[order]), 1e-12)
     return total / time, (SIDES * np.sqrt(np.maximum(variance, 0.0)) + edges + doubt + SCALE * total) / time
 
 
