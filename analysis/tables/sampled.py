@@ -37,7 +37,7 @@ OTHERS = "(others)"
 ALONE, NEIGHBOURS, OPEN = "alone", "with neighbours", "no"
 ACTIVITY = ("tensor_active_frac", "sm_issue_frac", "sm_active_frac", "warps_frac")
 LINKS = ("nvlink_rx_frac", "nvlink_tx_frac", "pcie_rx_frac", "pcie_tx_frac")
-LEAST_LINK = 0.02  # of a link: nsys prints 1 % for less
+LEAST_LINK = 0.01  # of a link: nsys prints 1 % for anything below
 # Units that a sentence on a step names, with their columns in sampled_steps; links with the stems of theirs.
 _SAID = {"DRAM": "dram_frac", "tensor cores": "tensor_active_frac", "schedulers": "sm_issue_frac"}
 _LINKS_SAID = {"NVLink": "nvlink", "PCIe": "pcie"}

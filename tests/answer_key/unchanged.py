@@ -27,12 +27,13 @@ from analysis.replay.savings import step, window  # noqa: E402
 from analysis.replay.steady import find  # noqa: E402
 
 FILE = HERE / "unchanged.csv"
+TOPS = ("reports", "examples", "tests/cpu/data", "tests/samples")
 NEAR, FAR = 0.02, 0.05
 
 
 def committed() -> list[Path]:
     """Return the folders of committed captures with a timeline, without those of the answer key."""
-    traces = (path for top in ("reports", "examples", "tests/cpu/data") for path in (ROOT / top).rglob("*gpu_trace*"))
+    traces = (path for top in TOPS for path in (ROOT / top).rglob("*gpu_trace*"))
     folders = {path.parent.parent if path.parent.name == "nsys" else path.parent for path in traces}
     return [*sorted(folders), ROOT / "studies/specimens/captures", ROOT / "studies/specimens/recaptured"]
 
