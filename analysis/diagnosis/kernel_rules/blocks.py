@@ -10,10 +10,12 @@ from analysis.diagnosis.kernel_rules.quantities import (
     BUSY,
     HALF,
     SHAPE,
+    alone,
     at_barriers,
     flops,
     idle,
     one_works,
+    scans,
     slots,
     with_registers,
 )
@@ -67,7 +69,7 @@ RULES = (
     Rule(
         "uneven_warps",
         BARRIER_NEEDS,
-        one_works,
+        lambda e: one_works(e) & ~scans(e),
         lambda e: e.spread(e.waits("barrier")),
         0.75,
         "latency x parallelism",
@@ -81,10 +83,9 @@ RULES = (
         BARRIER_NEEDS,
         lambda e: (
             at_barriers(e)
-            & ~(e.waits("long_scoreboard") < 0.1)
             & (e.shared >= 4 * e.threads)
-            & ~one_works(e)
             & ~(e.waits("membar") > 0.005)
+            & np.where(one_works(e), scans(e), ~(e.waits("long_scoreboard") < 0.1))
         ),
         lambda e: e.without(e.waits("barrier"), issue=0),
         0.6,
@@ -134,7 +135,7 @@ RULES = (
         lambda e: (
             (e.shared > 0)
             & (e.blocks >= 0.75 * e.limits.sm_count)
-            & (e.blocks <= e.limits.sm_count)
+            & ((e.blocks <= e.limits.sm_count) | (alone(e) & (e.waits("long_scoreboard") > 0.25)))
             & ((e.waits("barrier") > 0) | (e.loaded == 0))
             & (e.waits("long_scoreboard") > e.waits("barrier"))
             & idle(e, 0.85)
@@ -187,6 +188,7 @@ RULES = (
             & (e.queue > 0.25)
             & ~((e.waits("mio_throttle") > e.waits("short_scoreboard")) & (e.busy["issue"] > 0.25))
             & ~((e.busy["issue"] > 0.35) & (e.waits("barrier") < 0.1))
+            & (e.busy["dram"] < 0.8)
         ),
         lambda e: e.without(e.queue + e.waits("barrier")),
         0.6,

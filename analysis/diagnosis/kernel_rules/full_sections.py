@@ -11,9 +11,13 @@ from analysis.diagnosis.kernel_rules.quantities import (
     LOADS,
     SHAPE,
     TRAFFIC,
+    alone,
     between,
     in_order,
+    out_of_order,
+    random_pairs,
     reuse,
+    tail_left,
     when_aligned,
     whole_sectors,
 )
@@ -36,11 +40,14 @@ RULES = (
         0.9,
         "bytes",
         "Loads use at most half of the bytes in the sectors that they touch, and DRAM delivers each sector about once.",
-        "Later loads use the rest of the sectors.",
+        "Later loads use the rest of the sectors, or copies go straight into shared memory: ncu counts the bytes that "
+        "those ask for as less than a word for each lane.",
         ("coalescing_load_frac", "global_load_bytes", "dram_read_bytes"),
         ("dram", "l2"),
         FULL,
-        refutes=lambda e: reuse(e) >= 3,
+        refutes=lambda e: (
+            (reuse(e) >= 3) | out_of_order(e) | ((e.shared > 0) & (e["coalescing_load_frac"] * e.sectors < 3.5))
+        ),
     ),
     Rule(
         "misaligned_base",
@@ -64,7 +71,7 @@ RULES = (
         ("coalescing_load_frac", "sectors_per_request_load", "l2_read_bytes"),
         ("dram", "l2"),
         FULL,
-        refutes=lambda e: e["coalescing_load_frac"] >= 0.95,
+        refutes=lambda e: (e["coalescing_load_frac"] >= 0.95) | random_pairs(e),
     ),
     Rule(
         "uncoalesced_stores",
@@ -133,7 +140,10 @@ RULES = (
         "uneven_blocks",
         ("sm_active_frac", *SHAPE),
         lambda e: (
-            (e["sm_active_frac"] < 0.8) & (e.blocks >= e.limits.sm_count) & (e.time > 10 * e.limits.empty_kernel_ns)
+            (e["sm_active_frac"] < 0.8)
+            & (e.blocks >= e.limits.sm_count)
+            & (e.time > 10 * e.limits.empty_kernel_ns)
+            & ~(alone(e) & (e["sm_active_frac"] > tail_left(e) - 0.1))
         ),
         lambda e: e.spread(1 - e["sm_active_frac"] * np.minimum(e.filling, 1)),
         0.85,

@@ -11,6 +11,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     HALF,
     OCCUPANCY_NEEDS,
     SHAPE,
+    alone,
     few_warps,
     filled_grid,
     limits_are,
@@ -56,6 +57,19 @@ RULES = (
         "The number of waves is just below a whole number.",
         ("waves", "occupancy_achieved_frac"),
         refutes=lambda e: e["waves"] % 1 > 0.9,
+    ),
+    Rule(
+        "tail_effect",
+        SHAPE,
+        lambda e: alone(e) & (e["waves"] > 1) & (e["waves"] < 5) & (tail_left(e) < 0.8) & (e.filling > 0.9),
+        without_tail,
+        0.85,
+        "waves",
+        "One block fits on an SM, and all its warps stay to its end. So the last wave takes as long as the others, and "
+        "most of the SMs have no block in it.",
+        "sm_active_frac is near 1.",
+        ("waves", "occupancy_achieved_frac"),
+        refutes=lambda e: e["sm_active_frac"] > tail_left(e) + 0.15,
     ),
     Rule(
         "uneven_blocks",
@@ -106,7 +120,7 @@ RULES = (
     Rule(
         "occupancy_block_size",
         OCCUPANCY_NEEDS,
-        lambda e: (e.busy["blocks"] > 0.9) & (e.threads <= 2 * WARP) & (e["occupancy_theoretical_frac"] <= HALF),
+        lambda e: (e.busy["blocks"] > 0.75) & (e.threads <= 2 * WARP) & (e["occupancy_theoretical_frac"] <= HALF),
         lambda e: e.after(blocks=e.floors["blocks"] * e.threads / (8 * WARP)),
         0.85,
         "occupancy",

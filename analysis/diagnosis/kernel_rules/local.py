@@ -80,7 +80,8 @@ RULES = (
         "Every unit is busy for less than a tenth of the time, and yet a warp waits more than ten DRAM latencies "
         "between two instructions. So its accesses queue, but not for bandwidth. Operations on one address run one "
         "after another.",
-        "global_reduction_inst and atomics are 0.",
+        "Most SMs have no block (sm_active_frac), or global_reduction_inst and atomics are 0.",
         ("stall_drain", "stall_long_scoreboard", "dram_read_bytes"),
+        refutes=lambda e: e["sm_active_frac"] < HALF,
     ),
 )

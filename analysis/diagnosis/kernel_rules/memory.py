@@ -15,12 +15,16 @@ from analysis.diagnosis.kernel_rules.quantities import (
     WIDEST,
     aligned,
     apart,
+    asked,
+    between,
     flops,
     from_l1,
     idle,
     in_order,
     in_turn,
     no_load,
+    out_of_order,
+    random_pairs,
     reuse,
     store_share,
     when_aligned,
@@ -46,6 +50,66 @@ RULES = (
         refutes=lambda e: (reuse(e) < 1.5) | (in_turn(e) & idle(e)),
     ),
     Rule(
+        "uncoalesced_loads",
+        (*LOADS, "dram_read_bytes", "stall_lg_throttle", "local_bytes"),
+        lambda e: (
+            (e.waits("lg_throttle") > 0.3)
+            & (e.busy["requests"] < 0.15)
+            & (e.sectors > HALF * WIDEST)
+            & (reuse(e) >= 3)
+            & (e.loaded > 3 * e.stored)
+            & (e["local_bytes"] <= 0)
+            & idle(e)
+        ),
+        lambda e: e.after(l2=0, l1=0, blocks=0),
+        0.65,
+        "bytes",
+        "Warps queue for the load-store unit a third of their time, although it gets a request in less than a seventh "
+        "of its cycles. So each request takes many passes: its lanes read far apart. Loads of one word for all lanes, "
+        "which take one sector, lower the mean.",
+        "A request takes 4 sectors.",
+        ("stall_lg_throttle", "sectors_per_request_load", "global_load_bytes"),
+    ),
+    Rule(
+        "uncoalesced_loads",
+        (*LOADS, *TRAFFIC),
+        lambda e: apart(e) & (reuse(e) < 1.5) & out_of_order(e) & (e.waits("long_scoreboard", "lg_throttle") > HALF),
+        lambda e: e.after(dram=e.dram_ns(np.minimum(asked(e), e["dram_read_bytes"]), e.written), l2=0, l1=0),
+        0.7,
+        "bytes",
+        "A request takes more than 16 sectors, and nothing uses the rest of them. Loads queue for more than four "
+        "latencies of DRAM although it is not full, as a stride would fill it. So lanes read at random. The bound "
+        "assumes sorted accesses of 32 bits.",
+        "The addresses have one stride.",
+        ("sectors_per_request_load", "global_load_requests", "dram_read_bytes"),
+        ("dram", "l2"),
+        refutes=lambda e: e["coalescing_load_frac"] >= HALF,
+    ),
+    Rule(
+        "strided_sectors",
+        (*LOADS, *TRAFFIC),
+        lambda e: (
+            apart(e)
+            & between(reuse(e), STREAMS, 4)
+            & in_order(e)
+            & between(e.busy["dram"], HALF, 0.9)
+            & (asked(e) < HALF * e["dram_read_bytes"])
+        ),
+        lambda e: e.after(
+            dram=e.dram_ns(asked(e), np.minimum(e.written, e.stored * store_share(e))),
+            l2=e.floors["l2"] * 4 / e.sectors,
+        ),
+        0.8,
+        "bytes",
+        "A request takes more than 16 sectors. DRAM delivers more than twice the bytes that all lanes ask for with 32 "
+        "bits each. So loads of several fields touch each sector again, and still use less than half of it. Vectors of "
+        "64 bytes a lane explain only 2 touches.",
+        "Each lane loads 64 bits or more, or waits for one load at a time.",
+        ("sectors_per_request_load", "global_load_requests", "dram_read_bytes"),
+        ("dram", "l2"),
+        refutes=lambda e: e.waits("long_scoreboard") > 0.9,
+    ),
+    Rule(
         "strided_sectors",
         (*LOADS, *TRAFFIC),
         lambda e: apart(e) & (reuse(e) < 1.5) & in_order(e) & (e.busy["dram"] > HALF),
@@ -61,7 +125,7 @@ RULES = (
         "accesses).",
         ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: (reuse(e) >= 3) | ~in_order(e),
+        refutes=lambda e: (reuse(e) >= 3) | ~in_order(e) | out_of_order(e) | (e["coalescing_load_frac"] >= HALF),
     ),
     Rule(
         "uncoalesced_stores",
@@ -134,17 +198,18 @@ RULES = (
             & (np.maximum(e.busy["dram"], e.busy["l2"]) > HALF)
             & (e.shared <= 0)
             & (e.loaded > 3 * e.stored)
+            & (e.loaded < 2 * e["l2_read_bytes"])
         ),
         when_aligned,
         0.6,
         "bytes",
         "Aligned accesses of 32, 64 and 128 bits a lane take 4, 8 or 16 sectors. A row that begins inside a sector "
-        "takes one sector more. L2 or DRAM is busy with these. L2 delivers lines of four sectors, and such a row "
-        "crosses into another line less often than into another sector.",
+        "takes one sector more. L2 or DRAM is busy with these, and L1 holds few of them. L2 delivers lines of four "
+        "sectors, and such a row crosses into another line less often than into another sector.",
         "A request takes 4, 8 or 16 sectors.",
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
-        refutes=lambda e: np.isin(e.sectors, (4, 8, 16)),
+        refutes=lambda e: np.isin(e.sectors, (4, 8, 16)) | random_pairs(e),
     ),
     Rule(
         "narrow_accesses",
@@ -171,7 +236,7 @@ RULES = (
         (*LOADS, *TRAFFIC, "flops_fp32"),
         lambda e: (
             (e.sectors < 3.9)
-            & (reuse(e) < 4.2)
+            & ((reuse(e) < 4.2) | between(e.sectors, 1.2, 3))
             & (flops(e) < 0.05 * e.loaded)
             & (e["occupancy_theoretical_frac"] > HALF)
             & (e.shared <= 0)
@@ -184,7 +249,8 @@ RULES = (
         "bytes",
         "A request takes fewer than 4 sectors, so its lanes read less than 32 bits each, and the kernel computes "
         "nothing that would share an operand among lanes. Each thread reads its bytes one by one, from the same "
-        "sectors.",
+        "sectors. A word for all lanes takes one sector; a row of bytes takes one or two, so filters that read their "
+        "neighbours again have a mean between.",
         "Lanes read the same words, as for a broadcast operand.",
         ("sectors_per_request_load", "global_load_bytes", "flops_fp32"),
     ),
@@ -216,7 +282,7 @@ RULES = (
             (e.waits("long_scoreboard", "lg_throttle") > HALF)
             & (reuse(e) > STREAMS)
             & (e.loaded > 1.5 * e["l2_read_bytes"])
-            & (np.max(np.stack([e.busy[one] for one in ("l2", "l1", "requests")]), axis=0) < BUSY)
+            & (np.max(np.stack([e.busy[one] for one in ("dram", "l2", "l1", "requests")]), axis=0) < BUSY)
             & (e["occupancy_theoretical_frac"] > HALF)
             & (e.sectors <= WIDEST)
             & (e.shared <= 0)
@@ -322,7 +388,8 @@ RULES = (
         "DRAM limits the kernel. It reads its data once, writes little, and computes less than one multiply-add for "
         "every four bytes. So only fewer bytes an element make it faster. Counters do not tell the values of the "
         "elements.",
-        "The values need all their bits.",
+        "The values need all their bits, or loads use a part of their sectors (coalescing_load_frac).",
         ("dram_read_bytes", "flops_fp32"),
+        refutes=lambda e: e["coalescing_load_frac"] < 0.9,
     ),
 )

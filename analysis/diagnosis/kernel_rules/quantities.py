@@ -15,6 +15,7 @@ SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
 LEAST_REGISTERS = 16  # ncu reports at least so many registers for each thread
 LINE = 4  # sectors of a line of L2
 WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width needs more
+MMA_FLOPS = 2 * 16 * 8 * 16  # of the largest mma.sync of 16-bit operands
 RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
@@ -53,7 +54,26 @@ def reuse(e: Evidence) -> Floats:
 
 
 def apart(e: Evidence) -> Bools:
-    return e.sectors > 1.1 * WIDEST  # a tenth for counters of several passes
+    """Return whether a request takes more sectors than any width of access needs.
+
+    A tenth more is the error of several passes. Copies of 128 bits into shared memory count up to a fifth too many.
+    """
+    return e.sectors > np.where(e.shared > 0, 1.25, 1.1) * WIDEST
+
+
+def alone(e: Evidence) -> Bools:
+    """Return whether only one block fits on an SM."""
+    return np.asarray(np.round(e.blocks / e["waves"] / e.limits.sm_count) == 1)
+
+
+def asked(e: Evidence) -> Floats:
+    """Return the bytes that loads ask for, if each lane loads 32 bits."""
+    return np.asarray(e["global_load_requests"] * WARP * 4)
+
+
+def random_pairs(e: Evidence) -> Bools:
+    """Return whether DRAM reads half as much again as SMs read from L2: it delivers pairs of sectors, not in order."""
+    return np.asarray(e["dram_read_bytes"] > 1.5 * np.maximum(e["l2_read_bytes"], 1))
 
 
 def unqueued(e: Evidence) -> Floats:
@@ -73,9 +93,17 @@ def no_load(e: Evidence) -> Bools:
     return np.asarray(e.wait_per_load > 4 * e.limits.dram_latency_cycles) & idle(e, 0.3)
 
 
+def out_of_order(e: Evidence) -> Bools:
+    """Return whether loads queue for more than four latencies of DRAM although it is less than 72 % busy.
+
+    Rows of DRAM that are read in order fill it, also at a stride. Random sectors fill its banks at two thirds.
+    """
+    return np.asarray((e.wait_per_load > 4 * e.limits.dram_latency_cycles) & between(e.busy["dram"], HALF, 0.72))
+
+
 def full_pipe(e: Evidence) -> Bools:
     """Return whether warps queue for an arithmetic pipe, counted or not, a third of their time: that is the roof."""
-    return np.asarray(np.nan_to_num(e.waits("math_pipe_throttle")) > 0.35)
+    return np.asarray(np.nan_to_num(e.waits("math_pipe_throttle")) > 1 / 3)
 
 
 def slots(e: Evidence, instructions: Floats) -> Floats:
@@ -292,6 +320,11 @@ def one_works(e: Evidence) -> Bools:
     working = 1 - e.waits("barrier")
     loads = e.waits("long_scoreboard")
     return (working < 0.35) & ((loads < 0.1) | (loads > HALF * working))
+
+
+def scans(e: Evidence) -> Bools:
+    """Return whether the few warps that work read what the others stored: they wait for shared memory meanwhile."""
+    return (e.shared >= 4 * e.threads) & (e.queue > 0.2 * (1 - e.waits("barrier")))
 
 
 def flops(e: Evidence) -> Floats:
