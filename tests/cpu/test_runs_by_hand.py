@@ -429,6 +429,9 @@ def test_conditions_that_decide_stand_first() -> None:
         for name in "ab"
     )
     assert [one.name for one in compare._differences(a, b)[0]] == ["GPU", "card", "driver", "torch"]
+    none, heat = (RunOf("r", "rounds", {"throttling": text}, (step_of({"k": 1.0}),)) for text in ("", "heat"))
+    assert [(one.a, one.b) for one in compare._differences(none, heat)[0]] == [("none", "heat")]
+    assert [(one.a, one.b) for one in compare._differences(heat, none)[0]] == [("heat", "none")]
 
 
 def test_a_row_of_one_ns_gets_a_verdict_and_one_of_none_does_not() -> None:
