@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -372,34 +373,47 @@ def test_blocks_fill_a_share_of_132_multiprocessors(name: str, kind: str, grid: 
 # Faults of a capture
 
 
-def notes(ops: list[dict[str, Any]], calls: list[tuple[Any, ...]] | None = None) -> list[str]:
-    return list(built(ops, calls).notes)
+def notes(late: list[float], call: list[int], names: list[str]) -> list[str]:
+    """late: from call to start of each operation; call: its call; names: of all calls."""
+    frame: Any = SimpleNamespace(own=pd.DataFrame({"name": names}), call=np.array(call))
+    return graphs._notes(frame, np.array(late))
 
 
-def test_more_than_one_percent_of_faults_is_said() -> None:
-    fine = [op(100 * at + 10, 1, 100 * at + 5) for at in range(1, 100)]
-    early = op(20_000, 1, 20_001)
-    assert notes([*fine, early]) == []  # 1 of 100
-    assert notes([*fine[1:], early]) == [
-        "1 of 99 operations begin before their call: the clocks of host and GPU disagree, so what changes on the host "
-        "would save is uncertain."
-    ]
-    calls = [(one["api_start_ns"], one["api_end_ns"], LAUNCH) for one in fine]
-    lost = (20_000, 20_005, LAUNCH)
-    assert notes([*fine, op(15, 1, 5)], [*calls, lost, (5, 9, LAUNCH)]) == []
-    assert notes(fine, [*calls, lost])[0].startswith("1 calls that launch have no operation")
-    assert notes(fine, [*calls, (20_000, 20_005, "cudaEventRecord")]) == []
-    more = [op(100 * at + 10, 1, 100 * at + 5) for at in range(1, 149)]
-    assert notes([*more, early, op(21_000, 1, 21_001)])[0].startswith("2 of 150 operations begin before")
-    assert notes([op(100 * at, 1, 100 * at) for at in range(9)]) == []  # they begin with their calls
-    each = [(one["api_start_ns"], one["api_end_ns"], LAUNCH) for one in more]
-    assert notes(
-        [*more, op(15, 1, 5), op(16, 1, 6)], [*each, (5, 6, LAUNCH), (6, 9, LAUNCH), lost, (21_000, 21_005, LAUNCH)]
-    )[0].startswith("2 calls")
-    alone = op(20_000, 1)
-    assert notes([*fine, alone], calls) == []
-    assert notes([*fine[1:], alone], calls[1:])[0].startswith("1 of 99 operations have no call")
-    assert notes([alone], [])[0].startswith("The capture lists no host calls")
+def of(count: int, bad: int, usual: Any, other: Any) -> list[Any]:
+    return [usual] * (count - bad) + [other] * bad
+
+
+@pytest.mark.parametrize(
+    ("count", "bad", "said"), [(100, 1, ""), (99, 1, "1 of 99"), (200, 2, ""), (150, 2, "2 of 150"), (5_000, 1, "")]
+)
+def test_more_than_one_percent_of_early_or_lonely_operations_is_said(count: int, bad: int, said: str) -> None:
+    fine = list(range(count))
+    early = notes(of(count, bad, 4.0, -1.0), fine, [LAUNCH] * count)
+    lonely = notes([4.0] * count, [*fine[: count - bad], *[-1] * bad], [LAUNCH] * (count - bad))
+    assert notes([0.0] * count, fine, [LAUNCH] * count) == []  # they begin with their calls
+    assert early == (
+        [f"{said} operations begin before their call: the clocks of host and GPU disagree, so what changes on the host "
+         "would save is uncertain."] if said else []
+    )  # fmt: skip
+    assert [one[: len(said) + 27] for one in lonely] == ([f"{said} operations have no call: e"] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("count", "lost", "said"),
+    [(100, 1, ""), (99, 1, "1 calls that launch"), (200, 2, ""), (150, 2, "2 calls that launch")],
+)
+def test_more_than_one_percent_of_launches_without_an_operation_is_said(count: int, lost: int, said: str) -> None:
+    names = [LAUNCH] * (count + lost)
+    found = notes([4.0] * count, list(range(count)), names)
+    assert [one[: len(said)] for one in found] == ([said] if said else [])
+    assert notes([4.0] * count, list(range(count)), of(count + lost, lost, LAUNCH, "cudaEventRecord")) == []
+    assert notes([4.0] * count, list(range(count)), of(count + lost, lost, LAUNCH, "cudaMemcpyAsync")) == found
+
+
+def test_a_capture_without_calls_is_said() -> None:
+    assert built([op(20_000, 1)], []).notes == (
+        "The capture lists no host calls, so only changes on the GPU can be replayed.",
+    )
 
 
 # Events

@@ -399,7 +399,7 @@ def step(
     monkeypatch.setattr(savings.graphs, "build", lambda capture, windows, steps, split=False: other if split else one)
     other = split or one
     ranges = pd.DataFrame({"pid": [], "start_ns": [], "end_ns": []}).astype("int64")
-    timing = {"steps": [{"range": "step", "wall_ns": {"p50": bare, "p5": bare and bare - 1}}]} if bare else None
+    timing = {"steps": [{"range": "step", "wall_ns": {"p50": bare, "p5": bare - 1, "p95": 2 * bare}}]} if bare else None
     capture: Any = SimpleNamespace(
         gpu_ops=pd.DataFrame({"pid": [1]}), ranges=ranges, clock="nsys", timing=timing, of=lambda kind: None
     )
@@ -420,12 +420,12 @@ def test_without_a_bare_run_the_step_has_the_least_and_the_highest_cost_off(monk
 @pytest.mark.parametrize(
     ("bare", "gap", "wall"),
     [
-        (800, [798], (799, 800, 800)),
-        (970, [995], (969, 970, 970)),  # so little that the profiler costs nothing
-        (969, [968], (968, 969, 969)),
-        (1_029, [995], (1_028, 1_029, 1_029)),
+        (800, [798], (799, 800, 1_600)),
+        (970, [995], (969, 970, 1_940)),  # so little that the profiler costs nothing
+        (969, [968], (968, 969, 1_938)),
+        (1_029, [995], (1_028, 1_029, 2_058)),
         (1_030, [898, 798], None),  # it was measured beside other work
-        (4, [4], (3, 4, 4)),
+        (4, [4], (3, 4, 8)),
     ],
 )
 def test_a_bare_time_replaces_the_usual_cost(
@@ -441,7 +441,7 @@ def test_a_bare_time_below_that_of_the_gpu_lets_the_host_run_ahead(monkeypatch: 
     one = replace(HOST, o_duration=np.array([999.0]))
     found = step(one, monkeypatch, 500)
     assert (gaps(found), found.bare_wall_ns) == ([498], (1_000, 1_000, 1_000))
-    assert step(one, monkeypatch, 970).bare_wall_ns == (969, 970, 970)
+    assert step(one, monkeypatch, 970).bare_wall_ns == (969, 970, 1_940)
     assert step(one, monkeypatch, 969).bare_wall_ns == (1_000, 1_000, 1_000)
     assert step(replace(one, has_calls=False), monkeypatch, 500).bare_known is False
 

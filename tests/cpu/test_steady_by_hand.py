@@ -465,6 +465,9 @@ def test_no_more_than_half_of_the_steps_lead() -> None:
     half = [30, 30, 30, 10, 10]
     found, _ = steps_of([0, 1] * 5, list(range(0, 10, 2)), apart=[each for wall in half for each in (5, wall - 5)])
     assert (found.first, found.slow.tolist()) == (2, [2])  # the later half tells what is usual
+    once = [30, 10, 10, 10, 10, 100]
+    found, _ = steps_of([0, 1] * 6, list(range(0, 12, 2)), apart=[each for wall in once for each in (5, wall - 5)])
+    assert (found.first, found.slow.tolist()) == (1, [5])  # by its middle
     late = [90, 90, 90, 90, 10, 10, 10]
     found, _ = steps_of([0, 1] * 7, list(range(0, 14, 2)), apart=[each for wall in late for each in (5, wall - 5)])
     assert (found.first, found.slow.tolist()) == (3, [3])
