@@ -248,6 +248,11 @@ def test_a_kernel_in_place_of_others_is_named() -> None:
     a = launches(1, grid=["1"])
     assert caused(a, launches(1, grid=["2"]), Match.REPLACED, ("x", "y", "z")) == "replaced by x, y and 1 more"
     assert caused(a, a, Match.REPLACED, ("x", "y")) == "replaced by x, y"
+    faster = launches(1, l2_hit_frac=[0.9])
+    assert (
+        caused(launches(1, l2_hit_frac=[0.5]), faster, Match.REPLACED, ("x",))
+        == "replaced by x; higher L2 hit rate: 50% → 90%"
+    )
     assert caused(a, a.head(0), Match.ONLY_A) == "only A has it"
     assert caused(a.head(0), a, Match.ONLY_B) == "only B has it"
     assert quantities._few(pd.Series(["1", "2", "2"])) == "1, 2"
