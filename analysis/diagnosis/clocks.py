@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from analysis.diagnosis.claims import Claim, cell
 from analysis.formats.report import Confidence, Saving, Tier, kinds
-from analysis.formats.words import duration, share
+from analysis.formats.words import count_of, duration, share
 from analysis.tables.sampled import CAPTURE, CLOCK, OfGpu, build_sampled_steps
 
 if TYPE_CHECKING:
@@ -21,8 +22,13 @@ LEAST = 0.01  # of the busy time: what a higher clock may save at most, to be wo
 
 
 def lowered_clocks(facts: Facts) -> list[Claim]:
-    """Return a claim for each GPU that lowered its clock while it worked, as it does for power or heat."""
-    return [claim for one in facts.sampled if (claim := _lowered(facts, one)) is not None]
+    """Return a claim on the GPU that loses most time to a lowered clock, as GPUs have it for power or heat; or none."""
+    found = [claim for one in facts.sampled if (claim := _lowered(facts, one)) is not None]
+    worst = max(found, key=lambda claim: claim.saves_ns.high or 0.0 if claim.saves_ns else 0.0, default=None)
+    if worst is None or len(found) == 1:
+        return found
+    others = count_of(len(found) - 1, "other GPU does so, too", "other GPUs do so, too")
+    return [replace(worst, sentence=f"{worst.sentence} {others}.")]
 
 
 def _lowered(facts: Facts, one: OfGpu) -> Claim | None:
