@@ -83,15 +83,31 @@ def search(count: int, compare: Compare) -> list[tuple[int, Answer]]:
 
 
 def verdict(answer: Answer, whole: Answer) -> str:
-    """Return the verdict on what is slower in `whole`: the step, else any of its rows that are slower."""
+    """Return the verdict on what is slower in `whole`: the step, else any of its rows that are slower.
+
+    If no time and no quantity says that, as in a census, the user does: then SLOWER is what differs as in `whole`.
+    """
     if answer.get("gate"):
         statuses = {one["status"] for one in answer["gate"]}
         return "SLOWER" if "fail" in statuses else "UNSURE" if "unsure" in statuses else "SAME"
     if whole["steps"][0]["a_ns"] is not None:
         return str(answer["judged"]["verdict"])
     slower = {_key(row) for row in _rows(whole) if row["judged"] and row["judged"]["verdict"] == "SLOWER"}
+    if not slower and (changed := _changed(whole)):
+        return "SLOWER" if _changed(answer) & changed else "SAME"
     verdicts = [row["judged"]["verdict"] for row in _rows(answer) if row["judged"] and _key(row) in slower]
     return "SLOWER" if "SLOWER" in verdicts else "UNSURE" if "UNSURE" in verdicts or not slower else "SAME"
+
+
+def _changed(answer: Answer) -> set[tuple[tuple[str, str], str, bool]]:
+    """Return the quantities of rows without a time that differ, and whether they grew."""
+    return {
+        (_key(row), one["name"], one["b"] > one["a"])
+        for row in _rows(answer)
+        if row["a_ns"] is None
+        for one in row["quantities"]
+        if one["differs"]
+    }
 
 
 def _rows(answer: Answer) -> list[dict[str, Any]]:
@@ -231,9 +247,10 @@ def told(all_states: Sequence[State], found: Sequence[tuple[int, Answer]], whole
         shown = f" ({part / 1e3:+.1f} of {total / 1e3:+.1f} µs)" if part is not None and total else ""
         lines.append(f"guilty: {all_states[change].change}{shown}")
         lines.append(f"  {answer['steps'][0]['said']}")
-        for row in _rows(answer):
-            if row["judged"] and row["judged"]["verdict"] == "SLOWER":
-                lines.append(f"  {row['layer']} {', '.join(row['b'][:2])}: {row['cause'] or row['judged']['why']}")
+        slower = [row for row in _rows(answer) if row["judged"] and row["judged"]["verdict"] == "SLOWER"]
+        changed = {key for key, *_ in _changed(answer)}
+        for row in slower or [row for row in _rows(answer) if _key(row) in changed]:
+            lines.append(f"  {row['layer']} {', '.join(row['b'][:2])}: {row['cause'] or row['judged']['why']}")
     if rest is not None:
         lines.append(f"all other changes together: {rest / 1e3:+.1f} µs")
     return lines

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from msgspec import structs
 
 from analysis.formats.comparison import Basis, Judged, Match, Quantity, Verdict
 from analysis.tables.groups import DIFFER_BYTES
@@ -42,9 +43,10 @@ EXACT = (
     Exact("registers", "registers a thread", 0, summed=False),
     Exact("shared_bytes", "shared bytes a block", 0, summed=False),
     Exact("instructions", "instructions of the code", 0, summed=False),
-    Exact("code_bytes", "bytes of code", -1, share=0.1, summed=False),
+    Exact("code_bytes", "bytes of code", 0, share=0.1, summed=False),
     Exact("occupancy_theoretical_frac", "occupancy", 1, share=1e-6, summed=False),
 )  # fmt: skip
+RAN = ("inst_executed", "inst_issued", "dram_bytes")  # what ncu counts of a launch
 _LOWER = {"l2_hit_frac": "L2 hit rate", "l1_hit_frac": "L1 hit rate", "occupancy_achieved_frac": "achieved occupancy"}
 CONTRADICTS = 0.05  # a time that differs by more against the exact verdict leaves it UNSURE
 POINTS = 0.02  # a smaller change of a rate is no cause
@@ -95,18 +97,24 @@ def decide(judged: Judged, found: Sequence[Quantity]) -> Judged:
     work = {one.name for one in EXACT if one.work}
     if judged.verdict is not Verdict.UNSURE or not any(one.name in work for one in found):
         return judged
-    words = {one.name: one.said for one in EXACT}
     worse = [one for one in found if one.worse]
     better = [one for one in found if one.worse is False]
     if worse and better:
         return judged
     verdict = Verdict.SLOWER if worse else Verdict.FASTER if better else Verdict.SAME
+    differs = [one for one in found if one.differs]
+    if verdict is Verdict.SAME and differs and not any(one.name in RAN for one in found):  # only the code is known
+        return structs.replace(judged, why=f"the code differs: {_told(differs)}; only times tell whether that matters")
     away = float(np.log(judged.ratio)) if judged.ratio else 0.0
     if {Verdict.SLOWER: -away, Verdict.FASTER: away, Verdict.SAME: abs(away)}[verdict] > CONTRADICTS:
         return judged
-    told = [f"{words[one.name]} {number(one.a)} → {number(one.b)}" for one in (worse or better)]
-    why = ", ".join(told) or "equal instructions and bytes"
+    why = _told(worse or better) or "equal instructions and bytes"
     return Judged(verdict, Basis.EXACT, judged.ratio, judged.low, judged.high, judged.samples, why=why)
+
+
+def _told(found: Sequence[Quantity]) -> str:
+    words = {one.name: one.said for one in EXACT}
+    return ", ".join(f"{words[one.name]} {number(one.a)} → {number(one.b)}" for one in found)
 
 
 def number(value: float | None) -> str:

@@ -70,6 +70,15 @@ def test_a_variable_is_found_guilty(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.slow
+def test_a_variable_that_changes_only_code_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "op,source,kernel,sm,nvcc,registers,stack_bytes,spill_bytes,shared_bytes,local_instructions,instructions,code_bytes"
+    write = f"printf '%s\\n' '{text}' \"op,k.cu,k,90,13,40,0,0,0,0,100,$CODE\" > $OUT/census.csv"
+    given = ["--out", str(tmp_path / "out"), "--good", "X=1 CODE=1600 Y=1", "--bad", "X=2 CODE=800 Y=2"]
+    assert bisect.main([*given, "--cmd", write]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "guilty: CODE=1600 → CODE=800"
+
+
+@pytest.mark.slow
 def test_a_change_of_level_is_found_over_runs_and_commits(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "census.csv"
 

@@ -245,6 +245,16 @@ def test_a_single_point_apart_is_no_change_of_level(values: list[float], at: lis
     assert [one.at for one in history._changes([float(one) for one in values], points)] == at
 
 
+def test_smaller_code_alone_is_no_verdict(tmp_path: Path) -> None:
+    for name, size in (("a", 1600), ("b", 800)):
+        text = f"op,source,kernel,sm,registers,spill_bytes,code_bytes\ngelu,v01.cu,k,90,8,0,{size}\n"
+        (tmp_path / f"{name}.csv").write_text(text)
+    (row,) = compare.compare([tmp_path / "a.csv"], [tmp_path / "b.csv"]).steps[0].rows
+    assert row.judged
+    assert row.judged.verdict is Verdict.UNSURE
+    assert row.judged.why == "the code differs: bytes of code 1600 → 800; only times tell whether that matters"
+
+
 def test_a_census_names_its_sources_from_the_root(tmp_path: Path) -> None:
     (tmp_path / "census.csv").write_text(
         "op,source,kernel,sm,registers\ngelu,v01.cu,k,90,8\nx,a/b.cu,k,90,8\nx,,k,90,8\n"
