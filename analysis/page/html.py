@@ -16,12 +16,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pandas as pd
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from analysis.formats import symbols
@@ -37,12 +35,11 @@ from analysis.formats.report import (
     kinds,
 )
 from analysis.formats.words import duration, share
-from analysis.page import colours, data, first, markdown, text
+from analysis.page import colours, data, first, jinja, markdown, text
 from analysis.page.timeline import block as timeline_block
 from analysis.tables.lanes import Lanes
 
 STATIC_ROWS = 15  # of each table; the script adds the others
-_TEMPLATES = Path(__file__).parent / "templates"
 # Every page joins these files, in this order, into one script.
 SCRIPTS = (
     "data",
@@ -72,23 +69,15 @@ _MOST_KERNELS = 2  # that a finding links to
 @functools.cache
 def script() -> str:
     """Return the one script of every page."""
-    parts = ((_TEMPLATES / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
+    parts = ((jinja.FOLDER / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     return '"use strict";\n(() => {\n' + "".join(parts) + "})();\n"
 
 
 def render(template: str, title: str, block: str, **context: Any) -> str:
     """Return the page of a template, with the style, the script and the `block` of data that every page has."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(template).render(
+    return jinja.template(template).render(
         script=Markup(script()),
-        style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),
+        style=Markup((jinja.FOLDER / "report.css").read_text(encoding="utf-8")),
         script_hash=base64.b64encode(hashlib.sha256(script().encode("utf-8")).digest()).decode("ascii"),
         title=title,
         data=Markup(block),

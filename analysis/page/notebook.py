@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from analysis.formats.report import Finding, Report
 from analysis.formats.words import duration, share
-from analysis.page import first, markdown, text
+from analysis.page import first, jinja, markdown, text
 
 FINDINGS = 5
 LONGEST = 400  # letters of a text
@@ -41,7 +37,7 @@ def plain(report: Report, tables: Sequence[str], figures: Sequence[str]) -> str:
 
 def html(report: Report, tables: Sequence[str], figures: Sequence[str]) -> str:
     """Return the same as HTML, a few kB long and without a script."""
-    return _template().render(
+    return jinja.template("notebook.html.j2").render(
         title=_short(report.title or "Analysis"),
         alarm=markdown.UNTRUSTED_SENTENCE if markdown.is_untrusted(report) else "",
         ran=_short(first.program_line(report)),
@@ -76,16 +72,3 @@ def _rest(report: Report, tables: Sequence[str], figures: Sequence[str]) -> str:
 
 def _short(value: str) -> str:
     return text.shorten(value, LONGEST)
-
-
-@functools.cache
-def _template() -> Any:
-    folder = Path(__file__).parent / "templates"
-    environment = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("notebook.html.j2")

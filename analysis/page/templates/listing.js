@@ -28,23 +28,36 @@ const pane = (language, rows) => {
   return make("div", { class: "pane", role: "region", tabindex: "0", "aria-label": `${language}, ${lines.length} rows` }, make("b", { class: "language" }, language), ...lines);
 };
 
+const inView = (row, one) => row.offsetTop >= one.scrollTop && row.offsetTop + row.offsetHeight <= one.scrollTop + one.clientHeight;
+
 // Panes whose rows of one line light up together, where it is pointed at or pressed.
 const listing = (kernel) => {
   const box = make("div", { class: "listing" });
   const render = () => {
     const found = listed(kernel), choose = make("select", { "aria-label": "Heat", onchange: (event) => { heat = event.target.value; render(); $("select", box).focus(); } }, HEATS.map(([value, word]) => make("option", { value, selected: value === heat }, word)));
-    box.replaceChildren(make("div", { class: "tools" }, make("label", {}, "heat ", choose), make("span", {}, "click a line to see its instructions, an instruction to see its line")), make("div", { class: "panes" }, [...found].map(([language, rows]) => pane(language, rows))));
+    box.replaceChildren(make("div", { class: "tools" }, make("label", {}, "heat ", choose), make("span", {}, "click a line, or choose one with ↑ ↓, to see its instructions; an instruction to see its line")), make("div", { class: "panes" }, [...found].map(([language, rows]) => pane(language, rows))));
     const hottest = $$(".pane", box).map((one) => $$(".source-row", one).sort((a, b) => b.style.getPropertyValue("--h") - a.style.getPropertyValue("--h"))[0]);
     requestAnimationFrame(() => hottest.forEach((row) => { if (row) row.parentElement.scrollTop = row.offsetTop - 80; }));
   };
-  box.addEventListener("click", (event) => {
-    const row = event.target.closest(".source-row");
-    if (!row) return;
+  const light = (row) => {
     for (const one of $$(".source-row", box)) one.classList.toggle("lit", one.dataset.place === row.dataset.place);
     for (const one of $$(".pane", box)) {
-      const first = $(".lit", one);
-      if (first && one !== row.parentElement) one.scrollTop = first.offsetTop - 80;
+      const first = one === row.parentElement ? row : $(".lit", one);
+      if (first && (one !== row.parentElement || !inView(first, one))) one.scrollTop = first.offsetTop - 80;
     }
+    box.at = row;
+  };
+  box.addEventListener("click", (event) => {
+    const row = event.target.closest(".source-row");
+    if (row) light(row);
+  });
+  box.addEventListener("keydown", (event) => {
+    const rows = $$(".source-row", event.target), by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!by || !event.target.matches(".pane") || !rows.length) return;
+    event.preventDefault();
+    const at = rows.indexOf(box.at), from = at < 0 ? rows.findIndex((row) => inView(row, event.target)) - by : at;
+    light(rows[Math.min(Math.max(from + by, 0), rows.length - 1)]);
+    say(`${$("code", box.at).textContent}, ${box.at.title}`);
   });
   render();
   return box;

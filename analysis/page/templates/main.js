@@ -11,7 +11,7 @@ const route = () => {
     else if (kind === "time" && name !== null) { bring("timeline"); timeline.go?.(name); }
     else if (document.getElementById(location.hash.slice(1))?.closest("details")) bring(location.hash.slice(1));
     else if (["", "#", "#top"].includes(location.hash)) { if (selection.path) select("", { push: false }); }
-    else hold(document.getElementById(location.hash.slice(1)));
+    else arrive(document.getElementById(location.hash.slice(1)));
   }
 };
 
@@ -24,13 +24,21 @@ const bring = (id) => {
   hold(section);
 };
 
+// The focus goes where a link leads, so that Tab goes on from there.
+const arrive = (target) => {
+  if (!target) return;
+  if (target.tabIndex < 0) target.tabIndex = -1;
+  target.focus({ preventScroll: true });
+  hold(target);
+};
+
 // Parts above a place that a link named are drawn as they come near the screen: the place stays until the reader acts.
 const HOLD = 1500;
 const hold = (target) => {
   if (!target || target === document.body) return;
   const over = new AbortController(), grown = new ResizeObserver(() => target.scrollIntoView());
   const end = () => { grown.disconnect(); over.abort(); };
-  for (const name of ["wheel", "touchstart", "pointerdown", "keydown", "hashchange"]) addEventListener(name, end, { signal: over.signal, passive: true, capture: true });
+  for (const name of ["wheel", "touchstart", "pointerdown", "keydown", "focusin", "hashchange"]) addEventListener(name, end, { signal: over.signal, passive: true, capture: true });
   grown.observe($("main"));
   setTimeout(end, HOLD);
 };
@@ -67,6 +75,11 @@ for (const control of $$("[data-copy=finding]")) control.addEventListener("click
 $("#theme").addEventListener("click", () => setTheme(isDark() ? "light" : "dark"));
 $("#help").addEventListener("click", () => $("#keys").showModal());
 document.addEventListener("keydown", keys);
+// What opens can move what stands above it, such as a card that takes a row of its own: its summary stays in its place.
+document.addEventListener("click", (event) => {
+  const summary = event.target.closest?.("summary"), before = summary?.getBoundingClientRect().top;
+  if (summary) requestAnimationFrame(() => scrollBy({ top: summary.getBoundingClientRect().top - before, behavior: "instant" }));
+}, true);
 addEventListener("scroll", () => tip.hide(), { passive: true });
 addEventListener("beforeprint", () => { for (const box of $$("[data-live]")) seenBoxes.get(box)?.render(); });
 addEventListener("popstate", route);
