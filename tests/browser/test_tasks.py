@@ -91,6 +91,14 @@ def test_where_the_pause_is(reader: Reader) -> None:
     reader.sees("[data-live=timeline]", r"longest (wait|pause)|pause")
 
 
+@on("ranks")
+def test_where_the_pause_of_several_ranks_is(reader: Reader) -> None:
+    """Two processes start apart: no GPU works for 236.9 ms."""
+    reader.click("nav a[href='#timeline']")
+    reader.click("button[aria-label='Next pause']")
+    reader.sees("[data-live=timeline] .about", r"Pause 1 of 1.*no GPU operation for 236\.9 ms.*start 0\.0367 s")
+
+
 @on(*TIMED)
 def test_a_finding_leads_to_its_place_in_the_timeline(reader: Reader) -> None:
     reader.click("#finding-1 .look a[href^='#time=']")
