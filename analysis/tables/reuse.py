@@ -14,6 +14,7 @@ from analysis.tables.sampled import OTHERS, READ, OfGpu, named
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
+ONLY_WRITE = ("[CUDA memset]", "[CUDA memcpy Host-to-Device]")
 FLUSHED = "all"  # ncu's cache control: it flushes the caches before each kernel
 
 
@@ -78,7 +79,10 @@ def _of_gpu(one: OfGpu, cold: Floats) -> list[dict[str, object]]:
 
 
 def _cold_of_groups(one: OfGpu, cold: Floats) -> Floats:
-    """Return what all launches of each group read with flushed caches: the mean of the counted ones, times all."""
+    """Return what all launches of each group read with flushed caches: the mean of the counted ones, times all.
+
+    Sets, and copies from the host, read nothing from DRAM.
+    """
     value = np.where(one.rows >= 0, cold[one.rows], np.nan)
     known = ~np.isnan(value)
     known &= (one.groups["kernel"] != OTHERS).to_numpy(bool)[one.found.launches.group]
@@ -86,5 +90,5 @@ def _cold_of_groups(one: OfGpu, cold: Floats) -> Floats:
     counted = np.bincount(group[known], minlength=count)
     total = np.bincount(group[known], value[known], minlength=count)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = total / counted
+        mean = np.where(one.groups["kernel"].isin(ONLY_WRITE), 0.0, total / counted)
     return np.asarray(mean * one.groups["launches"].to_numpy(np.float64))

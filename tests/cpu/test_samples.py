@@ -26,7 +26,7 @@ from analysis.samples.fit import Fit
 from analysis.samples.neighbours import Ran, join
 from analysis.samples.overlap import Launches, samples_of
 from analysis.tables import sampled
-from analysis.tables.reuse import build_l2_reuse
+from analysis.tables.reuse import _cold_of_groups, build_l2_reuse
 from harness import known_bytes
 from harness.profile import argv, status
 from tests.declared import facts_of
@@ -383,6 +383,17 @@ def test_the_plan_asks_for_detail_only_where_samples_leave_it_open(tmp_path: Pat
     assert selection["settled_share"] == pytest.approx(LONG[1] / sum(LONG), abs=0.02)
     assert "at a roof by the samples" in counting.said(selection)
     assert "first" in table
+
+
+def test_a_set_reads_nothing_and_a_kernel_what_its_counted_launches_do(facts: Facts) -> None:
+    """Of two launches of a kernel, ncu counted one, of 5 bytes; nothing is known of the other kernel."""
+    (one, _) = facts.sampled
+    groups = pd.DataFrame({"kernel": ["[CUDA memset]", "first", "second"], "launches": [2, 2, 1]})
+    launches = Launches(np.arange(5.0), np.arange(5.0) + 1, np.array([0, 1, 0, 1, 2]), 3)
+    some = replace(one, groups=groups, rows=np.array([-1, 0, -1, 1, 2]), found=replace(one.found, launches=launches))
+    assert _cold_of_groups(some, np.array([5.0, np.nan, np.nan])).tolist() == pytest.approx(
+        [0, 10, np.nan], nan_ok=True
+    )
 
 
 def test_launches_of_known_bytes_are_held_against_their_names(tmp_path: Path) -> None:
