@@ -519,3 +519,72 @@ def test_products_of_many_kinds_count_once() -> None:
     )
     one = found(kernels.propose, view(base))["precision"]
     assert (one.count, one.time_ns, one.title) == (3, 35_000, "Allow TF32 or 16 bits in 3 products")
+
+
+# More of what adds up
+
+
+def test_small_uploads_are_no_weights_and_neither_are_downloads() -> None:
+    for third in (copy(size=1024.0), copy(D2H, size=9e4)):
+        base = graph([{}] * 3, [copy(size=7e4), copy(size=8e4), third])
+        assert "repeated_copy" not in found(copies.propose, view(base))
+
+
+def test_staged_copies_add_up() -> None:
+    """Two uploads of 1 MB, each after 100 µs of host work, and a launch between them."""
+    calls_ = [{}, {"name": "cudaMemcpy", "gap": 100_000.0}, {}, {"name": "cudaMemcpy", "gap": 200_000.0}, {}]
+    ops = [{"name": "cupy_add__float32"}, copy(size=1e6, call=1), {"call": 2}, copy(size=1e6, call=3), {"call": 4}]
+    (one,) = (each for each in copies.propose(view(graph(calls_, ops))) if each.about.startswith("staged"))
+    assert (one.count, one.time_ns, one.bytes) == (2, 300_000, 2e6)
+
+
+def test_the_longest_work_of_a_step_that_repeats_tells_of_batches() -> None:
+    """An upload follows the longest of two stretches of host work in one step."""
+    calls_ = [{"gap": {2: 500_000.0, 9: 400_000.0}.get(place, 10.0)} for place in range(16)]
+    ops = [copy(size=1e6) if place == 3 else {"name": "sgd"} for place in range(16)]
+    assert list(found(host_work.propose, view(graph(calls_, ops)))) == ["data_loader"]
+
+
+def test_launches_of_two_processes_are_told_of_each() -> None:
+    """Each launches four kernels of 4 µs in 15 ns each; one of them is a collective, which waits for the other."""
+    calls_ = [{"seq": at // 4} for at in range(8)]
+    ops = [{"ns": 4_000.0, "stream": at // 4, "group": 0 if at % 4 == 3 else -1} for at in range(8)]
+    base = graph(calls_, ops, seq_pid=np.array([1, 2]), stream_pid=np.array([1, 2]))
+    one = found(launches.propose, view(base))["launch_bound"]
+    assert (one.count, one.time_ns) == (4, 60)
+    assert one.sentence == "Each process needs 0.06 µs to launch 4 operations, and its kernels take 12 µs."
+
+
+def test_the_waits_of_kernels_for_pages_add_up() -> None:
+    up = "[CUDA Unified Memory memcpy HtoD]"
+    pages = [
+        {"name": up, "kind": "migration", "bytes": 1e6, "ns": 20_000.0, "start": at, "call": -1}
+        for at in (110_000, 310_000)
+    ]
+    ops = [
+        {"ns": 100_000.0, "start": 100_000, "call": 0},
+        pages[0],
+        {"ns": 100_000.0, "start": 300_000, "call": 0},
+        pages[1],
+    ]
+    one = found(migration.propose, view(graph([{}], ops)))["migration"]
+    assert "kernels wait up to 40 µs for them, the host up to 0 µs" in one.sentence
+
+
+def test_a_pause_is_the_longest_idle_time_within_its_step() -> None:
+    """The step before idles 2.5 ms until the pause begins, the one after 2.5 ms from its end; within it are 2.0 and 1.8."""
+    usual = (1_000_000, [(0, 600_000)])
+    steps = [usual] * 6 + [
+        (3_100_000, [(0, 600_000)]),
+        (5_200_000, [(0, 600_000), (2_600_000, 600_000), (5_000_000, 200_000)]),
+        (3_100_000, [(2_500_000, 600_000)]),
+    ] + [usual] * 7  # fmt: skip
+    ends, ops, now = [], [], 0
+    for length, own in steps:
+        ops += [{"start": now + start, "ns": float(ns), "call": 0} for start, ns in own]
+        now += length
+        ends.append(now)
+    (one,) = pause.propose(view(graph([{}], ops), ends=ends))
+    begin = 6 * MS + 3_100_000
+    assert one.span == (begin + 600_000, begin + 2_600_000)
+    assert one.count == 3
