@@ -588,3 +588,25 @@ def test_a_pause_is_the_longest_idle_time_within_its_step() -> None:
     begin = 6 * MS + 3_100_000
     assert one.span == (begin + 600_000, begin + 2_600_000)
     assert one.count == 3
+
+
+def test_three_quarters_of_the_slowest_process_are_even() -> None:
+    assert ranks.unlike(two_ranks(350_000.0, 250_000.0, talk=False)) == {}
+    assert ranks.unlike(two_ranks(350_000.0, 249_999.0, talk=False)) == {1: 400_000.0, 2: 299_999.0}
+
+
+def test_pages_that_move_to_the_gpu_hold_no_host() -> None:
+    up = "[CUDA Unified Memory memcpy HtoD]"
+    page = {"name": up, "kind": "migration", "bytes": 1e6, "ns": 20_000.0, "start": 40_000, "call": -1}
+    base = graph([{}, {"gap": 200_000.0}], [{"call": 0}, page, {"call": 1}])
+    one = view(base)
+    assert "the host up to 0 µs" in found(migration.propose, one)["migration"].sentence
+    assert one.long_gaps.tolist() == [0, 200_000]
+
+
+def test_the_first_call_of_a_step_may_stage_its_copy() -> None:
+    base = graph(
+        [{"name": "cudaMemcpy", "gap": 100_000.0}, {}],
+        [copy(size=1e6, call=0), {"name": "cupy_add__float32", "call": 1}],
+    )
+    assert view(base).staging.tolist() == [100_000, 0]

@@ -301,7 +301,7 @@ class View:
         """Return the synchronisations that directly follow the calls of operations, as a framework adds them."""
         found = np.zeros(len(self.graph.c_start), bool)
         after = self.next_call[self.calls_of(ops)]
-        found[after[after >= 0]] = True
+        found[after[after != -1]] = True
         return found & self.called(SYNCHRONISES)
 
     def waiting(self, ops: Bools) -> Bools:
