@@ -8,6 +8,7 @@ sums up the SASS rows under it. Column labels change between versions. Addresses
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import math
 import re
@@ -255,10 +256,10 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
             block.header = header
             blocks.append(block)
         else:
-            row = _row(line, block.header)
+            row, plain = _row(line, block.header)
             if row is not None:
                 block.rows.append((number, row))
-                block.plain += len(ncu_csv.split_row(line) or ()) in (len(row), len(row) + line.endswith(","))
+                block.plain += plain
             elif at == last:
                 return blocks, True
             else:
@@ -269,14 +270,15 @@ def _blocks(section: ncu_csv.Section) -> tuple[list[_Block], bool]:
     return blocks, bool(blocks) and len(block.header) != 2 and not block.rows
 
 
-def _row(line: str, header: list[str]) -> list[str] | None:
-    """Return the cells of a row; None if their number differs from the header's.
+def _row(line: str, header: list[str]) -> tuple[list[str] | None, bool]:
+    """Return the cells of a row, None if their number differs from the header's; and whether it is plain CSV.
 
     ncu doubles quotes in kernel names but not in source text. Behind such a text, cells are counted from the right.
     """
     if not header:
-        return None
+        return None, False
     row = ncu_csv.split_row(line)
+    plain = len(row or ()) in (len(header), len(header) + line.endswith(","))
     if row is not None and len(row) == len(header) + 1 and row[-1] == "":
         row.pop()
     if (row is None or len(row) != len(header)) and header[:2] == ["Line No", "Source"] and line.endswith('"'):
@@ -285,10 +287,10 @@ def _row(line: str, header: list[str]) -> list[str] | None:
         row = [number, text, *pieces[1:]] if separator else None
         at = header.index("Address") if "Address" in header else None
         if row is not None and at is not None and row[at : at + 2] != ["-", "-"] and row[at][:2] != "0x":
-            return None
+            return None, False
         if len(re.findall(r'","(?:-|[0-9][0-9.,]*)(?=")', text)) >= max(3, len(header) - 4):
-            return None  # the line end before these numbers is lost, so they belong to another line
-    return row if row is not None and len(row) == len(header) else None
+            return None, False  # the line end before these numbers is lost, so they belong to another line
+    return (row, plain) if row is not None and len(row) == len(header) else (None, False)
 
 
 def _whole(number: float, where: str) -> int | None:
@@ -298,6 +300,12 @@ def _whole(number: float, where: str) -> int | None:
     if not 0 <= number < 1 << 31:
         raise InputError(f"{where}: {number:g} is not a line number; {_AGAIN}.")
     return int(number)
+
+
+@functools.lru_cache(1 << 14)
+def _number(cell: str, style: NumberStyle) -> float:
+    """Return the number of a cell, NaN for none; most cells of a page are few different ones."""
+    return math.nan if is_missing(cell) else parse_number(cell, style)
 
 
 def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int, style: NumberStyle) -> None:
@@ -320,10 +328,10 @@ def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int,
     for number, row in block.rows:
 
         def value(at: int | None, row: list[str] = row, number: int = number) -> float:
-            if at is None or is_missing(row[at]):
+            if at is None:
                 return math.nan
             try:
-                return parse_number(row[at], style)
+                return _number(row[at], style)
             except ValueError:
                 raise InputError(
                     f"{where}: line {number}, column {header[at]}: {row[at]!r} is not a number; export it again with "
