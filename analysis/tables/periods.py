@@ -38,7 +38,7 @@ def find_period(launched: Ints) -> Period | None:
     of random codes proposes lengths, which are then compared launch by launch.
     """
     n = len(launched)
-    found = [_repeated(launched, length) for length in _lengths(launched)] if n >= 2 * LEAST_REPEATS else []
+    found = [_repeated(launched, length) for length in _lengths(launched)] if n else []
     most = max((one.length * one.times for one in found), default=0)
     if not most or most < LEAST_COVERED * n:
         return None

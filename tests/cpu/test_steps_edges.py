@@ -245,6 +245,18 @@ def test_the_shortest_of_the_periods_that_cover_as_much() -> None:
     assert periods.find_period(launched("aab" * 7)) == (0, 3, 7)
 
 
+def test_a_shorter_period_may_cover_less_by_one_repeat_at_most() -> None:
+    """vwxyz four times are 20 launches; of abc, six times are 18, and five are 15, which a sixth would not raise above 20."""
+    assert periods.find_period(launched("vwxyz" * 4 + "abc" * 6)) == (20, 3, 6)
+    assert periods.find_period(launched("vwxyz" * 4 + "abc" * 5)) == (0, 5, 4)
+
+
+def test_a_long_period_is_proposed_among_many_shorter_ones_that_nearly_repeat() -> None:
+    """199 launches of one kernel and one of another, three times: all short lengths fit most launches, 200 fits all."""
+    assert periods.find_period(launched(("a" * 199 + "b") * 3)) == (0, 200, 3)
+    assert 200 in periods._lengths(launched(("a" * 199 + "b") * 3))
+
+
 def test_launches_of_another_process_or_without_a_call_are_no_iterations() -> None:
     names = "f" + "reduce" * 5
     count = len(names)
