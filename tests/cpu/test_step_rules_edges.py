@@ -610,3 +610,68 @@ def test_the_first_call_of_a_step_may_stage_its_copy() -> None:
         [copy(size=1e6, call=0), {"name": "cupy_add__float32", "call": 1}],
     )
     assert view(base).staging.tolist() == [100_000, 0]
+
+
+# What a fresh sample of changes was not noticed in
+
+
+def test_long_host_work_of_a_compiler_is_the_compilers() -> None:
+    base = graph([{}, {"name": "cuModuleLoadData", "gap": 500_000.0}, {}], [{}, {"call": 2}])
+    assert found(host_work.propose, view(base)) == {}
+
+
+def test_a_run_of_kernels_in_one_of_three_steps_becomes_one() -> None:
+    base = graph([{}] * 3, [{"name": name, "ns": 40_000.0} for name in (MUL, ADD, MUL)], steps=3)
+    assert found(kernels.propose, view(base))["fuse"].title == "Fuse 1 kernel into 1"
+
+
+def test_a_graph_leaves_long_host_work_of_less_than_half_a_step() -> None:
+    base = graph([{"gap": 300_000.0} if at == 2 else {} for at in range(8)], [{}] * 8)
+    change = found(launches.propose, view(base))["launch_bound"].change
+    assert change is not None
+    assert change(base, 1.0).c_gap.tolist() == [10, 0, 300_000, *[0] * 5]
+
+
+def test_six_interruptions_in_five_steps_may_stand_at_their_ends() -> None:
+    def blockers(times: int) -> str:
+        calls_, ops = [{}], [{"call": 0}]
+        for _ in range(times):
+            calls_ += [{"name": "cudaMalloc"}, {}]
+            ops += [{"call": len(calls_) - 1}]
+        return launches._blockers(view(graph(calls_, ops, steps=5)))
+
+    assert (blockers(6), blockers(7)) == ("", "allocation")
+
+
+def test_the_first_idle_time_of_a_capture_may_be_the_pause() -> None:
+    """The first step has no GPU work; the second idles from 1.6 to 5 ms."""
+    ops = [{"start": at, "ns": 600_000.0, "call": 0} for at in (MS, *range(5 * MS, 13 * MS, MS))]
+    (one,) = pause.propose(view(graph([{}], ops), ends=[MS, *range(5 * MS, 14 * MS, MS)]))
+    assert one.span == (1_600_000, 5 * MS)
+
+
+def test_two_of_five_long_steps_are_a_part_of_the_loop() -> None:
+    assert list(pause.propose(paused(3 * MS, 3 * MS, steps=5))) == []
+
+
+def test_a_load_belongs_to_the_step_in_which_it_begins() -> None:
+    one = paused(loads=[("cuModuleLoadData", 1_900_000, 2_100_000)])
+    ends = one.step.phase.end_ns
+    assert pause._warms_up(one, ends[:-1], ends[1:]).tolist() == [True, *[False] * 8]
+
+
+def test_a_fused_chain_needs_no_more_than_its_parts() -> None:
+    one = chain()
+    told = found(planned.propose, view(one.graph, folded=one.folded, plan=plan(bound_time_ns=2000.0)))["fuse"]
+    assert "take 10 µs. One kernel for each chain needs at least 10 µs" in told.sentence
+
+
+def test_the_library_with_most_time_counts() -> None:
+    ops = [{"name": "at::native::k", "ns": 10.0}, {"name": "cupy_add", "ns": 60.0}, {"name": "k", "ns": 90.0}]
+    assert view(graph([{}] * 3, ops)).library == "cupy"
+
+
+def test_what_compiles_may_begin_at_the_end_of_the_step_before() -> None:
+    names = ["cuModuleLoadData", "cudaLaunchKernel", "cudaMalloc", "cudaEventRecord"]
+    one = view(graph([{"name": name} for name in names], [{"call": 1}]))
+    assert one.compiling.tolist() == [True, False, True, True]
