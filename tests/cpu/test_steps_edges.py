@@ -291,3 +291,9 @@ def test_a_program_of_20_launches_is_told_whether_it_repeats(names: str, said: s
         {"range_id": 1, "start_ns": 0, "end_ns": 9, "pid": 1, "tid": 1, "name": "mine", "level": 0, "path": "mine"}
     ]
     assert periods._said(facts_of(capture=captured(names, ranges), iterations=found, step_ranges=found)) is None
+
+
+def test_a_shorter_period_that_needs_a_whole_repeat_more_is_none() -> None:
+    """vwxyz four times are 20 launches; of abcd, four times are 16: one more would be just as much."""
+    assert periods.find_period(launched("vwxyz" * 4 + "abcd" * 4)) == (0, 5, 4)
+    assert periods.find_period(launched("vwxyz" * 4 + "abcd" * 5)) == (20, 4, 5)
