@@ -18,7 +18,8 @@ from tests.committed import needs_committed
 Opened = Callable[..., Any]
 Pages = Callable[[str], Path]
 pytestmark = needs_committed
-TIMED = ("gpt2", "qwen", "ranks", "app")  # two steps, a loop of decode steps, two processes, CUDA without ranges
+# two steps, a loop of decode steps, two processes, CUDA without ranges, Triton in layers
+TIMED = ("gpt2", "qwen", "ranks", "app", "layers")
 ALL = (*TIMED, "specimens")  # the last has counters and sources, and no timeline
 MOST_ACTIONS = 3
 

@@ -28,7 +28,7 @@ const bring = (id) => {
 const arrive = (target) => {
   if (!target) return;
   if (target.tabIndex < 0) target.tabIndex = -1;
-  target.focus({ preventScroll: true });
+  if (!target.contains(document.activeElement)) target.focus({ preventScroll: true });
   hold(target);
 };
 
