@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -248,6 +249,11 @@ def _path(compared: Comparison, step: ComparedStep, row: Row) -> str:
     return "/".join([*whole, row.layer or "no range"])
 
 
+def _word(row: Row) -> str:
+    """Return `name_of` without blanks, which the page takes for the end of a kernel's return type."""
+    return re.sub(r" \+ (\d+) more", r"+\1", name_of(row)).replace(" + ", "+").replace(" → ", "→").replace(" ", "_")
+
+
 def _table_rows(compared: Comparison) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of the table of kernels: under the first ten names of _ABOUT."""
     for step in compared.steps:
@@ -255,7 +261,7 @@ def _table_rows(compared: Comparison) -> Iterator[tuple[Any, ...]]:
             apart = None if row.a_ns is None or row.b_ns is None else row.b_ns - row.a_ns
             said = judged_line(row.judged) if row.judged else ""
             yield (
-                step.name, _path(compared, step, row), name_of(row), row.a_ns, row.b_ns, apart,
+                step.name, _path(compared, step, row), _word(row), row.a_ns, row.b_ns, apart,
                 apart / row.a_ns if apart is not None and row.a_ns else None,
                 str(row.judged.verdict) if row.judged else None, "; ".join(filter(None, (said, row.cause))) or None,
                 f"{row.file}:{row.line}" if row.file else None,
@@ -266,7 +272,7 @@ def _quantities(compared: Comparison) -> Iterator[tuple[Any, ...]]:
     for step in compared.steps:
         for row in step.rows:
             for one in row.quantities:
-                yield step.name, _path(compared, step, row), name_of(row), one.name, one.a, one.b, one.differs
+                yield step.name, _path(compared, step, row), _word(row), one.name, one.a, one.b, one.differs
 
 
 def _waterfall(step: ComparedStep) -> Iterator[Box]:
@@ -295,7 +301,7 @@ def _icicle(compared: Comparison) -> Iterator[dict[str, Any]]:
     The columns are those of program.csv that the page reads, and the times of both sides.
     """
     timed = [
-        (_path(compared, step, row), name_of(row), row.a_ns, row.b_ns, row.cause)
+        (_path(compared, step, row), _word(row), row.a_ns, row.b_ns, row.cause)
         for step in compared.steps
         for row in step.rows
         if row.a_ns is not None and row.b_ns is not None

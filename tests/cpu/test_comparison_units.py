@@ -245,6 +245,13 @@ def test_a_single_point_apart_is_no_change_of_level(values: list[float], at: lis
     assert [one.at for one in history._changes([float(one) for one in values], points)] == at
 
 
+def test_the_page_names_what_replaces_what() -> None:
+    a, b = items(["first", "second", "third"], 1.0), items(["fused<float, 4>"], 2.0)
+    found = compare.of_sides(side("a", StepOf("s", a, 9.0)), side("b", StepOf("s", b, 9.0)))
+    (row,) = found.steps[0].rows
+    assert page._word(row) == "first+second+1→fused"
+
+
 def test_smaller_code_alone_is_no_verdict(tmp_path: Path) -> None:
     for name, size in (("a", 1600), ("b", 800)):
         text = f"op,source,kernel,sm,registers,spill_bytes,code_bytes\ngelu,v01.cu,k,90,8,0,{size}\n"
