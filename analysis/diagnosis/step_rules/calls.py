@@ -11,6 +11,7 @@ from analysis.diagnosis.step_rules.view import COMPILES, GRAPHS, Proposal, View
 from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Graph
 
+_KEEPS = "Let the pool keep its memory: cudaMemPoolSetAttribute with cudaMemPoolAttrReleaseThreshold."
 LEAST = 3  # calls that allocate or build graphs in a step that does not repeat: fewer are no loop
 
 
@@ -37,6 +38,8 @@ def _again(
     names = sorted({str(name) for name in graph.c_name[called]})
     called = view.recording if kind == "graph_each_step" else called
     time = view.of_step((graph.c_end - graph.c_start)[called].sum())
+    trims = view.trims & np.bool_(kind == "allocation")
+    time += view.of_step(graph.c_tail[trims].sum())
     own = called | (view.compiling if kind == "compile_in_loop" else False)
     if with_host:
         time += view.of_step(graph.c_gap[own].sum())
@@ -46,11 +49,12 @@ def _again(
         gap = np.where(called & ~np.bool_(with_host), gap * (1 - share), gap)
         return replace(
             base, c_own=np.where(called, 0.0, base.c_own), c_gap=gap, c_wait=np.where(called, NONE, base.c_wait),
-            c_tail=np.where(called, 0.0, base.c_tail),
+            c_tail=np.where(called | trims, 0.0, base.c_tail),
         )  # fmt: skip
 
     yield Proposal(
         kind=kind, about=names[0], title=title,
-        sentence=f"{count_of(round(count), 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}.",
-        change=change, count=count, time_ns=time, wrong_if=wrong_if,
+        sentence=f"{count_of(round(count), 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}."
+        + (" The pool gives its memory back while the host waits." if trims.any() else ""),
+        change=change, count=count, time_ns=time, wrong_if=wrong_if, do=_KEEPS if trims.any() else "",
     )  # fmt: skip

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from analysis.diagnosis.step_rules.ranks import unlike
-from analysis.diagnosis.step_rules.view import FEW, Proposal, View
+from analysis.diagnosis.step_rules.view import FEW, SMALL, Proposal, View
 from analysis.formats.words import duration
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
 WHOLE = 0.8  # of the launches: a range that holds more is the step, and says nothing about a part of it
+OFTEN = 0.5  # reads a step
 UNEVEN = 1.5  # times the next rank's host work
 _STORAGE = re.compile(r"read|disk|shard|file|storage|open|mmap|h5|parquet|load_file", re.IGNORECASE)
 _LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefetch|fetch|load", re.IGNORECASE)
@@ -58,6 +59,7 @@ _TITLES = {
     "host_work": "Do the host's work beside the GPU's",
     "data_loader": "Prepare the next batch beside the step",
     "storage": "Read ahead of the step",
+    "sync": "Read values of the GPU less often",
 }
 
 
@@ -86,6 +88,8 @@ def _range_around(view: View) -> str:
 
 def _kind(view: View, long: Bools, where: str) -> str:
     """Return data_loader if uploads follow the work of a loop, and what the name of its range says."""
+    if _waits(view):
+        return "sync"
     if where and _STORAGE.search(where):
         return "storage"
     if where:
@@ -97,6 +101,16 @@ def _kind(view: View, long: Bools, where: str) -> str:
     follows = [uploads[call : call + 4].any() for call in heavy]
     loops = view.trains if view.repeats else len(heavy) >= FEW
     return "data_loader" if loops and np.mean(follows) > 0.5 else "host_work"
+
+
+def _waits(view: View) -> bool:
+    """Return whether the host reads small values and most of its work follows a queued host function: XLA waits so."""
+    if view.of_step(np.count_nonzero(view.to_host() & (view.bytes <= SMALL))) < OFTEN:
+        return False
+    after = view.next_call[view.called(r"cu(da)?LaunchHostFunc")]
+    waits = np.zeros(len(view.long_gaps), bool)
+    waits[after[after >= 0]] = True
+    return bool(view.long_gaps[waits].sum() > view.long_gaps.sum() / 2)
 
 
 def _of_one_rank(view: View) -> bool:

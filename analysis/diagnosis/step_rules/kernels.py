@@ -35,7 +35,7 @@ _TENSOR = re.compile(
 _CUPY = re.compile(r"cupy_(?!sum|prod|amax|amin|max__|min__|arg|mean|copy|any|all|take|concat|random)\w+?__\w")
 _LAYOUT = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|transpose_?(kernel|readWrite)|permute|tensorTransform|convertTensor"
 _CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
-_COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|wrapped_copy|clone"
+_COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|wrapped_copy|clone|CatArrayBatchedCopy"
 
 
 def propose(view: View) -> Iterator[Proposal]:

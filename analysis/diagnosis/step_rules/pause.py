@@ -40,16 +40,20 @@ def propose(view: View) -> Iterator[Proposal]:
     if not len(long) or len(long) > max(RARE * len(ends), 1):
         return
     lost = float(more[long].sum())
+    loads = _loads(view, begin, end)[long]
+    compiles = bool(more[long][loads].sum() > lost / 2)
     worst = int(long[np.argmax(more[long])])
     begins, stops = merged
     inside = np.flatnonzero((begins[1:] > begin[worst]) & (stops[:-1] < end[worst]))
     at = int(inside[np.argmax((begins[1:] - stops[:-1])[inside])]) if len(inside) else -1
     span = (int(stops[at]), int(begins[at + 1])) if at >= 0 else (int(begin[worst]), int(end[worst]))
     yield Proposal(
-        kind="pause", about="run", title=f"Find what stops the GPU for {duration(float(more[worst]))}",
+        kind="compile_in_loop" if compiles else "pause", about="run",
+        title="Compile and load kernels before the loop" if compiles
+        else f"Find what stops the GPU for {duration(float(more[worst]))}",
         sentence=(
             f"{count_of(len(long), 'step')} of {len(ends)} let the GPU idle {duration(lost)} longer than the others; "
-            "this does not recur with each step."
+            + ("kernels are compiled or loaded meanwhile." if compiles else "this does not recur with each step.")
         ),
         change=None, count=float(len(long)), time_ns=float(idle[long].sum()), lost_ns=lost, span=span,
         wrong_if="this lies outside of what has to be faster",
@@ -69,11 +73,15 @@ def _in_calls(view: View, begin: IntArray, end: IntArray) -> IntArray:
 
 def _warms_up(view: View, begin: IntArray, end: IntArray) -> npt.NDArray[np.bool_]:
     """Return which times lie in the first half of the run and before, or with, a load of a module: the start-up."""
+    half = len(begin) // 2
+    return np.asarray(_loads(view, begin, end) & (np.arange(len(begin)) < half))
+
+
+def _loads(view: View, begin: IntArray, end: IntArray) -> npt.NDArray[np.bool_]:
+    """Return in which times modules are loaded."""
     calls = view.capture.calls
     if calls is None:
         return np.zeros(len(begin), bool)
     known = {name: bool(LOADS.match(str(name))) for name in calls["name"].unique()}
     loads = np.sort(calls["start_ns"].to_numpy(np.int64)[calls["name"].astype(object).map(known).to_numpy(bool)])
-    loading = np.searchsorted(loads, end) > np.searchsorted(loads, begin)
-    half = len(begin) // 2
-    return np.asarray(loading & (np.arange(len(begin)) < half))
+    return np.asarray(np.searchsorted(loads, end) > np.searchsorted(loads, begin))

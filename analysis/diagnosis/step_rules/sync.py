@@ -13,17 +13,19 @@ from analysis.replay.graph import NONE, Bools, Graph
 
 SCALAR = 0.02  # of the GPU at most is filled by a kernel that makes only a value to be read
 SMALL = 4096.0  # bytes; a longer copy is not only a value that is read
+LARGE = 1e5  # bytes; after such a copy, the host waits for results that it works on
 
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose not to wait: for values that are read back, and in explicit synchronisations."""
     graph = view.graph
     waits = (graph.c_wait != NONE) & view.called(SYNCHRONISES) & ~view.synchronised(view.to_gpu())
-    waits &= ~view.synchronised(view.packable)
+    waits &= ~view.synchronised(view.packable) & ~view.synchronised(view.to_host() & (view.bytes >= LARGE))
     waits &= not (view.migrates & view.named(DOWN)).any()  # the host waits before it touches what kernels wrote
     reads = view.to_host() & (view.bytes <= SMALL) & ~view.packable
     small = view.waiting(reads)
     waits |= small | view.synchronised(reads)
+    waits &= ~view.trims  # the host waits for the driver there
     if np.count_nonzero(waits) < (1 if view.repeats else FEW):
         return
 

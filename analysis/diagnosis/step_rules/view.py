@@ -30,6 +30,7 @@ FEW = 5  # what happens less often in a step that does not repeat is no loop
 MANY = 4  # small copies of a step that one copy could replace
 STAGES = (1.5, 16.0)  # byte/ns: so fast one thread copies memory
 SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
+TRIMS_NS = 50_000.0  # a wait returns much sooner after the end of what it waits for
 UP, DOWN = r"Host-to-Device|HtoD", r"Device-to-Host|DtoH"
 GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
 SYNCHRONISES = r"(cu|hip)(da)?(Device|Ctx|Thread|Stream|Event)Synchronize"
@@ -186,6 +187,12 @@ class View:
                 follows = bool(self.compiles[row]) or (follows and not launches[row])
                 found[row] |= follows
         return found
+
+    @cached_property
+    def trims(self) -> Bools:
+        """Which waits last on after the GPU is done, in steps that allocate from a pool: it gives its memory back."""
+        late = (self.graph.c_wait != NONE) & (self.graph.c_tail > TRIMS_NS)
+        return late & np.bool_(self.called(r"cu(da)?(Mem)?(Malloc|Alloc)\w*Async").any())
 
     @cached_property
     def recording(self) -> Bools:
