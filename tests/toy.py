@@ -15,7 +15,7 @@ CALL, LAG, GAP = 5 * US, 4 * US, 1 * US  # a call, from call to start, between t
 Action = tuple[Any, ...]
 _COPIES = {  # name, memory, and whether the host waits
     "h2d": ("Host-to-Device", "Pageable -> Device", True), "d2h": ("Device-to-Host", "Device -> Pageable", True),
-    "pinned": ("Host-to-Device", "Pinned -> Device", False), "page_in": ("Unified Host-to-Device", "", False),
+    "pinned": ("Host-to-Device", "Pinned -> Device", False), "read": ("Device-to-Host", "Device -> Pinned", False), "page_in": ("Unified Host-to-Device", "", False),
     "page_out": ("Unified Device-to-Host", "", False), "d2d": ("Device-to-Device", "Device -> Device", False),
 }  # fmt: skip
 
@@ -23,7 +23,7 @@ _COPIES = {  # name, memory, and whether the host waits
 class Machine:
     """Run a program of actions, one after the other.
 
-    ("work", ns) · ("launch", name, ns, stream, grid) · ("h2d" | "d2h" | "pinned" | "d2d", name, ns, stream, bytes) ·
+    ("work", ns) · ("launch", name, ns, stream, grid) · ("h2d" | "d2h" | "pinned" | "read" | "d2d", name, ns, stream, bytes) ·
     ("page_in" | "page_out", ns, ns, bytes): a page that moves so long before now, for so long · ("sync",) · ("free",) · ("call", name, ns) · ("record" | "wait", event, stream) · ("range", name) … ("end",)
     """
 

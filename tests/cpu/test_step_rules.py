@@ -114,6 +114,16 @@ def test_time_before_a_module_loads_early_in_the_run_is_start_up(before: int, ki
     assert claims_on([*WARM_UP, *BUSY * before, *compiles, *BUSY * (15 - before)])[0].kind == kind
 
 
+@pytest.mark.parametrize(
+    ("during", "kind"), [([("call", "cuModuleLoadData", 900 * US)], "compile_in_loop"), ([], "pause")]
+)
+def test_pauses_that_load_modules_are_compilations(during: list[Action], kind: str) -> None:
+    pauses = [("work", 60_000 * US), *during]
+    first = claims_on([*WARM_UP, *BUSY * 14, *pauses, *BUSY * 3, *pauses, *BUSY * 5])[0]
+    assert first.kind == kind
+    assert 80_000 * US < first.saves_ns.low < first.saves_ns.high < 120_000 * US
+
+
 CAT = "void at::native::CatArrayBatchedCopy_vectorized<at::native::OpaqueType<2>, 1, 128>(char*)"
 
 
@@ -126,6 +136,7 @@ CAT = "void at::native::CatArrayBatchedCopy_vectorized<at::native::OpaqueType<2>
             [*spaced(3, [*wide(CAT, 20), *wide("product", 200)], 8), *wide("last", 5)],
             "nothing",
         ),  # keys and values between products
+        ([*spaced(3, [*wide(CAT, 150), *wide("product", 100)], 2), *wide("last", 50)], "redundant_copy"),  # a cache
     ],
 )
 def test_concatenations_in_a_row_append_into_new_memory(step: list[Action], kind: str) -> None:
@@ -264,6 +275,39 @@ def test_cupy_stages_what_it_uploads(gap: int, size: int, kind: str) -> None:
     ufunc = wide("cupy_absolute__complex64_float32", 200)
     step = [("work", gap * US), ("call", "cudaStreamIsCapturing", US), ("pinned", "x", 160 * US, 7, size), *ufunc]
     assert claims_on([*WARM_UP, *step * 14])[0].kind == kind
+
+
+@pytest.mark.parametrize(("late", "kind"), [(600, "allocation"), (5, "nothing")])
+def test_a_wait_that_outlasts_the_gpu_gives_memory_of_a_pool_back(late: int, kind: str) -> None:
+    program = [("call", "cudaMallocAsync", 3 * US), *wide("k", 400, 3), ("call", "cudaFreeAsync", 2 * US)]
+    waits = ("call", "cudaStreamSynchronize", (1_190 + late) * US)  # from 21 µs on; the kernels end at 1,211 µs
+    first = claims_on([*WARM_UP, *[*program, waits] * 14])[0]
+    assert first.kind == kind
+    if kind == "allocation":
+        assert 500 * US < first.saves_ns.low < 600 * US < first.saves_ns.high < 700 * US
+
+
+def test_xla_waits_for_what_it_reads_after_a_host_function() -> None:
+    queued = ("call", "cuLaunchHostFunc", 5 * US)
+    step = [
+        *wide("loop_add_fusion", 60, 2),
+        queued,
+        ("work", 400 * US),
+        ("read", "x", 2 * US, 7, 4),
+        queued,
+        ("work", 300 * US),
+    ]
+    assert claims_on([*WARM_UP, *step * 14])[0].kind == "sync"
+    step = [*wide("loop_add_fusion", 60, 2), ("work", 400 * US), ("read", "x", 2 * US, 7, 4), queued, ("work", 80 * US)]
+    assert claims_on([*WARM_UP, *step * 14])[0].kind == "host_work"
+
+
+@pytest.mark.parametrize(("size", "advised"), [(1 << 20, False), (4, True)])
+def test_a_wait_for_results_that_the_host_works_on_is_needed(size: int, advised: bool) -> None:
+    step = [*wide("k", 100, 3), ("read", "x", 40 * US, 7, size), ("sync",), ("work", 500 * US)]
+    found = [one.kind for one in claims_on([*WARM_UP, *step * 14])]
+    assert found[0] == "host_work"
+    assert ("sync" in found) == advised
 
 
 @pytest.mark.parametrize(("work", "hides"), [(85, True), (30, False)])

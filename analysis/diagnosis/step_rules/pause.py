@@ -41,7 +41,7 @@ def propose(view: View) -> Iterator[Proposal]:
         return
     lost = float(more[long].sum())
     loads = _loads(view, begin, end)[long]
-    compiles = bool(more[long][loads].sum() > lost / 2)
+    compiles = len(long) > 1 and bool(more[long][loads].sum() > lost / 2)
     worst = int(long[np.argmax(more[long])])
     begins, stops = merged
     inside = np.flatnonzero((begins[1:] > begin[worst]) & (stops[:-1] < end[worst]))
