@@ -435,11 +435,10 @@ def _read_piece(
     table = _read_arrow(raw, begin, end, header, wanted, typed) if fast else None
     if table is not None:
         return table, None
-    if fast and end - begin > 2 * _SMALL:  # so that one damaged row does not make the rows around it slow
+    pieces = _pieces(raw, begin, end, _SMALL) if fast else []
+    if len(pieces) > 1:  # so that one damaged row does not make the rows around it slow
         parts: list[pa.Table] = []
-        found = (
-            _read_piece(raw, *piece, header, wanted, typed, where, fast) for piece in _pieces(raw, begin, end, _SMALL)
-        )
+        found = (_read_piece(raw, *piece, header, wanted, typed, where, fast) for piece in pieces)
         _, table_end = _until_end(found, parts)
         return pa.concat_tables(parts).unify_dictionaries(), table_end
     rows = _read_lines(raw, begin, end, header, where)

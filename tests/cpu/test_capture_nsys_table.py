@@ -295,3 +295,9 @@ def test_a_quote_before_a_digit_is_no_second_row(name: str) -> None:
     assert nsys_table.split_row(row, sums) is not None
     assert nsys_table.split_row(f"{row};{row}", sums) is None
     assert nsys_table.split_row(f"{row}{row}", sums) is None
+
+
+def test_a_line_longer_than_a_piece_is_damage_and_no_endless_search() -> None:
+    raw = GPU + gpu_row(5000, 90, "k", "") + "1" * 900_000 + "\n"
+    with pytest.raises(InputError, match="line 3 has 1 fields"):
+        read_file(raw.encode(), "f")
