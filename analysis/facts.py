@@ -63,7 +63,7 @@ from analysis.tables.units import build_units
 
 if TYPE_CHECKING:
     from analysis.capture.model import Capture, IntArray
-    from analysis.tables import intervals
+    from analysis.formats import intervals
 
 Built = TypeVar("Built")
 

@@ -40,7 +40,7 @@ BY_HAND = "test_facts_by_hand"
 # Area -> its modules, and the test files that name its facts.
 TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "join": (["tables/join"], [BY_HAND, "test_tables_join"]),
-    "busy time": (["tables/gaps", "tables/intervals"], [BY_HAND, "test_tables_numbers"]),
+    "busy time": (["tables/gaps", "formats/intervals"], [BY_HAND, "test_tables_numbers"]),
     "steps": (
         ["tables/bare", "tables/periods"],
         [BY_HAND, "test_tables_bare", "test_tables_periods", "test_steps_edges"],

@@ -14,12 +14,11 @@ from analysis.capture.load import load
 from analysis.capture.model import Capture, IntArray
 from analysis.comparison import tables
 from analysis.facts import Facts
-from analysis.formats import symbols
+from analysis.formats import intervals, symbols
 from analysis.formats.errors import InputError
 from analysis.formats.report import Condition
 from analysis.replay import savings, steady
 from analysis.replay.decompose import PARTS, decompose
-from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.conditions import conditions_of_program
 from analysis.tables.sampled import ALONE, build_sampled_kernels

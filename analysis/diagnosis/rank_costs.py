@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.tables import intervals
+from analysis.formats import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.copies import direction_of
 from analysis.tables.declare import Column, table

@@ -21,13 +21,13 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
 from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats import intervals
 from analysis.formats.report import Saving, kind_of, kinds
 from analysis.replay import savings
 from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.graph import Bools
 from analysis.replay.simulate import Run
 from analysis.replay.steady import Steady, find
-from analysis.tables import intervals
 
 WORTH = 0.01  # of the step: what may save less may save nothing
 MOST = 6  # findings on a step

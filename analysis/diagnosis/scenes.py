@@ -12,11 +12,10 @@ from analysis.capture.model import IntArray
 from analysis.diagnosis.claims import Replays
 from analysis.diagnosis.findings import findings_of
 from analysis.diagnosis.spans import Span, Timeline, build_spans, timeline_of
-from analysis.formats import symbols
+from analysis.formats import intervals, symbols
 from analysis.formats.words import duration, share
 from analysis.replay.graph import Bools
 from analysis.replay.simulate import Run
-from analysis.tables import intervals
 
 if TYPE_CHECKING:
     from analysis.facts import Facts

@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter
 
+from analysis.formats import intervals
 from analysis.formats.report import Report
 from analysis.page import text
 from analysis.page.canvas import (
@@ -25,7 +26,6 @@ from analysis.page.canvas import (
     style_context,
 )
 from analysis.tables import devices as device_tables
-from analysis.tables import intervals
 from analysis.tables.declare import picture
 from analysis.tables.gaps import gpu_label
 from analysis.tables.lanes import Lanes

@@ -13,9 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.capture.model import Capture, IntArray
+from analysis.formats import intervals
 from analysis.formats.collectives import communicates
 from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph
-from analysis.tables import intervals
 
 GRAPH_LAUNCH_NS = 7_000.0  # cudaGraphLaunch, seen with nsys attached
 GRAPH_NODE_NS = 450.0  # from the end of a node to the start of the next

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.formats import intervals
 from analysis.formats.collectives import communicates
 from analysis.replay.changes import host_work_ns
 from analysis.replay.graph import ALLOCATION, NONE, OPERATION, STREAM, Floats, Graph
 from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, Run
-from analysis.tables import intervals
 
 PARTS = (
     "gpu_busy", "launching", "host_work", "sync", "copies", "allocation", "communication", "rank_wait", "storage",

@@ -10,8 +10,8 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.capture.nsys_csv import kind_of_operation
+from analysis.formats import intervals
 from analysis.hardware.devices import Device
-from analysis.tables import intervals
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, table
 from analysis.tables.kernels import by_share

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis.formats import intervals
 from analysis.formats.words import count_of
-from analysis.tables import intervals
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, part, table
 from analysis.tables.distinct import repeats

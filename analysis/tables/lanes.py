@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.tables import intervals
+from analysis.formats import intervals
 from analysis.tables.distinct import repeats
 from analysis.tables.operations import operation_rows
 

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
+from analysis.formats import intervals
 from analysis.formats.words import duration
-from analysis.tables import intervals
 from analysis.tables.collectives import Matched
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, part, table

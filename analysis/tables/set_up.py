@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.formats import intervals
 from analysis.formats.words import count_of, duration
-from analysis.tables import intervals
 from analysis.tables.copies import WORK
 from analysis.tables.declare import part
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.tables import intervals
+from analysis.formats import intervals
 from analysis.tables.declare import Column, table
 
 if TYPE_CHECKING:

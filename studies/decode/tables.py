@@ -141,7 +141,7 @@ def _counted(
     decode_run: Run, gpu_ops: pd.DataFrame, step_ranges: pd.DataFrame, step_of_op: np.ndarray
 ) -> dict[str, dict[str, float]]:
     """Return launches, kernels and busy time (ns) a token for each rung: medians over its captured steps."""
-    from analysis.tables.intervals import length, union
+    from analysis.formats.intervals import length, union
 
     tokens = {entry["rung"]: entry["tokens"] for entry in decode_run.get("captured", [])}
     found: dict[str, list[tuple[int, float, int]]] = {}

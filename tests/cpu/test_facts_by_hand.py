@@ -15,10 +15,11 @@ from analysis.capture.units import base_unit, check_metric
 from analysis.diagnosis.host import _rates
 from analysis.diagnosis.judge import all_rules
 from analysis.diagnosis.limits import find_limits, why_none
+from analysis.formats import intervals
 from analysis.formats.errors import InputError
 from analysis.hardware.devices import Device, architecture, architectures
 from analysis.tables import bare as bare_times
-from analysis.tables import collectives, gaps, intervals, join, periods, traffic
+from analysis.tables import collectives, gaps, join, periods, traffic
 from analysis.tables.bare import blocked, first_occurrences
 from analysis.tables.roofline import (
     _without_points,

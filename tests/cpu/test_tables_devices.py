@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table, nest_ranges
 from analysis.capture.summaries import SUMMARIES
+from analysis.formats import intervals
 from analysis.hardware.devices import find_device
-from analysis.tables import intervals
 from analysis.tables.copies import build_copies, direction_of
 from tests.declared import DECLARED, analyse, facts_of, page
 

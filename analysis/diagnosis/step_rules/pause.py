@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from analysis.capture.model import IntArray
 from analysis.diagnosis.step_rules.view import LOADS, Proposal, View
+from analysis.formats import intervals
 from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION
-from analysis.tables import intervals
 
 LEAST_NS = 1_000_000.0
 TIMES = 0.5  # of a step: a step that is longer than usual by less is only slow

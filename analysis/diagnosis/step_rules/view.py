@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.formats import intervals
 from analysis.formats.report import Confidence
 from analysis.replay.changes import host_work_ns, neighbours
 from analysis.replay.decompose import Decomposition
@@ -20,7 +21,6 @@ from analysis.replay.graph import NONE, Bools, Floats, Graph
 from analysis.replay.savings import Step
 from analysis.replay.spans import WHOLE_RUN
 from analysis.replay.steady import Steady
-from analysis.tables import intervals
 
 Change = Callable[[Graph, float], Graph]
 

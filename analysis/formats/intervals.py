@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.model import IntArray
+IntArray = npt.NDArray[np.int64]
 
 Times = npt.NDArray[Any]  # whole ns in a capture, fractions in a replay
 Union = tuple[Times, Times]  # starts and ends of intervals that neither touch nor overlap, in order
