@@ -13,7 +13,7 @@ from typing import TextIO
 import pandas as pd
 
 from analysis.capture import ncu_csv, ncu_rep, ncu_source
-from analysis.formats import symbols
+from analysis.formats import symbols, writing
 from analysis.formats.hot_lines import HOT_LINES
 
 KEPT_LINES = 5  # of each launch
@@ -29,9 +29,9 @@ def keep(page: Path, report: Path, folder: Path) -> None:
         lines = hottest_lines(stream)
         stream.seek(0)
         text = kept_page(stream, ncu_rep.ptx_of(report))
-    (folder / HOT_LINES.name).write_text(lines, encoding="utf-8")
+    writing.write(folder / HOT_LINES.name, lines)
     if text:
-        (folder / "ncu_source.csv").write_text(text, encoding="utf-8")
+        writing.write(folder / "ncu_source.csv", text)
 
 
 def hottest_lines(page: TextIO) -> str:

@@ -1,6 +1,6 @@
 """Tabulate the compiled code of every kernel: registers, local memory, access widths, tensor instructions. No GPU.
 
-    python -m kernels.census [FILE] [--op OP…]   compiles every kernels/*/*.cu (or those of the named ops) for every
+    python -m kernels.census [FILE] [--op OP ...]  compiles every kernels/*/*.cu (or those of the named ops) for every
                                                  architecture, reads ptxas and the disassembly, and writes FILE
                                                  (build/census.csv)
 

@@ -503,7 +503,7 @@ def test_the_host_waits_before_it_touches_pages_that_come_back(names: list[str],
     calls_ = [{}, {"name": "cudaDeviceSynchronize", "wait": STREAM, "target": 0, "own": 8.0}]
     pages = [{"name": name, "kind": "migration", "bytes": 5e4, "ns": 100.0, "call": -1} for name in names]
     assert ("sync" in found(sync.propose, view(graph(calls_, [{}, *pages])))) is proposed
-    copied = [copy(D2H, 1e6, call=0)]
+    copied = [copy(D2H, 5e4, call=0)]
     assert "sync" in found(sync.propose, view(graph(calls_, [{}, *copied])))
 
 
