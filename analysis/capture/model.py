@@ -264,6 +264,8 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
     Text that comes as categories stays so.
     """
     length = len(next(iter(columns.values())))
+    if not length:
+        return empty_table(schema)
     built = {}
     for name, dtype in schema.items():
         values = columns.get(name)
@@ -279,6 +281,9 @@ def as_table(columns: Mapping[str, Any], schema: Mapping[str, str]) -> pd.DataFr
     return pd.DataFrame(built, copy=False)
 
 
+_USUAL_DEPTH, MOST_LEVELS = 64, 1000
+
+
 def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, IntArray]:
     """Return the row that encloses each interval (-1 for none), and its depth: how many intervals enclose it.
 
@@ -287,18 +292,38 @@ def nest(thread: IntArray, start: IntArray, end: IntArray) -> tuple[IntArray, In
     nesting (ranges of two NVTX domains). A walk up these rows still passes every candidate for the innermost one.
     """
     parent = np.arange(-1, len(start) - 1, dtype=np.int64)
-    parent[np.append(True, thread[1:] != thread[:-1])[: len(start)]] = -1
+    first = np.append(True, thread[1:] != thread[:-1])[: len(start)]
+    parent[first] = -1
     # All rows between a row and its candidate end earlier than the row, so the next candidate is the candidate's own.
-    left = np.flatnonzero(parent >= 0)
+    left, rounds = np.flatnonzero(parent >= 0), 0
     while len(left := left[(parent[left] >= 0) & (end[parent[left]] < end[left])]):
         parent[left] = parent[parent[left]]
+        if (rounds := rounds + 1) == _USUAL_DEPTH:
+            return _nest_in_turn(first, end)
     level = np.zeros(len(start), dtype=np.int64)
     inside, above = np.flatnonzero(parent >= 0), parent[parent >= 0]
     while len(inside):
+        if (rounds := rounds + 1) >= 2 * _USUAL_DEPTH:
+            return _nest_in_turn(first, end)
         level[inside] += 1
         above = parent[above]
         inside, above = inside[above >= 0], above[above >= 0]
     return parent, level
+
+
+def _nest_in_turn(first: npt.NDArray[np.bool_], end: IntArray) -> tuple[IntArray, IntArray]:
+    """Return what `nest` does, row after row, for many that overlap or nest. `first`: which rows begin a thread."""
+    parent, level = [-1] * len(end), [0] * len(end)
+    ends, opened = end.tolist(), list[int]()
+    for row, is_first in enumerate(first.tolist()):
+        if is_first:
+            opened.clear()
+        while opened and ends[opened[-1]] < ends[row]:
+            opened.pop()
+        if opened:
+            parent[row], level[row] = opened[-1], level[opened[-1]] + 1
+        opened.append(row)
+    return np.array(parent, np.int64), np.array(level, np.int64)
 
 
 def nest_ranges(table: pd.DataFrame) -> pd.DataFrame:
@@ -326,13 +351,16 @@ def nest_ranges(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArray) -> npt.NDArray[np.object_]:
-    """Return the names from the outermost range down, joined with `/`. Each distinct path is built once."""
+    """Return the names from the outermost range down, joined with `/`. Each distinct path is built once.
+
+    Ranges below MOST_LEVELS others have the path of that level: so many are ranges that nobody closed.
+    """
     codes, plain = pd.factorize(names)
     path = np.zeros(len(names), dtype=np.int64)
     texts: list[str] = []
     by_level = np.argsort(level, kind="stable")
     bounds = np.searchsorted(level[by_level], np.arange(int(level.max(initial=-1)) + 2))
-    for depth in range(len(bounds) - 1):
+    for depth in range(min(len(bounds) - 1, MOST_LEVELS)):
         rows = by_level[bounds[depth] : bounds[depth + 1]]
         above = path[parent[rows]] if depth else np.full(len(rows), -1, dtype=np.int64)
         new, keys = pd.factorize((above + 1) * len(plain) + codes[rows])
@@ -340,6 +368,8 @@ def _join_paths(names: npt.NDArray[np.object_], parent: IntArray, level: IntArra
         for key in np.asarray(keys, dtype=np.int64).tolist():
             over, name = divmod(key, len(plain))
             texts.append(f"{texts[over - 1]}/{plain[name]}" if over else str(plain[name]))
+    for row in by_level[bounds[MOST_LEVELS] :].tolist() if len(bounds) > MOST_LEVELS else ():
+        path[row] = path[parent[row]]
     return np.array(texts, dtype=object)[path]
 
 

@@ -3,12 +3,13 @@
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from analysis.capture import nsys_csv, nsys_reports
 from analysis.capture.load import load
-from analysis.capture.model import API_CALLS_COLUMNS, GPU_OPS_COLUMNS, as_table
+from analysis.capture.model import API_CALLS_COLUMNS, GPU_OPS_COLUMNS, as_table, nest, nest_ranges
 from analysis.formats.errors import InputError
 
 GPU = (
@@ -360,3 +361,21 @@ def test_copies_find_their_call_by_correlation_id_unless_two_processes_share_it(
     filled = nsys_csv.fill_from_calls(ops, calls)
     assert filled["api_start_ns"].tolist() == [5, pd.NA, 25]
     assert filled["tid"].tolist()[:2] == [1, pd.NA]
+
+
+def test_thousands_of_ranges_that_overlap_or_nest_are_read_in_turn() -> None:
+    """Ranges that nobody closes: 3,000 that each end later than the one before, then 3,000 that each end earlier."""
+    start, thread = np.arange(3000), np.zeros(3000, np.int64)
+    parent, level = nest(thread, start, start + 10_000)
+    assert set(parent.tolist()) == {-1}
+    assert set(level.tolist()) == {0}
+    parent, level = nest(thread, start, 10_000 - start)
+    assert parent.tolist() == [-1, *range(2999)]
+    assert level.tolist() == list(range(3000))
+    ranges = nest_ranges(
+        pd.DataFrame({"range_id": start, "start_ns": start, "end_ns": 10_000 - start, "pid": 1, "tid": 1, "name": "r"})
+    )
+    depth = ranges["path"].str.count("/")
+    assert depth.tolist() == [*range(1000), *[999] * 2000]
+    parent, _ = nest(start // 1500, start, start + np.where(start % 2, 10, 20_000))
+    assert parent[[1, 2, 3, 1501]].tolist() == [0, -1, 2, 1500]

@@ -49,7 +49,18 @@ def _moved(text: str, by: int) -> str:
 
 
 def _more_rows(text: str, size: int) -> str:
-    """Return a text whose lines below the first come again and again until it has `size` characters."""
+    """Return a text whose rows come again and again until it has `size` characters.
+
+    Rows stand below the first line, or below ncu's header and units, which the lines of a program may precede; each
+    launch of ncu has another ID.
+    """
+    if (head := text.find('"ID","Process ID"')) >= 0 and (
+        rows := re.findall(r'^"\d+",.*\n', text[head:], re.MULTILINE)
+    ):
+        before = text[: head + text[head:].index(rows[0])]
+        count = max(size // sum(map(len, rows)), 1)
+        many = (row.partition(",")[2] for _ in range(count) for row in rows)
+        return before + "".join(f'"{number}",{rest}' for number, rest in enumerate(many))
     first, _, rest = text.partition("\n")
     if not rest.strip():
         return text
