@@ -40,8 +40,7 @@ class StepOf:
     `items`: one row for each launch of a step, in order: ITEM, launches (mean a step), time_ns, typical_ns (median),
     source, line and what of COUNTED is known. Without `wall_ns`, only kernels are known. `typical_ns`: the median wall
     time. `idle_ns`: parts in which the GPU waits. `slow_ns`: how much longer the mean step is if slow ones count, too.
-    `seen`: how many
-    steady steps there are; 0 if unknown. `marked`: whether a range of the program is the step.
+    `seen`: how many steady steps there are; 0 if unknown. `marked`: whether a range of the program is the step.
     """
 
     name: str
@@ -59,7 +58,7 @@ class StepOf:
         columns = [name for name in ("launches", "time_ns", "typical_ns") if name in self.items]
         return replace(
             self, items=self.items.assign(**{name: self.items[name] * count for name in columns}),
-            slow_ns=self.slow_ns * count, seen=self.seen // count,
+            slow_ns=self.slow_ns * count, seen=max(1, self.seen // count) if self.seen else 0,
             idle_ns={part: ns * count for part, ns in self.idle_ns.items()},
             **{
                 name: value * count

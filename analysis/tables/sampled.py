@@ -37,6 +37,7 @@ OTHERS = "(others)"
 ALONE, NEIGHBOURS, OPEN = "alone", "with neighbours", "no"
 ACTIVITY = ("tensor_active_frac", "sm_issue_frac", "sm_active_frac", "warps_frac")
 LINKS = ("nvlink_rx_frac", "nvlink_tx_frac", "pcie_rx_frac", "pcie_tx_frac")
+USUAL = 3.0  # times the median: a longer step is start-up or a slow one
 LEAST_LINK = 0.01  # of a link: nsys prints 1 % for anything below
 # Units that a sentence on a step names, with their columns in sampled_steps; links with the stems of theirs.
 _SAID = {"DRAM": "dram_frac", "tensor cores": "tensor_active_frac", "schedulers": "sm_issue_frac"}
@@ -315,7 +316,8 @@ def build_sampled_steps(facts: Facts) -> pd.DataFrame | None:
 def use_of_step(facts: Facts) -> dict[str, float]:
     """Return how busy each unit is in a step, mean of all GPUs: a share of its peak. {} without samples.
 
-    The step is the kind with most time; without any, it is the whole capture. Links count if they carry LEAST_LINK.
+    The step is the kind with most time, without its start-up; without any, it is the whole capture. Links count if they
+    carry LEAST_LINK.
     """
     rows = facts.once(build_sampled_steps)
     rows = rows[rows["range"] != PAUSES].dropna(subset=["time_ns"]) if len(rows) else rows
@@ -323,7 +325,12 @@ def use_of_step(facts: Facts) -> dict[str, float]:
         return {}
     steps = rows[rows["range"] != CAPTURE]
     time = (steps["instances"] * steps["time_ns"]).groupby(steps["range"], sort=False).sum()
-    mean = rows[rows["range"] == (time.idxmax() if len(time) else CAPTURE)].mean(numeric_only=True)
+    if len(time):
+        found = ((one, _steps(facts, one).get(str(time.idxmax()))) for one in facts.sampled)
+        rows = pd.DataFrame([_usual(one, *ends) for one, ends in found if ends is not None])
+    else:
+        rows = rows[rows["range"] == CAPTURE]
+    mean = rows.mean(numeric_only=True)
     link = {name: float(max(mean[f"{one}_rx_frac"], mean[f"{one}_tx_frac"])) for name, one in _LINKS_SAID.items()}
     used = {name: float(mean[column]) for name, column in _SAID.items()}
     used |= {name: value for name, value in link.items() if value >= LEAST_LINK}
@@ -356,6 +363,12 @@ def _steps(facts: Facts, one: OfGpu) -> dict[str, Ends]:
     spans = pd.DataFrame({"start": start, "end": end}).groupby(step[own]).agg({"start": "min", "end": "max"})
     kind = steps["path"].reindex(spans.index).map(lambda path: facts.folded.get(path, path))
     return {str(name): (rows["start"].to_numpy(), rows["end"].to_numpy()) for name, rows in spans.groupby(kind)}
+
+
+def _usual(one: OfGpu, start: np.ndarray, end: np.ndarray) -> dict[str, Any]:
+    """Return `_stretch` of the steps that are no longer than usual: the first ones compile and load kernels."""
+    kept = end - start < USUAL * np.median(end - start)
+    return _stretch(one, start[kept], end[kept])
 
 
 def _rest(one: OfGpu) -> dict[str, Ends]:

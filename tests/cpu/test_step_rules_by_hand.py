@@ -534,6 +534,22 @@ def test_the_first_cause_of_a_kernel_is_a_change_of_the_step(more: dict[str, Any
         assert [change(base, share).o_duration[0] / ns for share in (0.0, 1.0)] == pytest.approx([0.9, 0.6])
 
 
+@pytest.mark.parametrize(
+    ("in_nsys", "in_ncu", "proposed"),
+    [
+        ("void histogram<4>(const float *, int *)", "histogram<(int)4>(const float *, int *)", True),
+        ("histogram", "histogram(const float *, int *)", True),
+        ("histogram", "scatter(const float *, int *)", False),
+        # nobody edits a kernel of a library
+        ("void at::native::elementwise_kernel<F>(int)", "elementwise_kernel<F>", False),
+        ("sm80_xmma_gemm_f32f32", "sm80_xmma_gemm_f32f32", False),
+    ],
+)
+def test_a_cause_meets_its_kernel_by_the_key_of_both_names(in_nsys: str, in_ncu: str, proposed: bool) -> None:
+    base = graph([{}], [{"ns": 9_000.0, "name": in_nsys}])
+    assert bool(list(counted.propose(view(base, counted=diagnosed(kernel=in_ncu))))) is proposed
+
+
 @pytest.mark.parametrize(("sure", "said"), [(0.7, Confidence.LIKELY), (0.69, Confidence.UNSURE)])
 def test_a_cause_is_likely_from_seven_tenths_on(sure: float, said: Confidence) -> None:
     (one,) = counted.propose(view(graph([{}], [{"ns": 9_000.0}]), counted=diagnosed(sure_frac=sure)))

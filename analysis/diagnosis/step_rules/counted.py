@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -14,6 +15,11 @@ from analysis.replay import changes
 from analysis.replay.graph import Bools, Graph
 
 LEAST = 0.005  # of the step: what a shorter kernel could save is not worth a look
+# Kernels of libraries and compilers: nobody edits their grid or their loops, so other rules say what to call instead.
+_CLOSED = re.compile(
+    r"\b(at|c10|cub|thrust|cutlass|cudnn|cufft|cublas\w*|gemvx?|internal)::|cutlass|nvjet|xmma|cudnn|cublas|nccl|gemm|gemv"
+    r"|splitKreduce|softmax_warp_|elementwise_kernel|^(ampere|volta|turing|hopper|sm\d+)_|^triton_(poi|red|per|tem|mm)_|^(loop|input|wrapped)_\w+|_fusion"
+)
 LOW = 0.25  # of the bound: of built fixes, few win less than a quarter of it
 
 
@@ -23,10 +29,12 @@ def propose(view: View) -> Iterator[Proposal]:
     if rows is None or rows.empty:
         return
     first = rows[(rows["rank"] == 1) & (rows["gain_bound_frac"].astype(float) > 0)]
+    known = {name: symbols.key(name) for name in set(view.names)}  # ncu prints parameters that nsys may leave out
+    names = np.array([known[name] for name in view.names], dtype=object)
     for kernel, own in first.groupby("kernel", sort=False):
-        ops = view.kernels & (view.names == str(kernel))
+        ops = view.kernels & (names == symbols.key(str(kernel)))
         time = view.time(ops)
-        if view.share(time) < LEAST:
+        if view.share(time) < LEAST or any(_CLOSED.search(name) for name in {str(kernel), *view.names[ops]}):
             continue
         row = own.iloc[0]
         gain = float(own["gain_bound_frac"].astype(float).mean())

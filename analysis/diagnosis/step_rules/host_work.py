@@ -105,7 +105,7 @@ def _kind(view: View, long: Bools, where: str) -> str:
 
 def _waits(view: View) -> bool:
     """Return whether the host reads small values and most of its work follows a queued host function: XLA waits so."""
-    if view.of_step(np.count_nonzero(view.to_host() & (view.bytes <= SMALL))) < OFTEN:
+    if view.library != "jax" or view.of_step(np.count_nonzero(view.to_host() & (view.bytes <= SMALL))) < OFTEN:
         return False
     after = view.next_call[view.called(r"cu(da)?LaunchHostFunc")]
     waits = np.zeros(len(view.long_gaps), bool)
