@@ -18,12 +18,12 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.formats.errors import plain
+from analysis.formats.intervals import IntArray as IntArray
 from analysis.formats.report import Missing
 
 # Most captures have some hundred kernels: Arrow costs a fifth of their analysis, and saves nothing at a million.
 pd.set_option("mode.string_storage", "python")
 
-IntArray = npt.NDArray[np.int64]
 SHOWN = 12  # files of a capture that shows itself
 
 

@@ -109,7 +109,7 @@ def _of_step(answer: StepAnswer, bounds: Bounds) -> list[KernelRow]:
     graph = view.graph
     slack = view.parts.operations["slack_ns"].to_numpy(float)
     changed = [(one, touched(answer, one)) for one in answer.savers]
-    keys = pd.Series([symbols.key(name) for name in view.names])
+    keys = pd.Series(view.keys)
     found = []
     for name, rows in keys[view.kernels].groupby(keys[view.kernels], sort=False).groups.items():
         ns = view.of_step(graph.o_duration[rows].sum())

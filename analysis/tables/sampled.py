@@ -307,8 +307,8 @@ def build_sampled_layers(facts: Facts) -> pd.DataFrame | None:
 def build_sampled_steps(facts: Facts) -> pd.DataFrame | None:
     """Return sampled_steps.csv: each kind of step, the pauses and the whole capture, for each GPU."""
     rows = []
-    for one in facts.sampled:
-        stretches = {**_steps(facts, one), **_rest(one)}
+    for one, steps in zip(facts.sampled, facts.once(_steps), strict=True):
+        stretches = {**steps, **_rest(one)}
         rows += [{"range": name, "gpu": one.found.gpu, **_stretch(one, *ends)} for name, ends in stretches.items()]
     return pd.DataFrame(rows) if rows else None
 
@@ -326,8 +326,8 @@ def use_of_step(facts: Facts) -> dict[str, float]:
     steps = rows[rows["range"] != CAPTURE]
     time = (steps["instances"] * steps["time_ns"]).groupby(steps["range"], sort=False).sum()
     if len(time):
-        found = ((one, _steps(facts, one).get(str(time.idxmax()))) for one in facts.sampled)
-        rows = pd.DataFrame([_usual(one, *ends) for one, ends in found if ends is not None])
+        name, each = str(time.idxmax()), zip(facts.sampled, facts.once(_steps), strict=True)
+        rows = pd.DataFrame([_usual(one, *steps[name]) for one, steps in each if name in steps])
     else:
         rows = rows[rows["range"] == CAPTURE]
     mean = rows.mean(numeric_only=True)
@@ -350,8 +350,12 @@ def say_use(facts: Facts) -> str:
 Ends = tuple[np.ndarray, np.ndarray]
 
 
-def _steps(facts: Facts, one: OfGpu) -> dict[str, Ends]:
-    """Return start and end on this GPU of each step, by the kind of step."""
+def _steps(facts: Facts) -> list[dict[str, Ends]]:
+    """Return start and end of each step, by the kind of step, on each sampled GPU."""
+    return [_steps_of(facts, one) for one in facts.sampled]
+
+
+def _steps_of(facts: Facts, one: OfGpu) -> dict[str, Ends]:
     steps, ops = facts.step_ranges, facts.gpu_ops
     if steps.empty:
         return {}

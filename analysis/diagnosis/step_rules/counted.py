@@ -29,10 +29,8 @@ def propose(view: View) -> Iterator[Proposal]:
     if rows is None or rows.empty:
         return
     first = rows[(rows["rank"] == 1) & (rows["gain_bound_frac"].astype(float) > 0)]
-    known = {name: symbols.key(name) for name in set(view.names)}  # ncu prints parameters that nsys may leave out
-    names = np.array([known[name] for name in view.names], dtype=object)
     for kernel, own in first.groupby("kernel", sort=False):
-        ops = view.kernels & (names == symbols.key(str(kernel)))
+        ops = view.kernels & (view.keys == symbols.key(str(kernel)))
         time = view.time(ops)
         if view.share(time) < LEAST or any(_CLOSED.search(name) for name in {str(kernel), *view.names[ops]}):
             continue

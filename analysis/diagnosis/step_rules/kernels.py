@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import FEW, Proposal, View
+from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
@@ -226,8 +226,7 @@ def _pointwise(name: str) -> bool:
 def _small_grids(view: View) -> Iterator[Proposal]:
     graph = view.graph
     few = view.kernels & (graph.o_fill < FILL) & (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev")
-    closed = {name: kind_of_kernel(name) == MATRIX for name in set(view.names)}
-    few &= ~np.array([closed[name] for name in view.names], bool)  # a library chose the grid by the shapes
+    few &= ~of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
     time = view.time(few)
     if view.share(time) < LEAST:
         return

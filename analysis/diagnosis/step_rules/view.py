@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, SupportsFloat
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import Capture
-from analysis.formats import intervals
+from analysis.formats import intervals, symbols
 from analysis.formats.report import Confidence
 from analysis.replay.changes import host_work_ns, neighbours
 from analysis.replay.decompose import Decomposition
@@ -136,13 +136,16 @@ class View:
 
     def called(self, pattern: str) -> Bools:
         """Return which calls have a name that begins with the pattern."""
-        known = {name: bool(re.match(pattern, str(name))) for name in set(self.graph.c_name)}
-        return np.array([known[name] for name in self.graph.c_name], bool)
+        return of_each(self.graph.c_name, lambda name: bool(re.match(pattern, name)), bool)
 
     def named(self, pattern: str) -> Bools:
         """Return which operations have a name in which the pattern is found."""
-        known = {name: bool(re.search(pattern, name)) for name in set(self.names)}
-        return np.array([known[name] for name in self.names], bool)
+        return of_each(self.names, lambda name: bool(re.search(pattern, name)), bool)
+
+    @cached_property
+    def keys(self) -> npt.NDArray[np.object_]:
+        """Key of each operation's name, which nsys and ncu share: nsys may leave out the parameters that ncu prints."""
+        return of_each(self.names, symbols.key, object)
 
     def to_gpu(self) -> Bools:
         """Return which operations are copies from the host."""
@@ -332,3 +335,9 @@ class View:
             times[found] = times.get(found, 0.0) + float(ns)
         known = {name: ns for name, ns in times.items() if name != "cuda"}
         return max(known, key=lambda name: known[name]) if sum(known.values()) > 0.05 * sum(times.values()) else "cuda"
+
+
+def of_each(names: Collection[object], told: Callable[[str], object], kind: type) -> npt.NDArray[Any]:
+    """Return what `told` says of each name, asked once for each that differs."""
+    known = {name: told(str(name)) for name in set(names)}
+    return np.array([known[name] for name in names], kind)
