@@ -20,7 +20,7 @@ if __name__ == "__main__":
 from analysis.capture.load import load
 from analysis.capture.model import Capture
 from analysis.formats.console import run_program
-from analysis.formats.errors import InputError
+from analysis.formats.errors import InputError, LedgerError, UsageError
 from analysis.formats.place import program
 from analysis.page.trace import of_runs, write_events
 from analysis.replay import changes
@@ -40,7 +40,7 @@ def replayed(
     """Return the steady step, what these changes of it (kind, pattern, value) save, and the change itself.
 
     Raises:
-        InputError: as `what_if`, or the capture has no steady step.
+        UsageError, InputError: as `what_if`, or the capture has no steady step.
     """
     chosen, change = _made(capture, _chosen(capture, phase), asked)
     return chosen, saving(chosen, change), change
@@ -50,7 +50,8 @@ def what_if(capture: Capture, step: Step, asked: Sequence[tuple[str, str, str]])
     """Return the change that these (kind, pattern, value) ask for.
 
     Raises:
-        InputError: a pattern matches nothing in the step, or is no regular expression, or the capture lacks host calls.
+        UsageError: a pattern matches nothing in the step, or is no regular expression.
+        InputError: the capture lacks host calls.
     """
     return together([_change(capture, step, *one) for one in asked])
 
@@ -59,14 +60,14 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
     try:
         re.compile(pattern)
     except re.error as error:
-        raise InputError(f"--{kind} {pattern}: is no regular expression ({error}); escape brackets with \\.") from None
+        raise UsageError(f"--{kind} {pattern}: is no regular expression ({error}); escape brackets with \\.") from None
     graph = step.graph
     if kind in ("graph", "host"):
         if not graph.has_calls:
             raise InputError(f"--{kind} {pattern}: the capture lists no host calls; export cuda_api_trace, too.")
         covered, held, count = changes.in_ranges(capture, graph, pattern)
         if not count or not (held.any() or covered.any()):
-            raise InputError(
+            raise UsageError(
                 f"--{kind} {pattern}: matches no range of the step {step.phase.name}; {_ranges(capture, graph)}."
             )
         if kind == "graph":
@@ -80,7 +81,7 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
     ops = changes.operations(graph, pattern)
     called = changes.calls(graph, pattern)
     if not ops.any() and not (kind == "drop" and called.any()):
-        raise InputError(f"--{kind} {pattern}: matches no operation of the step {step.phase.name}; {_names(graph)}.")
+        raise UsageError(f"--{kind} {pattern}: matches no operation of the step {step.phase.name}; {_names(graph)}.")
     if kind == "drop":
         return lambda base, share: changes.drop(base, ops, called, share)
     if kind == "scale":
@@ -90,7 +91,7 @@ def _change(capture: Capture, step: Step, kind: str, pattern: str, value: str) -
         size = _factor(kind, pattern, value)
         talks = ops & changes.collectives(graph)
         if size < 2 or size != int(size) or not talks.any():
-            raise InputError(f"--bucket {pattern}={value}: needs collectives, and a count of at least 2.")
+            raise UsageError(f"--bucket {pattern}={value}: needs collectives, and a count of at least 2.")
         return lambda base, share: changes.bucket(base, talks, int(size), share)
     if kind == "merge":
         return lambda base, share: changes.merge(base, ops, share)
@@ -107,7 +108,7 @@ def _factor(kind: str, pattern: str, value: str) -> float:
     except ValueError:
         factor = -1.0
     if not 0 <= factor < 1e6:
-        raise InputError(f"--{kind} {pattern}={value}: the factor is no number from 0 on; 0.5 halves the time.")
+        raise UsageError(f"--{kind} {pattern}={value}: the factor is no number from 0 on; 0.5 halves the time.")
     return factor
 
 
@@ -154,7 +155,7 @@ def _asked(args: argparse.Namespace) -> list[tuple[str, str, str]]:
         for text in getattr(args, kind):
             pattern, sign, value = text.rpartition("=") if kind in VALUED else (text, "=", "")
             if not sign or (kind == "stream" and not value):
-                raise InputError(f"--{kind} {text}: has no =; write --{kind} REGEX={VALUED[kind]}.")
+                raise UsageError(f"--{kind} {text}: has no =; write --{kind} REGEX={VALUED[kind]}.")
             found.append((kind, pattern, value))
     return found
 
@@ -166,7 +167,7 @@ def _chosen(capture: Capture, name: str | None) -> Step:
     phases = [one for one in steady.phases if name in (None, one.name)]
     if not phases:
         known = ", ".join(one.name for one in steady.phases)
-        raise InputError(f"--phase {name}: is no steady phase of the capture; these are: {known}.")
+        raise UsageError(f"--phase {name}: is no steady phase of the capture; these are: {known}.")
     chosen = step(capture, phases[0])
     if min(chosen.bare_ns) <= 0:
         raise InputError(f"The step {chosen.phase.name} takes no time, so no change can save any.")
@@ -183,9 +184,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InputError(chosen.reason)
         if args.timeline:
             write_events(args.timeline, of_runs(chosen.run, simulate(change(chosen.graph, 0.5))))
-    except InputError as error:
+    except LedgerError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     if args.json:
         saves = {"low": round(found.low, 5), "high": round(found.high, 5)}
         times = {"step_ns": chosen.step_ns, "replayed_ns": chosen.run.step_ns, "changed_ns": found.changed_ns}
@@ -199,7 +200,7 @@ def _made(capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]])
     """Return the step and its change. A pattern that these steps lack may match in others: then all steps count."""
     try:
         return chosen, what_if(capture, chosen, asked)
-    except InputError:
+    except LedgerError:
         steps = whole(chosen.phase)
         if len(steps) <= chosen.graph.steps:
             raise

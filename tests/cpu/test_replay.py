@@ -465,3 +465,8 @@ def test_what_if(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 def test_what_if_refuses(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert what_if.main([str(ROOT / "tests/cpu/data/profile/qwen"), *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_if_of_no_capture_ends_as_bad_input_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert what_if.main([str(tmp_path), "--drop", "gemm"]) == 3
+    assert str(tmp_path) in capsys.readouterr().err
