@@ -30,7 +30,7 @@ done
 
 source=$ROOT/harness/instrument/bare_nvtx.c compiler=${CC:-cc} records=$out/raw/bare
 [[ $out == /* ]] || records=$PWD/$records # the program may change its folder
-key=$({ cat "$source" && uname -m; } | sha256sum | cut -c 1-16)
+key=$({ cat "$source" "${source%/*}/nvtx.h" && uname -m; } | sha256sum | cut -c 1-16)
 library=${XDG_CACHE_HOME:-$HOME/.cache}/kernel-ledger/bare_nvtx-$key.so
 build=("$compiler" -std=gnu11 -O2 -shared -fPIC -fvisibility=hidden -pthread -o "$library.$$" "$source")
 command=(env "NVTX_INJECTION64_PATH=$library" "KERNEL_LEDGER_BARE=$records" "$@")

@@ -1,0 +1,214 @@
+"""Measure in the running program what a fix may win: delay parts of it, and see how much its step grows.
+
+    python -m harness.measure_fix [--kernel REGEX] [--host REGEX] [--range REGEX] [--top N --report FILE] -- COMMAND…
+
+A slope of 1: the step grows by all that the part is delayed, so a faster part saves its whole time. 0: the part is
+hidden behind others, and no faster part wins anything. Delays of length 0 alternate with the others in one run. The
+program ends when the rounds do. Exit status 2: usage, 3: the program could not be measured, 127: no C compiler.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from analysis.formats import place
+from analysis.formats.console import run_program
+from analysis.formats.errors import InputError
+from analysis.formats.measured import MEASURED, Intervention, MeasuredTarget
+from analysis.formats.report import Report
+from harness.console import progress, say
+from harness.measure_fix.rounds import EndedError, Run, experiment
+from harness.measure_fix.shared import SLOTS, Block, Mode
+from harness.measure_fix.targets import Decider, Target, of_report
+from harness.profile.scrub import without_paths
+from harness.profile.status import scrub, scrub_command
+
+SOURCES = [Path(__file__).resolve().parents[1] / "instrument" / name for name in ("delays.c", "nvtx.h")]
+TEMPORARY = Path("/dev/shm")  # blocks of a disk would disturb the program
+
+
+def library() -> Path:
+    """Return the library of delays, which the first use builds.
+
+    Raises:
+        InputError: there is no C compiler, or it fails.
+    """
+    text = b"".join(path.read_bytes() for path in SOURCES) + platform.machine().encode()
+    folder = place.cache() or Path(tempfile.gettempdir())
+    built = folder / f"delays-{hashlib.sha256(text).hexdigest()[:16]}.so"
+    if built.exists():
+        return built
+    compiler = os.environ.get("CC", "cc")
+    if not shutil.which(compiler):
+        raise InputError(f"There is no C compiler ({compiler}) to build the library of delays with; name one with CC.")
+    folder.mkdir(parents=True, exist_ok=True)
+    partial = built.with_suffix(f".{os.getpid()}")
+    words = ["-std=gnu11", "-O2", "-shared", "-fPIC", "-fvisibility=hidden", "-pthread", "-o", str(partial)]
+    done = subprocess.run([compiler, *words, str(SOURCES[0]), "-ldl"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InputError(f"The C compiler could not build the library of delays: {done.stderr.strip().splitlines()[0]}")
+    partial.replace(built)
+    return built
+
+
+def cupti() -> str:
+    """Return the path of a CUPTI that the loader may not find by itself; "" for none."""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    found = [path for part in ("lib64", "extras/CUPTI/lib64") for path in Path(home, part).glob("libcupti.so*")]
+    for folder in sys.path:
+        found += Path(folder, "nvidia").glob("*/lib/libcupti.so*") if folder else []
+    return str(found[0]) if found else ""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="measure-fix", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--kernel", metavar="REGEX", action="append", default=[], help="delay kernels, copies, collectives"
+    )
+    parser.add_argument(
+        "--host", metavar="REGEX", action="append", default=[], help="delay CUDA calls, or NVTX ranges at their end"
+    )
+    parser.add_argument(
+        "--virtual",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="delay all other streams and the host instead (not in graphs)",
+    )
+    parser.add_argument(
+        "--remove",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="let kernels do nothing: the results of the program are WRONG",
+    )
+    parser.add_argument(
+        "--range",
+        metavar="REGEX",
+        default="",
+        help="only launches inside NVTX ranges that match; * stands for a number",
+    )
+    parser.add_argument("--top", metavar="N", type=int, help=f"the first N parts that --report names, at most {SLOTS}")
+    parser.add_argument("--report", metavar="FILE", type=Path, help="report.json of a report on this program")
+    parser.add_argument(
+        "--step", metavar="REGEX", default="", help="the range, kernel or copy that comes once a step (default: found)"
+    )
+    parser.add_argument("--rank", metavar="N", type=int, help="delay only this rank")
+    parser.add_argument("--seconds", metavar="S", type=float, default=3.5, help="for each part (default: 3.5)")
+    parser.add_argument(
+        "--out", metavar="FILE", type=Path, default=Path(MEASURED.name), help=f"default: {MEASURED.name}"
+    )
+    parser.add_argument("--log", metavar="FILE", type=Path, help="where the program's output goes")
+    return parser
+
+
+def _targets(options: argparse.Namespace) -> list[Target]:
+    asked = {
+        "kernel": Intervention.DELAY,
+        "host": Intervention.HOST,
+        "virtual": Intervention.VIRTUAL,
+        "remove": Intervention.REMOVE,
+    }
+    found = [Target(change, text, options.range) for name, change in asked.items() for text in getattr(options, name)]
+    if options.top:
+        if not options.report or not options.report.exists():
+            raise InputError("--top: needs --report FILE, the report.json of a report on this program.")
+        document = msgspec.json.decode(options.report.read_bytes())
+        found += of_report(msgspec.convert(document, Report), options.top)
+    if not found:
+        raise InputError("Nothing to delay: name it with --kernel or --host, or ask for --top 10 of a report.")
+    if len(found) > SLOTS:
+        raise InputError(f"{len(found)} parts are too many for one run; at most {SLOTS} fit.")
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, and return the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    at = given.index("--") if "--" in given else len(given)
+    options, command = _parser().parse_args(given[:at]), given[at + 1 :]
+    try:
+        targets = _targets(options)
+        if not command or not shutil.which(command[0]):
+            raise InputError(f"{command[0]}: was not found." if command else "No command to run after --.")
+        if os.environ.get("CUDA_INJECTION64_PATH"):
+            raise InputError("CUDA_INJECTION64_PATH is set, so another profiler is attached; run this without it.")
+    except InputError as error:
+        print(f"measure-fix: {error}", file=sys.stderr)
+        return 2
+    os.environ.setdefault("KERNEL_LEDGER_CUPTI", cupti())
+    kept = TEMPORARY if TEMPORARY.is_dir() else None
+    with tempfile.TemporaryDirectory(dir=kept) as folder:
+        return _measure(options, targets, command, Path(folder))
+
+
+def _measure(options: argparse.Namespace, targets: list[Target], command: list[str], folder: Path) -> int:
+    rows: list[MeasuredTarget] = []
+    run = Run(command, folder, library(), Decider(targets, options.step), options.rank)
+    why, idle = "", None
+    run.start(options.log)
+    try:
+        step = run.wait_for_steps()
+        progress(f"A step ends with {step}")
+        steps = max(10, min(2000, round(0.2 / run.seconds_of_step())))
+        idle = run.measure([Block(steps, SLOTS, Mode.CONTROL, 0)])[0].step_ns
+        for slot, target in enumerate(targets):
+            progress(f"{slot + 1} of {len(targets)}: {target.text[:80]}")
+            rows.append(experiment(run, slot, target, options.seconds))
+            say(_line(rows[-1]))
+    except EndedError:
+        code = run.process.returncode
+        why = f"The program ended (exit code {code}) before the rounds did; let it make more steps, or lower --seconds."
+    except InputError as error:
+        why = str(error)
+    finally:
+        run.end()
+    for one in run.files.values():
+        status = one.status
+        if status.failed or status.unchanged:
+            progress(
+                f"process {status.pid}: {status.failed} calls failed, {status.unchanged} graphs could not be changed"
+            )
+    if any(one.change is Intervention.REMOVE for one in targets):
+        say("Launches were left out, so the results of this run are wrong.")
+    if rows:
+        values = {
+            "command": " ".join(scrub_command(command)),
+            "step": scrub(without_paths(run.decider.step)),
+            "idle_step_ns": idle,
+            "rank": options.rank,
+            "targets": msgspec.to_builtins(rows),
+        }
+        options.out.write_text(json.dumps(MEASURED.document(values), indent=1) + "\n", encoding="utf-8")
+        progress(f"Wrote {options.out}")
+    if why:
+        print(f"measure-fix: {why}", file=sys.stderr)
+    return 3 if why else 0
+
+
+def _line(row: MeasuredTarget) -> str:
+    """Return one line about one part."""
+    text = row.target if len(row.target) <= 48 else f"{row.target[:47]}…"
+    if row.slope is None or row.low is None or row.high is None or row.step_ns is None:
+        return f"{row.change:8} {text:48} {row.why}"
+    said = f"{row.slope:6.2f}  [{row.low:.2f}, {row.high:.2f}]"
+    rest = f"{row.rounds} rounds, {row.per_step:.4g} a step, step {row.step_ns / 1e3:,.1f} µs"
+    return f"{row.change:8} {text:48} {said}  {rest}"
+
+
+if __name__ == "__main__":
+    sys.exit(run_program(main))

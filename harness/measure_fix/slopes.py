@@ -1,0 +1,47 @@
+"""Turn blocks of interleaved rounds into a slope with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness.measure_fix.shared import Block, Mode
+
+LEAST_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class Slope:
+    """The median over the rounds, and its 95 % interval by bootstrap."""
+
+    value: float
+    low: float
+    high: float
+
+
+def of_round(control: Block, changed: Block) -> float | None:
+    """Return what one round measured: see MeasuredTarget. None if the change did nothing."""
+    grown = changed.step_ns - control.step_ns
+    if changed.mode is Mode.REMOVE:
+        return -grown / control.step_ns if changed.hits else None
+    if changed.mode is Mode.VIRTUAL:
+        told = changed.hits / changed.steps * (changed.length_ns - control.length_ns)
+        return 1 - grown / told if told else None
+    delayed = changed.delay_ns - control.delay_ns
+    return grown / delayed if delayed > 0 else None
+
+
+def slope(rounds: Sequence[tuple[Block, Block]]) -> Slope | None:
+    """Return the slope of rounds (control, changed); None with fewer than LEAST_ROUNDS that say something."""
+    values = np.array([value for pair in rounds if (value := of_round(*pair)) is not None])
+    if len(values) < LEAST_ROUNDS:
+        return None
+    from scipy.stats import bootstrap
+
+    middle = float(np.median(values))
+    if np.ptp(values) == 0:
+        return Slope(middle, middle, middle)
+    found = bootstrap((values,), np.median, method="percentile", n_resamples=2000, rng=7).confidence_interval
+    return Slope(middle, float(found.low), float(found.high))

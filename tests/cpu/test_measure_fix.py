@@ -1,0 +1,155 @@
+"""Delays in a running program: the library under a fake CUDA, the driver, and what their blocks mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.formats.measured import MEASURED, Intervention
+from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Name, demangled
+from harness.measure_fix.slopes import of_round, slope
+from harness.measure_fix.targets import Decider, Target
+from tests.checkout import ROOT
+
+COMPILER = shutil.which("cc") or ""
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="there is no C compiler")
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the library of delays for the fake clock, the fake CUDA and the program."""
+    folder, source = tmp_path_factory.mktemp("fake"), ROOT / "tests/fake_cuda.c"
+    library = ["-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
+    delays = [
+        "-std=gnu11",
+        "-shared",
+        "-fPIC",
+        "-fvisibility=hidden",
+        "-pthread",
+        "-DFAKE_CLOCK=fake_clock",
+        "-Wall",
+        "-Werror",
+    ]
+    for words in (
+        [*library, "-o", "libcuda.so.1", source],
+        ["-DPROGRAM", "-o", "program", source, "libcuda.so.1", "-ldl"],
+        [*delays, "-o", "delays.so", ROOT / "harness/instrument/delays.c", "-ldl"],
+    ):
+        subprocess.run([COMPILER, "-O1", *map(str, words)], cwd=folder, check=True)
+    return folder
+
+
+def run(
+    fake: Path, *words: str, steps: int = 10**8, host_us: str = "", env: dict[str, str] | None = None
+) -> tuple[int, str, dict[str, Any]]:
+    """Run measure-fix on the fake program; return its exit status, its errors and its file."""
+    out = fake / "measured.json"
+    out.unlink(missing_ok=True)
+    code = (
+        "import sys; from pathlib import Path; from harness.measure_fix import __main__ as m;"
+        f"m.library = lambda: Path({str(fake / 'delays.so')!r}); sys.exit(m.main())"
+    )
+    command = [sys.executable, "-c", code, *words, "--seconds", "0.05", "--out", str(out)]
+    place = {"LD_LIBRARY_PATH": str(fake), "KERNEL_LEDGER_CUPTI": str(fake / "libcuda.so.1"), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [*command, "--", str(fake / "program"), str(steps), *host_us.split()],
+        capture_output=True, text=True, env=os.environ | place | (env or {}), cwd=fake, timeout=100, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stderr, json.loads(out.read_text()) if out.exists() else {}
+
+
+@needs_compiler
+def test_exposed_and_hidden(fake: Path) -> None:
+    """A kernel on the critical path has slope 1, one beside it 0; a removal wins what is left of the step."""
+    parts = ["--kernel=^long", "--kernel=^short", "--virtual=^long", "--virtual=^short", "--remove=^long"]
+    code, said, found = run(fake, *parts)
+    assert code == 0, said
+    MEASURED.check(found, "measured.json")
+    slopes = [one["slope"] for one in found["targets"]]
+    assert slopes == pytest.approx([1, 0, 1, 0, 2 / 3], abs=0.02)
+    assert found["targets"][0]["per_step"] == 1
+    assert found["targets"][0]["names"] == ["long_kernel"]
+    assert found["idle_step_ns"] == pytest.approx(300_000, rel=0.01)
+
+
+@needs_compiler
+def test_host(fake: Path) -> None:
+    """Where the host is slower than the GPU, a delay of a call counts whole and one of a kernel not at all."""
+    code, said, found = run(fake, "--host", "^cuLaunchKernel$", "--kernel", "^long", host_us="900")
+    assert code == 0, said
+    assert [one["slope"] for one in found["targets"]] == pytest.approx([0, 1], abs=0.1)  # kernels come first
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("words", "steps", "env", "status", "said"),
+    [
+        (["--kernel", "^long"], 2000, {}, 3, "The program ended (exit code 0) before the rounds did"),
+        (["--kernel", "^long"], 10**8, {"FAKE_SUBSCRIBED": "1"}, 3, "Another profiler is attached"),
+        (["--kernel", "^long"], 10**8, {"KERNEL_LEDGER_CUPTI": "/no/cupti.so"}, 3, "CUPTI is missing"),
+        (["--kernel", "^long"], 10**8, {"CUDA_INJECTION64_PATH": "/other.so"}, 2, "another profiler is attached"),
+        (["--kernel", "("], 10, {}, 2, "is no regular expression"),
+        ([], 10, {}, 2, "Nothing to delay"),
+        (["--top", "3"], 10, {}, 2, "needs --report FILE"),
+    ],
+)  # fmt: skip
+def test_bad_input(fake: Path, words: list[str], steps: int, env: dict[str, str], status: int, said: str) -> None:
+    """Each reason not to measure is one sentence."""
+    code, errors, _ = run(fake, *words, steps=steps, env=env)
+    last = errors.strip().splitlines()[-1]
+    assert (code, said in last) == (status, True), errors
+
+
+@needs_compiler
+def test_nothing_matches(fake: Path) -> None:
+    """A pattern that matches nothing says so in its row, and the others are measured."""
+    code, said, found = run(fake, "--kernel", "^none", "--kernel", "^long")
+    assert code == 0, said
+    assert [(one["slope"] is None, one["why"]) for one in found["targets"]] == [(True, "Nothing matches."), (False, "")]
+
+
+def block(step_us: float, delay_us: float = 0, mode: Mode = Mode.DELAY, hits: int = 10, length: int = 0) -> Block:
+    """Return a block of ten steps."""
+    return Block(10, 0, mode, length, 0, round(step_us * 1e4), hits, round(delay_us * 1e4), hits)
+
+
+def test_rounds() -> None:
+    """A round divides what the step grew by what it was delayed; a round without a delay says nothing."""
+    assert of_round(block(100), block(105, 10)) == 0.5
+    assert of_round(block(100), block(105)) is None
+    assert of_round(block(100), block(75, mode=Mode.REMOVE)) == 0.25
+    assert of_round(block(100), block(75, mode=Mode.REMOVE, hits=0)) is None
+    assert of_round(block(100, mode=Mode.VIRTUAL), block(100, mode=Mode.VIRTUAL, length=5000)) == 1
+    pairs = [(block(100), block(100 + grown, 10)) for grown in (9.8, 10, 10.1, 10.2, 30)]
+    found = slope(pairs)
+    assert found is not None
+    assert found.value == pytest.approx(1.01)
+    assert found.low <= found.value <= found.high
+    assert slope(pairs[:3]) is None
+
+
+def test_decisions() -> None:
+    """A name belongs to each target that it matches; --range limits one to what runs inside ranges."""
+    inside = Target(Intervention.DELAY, "gemm", within="layer")
+    exact = Target(Intervention.DELAY, "void at::native::f<(int)4>(int)", exact=True)
+    host = Target(Intervention.HOST, "^cudaMalloc$")
+    decide = Decider([inside, exact, host], "^step")
+
+    def bits(text: str, kind: Kind) -> int:
+        return decide(Name(text, kind, 0, 0))
+
+    assert bits("my_gemm", Kind.KERNEL) == 1 | 1 << 29
+    assert bits("layer *", Kind.RANGE) == 1
+    assert bits("step *", Kind.RANGE) == 1 << 30
+    assert bits("f<4>(int)", Kind.KERNEL) == 2
+    assert bits("cudaMalloc_v3020", Kind.CALL) == 4
+    assert bits("cudaMalloc_v3020", Kind.KERNEL) == 0
+    assert demangled("_Z3fooi") in ("foo(int)", "_Z3fooi")
+    assert SLOTS < 29
