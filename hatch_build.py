@@ -26,7 +26,7 @@ CARRIED = (
     "nsys_scripts",
 )
 SOURCES = ("hatch_build.py", "pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md")  # beside these, in the sdist
-SUFFIXES = {".c", ".css", ".j2", ".js", ".json", ".py", ".sh", ".toml", ".typed"}
+SUFFIXES = {".c", ".css", ".h", ".j2", ".js", ".json", ".py", ".sh", ".toml", ".typed"}
 
 
 def tracked(root: Path) -> list[str]:
