@@ -24,6 +24,7 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 REPORTS = "cuda_gpu_trace,cuda_api_trace,nvtx_pushpop_trace,cuda_kern_exec_trace"
+LOCK = os.environ.get("KEY_LOCK_FILE", "/tmp/answer_key.lock")  # one for each GPU that is used at once
 STEPS, WORKERS, SMOKE_WORKERS, STEP_LIMIT_S = 14, 5, 14, 280
 
 
@@ -75,7 +76,7 @@ def programs(names: list[str], out: Path, only: str) -> list[Program]:
 
 def run(command: list[str], log: Path, locked: bool = True, steps: int | None = None) -> bool:
     """Run a command with its output in a log; return whether it succeeded."""
-    env = os.environ | ({"KEY_LOCK": "/tmp/answer_key.lock"} if locked else {})
+    env = os.environ | ({"KEY_LOCK": LOCK} if locked else {})
     env |= {"TOKENIZERS_PARALLELISM": "false", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     with log.open("a") as output:
         print("$", *command, file=output, flush=True)
