@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -39,11 +40,13 @@ class ArgumentError(Exception):
 def nsys(window: str = "profiler", graphs: str = "node", sample_hz: int = 0) -> list[str]:
     """Return the options of `nsys profile` for a window (profiler or all) and for CUDA graphs (node or graph).
 
-    sample_hz  how often to sample the counters of all GPUs; 0: never
+    sample_hz  how often to sample the counters of all GPUs that the program sees; 0: never
     """
     options = ["-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", f"--cuda-graph-trace={graphs}"]
     if sample_hz:
-        options += ["--gpu-metrics-devices=all", f"--gpu-metrics-frequency={sample_hz}"]
+        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "")  # of others' GPUs, we neither need nor take the counters
+        devices = seen if re.fullmatch(r"\d+(,\d+)*", seen) else "all"
+        options += [f"--gpu-metrics-devices={devices}", f"--gpu-metrics-frequency={sample_hz}"]
     return options + (["-c", "cudaProfilerApi", "--capture-range-end=stop"] if window == "profiler" else [])
 
 
