@@ -3,6 +3,9 @@
 // Each launch lies in a range that says what it moves: `known read48MiB`, `known copy16MiB` (reads and writes so much),
 // `known write32MiB`, `known spin0MiB`. They run alone, among others in a stream, and among others in a CUDA graph, for
 // 5 us to 10 ms. Launches take their data from a ring of 24 GiB, so that none finds its data in L2.
+//
+// known_bytes timed|graph     print the time of a step, to compare runs with and without samples
+// known_bytes reuse [STEPS]   run kernels of which it is known what they find in L2
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
@@ -11,6 +14,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <random>
+#include <string>
 #include <thread>
 
 namespace {
@@ -105,17 +109,24 @@ const Work kSteps[][12] = {
     {{'r', 28}, {'r', 36}, {'s', 12}, {'w', 24}, {'c', 20}, {'r', 10}, {'s', 6}, {'c', 28}, {'r', 56}, {'w', 40}, {'s', 25}, {'r', 24}},
 };
 
+// Return a graph of `copies` steps.
+cudaGraphExec_t recorded(int which, int copies) {
+  cudaGraph_t nodes;
+  cudaGraphExec_t graph;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
+  for (int copy = 0; copy < copies; ++copy)
+    for (const Work &work : kSteps[which]) launch(work);
+  check(cudaStreamEndCapture(stream, &nodes), "capture");
+  check(cudaGraphInstantiate(&graph, nodes, 0), "graph");
+  return graph;
+}
+
 void among(int which, int times, bool as_graph) {
   const char *names[][2] = {{"among a", "graph a"}, {"among b", "graph b"}, {"among c", "graph c"}};
   cudaGraphExec_t graph = nullptr;
   if (as_graph) {
-    cudaGraph_t recorded;
     nvtxRangePushA(names[which][1]);
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-    for (int copy = 0; copy < 3; ++copy)
-      for (const Work &work : kSteps[which]) launch(work);
-    check(cudaStreamEndCapture(stream, &recorded), "capture");
-    check(cudaGraphInstantiate(&graph, recorded, 0), "graph");
+    graph = recorded(which, 3);
     nvtxRangePop();
   }
   settle(1000);
@@ -131,21 +142,66 @@ void among(int which, int times, bool as_graph) {
   nvtxRangePop();
 }
 
-// Print the time of steps in a stream and in a graph, to compare runs with and without samples.
-void timed() {
+// Print the time of a step, launched kernel by kernel or as a graph of three, to compare runs with and without samples.
+void timed(bool as_graph) {
+  const int steps = 1500, copies = as_graph ? 3 : 1;
+  cudaGraphExec_t graph = as_graph ? recorded(0, copies) : nullptr;
   for (int round = 0; round < 3; ++round) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int step = 0; step < 1500; ++step)
-      for (const Work &work : kSteps[0]) launch(work);
+    for (int step = 0; step < steps; step += copies) {
+      if (as_graph) check(cudaGraphLaunch(graph, stream), "graph");
+      else for (const Work &work : kSteps[0]) launch(work);
+    }
     settle(0);
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
-    if (round == 2) std::printf("step_us %.3f\n", took.count() / 1500);
+    if (round == 2) std::printf("step_us %.3f\n", took.count() / steps);
+  }
+}
+
+// Reuse of L2 that is known: each step reads 64 MiB of the ring, writes 8 MiB, then reads these 8 MiB, then these and 8 MiB
+// more. The second finds all in L2, the third half. Each goes over its data several times, to last 20 us.
+__global__ void __launch_bounds__(kBlock) reuse_read(const uint4 *from, size_t count, const uint4 *more, size_t more_count, int times, uint4 *sink) {
+  const size_t stride = static_cast<size_t>(gridDim.x) * blockDim.x, first = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x;
+  unsigned found = 0;
+  for (int time = 0; time < times; ++time) {
+    for (size_t at = first; at < count; at += stride) found ^= __ldcg(from + at).x + time;
+    for (size_t at = first; at < more_count; at += stride) found ^= __ldcg(more + at).x + time;
+  }
+  if (found == 0x12345678u) *sink = make_uint4(found, 0, 0, 0);
+}
+
+__global__ void __launch_bounds__(kBlock) reuse_write(uint4 *to, size_t count, int times) {
+  const size_t stride = static_cast<size_t>(gridDim.x) * blockDim.x;
+  for (int time = 0; time < times; ++time)
+    for (size_t at = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x; at < count; at += stride) to[at] = make_uint4(time, 1, 1, 1);
+}
+
+template <typename Launch>
+void within(const char *name, Launch go) {
+  nvtxRangePushA(name);
+  go();
+  check(cudaGetLastError(), "launch");
+  nvtxRangePop();
+}
+
+void reuse(int steps) {
+  const size_t part = 8 * kMiB / sizeof(uint4);
+  uint4 *made;
+  check(cudaMalloc(&made, 8 * kMiB), "memory");
+  for (int step = 0; step < steps; ++step) {
+    nvtxRangePushA("step");
+    within("reuse none of 64MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(take(64 * kMiB), 8 * part, nullptr, 0, 1, sink); });
+    within("write 8MiB", [&] { reuse_write<<<grid, kBlock, 0, stream>>>(made, part, 8); });
+    within("reuse 8 of 8MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(made, part, nullptr, 0, 12, sink); });
+    within("reuse 8 of 16MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(made, part, take(8 * kMiB), part, 8, sink); });
+    nvtxRangePop();
+    if (step % 20 == 19) settle(100);
   }
 }
 
 }  // namespace
 
-int main(int count, char **) {
+int main(int count, char **words) {
   int device = 0, processors = 0;
   check(cudaGetDevice(&device), "GPU");
   check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "GPU");
@@ -155,8 +211,10 @@ int main(int count, char **) {
   check(cudaStreamCreate(&stream), "stream");
   check(cudaMemset(ring, 1, kRing), "memset");
   settle(1000);
-  if (count > 1) return timed(), 0;
+  const std::string mode = count > 1 ? words[1] : "";
+  if (mode == "timed" || mode == "graph") return timed(mode == "graph"), 0;
   check(cudaProfilerStart(), "profiler");
+  if (mode == "reuse") return reuse(count > 2 ? std::atoi(words[2]) : 1000), settle(0), check(cudaProfilerStop(), "profiler"), 0;
   std::mt19937 random(7);
   const struct { size_t size; int times; } alone[] = {{48, 60}, {128, 60}, {256, 60}, {512, 40}, {1024, 30}, {4096, 15}, {10240, 8}};
   for (char kind : {'r', 'c', 'w'}) {
