@@ -16,7 +16,7 @@ from analysis.formats.place import program
 
 AGAIN = "compare again"
 AB = program("make ab", "ab")
-TURNS = 20  # rounds of `make ab`: so many mostly find a change of 1 % (h100-comparison/tables/error_summary.csv)
+TURNS = 24  # rounds of `make ab`: so many find a change of 1 % (studies/comparison/rates.py)
 
 
 class Verdict(StrEnum):

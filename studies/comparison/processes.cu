@@ -1,11 +1,14 @@
-// Measures kernels and models at 100, 101, 102 and 105 percent of the work in one fresh process, as nsys records them:
-// the durations of kernels by CUPTI, the time of a step by the host's clock, with CUPTI on.
+// Measures kernels and models in one fresh process, as nsys records them: the durations of kernels by CUPTI, the time of a
+// step by the host's clock, with CUPTI on.
 //
-// nvcc -O3 -arch=sm_90 -std=c++17 -lcupti processes.cu -o processes && for i in $(seq 98); do ./processes $i; done > times.csv
+// nvcc -O3 -arch=sm_90 -std=c++17 -lcupti processes.cu -o processes
+// ./processes PROCESS PERCENT    one amount of work, as programs have it: turns.py runs such processes in turns. Each
+//                                finds the driver, then waits for a line on its standard input before it touches the GPU
+// ./processes PROCESS            100, 101, 102 and 105 percent one after the other, in an order that PROCESS draws
 //
-// A line is process,second,row,percent,count,median_ns,mean_ns,sd_ns.
-// For each percent, in an order that PROCESS draws: the kernels, one after the other, each a few times to warm up and then
-// timed; then steps of each model. So a percent is measured as a program with that amount of work would be.
+// A line is process,second,row,percent,count,median_ns,mean_ns,sd_ns. For each percent: the kernels, one after the other,
+// each a few times to warm up and then timed; then steps of each model. The last eight kernels and not the last model
+// are those of processes with one amount.
 #include <cuda_fp16.h>
 #include <cupti.h>
 #include <mma.h>
@@ -212,6 +215,86 @@ __global__ void double_loop(double* c, int n) {
     y = y * 1.0001 + 0.5;
   }
   if (x + y == 1e300) c[0] = x;
+}
+// Kinds that only processes with one amount of work measure ---------------------------------------------------------
+__global__ void sort_warp(float* c, int n) {  // each warp sorts 32 values by shuffles, n times
+  const int lane = threadIdx.x % 32;
+  float v = threadIdx.x * 0.37f;
+  for (int i = 0; i < n; i++) {
+    v = v * 1.7f - (int)(v * 1.7f) + lane * 1e-3f;
+    for (int k = 2; k <= 32; k *= 2)
+      for (int j = k / 2; j; j /= 2) {
+        float other = __shfl_xor_sync(~0u, v, j);
+        v = ((lane & k) == 0) == ((lane & j) == 0) ? fminf(v, other) : fmaxf(v, other);
+      }
+  }
+  if (v == 1e30f) c[0] = v;
+}
+__global__ void scan_rows(const float* x, float* y) {  // running sums of 1024 values, a block a row
+  __shared__ float sh[8];
+  const long at = blockIdx.x * 1024L + threadIdx.x * 4;
+  float4 v = *(const float4*)(x + at);
+  v.y += v.x, v.z += v.y, v.w += v.z;
+  float s = v.w;
+  for (int o = 1; o < 32; o *= 2) {
+    float other = __shfl_up_sync(~0u, s, o);
+    if (threadIdx.x % 32 >= o) s += other;
+  }
+  if (threadIdx.x % 32 == 31) sh[threadIdx.x / 32] = s;
+  __syncthreads();
+  float before = s - v.w;
+  for (int i = 0; i < threadIdx.x / 32; i++) before += sh[i];
+  *(float4*)(y + at) = make_float4(v.x + before, v.y + before, v.z + before, v.w + before);
+}
+__global__ void spmv_rows(const float* a, const float* x, float* y) {  // a warp a row of 64 values in random columns
+  const long row = blockIdx.x * 8L + threadIdx.x / 32;
+  float s = 0;
+  for (int i = threadIdx.x % 32; i < 64; i += 32) {
+    const long k = row * 64 + i;
+    s += a[k] * x[(k * 2654435761L) & ((1 << 21) - 1)];
+  }
+  for (int o = 16; o; o >>= 1) s += __shfl_xor_sync(~0u, s, o);
+  if (threadIdx.x % 32 == 0) y[row] = s;
+}
+__global__ void count_random(int* bins) {  // atomic additions to random places of 4 MB
+  const long i = blockIdx.x * 256L + threadIdx.x;
+  atomicAdd(&bins[(i * 2654435761L >> 7) & ((1 << 20) - 1)], 1);
+}
+__global__ void convolve(const float* a, float* b, int width) {  // 3 x 3, a row a blockIdx.y
+  const long x = blockIdx.x * 256L + threadIdx.x, at = (blockIdx.y + 1) * (long)width + x;
+  float s = 0;
+  for (int i = -1; i <= 1; i++)
+    for (int j = -1; j <= 1; j++) s += a[at + i * width + j] * (1 + i + 3 * j);
+  b[at] = s;
+}
+__global__ void dp4a_loop(int* c, int n) {
+  int x = threadIdx.x, y = x + 7;
+  for (int i = 0; i < n; i++) {
+    x = __dp4a(x, 0x01020304, y);
+    y = __dp4a(y, 0x04030201, x);
+  }
+  if (y == 12345 && x == 54321) c[0] = 1;
+}
+__global__ void store_only(float4* b, long n) {
+  for (long i = blockIdx.x * 256L + threadIdx.x; i < n; i += gridDim.x * 256L) b[i] = make_float4(i, 1, 2, 3);
+}
+__device__ unsigned arrived, generation;
+__global__ void grid_barriers(int n) {  // one persistent kernel whose 132 blocks wait for each other n times
+  for (int i = 0; i < n; i++) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      const unsigned mine = *(volatile unsigned*)&generation;
+      __threadfence();
+      if (atomicAdd(&arrived, 1) == gridDim.x - 1) {
+        arrived = 0;
+        __threadfence();
+        atomicAdd(&generation, 1);
+      } else
+        while (*(volatile unsigned*)&generation == mine) {
+        }
+    }
+    __syncthreads();
+  }
 }
 __global__ void fill(float* a, long n) {
   for (long i = blockIdx.x * 256L + threadIdx.x; i < n; i += gridDim.x * 256L) a[i] = (i * 7919 % 1000) * 1e-3f;
@@ -439,12 +522,21 @@ static const Kernel table[] = {
     K(l2_read, 1056, 256>>>((float4*)a, c, p)),
     K(double_loop, 264, 256>>>((double*)c, 64 * p)),
     K(norm_half, 100 * p, 256>>>((half*)a, (half*)b, 4096)),
+    K(sort_warp, 1056, 256>>>(c, p)),
+    K(scan_rows, 400 * p, 256>>>(a, b)),
+    K(spmv_rows, 220 * p, 256>>>(a, b, c)),
+    K(count_random, 400 * p, 256>>>(next)),
+    K(convolve, dim3(16, 60 * p), 256>>>(a, b, 4096)),
+    K(dp4a_loop, 1056, 256>>>(next + (1 << 19), 25 * p)),
+    K(store_only, 1056, 256>>>((float4*)b, 102400L * p)),
+    K(grid_barriers, 132, 256>>>(p)),
 };
 // clang-format on
-static void run_kernels(int percent, const Memory& m) {
-  const int warm = 3, timed = 9, count = sizeof(table) / sizeof(*table);
-  for (auto& kernel : table)
-    for (int i = 0; i < warm + timed; i++) kernel.go(m.a, m.b, m.c, m.next, percent);
+static const int all_kernels = sizeof(table) / sizeof(*table), first_kernels = all_kernels - 8;
+static void run_kernels(int percent, int count, const Memory& m) {
+  const int warm = 3, timed = 9;
+  for (int k = 0; k < count; k++)
+    for (int i = 0; i < warm + timed; i++) table[k].go(m.a, m.b, m.c, m.next, percent);
   CHECK(cudaGetLastError());
   const auto found = recorded((size_t)count * (warm + timed));
   for (int k = 0; k < count; k++) {
@@ -468,24 +560,30 @@ static Memory made() {
   return m;
 }
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 2 && argc != 3) return 2;
   process = atoi(argv[1]);
+  int gpus = 0;
+  CHECK(cudaGetDeviceCount(&gpus));
+  if (argc == 3) getchar();
   second = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   CUPTI(cuptiActivityEnable(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL));
   CUPTI(cuptiActivityRegisterCallbacks(give, take));
   const Memory m = made();
   cudaStream_t s;
   CHECK(cudaStreamCreate(&s));
-  int percents[] = {100, 101, 102, 105};
+  std::vector<int> percents = {100, 101, 102, 105};
   std::mt19937 coin(process);
-  std::shuffle(percents, percents + 4, coin);
-  for (int i = 0; i < 24; i++) fma_loop<<<1056, 256>>>(m.c, 15000);  // the clock settles
-  for (auto& k : table) k.go(m.a, m.b, m.c, m.next, 105);
-  for (int model = 0; model < 3; model++) step(model, 20, m, s);
+  std::shuffle(percents.begin(), percents.end(), coin);
+  const bool one = argc == 3;
+  if (one) percents = {atoi(argv[2])};
+  const int kernels = one ? all_kernels : first_kernels, of = one ? 2 : 3;  // eager steps wait for the host
+  for (int i = 0; i < 24; i++) fma_loop<<<1056, 256>>>(m.c, 15000);         // the clock settles
+  for (int k = 0; k < kernels; k++) table[k].go(m.a, m.b, m.c, m.next, 105);
+  for (int model = 0; model < of; model++) step(model, 20, m, s);
   recorded(0);
   for (int percent : percents) {
-    run_kernels(percent, m);
-    for (int model = 0; model < 3; model++) run_model(model, percent, m, s);
+    run_kernels(percent, kernels, m);
+    for (int model = 0; model < of; model++) run_model(model, percent, m, s);
   }
   return 0;
 }

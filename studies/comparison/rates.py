@@ -4,11 +4,13 @@
 
 A file holds a row for each process, kernel or part of a model, and amount of work (100, 101, 102, 105 percent): a row,
 the number of its launches (or steps), and the median, mean and standard deviation of their times. Two processes make a
-pair: with 100 % on both sides nothing differs, with 102 % B is slower. Ours takes TURNS such pairs, or half of them,
-and no process is in two comparisons. The other rules take one pair, as their tools do, or half of TURNS.
+pair: with 100 % on both sides nothing differs, with 102 % B is slower. Ours takes as many such pairs as `make ab` took
+rounds by default when they were measured, or half of them. The other rules take one pair, as their tools do, or half.
 
-Where a process drew the order of its amounts of work, there is a second score, *same place*: both sides of a round were
-measured at the same place of their processes, as by programs that have one amount of work each.
+In files turns-*, a process has one amount of work, and a round one process of each side (turns.py): the comparisons of
+one block of rounds share side A. In the other files a process has four amounts, and no process is in two comparisons.
+Where it drew their order, there is a second score, *same place*: both sides of a round were measured at the same place
+of their processes, as by programs that have one amount of work each.
 
 The rows of a model are its step, the time in which the GPU is busy, and its kernels; each model is a comparison of its
 own, and so are all single kernels together.
@@ -28,15 +30,17 @@ from scipy import stats
 
 from analysis.comparison.compare import of_sides
 from analysis.comparison.runs import RunOf, SideOf, StepOf
-from analysis.formats.comparison import MIRROR, TURNS, Verdict
+from analysis.formats.comparison import MIRROR, Verdict
 from studies.comparison import DATA
 
 Floats = npt.NDArray[np.float64]
 Verdicts = dict[str, Verdict]  # by row; a row that is too small to judge has none
 PERCENTS = (100, 101, 102, 105)
 MEDIAN, MEAN, SPREAD = range(3)
-STEP, BUSY, KERNELS = "step", "GPU busy", "20 kernels"
+STEP, BUSY, KERNELS = "step", "GPU busy", "single kernels"
 SAME_PLACE = ", same place"
+TURNS_FILE = "turns-"
+ROUNDS, ROUNDS_OF_TURNS = 20, 24  # the default of `make ab` when the times were measured
 # In fixed order, the launch with 100 % follows another kernel, and the others follow the same one with warm caches.
 _BASES = {("ordered", "kernels"): 101}
 COLUMNS = [
@@ -49,7 +53,8 @@ COLUMNS = [
 class Data:
     """Times of many processes of one GPU: the kernels, or one model. `values`: (processes, rows, percents, 3), ns.
 
-    With `places`, both sides of a round are of the same place.
+    With `places`, both sides of a round are of the same place. With `blocks`, each has the sides of its rounds, A
+    first: their percent and (rounds, rows, 3).
     """
 
     name: str
@@ -59,23 +64,32 @@ class Data:
     launches: int
     base: int = 100  # the percent of side A
     places: npt.NDArray[np.int64] | None = None  # (processes, places): the index of the percent measured there
+    blocks: Sequence[Sequence[tuple[int, Floats]]] = ()
+
+    @property
+    def turns(self) -> int:
+        """Return the rounds of one comparison."""
+        return ROUNDS_OF_TURNS if self.blocks else ROUNDS
 
 
 def read(path: Path) -> Iterator[Data]:
     """Yield the sets of rows of a file that are judged together: the kernels, or one model."""
+    in_turns = path.name.startswith(TURNS_FILE)
     names = ["process", "second", "row", "percent", "launches", "median", "mean", "spread"]
-    table = pd.read_csv(path, names=names)
+    table = pd.read_csv(path, names=["block", "round", "place", "side", *names] if in_turns else names)
     table["set"] = [next((one for one in DATA if row.startswith(f"{one} ")), "kernels") for row in table["row"]]
     said = path.name.partition(".")[0].removeprefix("fresh-")
     for of, own in table.groupby("set", sort=False):
+        if in_turns:
+            yield _in_turns(said, str(of), own)
+            continue
         sizes = own.groupby("process")["row"].transform("size")
         kept = own[sizes == sizes.max()]  # a process that was cut off is left out
         rows = list(dict.fromkeys(kept["row"]))
         index = pd.MultiIndex.from_product([sorted(kept["process"].unique()), rows, PERCENTS])
         ordered = kept.set_index(["process", "row", "percent"])[["median", "mean", "spread"]].reindex(index)
         values = ordered.to_numpy(float).reshape(-1, len(rows), len(PERCENTS), 3)
-        short = [row.removeprefix(f"{of} ") for row in rows]
-        short = [BUSY if row == "kernels" else row for row in short]
+        short = _short(str(of), rows)
         base = _BASES.get((said, str(of)), 100)
         data = Data(said, str(of), short, values, int(kept["launches"].iloc[0]), base)
         yield data
@@ -83,6 +97,25 @@ def read(path: Path) -> Iterator[Data]:
         places = order.reshape(-1, len(PERCENTS))
         if (places != places[0]).any():
             yield replace(data, name=f"{said}{SAME_PLACE}", places=places)
+
+
+def _short(of: str, rows: Sequence[str]) -> list[str]:
+    return [BUSY if row == f"{of} kernels" else row.removeprefix(f"{of} ") for row in rows]
+
+
+def _in_turns(said: str, of: str, table: pd.DataFrame) -> Data:
+    """Return the times of processes with one amount of work; a block that was cut off is left out."""
+    rows = list(dict.fromkeys(table["row"]))
+    blocks = []
+    for _, block in table.groupby("block"):
+        rounds = range(ROUNDS_OF_TURNS)
+        sides = block.groupby("side")["percent"].first()
+        index = pd.MultiIndex.from_product([sides.index, rounds, rows])
+        ordered = block.set_index(["side", "round", "row"])[["median", "mean", "spread"]].reindex(index)
+        values = ordered.to_numpy(float).reshape(len(sides), len(rounds), len(rows), 3)
+        if np.isfinite(values).all():
+            blocks.append([(int(percent), own) for percent, own in zip(sides, values, strict=True)])
+    return Data(said, of, _short(of, rows), np.empty(0), int(table["launches"].iloc[0]), blocks=blocks)
 
 
 Rule = Callable[[Sequence[str], Floats, Floats, int], Verdicts]  # rows, (runs, rows, 3) of A and of B, their launches
@@ -157,27 +190,28 @@ def nsys_ai(rows: Sequence[str], a: Floats, b: Floats, launches: int) -> Verdict
     return _by(rows, change, np.abs(change) > 0.02)
 
 
-RULES: dict[str, tuple[Rule, int]] = {
-    "ours": (ours, TURNS),
-    "ours, half the rounds": (ours, TURNS // 2),
-    "ours, not in turns": (apart, TURNS // 2),
-    "nvbench": (nvbench, 1),
-    "t-test on launches": (t_test_launches, 1),
-    "t-test on means of runs": (t_test_runs, TURNS // 2),
-    "medians differ by 2 %": (medians, 1),
-    "nsys-ai": (nsys_ai, 1),
+RULES: dict[str, tuple[Rule, int]] = {  # and by what the rounds of a comparison are divided; 0: one pair of runs
+    "ours": (ours, 1),
+    "ours, half the rounds": (ours, 2),
+    "ours, not in turns": (apart, 2),
+    "nvbench": (nvbench, 0),
+    "t-test on launches": (t_test_launches, 0),
+    "t-test on means of runs": (t_test_runs, 2),
+    "medians differ by 2 %": (medians, 0),
+    "nsys-ai": (nsys_ai, 0),
 }
 
 
 def rates(data: Data, name: str, percent: int) -> Iterator[dict[str, object]]:
     """Yield rows of error_rates.csv: one rule on one set of rows, with `percent` of the work on side B."""
-    rule, runs = RULES[name]
+    rule, part = RULES[name]
+    runs = data.turns // part if part else 1
     equal = percent == data.base
     found: dict[str, list[Verdict]] = {}
     alarmed: dict[str, int] = {}
     unmirrored: dict[str, int] = {}
     families = 0
-    for a, b in _pairs(data, runs, PERCENTS.index(data.base), PERCENTS.index(percent)):
+    for a, b in _pairs(data, runs, percent):
         verdicts, back = rule(data.rows, a, b, data.launches), rule(data.rows, b, a, data.launches)
         families += 1
         for what, rows in _parts(data, verdicts).items():
@@ -208,9 +242,15 @@ def _parts(data: Data, verdicts: Verdicts) -> dict[str, list[str]]:
     return parts
 
 
-def _pairs(data: Data, runs: int, base: int, at: int) -> Iterator[tuple[Floats, Floats]]:
-    """Yield disjoint comparisons: (runs, rows, 3) of A and of B."""
-    values = data.values
+def _pairs(data: Data, runs: int, percent: int) -> Iterator[tuple[Floats, Floats]]:
+    """Yield comparisons: (runs, rows, 3) of A and of B."""
+    values, base, at = data.values, PERCENTS.index(data.base), PERCENTS.index(percent)
+    for (_, a), *others in data.blocks:
+        for b in [own for of, own in others if of == percent]:
+            for begin in range(0, len(a) - runs + 1, runs):
+                yield a[begin : begin + runs], b[begin : begin + runs]
+    if data.blocks:
+        return
     if data.places is not None:
         yield from _of_places(values, data.places, runs, base, at)
         return
@@ -248,6 +288,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     A row has the false verdicts on equal sides, and how many slow-downs of 1, 2 and 5 % were found.
     """
     drawn = {one.removesuffix(SAME_PLACE) for one in table["data"] if one.endswith(SAME_PLACE)}
+    drawn |= {one for one in table["data"] if one.startswith(TURNS_FILE)}
     shown = table[(table["rule"] == "ours") | (table["data"].isin(drawn) & (table["what"] == KERNELS))]
     what = shown["what"].replace(r"^\w+: (.*)$", r"\1 of models", regex=True)
     counts = shown.assign(what=what, percent=(shown["slower_frac"] * 100).round().replace(4, 5))
@@ -262,7 +303,8 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
             row[f"slower_{one['percent']:.0f}"] = f"{one['slower']} of {one['comparisons']}{against}"
         else:
             row["equal"] = f"{one['faster'] + one['slower']} of {one['comparisons']}"
-    return pd.DataFrame(found.values())[[*keys[:4], "equal", "slower_1", "slower_2", "slower_5"]].fillna("")
+    columns = [*keys[:4], "equal", "slower_1", "slower_2", "slower_5"]
+    return pd.DataFrame(found.values()).reindex(columns=columns).astype(object).fillna("")
 
 
 def main() -> int:
