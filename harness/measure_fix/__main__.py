@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,7 +29,6 @@ from analysis.formats.console import run_program
 from analysis.formats.errors import InputError
 from analysis.formats.measured import MEASURED, Intervention, MeasuredTarget
 from analysis.formats.report import Report
-from harness.console import progress, say
 from harness.measure_fix.rounds import EndedError, Run, experiment
 from harness.measure_fix.shared import SLOTS, Block, Mode
 from harness.measure_fix.targets import Decider, Target, of_report
@@ -37,6 +37,10 @@ from harness.profile.status import scrub, scrub_command
 
 SOURCES = [Path(__file__).resolve().parents[1] / "instrument" / name for name in ("delays.c", "nvtx.h")]
 TEMPORARY = Path("/dev/shm")  # blocks of a disk would disturb the program
+
+
+def _progress(text: str) -> None:
+    print(f"measure-fix: {text}", file=sys.stderr, flush=True)
 
 
 def library() -> Path:
@@ -151,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"measure-fix: {error}", file=sys.stderr)
         return 2
     os.environ.setdefault("KERNEL_LEDGER_CUPTI", cupti())
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the program must not outlive this one
     kept = TEMPORARY if TEMPORARY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=kept) as folder:
         return _measure(options, targets, command, Path(folder))
@@ -163,13 +168,13 @@ def _measure(options: argparse.Namespace, targets: list[Target], command: list[s
     run.start(options.log)
     try:
         step = run.wait_for_steps()
-        progress(f"A step ends with {step}")
+        _progress(f"A step ends with {step}")
         steps = max(10, min(2000, round(0.2 / run.seconds_of_step())))
         idle = run.measure([Block(steps, SLOTS, Mode.CONTROL, 0)])[0].step_ns
         for slot, target in enumerate(targets):
-            progress(f"{slot + 1} of {len(targets)}: {target.text[:80]}")
+            _progress(f"{slot + 1} of {len(targets)}: {target.text[:80]}")
             rows.append(experiment(run, slot, target, options.seconds))
-            say(_line(rows[-1]))
+            print(_line(rows[-1]))
     except EndedError:
         code = run.process.returncode
         why = f"The program ended (exit code {code}) before the rounds did; let it make more steps, or lower --seconds."
@@ -184,7 +189,7 @@ def _measure(options: argparse.Namespace, targets: list[Target], command: list[s
                 f"process {status.pid}: {status.failed} calls failed, {status.unchanged} graphs could not be changed"
             )
     if any(one.change is Intervention.REMOVE for one in targets):
-        say("Launches were left out, so the results of this run are wrong.")
+        print("Launches were left out, so the results of this run are wrong.")
     if rows:
         values = {
             "command": " ".join(scrub_command(command)),
@@ -194,7 +199,7 @@ def _measure(options: argparse.Namespace, targets: list[Target], command: list[s
             "targets": msgspec.to_builtins(rows),
         }
         options.out.write_text(json.dumps(MEASURED.document(values), indent=1) + "\n", encoding="utf-8")
-        progress(f"Wrote {options.out}")
+        _progress(f"Wrote {options.out}")
     if why:
         print(f"measure-fix: {why}", file=sys.stderr)
     return 3 if why else 0
