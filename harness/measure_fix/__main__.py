@@ -185,7 +185,7 @@ def _measure(options: argparse.Namespace, targets: list[Target], command: list[s
     for one in run.files.values():
         status = one.status
         if status.failed or status.unchanged:
-            progress(
+            _progress(
                 f"process {status.pid}: {status.failed} calls failed, {status.unchanged} graphs could not be changed"
             )
     if any(one.change is Intervention.REMOVE for one in targets):
