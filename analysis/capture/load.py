@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import hashlib
 import os
 import re
@@ -151,6 +153,19 @@ def _leads_out(path: Path, root: Path) -> bool:
     return not path.resolve().is_relative_to(root.resolve())
 
 
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hold the collector of cycles back: it would search all cells of a file again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_uncollected()
 def load(paths: Sequence[Path], progress: bool = False, style: NumberStyle | None = None) -> Capture:
     """Read every file and folder of `paths` into one capture.
 

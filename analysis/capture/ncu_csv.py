@@ -8,6 +8,7 @@ name.
 from __future__ import annotations
 
 import csv
+import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,7 @@ _SOURCE_HEADERS = ('"Address","Source"', '"Line No","Source"', '"#","Address"', 
 _SESSION_HEADERS = (
     '"Launch Attribute","Value"', '"Session Attribute","Value"', '"Process Id","Process Name"', '"Device Attribute",',
 )  # fmt: skip
+_STARTS = (*_HEADER_STARTS, _SUMMARY_START, *_SOURCE_HEADERS, *_SOURCE_STARTS, *_SESSION_HEADERS)
 _QUOTED_ROW = re.compile(r'"[^"]*(?:""[^"]*)*"(?:,"[^"]*(?:""[^"]*)*")*,?')
 _MOST_LINES = 32  # over which a quoted cell goes on
 _ROW_BEGINS = re.compile(r'"[0-9.,]*","[0-9.,]+","')
@@ -65,7 +67,7 @@ def page_of_header(line: str) -> str:
 
 def page_of_line(line: str) -> str:
     """Return the page whose table a line opens: 'raw', 'details', 'summary', 'source', 'session', else ''."""
-    if line[:1] not in ('"', "I"):
+    if not line.startswith(_STARTS):
         return ""
     if is_header(line):
         return page_of_header(line)
@@ -178,6 +180,9 @@ def header_of(section: Section) -> list[str]:
 
 def split_row(line: str) -> list[str] | None:
     """Return the cells of a line with every field in quotes; None if a quote is missing or there is one too many."""
+    cells = line[1:-1].split('","')
+    if line.startswith('"') and line.endswith('"') and line.count('"') == 2 * len(cells):  # no quote inside a cell
+        return cells
     return _cells(line) if _QUOTED_ROW.fullmatch(line) else None
 
 
@@ -273,7 +278,9 @@ def integers(page: Page, name: str) -> list[int | None]:
         InputError: a cell holds text.
     """
     try:
-        return [parse_integer(cell) for cell in page.column(name)]
+        cells = page.column(name)
+        known = {cell: parse_integer(cell) for cell in dict.fromkeys(cells)}
+        return [known[cell] for cell in cells]
     except (ValueError, OverflowError) as error:
         raise InputError(
             f"{page.name}: column {name}: {error}; export it again with {EXPORT.format(page='raw')}."
@@ -349,6 +356,7 @@ def is_nvtx_column(name: str) -> bool:
     return "Push/Pop_Range" in name or "Start/Stop_Range" in name or "PL_Type" in name
 
 
+@functools.lru_cache(1 << 10)
 def size(cell: str) -> str:
     """'16x16x1' from `(16, 16, 1)`."""
     return "x".join(re.findall(r"[0-9]+", cell))

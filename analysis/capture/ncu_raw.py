@@ -217,7 +217,7 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
     metrics: dict[str, np.ndarray] = {}
     units: dict[str, str] = {}
     device = page.column("Device")
-    instances: dict[str, list[object]] = {name: [] for name in METRIC_INSTANCES_COLUMNS}
+    instances: list[tuple[object, ...]] = []
     for name in metric_names:
         cells = cells_of[name]
         scale, unit = scales[name]
@@ -241,10 +241,8 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
         metrics[name] = values
         units[name] = unit
         for ncu_id, cell in zip(ids, cells, strict=True) if name in with_instances else ():
-            for label, value in _instances(cell, style, f"{where}, column {name}"):
-                row = (where, ncu_id, name, label, value * scale)
-                for column, item in zip(instances.values(), row, strict=True):
-                    column.append(item)
+            found_here = _instances(cell, style, f"{where}, column {name}")
+            instances += [(where, ncu_id, name, label, value * scale) for label, value in found_here]
     counters = pd.concat(
         [ncu_csv.identity(page, ids, device), pd.DataFrame(metrics, index=range(len(page.rows)))], axis=1
     )
@@ -252,7 +250,9 @@ def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: 
     if gone.any():
         missing.append(uncounted(counters, gone, where, found))
         counters = counters[~gone].reset_index(drop=True)
-    return RawPage(counters, units, missing, style, as_table(instances, METRIC_INSTANCES_COLUMNS))
+    columns = zip(*instances, strict=True) if instances else [()] * len(METRIC_INSTANCES_COLUMNS)
+    table = as_table(dict(zip(METRIC_INSTANCES_COLUMNS, columns, strict=True)), METRIC_INSTANCES_COLUMNS)
+    return RawPage(counters, units, missing, style, table)
 
 
 def _take_units(page: ncu_csv.Page) -> tuple[ncu_csv.Page, list[str]]:

@@ -12,14 +12,16 @@ import functools
 import io
 import math
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture import ncu_csv
-from analysis.capture.model import SOURCE_LINES_COLUMNS, as_table
+from analysis.capture.model import SOURCE_LINES_COLUMNS, as_table, empty_table
 from analysis.capture.text import NumberStyle, decide_locale, is_missing, parse_number
 from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
@@ -69,6 +71,9 @@ _KEPT = ("Line No", "Source", "Address")
 _TITLE = re.compile(r'"(?P<name>Kernel Name|Function Name|File Path|File Name)","(?P<value>.*?)",?$')
 _ADDRESS = re.compile(r"(?:0x)?[0-9a-fA-F]{1,16}")
 _STALL = re.compile(r"stall_[a-z_]+")
+
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass
@@ -160,13 +165,16 @@ def read_source(section: ncu_csv.Section, style: NumberStyle | None = None) -> t
         ),
         given=style,
     )
-    table: dict[str, list[object]] = {name: [] for name in SOURCE_LINES_COLUMNS}
-    for launch, of_launch in enumerate(_launches(counted)):
-        for block in of_launch:
-            _add(table, block, section.name, launch, style)
-    lines = pd.DataFrame({"block": table["block"], "address": pd.array(table["instruction"], dtype="Int64")})
-    table["instruction"] = list(lines.groupby("block")["address"].rank(method="dense").astype("Int64") - 1)
-    return as_table(table, SOURCE_LINES_COLUMNS), missing
+    alike: defaultdict[tuple[str, ...], list[tuple[int, int, _Block]]] = defaultdict(list)
+    launches = ((launch, block) for launch, blocks in enumerate(_launches(counted)) for block in blocks)
+    for at, (launch, block) in enumerate(launches):
+        alike[tuple(block.header)].append((at, launch, block))
+    parts = [_Rows(group, section.name, style).table() for group in alike.values()]
+    if not parts:
+        return empty_table(SOURCE_LINES_COLUMNS), missing
+    table = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)
+    place = table.groupby("block")["instruction"].rank(method="dense").astype("Int64") - 1
+    return table.assign(instruction=place), missing
 
 
 def _launches(blocks: list[_Block]) -> list[list[_Block]]:
@@ -175,11 +183,13 @@ def _launches(blocks: list[_Block]) -> list[list[_Block]]:
     The next launch begins with another kernel, or with a file that this launch already had.
     """
     found: list[list[_Block]] = []
+    files: set[str] = set()
     for block in blocks:
-        last = found[-1] if found else []
-        if not last or block.kernel != last[0].kernel or block.source_file in {one.source_file for one in last}:
+        if not found or block.kernel != found[-1][0].kernel or block.source_file in files:
             found.append([])
+            files.clear()
         found[-1].append(block)
+        files.add(block.source_file)
     return found
 
 
@@ -293,68 +303,115 @@ def _row(line: str, header: list[str]) -> tuple[list[str] | None, bool]:
     return (row, plain) if row is not None and len(row) == len(header) else (None, False)
 
 
-def _whole(number: float, where: str) -> int | None:
-    """Return a line number, or None for a cell without one."""
-    if math.isnan(number):
-        return None
-    if not 0 <= number < 1 << 31:
-        raise InputError(f"{where}: {number:g} is not a line number; {_AGAIN}.")
-    return int(number)
-
-
 @functools.lru_cache(1 << 14)
 def _number(cell: str, style: NumberStyle) -> float:
     """Return the number of a cell, NaN for none; most cells of a page are few different ones."""
     return math.nan if is_missing(cell) else parse_number(cell, style)
 
 
-def _add(table: dict[str, list[object]], block: _Block, where: str, launch: int, style: NumberStyle) -> None:
-    """Append the rows of a block to the columns of `table`. `instruction` holds addresses until all rows are read."""
-    header = block.header
-    places = {
-        name: next((header.index(label) for label in labels if label in header), None)
-        for name, labels in _LABELS.items()
-    }
-    stalls = {
-        _REASONS.get(short := name.removeprefix("stall_"), short): at
-        for at, name in enumerate(header)
-        if _STALL.fullmatch(name)
-    }
-    line_at = header.index("Line No") if "Line No" in header else None
-    texts = [at for at, name in enumerate(header) if name == "Source"]
-    address_at = header.index("Address") if "Address" in header else None
-    ptx_at = header.index(PTX) if PTX in header else None
-    line: int | None = None
-    for number, row in block.rows:
+class _Rows:
+    """The rows of blocks with one header, column after column; without those that stand for other lines."""
 
-        def value(at: int | None, row: list[str] = row, number: int = number) -> float:
-            if at is None:
-                return math.nan
+    def __init__(self, blocks: list[tuple[int, int, _Block]], where: str, style: NumberStyle) -> None:
+        self.header, self.where, self.style = blocks[0][2].header, where, style
+        address = self.place("Address")
+        kept = [
+            (at, launch, block, number, row)
+            for at, launch, block in blocks
+            for number, row in block.rows
+            if address is None or row[address].strip() != _ELSEWHERE
+        ]
+        self.blocks = np.array([at for at, *_ in kept], np.int64)
+        self.launches = [launch for _, launch, *_ in kept]
+        self.named = [block for *_, block, _, _ in kept]
+        self.numbers = [number for *_, number, _ in kept]
+        self.columns = list(zip(*(row for *_, row in kept), strict=True)) or [()] * len(self.header)
+
+    def place(self, *labels: str) -> int | None:
+        """Return the column with the first of these labels that the header has."""
+        return next((self.header.index(label) for label in labels if label in self.header), None)
+
+    def column(self, name: str) -> list[str]:
+        """Return the cells of a column without blanks around them; blank without the column."""
+        at = self.place(name)
+        return [""] * len(self.numbers) if at is None else [cell.strip() for cell in self.columns[at]]
+
+    def values(self, at: int | None) -> Floats:
+        """Return the numbers of a column, NaN for none."""
+        if at is None:
+            return np.full(len(self.numbers), math.nan)
+        known: dict[str, float] = {}
+        for cell in dict.fromkeys(self.columns[at]):
             try:
-                return _number(row[at], style)
+                known[cell] = _number(cell, self.style)
             except ValueError:
+                number = self.numbers[self.columns[at].index(cell)]
                 raise InputError(
-                    f"{where}: line {number}, column {header[at]}: {row[at]!r} is not a number; export it again with "
-                    f"{_EXPORT}."
+                    f"{self.where}: line {number}, column {self.header[at]}: {cell!r} is not a number; export it again "
+                    f"with {_EXPORT}."
                 ) from None
+        return np.array([known[cell] for cell in self.columns[at]], float)
 
-        shown = row[address_at].strip() if address_at is not None else ""
-        if shown == _ELSEWHERE:
-            continue
-        address = int(shown, 16) if _ADDRESS.fullmatch(shown) else None
-        if address is not None and address >= 1 << 63:
-            raise InputError(f"{where}: line {number} has the address {shown[:40]}, which is none; {_AGAIN}.")
-        if line_at is not None and row[line_at].strip():
-            line = _whole(value(line_at), f"{where}: line {number}, column Line No")
-        text = row[texts[-1] if address is not None else texts[0]] if texts else ""
-        text = "" if text.strip() == _NO_SOURCE else text
-        stall, stall_samples = hottest_stall({name: value(at) for name, at in stalls.items()})
-        numbers = [value(places[name]) for name in _LABELS]
-        cells = (
-            where, None, launch, block.kernel, block.source_file, line, address,
-            without_paths(text.strip()), *(None if math.isnan(number) else number for number in numbers), stall,
-            None if math.isnan(stall_samples) else stall_samples,
-            row[ptx_at].strip() if ptx_at is not None else "",
-        )  # fmt: skip
-        for column, cell in zip(table.values(), cells, strict=True):
-            column.append(cell)
+    def lines(self) -> Floats:
+        """Return the line of each row: a row without a number belongs to the line above it in its block."""
+        values = self.values(self.place("Line No"))
+        wrong = ~np.isnan(values) & ~((values >= 0) & (values < 1 << 31))
+        if wrong.any():
+            at = int(wrong.argmax())
+            raise InputError(
+                f"{self.where}: line {self.numbers[at]}, column Line No: {values[at]:g} is not a line number; {_AGAIN}."
+            )
+        told = np.array([cell != "" for cell in self.column("Line No")], bool)
+        above = np.maximum.accumulate(np.where(told, np.arange(len(told)), -1))
+        return np.where((above >= 0) & (self.blocks[above] == self.blocks), np.trunc(values[above]), math.nan)
+
+    def addresses(self) -> list[int | None]:
+        """Return the address of each row, None for a source line."""
+        shown = self.column("Address")
+        found = [int(cell, 16) if _ADDRESS.fullmatch(cell) else None for cell in shown]
+        for number, cell, address in zip(self.numbers, shown, found, strict=True):
+            if address is not None and address >= 1 << 63:
+                raise InputError(f"{self.where}: line {number} has the address {cell}, which is none; {_AGAIN}.")
+        return found
+
+    def texts(self, addresses: list[int | None]) -> list[str]:
+        """Return the source text of each row, or its instruction."""
+        at = [at for at, name in enumerate(self.header) if name == "Source"]
+        if not at:
+            return [""] * len(addresses)
+        both = zip(addresses, self.columns[at[0]], self.columns[at[-1]], strict=True)
+        texts = [(text if address is None else instruction).strip() for address, text, instruction in both]
+        known = {text: "" if text == _NO_SOURCE else without_paths(text) for text in set(texts)}
+        return [known[text] for text in texts]
+
+    def stalls(self) -> tuple[list[str], Floats]:
+        """Return the reason with most samples of each row, as `hottest_stall`, and its samples."""
+        places = {
+            _REASONS.get(short := name.removeprefix("stall_"), short): at
+            for at, name in enumerate(self.header)
+            if _STALL.fullmatch(name) and name != "stall_selected"
+        }
+        names = sorted(places)
+        samples = np.array([np.full(len(self.numbers), 0.0), *(self.values(places[name]) for name in names)])
+        samples = np.where(samples > 0, samples, 0.0)
+        best = samples.argmax(axis=0)
+        return np.array(["", *names], object)[best].tolist(), np.where(best, samples.max(axis=0), math.nan)
+
+    def table(self) -> pd.DataFrame:
+        """Return SOURCE_LINES_COLUMNS of the rows; `instruction` holds addresses."""
+        addresses = self.addresses()
+        stalls, stall_samples = self.stalls()
+        cells = {
+            "file": [self.where] * len(self.numbers),
+            "block": self.launches,
+            "kernel": [block.kernel for block in self.named],
+            "source_file": [block.source_file for block in self.named],
+            "line": self.lines(),
+            "instruction": pd.array(addresses, dtype="Int64"),
+            "text": self.texts(addresses),
+            **{name: self.values(self.place(*labels)) for name, labels in _LABELS.items()},
+            "stall": stalls,
+            "stall_samples": stall_samples,
+            "ptx": self.column(PTX),
+        }
+        return as_table(cells, SOURCE_LINES_COLUMNS).set_axis(self.blocks)

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
+from collections.abc import Callable
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv as arrow_csv
 
 from analysis.capture.model import RANGES_COLUMNS, as_table, empty_table, nest_ranges
 from analysis.capture.names import range_name
@@ -15,39 +21,60 @@ from analysis.formats.files import LARGEST, Column, CsvFile, shown
 from analysis.formats.ranges import never_closes
 from analysis.formats.run import CPU_RANGES
 
+_THREAD = re.compile(" *[0-9]{1,18} *")
 EXACT = 2**53  # a float holds every whole number up to this one
 
 
-def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], list[list[str]], bool]:
+def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], pa.Table, bool]:
     """Header, rows, and whether the last row was cut off: a row without a line end may be incomplete."""
     text = raw.decode("utf-8", errors="replace").lstrip("\ufeff \t")
     reader = csv.reader(io.StringIO(text, newline=""))
     header = [name.strip() for name in next(reader)]
     if text.split("\n", 1)[0].replace('"', "").strip() != ",".join(header):
         raise InputError(f"{where}: has a quote in its header that belongs to no column; {again}.")
+    cut = not text.endswith("\n")
+    if (table := _plain_rows(text, header)) is not None:
+        return header, table.slice(0, max(len(table) - cut, 0)), cut and len(table) > 0
     rows: list[list[str]] = []
-    damaged = 0
+    damaged = at = 0
     has_quotes = '"' in text
     for row in reader:
         if not row:
             continue
         if damaged:
             break
-        if has_quotes and any("\n" in cell for cell in row):
-            raise InputError(f"{where}: a quote opens before line {reader.line_num} and never closes; {again}.")
-        if has_quotes and any('"' in cell and _quoted(cell) not in text for cell in row):
-            raise InputError(f"{where}: line {reader.line_num} has a quote that belongs to no cell; {again}.")
+        for cell in row if has_quotes else ():
+            if "\n" in cell:
+                raise InputError(f"{where}: a quote opens before line {reader.line_num} and never closes; {again}.")
+            if '"' in cell and (at := text.find(_quoted(cell), at)) < 0:
+                raise InputError(f"{where}: line {reader.line_num} has a quote that belongs to no cell; {again}.")
         if len(row) == len(header):
             rows.append(row)
         else:
             damaged = reader.line_num
             found = len(row)
-    cut = not text.endswith("\n")
-    if not damaged:
-        return header, rows[:-1] if cut else rows, cut and bool(rows)
-    if cut and reader.line_num == damaged:
-        return header, rows, True
-    raise InputError(f"{where}: line {damaged} has {found} fields where the header has {len(header)}; {again}.")
+    if damaged and not (cut and reader.line_num == damaged):
+        raise InputError(f"{where}: line {damaged} has {found} fields where the header has {len(header)}; {again}.")
+    lost = cut and bool(rows or damaged)
+    kept = rows[:-1] if cut and not damaged else rows
+    columns = zip(*kept, strict=True) if kept else [()] * len(header)
+    return header, pa.table([pa.array(cells, pa.string()) for cells in columns], header), lost
+
+
+def _plain_rows(text: str, header: list[str]) -> pa.Table | None:
+    """Return the rows below the first line of a text; None where a cell is quoted or a row is of another length."""
+    if '"' in text or len(header) != len(set(header)):
+        return None
+    names = dict.fromkeys(header, pa.string())
+    try:
+        return arrow_csv.read_csv(
+            pa.py_buffer(text.partition("\n")[2].encode()),
+            arrow_csv.ReadOptions(use_threads=False, column_names=header),
+            arrow_csv.ParseOptions(quote_char=False),
+            arrow_csv.ConvertOptions(column_types=names, strings_can_be_null=False),
+        )
+    except pa.ArrowInvalid:
+        return None
 
 
 def _quoted(cell: str) -> str:
@@ -55,14 +82,26 @@ def _quoted(cell: str) -> str:
     return f'"{doubled}"'
 
 
-def _numbers(text: pd.Series, column: Column, where: str, again: str) -> pd.Series:
+def _text(cells: pa.ChunkedArray) -> pd.Series:
+    """Return a column of text; equal cells are one object."""
+    encoded = cells.combine_chunks().dictionary_encode()
+    return pd.Series(np.array([*encoded.dictionary.to_pylist(), ""], object)[encoded.indices.to_numpy()], dtype="str")
+
+
+def _numbers(cells: pa.ChunkedArray, column: Column, where: str, again: str) -> pd.Series:
     """Convert a column of text into numbers of `column.least` or more; a blank, if the column allows it, is missing.
 
     Raises:
         InputError: a cell holds anything else; the message names the first one.
     """
     whole = column.type is int
-    text = text.str.strip()
+    if whole and pc.all(pc.match_substring_regex(cells, "^(-?[0-9]{1,15})?$")).as_py():
+        blank = pc.equal(cells, "")
+        numbers = pc.if_else(blank, "0", cells).cast(pa.int64()).to_numpy()
+        missing = blank.to_numpy()
+        if (missing | (numbers >= column.least)).all() and (column.blank or not missing.any()):
+            return pd.Series(pd.arrays.IntegerArray(numbers, missing)).astype(column.dtype)
+    text = _text(cells).str.strip()
     values = pd.to_numeric(text, errors="coerce").astype("float64")
     fits = (values >= column.least) & (values < (2**63 if whole else LARGEST)) & ((values % 1 == 0) if whole else True)
     _refuse(text, ~fits & ~((text == "") & column.blank), column, where, again)
@@ -81,6 +120,11 @@ def _refuse(text: pd.Series, bad: pd.Series, column: Column, where: str, again: 
         )
 
 
+def _each(text: pd.Series, made: Callable[[str], object]) -> pd.Series:
+    """Return what is made of each cell, made once for equal ones."""
+    return text.map({cell: made(cell) for cell in text.unique()})
+
+
 def read_table(file: CsvFile, raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
     """Return the columns of a CSV file in their declared types (text is str), and whether its last row was cut off.
 
@@ -88,16 +132,18 @@ def read_table(file: CsvFile, raw: bytes, where: str) -> tuple[pd.DataFrame, boo
         InputError: a damaged row, or a cell that does not fit the declaration of its column.
     """
     header, rows, cut = _read_rows(raw, where, file.again)
-    frame = pd.DataFrame(rows, columns=header, dtype="str")
+    declared = {column.name: column for column in file.columns}
     read = {}
-    for column in file.columns:
-        if column.name not in frame:
+    for at, name in enumerate(header):
+        column, cells = declared.get(name), rows.column(at)
+        if column and column.type is not str:
+            read[name] = _numbers(cells, column, where, file.again)
             continue
-        text = frame[column.name]
-        if column.pattern:
-            _refuse(text, ~text.str.fullmatch(column.pattern), column, where, file.again)
-        read[column.name] = text if column.type is str else _numbers(text, column, where, file.again)
-    return frame.assign(**read), cut
+        read[name] = _text(cells)
+        if column and column.pattern:
+            fits = _each(read[name], re.compile(column.pattern).fullmatch)
+            _refuse(read[name], fits.isna(), column, where, file.again)
+    return pd.DataFrame(read), cut
 
 
 def cpu_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
@@ -108,8 +154,7 @@ def cpu_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     """
     if frame.empty:
         return empty_table(RANGES_COLUMNS)
-    plain = frame["thread"].where(frame["thread"].str.fullmatch(r" *[0-9]{1,18} *"))
-    tids = pd.to_numeric(plain, errors="coerce")
+    tids = _each(frame["thread"], lambda cell: int(cell) if _THREAD.fullmatch(cell) else None)
     if tids.isna().any() and tids.notna().any():
         odd = frame["thread"][tids.isna()].iloc[0]
         raise InputError(
@@ -124,8 +169,8 @@ def cpu_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
             "end_ns": frame["end_ns"].astype("int64"),
             "pid": [0] * len(frame),
             "tid": tids,
-            "name": frame["path"].str.rpartition("/")[2],
-            "level": frame["path"].str.count("/"),
+            "name": _each(frame["path"], lambda path: path.rpartition("/")[2]),
+            "level": _each(frame["path"], lambda path: path.count("/")),
             "path": frame["path"],
         },
         RANGES_COLUMNS,
@@ -148,10 +193,9 @@ def bare_ranges(frame: pd.DataFrame, where: str) -> pd.DataFrame:
         raise InputError(
             f"{where}: the range in row {int(wrong.argmax()) + 1} ends before it starts; {BARE_RANGES.again}."
         )
-    left_open = frame["end_ns"].isna() & frame["name"].astype(str).map(never_closes).astype(bool)
+    left_open = frame["end_ns"].isna() & _each(frame["name"], never_closes).astype(bool)
     frame = frame[~left_open.to_numpy(bool)].reset_index(drop=True)
-    plain = frame["name"].unique()
-    frame = frame.assign(name=frame["name"].map({name: range_name(name) for name in plain}))
+    frame = frame.assign(name=_each(frame["name"], range_name))
     nested = as_ranges(frame)
     path = frame["name"].to_numpy(object, copy=True)
     path[nested["range_id"].to_numpy()] = nested["path"].to_numpy(object)

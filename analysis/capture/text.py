@@ -294,12 +294,19 @@ def _possible(cell: str, style: NumberStyle, kind: str) -> bool:
     return kind != "decimal" or style.decimal in cell
 
 
+def _is_plain(cell: str) -> bool:
+    """Return whether a cell is short and has digits alone, which mean the same in every style."""
+    return cell.isdigit() and cell.isascii() and len(cell) < 19 and (cell[0] != "0" or cell == "0")
+
+
 def parse_number(cell: str, style: NumberStyle = _ENGLISH) -> float:
     """Parse a cell as a float; NaN if it stands for a missing value.
 
     Raises:
         ValueError: it is not a number in this style.
     """
+    if _is_plain(cell):
+        return float(cell)
     if is_missing(cell):
         return math.nan
     if not fits(cell, style):
@@ -313,6 +320,8 @@ def parse_integer(cell: str, style: NumberStyle | None = None) -> int | None:
     Raises:
         ValueError: it holds anything but digits, a sign and correct groups.
     """
+    if _is_plain(cell):
+        return int(cell)
     if is_missing(cell):
         return None
     styles = (_ENGLISH, _GERMAN) if style is None else (style,)
