@@ -54,6 +54,17 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     "traffic": (["tables/traffic"], [BY_HAND, "test_tables_numbers"]),
     "fusion": (["fusion/*"], ["test_fusion_by_hand", "test_tables_fusion"]),
     "diagnosis": (["diagnosis/step_rules/*"], ["test_step_rules_by_hand", "test_step_rules_edges"]),
+    "diagnosis kernels": (
+        [
+            "diagnosis/kernel_rules/*",
+            *(f"diagnosis/{name}" for name in ("each", "evidence", "hot", "reasons", "sampled_reasons")),
+        ],
+        ["test_kernel_rules_by_hand"],
+    ),
+    "diagnosis program": (
+        [f"diagnosis/{name}" for name in ("copies", "findings", "host", "program", "ran", "rank_costs")],
+        ["test_tables_program", "test_findings"],
+    ),
     "units": (["capture/units", "tables/units"], [BY_HAND, "test_capture_text"]),
     "compare": (
         ["comparison/*"],
@@ -120,13 +131,24 @@ def _told(one: ast.AST, other: ast.AST) -> str:
     return f"{type(one).__name__} -> {type(other).__name__}"
 
 
-def functions(tree: ast.AST, within: str = "") -> Iterator[tuple[str, ast.FunctionDef]]:
-    """Yield the functions of a module and the methods of its classes with their full names; none inside of another."""
+Function = ast.FunctionDef | ast.Lambda
+
+
+def functions(
+    tree: ast.AST, within: str = "", seen: itertools.count[int] | None = None
+) -> Iterator[tuple[str, Function]]:
+    """Yield the functions of a module and the methods of its classes with their full names; none inside of another.
+
+    A lambda that stands in no function, such as the condition of a rule, has a number for a name.
+    """
+    seen = seen or itertools.count(1)
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef):
             yield within + node.name, node
+        elif isinstance(node, ast.Lambda):
+            yield f"{within}lambda {next(seen)}", node
         else:
-            yield from functions(node, f"{within}{node.name}." if isinstance(node, ast.ClassDef) else within)
+            yield from functions(node, f"{within}{node.name}." if isinstance(node, ast.ClassDef) else within, seen)
 
 
 def places(tree: ast.Module) -> list[Place]:
@@ -137,7 +159,7 @@ def places(tree: ast.Module) -> list[Place]:
     return [
         Place(numbers[id(node)], name, told)
         for name, function in functions(tree)
-        for statement in function.body
+        for statement in ([function.body] if isinstance(function, ast.Lambda) else function.body)
         for node in ast.walk(statement)
         if id(node) not in skipped
         for told, _ in changed(node)
@@ -173,9 +195,12 @@ def telling(source: str, path: str) -> CodeType:
     """Return the code of a module whose functions first tell their names: a tracer would slow all code down."""
     tree = ast.parse(source)
     for name, function in functions(tree):
-        call = f"__import__('builtins').{_TOLD}({f'{path} {name}'!r})"
-        function.body.insert(0, ast.parse(call).body[0])
-    return compile(tree, path, "exec", dont_inherit=True)
+        call = ast.parse(f"__import__('builtins').{_TOLD}({f'{path} {name}'!r})", mode="eval").body
+        if isinstance(function, ast.Lambda):
+            function.body = ast.Subscript(ast.Tuple([call, function.body], ast.Load()), ast.Constant(1), ast.Load())
+        else:
+            function.body.insert(0, ast.Expr(call))
+    return compile(ast.fix_missing_locations(tree), path, "exec", dont_inherit=True)
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,7 +19,7 @@ from analysis.capture import ncu_csv
 from analysis.capture.model import COUNTERS_COLUMNS, DETAILS_COLUMNS, RULES_COLUMNS, as_table
 from analysis.capture.ncu_raw import column_values, crashed, locale_of, uncounted
 from analysis.capture.text import C_LOCALE, NumberStyle, is_missing, parse_number
-from analysis.capture.units import base_unit, check_metric
+from analysis.capture.units import base_unit, check_metric, is_unit
 from analysis.formats.errors import InputError
 from analysis.formats.paths import without_paths
 from analysis.formats.report import Missing
@@ -311,6 +312,7 @@ def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle)
     read = _Metrics()
     labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
     sections_of, items, kernels = (page.column(name) for name in ("Section Name", "Body Item Label", "Kernel Name"))
+    values = _columns(cells, labels, units, np.flatnonzero(is_metric).tolist(), style)
     for row, ncu_id in enumerate(ncu_csv.integers(page, "ID")):
         if ncu_id is None:
             raise InputError(f"{page.name}: line {page.numbers[row]} has no ID; export it again with {_EXPORT}.")
@@ -326,18 +328,40 @@ def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle)
         where = f"{page.name}, line {page.numbers[row]}"
         scale, unit = base_unit(units[row], where)
         name, label = metric_of(sections_of[row], items[row], labels[row].strip(), unit)
-        values = column_values([cells[row]], style, scale)
-        value = math.nan if values is None else float(values[0])
+        value = values[row] if row in values else _value(cells[row], style, scale)
+        is_text = value is None
+        value = math.nan if value is None else value
         if not math.isnan(value):
             check_metric(name or _labelled(sections_of[row], label)[0], unit, where)
-        text = cells[row].strip() if values is None else ""
+        text = cells[row].strip() if is_text else ""
         shown = None if math.isnan(value) else value
         read.list_row(page.name, ncu_id, kernels[row], sections_of[row], items[row], label, name, shown, unit, text)
-        if name and values is None:
+        if name and is_text:
             read.texts.setdefault(name, {})[ncu_id] = text
         elif name:
             read.keep(name, ncu_id, value, unit, where)
     return read
+
+
+def _columns(
+    cells: list[str], labels: list[str], units: list[str], rows: list[int], style: NumberStyle
+) -> dict[int, float]:
+    """Return the numbers of rows whose label and unit have numbers alone, all at once."""
+    alike: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for row in rows:
+        alike[labels[row], units[row]].append(row)
+    found: dict[int, float] = {}
+    for (_, unit), same in alike.items():
+        if is_unit(unit):
+            numbers = column_values([cells[row] for row in same], style, base_unit(unit, "")[0])
+            found |= zip(same, numbers.tolist(), strict=True) if numbers is not None else ()
+    return found
+
+
+def _value(cell: str, style: NumberStyle, scale: float) -> float | None:
+    """Return the number of a cell, None for a text."""
+    numbers = column_values([cell], style, scale)
+    return None if numbers is None else float(numbers[0])
 
 
 def _agree(one: float, other: float) -> bool:
@@ -372,8 +396,11 @@ def _counters(
 
 def _check_row(page: ncu_csv.Page, row: int, *, is_metric: bool) -> None:
     """Refuse a row that is both a metric and a rule, and a rule without a name, a text and one of ncu's types."""
-    rule = {name: page.rows[row][page.columns[name]].strip() for name in _OF_RULES if name in page.columns}
-    value = any(page.rows[row][page.columns[name]].strip() for name in ("Metric Unit", "Metric Value"))
+    told = page.rows[row]
+    if is_metric and not any(told[page.columns[name]] for name in _OF_RULES if name in page.columns):
+        return
+    rule = {name: told[page.columns[name]].strip() for name in _OF_RULES if name in page.columns}
+    value = any(told[page.columns[name]].strip() for name in ("Metric Unit", "Metric Value"))
     named = rule.get("Rule Name", "") != "" and rule.get("Rule Description", "") != ""
     said = named and _RULE_TYPE.fullmatch(rule.get("Rule Type", "")) is not None
     if any(rule.values()) if is_metric else value or (any(rule.values()) and not said):
