@@ -180,7 +180,7 @@ class Facts:
 
     @cached_property
     def roofs(self) -> pd.DataFrame:
-        pipes = set(self.measured["flops_pipe"]) if "flops_pipe" in self.measured else ()
+        pipes = set(self.measured["flops_pipe"].unique()) if "flops_pipe" in self.measured else ()
         return roofline.build_roofs(self.allowed_ceilings[0], self.device, pipes)
 
     @cached_property

@@ -56,14 +56,13 @@ def unrecorded(
     `correlation` its number, NA if unknown; `ops` as GPU_OPS; `untimed` the numbers of records without a time. Units:
     ns.
     """
-    kernels = ops[(ops["kind"] == "kernel").to_numpy(bool)]
     recorded = pd.Index(ops["correlation_id"].dropna().to_numpy(np.int64)).append(pd.Index([*untimed], dtype=np.int64))
-    if kernels.empty or recorded.empty:
+    if not (ops["kind"] == "kernel").any() or recorded.empty:
         return None
     kinds = [2 if _END.match(name) else 1 if _BEGIN.match(name) else 3 if _LAUNCH.match(name) else 0 for name in names]
     kind = np.array([*kinds, 0])[code]
     launched = pd.Series(correlation)[kind == 3].dropna()
-    if launched.isin(recorded).all():
+    if np.isin(launched.to_numpy(np.int64), recorded.to_numpy(np.int64)).all():
         return None
     calls = pd.DataFrame({"kind": kind, "start": start, "end": end})
     calls["thread"] = pd.DataFrame({str(at): column for at, column in enumerate(thread)}).groupby(
@@ -86,7 +85,7 @@ def unrecorded(
     ids = np.sort(lost["correlation"].to_numpy(np.int64))
     shown = f"{ids[0]} to {ids[-1]}" if len(ids) > 1 and ids[-1] - ids[0] < 2 * len(ids) else f"{ids[0]}"
     shown += " and others" if len(ids) > 1 and "to" not in shown else ""
-    cost = duration(len(lost) * float(kernels["duration_ns"].mean()))
+    cost = duration(len(lost) * float(ops.loc[(ops["kind"] == "kernel").to_numpy(bool), "duration_ns"].mean()))
     return Missing(
         Reason.LOST_RECORDS,
         f"the kernels of {len(lost)} of {count_of(total, 'launch call')} of {where}",

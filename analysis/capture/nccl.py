@@ -39,14 +39,19 @@ _MOST = 1 << 53
 Schema = list[tuple[str, str, int]]  # field, format, offset
 
 
+def is_called(ranges: pd.DataFrame) -> bool:
+    """Return whether any range is a call of NCCL."""
+    return any(name.startswith(NCCL) for name in ranges["name"].unique())
+
+
 def calls(ranges: pd.DataFrame, payloads: Mapping[int, Mapping[str, int]]) -> pd.DataFrame:
     """Return the calls of NCCL (NCCL_CALLS_COLUMNS): one row for each of its ranges, with the fields of its payload.
 
     Shape: `ranges` as in `Capture`; `payloads` fields by range_id.
     """
-    own = ranges[ranges["name"].str.startswith(NCCL)]
-    if own.empty:
+    if not is_called(ranges):
         return empty_table(NCCL_CALLS_COLUMNS)
+    own = ranges[ranges["name"].str.startswith(NCCL)]
     said = [payloads.get(one, {}) for one in own["range_id"].tolist()]
     columns: dict[str, Any] = {name: own[name] for name in ("pid", "tid", "start_ns", "end_ns")}
     columns["name"] = own["name"].str.removeprefix(NCCL)

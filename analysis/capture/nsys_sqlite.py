@@ -38,7 +38,7 @@ from analysis.capture.model import (
 from analysis.capture.names import range_name
 from analysis.capture.sqlite_table import Tables, open_tables
 from analysis.formats.errors import InputError
-from analysis.formats.ranges import DOMAIN, NCCL, never_closes
+from analysis.formats.ranges import DOMAIN, never_closes
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
 
@@ -204,7 +204,7 @@ def read_samples(path: Path, where: str) -> tuple[pd.DataFrame | None, dict[str,
 def _nccl_calls(file: Tables | FolderTables, ranges: pd.DataFrame, left_open: pd.DataFrame) -> pd.DataFrame:
     """Return the calls of NCCL. One that NCCL leaves open ends as it starts, since its end is unknown."""
     every = pd.concat([left_open.assign(end_ns=left_open["start_ns"]), ranges]) if len(left_open) else ranges
-    return nccl.calls(every, nccl.payloads(file) if every["name"].str.startswith(NCCL).any() else {})
+    return nccl.calls(every, nccl.payloads(file) if nccl.is_called(every) else {})
 
 
 def _no_gpu_operations(export: _Export, calls: int) -> Missing:
@@ -402,7 +402,7 @@ def _gpu_ops(export: _Export) -> pd.DataFrame:
         return empty_table(GPU_OPS_COLUMNS)
     _explain_calls(export, columns, calls)
     if len(columns) == 1:
-        table = pd.DataFrame(columns[0])
+        table = pd.DataFrame(columns[0], copy=False)
     else:
         table = pd.concat([pd.DataFrame(part) for part in _same_categories(columns)], ignore_index=True)
     start = table["start_ns"].to_numpy()

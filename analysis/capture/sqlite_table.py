@@ -182,8 +182,10 @@ class Tables:
             raise OSError(str(error)) from None
 
     def _halves(self, table: str, query: str) -> Iterator[list[Part]]:
-        try:
-            first, last = self._db.execute(f"SELECT min(rowid), max(rowid) FROM {_name(table)}").fetchone()
+        of = _name(table)
+        try:  # asked for both at once, SQLite walks through the whole table
+            ends = f"SELECT (SELECT min(rowid) FROM {of}), (SELECT max(rowid) FROM {of})"
+            first, last = self._db.execute(ends).fetchone()
         except sqlite3.Error:  # a table without rowid; or a fault, which the driver will find
             first, last = None, None
         if not (isinstance(first, int) and isinstance(last, int) and last - first > 4 * _CHUNK):
@@ -234,14 +236,15 @@ def _part(column: Any) -> Part:
 
     Raises: ValueError for bytes, and for text that is not UTF-8.
     """
-    missing = column.is_null().to_numpy(zero_copy_only=False)
+    lacks = column.null_count > 0
+    missing = column.is_null().to_numpy(zero_copy_only=False) if lacks else np.zeros(len(column), np.bool_)
     if pa.types.is_string(column.type):
-        texts = column.fill_null("").to_numpy(zero_copy_only=False)
+        texts = (column.fill_null("") if lacks else column).to_numpy(zero_copy_only=False)
         return Part(texts, missing, "text" if not missing.all() else "")
     if not (pa.types.is_int64(column.type) or pa.types.is_float64(column.type)):
         raise ValueError
     kind = "number" if column.null_count < len(column) else ""
-    return Part(column.fill_null(0).to_numpy(), missing, kind)
+    return Part((column.fill_null(0) if lacks else column).to_numpy(), missing, kind)
 
 
 def _join(parts: list[Part], declared: str) -> Column:

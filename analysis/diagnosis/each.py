@@ -111,9 +111,10 @@ def _longest(measured: pd.DataFrame, kernels: set[str]) -> pd.DataFrame:
     of_base = pd.factorize(np.array([symbols.base(str(name)) for name in names], dtype=object))[0][codes]
     of_path, paths = pd.factorize(measured["path"])
     times = measured["nsys_time_ns"].to_numpy(np.float64, na_value=0.0)
-    longest = np.empty(len(names), np.int64)
-    order = np.argsort(times, kind="stable")
-    longest[codes[order]] = order  # of the launches of one kernel, the last one stays
+    most, longest = np.zeros(len(names)), np.empty(len(names), np.int64)
+    np.maximum.at(most, codes, times)
+    long = np.flatnonzero(times == most[codes])
+    longest[codes[long]] = long  # of the launches of one kernel, the last one stays
     rows = []
     for name, at in zip(names, longest, strict=True):
         if name in kernels:

@@ -25,6 +25,7 @@ _CAST = re.compile(r"(?<=[<,( ])\((?:[A-Za-z_][A-Za-z0-9_:<>]*(?: (?!instance)[A
 _LITERAL = re.compile(r"(?<![A-Za-z0-9_.])(-?[0-9]+)[uUlL]+(?![A-Za-z0-9_])")
 _GNU_LAMBDA = re.compile(r"\{lambda\((.*?)\)#([0-9]+)\}")
 _OPEN, _CLOSE = "<([{", ">)]}"
+_SIGN = re.compile(r"->|[][<>(){} ]")
 
 
 def _without_parameters(name: str) -> str:
@@ -45,17 +46,17 @@ def _without_return_type(name: str) -> str:
     """Return `name` after the last blank that stands outside all brackets."""
     depth = 0
     start = 0
-    for i, char in enumerate(name):
-        if char in _OPEN:
+    for found in _SIGN.finditer(name):
+        sign = found[0]
+        if sign == " ":
+            if depth == 0:
+                start = found.end()
+        elif sign in _OPEN:
             depth += 1
-        elif char in _CLOSE:
-            if char == ">" and name[i - 1 : i] == "-":
-                continue
+        elif sign != "->":
             depth -= 1
-        elif char == " " and depth == 0:
-            start = i + 1
-        if depth < 0:
-            return name  # `operator>`, or a name without its beginning: leave it unchanged
+            if depth < 0:
+                return name  # `operator>`, or a name without its beginning: leave it unchanged
     return name[start:] if depth == 0 else name
 
 

@@ -36,6 +36,7 @@ EARLY = 0.25  # the same of phases that end before the main one begins, in time 
 LEAST_LAUNCHES = 4  # of a step before the main phase: what repeats with fewer uploads, or tries out kernels
 MOST_WARM_UPS = 4  # a phase before the main one that has fewer steps warms it up
 ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
+_DENSE = 8  # counts for each launch, up to which all are counted at once
 _COLUMNS = ["kind", "name", "start_ns", "duration_ns", "api_start_ns", "api_end_ns", "pid", "correlation_id"]
 _NAMED = re.compile(r"step|iter|batch|token|decode|prefill|generate|forward|epoch", re.IGNORECASE)
 _OPERATOR = re.compile(
@@ -191,9 +192,13 @@ def _beside(phase: Phase, main: Phase, loads: IntArray) -> bool:
 def _loads(capture: Capture) -> IntArray:
     if capture.calls is None:
         return np.zeros(0, np.int64)
-    known = {name: bool(_LOADS.match(str(name))) for name in capture.calls["name"].unique()}
-    chosen = capture.calls["name"].astype(object).map(known).astype(bool)
-    return np.sort(capture.calls["start_ns"].to_numpy(np.int64)[chosen.to_numpy(bool)])
+    return np.sort(capture.calls["start_ns"].to_numpy(np.int64)[_matching(capture.calls["name"], _LOADS)])
+
+
+def _matching(names: pd.Series, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
+    """Return which names a pattern matches. Few of them are distinct."""
+    codes, distinct = pd.factorize(names)
+    return np.array([*(bool(pattern.match(str(name))) for name in distinct), False])[codes]
 
 
 def busiest(ops: pd.DataFrame) -> int:
@@ -210,27 +215,28 @@ def _why_not(launches: _Launches) -> str:
 
 def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     """Return the launches and synchronisations of a process in order, and the end of the call before each."""
-    if pid >= 0:
-        ops = ops[(ops["pid"] == pid).fillna(False)]
-    code, names = pd.factorize(ops["name"])
-    start = ops["start_ns"].to_numpy(np.int64)
-    end = start + ops["duration_ns"].to_numpy(np.int64)
-    host, host_end = (ops[one].fillna(ops["start_ns"]).to_numpy(np.int64) for one in ("api_start_ns", "api_end_ns"))
-    correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)
+    own = _of_process(ops, pid)
+    code, names = pd.factorize(ops["name"].iloc[own])
+    start = ops["start_ns"].to_numpy(np.int64)[own]
+    end = start + ops["duration_ns"].to_numpy(np.int64)[own]
+    called = (ops[one].fillna(ops["start_ns"]).to_numpy(np.int64)[own] for one in ("api_start_ns", "api_end_ns"))
+    host, host_end = called
+    correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)[own]
     ends, waits = np.sort(host_end), (start[:0], start[:0])
     if capture.calls is not None and len(capture.calls):
-        calls = capture.calls[["pid", "start_ns", "end_ns", "name"]]
-        calls = calls[(calls["pid"] == pid).fillna(False)] if pid >= 0 else calls
-        ends = np.sort(calls["end_ns"].to_numpy(np.int64)) if len(calls) else ends
-        known = {name: bool(_WAITS.match(str(name))) for name in calls["name"].unique()}
-        own = calls[calls["name"].astype(object).map(known).astype(bool)]
-        waits = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
+        calls, own = capture.calls, _of_process(capture.calls, pid)
+        begin, until = (calls[name].to_numpy(np.int64)[own] for name in ("start_ns", "end_ns"))
+        ends = np.sort(until) if len(own) else ends
+        waiting = _matching(calls["name"], _WAITS)[own]
+        waits = begin[waiting], until[waiting]
     more = len(waits[0])
     code = np.append(code, np.full(more, len(names)))
     host, host_end = np.append(host, waits[0]), np.append(host_end, waits[1])
     start, end = np.append(start, waits[1]), np.append(end, np.zeros(more, np.int64))
     correlation = np.append(correlation, np.full(more, -1))
-    order = np.lexsort((start, host))
+    order = np.argsort(host, kind="stable")
+    if ((np.diff(host[order]) == 0) & (np.diff(start[order]) < 0)).any():
+        order = np.lexsort((start, host))
     code, start, end, host, host_end = (each[order] for each in (code, start, end, host, host_end))
     correlation = correlation[order]
     fresh = np.ones(len(code), bool)
@@ -245,6 +251,12 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     return _Launches(
         code[first], host[first], before, host_end[first], launched, start[first], gpu_end, len(names), weight, tunes
     )
+
+
+def _of_process(rows: pd.DataFrame, pid: int) -> IntArray:
+    """Return the places of the rows of a process; of all, if it is not known."""
+    pids = rows["pid"].to_numpy(dtype=np.int64, na_value=-1)
+    return np.flatnonzero(pids == pid) if pid >= 0 else np.arange(len(pids))
 
 
 def _marks(capture: Capture, pid: int, launches: _Launches) -> list[tuple[str, IntArray, int, IntArray]]:
@@ -273,7 +285,13 @@ def _similar(edges: IntArray, symbol: IntArray) -> tuple[Floats, IntArray]:
     length = np.diff(edges)
     width = int(symbol.max()) + 1
     stretch = np.repeat(np.arange(len(length)), length)
-    keys, counts = np.unique(stretch * width + symbol[edges[0] : edges[-1]], return_counts=True)
+    inside = stretch * width + symbol[edges[0] : edges[-1]]
+    if len(length) * width <= _DENSE * len(inside):
+        held = np.bincount(inside, minlength=len(length) * width).reshape(-1, width)
+        shared = np.minimum(held[1:], held[:-1]).sum(axis=1)
+        alike = 2 * shared / np.maximum(length[:-1] + length[1:], 1)
+        return np.maximum(np.append(alike, 0), np.insert(alike, 0, 0)), length
+    keys, counts = np.unique(inside, return_counts=True)
     at = np.minimum(np.searchsorted(keys, keys + width), len(keys) - 1)
     both = np.where(keys[at] == keys + width, np.minimum(counts, counts[at]), 0)
     shared = np.bincount(keys // width, weights=both, minlength=len(length))[:-1]

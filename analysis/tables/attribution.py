@@ -72,7 +72,8 @@ def _walk_outwards(
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return the rows of calls, and of the ranges around them: the innermost one, or each up to the outermost."""
     pairs: list[tuple[np.ndarray, np.ndarray]] = [(np.array([], dtype=np.int64), np.array([], dtype=np.int64))]
-    located = np.flatnonzero(calls[["pid", "tid", "api_start_ns", "api_end_ns"]].notna().all(axis=1).to_numpy())
+    known = [calls[name].notna().to_numpy(bool) for name in ("pid", "tid", "api_start_ns", "api_end_ns")]
+    located = np.flatnonzero(np.logical_and.reduce(known))
     if len(ranges) and len(located):
         start, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
         begins, ends = (calls[name].to_numpy(np.int64, na_value=0) for name in ("api_start_ns", "api_end_ns"))
@@ -131,6 +132,8 @@ def _by_thread(
             numbered[(tid == thread_tid) & (pid == thread_pid)] = number
     else:
         numbered = threads.get_indexer(pd.MultiIndex.from_arrays([pid, tid]))
+    if len(threads) < 1 << 15:  # numpy sorts numbers of 16 bits much faster
+        numbered = numbered.astype(np.int16)
     order = np.argsort(numbered, kind="stable")
     bounds = np.searchsorted(numbered[order], np.arange(len(threads) + 1))
     for thread in range(len(threads)):
@@ -166,7 +169,14 @@ def paths_of(owner: pd.Series, ranges: pd.DataFrame) -> np.ndarray:
 
 def parent_rows(ranges: pd.DataFrame) -> np.ndarray:
     """Return the row number of each range's parent, -1 for the outermost."""
-    row_of = pd.Series(np.arange(len(ranges)), index=ranges["range_id"].to_numpy())
+    known = ranges["parent_id"].notna().to_numpy(bool)
+    number, parent = ranges["range_id"].to_numpy(np.int64), ranges["parent_id"].to_numpy(np.int64, na_value=0)
+    low, high = (int(number.min()), int(number.max())) if len(number) else (0, -1)
+    if high - low < 4 * len(number):
+        row_at = np.full(high - low + 2, -1, np.int64)  # the last one is for parents that are not there
+        row_at[number[::-1] - low] = np.arange(len(number))[::-1]
+        return row_at[np.where(known & (parent >= low) & (parent <= high), parent - low, high - low + 1)]
+    row_of = pd.Series(np.arange(len(ranges)), index=number)
     row_of = row_of[~row_of.index.duplicated()]
     return ranges["parent_id"].map(row_of).fillna(-1).to_numpy(np.int64)
 

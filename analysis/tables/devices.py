@@ -90,7 +90,7 @@ def build_devices(facts: Facts) -> pd.DataFrame | None:
     rows = []
     for one in activities:
         at = indices[one.device, one.process]
-        ops = gpu_ops.iloc[at]
+        ops = gpu_ops[["pid", "tid", "api_start_ns", "kind"]].iloc[at]
         ranks = {process_ranks[pid] for pid in ops["pid"].dropna().unique() if pid in process_ranks}
         kernels, copies = intervals.length(one.kernels), intervals.length(one.copies)
         both = int(intervals.covered(*one.copies, one.kernels).sum())

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+
+
+def numbered(rows: pd.DataFrame, columns: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return a number for each row, equal where all these columns of whole numbers are; missing values are equal."""
+    found, size = np.zeros(len(rows), np.int64), 1
+    for name in columns if len(rows) else ():
+        missing = rows[name].isna().to_numpy(bool)
+        value = rows[name].to_numpy(np.int64, na_value=0)
+        low = int(value.min(where=~missing, initial=int(value.max())))
+        span = int(value.max(where=~missing, initial=low)) - low + 2
+        if (size := size * span) >= 1 << 62:
+            return rows.groupby([*columns], sort=False, dropna=False).ngroup().to_numpy(np.int64)
+        found = found * span + np.where(missing, 0, value - low + 1)
+    return found
+
+
+def several(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return which numbers occur more than once."""
+    ordered = np.sort(numbers)
+    return np.isin(numbers, ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def repeats(rows: pd.DataFrame, column: str) -> npt.NDArray[np.bool_]:
@@ -21,7 +41,7 @@ def repeats(rows: pd.DataFrame, column: str) -> npt.NDArray[np.bool_]:
     return found
 
 
-def holds(column: pd.Series, judge: Callable[[Any], bool]) -> pd.Series:
+def holds(column: pd.Series, judge: Callable[[Any], Any]) -> pd.Series:
     """Return whether `judge` holds for each value of a column; missing values are not judged, and do not hold."""
     codes, values = pd.factorize(column)
     known = np.array([*(bool(judge(value)) for value in values), False])

@@ -15,6 +15,7 @@ from analysis.tables import set_up as set_up_steps
 from analysis.tables.attribution import innermost
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column
+from analysis.tables.distinct import numbered
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -173,9 +174,9 @@ def _calls(gpu_ops: pd.DataFrame) -> np.ndarray:
 
     An operation without a call in the file gets a number of its own.
     """
-    calls = gpu_ops.groupby(["pid", "correlation_id"], sort=False, dropna=False).ngroup().to_numpy(np.int64).copy()
+    calls = numbered(gpu_ops, ["pid", "correlation_id"])
     unknown = gpu_ops["correlation_id"].isna().to_numpy(bool)
-    calls[unknown] = len(gpu_ops) + np.flatnonzero(unknown)
+    calls[unknown] = calls.max(initial=0) + 1 + np.flatnonzero(unknown)
     calls[~gpu_ops["kind"].isin(WORK).to_numpy(bool)] = -1
     return calls
 

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, table
+from analysis.tables.distinct import numbered, several
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -22,8 +23,8 @@ def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
 
     Shape: (operations,).
     """
-    call = gpu_ops[["pid", "correlation_id"]]
-    shared = call.duplicated(keep=False) & call["correlation_id"].notna() & gpu_ops["kind"].isin(WORK)
+    shared = several(numbered(gpu_ops, ["pid", "correlation_id"]))
+    shared &= gpu_ops["correlation_id"].notna().to_numpy(bool) & gpu_ops["kind"].isin(WORK).to_numpy(bool)
     return np.asarray(shared | gpu_ops["graph_node_id"].notna() | (gpu_ops["kind"] == "graph"), dtype=bool)
 
 

@@ -53,10 +53,11 @@ def prepare_launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
 
     Shape: `gpu_ops` as in `Capture`, with `owner` (row of its range, -1 for none) and `path`.
     """
-    launches = gpu_ops[gpu_ops["kind"] == "kernel"]
-    order = launches["api_start_ns"].fillna(launches["start_ns"])
-    if not order.is_monotonic_increasing:
-        launches = launches.iloc[np.argsort(order.to_numpy(np.int64), kind="stable")]
+    rows = np.flatnonzero((gpu_ops["kind"] == "kernel").to_numpy(bool))
+    order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)[rows]
+    if (order[1:] < order[:-1]).any():
+        rows = rows[np.argsort(order, kind="stable")]
+    launches = gpu_ops if len(rows) == len(gpu_ops) and (rows[1:] > rows[:-1]).all() else gpu_ops.iloc[rows]
     return _with_names(launches.reset_index(drop=True))
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.capture.model import IntArray
 from analysis.formats import intervals
-from analysis.tables.distinct import repeats
+from analysis.tables.distinct import numbered, repeats
 from analysis.tables.operations import operation_rows
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ def lanes_of(facts: Facts) -> Lanes | None:
         return None
     zero = int(facts.gpu_ops["start_ns"].min())
     calls, ranges = facts.once(calls_of), facts.ranges
-    places = pd.concat([rows[_PLACE].dropna().astype(np.int64) for rows in (calls, ranges)])
-    order = [(int(pid), int(tid)) for pid, tid in places.value_counts().index]
+    order = _threads_of([calls, ranges])
     code = {place: at for at, place in enumerate(order[:MOST_THREADS])}
     shown, merged, row_of_call = _merged(calls, _threads(calls, code), zero)
     known = _threads(ranges, code)
@@ -155,6 +154,19 @@ def _names(facts: Facts, places: list[tuple[int, int]]) -> list[str]:
     ]
 
 
+def _threads_of(tables: list[pd.DataFrame]) -> list[tuple[int, int]]:
+    """Return process and thread of rows, those with most rows first; where equal, in the order of the rows."""
+    counts: dict[tuple[int, int], int] = {}
+    for rows in tables:
+        known = rows[_PLACE].dropna() if rows[_PLACE].isna().any(axis=None) else rows[_PLACE]
+        codes, _ = pd.factorize(numbered(known, _PLACE))
+        first = np.unique(codes, return_index=True)[1]
+        found = zip(*(known[name].to_numpy(np.int64)[first].tolist() for name in _PLACE), strict=True)
+        for place, count in zip(found, np.bincount(codes).tolist(), strict=True):
+            counts[place] = counts.get(place, 0) + count
+    return sorted(counts, key=lambda place: -counts[place])
+
+
 def _threads(rows: pd.DataFrame, code: dict[tuple[int, int], int]) -> IntArray:
     """Return the number of each row's thread, -1 for one that is not shown."""
     pid, tid = (rows[name].to_numpy(np.int64, na_value=-1) for name in _PLACE)
@@ -175,9 +187,13 @@ def _merged(calls: pd.DataFrame, thread: IntArray, zero: int) -> tuple[pd.DataFr
     if len(own) > MOST_CALLS:
         width = max(int(np.ptp(start[own])) * (int(thread.max()) + 1) // MOST_CALLS, 1)
         key = (start[own] - start[own].min()) // width * MOST_THREADS + thread[own]
-    _, first, row, count = np.unique(key, return_index=True, return_inverse=True, return_counts=True)
-    order = np.lexsort((start[own] - end[own], row))  # the longest call of each row comes first
-    longest = own[order[np.searchsorted(row[order], np.arange(len(first)))]]
+    counts = np.bincount(key)
+    row = (np.cumsum(counts > 0) - 1)[key]
+    count, length = counts[counts > 0], end[own] - start[own]
+    first, most = _firsts(row, len(count)), np.full(len(count), -1, np.int64)
+    np.maximum.at(most, row, length)
+    long = np.flatnonzero(length == most[row])  # of equally long calls, the first one
+    longest = own[long[_firsts(row[long], len(count))]]
     begin, until = start[own[first]], end[longest].copy()
     np.maximum.at(until, row, end[own])
     place = np.full(len(calls), -1, np.int64)
@@ -192,6 +208,13 @@ def _merged(calls: pd.DataFrame, thread: IntArray, zero: int) -> tuple[pd.DataFr
         }
     )
     return table, count, place
+
+
+def _firsts(row: IntArray, rows: int) -> IntArray:
+    """Return the first place of each number below `rows`."""
+    found = np.empty(rows, np.int64)
+    found[row[::-1]] = np.arange(len(row))[::-1]
+    return found
 
 
 def _of_rows(facts: Facts, row_of_call: IntArray, merged: IntArray) -> IntArray:

@@ -15,6 +15,7 @@ from analysis.diagnosis.step_rules.view import LOADS, Proposal, View
 from analysis.formats import intervals
 from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION
+from analysis.tables.distinct import holds
 
 LEAST_NS = 1_000_000.0
 TIMES = 0.5  # of a step: a step that is longer than usual by less is only slow
@@ -65,8 +66,8 @@ def _in_calls(view: View, begin: IntArray, end: IntArray) -> IntArray:
     calls = view.capture.calls
     if calls is None:
         return np.zeros(len(begin), np.int64)
-    known = {name: bool(ALLOCATION.match(str(name)) or LOADS.match(str(name))) for name in calls["name"].unique()}
-    own = calls[calls["name"].astype(object).map(known).astype(bool) & (calls["pid"] == view.step.phase.pid)]
+    sets_up = holds(calls["name"], lambda name: ALLOCATION.match(name) or LOADS.match(name))
+    own = calls[sets_up & (calls["pid"] == view.step.phase.pid)]
     start, until = own["start_ns"].to_numpy(np.int64), own["end_ns"].to_numpy(np.int64)
     return intervals.covered(begin, end, intervals.union(start, until - start))
 
@@ -82,6 +83,5 @@ def _loads(view: View, begin: IntArray, end: IntArray) -> npt.NDArray[np.bool_]:
     calls = view.capture.calls
     if calls is None:
         return np.zeros(len(begin), bool)
-    known = {name: bool(LOADS.match(str(name))) for name in calls["name"].unique()}
-    loads = np.sort(calls["start_ns"].to_numpy(np.int64)[calls["name"].astype(object).map(known).to_numpy(bool)])
+    loads = np.sort(calls.loc[holds(calls["name"], LOADS.match), "start_ns"].to_numpy(np.int64))
     return np.asarray(np.searchsorted(loads, end) > np.searchsorted(loads, begin))
