@@ -16,7 +16,7 @@ from analysis.samples.overlap import Floats, Ints, Launches, Samples, overlap
 # The units whose intervals decide which launches stand alone: each against the busiest of them.
 UNITS = ("dram_read_frac", "tensor_active_frac", "sm_issue_frac")
 _CLOCKED_BY = ("dram_read_frac", "sm_active_frac")  # the first that varies
-_TELL_CLOCK = 40  # groups with most time, which count one by one for the clock
+_TELL_CLOCK = 256  # groups with most time, which count one by one for the clock; 40 of 178 told a wrong one
 # Longer launches, in periods, say little: they change their rate as their last blocks end.
 _SHORT = 2
 _ENOUGH = 300  # samples without longer launches

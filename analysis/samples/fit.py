@@ -24,7 +24,7 @@ LAGS = 5  # samples whose residuals may correlate: a launch's own variation reac
 # Where to look for the clock, reach and step in ns: near nsys' own alignment, and far from it by the busy time alone.
 _NEAR, _FAR, _FINE = (30_000.0, 3_000.0), (300_000.0, 15_000.0), 1_000.0
 _RECENTRED = 4  # how often the finest scan may move on
-USUAL_OFFSET = 50_000.0  # ns; JAX's launches were 43 and 48 µs behind their samples, those of other programs 1 to 2
+USUAL_OFFSET = 50_000.0  # ns; launches of six unlike programs were 1 to 3 µs behind their samples
 UNKNOWN_CLOCK = 50_000.0  # its error where no sample tells it
 # From which distance on a part's own offset is a jump, and how much it lowers the log of the residual squares.
 JUMP_NS, MUCH = 60_000.0, 0.5

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from analysis.samples.fit import FAINT, FAINT_MOST
 from analysis.tables.declare import Column, table
 from analysis.tables.sampled import READ, WRITE, OfGpu
 
@@ -40,10 +42,68 @@ _HOW = ("alone", "among", "graph")
 )
 def build_known_bytes(facts: Facts) -> pd.DataFrame | None:
     """Return known_bytes.csv: one row for each kind of launch or step and each metric; None for another program."""
-    if not any(_KNOWN.search(str(path)) for path in facts.ranges["path"].unique()):
-        return None
-    rows = [row for one in facts.sampled for row in (*_launches(one), *_steps(one))]
+    rows = [row for one in _sampled(facts) for row in (*_launches(one), *_steps(one))]
     return pd.DataFrame(rows) if rows else None
+
+
+def _sampled(facts: Facts) -> list[OfGpu]:
+    """Return the sampled GPUs of a program with launches of known bytes; [] of another program."""
+    return facts.sampled if any(_KNOWN.search(str(path)) for path in facts.ranges["path"].unique()) else []
+
+
+@table(
+    "known_windows",
+    question="Do all samples of a window together give all bytes that it is known to move?",
+    title="Known bytes of windows",
+    optional=True,
+    columns=(
+        Column("window", "", "launches of one kind alone, or all steps among others in a stream or a graph", "key"),
+        Column("metric", "", "read or written", "key"),
+        Column("samples", "1", "samples from the first launch to the end of the last", "sampled"),
+        Column("known_bytes", "byte", "what all launches move", "static"),
+        Column("sampled_low_bytes", "byte", "sum of the samples, with nothing where nsys prints 1 %", "sampled"),
+        Column("sampled_high_bytes", "byte", "the same with 1.5 %, the most that it prints so", "sampled"),
+        Column("off_low_frac", "0-1", "the first over known, minus 1", "sampled"),
+        Column("off_high_frac", "0-1", "the second over known, minus 1", "sampled"),
+    ),
+)
+def build_known_windows(facts: Facts) -> pd.DataFrame | None:
+    """Return known_windows.csv: a row for each window and each metric that it moves; None for another program."""
+    rows = [row for one in _sampled(facts) for row in _windows(one)]
+    return pd.DataFrame(rows) if rows else None
+
+
+def _windows(one: OfGpu) -> Iterator[dict[str, object]]:
+    launches, begin = one.found.launches, one.found.samples.begin + one.found.clock.offset
+    members: dict[str, list[tuple[int, str, int]]] = {}  # group, kind, bytes of one launch
+    for group, path in enumerate(one.groups["folded"].astype(str)):
+        if found := _KNOWN.search(path):
+            kind, alone = found[1], _how(path) == _HOW[0]
+            name = f"alone, {kind}" if alone else path.partition("/")[0]
+            members.setdefault(name, []).append((group, kind, int(found[2]) << 20))
+    for name, groups in members.items():
+        own = np.isin(launches.group, [group for group, *_ in groups])
+        first, last = launches.start[own].min() - one.found.samples.period, launches.end[own].max()
+        rows = (begin >= first) & (begin <= last)
+        for metric, moving in ((READ, _READS), (WRITE, _WRITES)):
+            known = sum(size * int(one.groups["launches"].iloc[at]) for at, kind, size in groups if kind in moving)
+            if known and metric in one.found.values:
+                yield {
+                    "window": name,
+                    "metric": "read" if metric == READ else "written",
+                    **_sums(one, metric, rows, known),
+                }
+
+
+def _sums(one: OfGpu, metric: str, rows: npt.NDArray[np.bool_], known: int) -> dict[str, object]:
+    values = one.found.values[metric][rows]
+    faint = np.abs(values - FAINT) < FAINT / 10
+    of_one = one.peak * one.found.samples.period / 1e9
+    low, high = (float(np.where(faint, least, values).sum()) * of_one for least in (0.0, FAINT_MOST))
+    return {
+        "samples": int(rows.sum()), "known_bytes": known, "sampled_low_bytes": low, "sampled_high_bytes": high,
+        "off_low_frac": low / known - 1, "off_high_frac": high / known - 1, "tier": "sampled",
+    }  # fmt: skip
 
 
 def _launches(one: OfGpu) -> Iterator[dict[str, object]]:

@@ -38,6 +38,7 @@ ALONE, NEIGHBOURS, OPEN = "alone", "with neighbours", "no"
 ACTIVITY = ("tensor_active_frac", "sm_issue_frac", "sm_active_frac", "warps_frac")
 LINKS = ("nvlink_rx_frac", "nvlink_tx_frac", "pcie_rx_frac", "pcie_tx_frac")
 USUAL = 3.0  # times the median: a longer step is start-up or a slow one
+ALIKE = 1.1  # launches of one kernel and range whose mean times differ by less count as one group, whatever their place
 LEAST_LINK = 0.01  # of a link: nsys prints 1 % for anything below
 # Units that a sentence on a step names, with their columns in sampled_steps; links with the stems of theirs.
 _SAID = {"DRAM": "dram_frac", "tensor cores": "tensor_active_frac", "schedulers": "sm_issue_frac"}
@@ -97,7 +98,8 @@ def _number(device: str) -> int:
 def _keyed(facts: Facts) -> pd.DataFrame:
     """Return every operation with GROUP: kernels as the counting plan groups them, copies and sets by their names.
 
-    `row` is that of facts.launches, -1 for copies and sets.
+    Places of about equal time are joined: a program without ranges launches one kernel at dozens of places. `row` is
+    that of facts.launches, -1 for copies and sets.
     """
     ranges, launches = facts.placed  # kernels of CUDA graphs and of torch.compile lie in their own ranges
     kernels = with_groups(launches.assign(path=paths_of(launches["owner"], ranges), row=np.arange(len(launches))))
@@ -107,7 +109,21 @@ def _keyed(facts: Facts) -> pd.DataFrame:
     names = ["start_ns", "duration_ns", "device", "row", *GROUP]
     text = dict.fromkeys(("device", "folded", "kernel", "grid", "block"), "str")
     found = pd.concat([one[names].astype(text) for one in (kernels, others) if len(one)], ignore_index=True)
+    found["place"] = _places_of_one_time(found)
     return found.sort_values("start_ns", kind="stable", ignore_index=True)
+
+
+def _places_of_one_time(rows: pd.DataFrame) -> pd.Series:
+    """Return the place of each row, or the quickest place of its kernel and range whose mean time is within ALIKE."""
+    group = rows.groupby(GROUP, sort=False)
+    mean = group["duration_ns"].mean().reset_index().sort_values("duration_ns", kind="stable")
+    first: dict[tuple[Any, ...], tuple[int, float]] = {}
+    place = {}
+    for at, *kernel, number, time in mean[[*GROUP, "duration_ns"]].itertuples():
+        if time > ALIKE * first.get(tuple(kernel), (0, 0.0))[1]:
+            first[tuple(kernel)] = (number, time)
+        place[at] = first[tuple(kernel)][0]
+    return group.ngroup().map(place).astype("int64")
 
 
 def _of_gpu(gpu: int, rows: pd.DataFrame, ran: pd.DataFrame, peak: float) -> OfGpu:

@@ -402,6 +402,11 @@ def test_launches_of_known_bytes_are_held_against_their_names(tmp_path: Path) ->
     read = rows[rows["metric"] == "read"]
     assert set(read["known_bytes"]) == {64 << 20}
     assert set(read["inside"]) == {"no"}  # the launches move something else
+    window = report.tables["known_windows"].iloc[0]
+    moved = 40 * (0.5 * LONG[0] + 0.2 * LONG[1]) * PEAK / 1e9
+    assert (window["window"], window["metric"], window["known_bytes"]) == ("alone, read", "read", 80 * (64 << 20))
+    assert window["sampled_low_bytes"] <= window["sampled_high_bytes"] == pytest.approx(moved, rel=0.02)
+    assert window["off_low_frac"] == pytest.approx(window["sampled_low_bytes"] / window["known_bytes"] - 1)
 
 
 def test_a_step_of_known_launches_sums_them(tmp_path: Path) -> None:
