@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from analysis.capture.model import IntArray
 from analysis.formats.place import program
-from analysis.formats.report import Cell, Confidence, Finding, Later, Saving, Span, Tier, kind_of
+from analysis.formats.report import Cell, Confidence, Finding, Later, Measured, Saving, Span, Tier, kind_of
 from analysis.replay.graph import Bools
 from analysis.replay.simulate import Run
 
@@ -36,6 +36,7 @@ class Claim:
     saves_ns   what the replay says that the cure saves, of `scope`; `saves_frac` its share, `later` after another cure
     span       begin and end of the stretch of the timeline that shows it, ns
     ops        rows of gpu_ops that it is about
+    measured   what an experiment with the running program showed
     replays    the step without and with the cure, and which operations of the graph that changes
     """
 
@@ -57,6 +58,7 @@ class Claim:
     span: tuple[int, int] | None = None
     ops: IntArray | None = None
     replays: Replays | None = None
+    measured: Measured | None = None
 
     @property
     def id(self) -> str:
@@ -98,6 +100,7 @@ def findings(claims: Iterable[Claim], spans: Mapping[int, Span] | None = None) -
             saves_frac=one.saves_frac,
             later=one.later,
             confidence=one.confidence,
+            measured=one.measured,
             cells=list(one.cells),
             wrong_if=one.wrong_if,
             spans=[shown[rank]] if rank in shown else [],

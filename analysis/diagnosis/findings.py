@@ -19,9 +19,11 @@ from analysis.diagnosis.copies import large_copies
 from analysis.diagnosis.each import build_diagnosis, tables_of_kernels
 from analysis.diagnosis.host import cpu_ranges, host_waits
 from analysis.diagnosis.hot import hot_kernels
+from analysis.diagnosis.measured import Settled, settle
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
 from analysis.formats.report import Confidence, kind_of, kinds
+from analysis.tables.declare import part
 from analysis.tables.host import CUDA
 
 if TYPE_CHECKING:
@@ -38,9 +40,20 @@ _INSIDE = "It contains no other range. To see what it does, add NVTX ranges insi
 
 def findings_of(facts: Facts) -> list[Claim]:
     """Return the findings, the one that wins most first. A capture that is not of a program has none."""
+    return facts.once(settled).claims
+
+
+def settled(facts: Facts) -> Settled:
+    """Return the findings, and those that an experiment with the running program refuted."""
     if not facts.is_program:
-        return []
-    return [*(step_findings.claims(facts.once(answer_steps)) or _of_sums(facts)), *lowered_clocks(facts)]
+        return Settled([])
+    found = [*(step_findings.claims(facts.once(answer_steps)) or _of_sums(facts)), *lowered_clocks(facts)]
+    return settle(found, facts.capture)
+
+
+@part("note")
+def _hidden(facts: Facts) -> list[str]:
+    return list(facts.once(settled).hidden)
 
 
 def _of_sums(facts: Facts) -> list[Claim]:

@@ -10,6 +10,13 @@ from msgspec import Meta, Struct
 from analysis.formats import place
 from analysis.formats.files import Amount, JsonFile, Positive, Whole
 
+# The calls in which the host is delayed, by the cause that they are measured for.
+CALLS = {
+    "sync": "Synchronize",
+    "allocation": "cudaMalloc|cudaFree|cudaHostAlloc|cudaMallocHost",
+    "launch_bound": "^cuLaunchKernel",
+}
+
 
 class Intervention(StrEnum):
     """What was done to the running program."""
@@ -54,4 +61,4 @@ class Measured(Struct):
     targets: list[MeasuredTarget]
 
 
-MEASURED = JsonFile("measured", "measured.json", Measured, again=place.again("make measure-fix"), captured=False)
+MEASURED = JsonFile("measured", "measured.json", Measured, again=place.again("make measure-fix"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from analysis.formats import symbols
 from analysis.formats.errors import InputError
-from analysis.formats.measured import Intervention
+from analysis.formats.measured import CALLS, Intervention
 from analysis.formats.report import Report
 from harness.measure_fix.shared import IN_RANGE, MARKER, Kind, Mode, Name
 
@@ -20,7 +20,6 @@ MODES = {
     Intervention.REMOVE: (Mode.CONTROL, Mode.REMOVE),
     Intervention.VIRTUAL: (Mode.VIRTUAL, Mode.VIRTUAL),
 }
-CALLS = {"sync": "Synchronize", "allocation": "cudaMalloc|cudaFree|cudaHostAlloc|cudaMallocHost"}
 
 
 @dataclass

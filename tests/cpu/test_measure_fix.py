@@ -8,14 +8,21 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from analysis.capture.model import Capture
+from analysis.diagnosis.claims import Claim
+from analysis.diagnosis.measured import settle
 from analysis.formats.measured import MEASURED, Intervention
+from analysis.formats.report import Cell, Finding, KernelRow, Later, Saving
 from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Name, demangled
 from harness.measure_fix.slopes import of_round, slope
-from harness.measure_fix.targets import Decider, Target
+from harness.measure_fix.targets import Decider, Target, of_report
 from tests.checkout import ROOT
 
 COMPILER = shutil.which("cc") or ""
@@ -153,3 +160,43 @@ def test_decisions() -> None:
     assert bits("cudaMalloc_v3020", Kind.KERNEL) == 0
     assert demangled("_Z3fooi") in ("foo(int)", "_Z3fooi")
     assert SLOTS < 29
+
+
+def row(name: str, slope: float, change: str = "delay") -> dict[str, Any]:
+    """Return a row of measured.json."""
+    return {
+        "change": change,
+        "target": name,
+        "names": [name],
+        "slope": slope,
+        "low": slope - 0.02,
+        "high": slope + 0.02,
+    }
+
+
+def claim(kind: str, ops: list[int], later: Later | None = None) -> Claim:
+    """Return a claim on operations that saves 10 to 20 % of a step."""
+    of = Saving(0.1, 0.2)
+    return Claim(kind=kind, title=kind, sentence="Said.", ops=np.array(ops, np.int64), saves_frac=of, later=later)
+
+
+def test_findings_follow_what_was_measured() -> None:
+    """A hidden finding leaves the list with what needs it; a measured one says so; the others stay as they are."""
+    ops = pd.DataFrame({"name": ["void f<(int)4>(int)", "g", "h"], "duration_ns": [100, 100, 100]})
+    rows = [row("f<4>(int)", 0.9), row("g", 0.0), row("^cuLaunchKernel", 0.5, "host")]
+    capture = Capture(gpu_ops=ops, ours={"measured": {"targets": rows}})
+    hidden = claim("layout", [1])
+    claims = [hidden, claim("fuse", [0]), claim("fuse", [2]), claim("launch_bound", [0, 1, 2])]
+    settled = settle([*claims, claim("precision", [2], Later(Saving(), hidden.id))], capture)
+    assert [one.measured and one.measured.slope for one in settled.claims] == [0.9, None, 0.5]
+    assert "grows by 90% (88% to 92%) of a delay of it" in settled.claims[0].sentence
+    assert settled.hidden == ("layout: hidden, since the step grows by 0% (-2% to 2.0%) of a delay of it.",)
+    assert settle(claims, Capture(gpu_ops=ops)).claims == claims
+
+
+def test_top_of_a_report() -> None:
+    """The parts that a report names: calls and copies of its findings, then its kernels."""
+    kernels = [KernelRow("k", "k", "step", 1.0, 5.0, 0.1), KernelRow("l", "l", "step", 1.0, 9.0, 0.2)]
+    finding = Finding("sync", 1, "sync", "Sync", "", "", cells=[Cell("changes", {"kernel": "k"}, "time_ns", 1)])
+    found = of_report(SimpleNamespace(findings=[finding], kernels=kernels), 3)  # type: ignore[arg-type]
+    assert [(one.change, one.text) for one in found] == [("host", "Synchronize"), ("delay", "k"), ("delay", "l")]

@@ -176,6 +176,9 @@ def _json() -> dict[str, object]:
             {"component": "attn", "share_frac": 0.5, "cpu_ns": 9, "kernels": [{"name": "k", "count": 2, "self_ns": 8}]}]}]},
         "baseline": {"settings": [{"setting": "eager", "dtype": "float32", "tokens": 8, "tokens_per_s": spread,
                                    "operators": [{"name": "aten::mm", "kind": "matmul", "self_cpu_ns": 4, "calls": 2}]}]},
+        "measured": {"command": "python train.py", "step": "^step \\*$", "idle_step_ns": 3e6, "rank": None, "targets": [
+            {"change": "delay", "target": "gemm", "within": "", "names": ["gemm"], "per_step": 4.0, "length_ns": 9e4,
+             "step_ns": 3.1e6, "rounds": 8, "slope": 0.97, "low": 0.93, "high": 1.01, "why": ""}]},
         "sweep": {"choices": [{"gpu": "NVIDIA H200", "source": "gelu/v02_vector.cu", "macros": "GELU_V02_THREADS=256", "why": "faster",
                                "gain": 1.25, "measured": [{"op": "gelu", "variant": "v02_vector", "dtype": "bf16", "shape": "large"}]}]},
         **_studies(spread),
