@@ -42,7 +42,7 @@ def asked(change: list[str]) -> list[str]:
         else:
             found += ["--host", "|".join(calls)] if calls else []
             found += ["--kernel", "|".join(others)] if others else []
-            if kind == "--drop" and others and "Host" not in pattern:
+            if others and "Host" not in pattern and kind != "--stream":
                 found += ["--remove", "|".join(others)]
     return found
 

@@ -9,12 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
 #include <chrono>
 #include <vector>
 
-#define CHECK(call)                                                                  \
-  do {                                                                               \
-    cudaError_t error_ = (call);                                                     \
+#define CHECK(call)                                                                            \
+  do {                                                                                         \
+    cudaError_t error_ = (call);                                                               \
     if (error_) printf("%s:%d %s\n", __FILE__, __LINE__, cudaGetErrorString(error_)), exit(2); \
   } while (0)
 
@@ -75,8 +76,10 @@ int main(int argc, char** argv) {
   }
   auto start = std::chrono::steady_clock::now();
   for (long step = 1; step <= steps; step++) {
-    if (graph) CHECK(cudaGraphLaunch(graph, one));
-    else if (!strcmp(which, "eager")) both();
+    if (graph)
+      CHECK(cudaGraphLaunch(graph, one));
+    else if (!strcmp(which, "eager"))
+      both();
     else if (!strcmp(which, "launches")) {
       adds = 300;
       for (int i = 0; i < 300; i++) tiny<<<1, 256, 0, one>>>(x, n);
@@ -95,7 +98,8 @@ int main(int argc, char** argv) {
     std::vector<float> got(n);
     CHECK(cudaMemcpy(got.data(), x, n * 4, cudaMemcpyDeviceToHost));
     for (float value : got)
-      if (value != (float)(adds * step) && adds * step < 1 << 24) return printf("wrong: %f after %ld\n", value, step), 1;
+      if (value != (float)(adds * step) && adds * step < 1 << 24)
+        return printf("wrong: %f after %ld\n", value, step), 1;
     long since = step % 5000 ? step % 5000 : 5000;
     printf("%s right after %ld steps, %.2f us a step\n", which, step, us / since);
     fflush(stdout);
