@@ -4,7 +4,26 @@ import torch
 from torch import nn
 
 B, T, C, L = 64, 128, 1024, 24
-WORDS = "the quick brown fox jumps over the lazy dog while kernels wait for a host that reads words".split()
+WORDS = [
+    "the",
+    "quick",
+    "brown",
+    "fox",
+    "jumps",
+    "over",
+    "the",
+    "lazy",
+    "dog",
+    "while",
+    "kernels",
+    "wait",
+    "for",
+    "a",
+    "host",
+    "that",
+    "reads",
+    "words",
+]
 
 
 def build(form):
