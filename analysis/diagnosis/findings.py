@@ -53,7 +53,7 @@ def settled(facts: Facts) -> Settled:
 
 @part("note")
 def _hidden(facts: Facts) -> list[str]:
-    return list(facts.once(settled).hidden)
+    return list(facts.once(settled).hidden.values())
 
 
 def _of_sums(facts: Facts) -> list[Claim]:

@@ -5,8 +5,8 @@ The replay is asked the same question. A saving that it predicted is multiplied 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,10 +27,10 @@ APART = 0.2  # slopes that differ by more, beside their interval, contradict eac
 
 @dataclass(frozen=True)
 class Settled:
-    """The claims that are left, in their order, and a sentence about each that the experiment refuted."""
+    """The claims that are left, in their order, and a sentence about each that the experiment refuted, by its id."""
 
     claims: list[Claim]
-    hidden: tuple[str, ...] = ()
+    hidden: Mapping[str, str] = field(default_factory=dict)
 
 
 def settle(claims: Sequence[Claim], capture: Capture) -> Settled:
@@ -38,22 +38,20 @@ def settle(claims: Sequence[Claim], capture: Capture) -> Settled:
     document = capture.of(MEASURED.kind)
     rows = [one for one in document["targets"] if one["slope"] is not None] if document else []
     kept: list[Claim] = []
-    hidden: list[str] = []
-    gone: set[str] = set()
+    hidden: dict[str, str] = {}
     for claim in claims:
-        if claim.later is not None and claim.later.after in gone:
+        if claim.later is not None and claim.later.after in hidden:
             continue
         found = _measured(claim, capture, rows)
         if found is None:
             kept.append(claim)
         elif found.high < HIDDEN:
-            gone.add(claim.id)
-            hidden.append(f"{claim.title}: hidden, since the step grows by {_told(found)} of a delay of it.")
+            hidden[claim.id] = f"{claim.title}: hidden, since the step grows by {_told(found)} of a delay of it."
         else:
             kept.append(_settled(claim, found))
     if any(one.measured for one in kept) and len({one.scope for one in kept}) == 1:
         kept.sort(key=lambda one: (one.later is not None, -(one.saves_frac.middle or 0.0)))
-    return Settled(kept, tuple(hidden))
+    return Settled(kept, hidden)
 
 
 def _measured(claim: Claim, capture: Capture, rows: Sequence[dict[str, Any]]) -> Measured | None:

@@ -11,6 +11,7 @@ import pandas as pd
 from msgspec import structs
 
 from analysis.diagnosis import sampled_reasons, step_findings
+from analysis.diagnosis.findings import settled
 from analysis.diagnosis.savers import Saver, StepAnswer, touched
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
@@ -69,7 +70,11 @@ def list_kernels(facts: Facts) -> list[KernelRow]:
     answers = facts.once(answer_steps)
     rows = [row for answer in answers for row in _of_step(answer, bounds)] if answers else _of_capture(facts, bounds)
     short = short_names(facts.kernels)
-    named = (structs.replace(one, short=short.get(one.name, one.short)) for one in rows)
+    hidden, left = facts.once(settled).hidden, {"finding": None, "disposition": Disposition.LEAVE}
+    named = (
+        structs.replace(one, short=short.get(one.name, one.short), **(left if one.finding in hidden else {}))
+        for one in rows
+    )
     return sorted(named, key=lambda one: (-(one.ns or 0.0), one.step, one.name))
 
 

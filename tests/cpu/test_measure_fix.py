@@ -190,7 +190,9 @@ def test_findings_follow_what_was_measured() -> None:
     settled = settle([*claims, claim("precision", [2], Later(Saving(), hidden.id))], capture)
     assert [one.measured and one.measured.slope for one in settled.claims] == [0.9, None, 0.5]
     assert "grows by 90% (88% to 92%) of a delay of it" in settled.claims[0].sentence
-    assert settled.hidden == ("layout: hidden, since the step grows by 0% (-2% to 2.0%) of a delay of it.",)
+    assert list(settled.hidden.values()) == [
+        "layout: hidden, since the step grows by 0% (-2% to 2.0%) of a delay of it."
+    ]
     assert settle(claims, Capture(gpu_ops=ops)).claims == claims
 
 
