@@ -1,29 +1,50 @@
-"""Delay, in the running programs of the answer key, what their fixes change.
+"""Delay, in the running programs of the answer key, what their fixes change, and predict from that what these win.
 
     python tests/answer_key/measured.py run SET… --out FOLDER [--only REGEX] [--seconds N] [--each S]
+    python tests/answer_key/measured.py score FOLDER     writes measured.json (all of FOLDER) and measured.csv
 
-Runs form a of each pair under `measure-fix`, on a GPU; FOLDER/SET/NAME.json holds what it measured.
+`run` needs a GPU: it runs form a of each pair under `measure-fix`; FOLDER/SET/NAME.json holds what that measured.
+
+The prediction: slope x the time that the change takes away on the GPU, at most what a removal saved (if all of it is
+dropped: that), plus slope x the time that it takes away on the host, at most the time in which the GPU does nothing.
+Times are of the capture; those of the host are scaled by the bare over the captured step. No delay asks what another
+stream wins, so such changes have no prediction. This was fixed before any program was measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT)]
 
+from analysis import what_if  # noqa: E402
+from analysis.capture.load import load  # noqa: E402
+from analysis.formats import intervals  # noqa: E402
+from analysis.formats.errors import InputError  # noqa: E402
+from tests.answer_key import score as scores  # noqa: E402
 from tests.answer_key.measure import Program, programs  # noqa: E402
 
 ENDLESS, LIMIT_S = 100_000_000, 90
+NOTHING = 0.02  # of the step
 CALLS = re.compile("cuda|Malloc|Free|Synchronize|HostAlloc")
+LAUNCHES = "^cuLaunchKernel|^cuMemcpy.*Async|^cuMemset.*Async|^cuGraphLaunch"
+FILE, TABLE = HERE / "measured.json", HERE / "measured.csv"
 
 
 def asked(change: list[str]) -> list[str]:
@@ -36,12 +57,13 @@ def asked(change: list[str]) -> list[str]:
         if kind == "--host" and pattern != ".*":
             found += ["--host", pattern]
         elif kind in ("--graph", "--host"):
-            found += ["--host", "^cuLaunchKernel|^cuMemcpy.*Async|^cuMemset.*Async|^cuGraphLaunch"]
+            found += ["--host", LAUNCHES]
         elif kind == "--merge":
-            found += ["--host", "^cuMemcpy" if "Host" in pattern else "^cuLaunchKernel", "--kernel", pattern]
+            found += ["--host", LAUNCHES, "--kernel", pattern]
         else:
             found += ["--host", "|".join(calls)] if calls else []
-            found += ["--kernel", "|".join(others)] if others else []
+            if others:
+                found += ["--kernel", "|".join(others)] + (["--host", LAUNCHES] if kind == "--drop" else [])
             if others and "Host" not in pattern and kind != "--stream":
                 found += ["--remove", "|".join(others)]
     return found
@@ -106,17 +128,104 @@ def measured(program: Program, each: float) -> str:
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["failed"])[-1]
 
 
+@dataclass(frozen=True)
+class Gone:
+    """What a change takes away in a capture, ns of a step: on the GPU, on the host; and the step with its GPU time."""
+
+    gpu: float
+    host: float
+    step: float
+    busy: float
+
+
+def gone(capture: Path, change: list[str]) -> Gone:
+    """Return what a change takes away. Raises: InputError."""
+    args = what_if._parser().parse_args([str(capture), *change])
+    step, _, changed_by = what_if.replayed(load(args.capture), what_if._asked(args))
+    graph, changed = step.graph, changed_by(step.graph, 1.0)
+    host = float((graph.c_gap + graph.c_own - changed.c_gap - changed.c_own).sum())
+    begin, length = graph.o_start.astype(np.int64), graph.o_duration.astype(np.int64)
+    spans = intervals.union(begin, length)
+    busy = float(intervals.covered(np.array([begin.min()]), np.array([(begin + length).max()]), spans)[0])
+    gpu = float(np.maximum(graph.o_duration - changed.o_duration, 0).sum())
+    return Gone(gpu / graph.steps, host / graph.steps, step.run.step_ns, busy / graph.steps)
+
+
+def predicted(found: dict[str, Any], change: list[str], taken: Gone) -> float | None:
+    """Return what the change saves of the step; None if the slopes that this needs are missing."""
+    bare = found["idle_step_ns"]
+    rows = {kind: [one for one in found["targets"] if one["change"] == kind] for kind in ("delay", "host", "remove")}
+    slope = {kind: [one["slope"] for one in of if one["slope"] is not None] for kind, of in rows.items()}
+    if "--stream" in change or not bare or not (slope["delay"] or slope["host"]):
+        return None
+    on_gpu = min(max(max(slope["delay"], default=0.0), 0.0), 1.0) * taken.gpu / bare
+    if slope["remove"]:
+        on_gpu = max(slope["remove"]) if "--drop" in change else min(on_gpu, max(slope["remove"]))
+    host = min(max(max(slope["host"], default=0.0), 0.0), 1.0) * taken.host * min(bare / taken.step, 1.0)
+    return min(on_gpu + min(host, max(bare - taken.busy, 0.0)) / bare, 1.0)
+
+
+def score(folder: Path) -> None:
+    """Write the table of all pairs that were measured."""
+    known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    for path in sorted(folder.glob("*/*.json")):
+        known.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+    FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    with (HERE / "rivals.csv").open(encoding="utf-8", newline="") as file:
+        rivals = {(row["set"], row["program"]): row for row in csv.DictReader(file)}
+    lines = []
+    for name, of in known.items():
+        declarations, truths = scores.declared(name), scores.truths(name)
+        for program, found in of.items():
+            truth, change = truths[program, "h100"], declarations[program]["change"]
+            rival: dict[str, str] = rivals.get((name, program), {})
+            row = {"set": name, "program": program, "change": " ".join(change), "counts": "yes" if truth.counts else ""}
+            row["slopes"] = " ".join(f"{one['change']}:{scores.shown(one['slope'], 2)}" for one in found["targets"])
+            row["won"] = scores.shown(truth.saving)
+            value = None
+            with tempfile.TemporaryDirectory() as where:
+                capture = scores.unpack(name, program, "h100", Path(where)) / "captures"
+                try:
+                    value = predicted(found, change, gone(capture, change))
+                except InputError as error:
+                    print(program, error, file=sys.stderr)
+                if not rival:
+                    replayed = scores.replay_row(program, "h100", declarations[program], truth, capture.parent)
+                    ends = [float(replayed[end]) for end in ("predicted_low", "predicted_high") if replayed[end]]
+                    rival = {"replay": scores.shown(sum(ends) / 2)} if ends else {}
+            row["predicted"] = scores.shown(value)
+            lines.append(row | {what: rival.get(what, "") for what in ("replay", "sum", "share")})
+            print(*lines[-1].values(), sep="  ", flush=True)
+    with TABLE.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, list(lines[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    for sets in (sorted({one["set"] for one in lines}), ["blind_measured"]):
+        judged = [one for one in lines if one["set"] in sets and one["counts"] and one["predicted"]]
+        near = [
+            abs(float(one["predicted"]) - float(one["won"])) <= max(0.2 * abs(float(one["won"])), 0.01)
+            for one in judged
+        ]
+        false = [one["program"] for one in judged if float(one["won"]) < NOTHING and float(one["predicted"]) > NOTHING]
+        print(
+            f"{len(sets)} sets: {sum(near)} of {len(near)} within 20 % or 1 % of the step; zero wins predicted over 2 %: {false}"
+        )
+
+
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("what", choices=["run"])
+    parser.add_argument("what", choices=["run", "score"])
     parser.add_argument("sets", nargs="+")
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--only", default="")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600, help="start no further program after so many seconds")
     parser.add_argument("--each", type=float, default=2.5, help="seconds for each part")
     options = parser.parse_args()
+    if options.what == "score":
+        score(Path(options.sets[0]))
+        return 0
     started = time.monotonic()
     found = [one for one in programs(options.sets, options.out.resolve(), options.only) if one.declared.get("change")]
     found = [one for one in found if one.ranks == options.ranks]
