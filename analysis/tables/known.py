@@ -1,4 +1,4 @@
-"""Hold samples against launches of known bytes, which harness/known_bytes.cu makes."""
+"""Hold samples against launches of known bytes, which harness/known_bytes.cu and harness/known_links.py make."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from analysis.tables.sampled import READ, WRITE, OfGpu
 if TYPE_CHECKING:
     from analysis.facts import Facts
 
-_KNOWN = re.compile(r"(?:^|/)known (read|copy|write|spin)(\d+)MiB$")
-_READS, _WRITES = ("read", "copy"), ("write", "copy")
+_KNOWN = re.compile(r"(?:^|/)known (read|copy|write|spin|peer|allreduce)(\d+)MiB(?=/|$)")
+SENT, RECEIVED = "nvlink_tx_frac", "nvlink_rx_frac"
+_MOVED_BY = {READ: ("read", "copy"), WRITE: ("write", "copy"), SENT: ("peer", "allreduce"), RECEIVED: ("allreduce",)}
+_SAID = {READ: "read", WRITE: "written", SENT: "sent", RECEIVED: "received"}
+_LINKS = 478.1e9  # byte/s each way: 18 links of 26.562 GB/s, as `nvidia-smi nvlink -s` says on an H100
 _HOW = ("alone", "among", "graph")
 
 
@@ -30,7 +33,13 @@ _HOW = ("alone", "among", "graph")
     columns=(
         Column("how", "", "alone, among others in a stream or in a CUDA graph; or a whole step of these", "key"),
         Column("range", "", "what the launches do, in MiB; or which steps", "key"),
-        Column("metric", "", "read or written; writes of launches among others also hold what L2 kept before", "key"),
+        Column("gpu", "1", "number of the GPU", "key", shown=False),
+        Column(
+            "metric",
+            "",
+            "read, written (of launches among others with what L2 kept before), or over NVLink sent or received",
+            "key",
+        ),
         Column("launches", "1", "launches, or steps", "timing"),
         Column("launch_ns", "ns", "mean time of one", "timing"),
         Column("known_bytes", "byte", "what one launch moves", "static"),
@@ -85,14 +94,11 @@ def _windows(one: OfGpu) -> Iterator[dict[str, object]]:
         own = np.isin(launches.group, [group for group, *_ in groups])
         first, last = launches.start[own].min() - one.found.samples.period, launches.end[own].max()
         rows = (begin >= first) & (begin <= last)
-        for metric, moving in ((READ, _READS), (WRITE, _WRITES)):
+        for metric in (READ, WRITE):
+            moving = _MOVED_BY[metric]
             known = sum(size * int(one.groups["launches"].iloc[at]) for at, kind, size in groups if kind in moving)
             if known and metric in one.found.values:
-                yield {
-                    "window": name,
-                    "metric": "read" if metric == READ else "written",
-                    **_sums(one, metric, rows, known),
-                }
+                yield {"window": name, "metric": _SAID[metric], **_sums(one, metric, rows, known)}
 
 
 def _sums(one: OfGpu, metric: str, rows: npt.NDArray[np.bool_], known: int) -> dict[str, object]:
@@ -110,7 +116,9 @@ def _launches(one: OfGpu) -> Iterator[dict[str, object]]:
     """Yield the rows of single kinds of launches; written bytes only where nothing runs before."""
     for group, path in enumerate(one.groups["folded"].astype(str)):
         if found := _KNOWN.search(path):
-            metrics = (READ, WRITE) if _how(path) == _HOW[0] else (READ,)
+            metrics: tuple[str, ...] = (READ, WRITE) if _how(path) == _HOW[0] else (READ,)
+            if found[1] in _MOVED_BY[SENT]:
+                metrics = tuple(name for name, kinds in _MOVED_BY.items() if found[1] in kinds)
             yield from _rows(one, [group], _how(path), f"{found[1]} {found[2]} MiB", metrics)
 
 
@@ -140,16 +148,16 @@ def _rows(
         figure = one.found.figure(metric, members)
         if figure is None:
             continue
-        moving = _READS if metric == READ else _WRITES
         moved = sum(
             int(size) * 2**20 * int(count)
             for (kind, size), count in zip(kinds, launches, strict=True)
-            if kind in moving
+            if kind in _MOVED_BY[metric]
         )
-        known, of_one = moved / least, one.peak * time / least / 1e9
+        peak = _LINKS if metric in (SENT, RECEIVED) else one.peak
+        known, of_one = moved / least, peak * time / least / 1e9
         sampled, error = figure.rate * of_one, figure.half * of_one
         yield {
-            "how": how, "range": name, "metric": "read" if metric == READ else "written", "launches": least,
+            "how": how, "range": name, "gpu": one.found.gpu, "metric": _SAID[metric], "launches": least,
             "launch_ns": time / least, "known_bytes": known, "sampled_bytes": sampled, "error_bytes": error,
             "off_frac": sampled / known - 1 if known else pd.NA,
             "inside": "yes" if abs(sampled - known) <= error else "no", "tier": "sampled",
