@@ -27,6 +27,7 @@ from analysis.formats.report import (
     Coverage,
     Equality,
     ReadFile,
+    Reason,
     Report,
     ReportFigure,
     ReportTable,
@@ -86,7 +87,7 @@ def analyse(
         kernels=facts.once(ran.list_kernels) if whole else [],
         tables=convert([table.entry(rows) for table, rows in listed.items()], list[ReportTable]),
         figures=[],
-        missing=list(dict.fromkeys(missing)),
+        missing=sorted(dict.fromkeys(missing), key=lambda one: one.reason == Reason.IMPRECISE),
         files=[ReadFile(file.name, file.kind, file.rows) for file in capture.files],
         notes=every(declared, "note", facts) if whole else [],
     )

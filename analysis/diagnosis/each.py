@@ -224,11 +224,13 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def _said(tables: Tables, sm_count: int | None) -> Iterator[dict[str, Any]]:
-    """Yield a row for each reason that a table gives."""
+def _said(tables: Tables, sm_count: int | None, judged: set[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each reason that a table gives, but for causes that a verdict names: `judged` by kernel."""
     counted = set(tables["counters"]["kernel"])
     for name, reasons in reasons_of_each(tables, sm_count=sm_count, most=MOST_KERNELS):
         for reason in reasons:
+            if (name, reason.kind) in judged:
+                continue
             cells = (f"{one.table}.{one.column}{parts(one)} = {one.value}" for one in reason.cells)
             told = f"{reason.said[0].upper()}{reason.said[1:]}."
             yield {
@@ -253,7 +255,6 @@ def build_diagnosis(facts: Facts) -> pd.DataFrame | None:
     """
     kernel_tables, mean_launches = facts.once(tables_of_kernels), facts.once(mean_launches_of)
     captured_program, measured = facts.once(program_of), facts.measured
-    said = list(_said(kernel_tables, facts.sm_count))
     filters = exact_filters(measured, facts.ranges) if len(measured) else {}
     judged = list(
         _judged(
@@ -263,6 +264,8 @@ def build_diagnosis(facts: Facts) -> pd.DataFrame | None:
         else ()
     )
     judged += sampled_reasons(facts, {row["kernel"] for row in judged}) if facts.sampled else ()
+    causes = {(row["kernel"], row.get("defect", "")) for row in judged}
+    said = list(_said(kernel_tables, facts.sm_count, causes))
     timed = {row["kernel"] for row in said if row["tier"] == "timing"}
     if timed and len(measured):
         rows = _longest(measured, timed).itertuples(index=False)

@@ -16,6 +16,8 @@ import pandas as pd
 
 from analysis.diagnosis.claims import cell
 from analysis.diagnosis.evidence import count
+from analysis.formats import symbols
+from analysis.formats.collectives import communicates
 from analysis.formats.report import Cell, kinds
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.stalls import NOT_WAITING
@@ -297,7 +299,7 @@ def _sizes(row: Row) -> tuple[int, int] | None:
 def _shape(kernel: Kernel) -> Reason | None:
     """Return a grid with fewer blocks than the GPU has SMs, or a block with less than a warp, in most of its time."""
     row, sizes = next(((row, sizes) for row in kernel.rows["kernels"] if (sizes := _sizes(row))), (None, None))
-    if row is None or sizes is None:
+    if row is None or sizes is None or communicates(kernel.name):  # a collective takes as few SMs as it can
         return None
     blocks, threads = sizes
     cells = [cell("kernels", place(row), name, str(row[name])) for name in ("grid", "block")]
@@ -307,7 +309,7 @@ def _shape(kernel: Kernel) -> Reason | None:
             "grid_too_small",
             f"its grid of {count_of(blocks, 'block')} leaves SMs without work",
             f"its grid of {count_of(blocks, 'block')} gives work to at most {count_of(blocks, 'SM')}{of}",
-            "Split the work over more blocks.",
+            "" if symbols.is_closed(kernel.name) else "Split the work over more blocks.",
             cells,
         )
     if threads < WARP:

@@ -52,11 +52,12 @@ def steps(answers: Sequence[StepAnswer]) -> list[Step]:
     for one in answers:
         step, wall = one.view.step, one.view.parts.wall_ns
         low, middle, high = step.bare_wall_ns or (step.phase.quantiles()[0], float(wall), step.phase.quantiles()[2])
+        spread = (float(low), float(high)) if low <= middle <= high else (None, None)  # of other steps than the shown
         found.append(
             Step(
                 name=one.name,
                 count=step.phase.count,
-                wall_ns=Quantiles(p50=middle, p5=float(low), p95=float(high)),
+                wall_ns=Quantiles(middle, *spread),
                 bare=step.bare_known,
                 kind=kind_of_step(one),
                 parts=[Part(PartKind(part), float(ns), ns / max(wall, 1)) for part, ns in one.view.parts.parts],

@@ -24,6 +24,10 @@ _NAMESPACE = re.compile(
 _CAST = re.compile(r"(?<=[<,( ])\((?:[A-Za-z_][A-Za-z0-9_:<>]*(?: (?!instance)[A-Za-z_][A-Za-z0-9_]*)*)\)(?=-?[0-9])")
 _LITERAL = re.compile(r"(?<![A-Za-z0-9_.])(-?[0-9]+)[uUlL]+(?![A-Za-z0-9_])")
 _GNU_LAMBDA = re.compile(r"\{lambda\((.*?)\)#([0-9]+)\}")
+_CLOSED = re.compile(
+    r"\b(at|c10|cub|thrust|cutlass|cudnn|cufft|cublas\w*|gemvx?|internal)::|cutlass|nvjet|xmma|cudnn|cublas|nccl|gemm|gemv"
+    r"|splitKreduce|softmax_warp_|elementwise_kernel|^(ampere|volta|turing|hopper|sm\d+)_|^triton_(poi|red|per|tem|mm)_|^(loop|input|wrapped)_\w+|_fusion"
+)
 _OPEN, _CLOSE = "<([{", ">)]}"
 _SIGN = re.compile(r"->|[][<>(){} ]")
 
@@ -128,6 +132,11 @@ def _split_template(text: str) -> tuple[str, str]:
 
 
 @lru_cache(maxsize=1 << 16)
+def is_closed(name: str) -> bool:
+    """Return whether a kernel is of a library or a compiler, whose grid and loops nobody edits."""
+    return _CLOSED.search(name) is not None
+
+
 def base(name: str) -> str:
     """Return the function name alone, without namespaces and template arguments (`ncu --kernel-name-base function`)."""
     head = _split_template(key(name))[0]

@@ -62,6 +62,7 @@ STYLE: dict[str, Any] = {
 }
 
 BLUE, ORANGE, GREEN, SKY = colours.BLUE, colours.ORANGE, colours.GREEN, colours.SKY
+SLATE, WINE = colours.SLATE, colours.WINE
 VERMILION, PURPLE, YELLOW, BLACK = colours.VERMILION, colours.PURPLE, colours.YELLOW, colours.BLACK
 GREY, LIGHT_GREY = colours.GREY, colours.LIGHT_GREY
 

@@ -1,7 +1,8 @@
 """Write the data block of report.html: the tables with their columns, as the page's script reads them.
 
 `strings` holds every distinct text once, cleaned. A cell of text is its position there, -1 if missing. Numbers have the
-six digits of the CSV files, in base units. A column with the same value in every row is stored as that value.
+six digits of the CSV files, in base units; of whole numbers that ascend, it holds the steps. A column with the same
+value in every row is stored as that value.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.report import Missing, Reason, ReportColumn, ReportTable
 from analysis.page import markdown, text
 
+_EXACT = 2**53  # doubles hold whole numbers below it
 MAX_ROWS = 100_000  # of a table in the page; the CSV file holds all
 _WIDTH, _BESIDE_KERNEL = 88, 48  # letters of a text in a table: a kernel's name leaves little room
 # A part that a kernel's page lacks -> why, the most specific reason first.
@@ -38,7 +41,7 @@ def rounded(value: Any) -> Any:
     number = float(value)
     if not math.isfinite(number):
         return number
-    return int(number) if number.is_integer() and abs(number) < 2**53 else float(f"{number:.6g}")
+    return int(number) if number.is_integer() and abs(number) < _EXACT else float(f"{number:.6g}")
 
 
 class Data:
@@ -75,7 +78,7 @@ class Data:
         column |= {"right": 1} if described["right"] else {}
         column |= {"counted": 1} if described["counted"] else {}
         if pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells):
-            return column | {"numbers": _numbers(cells)}
+            return column | _numbers(cells)
         codes, different = pd.factorize(cells)
         known = [value for value in different.tolist() if not text.is_missing(value)]
         if any(text.is_number(value) for value in known):
@@ -95,12 +98,15 @@ class Data:
         return written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _numbers(cells: pd.Series) -> list[float | int | None]:
-    """Return the numbers of a column, None if missing."""
-    if pd.api.types.is_integer_dtype(cells):
-        whole = cells.tolist()
-        return [None if value is pd.NA else value for value in whole] if cells.hasnans else whole
-    return [None if value != value else _plain(value) for value in cells.astype(float).tolist()]
+def _numbers(cells: pd.Series) -> dict[str, list[Any]]:
+    """Return the numbers of a column, None if missing; if they are whole and ascend, the shorter steps between them."""
+    if not pd.api.types.is_integer_dtype(cells):
+        return {"numbers": [None if value != value else _plain(value) for value in cells.astype(float).tolist()]}
+    if cells.hasnans:
+        return {"numbers": [None if value is pd.NA else value for value in cells.tolist()]}
+    if len(cells) > 1 and cells.is_monotonic_increasing and cells.iloc[0] > -_EXACT and cells.iloc[-1] < _EXACT:
+        return {"steps": np.diff(cells.to_numpy(np.int64), prepend=0).tolist()}
+    return {"numbers": cells.tolist()}
 
 
 def _plain(value: Any) -> Any:

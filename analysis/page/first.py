@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from analysis.diagnosis.step_findings import KIND_OF_PART
 from analysis.formats.report import PartKind, Report, StartUp, StartUpKind, Step, kinds
 from analysis.formats.words import duration, share
 from analysis.page import colours, text
@@ -25,6 +26,7 @@ _LABELS = {
     PartKind.PAUSE: "pause",
     PartKind.OTHER: "other",
 }
+ALSO = 0.1  # of the step: such a wait is named beside the longest one
 LEAST = 0.005  # of the step: a smaller part is not shown
 _STARTS = {
     StartUpKind.LOADING: "kernel loading",
@@ -55,7 +57,7 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
     steps = f"{step.count:,} {'steps' if step.count != 1 else 'step'}"
     seen = ", without a profiler" if step.bare else ", as seen under the profiler"
     of = step.name.removeprefix("step").strip()
-    name = f"Steady step {text.shorten(of, 40)}".rstrip()
+    name = f"{'Steady step' if step.count > 1 else 'Step'} {text.shorten(of, 40)}".rstrip()
     line = f"{name} {duration(wall.p50)} ({steps}{spread}{seen})"
     if start_up is not None and start_up.ns > 0:
         parts = ", ".join(f"{_STARTS[one.part]} {duration(one.ns)}" for one in start_up.parts[:3])
@@ -64,8 +66,15 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
 
 
 def verdict(step: Step) -> str:
-    """Return in one sentence what limits the step."""
-    return str(kinds()[step.kind]["what"])
+    """Return what limits the step, and what else it waits for, in the words of its parts.
+
+    Where it mostly waits, that wait is the limit; where it mostly computes, the cause of its first finding is.
+    """
+    parts = sorted(step.parts, key=lambda one: -one.ns)
+    limit = str(kinds()[KIND_OF_PART.get(parts[0].part, step.kind) if parts else step.kind]["what"])
+    waits = [one for one in parts[1:] if one.part != PartKind.GPU_BUSY and (one.frac or 0.0) >= ALSO]
+    also = ", ".join(f"{_LABELS[one.part]} {share(one.frac or 0.0)}" for one in waits)
+    return f"{limit} Also: {also}." if also else limit
 
 
 def rows(step: Step) -> Iterator[tuple[str, str, float, float]]:

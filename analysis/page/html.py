@@ -118,6 +118,7 @@ def render_html(
             block.add(entry, table)
     sections = {one["name"]: one for one in _sections(report, tables, svgs, block.short, untrusted) if one["rows"]}
     kernels = next((sections.pop(name) for name in _KERNELS if name in sections), None)
+    folded = tables.get("layers_folded", ())
     return render(
         "report.html.j2",
         text.clean(report.title or "Report"),
@@ -129,10 +130,10 @@ def render_html(
         measured=text.clean(" · ".join(filter(None, [first.program_line(report), *_measured(report, tables)]))),
         steps=_steps(report),
         conditions=[_cleaned(c, "name", "value") for c in report.conditions],
-        trust=_trust(report.trust),
+        trust=_trust(report.trust, tables),
         coverage=text.clean(report.coverage.sentence),
         findings=[_finding(f, report, tables, svgs, untrusted) for f in report.findings],
-        layers=sections.pop("layers_folded", None),
+        layers=sections.pop("layers_folded") if len(folded) > 1 else None,  # one row says no more than the picture
         kernels=kernels,
         limits=[sections[name] for name in LIVE if name in sections],
         traffic=sections.get("traffic"),
@@ -198,7 +199,7 @@ def _cleaned(record: object, *keys: str) -> dict[str, str]:
     return {key: text.MISSING if text.is_missing(value) else text.clean(value) for key, value in found.items()}
 
 
-def _trust(trust: Trust) -> dict[str, Any]:
+def _trust(trust: Trust, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     checks = [
         {
             "name": text.clean(check.name),
@@ -210,8 +211,12 @@ def _trust(trust: Trust) -> dict[str, Any]:
         }
         for check in trust.checks
     ]
+    status = text.clean(trust.status or "untested")
+    counted, sampled = len(tables.get("counters", ())), len(tables.get("sampled_times", ()))
+    badge = f"counters {status}" if counted or checks else "counters sampled" if sampled else "no counters"
     return {
-        "status": text.clean(trust.status or "untested"),
+        "status": status,
+        "badge": badge,
         "sentence": text.clean(trust.sentence),
         "checks": checks,
     }

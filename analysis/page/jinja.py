@@ -6,6 +6,7 @@ import functools
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+from markupsafe import Markup, escape
 
 FOLDER = Path(__file__).parent / "templates"
 
@@ -17,7 +18,7 @@ def template(name: str) -> Template:
 
 @functools.cache
 def _environment() -> Environment:
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=StrictUndefined,
@@ -25,3 +26,11 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    made.filters["code"] = with_code
+    return made
+
+
+def with_code(said: str) -> Markup:
+    """Return a sentence with what stands in backticks as code."""
+    parts = [Markup("<code>{}</code>").format(one) if at % 2 else escape(one) for at, one in enumerate(said.split("`"))]
+    return Markup("").join(parts) if len(parts) % 2 else escape(said)

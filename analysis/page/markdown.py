@@ -15,7 +15,7 @@ import tabulate
 
 from analysis.diagnosis.claims import PROGRAM
 from analysis.formats.report import Cell, Finding, Report, ReportColumn, ReportFigure, ReportTable, Saving, Tier
-from analysis.formats.words import share
+from analysis.formats.words import duration, share
 from analysis.page import first, text
 
 # With wcwidth installed, tabulate pads Chinese names differently. The page must not depend on that.
@@ -171,12 +171,14 @@ def saves(finding: Finding, report: Report, *, short: bool = False) -> str:
         return f"0 now; {_interval(later.saves_ns, Saving())} once {rank} is done"
     if finding.saves_ns.high is None or finding.kind == "nothing":
         return ""
-    of = "" if short or finding.scope == PROGRAM else f" of {_scope(finding.scope)}"
+    of = "" if short else f" of {_scope(finding.scope)}"
     return f"{'' if short else 'saves '}{_interval(finding.saves_ns, finding.saves_frac)}{of}"
 
 
 def _scope(scope: str) -> str:
     """Return the scope of a finding in words. Its range may be called `step` itself, or `step train`."""
+    if scope == PROGRAM:
+        return "the run"
     inner = scope.removeprefix("step ")
     return "the step" if inner == "step" else text.shorten(inner if inner.startswith("step ") else scope, 60)
 
@@ -188,8 +190,8 @@ def _interval(saved: Saving, of: Saving) -> str:
     if most is not None:
         shares = f" ({share(most)})" if least is None else f" ({share(max(least, 0.0))} to {share(most)})"
     if saved.low is None:
-        return f"at most {text.number(saved.high, 'ns')}{shares}"
-    return f"{text.number(max(saved.low, 0.0), 'ns')} to {text.number(saved.high, 'ns')}{shares}"
+        return f"at most {duration(saved.high or 0.0)}{shares}"
+    return f"{duration(max(saved.low, 0.0))} to {duration(saved.high or 0.0)}{shares}"
 
 
 def row_of(item: Cell) -> str:

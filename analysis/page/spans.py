@@ -15,12 +15,12 @@ from analysis.diagnosis.scenes import Bars, Scene, scenes_of
 from analysis.page import text
 from analysis.page.canvas import (
     BLACK,
-    BLUE,
     GREEN,
     GREY,
     LIGHT_GREY,
     ORANGE,
     SKY,
+    SLATE,
     VERMILION,
     draw_legend,
     drawable,
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from analysis.facts import Facts
 
 _COLOURS = {
-    "about": VERMILION, "kernel": BLUE, "graph": GREEN, "memcpy": ORANGE, "memset": ORANGE, "migration": ORANGE,
-    "range": LIGHT_GREY, "launch": SKY, "call": GREY,
+    "about": VERMILION, "kernel": SLATE, "graph": GREEN, "memcpy": SKY, "memset": SKY, "migration": SKY,
+    "range": LIGHT_GREY, "launch": ORANGE, "call": GREY,
 }  # fmt: skip
 _MEANINGS = {
     "about": "what the finding is about", "kernel": "other kernels", "graph": "CUDA graphs as a whole",
@@ -122,6 +122,6 @@ def _draw_bars(axes: Axes, bars: Bars, place: int, begin: int, length: int) -> N
     for start, end, name, kind in zip(bars.start.tolist(), bars.end.tolist(), bars.name, bars.kind, strict=True):
         room = int((end - start) / length * _LETTERS)
         if name and room >= 4:
-            ink = "white" if _COLOURS[kind] in (BLUE, VERMILION, GREEN, GREY) else _INK
+            ink = "white" if _COLOURS[kind] in (SLATE, VERMILION, GREEN, GREY) else _INK
             middle, shown = (start + end) / 2 - begin, drawable(name, room)
             axes.text(middle, place, shown, ha="center", va="center", fontsize=6.5, color=ink)

@@ -15,10 +15,10 @@ from analysis.formats import intervals
 from analysis.formats.report import Report
 from analysis.page import text
 from analysis.page.canvas import (
-    BLUE,
     LIGHT_GREY,
-    ORANGE,
-    VERMILION,
+    SKY,
+    SLATE,
+    WINE,
     draw_legend,
     drawable,
     new_canvas,
@@ -64,8 +64,8 @@ def plot_timeline(facts: Facts, caption: str) -> Figure | None:
         axes = place_axes(figure, 2.9, 0.9, 0.75, foot + 0.5)
         at = (edges - edges[0]).astype(float)
         for position, (one, at_place) in enumerate(zip(shown, places, strict=True)):
-            kernels = ((one.kernels, VERMILION, -0.42), (computing[at_place], BLUE, -0.42))
-            for merged, colour, side in (*kernels[not talks :], (one.copies, ORANGE, 0.42)):
+            kernels = ((one.kernels, WINE, -0.42), (computing[at_place], SLATE, -0.42))
+            for merged, colour, side in (*kernels[not talks :], (one.copies, SKY, 0.42)):
                 height = position + side * device_tables.shares(merged, edges)
                 axes.stairs(height, at, baseline=position, fill=True, color=colour, lw=0)
             axes.plot(at[[0, -1]], [position] * 2, color=LIGHT_GREY, lw=0.5, zorder=3)
@@ -81,8 +81,8 @@ def plot_timeline(facts: Facts, caption: str) -> Figure | None:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
         axes.set_xlabel("time since the first GPU operation")
         axes.grid(visible=True, axis="x")
-        alone = [Patch(color=VERMILION, label="communication alone")] if talks else []
-        draw_legend(figure, [Patch(color=BLUE, label="kernels"), *alone, Patch(color=ORANGE, label="copies and sets")])
+        alone = [Patch(color=WINE, label="communication alone")] if talks else []
+        draw_legend(figure, [Patch(color=SLATE, label="kernels"), *alone, Patch(color=SKY, label="copies and sets")])
         return figure
 
 

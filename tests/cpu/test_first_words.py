@@ -56,10 +56,7 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
     step = report.steps[0]
     assert step.name == "step CUDAGraph"
     assert first.step_line(step, None).startswith("Steady step CUDAGraph 287 µs (15 steps, p5 to p95 ")
-    assert (
-        first.step_line(structs.replace(step, count=1), None)
-        == "Steady step CUDAGraph 287 µs (1 step, without a profiler)"
-    )
+    assert first.step_line(structs.replace(step, count=1), None) == "Step CUDAGraph 287 µs (1 step, without a profiler)"
     assert markdown.saves(report.findings[0], report).endswith(" of step CUDAGraph")
     assert report.findings[0].title.count("CUDAGraph") == 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import html
 import html.parser
+import itertools
 import json
 import re
 from typing import Any
@@ -162,6 +163,8 @@ def block(source: str) -> dict[str, Any]:
             if "texts" in column:
                 places = column["texts"] if isinstance(column["texts"], list) else [column["texts"]] * table["rows"]
                 column["values"] = [None if place < 0 else found["strings"][place] for place in places]
+            elif "steps" in column:
+                column["values"] = list(itertools.accumulate(column["steps"]))
             else:
                 column["values"] = column.get("numbers", column.get("mixed"))
     return found

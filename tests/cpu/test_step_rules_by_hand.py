@@ -482,7 +482,7 @@ def test_a_long_kernel_on_a_quarter_of_the_gpu_is_a_small_grid(
     one = found(kernels.propose, view(base))
     assert list(one) == ([kind] if kind else [])
     if kind == "small_grid":
-        assert "fill 24% of the GPU" in one[kind].sentence
+        assert "fills 24% of the GPU" in one[kind].sentence
         change = one[kind].change
         assert change is not None
         assert [change(base, share).o_duration[0] for share in (0.0, 0.5)] == [8_000, 16_000 * 0.24]
@@ -508,7 +508,7 @@ def diagnosed(**more: Any) -> pd.DataFrame:
         "kernel": "k",
         "rank": 1,
         "gain_bound_frac": 0.4,
-        "defect": "uncoalesced",
+        "defect": "uncoalesced_loads",
         "reason": "Why.",
         "sure_frac": 0.7,
     }
@@ -527,9 +527,9 @@ def diagnosed(**more: Any) -> pd.DataFrame:
 def test_the_first_cause_of_a_kernel_is_a_change_of_the_step(more: dict[str, Any], ns: float, proposed: bool) -> None:
     base = graph([{}], [{"ns": ns}])
     one = found(counted.propose, view(base, counted=diagnosed(**more)))
-    assert ("uncoalesced" in one) is proposed
+    assert ("uncoalesced_loads" in one) is proposed
     if proposed:
-        change = one["uncoalesced"].change
+        change = one["uncoalesced_loads"].change
         assert change is not None
         assert [change(base, share).o_duration[0] / ns for share in (0.0, 1.0)] == pytest.approx([0.9, 0.6])
 
@@ -913,7 +913,7 @@ def test_without_the_read_the_kernel_that_makes_its_value_may_go(share: float, m
 def test_less_than_one_wait_a_step_counts_as_one() -> None:
     calls_ = [{}, {"name": "cudaDeviceSynchronize", "wait": STREAM, "target": 0}, {}, {}]
     one = found(sync.propose, view(graph(calls_, [{}, {"call": 2}, {"call": 3}], steps=3)))["sync"]
-    assert "waits 1 time in each step" in one.sentence
+    assert "waits once in each step" in one.sentence
 
 
 def test_a_wait_after_an_upload_belongs_to_the_upload() -> None:

@@ -43,7 +43,8 @@ def _sets(view: View) -> Iterator[Proposal]:
     rate = f", {size / time:,.0f} GB/s" if size else ""
     yield Proposal(
         kind="redundant_copy", about="sets of memory", title="Set less memory",
-        sentence=f"{count_of(round(count), 'set')} of memory a step take {duration(time)}{rate}.",
+        sentence=f"{count_of(round(count), 'set of memory a step takes', 'sets of memory a step take')} "
+        f"{duration(time)}{rate}.",
         change=lambda base, share: changes.drop(base, sets, share=share), count=count, time_ns=time, bytes=size,
         wrong_if="a kernel that adds to this memory needs it cleared",
         do="Set less, or let the kernel that follows write these values.",
@@ -91,7 +92,7 @@ def _small(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
         about=f"small copies {way}",
         title="Pack small copies into one",
         sentence=(
-            f"{count_of(round(count), 'copy', 'copies')} of at most 64 KB a step move "
+            f"{count_of(round(count), 'copy of at most 64 KB a step moves', 'copies of at most 64 KB a step move')} "
             f"{size_of(view.of_step(view.bytes[small].sum()))} in {duration(time)}; each pays for a call of its own."
         ),
         change=lambda base, share: changes.remove_waits(
@@ -124,8 +125,8 @@ def _pageable(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
         kind="pageable_copy", about=f"copies {way}", title=f"Copy {way} from pinned memory" if "GPU" in way
         else f"Copy {way} into pinned memory",
         sentence=(
-            f"{count_of(round(count), 'copy', 'copies')} a step {way} use pageable memory: {size_of(size)} in "
-            f"{duration(time)}, {rate / 1e9:,.1f} GB/s, and the host waits."
+            f"{count_of(round(count), f'copy a step {way} uses', f'copies a step {way} use')} pageable memory: "
+            f"{size_of(size)} in {duration(time)}, {rate / 1e9:,.1f} GB/s, and the host waits."
         ),
         change=change, count=count, time_ns=time, bytes=size, wrong_if="the memory is pinned already",
     )  # fmt: skip
@@ -157,7 +158,8 @@ def _exposed(view: View, ops: Bools) -> Iterator[Proposal]:
         kind="copies_not_overlapped",
         about="copies of pinned memory",
         title="Copy beside the kernels",
-        sentence=f"{count_of(round(count), 'copy', 'copies')} a step move {size_of(size)} in {duration(time)}.",
+        sentence=f"{count_of(round(count), 'copy a step moves', 'copies a step move')} {size_of(size)} in "
+        f"{duration(time)}.",
         change=lambda base, share: changes.overlap_copies(base, pinned),
         count=count,
         time_ns=time,

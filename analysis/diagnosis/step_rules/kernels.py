@@ -97,8 +97,8 @@ def _casts(view: View, casts: Bools) -> Iterator[Proposal]:
     yield Proposal(
         kind="repeated_casts", about=symbols.short(view.most(casts)), title="Convert the tensor once",
         sentence=(
-            f"{count_of(round(count), 'kernel')} a step convert tensors of one shape to another type, for "
-            f"{duration(time)}."
+            f"{count_of(round(count), 'kernel a step converts', 'kernels a step convert')} tensors of one shape to "
+            f"another type, for {duration(time)}."
         ),
         change=lambda base, share: changes.drop(base, again, share=share), count=count, time_ns=time,
         wrong_if="the tensors have different values each time",
@@ -106,9 +106,9 @@ def _casts(view: View, casts: Bools) -> Iterator[Proposal]:
 
 
 def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
-    for kind, pattern, title, what in (
-        ("layout", _LAYOUT, "Keep one layout of the data", "only change the layout of data"),
-        ("redundant_copy", _COPY, "Leave copies on the GPU out", "only copy data on the GPU"),
+    for kind, pattern, title, one, many in (
+        ("layout", _LAYOUT, "Keep one layout of the data", "changes the layout of data", "change the layout of data"),
+        ("redundant_copy", _COPY, "Leave copies on the GPU out", "copies data on the GPU", "copy data on the GPU"),
     ):
         moved = view.named(pattern) & ~casts
         time = view.time(moved)
@@ -121,7 +121,8 @@ def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
 
         yield Proposal(
             kind=kind, about=symbols.short(view.most(moved)), title=title,
-            sentence=f"{count_of(round(count), 'operation')} a step {what}, for {duration(time)}.",
+            sentence=f"{count_of(round(count), f'operation a step only {one}', f'operations a step only {many}')}, "
+            f"for {duration(time)}.",
             change=change, count=count, time_ns=time, wrong_if="what follows needs the other layout or a second copy",
         )  # fmt: skip
 
@@ -258,8 +259,8 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="small_grid", about=name, title=f"Spread {name} over the whole GPU",
         sentence=(
-            f"{count_of(round(count), 'launch', 'launches')} a step fill {graph.o_fill[few].mean():.0%} of the GPU on "
-            f"average and take {duration(time)}."
+            f"{count_of(round(count), 'launch a step fills', 'launches a step fill')} {graph.o_fill[few].mean():.0%} "
+            f"of the GPU on average, for {duration(time)}."
         ),
         change=lambda base, share: changes.scale(base, few, 0.5) if share < 0.5 else changes.split(base, few),
         count=count, time_ns=time, wrong_if="other kernels run beside it, or its work cannot be split",

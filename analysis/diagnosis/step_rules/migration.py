@@ -45,7 +45,8 @@ def propose(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="migration", about="unified memory", title="Prefetch unified memory",
         sentence=(
-            f"{count_of(round(count), 'migration')} of unified memory move {size_of(size)} in {duration(time)}; "
+            f"{count_of(round(count), 'migration of unified memory moves', 'migrations of unified memory move')} "
+            f"{size_of(size)} in {duration(time)}; "
             f"kernels wait up to {duration(view.of_step(of_kernels[1][view.kernels].sum()))} for them, "
             f"the host up to {duration(view.of_step(of_gaps[1].sum()))}."
         ),

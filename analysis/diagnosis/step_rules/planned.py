@@ -54,8 +54,8 @@ def propose(view: View) -> Iterator[Proposal]:
         yield Proposal(
             kind="fuse", about=f"{row['pattern']} in {inner}", title=f"Fuse {row['pattern']} in {inner}",
             sentence=(
-                f"{count_of(round(count), 'launch', 'launches')} a step take {duration(time)}. One kernel for each "
-                f"chain needs at least {duration(time * factor)} for its bytes."
+                f"{count_of(round(count), 'launch a step takes', 'launches a step take')} {duration(time)}. One kernel "
+                f"for each chain needs at least {duration(time * factor)} for its bytes."
             ),
             change=fused, count=count, time_ns=time, placed=True,
             wrong_if="the fused kernel moves as many bytes as its parts",

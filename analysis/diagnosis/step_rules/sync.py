@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from analysis.diagnosis.step_rules.view import DOWN, FEW, SYNCHRONISES, Proposal, View
-from analysis.formats.words import count_of, duration
+from analysis.formats.words import duration
 from analysis.replay import changes
 from analysis.replay.graph import NONE, Bools, Graph
 
@@ -46,8 +46,8 @@ def propose(view: View) -> Iterator[Proposal]:
         about=calls[0],
         title="Wait for the GPU less often",
         sentence=(
-            f"The host waits {count_of(max(round(count), 1), 'time')} in each step, for {duration(blocked)} in all, "
-            f"to {by}; nothing is queued meanwhile, so the GPU then waits for the next launch."
+            f"The host waits {'once' if count < 1.5 else f'{count:.0f} times'} in each step, for {duration(blocked)} "
+            f"in all, to {by}; nothing is queued meanwhile, so the GPU then waits for the next launch."
         ),
         change=change,
         count=count,

@@ -1,10 +1,15 @@
 // The block of data: tables of columns. Numbers are in base units; a text is its place among the strings.
 const page = JSON.parse(document.getElementById("data").textContent);
 
+// A number for each of some rows: `Float64Array.from` takes ten times as long.
+const picked = (rows, value) => { const found = new Float64Array(rows.length); for (let at = 0; at < found.length; at++) found[at] = value(rows[at]); return found; };
+const summed = (steps) => { let at = 0; return picked(steps, (step) => at += step); };
+
 class Column {
   constructor(raw) {
     Object.assign(this, { name: "", label: "", unit: "", style: "" }, raw);
     this.label ||= this.name;
+    if (this.steps) this.numbers = summed(this.steps);
   }
   // A number, a text, or null where it is missing.
   at(row) {

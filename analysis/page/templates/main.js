@@ -89,6 +89,6 @@ route();
 
 // What a click would have to wait for is made ready while nobody does anything.
 const idly = globalThis.requestIdleCallback ?? ((act) => setTimeout(act, 50));
-const waiting = [() => timeline.ready?.(), lowered, kernelOrder, () => search.items(), stallRows, ...["dram", "l2", "l1"].map((level) => () => pointsOfLevel(level)), ...[...tables.values()].filter((of) => of.has("kernel")).map((of) => () => of.where("kernel", ""))];
+const waiting = [lowered, kernelOrder, () => search.items(), stallRows, ...["dram", "l2", "l1"].map((level) => () => pointsOfLevel(level)), ...[...tables.values()].filter((of) => of.has("kernel")).map((of) => () => of.where("kernel", ""))];
 const warm = () => { waiting.shift()?.(); if (waiting.length) idly(warm); };
 idly(warm);

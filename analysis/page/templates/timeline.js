@@ -8,7 +8,6 @@ const firstAtOrAfter = (count, value, moment) => {
   while (low < high) { const middle = (low + high) >> 1; if (value(middle) < moment) low = middle + 1; else high = middle; }
   return low;
 };
-const summed = (steps) => { let at = 0; return Float64Array.from(steps, (step) => at += step); };
 
 // A row of the timeline: boxes in the order of their start. `title`, `colour` and `tell` say what a box is.
 class Lane {
@@ -76,29 +75,34 @@ const counted = (stats, path, count, weight) => {
 
 // Lanes of streams, by their numbers, and what the rows of the table of operations are.
 const loadOperations = () => {
-  const of = table("operations"), count = of.rows, start = Float64Array.from(of.named.get("start_ns").numbers), extent = of.named.get("extent_ns").numbers;
-  const busy = of.named.get("busy_ns").numbers, rows = new Map(), bounds = new Map(), end = start.map((from, row) => from + extent[row]);
+  const of = table("operations"), count = of.rows, start = of.named.get("start_ns").numbers, extent = of.named.get("extent_ns").numbers;
+  const busy = of.named.get("busy_ns").numbers, named = of.named.get("lane"), rows = new Map(), bounds = new Map(), end = new Float64Array(count);
+  let last = 1;
   for (const node of program.ranges.values()) {
     for (const one of node.children) if (one.kind === "kernel" && isBetterKnown(one, bounds.get(one.kernel))) bounds.set(one.kernel, one);
   }
   for (let row = 0; row < count; row++) {
-    const name = of.at("lane", row);
+    const name = named.at(row);
     if (rows.has(name)) rows.get(name).push(row); else rows.set(name, [row]);
+    last = Math.max(last, end[row] = start[row] + extent[row]);
   }
-  const bound = (row) => bounds.get(of.at("kernel", row))?.bound ?? (of.at("kind", row) === "kernel" ? "unknown" : "copy");
+  const kinds = of.named.get("kind"), bound = (row) => bounds.get(of.at("kernel", row))?.bound ?? (kinds.at(row) === "kernel" ? "unknown" : "copy");
   const lanes = [...rows].sort(([one], [other]) => one.localeCompare(other, "en", { numeric: true })).map(([name, own]) => new Lane("operation", name, LANE,
-    Float64Array.from(own, (row) => start[row]), Float64Array.from(own, (row) => end[row]), {
+    picked(own, (row) => start[row]), picked(own, (row) => end[row]), {
       rows: own, dense: (at) => busy[own[at]], colour: (at) => bound(own[at]), title: (at) => briefName(of.at("kernel", own[at])),
       faded: (at) => selection.path && !isInside(of.at("range", own[at]), selection.path),
     }));
-  return { of, count, start, end, busy, lanes, last: end.reduce((most, one) => Math.max(most, one), 1) };
+  const names = of.named.get("kernel"), one = new Map();  // a row of each kernel
+  for (let row = 0; row < count; row++) one.set(names.place(row), row);
+  return { of, count, start, end, lanes, last, bounds: new Set([...one.values()].map(bound)) };
 };
 
 // The ranges around each operation.
 const loadPaths = (ops) => {
-  const column = ops.of.named.get("range"), stats = new Map();
-  for (let row = 0; row < ops.count; row++) {
-    for (let path = column.at(row); path; path = path.slice(0, Math.max(path.lastIndexOf("/"), 0))) counted(stats, path, 1, 1);
+  const column = ops.of.named.get("range"), stats = new Map(), times = new Map();
+  for (let row = 0; row < ops.count; row++) times.set(column.place(row), (times.get(column.place(row)) ?? 0) + 1);
+  for (const [place, count] of times) {
+    for (let path = page.strings[place]; path; path = path.slice(0, Math.max(path.lastIndexOf("/"), 0))) counted(stats, path, count, count);
   }
   return chained(stats);
 };
@@ -122,7 +126,7 @@ const loadGpu = (gpu, streams, ops, around) => {
       (levels[level] ??= []).push(open[level]);
     }
   }
-  return [...levels.map((all, level) => new Lane("stretch", level ? "" : `${gpu || "GPU"}, ranges`, THIN, Float64Array.from(all, (one) => one.start), Float64Array.from(all, (one) => one.end), {
+  return [...levels.map((all, level) => new Lane("stretch", level ? "" : `${gpu || "GPU"}, ranges`, THIN, picked(all, (one) => one.start), picked(all, (one) => one.end), {
     all, colour: () => "line", title: (at) => all[at].name,
   })), ...streams];
 };
@@ -147,10 +151,10 @@ const loadHost = (host, launching) => {
       if (host.ranges.thread[row] === thread && one.head === path && heads.length <= MOST_LEVELS) (levels[heads.length - 1] ??= []).push({ ...one, start: at[row], end: at[row] + host.ranges.extent[row] });
     });
     for (let row = 0; row < begin.length; row++) if (host.calls.thread[row] === thread) calls.push(row);
-    [...levels].forEach((all = [], level) => lanes.push(new Lane("range", level ? "" : name, THIN, Float64Array.from(all, (one) => one.start), Float64Array.from(all, (one) => one.end), { all, colour: () => "line", title: (one) => all[one].name })));
+    [...levels].forEach((all = [], level) => lanes.push(new Lane("range", level ? "" : name, THIN, picked(all, (one) => one.start), picked(all, (one) => one.end), { all, colour: () => "line", title: (one) => all[one].name })));
     const title = (one) => page.strings[host.calls.name[calls[one]]], many = (one) => host.calls.count?.[calls[one]] ?? 1;
     const colour = (one) => launching.has(calls[one]) ? "launch" : WAITS.test(title(one)) ? "unknown" : many(one) > 1 ? "launch" : "host";
-    if (calls.length) lanes.push(new Lane("call", levels.length ? "CUDA calls" : `${name}, calls`, LANE, Float64Array.from(calls, (row) => begin[row]), Float64Array.from(calls, (row) => begin[row] + host.calls.extent[row]), { rows: calls, dense: (one) => host.calls.extent[calls[one]], colour, title, many }));
+    if (calls.length) lanes.push(new Lane("call", levels.length ? "CUDA calls" : `${name}, calls`, LANE, picked(calls, (row) => begin[row]), picked(calls, (row) => begin[row] + host.calls.extent[row]), { rows: calls, dense: (one) => host.calls.extent[calls[one]], colour, title, many }));
   });
   return lanes;
 };
@@ -167,8 +171,8 @@ const loadMarks = (host) => {
     if (free) free.push(one); else if (lanes.length < 4) lanes.push([one]);
   }
   return [
-    ...pauses.length ? [new Lane("pause", "pauses", THIN, Float64Array.from(pauses, ([start]) => start), Float64Array.from(pauses, ([start, extent]) => start + extent), { colour: () => "latency", title: (at) => `${at + 1}` })] : [],
-    ...lanes.map((all, level) => new Lane("finding", level ? "" : "findings", THIN, Float64Array.from(all, (one) => one.start), Float64Array.from(all, (one) => one.end), {
+    ...pauses.length ? [new Lane("pause", "pauses", THIN, picked(pauses, ([start]) => start), picked(pauses, ([start, extent]) => start + extent), { colour: () => "latency", title: (at) => `${at + 1}` })] : [],
+    ...lanes.map((all, level) => new Lane("finding", level ? "" : "findings", THIN, picked(all, (one) => one.start), picked(all, (one) => one.end), {
       all, colour: () => "bar", title: (at) => all[at].ranks.length === 1 ? `${all[at].ranks[0].join(". ")}` : all[at].ranks.map(([rank]) => rank).join(", ") })),
   ];
 };
@@ -198,21 +202,25 @@ const timeline = {
     this.said = make("p", { class: "question" });
     this.about = make("div", { class: "about", role: "status" });
     this.walls = make("div", { class: "walls" });
+    this.load();  // at once, so that what stands below has its place
     const pauses = this.host.pauses.length, none = pauses ? {} : { disabled: true };
     this.box.replaceChildren(
       make("div", { class: "tools" }, make("label", {}, "step ", this.choice), button("+", () => this.zoom(0.5), { "aria-label": "Zoom in" }), button("−", () => this.zoom(2), { "aria-label": "Zoom out" }), button("whole", () => this.show(""), { "aria-label": "Show the whole timeline" }),
         button("‹ pause", () => this.pause(-1), { "aria-label": "Previous pause", ...none }), make("span", {}, `${pauses || "no"} pause${pauses === 1 ? "" : "s"}`), button("pause ›", () => this.pause(1), { "aria-label": "Next pause", ...none }),
         button("open in Perfetto", () => this.export(), { title: "Saves a trace. ui.perfetto.dev reads it in the browser." })),
       this.walls, this.canvas, this.about, this.said,
-      make("ul", { class: "legend", "aria-label": "Colours of calls and operations" }, [["launch", "call that launches; kernel shorter than its launch"], ["host", "other call"], ["unknown", "call that waits; kernel without counters"], ["memory", "memory-bound"], ["compute", "compute-bound"], ["latency", "latency-bound; pause"], ["copy", "copy"]].map(([name, said]) => make("li", {}, make("i", { class: "swatch", style: { background: `var(--${name})` } }), ` ${said}`))),
+      make("ul", { class: "legend", "aria-label": "Colours of calls and operations" }, this.legend().map(([name, said]) => make("li", {}, make("i", { class: "swatch", style: { background: `var(--${name})` } }), ` ${said}`))),
     );
     whenSeen(this.box, () => this.ready());
     selection.listeners.push(() => { this.follow = true; renderIfSeen(this.box); });
   },
-  // Also while nobody does anything, so that what stands below stays in its place.
+  // What the colours of this capture mean, by the words that bind kernels.
+  legend() {
+    const { bounds } = this.ops, calls = this.lanes.some(({ kind }) => kind === "call");
+    const said = { launch: [calls && "call that launches"], host: [calls && "other call"], unknown: [calls && "call that waits"], latency: [this.host.pauses.length && "pause"] };
+    return ["launch", "host", "unknown", "memory", "compute", "latency", "copy"].map((name) => [name, [...said[name] ?? [], bounds.has(name) && (bindings[name] ?? name)].filter(Boolean).join("; ")]).filter(([, words]) => words);
+  },
   ready() {
-    if (!this.canvas) return;
-    if (!this.ops) this.load();
     if (this.follow) this.showRange(selection.path);
     this.follow = false;
     this.soon();
@@ -221,22 +229,19 @@ const timeline = {
     const { host, canvas } = this;
     this.ops = loadOperations();
     this.called = summed(host.called);
-    this.launched = new Map();  // row of a call -> rows of the operations that it launched
-    this.called.forEach((call, row) => { if (call >= 0) { if (this.launched.has(call)) this.launched.get(call).push(row); else this.launched.set(call, [row]); } });
     const around = loadPaths(this.ops);
-    this.lanes = [...loadMarks(host), ...loadHost(host, this.launched), ...byGpu(this.ops.lanes).flatMap(([gpu, streams]) => loadGpu(gpu, streams, this.ops, around)), ...loadSampled()];
+    this.lanes = [...loadMarks(host), ...loadHost(host, new Set(this.called)), ...byGpu(this.ops.lanes).flatMap(([gpu, streams]) => loadGpu(gpu, streams, this.ops, around)), ...loadSampled()];
     let top = AXIS;
     for (const lane of this.lanes) { lane.top = top; top += lane.height; }
     canvas.style.height = `${top}px`;
     this.first = 0;
     this.last = this.ops.last;
     for (const lane of this.lanes) if (lane.count && ["call", "range"].includes(lane.kind)) { this.first = Math.min(this.first, lane.start[0]); this.last = Math.max(this.last, lane.end[lane.count - 1]); }
-    this.places = new Map();  // "kind row" -> lane and box
-    for (const lane of this.lanes) lane.rows?.forEach((row, at) => this.places.set(`${lane.kind} ${row}`, [lane, at]));
     this.follow ||= Boolean(selection.path);
     const steps = [...new Set(Array.from({ length: table("gaps").rows }, (_, row) => table("gaps").at("step", row)))].filter((name) => this.ops.of.where("step", name).length);
     this.choice.replaceChildren(make("option", { value: "" }, "whole capture"), ...steps.slice(0, 500).map((name) => make("option", { value: name }, name)));
     [this.from, this.to] = [this.first, this.last];
+    this.compare();
     this.listen();
     new ResizeObserver(() => this.draw()).observe(canvas);
   },
@@ -315,7 +320,6 @@ const timeline = {
   go(value) {
     const found = /^(-?\d+)-(-?\d+)$/.exec(value);
     if (!found || !this.canvas) return;
-    if (!this.ops) this.load();
     this.follow = false;
     const [from, to] = [Number(found[1]) - this.host.zero, Number(found[2]) - this.host.zero];
     this.measured = [from, to];
@@ -329,7 +333,7 @@ const timeline = {
   clock(moment, length) { return `${((moment + this.host.origin) / 1e9).toFixed(Math.min(Math.max(3 - Math.floor(Math.log10(length / 1e9)), 3), 9))} s`; },
   draw() {
     const { canvas } = this;
-    if (!this.ops || !canvas.clientWidth) return;
+    if (!canvas.clientWidth) return;
     this.wide = canvas.clientWidth;
     const scale = devicePixelRatio || 1, height = canvas.clientHeight;
     canvas.width = this.wide * scale;
@@ -446,11 +450,26 @@ const timeline = {
     pen.beginPath(); pen.moveTo(x, y); pen.bezierCurveTo(x, y + bend, right, low - bend, right, low - 5); pen.stroke();
     pen.beginPath(); pen.moveTo(right, low); pen.lineTo(right - 3.5, low - 7); pen.lineTo(right + 3.5, low - 7); pen.fill();
   },
+  // The lane and the box of a row of the calls or the operations, or null.
+  place(kind, row) {
+    for (const lane of row < 0 ? [] : this.lanes) {
+      if (lane.kind !== kind) continue;
+      const at = firstAtOrAfter(lane.count, (one) => lane.rows[one], row);  // a lane's rows ascend
+      if (lane.rows[at] === row) return [lane, at];
+    }
+    return null;
+  },
+  // The rows of the operations that a call launched.
+  launched(call) {
+    const rows = [];
+    for (let row = 0; row < this.called.length; row++) if (this.called[row] === call) rows.push(row);
+    return rows;
+  },
   // Pairs of a launch and what it launched, for either of them.
   arrows([lane, at]) {
     const row = lane.rows?.[at], call = lane.kind === "operation" ? this.called[row] : lane.kind === "call" ? row : -1;
-    const from = this.places.get(`call ${call}`), rows = lane.kind === "operation" ? [row] : (this.launched.get(call) ?? []).slice(0, MOST_ARROWS);
-    return call >= 0 && from ? rows.map((one) => [from, this.places.get(`operation ${one}`)]) : [];
+    const from = this.place("call", call), rows = lane.kind === "operation" ? [row] : from ? this.launched(call).slice(0, MOST_ARROWS) : [];
+    return from ? rows.map((one) => [from, this.place("operation", one)]) : [];
   },
   laneAt(event) { return this.lanes.find((lane) => event.offsetY >= lane.top && event.offsetY < lane.top + lane.height); },
   at(event) {
@@ -478,13 +497,13 @@ const timeline = {
     }
     const row = lane.rows[at];
     if (lane.kind === "call") {
-      const rows = this.launched.get(row) ?? [], begins = rows.map((one) => this.ops.start[one]), first = rows.length ? Math.min(...begins.slice(0, 10000)) : 0;
-      return { title: lane.title(at), pairs: [["time", show(length, "ns")], ...pairs, ["calls", lane.many(at) > 1 ? `${grouped(lane.many(at))} in one` : null], ["launches", rows.length ? grouped(rows.length) : null], ["first begins", rows.length ? `${show(first - start, "ns")} later` : null]], other: rows.length ? ["its kernel", `operation ${rows[0]}`] : null };
+      const rows = this.launched(row), first = rows.reduce((least, one) => Math.min(least, this.ops.start[one]), Infinity);
+      return { title: lane.title(at), pairs: [["time", show(length, "ns")], ...pairs, ["calls", lane.many(at) > 1 ? `${grouped(lane.many(at))} in one` : null], ["launches", rows.length ? grouped(rows.length) : null], ["first begins", rows.length ? `${show(first - start, "ns")} later` : null]], other: rows.length ? ["its kernel", this.place("operation", rows[0])] : null };
     }
-    const value = (name) => this.ops.of.at(name, row), call = this.places.get(`call ${this.called[row]}`), name = value("kernel");
+    const value = (name) => this.ops.of.at(name, row), call = this.place("call", this.called[row]), name = value("kernel");
     return {
       title: name, pairs: [["time", show(value("busy_ns"), "ns")], ...pairs, ["range", value("range")], ["step", value("step")], ["launches", value("launches") > 1 ? `${grouped(value("launches"))} in one` : null], ["launched", call ? `${show(start - call[0].start[call[1]], "ns")} earlier` : null]],
-      open: kernelOrder().has(name) ? ["open its page", () => openKernel(name)] : null, other: call ? ["its launch", `call ${this.called[row]}`] : null,
+      open: kernelOrder().has(name) ? ["open its page", () => openKernel(name)] : null, other: call ? ["its launch", call] : null,
     };
   },
   // The call, or else the range, in which the host spends most of a stretch.
@@ -568,7 +587,7 @@ const timeline = {
     if (this.chosen) {
       const { title, pairs, open, other } = this.tell(this.chosen);
       parts.push(make("p", {}, make("b", {}, title.slice(0, 300)), ` ${pairs.filter(([, value]) => value !== null).map(([word, value]) => `${word} ${value}`).join(" · ")} `,
-        open && button(open[0], open[1]), " ", button("zoom to it", () => this.fitBox(this.chosen)), " ", other && this.places.has(other[1]) && button(`go to ${other[0]}`, () => this.choose(this.places.get(other[1])))));
+        open && button(open[0], open[1]), " ", button("zoom to it", () => this.fitBox(this.chosen)), " ", other && button(`go to ${other[0]}`, () => this.choose(other[1]))));
     }
     this.about.replaceChildren(...parts);
   },
@@ -608,7 +627,6 @@ const timeline = {
   },
   // The same as a Chrome trace, for ui.perfetto.dev and other viewers; `report.py --trace` writes more.
   export() {
-    if (!this.ops) this.load();
     const events = [], zero = this.host.zero, kinds = { operation: "kernel", call: "cuda_runtime", range: "user_annotation", stretch: "gpu_user_annotation" };
     const groups = { pause: 0, finding: 0, call: 1, range: 1, stretch: 2, operation: 2, sample: 2 };
     ["findings and pauses", "host", "GPU"].forEach((name, pid) => events.push({ ph: "M", name: "process_name", pid, args: { name } }, { ph: "M", name: "process_sort_index", pid, args: { sort_index: pid } }));
@@ -628,8 +646,8 @@ const timeline = {
       }
     });
     this.called.forEach((call, row) => {
-      const from = this.places.get(`call ${call}`), to = this.places.get(`operation ${row}`);
-      if (call < 0 || !from) return;
+      const from = this.place("call", call), to = this.place("operation", row);
+      if (!from) return;
       for (const [ph, [lane, at], more] of [["s", from, {}], ["f", to, { bp: "e" }]]) events.push({ ph, ...more, cat: "ac2g", name: "launch", id: row, pid: track.get(lane)[0], tid: track.get(lane)[1], ts: us(lane.start[at] + zero) });
     });
     save("trace.json", new Blob([JSON.stringify({ displayTimeUnit: "ns", traceEvents: events })], { type: "application/json" }));
