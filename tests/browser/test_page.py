@@ -105,7 +105,7 @@ def test_a_finding_is_copied_as_markdown(opened: Opened, pages: Pages) -> None:
     page.get_by_label("copy as Markdown: finding 1", exact=True).click()  # 2
     soon(page.locator("#status"), "^Finding copied as Markdown$")
     copied = pasted(page)
-    assert copied.startswith(f"**{title}** (precision, saves at most 6.829 ms (65%) of step gpt2/prefill")
+    assert copied.startswith(f"**{title}** (precision, saves at most 6.83 ms (65%) of step gpt2/prefill")
     assert "- 8.034 ms: `changes.time_ns` at gpt2/prefill precision" in copied
     assert "**Check:** `python analysis/" in copied
     assert "NVIDIA H200 · driver 580.159.04" in copied
