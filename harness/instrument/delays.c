@@ -37,8 +37,8 @@ enum kind { KERNEL = 1, COPY, RANGE, CALL, GRAPH };
 enum decision { DECIDED = 1u << 31, MARKER = 1u << 30, IN_RANGE = 1u << 29, SLOT_BITS = (1u << SLOTS) - 1 };
 
 typedef struct {                                                // the driver writes the first line
-  uint64_t start_step, steps, slot, mode, length_ns;            // slot >= SLOTS: none
-  _Atomic uint64_t begin_ns, end_ns, delays, delayed_ns, hits;  // hits: launches, copies or calls that matched
+  uint64_t start_step, steps, slot, mode, length_ns, every;     // slot >= SLOTS: none; every: 3 takes one of 3 matches
+  _Atomic uint64_t begin_ns, end_ns, delays, delayed_ns, hits;  // hits: the matches that were taken
 } block;
 
 typedef struct {
@@ -66,8 +66,9 @@ static _Atomic(name*) buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(block*) current;
 static _Atomic int capturing;
-static __thread int is_ours;      // this thread runs a call of ours
-static __thread uint32_t inside;  // slots of the ranges that are open on this thread
+static _Atomic uint32_t in_capture[SLOTS];  // matches since the capture began
+static __thread int is_ours;                // this thread runs a call of ours
+static __thread uint32_t inside;            // slots of the ranges that are open on this thread
 
 #ifdef FAKE_CLOCK  // of a test without a GPU
 uint64_t FAKE_CLOCK(void);
@@ -319,12 +320,15 @@ static uint32_t slots_of(name* n) {
   return found & SLOT_BITS & (found & IN_RANGE ? inside : ~0u);
 }
 
-// Return the block that runs if it asks for `mode` of one of the slots.
+// Return the block that runs if it asks for `mode` of one of the slots, and takes this match; count it.
 static block* asking(uint32_t slots, enum mode mode) {
+  static _Atomic uint64_t met;
   block* b = slots ? current : NULL;
-  return b && b->slot < SLOTS && slots >> b->slot & 1 && (b->mode == mode || (b->mode == CONTROL && mode == DELAY))
-             ? b
-             : NULL;
+  if (!b || b->slot >= SLOTS || !(slots >> b->slot & 1)) return NULL;
+  if (b->mode != mode && (b->mode != CONTROL || mode != DELAY)) return NULL;
+  if (b->every > 1 && (met++ * 0x9e3779b97f4a7c15u >> 32) % b->every) return NULL;  // in no rhythm with the program
+  b->hits++;
+  return b;
 }
 
 static void delay_host(uint32_t slots) {
@@ -332,7 +336,6 @@ static void delay_host(uint32_t slots) {
   if (!b) return;
   uint64_t start = now();
   spin(b->length_ns);
-  b->hits++;
   b->delays++;
   b->delayed_ns += now() - start;
 }
@@ -342,17 +345,18 @@ static void delay(name* n, void* context, void* stream) {
   place* p = place_of(context);
   if (!p || !slots) return;
   if (is_capturing(stream)) {
-    for (uint32_t slot = 0; slot < SLOTS; slot++)
-      if (slots >> slot & 1) launch_spin(p, slot, stream), file->captured++;
+    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+      if (!(slots >> slot & 1)) continue;
+      uint32_t number = in_capture[slot]++;  // each node costs a microsecond: 0 to 4, then 8, 16, 32 …
+      if (number > 4 && number & (number - 1)) continue;
+      launch_spin(p, slot, stream);
+      file->captured++;
+    }
     return;
   }
   block* b = asking(slots, DELAY);
-  if (b) {
-    b->hits++;
-    launch_spin(p, (uint32_t)b->slot, stream);
-  }
+  if (b) launch_spin(p, (uint32_t)b->slot, stream);
   if (!(b = asking(slots, VIRTUAL))) return;
-  b->hits++;
   for (int i = 0; i < MOST; i++)
     if (p->streams[i] && p->streams[i] != stream && !is_capturing(p->streams[i]))
       launch_spin(p, (uint32_t)b->slot, p->streams[i] == (void*)-1 ? NULL : p->streams[i]);
@@ -500,14 +504,15 @@ static int is_on_device(uint64_t at) {
   return !cuda.cuPointerGetAttribute(&type, 2, at) && type == 2;  // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 }
 
-static void copies(const call* c, void* stream, name* n) {
-  const uint64_t* values = c->parameters;
+static void copies(const call* c, void* stream, name* n, int is_plain) {
+  uint64_t* values = c->parameters;
   if (c->site) return;
   if (!n) {  // the call does not say in which direction
     int to = is_on_device(values[0]), from = is_on_device(values[1]);
     n = copy_name(to ? from ? "Device-to-Device" : "Host-to-Device" : from ? "Device-to-Host" : "Host-to-Host");
   }
   meet(n);
+  if (is_plain && !is_capturing(stream) && asking(slots_of(n), REMOVE)) values[2] = 0;  // of bytes
   delay(n, c->context, stream);
 }
 
@@ -515,7 +520,6 @@ static void remove_launch(const call* c, enum does does, name* n, place* p) {
   static __thread launch_config one;
   block* b = asking(slots_of(n), REMOVE);
   if (!b || !p) return;
-  b->hits++;
   if (does == LAUNCH) {
     launch* l = c->parameters;
     l->function = p->empty, l->shared_bytes = 0;
@@ -560,13 +564,11 @@ static void on_call(void* user, int domain, uint32_t id, const call* c) {
       launches(c, about[domain][id].does, stream_of(c, domain, id));
       break;
     case COPIES:
-      copies(c, stream_of(c, domain, id), about[domain][id].copy);
+      copies(c, stream_of(c, domain, id), about[domain][id].copy, about[domain][id].stream_at != 40);
       break;
     case BEGIN:
-      if (!c->site)
-        capturing++;
-      else if (*c->result)
-        capturing--;
+      if (!c->site) memset(in_capture, 0, sizeof in_capture);
+      capturing += c->site ? -!!*c->result : 1;
       break;
     case FINISH:
       if (c->site && capturing) capturing--;

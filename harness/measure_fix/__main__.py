@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -169,11 +170,12 @@ def _measure(options: argparse.Namespace, targets: list[Target], command: list[s
     try:
         step = run.wait_for_steps()
         _progress(f"A step ends with {step}")
-        steps = max(10, min(2000, round(0.2 / run.seconds_of_step())))
-        idle = run.measure([Block(steps, SLOTS, Mode.CONTROL, 0)])[0].step_ns
+        quiet = Block(25, SLOTS, Mode.CONTROL, 0)
+        idle = run.measure([quiet])[0].step_ns
+        idle = run.measure([replace(quiet, steps=max(25, round(0.2e9 / idle)))])[0].step_ns
         for slot, target in enumerate(targets):
             _progress(f"{slot + 1} of {len(targets)}: {target.text[:80]}")
-            rows.append(experiment(run, slot, target, options.seconds))
+            rows.append(experiment(run, slot, target, idle, options.seconds))
             print(_line(rows[-1]))
     except EndedError:
         code = run.process.returncode

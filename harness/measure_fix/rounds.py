@@ -9,22 +9,26 @@ import signal
 import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from analysis.formats.errors import InputError
 from analysis.formats.measured import Intervention, MeasuredTarget
-from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Name, Shared, State
-from harness.measure_fix.slopes import slope
+from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Shared, State
+from harness.measure_fix.slopes import slope, together
 from harness.measure_fix.targets import MODES, Decider, Target
 
 POLL_S = 0.0005
-BLOCK_S, LEAST_STEPS, MOST_STEPS = 0.1, 25, 5000  # of a block: the last delay of a block is never hidden
-GROWTH, SHORTEST_NS, LONGEST_NS = 0.1, 1000, 200_000_000  # all delays of a step together, of the step
-MOST_ROUNDS, START_UP_S = 60, 120.0
-WARM_STEPS, WARM_S = 10, 1.0
+BLOCK_S, LEAST_STEPS, MOST_STEPS = 0.05, 25, 5000  # of a block: the last delay of a block is never hidden
+LONG_NS = 5_000_000  # longer steps: half as many in a block
+GROWTH, MOST_GROWTH = 0.1, 0.4  # all delays of a step together, of the step
+SHORTEST_NS, LONGEST_NS = 2000, 200_000_000
+APART_NS = 100_000  # mean distance of delays: each costs a launch
+MOST_ROUNDS, ENOUGH, WIDE = 60, 6, 0.2  # rounds of four blocks; of an interval that is wide after ENOUGH
+START_UP_S = 180.0
+WARM_STEPS, WARM_S = 10, 0.5
 
 
 class EndedError(Exception):
@@ -40,8 +44,8 @@ class Run:
     library: Path
     decider: Decider
     rank: int | None = None
+    look_s: float = 0.1
     files: dict[Path, Shared] = field(default_factory=dict)
-    names: dict[Path, dict[str, Name]] = field(default_factory=dict)
 
     def start(self, log: Path | None) -> None:
         """Start the program; its own output goes on, or to a file."""
@@ -116,8 +120,9 @@ class Run:
         watched = self.active[0]
         looks = [watched.counted()]
         for _ in range(10):
-            self.poll(0.15)
+            self.poll(self.look_s)
             looks.append(watched.counted())
+        self.look_s *= 2  # should these have been too short
         size = len(looks[0])
         grown = np.diff(np.array([look[:size] for look in looks]), axis=0)
         steady = [
@@ -142,13 +147,15 @@ class Run:
         """
         active = self.active
         margin = 0 if len(active) == 1 else 5 + int(0.05 / max(self.seconds_of_step(), 1e-6))
-        start = max(one.status.steps for one in active) + margin
-        firsts = []
-        for one in active:
+        firsts, begun = [], [one.status.steps for one in active]
+        for one, now in zip(active, begun, strict=True):
             mine = self.rank is None or one.status.rank in (self.rank, -1)
             firsts.append(one.status.published)
             asked = [each if mine else Block(each.steps, SLOTS, Mode.CONTROL, 0) for each in blocks]
-            one.publish([(start + sum(b.steps for b in blocks[:at]) if margin else 0, b) for at, b in enumerate(asked)])
+            starts = [
+                now + margin + sum(each.steps for each in blocks[:at]) if margin else 0 for at in range(len(blocks))
+            ]
+            one.publish(list(zip(starts, asked, strict=True)))
         end = time.monotonic() + limit_s
         while any(one.status.done < first + len(blocks) for one, first in zip(active, firsts, strict=True)):
             self.poll(0.002)
@@ -190,35 +197,54 @@ def _no_step(run: Run) -> str:
 
 def _of_ranks(asked: Block, found: Sequence[Block]) -> Block:
     """Return the block of all processes: their mean time, and what the delayed ones delayed."""
-    touched = [one for one in found if one.slot == asked.slot] or list(found)
-    times = round(float(np.mean([one.end_ns - one.begin_ns for one in found])))
-    mean = {
-        name: round(float(np.mean([getattr(one, name) for one in touched])))
-        for name in ("delays", "delayed_ns", "hits")
-    }
-    return Block(asked.steps, asked.slot, asked.mode, asked.length_ns, 0, times, **mean)
+    touched = together([one for one in found if one.slot == asked.slot] or found)
+    mean = together(found)
+    scale = touched.steps // asked.steps
+    return replace(
+        asked,
+        end_ns=mean.time_ns // len(found),
+        delays=touched.delays // scale,
+        delayed_ns=touched.delayed_ns // scale,
+        hits=touched.hits // scale,
+    )
 
 
-def experiment(run: Run, slot: int, target: Target, seconds: float) -> MeasuredTarget:
-    """Measure one target in as many interleaved rounds as the time allows."""
+def experiment(run: Run, slot: int, target: Target, step_ns: float, seconds: float) -> MeasuredTarget:
+    """Measure one target in as many interleaved rounds as the time allows; `step_ns`: a step without delays.
+
+    Where the steps vary too much, the delays become longer, up to MOST_GROWTH.
+    """
     control_mode, mode = MODES[target.change]
-    control_slot = SLOTS if target.change is Intervention.REMOVE else slot
-    steps = min(max(LEAST_STEPS, round(BLOCK_S / max(run.seconds_of_step(), 1e-7))), MOST_STEPS)
-    probe = run.measure([Block(steps, slot, mode if mode is Mode.REMOVE else control_mode, 0)])[0]
-    each = (probe.hits if target.change in (Intervention.REMOVE, Intervention.VIRTUAL) else probe.delays) / steps
-    if not each:
-        why = "A graph cannot be changed." if target.met and mode is Mode.REMOVE else ""
-        why = why or (
-            f"It came in no step, though {len(target.met)} names match." if target.met else "Nothing matches."
-        )
-        return _row(target, why=why)
-    length = round(min(max(GROWTH * probe.step_ns / each, SHORTEST_NS), LONGEST_NS))
-    control, changed = Block(steps, control_slot, control_mode, 0), Block(steps, slot, mode, length)
-    begun, pairs = time.monotonic(), list[tuple[Block, Block]]()
-    while len(pairs) < MOST_ROUNDS and (len(pairs) < 4 or time.monotonic() - begun < seconds):
-        found = run.measure([control, changed, changed, control])
-        pairs += [(found[0], found[1]), (found[3], found[2])]
-    told = slope(pairs)
+    least = LEAST_STEPS if step_ns < LONG_NS else LEAST_STEPS // 2
+    steps = min(max(least, round(BLOCK_S * 1e9 / step_ns)), MOST_STEPS)
+    quiet = Block(steps, slot, control_mode, 0)
+    probe = run.measure([replace(quiet, mode=mode) if mode is Mode.REMOVE else quiet])[0]
+    if not probe.hits and not probe.delays:
+        return _row(target, why=_why(run, target))
+    changed, each = replace(quiet, mode=mode), max(probe.hits, probe.delays) / steps
+    if mode is Mode.REMOVE:
+        quiet = replace(quiet, slot=SLOTS)
+    elif (every := round(each * APART_NS / probe.step_ns)) > 1:
+        quiet, changed = replace(quiet, every=every), replace(changed, every=every)
+        probe = run.measure([quiet])[0]
+        each = max(probe.hits, probe.delays, 1) / steps
+    growth, begun = GROWTH, time.monotonic()
+    while True:
+        pairs: list[tuple[Block, Block]] = []
+        length = round(min(max(growth * probe.step_ns / each, SHORTEST_NS), LONGEST_NS))
+        changed = replace(changed, length_ns=length)
+        while len(pairs) < MOST_ROUNDS and (len(pairs) < ENOUGH or time.monotonic() - begun < seconds):
+            found = run.measure([quiet, changed, changed, quiet])
+            pairs.append((together([found[0], found[3]]), together(found[1:3])))
+            told = slope(pairs)
+            if len(pairs) >= ENOUGH and told and told.high - told.low > WIDE and growth < MOST_GROWTH:
+                break
+        else:
+            break
+        if mode is Mode.REMOVE:
+            growth = MOST_GROWTH
+            continue
+        growth, seconds = growth * 2, seconds + 1
     return _row(
         target,
         per_step=each,
@@ -230,6 +256,14 @@ def experiment(run: Run, slot: int, target: Target, seconds: float) -> MeasuredT
         high=told.high if told else None,
         why="" if told else "No round delayed anything.",
     )
+
+
+def _why(run: Run, target: Target) -> str:
+    if not target.met:
+        return "Nothing matches."
+    if target.change is Intervention.REMOVE and any(one.status.unchanged for one in run.active):
+        return "A graph cannot be changed."
+    return f"It came in no step, though {len(target.met)} names match."
 
 
 def _row(target: Target, **values: object) -> MeasuredTarget:

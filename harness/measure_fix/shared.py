@@ -14,7 +14,7 @@ from pathlib import Path
 # The layout of the file, as delays.c declares it.
 BLOCKS, HEADER, FILE_BYTES, SLOTS = 8192, 1 << 20, 16 << 20, 24
 FIXED = struct.Struct("<8sIIi9IQ256s")
-BLOCK, NAME = struct.Struct("<10Q"), struct.Struct("<IIQI")
+BLOCK, NAME = struct.Struct("<11Q"), struct.Struct("<IIQI")
 FIRST_BLOCK, ASKED_TO_END, PUBLISHED = 320, 24, 28
 DECIDED, MARKER, IN_RANGE = 1 << 31, 1 << 30, 1 << 29
 
@@ -50,12 +50,16 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Block:
-    """A block of steps, with one setting, and what it measured. A slot of SLOTS or more is none."""
+    """A block of steps, with one setting, and what it measured. A slot of SLOTS or more is none.
+
+    `every`: 3 delays one of three matches.
+    """
 
     steps: int
     slot: int
     mode: Mode
     length_ns: int
+    every: int = 1
     begin_ns: int = 0
     end_ns: int = 0
     delays: int = 0
@@ -63,9 +67,14 @@ class Block:
     hits: int = 0
 
     @property
+    def time_ns(self) -> int:
+        """Return its length."""
+        return self.end_ns - self.begin_ns
+
+    @property
     def step_ns(self) -> float:
         """Return the time of a step."""
-        return (self.end_ns - self.begin_ns) / self.steps
+        return self.time_ns / self.steps
 
     @property
     def delay_ns(self) -> float:
@@ -122,14 +131,14 @@ class Shared:
         """Ask for blocks, each from a step on at the earliest."""
         number = self.status.published
         for place, (start, one) in enumerate(blocks, start=number):
-            values = (start, one.steps, one.slot, one.mode, one.length_ns, 0, 0, 0, 0, 0)
+            values = (start, one.steps, one.slot, one.mode, one.length_ns, one.every, 0, 0, 0, 0, 0)
             BLOCK.pack_into(self._map, FIRST_BLOCK + place * BLOCK.size, *values)
         struct.pack_into("<I", self._map, PUBLISHED, number + len(blocks))
 
     def block(self, number: int) -> Block:
         """Return a block that is done."""
-        _, steps, slot, mode, length, *measured = BLOCK.unpack_from(self._map, FIRST_BLOCK + number * BLOCK.size)
-        return Block(steps, slot, Mode(mode), length, *measured)
+        _, steps, slot, mode, length, every, *measured = BLOCK.unpack_from(self._map, FIRST_BLOCK + number * BLOCK.size)
+        return Block(steps, slot, Mode(mode), length, every, *measured)
 
     def ask_to_end(self) -> None:
         """Let the library free what it took, at the next step."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,20 @@ def of_round(control: Block, changed: Block) -> float | None:
         return 1 - grown / told if told else None
     delayed = changed.delay_ns - control.delay_ns
     return grown / delayed if delayed > 0 else None
+
+
+def together(blocks: Sequence[Block]) -> Block:
+    """Return blocks of one setting as one, from time 0 on."""
+    first = blocks[0]
+    return replace(
+        first,
+        steps=sum(one.steps for one in blocks),
+        begin_ns=0,
+        end_ns=sum(one.time_ns for one in blocks),
+        delays=sum(one.delays for one in blocks),
+        delayed_ns=sum(one.delayed_ns for one in blocks),
+        hits=sum(one.hits for one in blocks),
+    )
 
 
 def slope(rounds: Sequence[tuple[Block, Block]]) -> Slope | None:

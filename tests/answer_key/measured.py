@@ -40,7 +40,7 @@ from analysis.formats.errors import InputError  # noqa: E402
 from tests.answer_key import score as scores  # noqa: E402
 from tests.answer_key.measure import Program, programs  # noqa: E402
 
-ENDLESS, LIMIT_S = 100_000_000, 90
+ENDLESS, LIMIT_S, WORKERS = 100_000_000, 200, 4
 NOTHING = 0.02  # of the step
 CALLS = re.compile("cuda|Malloc|Free|Synchronize|HostAlloc")
 LAUNCHES = "^cuLaunchKernel|^cuMemcpy.*Async|^cuMemset.*Async|^cuGraphLaunch"
@@ -106,7 +106,7 @@ def build(program: Program) -> bool:
 
 
 def measured(program: Program, each: float) -> str:
-    """Run one program, and return the last line of its errors."""
+    """Run one program, and return what it said and the last line of its errors."""
     target = program.out.with_suffix(".json")
     words = [
         "timeout",
@@ -120,12 +120,12 @@ def measured(program: Program, each: float) -> str:
     ]
     words += ["--out", str(target), "--log", str(program.out / "program.log"), "--", *command(program)]
     env = os.environ | {
+        "KEY_LOCK": f"/tmp/answer_key{os.environ.get('CUDA_VISIBLE_DEVICES', '')}.lock",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
     }
     done = subprocess.run(words, env=env, cwd=ROOT, capture_output=True, text=True, check=False)
-    print(done.stdout, end="")
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["failed"])[-1]
+    return done.stdout + ("" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["failed"])[-1])
 
 
 @dataclass(frozen=True)
@@ -231,14 +231,17 @@ def main() -> int:
     found = [one for one in found if one.ranks == options.ranks]
     with ThreadPoolExecutor(8) as pool:
         found = [one for one, fine in zip(found, pool.map(build, found), strict=True) if fine]
-    for program in found:
-        begun = time.monotonic()
-        if begun - started > options.seconds:
+
+    def one(program: Program) -> None:
+        if time.monotonic() - started > options.seconds:
             print("no time left:", program.path.stem, flush=True)
-            continue
-        print(f"== {program.path.stem}: {' '.join(program.declared['change'])}", flush=True)
-        failed = measured(program, options.each)
-        print(f"   {time.monotonic() - begun:.1f} s {failed}", flush=True)
+            return
+        said = measured(program, options.each)
+        change = " ".join(program.declared["change"])
+        print(f"== {time.monotonic() - started:.1f} s {program.path.stem}: {change}\n{said}", flush=True)
+
+    with ThreadPoolExecutor(WORKERS) as pool:  # they start while another one has the GPU
+        list(pool.map(one, found))
     return 0
 
 

@@ -124,7 +124,7 @@ def test_nothing_matches(fake: Path) -> None:
 
 def block(step_us: float, delay_us: float = 0, mode: Mode = Mode.DELAY, hits: int = 10, length: int = 0) -> Block:
     """Return a block of ten steps."""
-    return Block(10, 0, mode, length, 0, round(step_us * 1e4), hits, round(delay_us * 1e4), hits)
+    return Block(10, 0, mode, length, 1, 0, round(step_us * 1e4), hits, round(delay_us * 1e4), hits)
 
 
 def test_rounds() -> None:
