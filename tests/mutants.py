@@ -59,7 +59,7 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
             "diagnosis/kernel_rules/*",
             *(f"diagnosis/{name}" for name in ("each", "evidence", "hot", "reasons", "sampled_reasons")),
         ],
-        ["test_kernel_rules_by_hand"],
+        ["test_kernel_rules_by_hand", "test_kernel_thresholds_by_hand", "test_kernel_evidence_by_hand"],
     ),
     "diagnosis program": (
         [f"diagnosis/{name}" for name in ("copies", "findings", "host", "program", "ran", "rank_costs")],

@@ -22,6 +22,11 @@ from analysis.diagnosis.kernel_rules.quantities import (
 from analysis.diagnosis.kernel_rules.rule import Rule
 
 
+def at_roof(e: Evidence) -> Bools:
+    """Return whether an arithmetic pipe or DRAM is full."""
+    return full_pipe(e) | (e.busy["dram"] > 0.8)
+
+
 def perhaps(
     defect: str,
     holds: Callable[[Evidence], Bools],
@@ -40,7 +45,7 @@ def perhaps(
         because,
         "The kernel takes as long after the change.",
         last=True,
-        refutes=lambda e: full_pipe(e) | (e.busy["dram"] > 0.8),
+        refutes=at_roof,
     )
 
 

@@ -42,7 +42,6 @@ RULES = (
         SHAPE,
         lambda e: (
             (e["waves"] > 1)
-            & (e["waves"] < 5)
             & (tail_left(e) < 0.8)
             & (e.filling < 0.9)
             & (e.filling > 0.5)
@@ -61,7 +60,7 @@ RULES = (
     Rule(
         "tail_effect",
         SHAPE,
-        lambda e: alone(e) & (e["waves"] > 1) & (e["waves"] < 5) & (tail_left(e) < 0.8) & (e.filling > 0.9),
+        lambda e: alone(e) & (e["waves"] > 1) & (tail_left(e) < 0.8) & (e.filling > 0.9),
         without_tail,
         0.85,
         "waves",

@@ -221,7 +221,7 @@ def without_local(e: Evidence, sectors: int) -> Floats:
     instructions = np.maximum(e["inst_issued"] - e["local_bytes"] / (sectors * SECTOR), 0.1 * e["inst_issued"])
     return e.after(
         dram=e.dram_ns(np.minimum(e["dram_read_bytes"], e.loaded), np.minimum(e.written, e.stored)),
-        l2=(e.loaded + e.stored) * 0,
+        l2=0,
         l1=0,
         issue=instructions * e.lanes_ns / e.limits.schedulers,
     )
