@@ -59,11 +59,16 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
             "diagnosis/kernel_rules/*",
             *(f"diagnosis/{name}" for name in ("each", "evidence", "hot", "reasons", "sampled_reasons")),
         ],
-        ["test_kernel_rules_by_hand", "test_kernel_thresholds_by_hand", "test_kernel_evidence_by_hand"],
+        [
+            "test_kernel_rules_by_hand",
+            "test_kernel_thresholds_by_hand",
+            "test_kernel_evidence_by_hand",
+            "test_reasons_by_hand",
+        ],
     ),
     "diagnosis program": (
         [f"diagnosis/{name}" for name in ("copies", "findings", "host", "program", "ran", "rank_costs")],
-        ["test_tables_program", "test_findings"],
+        ["test_program_rules_by_hand"],
     ),
     "units": (["capture/units", "tables/units"], [BY_HAND, "test_capture_text"]),
     "compare": (

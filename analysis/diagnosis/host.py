@@ -146,6 +146,8 @@ def _of_loop(rows: pd.DataFrame) -> Claim:
 
 def _once(row: Any) -> float:
     """Return the time of the longest call, ns, if the others are shorter by far: the first one sets CUDA up."""
+    if pd.isna(row["calls"]) or pd.isna(row["longest_ns"]):
+        return 0.0
     calls, longest, total = int(row["calls"]), float(row["longest_ns"]), float(row["host_time_ns"])
     others = (total - longest) / max(calls - 1, 1)
     return longest if calls == 1 or longest > 20 * others else 0.0
