@@ -71,10 +71,10 @@ def verdict(step: Step) -> str:
     Where it mostly waits, that wait is the limit; where it mostly computes, the cause of its first finding is.
     """
     parts = sorted(step.parts, key=lambda one: -one.ns)
-    limit = str(kinds()[KIND_OF_PART.get(parts[0].part, step.kind) if parts else step.kind]["what"])
-    waits = [one for one in parts[1:] if one.part != PartKind.GPU_BUSY and (one.frac or 0.0) >= ALSO]
+    kind = KIND_OF_PART.get(parts[0].part, step.kind) if parts else step.kind
+    waits = [one for one in parts if (one.frac or 0.0) >= ALSO and KIND_OF_PART.get(one.part, kind) != kind]
     also = ", ".join(f"{_LABELS[one.part]} {share(one.frac or 0.0)}" for one in waits)
-    return f"{limit} Also: {also}." if also else limit
+    return str(kinds()[kind]["what"]) + (f" Also: {also}." if also else "")
 
 
 def rows(step: Step) -> Iterator[tuple[str, str, float, float]]:
