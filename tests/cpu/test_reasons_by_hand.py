@@ -497,10 +497,12 @@ def test_what_is_left_open(open_causes: list[str], unknown: tuple[str, ...], sai
 
 def test_what_a_table_says_is_a_row() -> None:
     tables = tables_of(_(kernel="a") | SMALL, _(nsys_time_ns=20_000.0) | SMALL, counters=[{}])
-    rows = list(each._said(tables, None))
+    rows = list(each._said(tables, None, {("l", "grid_too_small")}))
     assert [(row["kernel"], row["tier"]) for row in rows] == [("k", "counters"), ("a", "timing"), ("a", "timing")]
     assert rows[0]["reason"] == "Its grid of 1 block gives work to at most 1 SM. Split the work over more blocks."
     assert rows[0]["evidence"].startswith("kernels.grid")
+    rows = list(each._said(tables, None, {("k", "grid_too_small")}))  # which a verdict says
+    assert [(row["kernel"], row["reason"][:9]) for row in rows] == [("a", "Its grid "), ("a", "Its launc")]
 
 
 # What samples tell --------------------------------------------------------------------------------------------------
