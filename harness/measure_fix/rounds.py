@@ -139,7 +139,7 @@ class Run:
                 one.set(known, self.decider(known))
 
     def measure(self, blocks: Sequence[Block], limit_s: float = 120.0) -> list[Block]:
-        """Let the program run these blocks, and return them with what was measured; of ranks, their means.
+        """Let the program run these blocks, and return them with what was measured; of ranks, all together.
 
         Raises:
             EndedError: the program ended.
@@ -196,13 +196,12 @@ def _no_step(run: Run) -> str:
 
 
 def _of_ranks(asked: Block, found: Sequence[Block]) -> Block:
-    """Return the block of all processes: their mean time, and what the delayed ones delayed."""
+    """Return the block of all processes: the time of the slowest, and what the delayed ones delayed."""
     touched = together([one for one in found if one.slot == asked.slot] or found)
-    mean = together(found)
     scale = touched.steps // asked.steps
     return replace(
         asked,
-        end_ns=mean.time_ns // len(found),
+        end_ns=max(one.time_ns for one in found),
         delays=touched.delays // scale,
         delayed_ns=touched.delayed_ns // scale,
         hits=touched.hits // scale,

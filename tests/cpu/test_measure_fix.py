@@ -202,3 +202,46 @@ def test_top_of_a_report() -> None:
     finding = Finding("sync", 1, "sync", "Sync", "", "", cells=[Cell("changes", {"kernel": "k"}, "time_ns", 1)])
     found = of_report(SimpleNamespace(findings=[finding], kernels=kernels), 3)  # type: ignore[arg-type]
     assert [(one.change, one.text) for one in found] == [("host", "Synchronize"), ("delay", "k"), ("delay", "l")]
+
+
+LAYOUTS = """
+#include "delays.c"
+#include <cuda.h>
+#include <cupti.h>
+#define SAME(ours, a, theirs, b) _Static_assert(offsetof(ours, a) == offsetof(theirs, b), #a)
+SAME(call, parameters, CUpti_CallbackData, functionParams);
+SAME(call, result, CUpti_CallbackData, functionReturnValue);
+SAME(call, symbol, CUpti_CallbackData, symbolName);
+SAME(call, context, CUpti_CallbackData, context);
+SAME(launch, grid, cuLaunchKernel_params, gridDimX);
+SAME(launch, shared_bytes, cuLaunchCooperativeKernel_params, sharedMemBytes);
+SAME(launch, stream, cuLaunchCooperativeKernel_params, hStream);
+SAME(launch, stream, cuLaunchKernel_params, hStream);
+SAME(launch_ex, function, cuLaunchKernelEx_params, f);
+SAME(launch_config, stream, CUlaunchConfig, hStream);
+SAME(launch_config, attribute_count, CUlaunchConfig, numAttrs);
+SAME(node_parameters, block, CUDA_KERNEL_NODE_PARAMS, blockDimX);
+SAME(node_parameters, kernel, CUDA_KERNEL_NODE_PARAMS, kern);
+_Static_assert(sizeof(node_parameters) == sizeof(CUDA_KERNEL_NODE_PARAMS), "of a node");
+_Static_assert(offsetof(cuMemcpyHtoDAsync_v2_params, hStream) == 24, "of a copy");
+_Static_assert(offsetof(cuMemcpyHtoDAsync_v2_params, ByteCount) == 16, "of a copy");
+_Static_assert(offsetof(cuMemsetD32Async_params, N) == 16, "of a memset");
+_Static_assert(offsetof(cuMemsetD8Async_params, hStream) == 24, "of a memset");
+_Static_assert(offsetof(cuMemcpyPeerAsync_params, hStream) == 40, "of a peer copy");
+_Static_assert(offsetof(cuMemsetD2D8Async_params, hStream) == 40, "of a memset in two dimensions");
+_Static_assert(CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED == 39, "of another profiler");
+_Static_assert(CU_POINTER_ATTRIBUTE_MEMORY_TYPE == 2 && CU_MEMORYTYPE_DEVICE == 2, "of a pointer");
+"""
+
+
+@needs_compiler
+def test_layouts_are_those_of_cupti(tmp_path: Path) -> None:
+    """delays.c declares what it uses of CUPTI and the driver itself: the headers say the same."""
+    home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
+    headers = [path.parent for path in home.glob("**/cupti_callbacks.h")]
+    if not headers:
+        pytest.skip("CUPTI's headers are not here")
+    source = tmp_path / "layouts.c"
+    source.write_text(LAYOUTS)
+    places = [f"-I{path}" for path in (ROOT / "harness/instrument", headers[0], home / "include")]
+    subprocess.run([COMPILER, "-std=gnu11", "-fsyntax-only", *places, str(source)], check=True)
