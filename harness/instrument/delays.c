@@ -485,9 +485,9 @@ typedef struct {  // cuLaunchKernelEx
 enum does { NOTHING, LAUNCH, LAUNCH_EX, COPIES, BEGIN, FINISH, INSTANTIATE, REPLAY, DESTROY, FORGET };
 enum { IDS = 4096, DOMAINS = 3, DRIVER = 1 };
 static struct {
-  uint8_t does, stream_at;  // stream_at: bytes; 0: the call takes no stream
-  uint8_t per_thread;       // whether stream 0 is the thread's own
-  name *copy, *call;        // of a copy; of a call that may be delayed
+  uint8_t does, stream_at;        // stream_at: bytes; 0: the call takes no stream
+  uint8_t per_thread, has_bytes;  // whether stream 0 is the thread's own; whether the third value counts bytes
+  name *copy, *call;              // of a copy; of a call that may be delayed
 } about[DOMAINS][IDS];
 static int wants_removal;
 static void* subscriber;
@@ -504,7 +504,7 @@ static int is_on_device(uint64_t at) {
   return !cuda.cuPointerGetAttribute(&type, 2, at) && type == 2;  // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
 }
 
-static void copies(const call* c, void* stream, name* n, int is_plain) {
+static void copies(const call* c, void* stream, name* n, int has_bytes) {
   uint64_t* values = c->parameters;
   if (c->site) return;
   if (!n) {  // the call does not say in which direction
@@ -512,7 +512,7 @@ static void copies(const call* c, void* stream, name* n, int is_plain) {
     n = copy_name(to ? from ? "Device-to-Device" : "Host-to-Device" : from ? "Device-to-Host" : "Host-to-Host");
   }
   meet(n);
-  if (is_plain && !is_capturing(stream) && asking(slots_of(n), REMOVE)) values[2] = 0;  // of bytes
+  if (has_bytes && !is_capturing(stream) && asking(slots_of(n), REMOVE)) values[2] = 0;
   delay(n, c->context, stream);
 }
 
@@ -564,7 +564,7 @@ static void on_call(void* user, int domain, uint32_t id, const call* c) {
       launches(c, about[domain][id].does, stream_of(c, domain, id));
       break;
     case COPIES:
-      copies(c, stream_of(c, domain, id), about[domain][id].copy, about[domain][id].stream_at != 40);
+      copies(c, stream_of(c, domain, id), about[domain][id].copy, about[domain][id].has_bytes);
       break;
     case BEGIN:
       if (!c->site) memset(in_capture, 0, sizeof in_capture);
@@ -617,21 +617,21 @@ static void learn(uint32_t id, const char* text) {
     const char *part, *direction;
   } WAYS[] = {
       {"HtoD", "Host-to-Device"}, {"DtoH", "Device-to-Host"}, {"DtoD", "Device-to-Device"}, {"Peer", "Peer-to-Peer"}};
+  static const char* const OTHERS[] = {"Batch", "memcpy2D", "memcpy3D", "Ato", "toA"};  // arrays, several copies
+  for (size_t i = 0; i < sizeof OTHERS / sizeof *OTHERS; i++)
+    if (starts(text, "cuMem") && strcasestr(text, OTHERS[i])) return;
   for (size_t i = 0; i < sizeof KNOWN / sizeof *KNOWN; i++) {
     if (!starts(text, KNOWN[i].start)) continue;
-    if (strstr(text, "Batch") || strstr(text, "3D") || strstr(text, "2D_v") || strstr(text, "2DA") ||
-        strstr(text, "2DU"))
-      return;
+    int is_wide = strstr(text, "Peer") || strstr(text, "D2D");
     about[DRIVER][id].does = (uint8_t)KNOWN[i].does;
     about[DRIVER][id].per_thread = strstr(text, "_ptsz") || strstr(text, "_ptds");
     if (KNOWN[i].does == LAUNCH) about[DRIVER][id].stream_at = offsetof(launch, stream);
     if (KNOWN[i].does != COPIES) return;
-    if (strstr(text, "Async")) about[DRIVER][id].stream_at = strstr(text, "Peer") || strstr(text, "D2D") ? 40 : 24;
-    if (starts(text, "cuMemset"))
-      about[DRIVER][id].copy = name_of("[CUDA memset]", COPY);
-    else
-      for (size_t j = 0; j < sizeof WAYS / sizeof *WAYS; j++)
-        if (strstr(text, WAYS[j].part)) about[DRIVER][id].copy = copy_name(WAYS[j].direction);
+    if (strstr(text, "Async")) about[DRIVER][id].stream_at = is_wide ? 40 : 24;
+    about[DRIVER][id].has_bytes = !is_wide;
+    if (starts(text, "cuMemset")) about[DRIVER][id].copy = name_of("[CUDA memset]", COPY);
+    for (size_t j = 0; j < sizeof WAYS / sizeof *WAYS; j++)
+      if (strstr(text, WAYS[j].part)) about[DRIVER][id].copy = copy_name(WAYS[j].direction);
     return;
   }
 }
@@ -733,7 +733,6 @@ __attribute__((visibility("default"))) int InitializeInjection(void) {
 // ------------------------------------------------------------------------------------------------- NVTX calls these
 
 typedef struct {
-  const name* domain;
   name* range;
   uint32_t inside;  // slots of the thread before it
 } opened_range;
@@ -762,18 +761,17 @@ static void begin_range(name* n) {
 }
 
 static int push(const name* domain, const name* n) {
+  (void)domain;
   begin_range((name*)n);
-  if (depth < 64) stack[depth] = (opened_range){domain, (name*)n, inside};
+  if (depth < 64) stack[depth] = (opened_range){(name*)n, inside};
   depth++;
   if (n && file) inside |= decision_of((name*)n) & SLOT_BITS;
   return -2;
 }
 
 static int pop(const name* domain) {
-  if (!depth) return -2;
-  depth--;
-  if (depth >= 64) return -2;
   (void)domain;
+  if (!depth || --depth >= 64) return -2;
   inside = stack[depth].inside;
   if (stack[depth].range && file) delay_host(decision_of(stack[depth].range) & SLOT_BITS);
   return -2;
