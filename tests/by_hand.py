@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.capture.model import CALLS_COLUMNS, GPU_OPS_COLUMNS, Capture, as_table
-from analysis.diagnosis.step_rules.view import View
+from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.replay.decompose import Decomposition
 from analysis.replay.graph import NONE, Graph
 from analysis.replay.savings import Step
@@ -116,3 +117,15 @@ def view(one: Graph, *, wall: int = 1_000_000, count: int = 9, **more: Any) -> V
     step = Step(phase, one, simulate(one), (one,), (float(wall),), False, float(wall))
     parts = Decomposition(wall, (), (), pd.DataFrame(), ())
     return View(capture, Steady((phase,), reason=more.pop("reason", "")), step, parts, **more)
+
+
+def proposal(kind: str = "sync", change: Any = None, *, about: str = "x", **more: Any) -> Proposal:
+    return Proposal(kind, about, kind.title(), f"{kind}.", change, 1.0, 0.0, **more)
+
+
+def on_step(one: Graph | None = None, *, reason: str = "", busy: dict[str, int] | None = None, **more: Any) -> View:
+    """Return a step of 1000 ns that comes 10 times; `busy`: its parts."""
+    found = view(launches(2.0, 3.0) if one is None else one, **({"wall": 1000, "count": 10} | more))
+    step = replace(found.step, bare_wall_ns=(900.0, 1000.0, 1200.0), reason=reason)
+    parts = tuple((busy or {}).items())
+    return replace(found, step=step, parts=replace(found.parts, parts=parts, busy_parts=parts))

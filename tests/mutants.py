@@ -70,6 +70,15 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
         [f"diagnosis/{name}" for name in ("copies", "findings", "host", "program", "ran", "rank_costs")],
         ["test_program_rules_by_hand"],
     ),
+    "diagnosis verdicts": (["diagnosis/judge", "diagnosis/again"], ["test_judge_by_hand"]),
+    "diagnosis steps": (
+        [f"diagnosis/{name}" for name in ("savers", "step_findings", "step_tables", "steps")],
+        ["test_savers_by_hand", "test_step_findings_by_hand"],
+    ),
+    "diagnosis shown": (
+        [f"diagnosis/{name}" for name in ("claims", "clocks", "lines", "scenes", "spans")],
+        ["test_shown_by_hand"],
+    ),
     "units": (["capture/units", "tables/units"], [BY_HAND, "test_capture_text"]),
     "compare": (
         ["comparison/*"],

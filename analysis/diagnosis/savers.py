@@ -54,6 +54,21 @@ class Saver:
         """Kind and subject, which name it within a report."""
         return f"{self.proposal.kind}:{self.proposal.about}"
 
+    @property
+    def low(self) -> float:
+        """The share of the step that it surely saves."""
+        return self.saves_frac.low or 0.0
+
+    @property
+    def high(self) -> float:
+        """The share of the step that it saves at most."""
+        return self.saves_frac.high or 0.0
+
+    @property
+    def needs(self) -> list[str]:
+        """Kinds of other changes, one of which has to come first."""
+        return self.proposal.after.split("|")
+
 
 @dataclass(frozen=True)
 class StepAnswer:
@@ -122,19 +137,17 @@ def answer(view: View) -> StepAnswer:
     """Replay what the rules propose for one step."""
     asked = list(proposals(view))
     if view.step.reason:
-        told = sorted((_bounded(view, one) for one in asked), key=lambda one: -(one.saves_frac.high or 0.0))
-        return StepAnswer(view, tuple(one for one in told if (one.saves_frac.high or 0.0) >= WORTH)[:MOST], tuple(told))
+        told = sorted((_bounded(view, one) for one in asked), key=lambda one: -one.high)
+        return StepAnswer(view, tuple(one for one in told if one.high >= WORTH)[:MOST], tuple(told))
     found = _with_needed(view, [_replayed(view, one) for one in asked])
     least = WORTH * _looped(view)
-    now = [one for one in found if (one.saves_frac.low or 0.0) >= least]
-    if (
-        not now
-        and max(dict(view.parts.busy_parts).get(part, 0) for part in ("gpu_busy", "copies")) < BUSY * view.parts.wall_ns
-    ):
-        hidden = [_at_most(one) for one in found if one.proposal.change and (one.saves_frac.high or 0.0) >= HIDDEN]
-        hidden.sort(key=lambda one: -(one.saves_frac.high or 0.0))
+    now = [one for one in found if one.low >= least]
+    busy = dict(view.parts.busy_parts)
+    if not now and max(busy.get(part, 0) for part in ("gpu_busy", "copies")) < BUSY * view.parts.wall_ns:
+        hidden = [_at_most(one) for one in found if one.proposal.change and one.high >= HIDDEN]
+        hidden.sort(key=lambda one: -one.high)
         return StepAnswer(view, tuple(hidden[:MOST]), tuple(found))
-    now = _ordered(view, [one for one in now if not _waits(one.proposal, now)], found)
+    now = _ordered(view, [one for one in now if not any(other.proposal.kind in one.needs for other in now)], found)
     named = {one.key for one in now}
     rest = [one for one in found if one.key not in named and one.proposal.change is not None]
     later = _later(view, now[0], rest) if now and now[0].proposal.change is not None else []
@@ -146,10 +159,9 @@ def _with_needed(view: View, found: Sequence[Saver]) -> list[Saver]:
     """Return the changes; one that needs another which saves too little to stand alone makes both changes."""
     made = []
     for one in found:
-        kinds, own = one.proposal.after.split("|"), one.proposal.change
-        needed = [other for other in found if other.proposal.kind in kinds and other.proposal.change is not None]
-        if needed and own is not None and not any(_worth(other) for other in needed):
-            every = [*(other.proposal.change for other in needed if other.proposal.change), own]
+        needed = [other for other in found if other.proposal.kind in one.needs and other.proposal.change]
+        if needed and one.proposal.change and not any(other.low >= WORTH for other in needed):
+            every = [other.proposal.change for other in (*needed, one) if other.proposal.change]
             one = _replayed(view, replace(one.proposal, change=savings.together(every), after=""))
         made.append(one)
     return made
@@ -159,7 +171,7 @@ def _ordered(view: View, now: Sequence[Saver], found: Sequence[Saver]) -> list[S
     """Return changes by what they save: what another one needs counts with it, so that it comes first."""
     totals = {one.key: total_ns(view, one) for one in now}
     for one in found:
-        needed = [other for other in now if other.proposal.kind in one.proposal.after.split("|")]
+        needed = [other for other in now if other.proposal.kind in one.needs]
         changes = [other.proposal.change for other in (*needed, one) if other.proposal.change is not None]
         if needed and len(changes) > 1:
             both = total_ns(view, _replayed(view, replace(one.proposal, change=savings.together(changes))))
@@ -169,18 +181,9 @@ def _ordered(view: View, now: Sequence[Saver], found: Sequence[Saver]) -> list[S
     return sorted(now, key=lambda one: -totals[one.key])
 
 
-def _waits(proposal: Proposal, now: Sequence[Saver]) -> bool:
-    return any(one.proposal.kind in proposal.after.split("|") for one in now)
-
-
 def _looped(view: View) -> float:
     """Return the share of a step that is no work of the host which belongs to no loop."""
     return max(1 - view.share(view.of_step(view.long_gaps[view.once].sum())), 0.0)
-
-
-def _worth(one: Saver) -> bool:
-    """Return whether a change surely saves enough."""
-    return (one.saves_frac.low or 0.0) >= WORTH
 
 
 def _at_most(one: Saver) -> Saver:
@@ -243,6 +246,5 @@ def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:
         after = savings.saving(view.step, own, bases)
         if after.middle >= WORTH:
             later = Saving(after.low_ns, after.high_ns)
-            found.append(Saver(one.proposal, one.saves_ns, one.saves_frac, later, first.key))
-    found.sort(key=lambda one: -((one.later_ns or Saving()).middle or 0.0))
-    return found
+            found.append((after.middle, Saver(one.proposal, one.saves_ns, one.saves_frac, later, first.key)))
+    return [saver for _, saver in sorted(found, key=lambda item: -item[0])]

@@ -152,7 +152,7 @@ def _confidence(answer: StepAnswer, one: Saver) -> Confidence:
     if one.proposal.sure == Confidence.UNSURE or (one.saves_ns.low is None and one.proposal.change is not None):
         return Confidence.UNSURE
     bare = answer.view.step.bare_ns
-    if not answer.view.step.bare_known and len(bare) > 1 and max(bare) - min(bare) > 0.1 * max(bare):
+    if not answer.view.step.bare_known and max(bare) - min(bare) > 0.1 * max(bare):
         return Confidence.UNSURE
     return one.proposal.sure
 
@@ -196,7 +196,7 @@ def _roof(answer: StepAnswer) -> tuple[str, float] | None:
     bound = {str(one.kernel): "compute" if one.bound == "compute" else "memory" for one in near.itertuples()}
     of = pd.Series([bound.get(symbols.key(name), "") for name in view.names[view.kernels]])
     times = pd.Series(view.graph.o_duration[view.kernels]).groupby(of.to_numpy()).sum()
-    times = times / max(float(times.sum()), 1.0)
+    times = times / float(times.sum())
     best = max(("memory", "compute"), key=lambda name: float(times.get(name, 0.0)))
     return (best, float(times[best])) if times.get(best, 0.0) > 0.5 else None
 
@@ -209,5 +209,5 @@ def _longest(answer: StepAnswer) -> str:
     view = answer.view
     times = pd.Series(view.graph.o_duration[view.kernels]).groupby(view.names[view.kernels]).sum()
     times = times[[not communicates(str(name)) for name in times.index]]
-    top = times.sort_values(ascending=False).head(2) / max(float(times.sum()), 1.0)
+    top = times.sort_values(ascending=False).head(2) / float(times.sum())
     return "".join(f", {symbols.short(str(name))} has {share(float(frac))}" for name, frac in top.items())

@@ -34,9 +34,9 @@ def steady_of(facts: Facts) -> Steady:
     if kept := kept or (steady.phases if len(steps) < SEVERAL else ()):
         return replace(steady, phases=kept)
     judged = steps[~steps.index.isin(list(facts.set_up))]
-    root = str(steps["path"].iloc[0]).partition("/") if len(steps) else ("", "", "")
-    if root[1]:  # other outermost ranges hold variants of the program
-        judged = judged[judged["path"].str.startswith(f"{root[0]}/")]
+    root, within_root, _ = str(next(iter(steps["path"]), "")).partition("/")
+    if within_root:  # other outermost ranges hold variants of the program
+        judged = judged[judged["path"].str.startswith(f"{root}/")]
     reason = steady.reason or "What repeats are parts of the steps, and the steps differ."
     return spans(facts.capture, judged, reason)
 

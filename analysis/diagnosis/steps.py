@@ -54,9 +54,9 @@ def _of_answer(answer: StepAnswer) -> list[dict[str, object]]:
             "range": answer.name,
             "rank": rank,
             "defect": one.proposal.kind,
-            "gain_bound_frac": round(one.saves_frac.high or 0.0, 4),
+            "gain_bound_frac": round(one.high, 4),
             "time_to_win_ns": round((one.saves_ns.high or 0.0) * answer.view.step.phase.count),
-            "reason": _reason(one.proposal.kind, one.saves_frac.high or 0.0, one.proposal.wrong_if),
+            "reason": _reason(one.proposal.kind, one.high, one.proposal.wrong_if),
             "evidence": one.proposal.sentence,
             "tier": "timing",
         }

@@ -1,0 +1,244 @@
+"""Which rules may judge a kernel, which verdict comes first, and the command that captures it again; by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis.capture.model import Capture
+from analysis.diagnosis import judge as judging
+from analysis.diagnosis.again import PROGRAM, Program, captured_program, program_of, recapture
+from analysis.diagnosis.evidence import Evidence
+from analysis.diagnosis.judge import Verdict, Verdicts, judge
+from analysis.diagnosis.kernel_rules.rule import FULL, Rule
+from analysis.diagnosis.limits import find_limits
+from analysis.hardware.devices import find_device
+from tests.by_hand import op
+from tests.declared import facts_of
+
+H100 = find_limits(find_device("NVIDIA H100 80GB HBM3"), 132)
+assert H100 is not None
+LIMITS = H100
+EMPTY_NS = 1500.0  # of limits.toml
+TIME = 100_000.0
+
+
+def rows(*given: dict[str, Any]) -> pd.DataFrame:
+    """Return launches of 100 µs that do nothing, with what differs."""
+    usual = {"grid": "132x1x1", "block": "256x1x1", "duration_ns": TIME, "inst_issued": 0.0, "dram_read_bytes": 0.0,
+             "dram_write_bytes": 0.0, "l2_write_bytes": 0.0, "stall_long_scoreboard": 1.0,
+             "occupancy_achieved_frac": 0.5}  # fmt: skip
+    return pd.DataFrame([usual | one for one in given])
+
+
+def reads(share: float) -> dict[str, float]:
+    """Return a load that takes this share of 100 µs without an empty kernel's 1.5 µs from DRAM."""
+    return {"dram_read_bytes": share * (TIME - EMPTY_NS) * 1e-9 * LIMITS.dram_read_bytes_per_s}
+
+
+def computes(share: float) -> dict[str, float]:
+    """Return FP32 operations, two an instruction, that take this share of the lanes' time at 1 GHz."""
+    lanes = LIMITS.fp32_lanes * 132
+    return {"flops_fp32": share * (TIME - EMPTY_NS) * lanes * 2, "sm_clock_hz": 1e9}
+
+
+def always(e: Evidence) -> Any:
+    return np.ones(len(e.rows), bool)
+
+
+def rule(defect: str, gain: float = 0.5, sure: float = 0.8, **more: Any) -> Rule:
+    """Return a rule that fires always and saves a share of the time."""
+    given = {"needs": ("duration_ns",), "holds": always, "after": lambda e: e.time * (1 - gain)} | more
+    return Rule(defect, sure=sure, model="bytes", because="", wrong_if="it is cold", **given)
+
+
+def told(found: Verdicts, row: int = 0) -> list[str]:
+    return [one.defect for one in found.of(row)]
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, ""),
+        (
+            {"inst_issued": None, "dram_read_bytes": None},
+            "not collected: inst_issued, dram_read_bytes",
+        ),
+        ({"inst_issued": None, "dram_write_bytes": -1.0}, "not collected: inst_issued"),
+        ({"dram_read_bytes": -1.0, "dram_write_bytes": -1.0}, "contradictory counters: dram_read_bytes is below 0"),
+        ({"duration_ns": -1.0}, "contradictory counters: duration_ns is below 0"),
+        ({"occupancy_achieved_frac": 1.15}, ""),
+        ({"occupancy_achieved_frac": 1.16}, "contradictory counters: occupancy is above what the GPU can do"),
+        (reads(1.149), ""),
+        (reads(1.151), "contradictory counters: dram is above what the GPU can do"),
+        (
+            reads(1.151) | {"occupancy_achieved_frac": 2.0},
+            "contradictory counters: dram is above what the GPU can do",
+        ),
+        ({"duration_ns": 0.0}, "contradictory counters: the kernel takes no time"),
+        ({"grid": "900000000x1x1"}, ""),  # blocks may start faster than was measured
+    ],
+)
+def test_a_kernel_without_sound_counters_is_not_judged(given: dict[str, Any], why: str) -> None:
+    found = judge(rows({}, given), LIMITS, [rule("layout")])
+    assert found.why.tolist() == ["", why]
+    assert told(found, 0) == ["layout"]
+    assert bool(told(found, 1)) is not bool(why)
+
+
+def test_a_kernel_of_two_and_a_half_empty_ones_is_more_than_a_launch() -> None:
+    found = judge(rows({"duration_ns": 3749.0}, {"duration_ns": 3750.0}), LIMITS, [rule("layout")])
+    assert found.of(0) == [Verdict(1, "launch_latency", 0.9, 0.0, cells=(("duration_ns", 3749.0),))]
+    assert told(found, 1) == ["layout"]
+
+
+@pytest.mark.parametrize(
+    ("given", "cuts", "verdict"),
+    [
+        (reads(0.91), (), Verdict(1, "none_at_roof", 0.65, 0.0, cells=(("dram roof_frac", pytest.approx(0.91)),))),
+        (computes(0.91), (), Verdict(1, "none_at_roof", 0.9, 0.0, cells=(("fp32 roof_frac", pytest.approx(0.91)),))),
+        (reads(0.89), (), None),
+        (reads(0.91), ("dram",), None),  # a rule that reduces the load of the roof
+        (reads(0.91), ("fp32",), Verdict(1, "none_at_roof", 0.65, 0.0, cells=(("dram roof_frac", pytest.approx(0.91)),))),
+    ],
+)  # fmt: skip
+def test_at_nine_tenths_of_a_roof_only_less_work_helps(
+    given: dict[str, Any], cuts: tuple[str, ...], verdict: Verdict | None
+) -> None:
+    found = judge(rows(given), LIMITS, [rule("layout", cuts=cuts)]).of(0)
+    assert found == ([verdict] if verdict else [Verdict(1, "layout", 0.8, 0.5, "it is cold", (("duration_ns", TIME),))])
+
+
+def test_below_a_roof_no_rule_is_no_verdict() -> None:
+    found = judge(rows(reads(0.89), reads(0.91)), LIMITS, [rule("layout", holds=lambda e: ~always(e))])
+    assert (told(found, 0), told(found, 1)) == ([], ["none_at_roof"])
+
+
+@pytest.mark.parametrize(
+    ("one", "fires"),
+    [
+        (rule("layout", gain=0.05), True),
+        (rule("layout", gain=0.049), False),
+        (rule("layout", after=lambda e: e.time * np.nan), False),
+        (rule("layout", refutes=always), False),
+        (rule("layout", refutes=lambda e: ~always(e)), True),
+        (rule("layout", needs=("duration_ns", "l1_bytes")), False),  # a metric that was not collected
+    ],
+)
+def test_a_rule_fires_if_it_wins_a_twentieth_and_nothing_refutes_it(one: Rule, *, fires: bool) -> None:
+    found = judge(rows({}), LIMITS, [one, rule("fuse")])
+    assert sorted(told(found)) == ["fuse", *["layout"] * fires]
+
+
+def test_verdicts_are_ranked_by_what_they_surely_save() -> None:
+    rules = [rule("layout", 0.2, 0.9), rule("fuse", 0.5, 0.4), rule("precision", 0.9, 0.1)]  # 0.18, 0.2, 0.09
+    found = judge(rows({}, {"inst_issued": None}, {}), LIMITS, rules)
+    assert [(one.rank, one.defect, one.sure, round(one.gain, 9)) for one in found.of(2)] == [
+        (1, "fuse", 0.4, 0.5), (2, "layout", 0.9, 0.2), (3, "precision", 0.1, 0.9)
+    ]  # fmt: skip
+    assert (told(found, 0), told(found, 1)) == (["fuse", "layout", "precision"], [])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "gain"),
+    [
+        ((0.3, 0.8), (0.6, 0.7), 0.3),  # the surest
+        ((0.3, 0.8), (0.6, 0.8), 0.6),  # then the largest gain
+        ((0.6, 0.8), (0.6, 0.8), 0.6),
+    ],
+)
+def test_one_of_two_rules_for_a_defect_speaks(
+    first: tuple[float, float], second: tuple[float, float], gain: float
+) -> None:
+    silent = rule("layout", 0.9, 0.99, holds=lambda e: ~always(e))
+    found = judge(rows({}), LIMITS, [silent, rule("layout", *first), rule("fuse"), rule("layout", *second)]).of(0)
+    assert sorted((one.defect, round(one.gain, 9)) for one in found) == [("fuse", 0.5), ("layout", gain)]
+
+
+def test_a_guess_counts_only_if_no_other_rule_fires() -> None:
+    guess = rule("precision", 0.9, 0.9, last=True)
+    sure = rule("layout", holds=lambda e: e["inst_issued"] > 0)
+    found = judge(rows({"inst_issued": 1.0}, {}), LIMITS, [guess, sure])
+    assert (told(found, 0), told(found, 1)) == (["layout"], ["precision"])
+
+
+def test_a_better_rule_overrules_its_defect_where_its_columns_are_known() -> None:
+    """The better rule does not fire; the second one does, and is asked only without the better one's metric."""
+    better = rule("layout", better=True, needs=("l1_bytes",), holds=lambda e: e["l1_bytes"] > 5)
+    found = judge(
+        rows({"l1_bytes": 1.0}, {"l1_bytes": None}, {"l1_bytes": 9.0}), LIMITS, [rule("layout"), better, rule("fuse")]
+    )
+    assert [sorted(told(found, row)) for row in range(3)] == [["fuse"], ["fuse", "layout"], ["fuse", "layout"]]
+
+
+def test_evidence_cites_what_the_rule_shows() -> None:
+    (found,) = judge(rows({}), LIMITS, [rule("layout", shows=("inst_issued", "duration_ns"), tier=FULL)]).of(0)
+    assert (found.cells, found.tier, found.refuted) == (
+        (("inst_issued", 0.0), ("duration_ns", TIME)),
+        FULL,
+        "it is cold",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "open_"),
+    [
+        ({}, ("layout", "fuse", "precision")),  # full sections could settle layout, nothing has judged the others
+        ({"l1_bytes": 1.0}, ("fuse", "precision")),  # full sections were collected
+        ({"l1_bytes": 1.0, "l2_read_bytes": 1.0}, ("precision",)),
+    ],
+)
+def test_a_cause_is_settled_by_the_best_rule_that_could_judge_it(
+    given: dict[str, float], open_: tuple[str, ...]
+) -> None:
+    rules = [rule("layout"), rule("layout", needs=("l1_bytes",), tier=FULL), rule("fuse", needs=("l2_read_bytes",)),
+             rule("precision", last=True)]  # fmt: skip
+    assert judge(rows(given), LIMITS, rules).unsettled(0) == open_
+
+
+def test_every_rule_of_the_folder_is_asked_by_default() -> None:
+    assert judge(rows({}), LIMITS).rules == judging.all_rules()
+    assert len(judging.all_rules()) > 20
+
+
+# The command that captures a launch again
+
+
+def test_a_launch_is_captured_by_its_number_from_one() -> None:
+    assert recapture("void ns::f<int>(int)", (), 0, Program("./app")) == (
+        "ncu --set full --import-source yes --clock-control none --kernel-name-base function "
+        "--kernel-id '::regex:^f$:1' --launch-count 1 -f -o kernel ./app"
+    )
+    more = recapture("f", ["a/", "b/"], 4, Program(window=True))
+    assert "--clock-control none --profile-from-start off --nvtx --nvtx-include a/ --nvtx-include b/ --kernel" in more
+    assert "'::regex:^f$:5'" in more
+    assert more.endswith(f" {PROGRAM}")
+
+
+def test_a_long_name_is_cut_after_200_letters() -> None:
+    assert f"^{'k' * 200}:1'" in recapture("k" * 201, (), 0, Program())
+    assert f"^{'k' * 200}$:1'" in recapture("k" * 200, (), 0, Program())
+
+
+@pytest.mark.parametrize(
+    ("status", "program"),
+    [
+        ({}, Program()),
+        ({"window": "profiler"}, Program(window=True)),
+        ({"command": ["ncu", "--profile-from-start", "off", "-o", "x", "a b", "c"]}, Program("'a b' c", window=True)),
+        ({"command": None, "nvtx_include": ["s/", 1]}, Program(include=("s/", "1"))),
+    ],
+)
+def test_the_program_is_what_the_tool_ran(status: dict[str, Any], program: Program) -> None:
+    assert captured_program(status) == program
+
+
+def test_two_captures_by_ncu_name_no_program_and_a_timeline_numbers_all_launches() -> None:
+    tool = {"tool": "ncu", "command": ["ncu", "-o", "x", "app"], "nvtx_include": ["s/"]}
+    ops = Capture(gpu_ops=pd.DataFrame([op(0, 5)])).gpu_ops
+    assert program_of(facts_of(capture=Capture(tools=[{"tool": "nsys"}, tool]))) == Program("app", include=("s/",))
+    assert program_of(facts_of(capture=Capture(tools=[tool, tool]))) == Program()
+    assert program_of(facts_of(capture=Capture(tools=[tool], gpu_ops=ops))) == Program("app")

@@ -1,0 +1,340 @@
+"""Which changes of a step are worth a finding, and in which order: each change says itself what it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from analysis.capture.model import Capture
+from analysis.diagnosis import savers
+from analysis.diagnosis.savers import Saver, StepAnswer, answer, answers, do, rules, total_ns, touched
+from analysis.diagnosis.step_rules.view import Proposal
+from analysis.formats.report import Saving, kinds
+from analysis.replay import savings
+from analysis.replay.decompose import Decomposition
+from analysis.replay.graph import Graph
+from analysis.replay.simulate import simulate
+from analysis.replay.steady import Steady
+from tests.by_hand import graph, launches, on_step, proposal, view
+
+
+@dataclass
+class Saves:
+    """A change that saves from `low` to `high` of the step, and `then` once the first change is made."""
+
+    low: float
+    high: float
+    then: tuple[float, float] = (0.0, 0.0)
+
+    def __call__(self, one: Graph, share: float) -> Graph:
+        return one
+
+
+def both(changes: Sequence[Saves]) -> Saves:
+    return Saves(sum(one.low for one in changes), sum(one.high for one in changes))
+
+
+def saving(step: savings.Step, change: Saves, bases: savings.Bases | None = None) -> savings.Saving:
+    low, high = (change.low, change.high) if bases is None else change.then
+    return savings.Saving(low * step.told_ns, high * step.told_ns, low, high, 0.0, step.run)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Proposal]:
+    """Return the list of what the rules propose."""
+    found: list[Proposal] = []
+    monkeypatch.setattr(savers, "proposals", lambda _: iter(found))
+    monkeypatch.setattr(savings, "saving", saving)
+    monkeypatch.setattr(savings, "together", both)
+    monkeypatch.setattr(savings, "after", lambda step, change: [])
+    return found
+
+
+def kinds_of(found: Sequence[Saver]) -> list[str]:
+    return [one.proposal.kind for one in found]
+
+
+def test_every_module_of_rules_is_asked_but_not_what_they_see() -> None:
+    assert "view" not in rules()
+    assert {"sync", "pause", "kernels"} < set(rules())
+
+
+def test_what_to_do_is_that_of_the_library_then_of_any_then_the_cure() -> None:
+    assert do("data_loader", "pytorch").startswith("DataLoader(")
+    assert do("data_loader", "cupy").startswith("prepare the next batch")
+    assert do("memory_roof", "pytorch") == kinds()["memory_roof"]["cure"]
+
+
+@pytest.mark.parametrize(("low", "found"), [(0.01, ["sync"]), (0.0099, [])])
+def test_a_change_is_worth_a_hundredth_of_the_step(asked: list[Proposal], low: float, found: list[str]) -> None:
+    asked.append(proposal(change=Saves(low, 0.5)))
+    told = answer(on_step(busy={"gpu_busy": 900}))
+    assert (kinds_of(told.savers), kinds_of(told.replayed)) == (found, ["sync"])
+
+
+@pytest.mark.parametrize(
+    ("busy", "high", "hidden"),
+    [
+        ({"gpu_busy": 799, "copies": 799}, 0.05, True),  # idle for 20 % of the step
+        ({"gpu_busy": 800}, 0.05, False),
+        ({"copies": 800}, 0.05, False),
+        ({"host_work": 900}, 0.05, True),
+        ({"gpu_busy": 799}, 0.049, False),
+    ],
+)
+def test_what_the_profiler_hides_is_told_where_the_gpu_is_idle(
+    asked: list[Proposal], busy: dict[str, int], high: float, *, hidden: bool
+) -> None:
+    asked += [proposal(change=Saves(0.0, high)), proposal("pause", lost_ns=0.0)]
+    told = answer(on_step(busy=busy))
+    assert kinds_of(told.savers) == ["sync"] * hidden
+    if hidden:
+        assert (told.savers[0].saves_ns, told.savers[0].saves_frac) == (Saving(None, 50.0), Saving(None, 0.05))
+    assert kinds_of(told.replayed) == ["sync", "pause"]
+
+
+def test_what_saves_nothing_at_most_is_not_hidden(asked: list[Proposal]) -> None:
+    asked.append(proposal(change=Saves(0.0, 0.0)))
+    assert answer(on_step()).savers == ()
+
+
+def test_six_hidden_changes_are_told_the_largest_first(asked: list[Proposal]) -> None:
+    asked += [proposal(f"k{at}", Saves(0.0, 0.1 * at)) for at in range(1, 8)]
+    assert kinds_of(answer(on_step()).savers) == ["k7", "k6", "k5", "k4", "k3", "k2"]
+
+
+def test_six_changes_are_told_the_largest_middle_first(asked: list[Proposal]) -> None:
+    asked += [proposal(f"k{at}", Saves(0.01, 0.1 * at)) for at in range(1, 8)]
+    told = answer(on_step(busy={"gpu_busy": 1000}))
+    assert kinds_of(told.savers) == ["k7", "k6", "k5", "k4", "k3", "k2"]
+    assert told.savers[0].opens_ns == pytest.approx(0.355 * 1000 * 10)
+    assert len(told.replayed) == 7
+
+
+def test_what_saves_once_the_first_change_is_made_comes_after_it(asked: list[Proposal]) -> None:
+    asked += [
+        proposal("sync", Saves(0.1, 0.2)),
+        proposal("fuse", Saves(0.0, 0.0, then=(0.0, 0.02))),  # a hundredth in the middle
+        proposal("layout", Saves(0.0, 0.0, then=(0.0, 0.019))),
+        proposal("allocation", Saves(0.0, 0.0, then=(0.2, 0.4))),
+        proposal("pause", lost_ns=0.0),  # no change of the step
+    ]
+    told = answer(on_step())
+    assert kinds_of(told.savers) == ["sync", "allocation", "fuse"]
+    assert [one.after for one in told.savers] == ["", "sync:x", "sync:x"]
+    assert told.savers[1].later_ns == Saving(200.0, 400.0)
+    assert told.savers[1].saves_frac == Saving(0.0, 0.0)
+    assert [one.after for one in told.replayed] == ["", "sync:x", "", "sync:x", ""]  # as they were asked
+
+
+def test_after_time_lost_outside_the_steps_nothing_opens(asked: list[Proposal]) -> None:
+    asked += [proposal("pause", lost_ns=1e6), proposal("fuse", Saves(0.0, 0.0, then=(0.5, 0.5)))]
+    assert kinds_of(answer(on_step()).savers) == ["pause"]
+
+
+def test_a_change_that_needs_one_that_is_worth_it_waits_for_it(asked: list[Proposal]) -> None:
+    asked += [
+        proposal("launch_bound", Saves(0.3, 0.5, then=(0.1, 0.3)), after="sync|copies"),
+        proposal("sync", Saves(0.01, 0.03)),
+        proposal("fuse", Saves(0.1, 0.2)),
+    ]
+    told = answer(on_step())
+    # sync opens the launches: 1 to 3 % and 30 to 50 % together, of 10 steps
+    assert kinds_of(told.savers) == ["sync", "fuse", "launch_bound"]
+    assert told.savers[0].opens_ns == pytest.approx((0.31 + 0.53) / 2 * 1000 * 10)
+    assert told.savers[1].opens_ns == pytest.approx(0.15 * 1000 * 10)
+
+
+def test_the_larger_of_two_needed_changes_opens_what_needs_them(asked: list[Proposal]) -> None:
+    asked += [
+        proposal("sync", Saves(0.02, 0.02)),
+        proposal("copies", Saves(0.03, 0.03)),
+        proposal("launch_bound", Saves(0.1, 0.1), after="sync|copies"),
+        proposal("graphs", Saves(0.001, 0.001), after="sync"),  # opens less than is open already
+        proposal("note", after="sync"),  # no change
+    ]
+    told = answer(on_step())
+    assert [(one.proposal.kind, round(one.opens_ns, 6)) for one in told.savers] == [
+        ("copies", pytest.approx(1500)),
+        ("sync", pytest.approx(210)),
+    ]
+
+
+def test_a_pause_that_opens_nothing_is_worth_itself(asked: list[Proposal]) -> None:
+    asked += [proposal("pause", lost_ns=5000.0), proposal("note", Saves(0.0, 0.0), after="pause")]
+    assert [one.opens_ns for one in answer(on_step()).savers] == [pytest.approx(5000.0)]
+
+
+@pytest.mark.parametrize(("least", "low", "after"), [(0.0099, 0.3099, ""), (0.01, 0.3, "sync")])
+def test_a_needed_change_that_saves_too_little_is_made_with_what_needs_it(
+    asked: list[Proposal], least: float, low: float, after: str
+) -> None:
+    asked += [
+        proposal("sync", Saves(least, 0.1)),
+        proposal("launch_bound", Saves(0.3, 0.5), after="sync"),
+        proposal("note", None, after="sync", lost_ns=0.0),
+    ]
+    found = {one.proposal.kind: one for one in answer(on_step()).replayed}
+    assert found["launch_bound"].saves_frac.low == pytest.approx(low)
+    assert found["launch_bound"].proposal.after == after
+    assert found["note"].proposal.change is None
+
+
+def test_one_of_two_needed_changes_is_enough(asked: list[Proposal]) -> None:
+    asked += [
+        proposal("sync", Saves(0.01, 0.1)),
+        proposal("copies", Saves(0.0, 0.0)),
+        proposal("launch_bound", Saves(0.3, 0.5), after="sync|copies"),
+    ]
+    assert answer(on_step()).replayed[2].saves_frac == Saving(0.3, 0.5)
+
+
+def test_a_change_that_needs_what_is_no_change_stands_alone(asked: list[Proposal]) -> None:
+    asked += [proposal("pause", lost_ns=0.0), proposal("fuse", Saves(0.1, 0.2), after="pause")]
+    (told,) = answer(on_step()).savers
+    assert (told.saves_frac, told.proposal.after) == (Saving(0.1, 0.2), "pause")
+
+
+@pytest.mark.parametrize(
+    ("wall", "low", "is_worth"),
+    [(10_000_000, 0.0083, True), (10_000_000, 0.0081, False), (1_000_000, 0.0, True)],
+)
+def test_work_of_the_host_that_belongs_to_no_loop_is_no_part_of_the_step(
+    asked: list[Proposal], wall: int, low: float, *, is_worth: bool
+) -> None:
+    """Two gaps of 0.9 ms beside five uploads: 1.8 of 10 ms, so a change is worth 0.82 %."""
+    calls = [{"gap": 900_000.0} if at < 2 else {} for at in range(12)]
+    ops = [{"kind": "memcpy", "bytes": 1e6} if at % 2 == 0 and at < 10 else {} for at in range(12)]
+    asked.append(proposal(change=Saves(low, 0.5)))
+    told = answer(on_step(graph(calls, ops), wall=wall, count=1, busy={"gpu_busy": wall}))
+    assert kinds_of(told.savers) == ["sync"] * is_worth
+
+
+# Where the replay is far from the timeline
+
+
+def shorter(*rows: int, by: float = 30.0, gap: float = 0.0) -> Any:
+    """Return a change that makes operations shorter, all of it only at the end where it surely does."""
+
+    def change(one: Graph, share: float) -> Graph:
+        taken = np.isin(np.arange(len(one.o_duration)), rows) * by * share
+        return replace(one, o_duration=one.o_duration - taken, c_gap=one.c_gap - gap)
+
+    return change
+
+
+def two_gpus(**more: Any) -> Graph:
+    """Operations of 100 ns, two on one GPU, one on another, and one of another process, 15 ns apart; two steps."""
+    given = {"stream_names": ("GPU 0/7", "GPU 0/8", "GPU 1/7", "GPU 2/7"), "stream_pid": np.array([1, 1, 1, 2])}
+    return graph([{}] * 4, [{"ns": 100.0, "stream": at} for at in range(4)], steps=2, **given, **more)
+
+
+@pytest.mark.parametrize(
+    ("change", "most"),
+    [
+        (shorter(0, 1), 30.0),  # both on GPU 0: 60 ns of two steps
+        (shorter(0, 2), 15.0),  # the GPU that wins most
+        (shorter(3), 0.0),  # of another process
+        (shorter(0, by=-30.0), 0.0),  # longer
+        (shorter(gap=1.0), 1000.0 - 65.0),  # the GPU works from 19 to 149 ns of two steps
+        (shorter(0, gap=1.0), 1000.0 - 65.0 + 15.0),
+        (shorter(0, by=9e9), 1000.0),  # at most the step
+    ],
+)
+def test_a_replay_that_is_off_tells_only_the_most(asked: list[Proposal], change: Any, most: float) -> None:
+    asked.append(proposal(change=change))
+    (told,) = answer(on_step(two_gpus(), reason="It is off.")).replayed
+    assert told.saves_ns == Saving(None, most)
+    assert told.saves_frac == Saving(None, most / 1000.0)
+
+
+def test_a_busy_gpu_leaves_no_idle_time_to_win(asked: list[Proposal]) -> None:
+    asked.append(proposal(change=shorter(gap=1.0)))
+    one = graph([{}], [{"ns": 5000.0}])
+    (told,) = answer(on_step(one, reason="It is off.")).replayed
+    assert told.saves_ns.high == 0.0
+
+
+def test_a_step_without_operations_of_its_own_has_only_idle_time(asked: list[Proposal]) -> None:
+    asked.append(proposal(change=shorter()))
+    one = graph([{}], [{"stream": 1}], stream_pid=np.array([1, 2]))
+    (told,) = answer(on_step(one, reason="It is off.")).replayed
+    assert told.saves_ns.high == 0.0
+
+
+def test_six_bounds_of_at_least_a_hundredth_are_told(asked: list[Proposal]) -> None:
+    asked += [proposal(f"k{at}", shorter(0, by=at)) for at in (19.9, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0)]
+    told = answer(on_step(two_gpus(), reason="It is off."))
+    assert kinds_of(told.savers) == ["k70.0", "k60.0", "k50.0", "k40.0", "k30.0", "k20.0"]
+    asked[:] = asked[:2]
+    assert kinds_of(answer(on_step(two_gpus(), reason="It is off.")).savers) == ["k20.0"]
+    assert kinds_of(answer(on_step(two_gpus(), reason="It is off.")).replayed) == ["k20.0", "k19.9"]
+
+
+# What it counts for
+
+
+@pytest.mark.parametrize("reason", ["", "It is off."])
+def test_time_outside_the_steps_is_a_share_of_it_and_the_steps(asked: list[Proposal], reason: str) -> None:
+    asked.append(proposal("pause", lost_ns=10_000.0))
+    (told,) = answer(on_step(reason=reason)).replayed
+    assert told.saves_ns == Saving(9000.0, 11_000.0)  # a pause differs by a tenth from run to run
+    assert told.saves_frac == Saving(0.45, 0.55)  # of 10 µs and 10 steps of 1 µs
+    asked[0] = proposal("pause", lost_ns=1e9)
+    assert answer(on_step()).replayed[0].saves_frac.high == 1.0
+    asked[0] = proposal("note")
+    assert answer(on_step()).replayed[0].saves_ns == Saving(0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "opens", "total"),
+    [
+        ({}, 0.0, 1500.0),
+        ({"lossy": True}, 0.0, 750.0),  # half of the programs may do it
+        ({"lost_ns": 1.0}, 0.0, 150.0),  # once in the run
+        ({}, 2000.0, 2000.0),
+    ],
+)
+def test_a_change_counts_in_all_steps_or_as_what_it_opens(more: dict[str, Any], opens: float, total: float) -> None:
+    one = Saver(proposal(**more), Saving(100.0, 200.0), Saving(0.1, 0.2), opens_ns=opens)
+    assert total_ns(on_step(), one) == total
+    assert total_ns(on_step(), replace(one, saves_ns=Saving(), opens_ns=0.0)) == 0.0
+
+
+def moved(one: Graph, share: float) -> Graph:
+    assert share == 0.5  # as likely as not
+    return replace(one, o_duration=one.o_duration - [0, 1, -1, 0], o_stream=one.o_stream + np.arange(4) // 3)
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("sync", [1, 3]), ("slow_rank", [])])
+def test_a_change_touches_what_becomes_shorter_or_runs_elsewhere(kind: str, rows: list[int]) -> None:
+    told = StepAnswer(on_step(launches(2.0, 3.0, 4.0, 5.0)), (), ())
+    assert np.flatnonzero(touched(told, Saver(proposal(kind, moved), Saving(), Saving()))).tolist() == rows
+    assert touched(told, Saver(proposal(kind), Saving(), Saving())).tolist() == [False] * 4
+
+
+def test_each_step_is_replayed_once_and_one_without_time_is_none(
+    asked: list[Proposal], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known, other, empty = (view(launches(2.0), name=name).step for name in ("known", "other", "empty"))
+    empty = replace(empty, bare_ns=(5.0, 0.0))
+    by_phase = {id(one.phase): one for one in (other, empty)}
+    monkeypatch.setattr(savings, "step", lambda _, phase: by_phase[id(phase)])
+    steady = Steady((known.phase, other.phase, empty.phase))
+    parts = Decomposition(7, (), (), view(launches(2.0)).parts.operations, ())
+    found = answers(Capture(), steady, known=(known, parts))
+    assert [one.name for one in found] == ["known", "other"]
+    assert found[0].view.parts is parts
+    assert found[1].view.parts.wall_ns == round(simulate(other.graph).step_ns)
+    monkeypatch.setattr(savers, "find", lambda _: steady)
+    assert [one.name for one in answers(Capture(), known=(known, parts))] == ["known", "other"]
+
+
+def test_the_step_with_a_change_is_kept(asked: list[Proposal]) -> None:
+    asked.append(proposal(change=Saves(0.1, 0.2)))
+    one = on_step()
+    assert answer(one).savers[0].run is one.step.run
