@@ -29,7 +29,7 @@ from analysis.formats import place
 from analysis.formats.console import run_program
 from analysis.formats.errors import InputError
 from analysis.formats.measured import MEASURED, Intervention, MeasuredTarget
-from analysis.formats.report import Report
+from analysis.formats.report import REPORT, Report
 from harness.measure_fix.rounds import EndedError, Run, experiment
 from harness.measure_fix.shared import SLOTS, Block, Mode
 from harness.measure_fix.targets import Decider, Target, of_report
@@ -77,68 +77,52 @@ def cupti() -> str:
     return str(found[0]) if found else ""
 
 
+PARTS = {
+    "kernel": (Intervention.DELAY, "delay kernels, copies, collectives"),
+    "host": (Intervention.HOST, "delay CUDA calls, or NVTX ranges at their end"),
+    "virtual": (Intervention.VIRTUAL, "delay all other streams and the host instead (not in graphs)"),
+    "remove": (Intervention.REMOVE, "let kernels and copies do nothing: the results of the program are WRONG"),
+}
+OPTIONS: dict[str, tuple[str, type, object, str]] = {
+    "range": ("REGEX", str, "", "only what is inside matching NVTX ranges; * stands for a number"),
+    "top": ("N", int, 0, f"the first N parts that --report names, at most {SLOTS}"),
+    "report": ("FILE", Path, None, "report.json of a report on this program"),
+    "step": ("REGEX", str, "", "the range, kernel or copy that comes once a step (default: found)"),
+    "rank": ("N", int, None, "delay only this rank"),
+    "seconds": ("S", float, 3.5, "for each part (default: 3.5)"),
+    "out": ("FILE", Path, Path(MEASURED.name), f"default: {MEASURED.name}"),
+    "log": ("FILE", Path, None, "where the program's output goes"),
+}
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="measure-fix", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--kernel", metavar="REGEX", action="append", default=[], help="delay kernels, copies, collectives"
-    )
-    parser.add_argument(
-        "--host", metavar="REGEX", action="append", default=[], help="delay CUDA calls, or NVTX ranges at their end"
-    )
-    parser.add_argument(
-        "--virtual",
-        metavar="REGEX",
-        action="append",
-        default=[],
-        help="delay all other streams and the host instead (not in graphs)",
-    )
-    parser.add_argument(
-        "--remove",
-        metavar="REGEX",
-        action="append",
-        default=[],
-        help="let kernels do nothing: the results of the program are WRONG",
-    )
-    parser.add_argument(
-        "--range",
-        metavar="REGEX",
-        default="",
-        help="only launches inside NVTX ranges that match; * stands for a number",
-    )
-    parser.add_argument("--top", metavar="N", type=int, help=f"the first N parts that --report names, at most {SLOTS}")
-    parser.add_argument("--report", metavar="FILE", type=Path, help="report.json of a report on this program")
-    parser.add_argument(
-        "--step", metavar="REGEX", default="", help="the range, kernel or copy that comes once a step (default: found)"
-    )
-    parser.add_argument("--rank", metavar="N", type=int, help="delay only this rank")
-    parser.add_argument("--seconds", metavar="S", type=float, default=3.5, help="for each part (default: 3.5)")
-    parser.add_argument(
-        "--out", metavar="FILE", type=Path, default=Path(MEASURED.name), help=f"default: {MEASURED.name}"
-    )
-    parser.add_argument("--log", metavar="FILE", type=Path, help="where the program's output goes")
+    form = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="measure-fix", description=__doc__, formatter_class=form)
+    for name, (_, text) in PARTS.items():
+        parser.add_argument(f"--{name}", metavar="REGEX", action="append", default=[], help=text)
+    for name, (metavar, kind, default, text) in OPTIONS.items():
+        parser.add_argument(f"--{name}", metavar=metavar, type=kind, default=default, help=text)
     return parser
 
 
 def _targets(options: argparse.Namespace) -> list[Target]:
-    asked = {
-        "kernel": Intervention.DELAY,
-        "host": Intervention.HOST,
-        "virtual": Intervention.VIRTUAL,
-        "remove": Intervention.REMOVE,
-    }
-    found = [Target(change, text, options.range) for name, change in asked.items() for text in getattr(options, name)]
+    found = [Target(what, text, options.range) for name, (what, _) in PARTS.items() for text in getattr(options, name)]
     if options.top:
-        if not options.report or not options.report.exists():
-            raise InputError("--top: needs --report FILE, the report.json of a report on this program.")
-        document = msgspec.json.decode(options.report.read_bytes())
-        found += of_report(msgspec.convert(document, Report), options.top)
+        found += of_report(_report(options.report), options.top)
     if not found:
         raise InputError("Nothing to delay: name it with --kernel or --host, or ask for --top 10 of a report.")
     if len(found) > SLOTS:
         raise InputError(f"{len(found)} parts are too many for one run; at most {SLOTS} fit.")
     return found
+
+
+def _report(path: Path | None) -> Report:
+    if path is None or not path.is_file():
+        raise InputError("--top: needs --report FILE, the report.json of a report on this program.")
+    try:
+        return msgspec.convert(REPORT.check(msgspec.json.decode(path.read_bytes()), path.name), Report)
+    except msgspec.MsgspecError:
+        raise InputError(f"{path.name}: is no report.json; {REPORT.again}.") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -155,16 +139,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InputError as error:
         print(f"measure-fix: {error}", file=sys.stderr)
         return 2
+    try:
+        built = library()
+    except InputError as error:
+        print(f"measure-fix: {error}", file=sys.stderr)
+        return 127
     os.environ.setdefault("KERNEL_LEDGER_CUPTI", cupti())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the program must not outlive this one
     kept = TEMPORARY if TEMPORARY.is_dir() else None
     with tempfile.TemporaryDirectory(dir=kept) as folder:
-        return _measure(options, targets, command, Path(folder))
+        return _measure(options, Run(command, Path(folder), built, Decider(targets, options.step), options.rank))
 
 
-def _measure(options: argparse.Namespace, targets: list[Target], command: list[str], folder: Path) -> int:
+def _measure(options: argparse.Namespace, run: Run) -> int:
     rows: list[MeasuredTarget] = []
-    run = Run(command, folder, library(), Decider(targets, options.step), options.rank)
+    targets = run.decider.targets
     why, idle = "", None
     run.start(options.log)
     try:
@@ -194,7 +183,7 @@ def _measure(options: argparse.Namespace, targets: list[Target], command: list[s
         print("Launches were left out, so the results of this run are wrong.")
     if rows:
         values = {
-            "command": " ".join(scrub_command(command)),
+            "command": " ".join(scrub_command(list(run.command))),
             "step": scrub(without_paths(run.decider.step)),
             "idle_step_ns": idle,
             "rank": options.rank,
