@@ -64,6 +64,6 @@ def _lowered(facts: Facts, one: OfGpu) -> Claim | None:
         ),
         subject=name,
         saves_ns=Saving(0.0, lost),
-        saves_frac=Saving(0.0, lost / max(float(one.found.launches.end.max() - one.found.launches.start[0]), 1.0)),
+        saves_frac=Saving(0.0, lost / float(one.found.launches.end.max() - one.found.launches.start[0])),
         span=(round(first), round(first + samples.period)),
     )  # fmt: skip

@@ -112,6 +112,13 @@ def test_at_nine_tenths_of_a_roof_only_less_work_helps(
     assert found == ([verdict] if verdict else [Verdict(1, "layout", 0.8, 0.5, "it is cold", (("duration_ns", TIME),))])
 
 
+def test_a_bound_belongs_to_what_is_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(judging, "LEAST_GAIN", 0.5)
+    assert told(judge(rows({}), LIMITS, [rule("layout", gain=0.5)])) == ["layout"]
+    monkeypatch.setattr(judging, "AT_ROOF", float(Evidence(rows(reads(0.7)), LIMITS).roof[0]))
+    assert told(judge(rows(reads(0.7)), LIMITS, [rule("layout")])) == ["none_at_roof"]
+
+
 def test_below_a_roof_no_rule_is_no_verdict() -> None:
     found = judge(rows(reads(0.89), reads(0.91)), LIMITS, [rule("layout", holds=lambda e: ~always(e))])
     assert (told(found, 0), told(found, 1)) == ([], ["none_at_roof"])

@@ -357,7 +357,7 @@ def run(length: float = 100.0, **more: Any) -> Run:
     given = {
         "begin_ns": 100.0, "end_ns": 100.0 + 3 * length, "o_start": np.array([150.0, 205.4, 290.0, 350.0]),
         "o_end": np.array([160.0, 215.0, 310.0, 360.0]), "c_begin": np.array([100.0, 199.0, 250.0, 260.0]),
-        "c_end": np.array([110.0, 205.0, 250.0, 270.6]),
+        "c_end": np.array([200.0, 205.0, 250.0, 270.6]),
     }  # fmt: skip
     return replace(simulate(one), **(given | more))
 

@@ -54,15 +54,25 @@ def test_a_step_has_the_cause_of_its_first_change_else_of_its_largest_part(
     assert kind_of_step(told(*found, busy=busy)) == kind
 
 
-@pytest.mark.parametrize("bare", [True, False])
-def test_a_step_lasts_as_long_as_the_bare_run_says_else_as_its_parts(*, bare: bool) -> None:
-    one = told(busy={"gpu_busy": 250, "sync": 750}, wall=1000, ends=np.array([100, 300, 700]))
-    step = replace(one.view.step, bare_wall_ns=(900.0, 950.0, 1200.0) if bare else None, bare_known=bare)
+@pytest.mark.parametrize(
+    ("wall", "bare", "quantiles"),
+    [
+        (1000, (900.0, 950.0, 1200.0), (900.0, 950.0, 1200.0)),
+        (110, None, (110.0, 110.0, 380.0)),  # of steps of 100, 200 and 400 ns
+        (380, None, (110.0, 380.0, 380.0)),
+        (109, None, (None, 109.0, None)),  # the steps that were replayed are others
+        (381, None, (None, 381.0, None)),
+    ],
+)
+def test_a_step_lasts_as_long_as_the_bare_run_says_else_as_its_parts(
+    wall: int, bare: tuple[float, float, float] | None, quantiles: tuple[float | None, ...]
+) -> None:
+    one = told(busy={"gpu_busy": wall, "sync": 3 * wall}, wall=wall, ends=np.array([100, 300, 700]))
+    step = replace(one.view.step, bare_wall_ns=bare, bare_known=bare is not None)
     (found,) = step_findings.steps([replace(one, view=replace(one.view, step=step))])
-    quantiles = found.wall_ns.p5, found.wall_ns.p50, found.wall_ns.p95
-    assert quantiles == ((900.0, 950.0, 1200.0) if bare else (110.0, 1000.0, 380.0))  # of steps of 100, 200, 400 ns
-    assert (found.name, found.count, found.bare) == ("step", 3, bare)
-    assert [(one.part, one.ns, one.frac) for one in found.parts] == [("gpu_busy", 250, 0.25), ("sync", 750, 0.75)]
+    assert (found.wall_ns.p5, found.wall_ns.p50, found.wall_ns.p95) == quantiles
+    assert (found.name, found.count, found.bare) == ("step", 3, bare is not None)
+    assert [(one.part, one.ns, one.frac) for one in found.parts] == [("gpu_busy", wall, 1.0), ("sync", 3 * wall, 3.0)]
 
 
 def test_a_step_without_time_has_shares_of_one_ns() -> None:
@@ -70,6 +80,8 @@ def test_a_step_without_time_has_shares_of_one_ns() -> None:
     parts = replace(one.view.parts, wall_ns=0)
     (found,) = step_findings.steps([replace(one, view=replace(one.view, parts=parts))])
     assert found.parts[0].frac == 3.0
+    busy = replace(parts, busy_parts=(("gpu_busy", 1),))
+    assert "works for 100% of" in claims([replace(one, view=replace(one.view, parts=busy))])[0].sentence
 
 
 def test_the_start_up_has_three_parts_and_ends_with_the_first_step() -> None:
