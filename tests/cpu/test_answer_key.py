@@ -108,3 +108,24 @@ def test_causes_of_unseen_kernels_stay_as_right_as_they_were(
     assert right["default", "defect"] >= default
     assert right["full", "clean"] == right["default", "clean"] == clean
     assert (right.get(("full", "trap"), 0), right["default", "trap"]) == traps
+
+
+def test_changes_become_delays_and_slopes_become_savings() -> None:
+    """A change is asked for as delays; what these showed and what it takes away say what it saves."""
+    measured = loaded("tests/answer_key/measured.py")
+    assert measured.asked(["--drop", "copy_kernel|cudaFree"])[:4] == ["--host", "cudaFree", "--kernel", "copy_kernel"]
+    assert measured.asked(["--scale", "gemm=0.5"]) == ["--kernel", "gemm", "--remove", "gemm"]
+    assert measured.asked(["--host", "load batch=0"]) == ["--host", "load batch"]
+
+    def rows(delay: float, remove: float) -> dict[str, Any]:
+        slopes = (("delay", delay), ("remove", remove))
+        targets = [{"change": change, "slope": slope, "step_ns": 1e6, "per_step": 4} for change, slope in slopes]
+        return {"idle_step_ns": 1e6, "targets": targets}
+
+    taken = measured.Gone(gpu=4e5, host=0.0, step=1.2e6, bare=1e6, busy=9e5)
+    assert measured.predicted(rows(1.0, 0.6), ["--drop", "k"], taken) == pytest.approx(0.4)
+    assert measured.predicted(rows(1.0, 0.2), ["--drop", "k"], taken) == pytest.approx(0.21)
+    assert measured.predicted(rows(0.0, 0.2), ["--drop", "k"], taken) == 0
+    assert measured.predicted(rows(1.0, 0.6), ["--stream", "k=s"], taken) is None
+    half = measured.Gone(gpu=8e5, host=0.0, step=2.4e6, bare=2e6, busy=1.8e6)
+    assert measured.predicted(rows(1.0, 0.6), ["--drop", "k"], half) == pytest.approx(0.4)
