@@ -174,11 +174,9 @@ def _measure(options: argparse.Namespace, run: Run) -> int:
     finally:
         run.end()
     for one in run.files.values():
-        status = one.status
-        if status.failed or status.unchanged:
-            _progress(
-                f"process {status.pid}: {status.failed} calls failed, {status.unchanged} graphs could not be changed"
-            )
+        if one.head.failed or one.head.unchanged:
+            counts = f"{one.head.failed} calls failed, {one.head.unchanged} graphs could not be changed"
+            _progress(f"process {one.head.pid}: {counts}")
     if any(one.change is Intervention.REMOVE for one in targets):
         print("Launches were left out, so the results of this run are wrong.")
     if rows:

@@ -80,8 +80,8 @@ class Run:
                         continue
             for one in self.files.values():
                 one.decide(self.decider)
-                if one.status.state is State.REFUSED:
-                    raise InputError(f"The program runs without delays: {one.status.said}")
+                if one.head.state == State.REFUSED:
+                    raise InputError(f"The program runs without delays: {one.head.said.decode()}")
             if self.process.poll() is not None:
                 raise EndedError
             if time.monotonic() >= end:
@@ -91,14 +91,14 @@ class Run:
     @property
     def active(self) -> list[Shared]:
         """Return the files of the processes that launch something."""
-        return [one for one in self.files.values() if one.status.state is State.ATTACHED and one.status.contexts]
+        return [one for one in self.files.values() if one.head.state == State.ATTACHED and one.head.contexts]
 
     def wait_for_steps(self) -> str:
         """Wait until the program repeats its steps; return the name that marks them."""
         end = time.monotonic() + START_UP_S
         while time.monotonic() < end:
             self.poll(0.05)
-            if self.decider.step and self.active and all(one.status.steps > 2 for one in self.active):
+            if self.decider.step and self.active and all(one.head.steps > 2 for one in self.active):
                 break
             if not self.decider.step and self.active and all(sum(one.counted()) > 50 for one in self.active):
                 self._find_marker()
@@ -106,9 +106,9 @@ class Run:
                     break
         else:
             raise InputError(_no_step(self))
-        first, warm_from = [one.status.steps for one in self.active], time.monotonic()
+        first, warm_from = [one.head.steps for one in self.active], time.monotonic()
         while time.monotonic() - warm_from < WARM_S or any(
-            one.status.steps < begun + WARM_STEPS for one, begun in zip(self.active, first, strict=False)
+            one.head.steps < begun + WARM_STEPS for one, begun in zip(self.active, first, strict=False)
         ):
             self.poll(0.02)
             if time.monotonic() - warm_from > START_UP_S:
@@ -147,17 +147,17 @@ class Run:
         """
         active = self.active
         margin = 0 if len(active) == 1 else 5 + int(0.05 / max(self.seconds_of_step(), 1e-6))
-        firsts, begun = [], [one.status.steps for one in active]
+        firsts, begun = [], [one.head.steps for one in active]
         for one, now in zip(active, begun, strict=True):
-            mine = self.rank is None or one.status.rank in (self.rank, -1)
-            firsts.append(one.status.published)
+            mine = self.rank is None or one.head.rank in (self.rank, -1)
+            firsts.append(one.head.published)
             asked = [each if mine else Block(each.steps, SLOTS, Mode.CONTROL, 0) for each in blocks]
             starts = [
                 now + margin + sum(each.steps for each in blocks[:at]) if margin else 0 for at in range(len(blocks))
             ]
             one.publish(list(zip(starts, asked, strict=True)))
         end = time.monotonic() + limit_s
-        while any(one.status.done < first + len(blocks) for one, first in zip(active, firsts, strict=True)):
+        while any(one.head.done < first + len(blocks) for one, first in zip(active, firsts, strict=True)):
             self.poll(0.002)
             if time.monotonic() > end:
                 raise InputError("The program makes no more steps; name what repeats with --step.")
@@ -167,15 +167,15 @@ class Run:
     def seconds_of_step(self) -> float:
         """Return the recent time of a step."""
         watched = self.active[0]
-        began, steps = time.monotonic(), watched.status.steps
-        while watched.status.steps < steps + 4 and time.monotonic() < began + 5:
+        began, steps = time.monotonic(), watched.head.steps
+        while watched.head.steps < steps + 4 and time.monotonic() < began + 5:
             self.poll(0.01)
-        return (time.monotonic() - began) / max(watched.status.steps - steps, 1)
+        return (time.monotonic() - began) / max(watched.head.steps - steps, 1)
 
     def end(self) -> None:
         """Let the library free what it took, then end the program."""
         for one in self.files.values():
-            one.ask_to_end()
+            one.head.asked_to_end = 1
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(0.5)
         for what in (signal.SIGTERM, signal.SIGKILL):
@@ -260,7 +260,7 @@ def experiment(run: Run, slot: int, target: Target, step_ns: float, seconds: flo
 def _why(run: Run, target: Target) -> str:
     if not target.met:
         return "Nothing matches."
-    if target.change is Intervention.REMOVE and any(one.status.unchanged for one in run.active):
+    if target.change is Intervention.REMOVE and any(one.head.unchanged for one in run.active):
         return "A graph cannot be changed."
     return f"It came in no step, though {len(target.met)} names match."
 

@@ -13,9 +13,7 @@ from pathlib import Path
 
 # The layout of the file, as delays.c declares it.
 BLOCKS, HEADER, FILE_BYTES, SLOTS = 8192, 1 << 20, 16 << 20, 24
-FIXED = struct.Struct("<8sIIi9IQ256s")
-BLOCK, NAME = struct.Struct("<11Q"), struct.Struct("<IIQI")
-FIRST_BLOCK, ASKED_TO_END, PUBLISHED = 320, 24, 28
+NAME = struct.Struct("<IIQI")
 DECIDED, MARKER, IN_RANGE = 1 << 31, 1 << 30, 1 << 29
 
 
@@ -92,57 +90,42 @@ class Name:
     count: int
 
 
-@dataclass(frozen=True)
-class Status:
-    """The state of one process."""
+class Header(ctypes.Structure):
+    """What stands at the beginning of the file."""
 
-    pid: int
-    rank: int
-    state: State
-    published: int
-    done: int
-    failed: int
-    captured: int
-    unchanged: int
-    contexts: int
-    steps: int
-    said: str
+    _fields_ = [
+        ("magic", ctypes.c_char * 8),
+        *((name, ctypes.c_uint32) for name in ("version", "pid")),
+        ("rank", ctypes.c_int32),
+        *((name, ctypes.c_uint32) for name in ("state", "asked_to_end", "published", "done", "names_bytes")),
+        *((name, ctypes.c_uint32) for name in ("failed", "captured", "unchanged", "contexts")),
+        ("steps", ctypes.c_uint64),
+        ("said", ctypes.c_char * 256),
+        ("blocks", ctypes.c_uint64 * 11 * BLOCKS),
+    ]
 
 
 class Shared:
-    """The mapped file of one process."""
+    """The mapped file of one process; `head` is its beginning, which the process changes."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
             self._map = mmap.mmap(file.fileno(), FILE_BYTES)
+        self.head = Header.from_buffer(self._map)
         self._end = HEADER
         self.names: list[Name] = []
 
-    @property
-    def status(self) -> Status:
-        """Return the header."""
-        _, _, pid, rank, state, _, published, done, _, failed, captured, unchanged, contexts, steps, said = _fixed(
-            self._map
-        )
-        text = said.split(b"\0")[0].decode("utf-8", errors="replace")
-        return Status(pid, rank, State(state), published, done, failed, captured, unchanged, contexts, steps, text)
-
     def publish(self, blocks: list[tuple[int, Block]]) -> None:
         """Ask for blocks, each from a step on at the earliest."""
-        number = self.status.published
+        number = self.head.published
         for place, (start, one) in enumerate(blocks, start=number):
-            values = (start, one.steps, one.slot, one.mode, one.length_ns, one.every, 0, 0, 0, 0, 0)
-            BLOCK.pack_into(self._map, FIRST_BLOCK + place * BLOCK.size, *values)
-        struct.pack_into("<I", self._map, PUBLISHED, number + len(blocks))
+            self.head.blocks[place][:6] = [start, one.steps, one.slot, one.mode, one.length_ns, one.every]
+        self.head.published = number + len(blocks)
 
     def block(self, number: int) -> Block:
         """Return a block that is done."""
-        _, steps, slot, mode, length, every, *measured = BLOCK.unpack_from(self._map, FIRST_BLOCK + number * BLOCK.size)
+        _, steps, slot, mode, length, every, *measured = self.head.blocks[number]
         return Block(steps, slot, Mode(mode), length, every, *measured)
-
-    def ask_to_end(self) -> None:
-        """Let the library free what it took, at the next step."""
-        struct.pack_into("<I", self._map, ASKED_TO_END, 1)
 
     def decide(self, decision: Callable[[Name], int]) -> None:
         """Decide on each new name."""
@@ -159,18 +142,13 @@ class Shared:
         return [NAME.unpack_from(self._map, one.at)[2] for one in self.names]
 
     def _new(self) -> Iterator[Name]:
-        end = HEADER + _fixed(self._map)[8]
+        end = HEADER + self.head.names_bytes
         while self._end < end:
             _, kind, count, length = NAME.unpack_from(self._map, self._end)
             raw = self._map[self._end + NAME.size : self._end + NAME.size + length]
             text = raw.decode("utf-8", errors="replace")
             yield Name(demangled(text) if kind == Kind.KERNEL else text, Kind(kind), self._end, count)
             self._end += 24 + length + 7 & ~7
-
-
-def _fixed(source: mmap.mmap) -> tuple[bytes, int, int, int, int, int, int, int, int, int, int, int, int, int, bytes]:
-    magic, version, pid, rank, *rest = FIXED.unpack_from(source)
-    return magic, version, pid, rank, *rest
 
 
 @cache
