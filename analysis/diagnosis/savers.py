@@ -31,10 +31,11 @@ from analysis.replay.steady import Steady, find
 
 WORTH = 0.01  # of the step: what may save less may save nothing
 MOST = 6  # findings on a step
-HIDDEN = 0.05  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
+BUILT = 0.15  # of a saving, and of what it leaves of the step: so far what is built differs from what is replayed
+FURTHER = 1.5  # times the most at most: a small saving stays small
+HIDDEN = 0.075  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
 BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter
 LOSSY = 0.5  # how much a saving counts in the order if it changes results: half of the programs may do so
-PAUSED = 0.1  # how far the length of a pause differs from run to run
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ class Saver:
     def high(self) -> float:
         """The share of the step that it saves at most."""
         return self.saves_frac.high or 0.0
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether it likely saves enough by itself for a change that needs it to come after it."""
+        return self.low >= 0.0 and (self.saves_frac.middle or 0.0) >= WORTH
 
     @property
     def needs(self) -> list[str]:
@@ -142,17 +148,29 @@ def answer(view: View) -> StepAnswer:
     found = _with_needed(view, [_replayed(view, one) for one in asked])
     least = WORTH * _looped(view)
     now = [one for one in found if one.low >= least]
-    busy = dict(view.parts.busy_parts)
-    if not now and max(busy.get(part, 0) for part in ("gpu_busy", "copies")) < BUSY * view.parts.wall_ns:
-        hidden = [_at_most(one) for one in found if one.proposal.change and one.high >= HIDDEN]
-        hidden.sort(key=lambda one: -one.high)
-        return StepAnswer(view, tuple(hidden[:MOST]), tuple(found))
-    now = _ordered(view, [one for one in now if not any(other.proposal.kind in one.needs for other in now)], found)
-    named = {one.key for one in now}
+    opened = {kind for one in now for kind in one.needs}
+    now += [one for one in found if one not in now and one.proposal.kind in opened and one.stands_alone]
+    hidden = _hidden(view, found, now)
+    if hidden and not now:
+        return StepAnswer(view, hidden[:MOST], tuple(found))
+    now = _ordered(view, [one for one in now if not _waits(one, now)], found)
+    named = {one.key for one in (*hidden, *now)}
     rest = [one for one in found if one.key not in named and one.proposal.change is not None]
     later = _later(view, now[0], rest) if now and now[0].proposal.change is not None else []
     replayed = {one.key: one for one in (*found, *later)}
-    return StepAnswer(view, tuple([*now, *later][:MOST]), tuple(replayed.values()))
+    return StepAnswer(view, tuple([*hidden, *now, *later][:MOST]), tuple(replayed.values()))
+
+
+def _hidden(view: View, found: Sequence[Saver], now: Sequence[Saver]) -> tuple[Saver, ...]:
+    """Return what the profiler's cost hides, perhaps all of it, though it may save more than what surely saves."""
+    busy = max(dict(view.parts.busy_parts).get(part, 0) for part in ("gpu_busy", "copies")) / view.parts.wall_ns
+    if not now and busy >= BUSY:
+        return ()
+    may = [one for one in found if one.proposal.change and one not in now and one.high >= HIDDEN]
+    if now:
+        sure = max(one.saves_frac.middle or 0.0 for one in now)
+        may = [one for one in may if (one.saves_frac.middle or 0.0) > sure and not _waits(one, now)]
+    return tuple(_at_most(one) for one in sorted(may, key=lambda one: -one.high))
 
 
 def _with_needed(view: View, found: Sequence[Saver]) -> list[Saver]:
@@ -160,7 +178,7 @@ def _with_needed(view: View, found: Sequence[Saver]) -> list[Saver]:
     made = []
     for one in found:
         needed = [other for other in found if other.proposal.kind in one.needs and other.proposal.change]
-        if needed and one.proposal.change and not any(other.low >= WORTH for other in needed):
+        if needed and one.proposal.change and not any(other.stands_alone for other in needed):
             every = [other.proposal.change for other in (*needed, one) if other.proposal.change]
             one = _replayed(view, replace(one.proposal, change=savings.together(every), after=""))
         made.append(one)
@@ -184,6 +202,10 @@ def _ordered(view: View, now: Sequence[Saver], found: Sequence[Saver]) -> list[S
 def _looped(view: View) -> float:
     """Return the share of a step that is no work of the host which belongs to no loop."""
     return max(1 - view.share(view.of_step(view.long_gaps[view.once].sum())), 0.0)
+
+
+def _waits(one: Saver, now: Sequence[Saver]) -> bool:
+    return any(other.proposal.kind in one.needs for other in now)
 
 
 def _at_most(one: Saver) -> Saver:
@@ -212,10 +234,21 @@ def _replayed(view: View, one: Proposal) -> Saver:
     if one.change is None:
         lost = one.lost_ns or 0.0
         whole = lost + view.step.told_ns * view.step.phase.count
-        low, high = lost * (1 - PAUSED), lost * (1 + PAUSED)
-        return Saver(one, Saving(low, high), Saving(low / whole, min(high / whole, 1.0)))
+        least = lost + min(view.step.bare_ns) * view.step.phase.count  # the profiler slows the steps, and no pause
+        low, high = lost * (1 - BUILT), lost * (1 + BUILT)
+        return Saver(one, Saving(low, high), Saving(low / whole, min(high / least, 1.0)))
     found = savings.saving(view.step, one.change)
-    return Saver(one, Saving(found.low_ns, found.high_ns), Saving(found.low, found.high), run=found.after)
+    part = _as_built(found.low, found.high)
+    return Saver(one, _of(view, part), part, run=found.after)
+
+
+def _as_built(low: float, high: float) -> Saving:
+    """Return the share of a step that a change saves as somebody builds it, by that which its replay saves."""
+    return Saving(low - BUILT * max(low, 0.0), min(high + BUILT * (1 - high), max(FURTHER * high, high)))
+
+
+def _of(view: View, part: Saving) -> Saving:
+    return Saving((part.low or 0.0) * view.step.told_ns, (part.high or 0.0) * view.step.told_ns)
 
 
 def total_ns(view: View, one: Saver) -> float:
@@ -245,6 +278,6 @@ def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:
         assert own is not None
         after = savings.saving(view.step, own, bases)
         if after.middle >= WORTH:
-            later = Saving(after.low_ns, after.high_ns)
+            later = _of(view, _as_built(after.low, after.high))
             found.append((after.middle, Saver(one.proposal, one.saves_ns, one.saves_frac, later, first.key)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]

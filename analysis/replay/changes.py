@@ -242,11 +242,13 @@ def merge(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
 
 def neighbours(graph: Graph, ops: Bools) -> list[IntArray]:
     """Return the runs of at least two matching operations that follow each other on their stream within a step."""
-    runs = []
+    runs, most = [], max(round(len(graph.o_start) / graph.steps), 2)
     for stream in np.unique(graph.o_stream):
         rows = np.flatnonzero(graph.o_stream == stream)
         edges = np.flatnonzero(np.diff(ops[rows].astype(int))) + 1
-        runs += [part for part in np.split(rows, edges) if ops[part[0]] and len(part) > 1]
+        for part in np.split(rows, edges):
+            if ops[part[0]]:
+                runs += [one for one in np.split(part, range(most, len(part), most)) if len(one) > 1]
     return runs
 
 

@@ -27,9 +27,9 @@ from analysis.formats.collectives import communicates
 from analysis.replay.waits import DEVICE as DEVICE
 from analysis.replay.waits import NONE as NONE
 from analysis.replay.waits import OPERATION as OPERATION
+from analysis.replay.waits import POLLED, find_waits
 from analysis.replay.waits import QUEUE as QUEUE
 from analysis.replay.waits import STREAM as STREAM
-from analysis.replay.waits import find_waits
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -41,8 +41,10 @@ ALLOCATION = re.compile(
 )
 _LAUNCHES = re.compile(r"(cu|hip)(da)?LaunchKernel|cu(da)?Memcpy\w*Async|cu(da)?Memset")
 _RECORD = re.compile(r"cu(da)?EventRecord")
+_QUERY = re.compile(r"(cu|hip)(da)?(Stream|Event)Query")
 _WAIT = re.compile(r"cu(da)?StreamWaitEvent")
 _WHOLE_SM = re.compile(r"gemm|nvjet|cutlass|xmma|flash|fmha|wgmma", re.IGNORECASE)  # one block takes a whole SM
+SMS = 132  # of the GPU
 IGNORED = re.compile(r"cuProfiler|cudaProfiler")
 
 
@@ -181,7 +183,21 @@ def _calls(capture: Capture, windows: Windows) -> pd.DataFrame:
         name=names, pid=calls["pid"].fillna(-1).astype(np.int64), tid=calls["tid"].fillna(-1).astype(np.int64)
     )
     calls = calls[~names.str.contains(IGNORED).to_numpy(bool)] if len(calls) else calls
-    return calls.sort_values("start_ns", kind="stable", ignore_index=True)
+    return _polled(calls.sort_values("start_ns", kind="stable", ignore_index=True))
+
+
+def _polled(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return the calls with one for several queries in a row of a thread: it asks until something has ended."""
+    names = calls["name"]
+    asks = names.map({name: bool(_QUERY.match(str(name))) for name in names.unique()}).astype(bool)
+    if not asks.any():
+        return calls
+    again = asks & asks.groupby([calls["pid"], calls["tid"]]).shift(fill_value=False)
+    run = (~again).groupby([calls["pid"], calls["tid"]]).cumsum()
+    rows = calls["end_ns"].groupby([calls["pid"], calls["tid"], run])
+    last, several = rows.transform("max"), asks & (rows.transform("size") > 1)
+    named = names.where(~several, names + POLLED)
+    return calls.assign(end_ns=last.where(asks, calls["end_ns"]), name=named)[~again].reset_index(drop=True)
 
 
 def _operations(capture: Capture, windows: Windows) -> tuple[pd.DataFrame, IntArray, list[str], IntArray]:
@@ -443,18 +459,18 @@ def _causes(
 
 
 def _fill(ops: pd.DataFrame) -> Floats:
-    """Return the share of a GPU of 132 SMs that the blocks of each kernel fill (0–1); copies fill none."""
+    """Return the share of the GPU that the blocks of each kernel fill (0–1); copies fill none."""
     shapes = ops["grid"].astype(str) + "x" + ops["block"].astype(str)
     share = {}
     for shape in shapes.unique():
         size = [int(part) for part in shape.split("x") if part.isdigit()]
         threads = max(int(np.prod(size[3:6])), 64) if len(size) == 6 else 0
-        share[shape] = min(1.0, int(np.prod(size[:3])) * threads / (132 * 1024)) if threads else 1.0
+        share[shape] = min(1.0, int(np.prod(size[:3])) * threads / (SMS * 1024)) if threads else 1.0
     fill = shapes.map(share).to_numpy(np.float64)
     names = ops["name"].astype(object)
     product = names.map({name: bool(_WHOLE_SM.search(str(name))) for name in names.unique()}).to_numpy(bool)
     blocks = {shape: np.prod([int(part) for part in shape.split("x")[:3] if part.isdigit()]) for shape in share}
-    fill = np.where(product, np.minimum(shapes.map(blocks).to_numpy(np.float64) / 132, 1.0), fill)
+    fill = np.where(product, np.minimum(shapes.map(blocks).to_numpy(np.float64) / SMS, 1.0), fill)
     return np.where(ops["kind"].astype(str) == "kernel", fill, 0.0)
 
 

@@ -102,6 +102,11 @@ class Step:
         """The graphs of `bare` with the time of a step."""
         return timed(self.bare)
 
+    @cached_property
+    def work(self) -> Floats:
+        """The time that each operation needs of a whole GPU: see `_work`."""
+        return _work(self.graph)
+
     @property
     def told_ns(self) -> float:
         """The time of the step that the report tells: bare, if known; of the timeline, if the replay is far from it."""
@@ -233,10 +238,11 @@ def _without_cost(graph: Graph, marks: Floats, clock: str, end: int, part: float
     gap = np.minimum(each - inside + marks * costs["range"][end] * part, graph.c_gap * (1 - FLOOR))
     slower = 1 - part * (1 - _crowded(graph) ** -costs["crowded"][end])
     known = {name: bool(ALLOCATION.match(str(name))) for name in set(graph.c_name)}
-    driver = np.array([known[name] for name in graph.c_name], bool)  # its work is as fast beside a profiler
-    own = np.where(driver, graph.c_own, (graph.c_own - inside) * slower)
-    near = np.minimum(graph.c_gap - gap, usual_gap(graph))  # longer work of the program is as fast
-    return replace(graph, c_own=own, c_gap=graph.c_gap - gap - near * (1 - slower))
+    driver = np.array([known[name] for name in graph.c_name], bool)  # at least, it is as fast beside a profiler
+    own = (graph.c_own - np.where(driver, 0.0, inside)) * np.where(driver & np.bool_(not end), 1.0, slower)
+    left = graph.c_gap - gap
+    near = np.minimum(left, usual_gap(graph))  # longer work of the program is slowed less
+    return replace(graph, c_own=own, c_gap=left - (near + (left - near) / 2) * (1 - slower))
 
 
 def _crowded(graph: Graph) -> float:
@@ -332,7 +338,7 @@ def saving(step: Step, change: Change, bases: Bases | None = None) -> Saving:
     for base, before in step.bases if bases is None else bases:
         runs = [simulate(change(base, share), 4) for share in (0.0, 1.0)]
         upper = upper or runs[1]
-        least, most = (run.step_ns for run in runs)
+        least, most = (max(run.step_ns, min(_capacity(step.work, base, run.graph), before)) for run in runs)
         for after in (least + (most - least) * (1 - LIKELY), most):
             shares.append(1 - after / before)
     low, high = min(shares), max(shares)
@@ -340,6 +346,35 @@ def saving(step: Step, change: Change, bases: Bases | None = None) -> Saving:
     changed = simulate(change(step.graph, 0.5))
     told = upper if upper is not None and step.bare_known else changed
     return Saving(low * step.told_ns, min(high, 1.0) * step.told_ns, low, min(high, 1.0), changed.step_ns, told)
+
+
+def _work(graph: Graph) -> Floats:
+    """Return the time that each kernel needs of a whole GPU, ns: kernels beside each other share it. Zeros for copies.
+
+    Only for GPUs on which several streams have kernels: elsewhere, they run one after another anyway.
+    """
+    work, device = np.zeros(len(graph.o_start)), [name.rpartition("/")[0] for name in graph.stream_names]
+    kernels = np.flatnonzero(graph.o_kind == "kernel")
+    for one in set(device):
+        rows = kernels[np.array([device[stream] == one for stream in graph.o_stream[kernels]], bool)]
+        if len(np.unique(graph.o_stream[rows])) < 2:
+            continue
+        start, fill = graph.o_start[rows].astype(float), graph.o_fill[rows]
+        end = start + graph.o_duration[rows]
+        edges, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+        used = np.cumsum(np.bincount(place, weights=np.concatenate([fill, -fill])))[:-1]
+        free = np.insert(np.cumsum(np.diff(edges) / np.maximum(used, 1.0)), 0, 0.0)
+        work[rows] = fill * (free[place[len(rows) :]] - free[place[: len(rows)]])
+    return work
+
+
+def _capacity(work: Floats, base: Graph, changed: Graph) -> float:
+    """Return the time of a step that the kernels of its busiest GPU need, however they are launched, ns."""
+    if not work.any():
+        return 0.0
+    left = work * changed.o_duration / np.maximum(base.o_duration, 1.0)
+    device = pd.Series([name.rpartition("/")[0] for name in base.stream_names])[base.o_stream].to_numpy()
+    return float(pd.Series(left).groupby(device).sum().max()) / base.steps
 
 
 def _error(saved: float) -> float:

@@ -35,6 +35,7 @@ BESIDE = 0.1  # of the main phase's time: smaller phases are not reported
 EARLY = 0.25  # the same of phases that end before the main one begins, in time or launches: these are start-up
 LEAST_LAUNCHES = 4  # of a step before the main phase: what repeats with fewer uploads, or tries out kernels
 MOST_WARM_UPS = 4  # a phase before the main one that has fewer steps warms it up
+FEW = 4  # repeats; what repeats less often builds something, if something else repeats more often
 ENDS = 0.25  # of its own length: a phase that stops earlier than this before the end is not what the run does
 _DENSE = 8  # counts for each launch, up to which all are counted at once
 _COLUMNS = ["kind", "name", "start_ns", "duration_ns", "api_start_ns", "api_end_ns", "pid", "correlation_id"]
@@ -131,6 +132,10 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
     main = next((one for one in found if _lasts(one, launches)), found[0])
     later = (one for one in found if one.start_ns[0] >= main.end_ns[-1] and EARLY * one.launches > main.launches)
     main = next(later, main)
+    works = np.sort(ops["start_ns"].to_numpy(np.int64)[(ops["kind"] == "kernel").to_numpy(bool)])
+    if main.count < FEW and (often := [one for one in found if _replaces(one, main, launches, works)]):
+        found = [one for one in found if one is not main]
+        main = often[0]
     found.sort(key=lambda one: one is not main)
     names: list[str] = []
     loads = _loads(capture)
@@ -172,6 +177,17 @@ def _lasts(phase: Phase, launches: _Launches) -> bool:
     left = until - int(phase.gpu_end_ns[-1])
     usual = min(3, len(phase.start_ns) / 2) * float(np.median(phase.wall_ns))
     return bool(left <= max(ENDS * (until - int(phase.gpu_start_ns[0])), usual))
+
+
+def _replaces(phase: Phase, few: Phase, launches: _Launches, works: IntArray) -> bool:
+    """Return whether a phase is the steady one, and `few`, which repeats hardly ever, builds or tries out something.
+
+    The run ends with the phase, it has kernels (`works`: their starts), and begins after `few` or launches more.
+    """
+    held = np.searchsorted(works, phase.gpu_end_ns) > np.searchsorted(works, phase.gpu_start_ns)
+    after, more = phase.start_ns[0] >= few.end_ns[-1], phase.count * phase.launches > few.count * few.launches
+    often = phase.count >= max(FEW, 2 * few.count) and held.mean() > 0.5
+    return bool(often and (after or more) and _lasts(phase, launches))
 
 
 def _beside(phase: Phase, main: Phase, loads: IntArray) -> bool:
@@ -248,8 +264,11 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     launched = np.maximum.accumulate(np.where(code[first] < len(names), host_end[first], 0))
     weight = np.diff(np.append(first, len(code)))
     tunes = np.array([*(bool(_TUNING.search(str(name))) for name in names), False])[code[first]]
+    # a graph is no launch of its first kernel
+    kind = np.unique(np.stack([code[first], np.minimum(weight, 2)]), axis=1, return_inverse=True)[1].ravel()
+    symbol = np.where(weight > 1, len(names) + 1 + kind, code[first])
     return _Launches(
-        code[first], host[first], before, host_end[first], launched, start[first], gpu_end, len(names), weight, tunes
+        symbol, host[first], before, host_end[first], launched, start[first], gpu_end, len(names), weight, tunes
     )
 
 
@@ -475,12 +494,15 @@ def _steps(
 def _of_one_kind(
     edges: IntArray, symbol: IntArray, host: IntArray, good: npt.NDArray[np.bool_]
 ) -> npt.NDArray[np.bool_]:
-    """Return the stretches of the kind that takes most time: a synchronisation may end steps of two kinds."""
+    """Return the stretches of the kind that takes most time: a synchronisation may end steps of two kinds.
+
+    A kind that occurs only twice counts only without others: the first two steps load modules, which takes long.
+    """
     length = np.diff(edges)
     stretch = np.repeat(np.arange(len(length)), length)
     inside = symbol[edges[0] : edges[-1]]
     took = np.diff(np.append(host, host[-1:])[np.minimum(edges, len(host))]).astype(float)
-    left, best, chosen = good.copy(), -1.0, good
+    left, best, chosen = good.copy(), (False, -1.0), good
     for _ in range(MOST_PHASES):
         if not left.any():
             break
@@ -492,8 +514,9 @@ def _of_one_kind(
         nth = np.arange(len(keys)) - np.searchsorted(keys, keys)
         shared = np.bincount(stretch[order], weights=nth < counts[inside[order]], minlength=len(length))
         same = left & (2 * shared / np.maximum(length + length[first], 1) >= ALIKE)
-        if took[same].sum() > best and same.sum() >= 2:
-            best, chosen = float(took[same].sum()), same
+        weight = bool(same.sum() > 2), float(took[same].sum())
+        if weight > best and same.sum() >= 2:
+            best, chosen = weight, same
         left &= ~same
     return chosen
 

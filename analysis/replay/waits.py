@@ -28,6 +28,7 @@ NEAR_NS = 30_000  # after the end of an operation, a synchronisation may have wa
 _DEVICE = re.compile(r"(cu|hip)(da)?(Device|Ctx|Thread)Synchronize")
 _STREAM = re.compile(r"(cu|hip)(da)?StreamSynchronize")
 _EVENT = re.compile(r"(cu|hip)(da)?EventSynchronize")
+POLLED = " in a row"  # at the end of the name of several queries that are one wait
 _FREE = re.compile(r"(cu|hip)(da)?(Mem)?Free(?!\w*Async)|cu(da)?HostUnregister|cuMemUnmap")
 _ALLOCATE = re.compile(r"(cu|hip)(da)?(Mem)?(Malloc|Alloc|HostAlloc|HostRegister)(?!\w*Async)")
 _COPY = re.compile(r"(cu|hip)(da)?Memcpy")
@@ -59,6 +60,9 @@ def find_waits(graph: Graph, memory: Any, size: Floats) -> Graph:
             found = DEVICE, pid, pending.last(call, pid)
         elif _STREAM.match(name) or _EVENT.match(name):
             found = pending.synchronised(call, bool(_EVENT.match(name)))
+        elif name.endswith(POLLED):
+            ended = pending.synchronised(call, True)
+            found = ended if ended and ended[2] > graph.c_start[call] else None
         if found is None:
             continue
         kind, target[call], done = found
@@ -75,14 +79,14 @@ def _own_times(graph: Graph, length: Floats) -> dict[str, float]:
     A call that may wait each time shows no such time; it takes at most ALONE_NS.
     """
     quarter = pd.Series(length).groupby(graph.c_name).quantile(0.25)
-    waits = re.compile(rf"\w*Synchronize|{_COPY.pattern}|{_FREE.pattern}")
+    waits = re.compile(rf"\w*Synchronize|.*{POLLED}|{_COPY.pattern}|{_FREE.pattern}")
     return {str(name): min(ns, ALONE_NS) if waits.match(str(name)) else float(ns) for name, ns in quarter.items()}
 
 
 def _candidates(graph: Graph, length: Floats, usual: dict[str, float]) -> Bools:
     """Return the calls that may wait by their kind, and launches that take long."""
     kinds = (_DEVICE, _STREAM, _EVENT, _COPY, _FREE, _ALLOCATE)
-    known = {name: any(kind.match(name) for kind in kinds) for name in usual}
+    known = {name: name.endswith(POLLED) or any(kind.match(name) for kind in kinds) for name in usual}
     long = length > 4 * np.array([usual[name] for name in graph.c_name])
     return np.array([known[name] for name in graph.c_name], bool) | (long & graph.c_launches)
 

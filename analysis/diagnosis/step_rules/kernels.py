@@ -17,23 +17,26 @@ from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
 from analysis.replay import changes
 from analysis.replay.changes import KERNEL_FLOOR_NS as FLOOR_NS
-from analysis.replay.graph import Bools, Graph
+from analysis.replay.graph import SMS, Bools, Graph
 
 LEAST = 0.01  # of the step: shorter kernels cannot save more
 COPIES = 0.12  # of the step: casts and gathers are copies that a program needs, and most programs have some
 LONG_NS = 15_000.0  # a shorter kernel is as short as its latency, whatever its grid
+JOB = 0.8  # of the kernels' time: what takes more is what the step is for
 BRIDGES = ("reduce", "cat", "copy")  # compilers fuse these with the kernels around them
 FILL = 0.25  # share of the GPU's threads that a small grid fills at most
 TENSOR_CORES = (0.6, 0.15)  # time of an FP32 product with TF32 or 16 bits: small products, large ones
+HALVES = (0.75, 0.45)  # time of a kernel with half as wide values: a part of it computes in both types
 _FP32 = re.compile(
     r"sgemm|f32f32_f32f32_f32|simt_|implicit_convolve_sgemm|gemmSN|gemm_?fp32|s(gemm|conv)_\d|fp32_fp32", re.I
 )
+_FP64 = re.compile(r"float64|Functor\w*<double|<double>|\bdouble ?(const ?)?\*")
 _TENSOR = re.compile(
     r"tensorop|tf32|bf16|f16|h884|s\d{4,5}gemm|hmma|wgmma|nvjet_(h|t)|xmma_(fprop|gemm)_(bf16|f16|tf32)", re.I
 )
 # A ufunc of CuPy names its types after two underscores; these are reductions and copies.
 _CUPY = re.compile(r"cupy_(?!sum|prod|amax|amin|max__|min__|arg|mean|copy|any|all|take|concat|random)\w+?__\w")
-_LAYOUT = r"nchwToNhwc|nhwcToNchw|nchw2nhwc|transpose_?(kernel|readWrite)|permute|tensorTransform|convertTensor"
+_LAYOUT = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|tensorTransform|convertTensor"
 _CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
 _COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|wrapped_copy|clone|CatArrayBatchedCopy"
 
@@ -50,18 +53,27 @@ def propose(view: View) -> Iterator[Proposal]:
 
 
 def _precision(view: View) -> Iterator[Proposal]:
-    wide = view.kernels & _matching(view, _FP32) & ~_matching(view, _TENSOR)
-    time = view.time(wide)
-    if view.share(time) < LEAST:
-        return
-    count, (small, large) = view.of_step(np.count_nonzero(wide)), TENSOR_CORES
-    yield Proposal(
-        kind="precision", about=symbols.short(view.most(wide)),
-        title=f"Allow TF32 or 16 bits in {count_of(round(count), 'product')}",
-        sentence=f"Products in FP32 without tensor cores take {duration(time)} of each step.",
-        change=lambda base, share: changes.scale(base, wide, small + share * (large - small)),
-        count=count, time_ns=time, lossy=True, wrong_if="the results need the precision of FP32",
-    )  # fmt: skip
+    products = of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
+    for wide, (least, most), title, said, needs in (
+        (_matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES, "Allow TF32 or 16 bits in {}",
+         "Products in FP32 without tensor cores", "FP32"),
+        (_matching(view, _FP64) & ~products & ~view.named("multi_tensor|distribution_"), HALVES, "Use FP32 in {}",
+         "Kernels with values in FP64", "FP64"),
+    ):  # fmt: skip
+        wide = view.kernels & wide
+        time, count = view.time(wide), view.of_step(np.count_nonzero(wide))
+        if view.share(time) < LEAST:
+            continue
+
+        def narrow(base: Graph, share: float, wide: Bools = wide, least: float = least, most: float = most) -> Graph:
+            return changes.scale(base, wide, least + share * (most - least))
+
+        yield Proposal(
+            kind="precision", about=symbols.short(view.most(wide)),
+            title=title.format(count_of(round(count), "product" if needs == "FP32" else "kernel")),
+            sentence=f"{said} take {duration(time)} of each step.", change=narrow,
+            count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
+        )  # fmt: skip
 
 
 def _matching(view: View, pattern: re.Pattern[str]) -> Bools:
@@ -113,6 +125,8 @@ def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
         moved = view.named(pattern) & ~casts
         time = view.time(moved)
         if view.share(time) < (COPIES if kind == "redundant_copy" else LEAST):
+            continue
+        if kind == "layout" and time > JOB * view.time(view.kernels):
             continue
         count = view.of_step(np.count_nonzero(moved))
 
@@ -200,8 +214,8 @@ def _one_kernel_each(base: Graph, runs: list[np.ndarray]) -> Graph:
 
 def bridged_runs(view: View, inside: Bools, apart: Bools) -> list[np.ndarray]:
     """Return the runs of these kernels, joined over reductions, concatenations and copies that are not `apart`."""
-    known = {name: kind_of_kernel(name) in BRIDGES for name in set(view.names)}
-    between = view.kernels & ~apart & np.array([known[name] for name in view.names], bool)
+    known = of_each(view.names, lambda name: kind_of_kernel(name) in BRIDGES or name.startswith("cupy_copy"), bool)
+    between = view.kernels & ~apart & known
     return [rows for rows in changes.neighbours(view.graph, inside | between) if inside[rows].any()]
 
 
@@ -226,7 +240,9 @@ def _pointwise(name: str) -> bool:
 
 def _small_grids(view: View) -> Iterator[Proposal]:
     graph = view.graph
-    few = view.kernels & (graph.o_fill < FILL) & (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev")
+    grids = view.capture.gpu_ops["grid"].astype(object).to_numpy(object)[graph.o_row]
+    few = view.kernels & (graph.o_fill < FILL) & of_each(grids, _leaves_sms, bool)
+    few &= (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev")
     few &= ~of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
     time = view.time(few)
     if view.share(time) < LEAST:
@@ -265,6 +281,12 @@ def _small_grids(view: View) -> Iterator[Proposal]:
         change=lambda base, share: changes.scale(base, few, 0.5) if share < 0.5 else changes.split(base, few),
         count=count, time_ns=time, wrong_if="other kernels run beside it, or its work cannot be split",
     )  # fmt: skip
+
+
+def _leaves_sms(grid: str) -> bool:
+    """Return whether a grid has fewer blocks than the GPU has SMs; one of more blocks keeps each of them at work."""
+    sizes = [int(part) for part in grid.split("x") if part.isdigit()]
+    return int(np.prod(sizes)) < SMS
 
 
 def _only(rows: np.ndarray, count: int) -> Bools:

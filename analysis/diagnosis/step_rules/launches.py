@@ -12,19 +12,24 @@ from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import ALLOCATION, Graph
 
-LEAST_LAUNCHES = 4  # of a step; fewer are no loop that a graph would help
+LEAST_LAUNCHES = 4  # of a step, or fewer in a loop of LOOP steps that are not BUSY: a graph would help nothing else
+LOOP = 16
 JIT_NS = (40e3, 120e3)  # Python needs for the call of a jitted function with few and with many arguments
+LOOPS = (0.1, 0.3)  # of a short step: jax.lax.scan makes one call of many steps
 MOST_HOST = 0.5  # of the step: host work that takes more may need the results of the kernels before it
 SCALAR = 64.0  # bytes
-ONCE = 1.2  # interruptions of a step; one of them may stand at its end
+ONCE = 1.2  # interruptions of a step; one of them may stand at its end, which a short step of a loop has not
 GRAPHED = 0.5  # a program that launches more of its kernels by graphs has no launches to capture
+BUSY = 0.5  # of a step: kernels that take longer are not short enough for one step of few launches to need a graph
 
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose to launch the step as a CUDA graph."""
     graph = view.graph
     launches = view.of_step(np.count_nonzero(graph.c_launches))
-    if not graph.has_calls or launches < LEAST_LAUNCHES or view.graphed > GRAPHED:
+    idle = view.time(view.kernels) < BUSY * view.parts.wall_ns
+    least = 1 if idle and view.step.phase.count >= LOOP else LEAST_LAUNCHES
+    if not graph.has_calls or launches < least or view.graphed > GRAPHED:
         return
     own = view.of_step((graph.c_own + np.minimum(graph.c_gap, graph.c_gap - view.long_gaps))[graph.c_launches].sum())
     held = np.ones(len(graph.c_start), bool)
@@ -75,10 +80,12 @@ def _jitted(view: View) -> Change:
     held = np.ones(len(view.graph.c_start), bool)
     main = int(np.bincount(view.graph.c_seq[view.graph.c_launches]).argmax())
     scalars = view.to_gpu() & (view.bytes <= SCALAR)
+    wall = view.parts.wall_ns
 
     def change(base: Graph, share: float) -> Graph:
         made = changes.capture_graph(changes.drop(base, scalars, share=share), held, share)
-        python = (JIT_NS[0] * share + JIT_NS[1] * (1 - share)) * base.steps
+        each = [min(ns, part * wall) for ns, part in zip(JIT_NS, LOOPS, strict=True)]
+        python = (each[0] * share + each[1] * (1 - share)) * base.steps
         first = np.arange(len(base.c_gap)) == np.argmax(base.c_seq == main)
         return replace(made, c_gap=made.c_gap + np.where(first, python, 0.0))
 
@@ -105,4 +112,5 @@ def _blockers(view: View) -> str:
             marks = marks[marks > 0]
             times[kinds] += int(np.count_nonzero((marks[:-1] == 1) & (marks[1:] == 2)))
     most = max(times, key=lambda kinds: times[kinds])
-    return most if view.of_step(times[most]) > ONCE else ""
+    allowed = ONCE if view.of_step(np.count_nonzero(graph.c_launches)) >= LEAST_LAUNCHES else 0.0
+    return most if view.of_step(times[most]) > allowed else ""

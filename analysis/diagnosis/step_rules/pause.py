@@ -18,6 +18,7 @@ from analysis.replay.graph import ALLOCATION
 from analysis.tables.distinct import holds
 
 LEAST_NS = 1_000_000.0
+ONCE_NS = 10_000_000.0  # the same of a single one: a profiler writes its buffers now and then, which takes as long
 TIMES = 0.5  # of a step: a step that is longer than usual by less is only slow
 MIN_STEPS = 4
 RARE = 0.25  # of the steps: what happens more often is a part of the step
@@ -37,8 +38,11 @@ def propose(view: View) -> Iterator[Proposal]:
     idle = idle - _in_calls(view, begin, end)
     more = idle - np.median(idle)
     more[_warms_up(view, begin, end)] = 0.0
-    long = np.flatnonzero(more > max(LEAST_NS, TIMES * view.step.step_ns))
-    if not len(long) or len(long) > max(RARE * len(ends), 1):
+    least = max(LEAST_NS, TIMES * view.step.step_ns)
+    often = np.count_nonzero(more > least) > max(RARE * len(ends), 1)
+    more[-1] = 0.0  # the run may end with it
+    long = np.flatnonzero(more > least)
+    if often or not len(long) or (len(long) == 1 and more[long[0]] < ONCE_NS):
         return
     lost = float(more[long].sum())
     loads = _loads(view, begin, end)[long]

@@ -25,15 +25,15 @@ from analysis.replay.steady import Steady
 Change = Callable[[Graph, float], Graph]
 
 LOADS = re.compile(r"cu(da)?(Module(Load|Get)|LibraryLoad|LibraryGet|Link)|nvrtc")
-COMPILES = 0.5  # calls of a step that load a module; fewer are no part of it
+COMPILES = 0.5  # calls of a step that load a module, or map memory; fewer are no part of it
 FEW = 5  # what happens less often in a step that does not repeat is no loop
 MANY = 4  # small copies of a step that one copy could replace
 STAGES = (1.5, 16.0)  # byte/ns: so fast one thread copies memory
 SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
-TRIMS_NS = 50_000.0  # a wait returns much sooner after the end of what it waits for
+TRIMS_NS = 50_000.0  # a wait returns much sooner after the end of what it waits for, and a pool serves much faster
 UP, DOWN = r"Host-to-Device|HtoD", r"Device-to-Host|DtoH"
 GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
-SYNCHRONISES = r"(cu|hip)(da)?(Device|Ctx|Thread|Stream|Event)Synchronize"
+SYNCHRONISES = r"(cu|hip)(da)?((Device|Ctx|Thread|Stream|Event)Synchronize|(Stream|Event)Query)"
 _LIBRARIES = (
     ("pytorch", re.compile(r"\bat::|\bc10::|^triton_(poi|red|per|tem|mm)_|FillFunctor|ampere_|cudnn::")),
     ("jax", re.compile(r"^(loop|input|wrapped|fused|gemm)_\w+|_fusion(_\d+)?$|^fusion(_\d+)?$")),
@@ -193,9 +193,13 @@ class View:
 
     @cached_property
     def trims(self) -> Bools:
-        """Which waits last on after the GPU is done, in steps that allocate from a pool: it gives its memory back."""
+        """Which waits last on after the GPU is done while a pool gives its memory back.
+
+        Only if the allocations show it: then they map memory anew in each step, which takes long.
+        """
         late = (self.graph.c_wait != NONE) & (self.graph.c_tail > TRIMS_NS)
-        return late & np.bool_(self.called(r"cu(da)?(Mem)?(Malloc|Alloc)\w*Async").any())
+        maps = self.called(r"cu(da)?(Mem)?(Malloc|Alloc)\w*Async") & (self.graph.c_own > TRIMS_NS)
+        return late & np.bool_(self.of_step(np.count_nonzero(maps)) >= COMPILES)
 
     @cached_property
     def recording(self) -> Bools:
