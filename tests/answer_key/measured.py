@@ -34,11 +34,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT)]
 
-from analysis import what_if  # noqa: E402
-from analysis.capture.load import load  # noqa: E402
-from analysis.formats import intervals  # noqa: E402
-from analysis.formats.errors import InputError  # noqa: E402
-from tests.answer_key import score as scores  # noqa: E402
 from tests.answer_key.measure import Program, programs  # noqa: E402
 
 ENDLESS, LIMIT_S, WORKERS = 100_000_000, 200, 4
@@ -144,6 +139,10 @@ class Gone:
 
 def gone(capture: Path, change: list[str]) -> Gone:
     """Return what a change takes away. Raises: InputError."""
+    from analysis import what_if
+    from analysis.capture.load import load
+    from analysis.formats import intervals
+
     args = what_if._parser().parse_args([str(capture), *change])
     step, _, changed_by = what_if.replayed(load(args.capture), what_if._asked(args))
     graph, changed = step.graph, changed_by(step.graph, 1.0)
@@ -175,6 +174,9 @@ def predicted(found: dict[str, Any], change: list[str], taken: Gone) -> float | 
 
 def score(folder: Path) -> None:
     """Write the table of all pairs that were measured."""
+    from analysis.formats.errors import InputError
+    from tests.answer_key import score as scores
+
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     for path in sorted(folder.glob("*/*.json")):
         known.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text(encoding="utf-8"))
