@@ -215,7 +215,7 @@ def _required(table: Table, columns: dict[str, Any], needed: tuple[str, ...]) ->
 
 def _map(column: pd.Categorical, change: Callable[[str], str]) -> pd.Categorical:
     """Return a column of text with `change` applied once to each distinct cell."""
-    codes, texts = pd.factorize(np.array([change(text) for text in column.categories], dtype=object))
+    codes, texts = pd.factorize(np.array([change(text) for text in column.categories.tolist()], dtype=object))
     if not len(texts):
         return pd.Categorical([], categories=[])
     return pd.Categorical.from_codes(codes[column.codes], categories=texts)
@@ -255,6 +255,8 @@ def split_range(name: str) -> tuple[str, str]:
 
     The separator is the last `/` outside all brackets; in a kernel name, only `operator/` holds one.
     """
+    if "/" not in name:
+        return "", name
     depth = 0
     for place in range(len(name) - 1, 0, -1):
         sign = name[place]

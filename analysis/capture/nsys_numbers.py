@@ -140,11 +140,13 @@ class Table:
         if not self.has(name):
             return pd.Categorical.from_codes(np.zeros(len(self), np.int8), categories=[""])
         column = self.raw.columns[name]
-        column = column.unify_dictionaries().combine_chunks() if len(column) else column
         if not len(column):
             return pd.Categorical([], categories=[])
-        names = column.dictionary.to_pylist()
-        codes = column.indices.to_numpy()
+        chunks, first = column.chunks, column.chunk(0).dictionary
+        if not all(chunk.dictionary.equals(first) for chunk in chunks):  # to unify equal ones takes the square of them
+            chunks = column.unify_dictionaries().chunks
+        names = chunks[0].dictionary.to_pylist()
+        codes = np.concatenate([chunk.indices.to_numpy() for chunk in chunks])
         kept = dict.fromkeys(names)
         if len(kept) < len(names):
             place = {text: code for code, text in enumerate(kept)}

@@ -440,7 +440,7 @@ def _read_piece(
         parts: list[pa.Table] = []
         found = (_read_piece(raw, *piece, header, wanted, typed, where, fast) for piece in pieces)
         _, table_end = _until_end(found, parts)
-        return pa.concat_tables(parts).unify_dictionaries(), table_end
+        return pa.concat_tables(parts).unify_dictionaries().combine_chunks(), table_end
     rows = _read_lines(raw, begin, end, header, where)
     return _to_arrow(rows.cells, header, wanted, typed), rows.end
 

@@ -19,6 +19,10 @@ from tests.cpu.test_kernel_thresholds_by_hand import LIMITS, given
 _ = dict
 
 
+def more_warps(e: Evidence) -> Any:
+    return q.more_warps(e, "shared_mem", "warps")
+
+
 def raw(limits: dict[str, Any] | None = None, **cells: Any) -> Evidence:
     """A launch with these columns; warps wait where `at_X` says, of a time of 100 cycles."""
     stalls = {f"stall_{name[3:]}": 100 * share for name, share in cells.items() if name.startswith("at_")}
@@ -102,7 +106,7 @@ def test_what_the_counters_of_a_launch_tell(of: str, cells: dict[str, Any], valu
     ("fp64", _(flops_fp64=1.28e7), 1000),
     ("tensor", _(flops_tensor_fp16=2e6), 2000),
     ("xu", _(duration_ns=4000, xu_active_frac=0.25), 1000),
-    ("blocks", _(grid="300x1x1"), 300),
+    ("blocks", _(grid="300x1x1", limits=_(block_start_cycles=2)), 600),
     ("xu", QUEUE, 1000),  # warps queue, and nothing else explains it
     ("xu", QUEUE | _(at_mio_throttle=0.4), 0),
     ("xu", QUEUE | _(shared_bytes_per_block=1025), 0),
@@ -228,11 +232,11 @@ TILE = _(floor_issue=500_000, at_mio_throttle=0.3, at_not_selected=0.1)
     (q.filled_grid, _(blocks=50, waves=0.25), 0.25), (q.filled_grid, QUEUED | _(blocks=50, waves=0.25, at_not_selected=0.5), 0.375),
     (q.filled_grid, QUEUED | _(blocks=200, waves=2, at_not_selected=0.5), 1),
     # four blocks of eight warps fill half of an SM: twice the warps, half the waves
-    (q.more_warps("shared_mem", "warps"), GROWN, hypot(500_000, 1000)), (q.more_warps("shared_mem", "warps"), GROWN | _(threads=250), hypot(500_000, 1000)),
-    (q.more_warps("shared_mem", "warps"), GROWN | _(occupancy_limit_shared_mem=16, occupancy_limit_warps=16), hypot(250_000, 1000)),
-    (q.more_warps("shared_mem", "warps"), GROWN | _(occupancy_limit_shared_mem=1), 1e6),
-    (q.more_warps("shared_mem", "warps"), GROWN | _(waves=4.008), hypot(1e6 * 2 / 4.008, 1000)),
-    (q.more_warps("shared_mem", "warps"), GROWN | _(waves=4.02), hypot(1e6 * 3 / 4.02, 1000)),
+    (more_warps, GROWN, hypot(500_000, 1000)), (more_warps, GROWN | _(threads=250), hypot(500_000, 1000)),
+    (more_warps, GROWN | _(occupancy_limit_shared_mem=16, occupancy_limit_warps=16), hypot(250_000, 1000)),
+    (more_warps, GROWN | _(occupancy_limit_shared_mem=1), 1e6),
+    (more_warps, GROWN | _(waves=4.008), hypot(1e6 * 2 / 4.008, 1000)),
+    (more_warps, GROWN | _(waves=4.02), hypot(1e6 * 3 / 4.02, 1000)),
     # half of the instructions go, at most the one a cycle that shared memory accepts
     (q.with_registers, TILE, hypot(300_000, 251_000)), (q.with_registers, TILE | _(flops_fp32=8.192e9), hypot(480_000, 401_000)),
     (q.with_registers, TILE | _(flops_fp32=16.384e9, at_mio_throttle=0.6), hypot(300_000, 801_000)),

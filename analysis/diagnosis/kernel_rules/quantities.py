@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from analysis.diagnosis.evidence import SECTOR, WARP, Bools, Evidence, Floats
@@ -149,12 +147,12 @@ def in_order(e: Evidence) -> Bools:
 
 def aligned(e: Evidence) -> Floats:
     """Return the nearest number of sectors that an aligned access takes: 4, 8 or 16."""
-    return np.asarray(2 ** np.clip(np.round(np.log2(np.maximum(e.sectors, 1))), 2, 4))
+    return np.asarray(2 ** np.round(np.log2(np.clip(e.sectors, LINE, WIDEST))))
 
 
 def below(e: Evidence) -> Floats:
     """Return the next smaller number of sectors that an aligned access takes: 4, 8 or 16."""
-    return np.asarray(2 ** np.clip(np.floor(np.log2(np.maximum(e.sectors, 1))), 2, 4))
+    return np.asarray(2 ** np.floor(np.log2(np.clip(e.sectors, LINE, WIDEST))))
 
 
 def when_aligned(e: Evidence) -> Floats:
@@ -274,20 +272,16 @@ def few_warps(e: Evidence) -> Bools:
     )
 
 
-def more_warps(*left: str) -> Callable[[Evidence], Floats]:
-    """Return a model of the time if, of all resources, only those in `left` limit the warps on an SM.
+def more_warps(e: Evidence, *left: str) -> Floats:
+    """Return the time if, of all resources, only those in `left` limit the warps on an SM.
 
     By Little's law, twice the warps halve the time in which all of them wait. A wave of blocks takes one latency, also
     if it is not full.
     """
-
-    def after(e: Evidence) -> Floats:
-        blocks = np.min(np.stack([e[f"occupancy_limit_{one}"] for one in left]), axis=0)
-        fit = np.clip(blocks * np.ceil(e.threads / WARP) / e.limits.max_warps, e["occupancy_theoretical_frac"], 1)
-        waves = np.ceil(np.round(e["waves"] * e["occupancy_theoretical_frac"] / fit, 2))
-        return e.spread(1 - waves / e["waves"])
-
-    return after
+    blocks = np.min(np.stack([e[f"occupancy_limit_{one}"] for one in left]), axis=0)
+    fit = np.clip(blocks * np.ceil(e.threads / WARP) / e.limits.max_warps, e["occupancy_theoretical_frac"], 1)
+    waves = np.ceil(np.round(e["waves"] * e["occupancy_theoretical_frac"] / fit, 2))
+    return e.spread(1 - waves / e["waves"])
 
 
 def limits_are(e: Evidence, name: str) -> Bools:
