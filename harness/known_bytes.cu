@@ -4,8 +4,8 @@
 // `known write32MiB`, `known spin0MiB`. They run alone, among others in a stream, and among others in a CUDA graph, for
 // 5 us to 10 ms. Launches take their data from a ring of 24 GiB, so that none finds its data in L2.
 //
-// known_bytes timed|graph     print the time of a step, to compare runs with and without samples
-// known_bytes reuse [STEPS]   run kernels of which it is known what they find in L2
+// known_bytes timed|graph [STEPS]   print the time of a step, to compare runs with and without samples
+// known_bytes reuse [STEPS]         run kernels of which it is known what they find in L2
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>
@@ -143,8 +143,8 @@ void among(int which, int times, bool as_graph) {
 }
 
 // Print the time of a step, launched kernel by kernel or as a graph of three, to compare runs with and without samples.
-void timed(bool as_graph) {
-  const int steps = 1500, copies = as_graph ? 3 : 1;
+void timed(bool as_graph, int steps) {
+  const int copies = as_graph ? 3 : 1;
   cudaGraphExec_t graph = as_graph ? recorded(0, copies) : nullptr;
   for (int round = 0; round < 3; ++round) {
     const auto begin = std::chrono::steady_clock::now();
@@ -212,7 +212,7 @@ int main(int count, char **words) {
   check(cudaMemset(ring, 1, kRing), "memset");
   settle(1000);
   const std::string mode = count > 1 ? words[1] : "";
-  if (mode == "timed" || mode == "graph") return timed(mode == "graph"), 0;
+  if (mode == "timed" || mode == "graph") return timed(mode == "graph", count > 2 ? std::atoi(words[2]) : 1500), 0;
   check(cudaProfilerStart(), "profiler");
   if (mode == "reuse") return reuse(count > 2 ? std::atoi(words[2]) : 1000), settle(0), check(cudaProfilerStop(), "profiler"), 0;
   std::mt19937 random(7);

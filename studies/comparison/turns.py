@@ -37,7 +37,7 @@ def _started(binary: str, process: int, percent: int) -> subprocess.Popen[str]:
 
 
 def main() -> int:
-    """Run the command line: 0, or 1 if a process failed."""
+    """Run the command line: 0, or 1 at the first process that fails."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--seed", type=int, default=None)
@@ -45,7 +45,7 @@ def main() -> int:
     parser.add_argument("sides", nargs="+")
     options = parser.parse_args()
     blocks = [[int(one) for one in word.split(",")] for word in options.sides]
-    begin, failed = time.monotonic(), 0
+    begin = time.monotonic()
     plan = list(order(blocks, random.Random(options.seed)))
     following = _started(options.binary, 0, plan[0][-1])
     for process, (block, number, place, side, _) in enumerate(plan):
@@ -56,10 +56,13 @@ def main() -> int:
         if process + 1 < len(plan):
             following = _started(options.binary, process + 1, plan[process + 1][-1])
         said, _ = current.communicate("\n")
-        failed += current.returncode != 0
+        if current.returncode:
+            following.kill()
+            print(f"turns: process {process} ended with {current.returncode}.", file=sys.stderr)
+            return 1
         for line in said.splitlines():
             print(block, number, place, side, line, sep=",", flush=True)
-    return int(failed > 0)
+    return 0
 
 
 if __name__ == "__main__":
