@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,15 +24,18 @@ LEAST = 0.01  # of the busy time: what a higher clock may save at most, to be wo
 
 def lowered_clocks(facts: Facts) -> list[Claim]:
     """Return a claim on the GPU that loses most time to a lowered clock, as GPUs have it for power or heat; or none."""
-    found = [claim for one in facts.sampled if (claim := _lowered(facts, one)) is not None]
-    worst = max(found, key=lambda claim: claim.saves_ns.high or 0.0 if claim.saves_ns else 0.0, default=None)
-    if worst is None or len(found) == 1:
-        return found
+    found = [told for one in facts.sampled if (told := _lowered(facts, one))]
+    if not found:
+        return []
+    _, worst = max(found, key=itemgetter(0))
+    if len(found) == 1:
+        return [worst]
     others = count_of(len(found) - 1, "other GPU does so, too", "other GPUs do so, too")
     return [replace(worst, sentence=f"{worst.sentence} {others}.")]
 
 
-def _lowered(facts: Facts, one: OfGpu) -> Claim | None:
+def _lowered(facts: Facts, one: OfGpu) -> tuple[float, Claim] | None:
+    """Return what a GPU's lowered clock costs, ns, and the claim on it."""
     clock, samples = one.found.values.get(CLOCK), one.found.samples
     if clock is None:
         return None
@@ -47,7 +51,7 @@ def _lowered(facts: Facts, one: OfGpu) -> Claim | None:
     steps = facts.once(build_sampled_steps)
     whole = steps[(steps["range"] == CAPTURE) & (steps["gpu"] == one.found.gpu)].iloc[0]
     first = float(samples.begin[rows[slow][0]] + one.found.clock.offset)
-    return Claim(
+    return lost, Claim(
         kind=KIND,
         title=f"{name} lowers the clock of its SMs while it works",
         sentence=(

@@ -161,11 +161,10 @@ def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
     """Keep one of several rules for one defect: the surest, then the largest gain. Guesses stay only without others."""
     last = np.asarray([rule.last for rule in rules])
     fired = fired & ~(last[:, None] & fired[~last].any(axis=0))
-    score = np.where(fired, np.asarray([rule.sure for rule in rules])[:, None] + gain * 1e-3, -1.0)
+    score = np.where(fired, np.asarray([rule.sure for rule in rules])[:, None] + gain * 1e-3, -np.inf)
     for defect in {rule.defect for rule in rules}:
         own = np.flatnonzero([rule.defect == defect for rule in rules])
-        if len(own) > 1:
-            fired[own] &= np.arange(len(own))[:, None] == np.argmax(score[own], axis=0)
+        fired[own] &= np.arange(len(own))[:, None] == np.argmax(score[own], axis=0)
     return fired
 
 

@@ -106,8 +106,8 @@ def _bars(span: Span, start: IntArray, end: IntArray, name: list[str], kind: lis
         left = (start[of] - span.start_ns) // width * width + span.start_ns
         merged = intervals.union(left, np.maximum(end[of] - left, width))
         parts.append((*merged, one))
-    joined = [np.concatenate([part[side] for part in parts]) for side in (0, 1)]
-    return Bars(joined[0], joined[1], ("",) * len(joined[0]), tuple(one for s, _, one in parts for _ in s))
+    begin, until = (np.concatenate([part[side] for part in parts]) for side in (0, 1))
+    return Bars(begin, until, ("",) * len(begin), tuple(one for s, _, one in parts for _ in s))
 
 
 def _host_lanes(span: Span, timeline: Timeline) -> Iterator[Lane]:

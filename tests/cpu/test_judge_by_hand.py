@@ -115,7 +115,9 @@ def test_at_nine_tenths_of_a_roof_only_less_work_helps(
 def test_a_bound_belongs_to_what_is_beyond_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "LEAST_GAIN", 0.5)
     assert told(judge(rows({}), LIMITS, [rule("layout", gain=0.5)])) == ["layout"]
-    monkeypatch.setattr(judging, "AT_ROOF", float(Evidence(rows(reads(0.7)), LIMITS).roof[0]))
+    exact = float(Evidence(rows(reads(0.7)), LIMITS).roof[0])
+    monkeypatch.setattr(judging, "IMPOSSIBLE", exact)
+    monkeypatch.setattr(judging, "AT_ROOF", exact)
     assert told(judge(rows(reads(0.7)), LIMITS, [rule("layout")])) == ["none_at_roof"]
 
 
@@ -194,6 +196,7 @@ def test_evidence_cites_what_the_rule_shows() -> None:
     ("given", "open_"),
     [
         ({}, ("layout", "fuse", "precision")),  # full sections could settle layout, nothing has judged the others
+        ({"l2_read_bytes": 1.0}, ("layout", "precision")),
         ({"l1_bytes": 1.0}, ("fuse", "precision")),  # full sections were collected
         ({"l1_bytes": 1.0, "l2_read_bytes": 1.0}, ("precision",)),
     ],

@@ -19,7 +19,7 @@ from analysis.replay.decompose import Decomposition
 from analysis.replay.graph import Graph
 from analysis.replay.simulate import simulate
 from analysis.replay.steady import Steady
-from tests.by_hand import graph, launches, on_step, proposal, view
+from tests.by_hand import bools, graph, launches, on_step, proposal, view
 
 
 @dataclass
@@ -168,7 +168,7 @@ def test_the_larger_of_two_needed_changes_opens_what_needs_them(asked: list[Prop
 
 
 def test_a_pause_that_opens_nothing_is_worth_itself(asked: list[Proposal]) -> None:
-    asked += [proposal("pause", lost_ns=5000.0), proposal("note", Saves(0.0, 0.0), after="pause")]
+    asked += [proposal("pause", lost_ns=5000.0), proposal("note", Saves(0.6, 0.8), after="pause")]
     assert [one.opens_ns for one in answer(on_step()).savers] == [pytest.approx(5000.0)]
 
 
@@ -225,7 +225,7 @@ def shorter(*rows: int, by: float = 30.0, gap: float = 0.0) -> Any:
 
     def change(one: Graph, share: float) -> Graph:
         taken = np.isin(np.arange(len(one.o_duration)), rows) * by * share
-        return replace(one, o_duration=one.o_duration - taken, c_gap=one.c_gap - gap)
+        return replace(one, o_duration=one.o_duration - taken, c_gap=one.c_gap - bools(0, of=len(one.c_gap)) * gap)
 
     return change
 

@@ -102,7 +102,7 @@ def sampled(*runs: tuple[int, float], gpu: int = 0, busy: float = 0.6, idle: int
     found = SimpleNamespace(
         gpu=gpu, values={CLOCK: clock}, shares=shares, clock=SimpleNamespace(offset=70.0),
         samples=SimpleNamespace(begin=np.arange(len(clock)) * 1000.0, period=1000.0),
-        launches=SimpleNamespace(start=np.array([0.0, 500.0]), end=np.array([200_000.0, 100_000.0])),
+        launches=SimpleNamespace(start=np.array([1000.0, 500.0]), end=np.array([201_000.0, 100_000.0])),
     )  # fmt: skip
     return OfGpu(found, pd.DataFrame(), np.zeros(0, np.int64), 1.0)  # type: ignore[arg-type]
 
@@ -132,6 +132,8 @@ def test_a_lowered_clock_costs_what_the_best_clock_would_save() -> None:
         (sampled((80, 2000), (20, 1859)), True),  # below 93 %
         (sampled((80, 2000), (20, 1860)), False),
         (sampled((96, 2000), (4, 500)), False),  # fewer than one in twenty
+        (sampled((94, 2000), (6, 1000)), True),
+        (sampled((94, 2000), (6, 4000)), True),
         (sampled((25, 1000), (25, 2000)), True),
         (sampled((25, 1000), (24, 2000)), False),  # too few samples
         (sampled((25, 1000), (25, 2000), busy=0.5), False),  # half of the time is not busy
@@ -306,7 +308,9 @@ def test_rows_of_the_host_are_those_of_its_busiest_threads() -> None:
     ]
     waits = [(130, 170, 1, 1, "sync", None), (150, 151, 1, 3, "other", None), (150, 151, 1, 2, "wait", None)]
     one = timeline(
-        [op(150, 5, 120), op(150, 5, 99, tid=3), op(150, 5, 95), op(260, 5, 250)], ranges=ranges, calls=waits
+        [op(150, 5, 120), op(150, 5, 99, tid=3), op(150, 5, 95), op(260, 5, 250), op(260, 5, 140)],
+        ranges=ranges,
+        calls=waits,
     )
     lanes = list(scenes._host_lanes(SPAN, one))
     assert [lane.label for lane in lanes] == [
@@ -315,7 +319,7 @@ def test_rows_of_the_host_are_those_of_its_busiest_threads() -> None:
     ]  # fmt: skip
     assert drawn(lanes[0]) == [(100, 200, "out", "range")]
     assert drawn(lanes[1]) == [(100, 110, "deep", "range")]
-    assert drawn(lanes[2]) == [(120, 125, "", "launch"), (130, 170, "sync", "call")]
+    assert drawn(lanes[2]) == [(120, 125, "", "launch"), (130, 170, "sync", "call"), (140, 145, "", "launch")]
     assert drawn(lanes[4]) == [(100, 104, "", "launch"), (150, 151, "other", "call")]
 
 
@@ -349,6 +353,11 @@ def test_the_first_five_stretches_are_drawn_each_once() -> None:
     facts = scene_facts(*[claim()] * 7, rows=[(1, 0, 10), (2, 0, 10), (3, 0, 11), (5, 0, 12), (6, 0, 13), (7, 0, 14)])
     assert [(one.rank, one.span.end_ns) for one in facts.once(scenes_of)] == [(1, 10), (3, 11), (5, 12), (6, 13)]
     assert [lane.label for lane in facts.once(scenes_of)[0].lanes] == ["CUDA calls", "stream 7"]
+
+
+def test_only_a_finding_with_replays_is_drawn_before_and_after() -> None:
+    facts = scene_facts(claim(), claim(replays=Replays(run(), run(), bools(of=4))), rows=[(1, 0, 10), (2, 0, 10)])
+    assert [one.after is None for one in facts.once(scenes_of)] == [True, False]
 
 
 def run(length: float = 100.0, **more: Any) -> Run:
