@@ -23,7 +23,7 @@ from analysis.capture.convert import converted
 from analysis.capture.load import load as read
 from analysis.capture.model import Capture
 from analysis.capture.text import locale_style
-from analysis.formats import writing
+from analysis.formats import csv_text, writing
 from analysis.formats.comparison import Comparison
 from analysis.formats.errors import UsageError
 from analysis.formats.report import Report
@@ -137,10 +137,7 @@ class Analysis:
         listed = {entry.name for entry in self.report.tables}
         declared = {one.name: one for one in self.declared if isinstance(one, Table)}
         written = {
-            f"tables/{name}.csv": declared[name]
-            .filed(rows)
-            .to_csv(index=False, lineterminator="\n", float_format="%.6g")
-            .encode()
+            f"tables/{name}.csv": csv_text.written(declared[name].filed(rows)).encode()
             for name, rows in self.tables.items()
             if (name in listed if self.only is None else name.startswith(self.only))
         }

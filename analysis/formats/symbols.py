@@ -17,6 +17,7 @@ from analysis.formats.words import tell_apart
 _ANONYMOUS = re.compile(
     r"\(anonymous namespace\)|<unnamed>|\{anonymous\}|_GLOBAL__N__[A-Za-z0-9_]+|(?:^|(?<=\s))unnamed>"
 )
+_UNNAMED = ("anonymous", "unnamed>", "_GLOBAL__N__", "@")
 # Namespaces that one of the tools leaves out, and inline ones that only hold a version.
 _NAMESPACE = re.compile(
     r"(?<![A-Za-z0-9_])(?:at|native|internal|detail|impl|__1|__2|__cxx11|CUB_[0-9A-Z_]+|THRUST_[0-9A-Z_]+|_V2)::"
@@ -30,6 +31,7 @@ _CLOSED = re.compile(
 )
 _OPEN, _CLOSE = "<([{", ">)]}"
 _SIGN = re.compile(r"->|[][<>(){} ]")
+_BRACKET, _BRACKET_OR_COLONS = re.compile(r"[][<>(){}]"), re.compile(r"[][<>(){}]|:(?=:)")
 
 
 def _without_parameters(name: str) -> str:
@@ -92,18 +94,17 @@ def key(name: str) -> str:
         return key(parts[0]) + ("" if parts[1].startswith("(") else parts[1])
     text = text.replace("operator ()", "operator()")
     text = _GNU_LAMBDA.sub(r"[lambda(\1) (instance \2)]", text)
-    text = _ANONYMOUS.sub("@", text)
-    text = re.sub(r"@(?:::)?", "", text)
+    if any(mark in text for mark in _UNNAMED):  # to look for it takes less time than the pattern
+        text = re.sub(r"@(?:::)?", "", _ANONYMOUS.sub("@", text))
     text = _CAST.sub("", text)
     text = _LITERAL.sub(r"\1", text)
-    text = re.sub(r"(?<=[<,] )true\b|(?<=<)true\b", "1", text)
-    text = re.sub(r"(?<=[<,] )false\b|(?<=<)false\b", "0", text)
+    for word, digit in (("true", "1"), ("false", "0")):
+        text = re.sub(rf"(?<=[<,] ){word}\b|(?<=<){word}\b", digit, text) if word in text else text
     text = _without_return_type(_without_parameters(text).strip())
     previous = ""
     while previous != text:
         previous, text = text, _NAMESPACE.sub("", text)
-    text = re.sub(r"\s*([*&,<])\s*", r"\1", text)
-    text = re.sub(r"\s*>", ">", text).replace(",", ", ")
+    text = re.sub(r"\s+(?=[*&,<>])|(?<=[*&,<])\s+", "", text).replace(",", ", ")
     return text or name
 
 
@@ -122,12 +123,10 @@ def match_key(name: str) -> str:
 def _split_template(text: str) -> tuple[str, str]:
     """Return (function with its namespaces, its template arguments) of a key."""
     depth = 0
-    for i in range(len(text) - 1, -1, -1):
-        depth += (text[i] in ">)]}") - (text[i] in "<([{")
-        if depth == 0 and text.endswith(">") and text[i] == "<":
-            return text[:i], text[i + 1 : -1]
-        if depth == 0 and not text.endswith(">"):
-            break
+    for found in reversed([*_BRACKET.finditer(text)] if text.endswith(">") else []):
+        depth += 1 if found[0] in _CLOSE else -1
+        if depth == 0 and found[0] == "<":
+            return text[: found.start()], text[found.end() : -1]
     return text, ""
 
 
@@ -143,10 +142,10 @@ def base(name: str) -> str:
     if _CUT.search(head):
         head = _split_template(_parts_of_cut(head)[0])[0]
     depth = 0
-    for i in range(len(head) - 1, 0, -1):
-        depth += (head[i] in ">)]}") - (head[i] in "<([{")
-        if depth == 0 and head[i - 1 : i + 1] == "::":
-            return head[i + 1 :]
+    for found in reversed([*_BRACKET_OR_COLONS.finditer(head)]):
+        if found[0] == ":" and depth == 0:
+            return head[found.start() + 2 :]
+        depth += 0 if found[0] == ":" else 1 if found[0] in _CLOSE else -1
     return head
 
 

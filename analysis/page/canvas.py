@@ -19,14 +19,18 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import matplotlib as mpl
-from matplotlib import font_manager
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from PIL import Image
+from matplotlib import artist, font_manager
+
+_DESCRIBED, artist.kwdoc = artist.kwdoc, lambda _: ""  # a fifth of the import writes docstrings of 120 classes
+
+from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.patches import Rectangle  # noqa: E402
+from PIL import Image  # noqa: E402
 
 from analysis.page import colours, text
 
+artist.kwdoc = _DESCRIBED
 STYLE: dict[str, Any] = {
     "figure.dpi": 100,
     "savefig.dpi": 120,

@@ -46,7 +46,8 @@ def _inert(cells: pd.Series) -> pd.Series:
     if cells.dtype == "object":  # numbers beside texts: a negative one is no formula
         risky = np.fromiter((isinstance(cell, str) and cell.startswith(_FORMULA) for cell in cells), bool, len(cells))
     else:
-        risky = cells.astype("str").str[:1].isin(_FORMULA).to_numpy(bool)
+        formulas = [cell for cell in cells.unique() if str(cell).startswith(_FORMULA)]
+        risky = cells.isin(formulas).to_numpy(bool)
     return cells.astype("object").mask(risky, "'" + cells.astype("str")) if risky.any() else cells
 
 
