@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ def written(rows: pd.DataFrame) -> str:
     columns = [_cells(rows.iloc[:, at]) for at in range(rows.shape[1])]
     if len(columns) < 2 or any(column is None for column in columns):
         return rows.to_csv(index=False, lineterminator="\n", float_format=_FLOAT)
-    lines = [",".join(_quoted(rows.columns)), *map(",".join, zip(*columns, strict=True)), ""]  # type: ignore[arg-type]
+    lines = [",".join(_quoted(rows.columns)), *map(",".join, zip(*columns, strict=True)), ""]
     return "\n".join(lines)
 
 
@@ -46,4 +47,5 @@ def _quoted(texts: Any) -> list[str]:
     for text in texts:
         writer.writerow((text, ""))
         ends.append(stream.tell())
-    return [stream.getvalue()[begin : end - 2] for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+    whole = stream.getvalue()
+    return [whole[begin : end - 2] for begin, end in pairwise(ends)]

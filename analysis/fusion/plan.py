@@ -958,8 +958,7 @@ def plan(facts: Facts) -> Plan | None:
     seen = set(work.path)
     if seen:  # leave out recorded operations that did not run in this timeline
         candidates = [candidate for candidate in candidates if set(candidate.paths) & seen]
-    paths = ranges["path"].map(lambda path: path == step_of(path)) if len(ranges) else pd.Series(dtype=bool)
-    instances = ranges.loc[paths, "path"].value_counts().to_dict() if len(ranges) else {}
+    instances = {path: count for path, count in ranges["path"].value_counts().items() if path == step_of(str(path))}
     if not len(work):  # a run without a GPU repeats the recorded step
         instances = dict.fromkeys(instances, 1)
     return Plan(candidates, work, machine, instances)

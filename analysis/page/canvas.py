@@ -21,14 +21,14 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib import artist, font_manager
 
-_DESCRIBED, artist.kwdoc = artist.kwdoc, lambda _: ""  # a fifth of the import writes docstrings of 120 classes
+_DESCRIBED, artist.kwdoc = artist.kwdoc, lambda artist: ""  # a fifth of the import writes docstrings of 120 classes
 
 from matplotlib.axes import Axes  # noqa: E402
 from matplotlib.figure import Figure  # noqa: E402
 from matplotlib.patches import Rectangle  # noqa: E402
 from PIL import Image  # noqa: E402
 
-from analysis.page import colours, text
+from analysis.page import colours, text  # noqa: E402
 
 artist.kwdoc = _DESCRIBED
 STYLE: dict[str, Any] = {

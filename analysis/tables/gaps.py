@@ -139,7 +139,8 @@ def measure_steps(facts: Facts) -> pd.DataFrame:
     ) -> dict[str, object]:  # fmt: skip
         bare = facts.bare_wall_ns.get(path)
         launches, end = int(is_kernel[ops].sum()), int((begin[ops] + length[ops]).max(initial=end))
-        counts = launches, len(np.unique(call[ops][call[ops] >= 0]))
+        called = call[ops]
+        counts = launches, len(pd.unique(called[called >= 0]))
         ops, others = _busiest(ops, begin, length, device, names)
         found = _row(label, start, end, begin[ops], length[ops], counts, bare, held, blocked)
         lost = "no GPU operation is known to belong to this step: some launches were not recorded"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
 LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
+_OF_OPERATIONS = ("bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns")  # nobody asks a launch for them
 _MANY = 50  # columns; a timeline has fewer, and needs no copy
 
 
@@ -57,6 +58,7 @@ def prepare_launches(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     order = gpu_ops["api_start_ns"].fillna(gpu_ops["start_ns"]).to_numpy(np.int64)[rows]
     if (order[1:] < order[:-1]).any():
         rows = rows[np.argsort(order, kind="stable")]
+    gpu_ops = gpu_ops.drop(columns=_OF_OPERATIONS, errors="ignore")
     launches = gpu_ops if len(rows) == len(gpu_ops) and (rows[1:] > rows[:-1]).all() else gpu_ops.iloc[rows]
     return _with_names(launches.reset_index(drop=True))
 

@@ -20,18 +20,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from tests.bench.make_captures import _NAMES, Mix, make_program, write_csv, write_sqlite, write_torch_trace
-
 OUT = Path("reports/analysis-bench/big.csv")
 SIZES = (100_000, 1_000_000)
 GOALS = {100_000: (2.5, 500), 1_000_000: (6.0, 1000), 10_000_000: (40.0, 3000)}  # seconds, MB
+_ELEMENTWISE = (
+    (
+        "vectorized_elementwise_kernel",
+        "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_op{i}<{dtype}>, "
+        "std::array<char *, 2>>(int, T2, T3)",
+    ),
+)
 _KERNEL = """SELECT s.value AS name, k.end - k.start AS ns FROM CUPTI_ACTIVITY_KIND_KERNEL k
   JOIN StringIds s ON s.id = k.demangledName"""
 
@@ -41,20 +44,20 @@ class Shape:
     """A shape of a capture: what the program launches, and the file that holds it."""
 
     file: str
-    mix: Mix = field(default_factory=Mix)
+    mix: Mapping[str, Any] = field(default_factory=dict)
     ranges: bool = True
 
 
 SHAPES = {
     "ranges": Shape("capture.sqlite"),
     "plain CSV": Shape("cuda_gpu_trace.csv"),
-    "one name": Shape("capture.sqlite", Mix(names=1), ranges=False),
-    "5,000 names": Shape("capture.sqlite", Mix(names=5000, least_chars=300)),
-    "64 streams": Shape("capture.sqlite", Mix(streams=tuple(range(7, 71)))),
-    "elementwise CSV": Shape("cuda_gpu_trace.csv", Mix(names=24, kinds=_NAMES[:1])),
+    "one name": Shape("capture.sqlite", {"names": 1}, ranges=False),
+    "5,000 names": Shape("capture.sqlite", {"names": 5000, "least_chars": 300}),
+    "64 streams": Shape("capture.sqlite", {"streams": tuple(range(7, 71))}),
+    "elementwise CSV": Shape("cuda_gpu_trace.csv", {"names": 24, "kinds": _ELEMENTWISE}),
     "torch trace": Shape("trace.json"),
-    "200 ranges deep": Shape("capture.sqlite", Mix(around=200)),
-    "512 ranks": Shape("capture.sqlite", Mix(processes=512)),
+    "200 ranges deep": Shape("capture.sqlite", {"around": 200}),
+    "512 ranks": Shape("capture.sqlite", {"processes": 512}),
 }
 _LARGEST = 10_000_000  # of one shape with --all
 _FEW = ("200 ranges deep", "512 ranks")  # of one size with --all, and without the sums
@@ -62,7 +65,9 @@ _FEW = ("200 ranges deep", "512 ranks")  # of one size with --all, and without t
 
 def write(shape: Shape, launches: int, folder: Path) -> Path:
     """Write a capture into a folder, and return its file."""
-    program, path = make_program(launches, mix=shape.mix), folder / shape.file
+    from tests.bench.make_captures import Mix, make_program, write_csv, write_sqlite, write_torch_trace
+
+    program, path = make_program(launches, mix=Mix(**shape.mix)), folder / shape.file
     if path.suffix == ".csv":
         write_csv(program, folder)
         (folder / "cuda_kern_exec_trace.csv").unlink()
@@ -126,7 +131,8 @@ def one(tool: str, path: Path) -> None:
     """Run a tool in this process, and print its seconds and memory with the start of Python and all imports."""
     TOOLS[tool](path)
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    wall = time.time() - psutil.Process().create_time()
+    ticks = int(Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[19])
+    wall = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     peak = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
     print(json.dumps({"wall_s": wall, "cpu_s": usage.ru_utime + usage.ru_stime, "peak_mb": peak * 1024 / 1e6}))
