@@ -158,8 +158,9 @@ void timed(bool as_graph, int steps) {
   }
 }
 
-// Reuse of L2 that is known: each step reads 64 MiB of the ring, writes 8 MiB, then reads these 8 MiB, then these and 8 MiB
-// more. The second finds all in L2, the third half. Each goes over its data several times, to last 20 us.
+// Reuse of L2 that is known: each step reads 256 MiB of the ring, writes 16 MiB, then reads these 16 MiB, then 8 MiB of them
+// and 8 MiB more. The second finds all in L2, the third half. Each goes over its data several times, to last 30 us and more,
+// and 30 us without traffic follow, so that no kernel has traffic of its neighbours at its edges.
 __global__ void __launch_bounds__(kBlock) reuse_read(const uint4 *from, size_t count, const uint4 *more, size_t more_count, int times, uint4 *sink) {
   const size_t stride = static_cast<size_t>(gridDim.x) * blockDim.x, first = blockIdx.x * static_cast<size_t>(blockDim.x) + threadIdx.x;
   unsigned found = 0;
@@ -187,13 +188,17 @@ void within(const char *name, Launch go) {
 void reuse(int steps) {
   const size_t part = 8 * kMiB / sizeof(uint4);
   uint4 *made;
-  check(cudaMalloc(&made, 8 * kMiB), "memory");
+  check(cudaMalloc(&made, 16 * kMiB), "memory");
   for (int step = 0; step < steps; ++step) {
     nvtxRangePushA("step");
-    within("reuse none of 64MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(take(64 * kMiB), 8 * part, nullptr, 0, 1, sink); });
-    within("write 8MiB", [&] { reuse_write<<<grid, kBlock, 0, stream>>>(made, part, 8); });
-    within("reuse 8 of 8MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(made, part, nullptr, 0, 12, sink); });
-    within("reuse 8 of 16MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(made, part, take(8 * kMiB), part, 8, sink); });
+    within("reuse none of 256MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(take(256 * kMiB), 32 * part, nullptr, 0, 1, sink); });
+    launch({'s', 30});
+    within("write 16MiB", [&] { reuse_write<<<grid, kBlock, 0, stream>>>(made, 2 * part, 8); });
+    launch({'s', 30});
+    within("reuse 16 of 16MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(made, 2 * part, nullptr, 0, 10, sink); });
+    launch({'s', 30});
+    within("reuse 8 of 16MiB", [&] { reuse_read<<<grid, kBlock, 0, stream>>>(made, part, take(8 * kMiB), part, 10, sink); });
+    launch({'s', 30});
     nvtxRangePop();
     if (step % 20 == 19) settle(100);
   }
