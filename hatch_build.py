@@ -22,6 +22,7 @@ CARRIED = (
     "harness/bisect.py",
     "harness/doctor.py",
     "harness/instrument",
+    "harness/measure_fix",
     "harness/profile",
     "nsys_scripts",
 )

@@ -18,6 +18,7 @@ COMMANDS = {
     "report": ("analysis.report", "tables, figures and a report from exports of nsys and ncu"),
     "compare": ("analysis.compare", "where the time went between two sides, A -- B, with verdicts and a gate"),
     "ab": ("harness.ab", "run two commands in turns, in fresh processes under nsys, and compare them"),
+    "measure-fix": ("harness.measure_fix.__main__", "delay parts of a running program, and see what its step grows"),
     "bisect": ("harness.bisect", "which commit, package, flag or variable made a command slower"),
     "history": ("analysis.history", "a metric over runs or commits, where it changes, and what changed with it"),
     "what-if": ("analysis.what_if", "replay the steady step with changes, and say what they save"),
@@ -35,7 +36,7 @@ SCRIPTS = {
 
 def usage() -> str:
     """The list of commands."""
-    listed = "\n".join(f"  {name:<8} {said}" for name, (_, said) in (COMMANDS | SCRIPTS).items())
+    listed = "\n".join(f"  {name:<11} {said}" for name, (_, said) in (COMMANDS | SCRIPTS).items())
     return f"usage: kernel-ledger COMMAND …\n\n{listed}\n\n`kernel-ledger COMMAND --help` lists the options of each."
 
 

@@ -61,4 +61,9 @@ class Measured(Struct):
     targets: list[MeasuredTarget]
 
 
-MEASURED = JsonFile("measured", "measured.json", Measured, again=place.again("make measure-fix"))
+MEASURED = JsonFile(
+    "measured",
+    "measured.json",
+    Measured,
+    again=f"write it again with `{place.program('make measure-fix', 'measure-fix')}`",
+)
