@@ -30,7 +30,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SETS = ("tuned", "blind_replay", "blind_screen", "blind_replay_2", "blind_screen_2", "blind_replay_3", "blind_screen_3")
+SETS = ("tuned", *(f"blind_{half}{number}" for number in ("", "_2", "_3", "_4") for half in ("replay", "screen")))
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
 REPLAY_WIDTH, SCREEN_WIDTH = 0.24, 0.5  # widest interval of a prediction, of the step
 
