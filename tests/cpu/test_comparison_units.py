@@ -12,7 +12,7 @@ import pytest
 
 from analysis.comparison import compare, gate, history, quantities, runs, tables, units
 from analysis.comparison.runs import BY_NCU, WHOLE, RunOf, SideOf, StepOf
-from analysis.formats.comparison import Match, Quantity, Verdict
+from analysis.formats.comparison import Basis, Match, Quantity, Verdict
 from analysis.formats.errors import InputError, UsageError
 from analysis.page import comparison as page
 from analysis.page import terminal
@@ -293,3 +293,21 @@ def test_a_sampled_capture_has_the_bytes_of_kernels_that_stand_alone() -> None:
     known = run.steps[0].items.dropna(subset=["sampled_read_bytes"]).set_index("kernel")
     assert {"loop_convert_fusion", "fusion_327"} <= set(known.index)
     assert known.loc["loop_convert_fusion", "sampled_read_bytes"] == pytest.approx(203.8e6, rel=0.01)
+
+
+def test_a_whole_run_of_make_ab_is_compared_with_its_counters() -> None:
+    """Four rounds under nsys and one capture by ncu a side, on an H100: too few rounds for a verdict on times."""
+    folder = Path(compare.__file__).parents[2] / "studies" / "comparison" / "ab"
+    found = compare.compare([folder / "a"], [folder / "b"])
+    (step,) = found.steps
+    assert found.paired
+    assert step.a_ns is not None
+    assert step.b_ns is not None
+    assert sum(bar.ns for bar in step.waterfall) == step.b_ns - step.a_ns
+    assert step.waterfall[0].what == "transpose_scattered"
+    assert "replaced by transpose_tiled; more issued instructions" in step.waterfall[0].cause
+    replaced, kept = step.rows
+    assert replaced.judged
+    assert kept.judged
+    assert (replaced.judged.verdict, replaced.judged.more) == (Verdict.UNSURE, 5)
+    assert (kept.judged.verdict, kept.judged.basis) == (Verdict.SAME, Basis.EXACT)
