@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from analysis.diagnosis.spans import build_spans
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from analysis.replay.simulate import Run
 
 MARKS, GPUS = 1 << 30, (1 << 30) + 1  # process of findings and pauses, and of the first GPU: no real process has these
+BESIDE = 1 << 20  # added to a stream's number for the track beside it
 SUFFIXES = (".speedscope.json", ".json", ".json.gz")
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _CATEGORIES = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}  # any other operation is a kernel
@@ -145,21 +147,56 @@ def _nested(rows: Iterable[tuple[int, int, int]]) -> Iterator[dict[str, Any]]:
         yield {"type": "C", "at": until, "frame": closed}
 
 
+def tracks_of(facts: Facts) -> npt.NDArray[np.int64]:
+    """Return the track of each operation: its stream, or the one beside it.
+
+    Perfetto drops a slice that begins inside another one of its track and ends after it, as kernels of one stream may.
+    """
+    ops, stream = facts.gpu_ops, facts.gpu_ops["stream"].to_numpy(np.int64, na_value=-1)
+    start = ops["start_ns"].to_numpy(np.int64)
+    end = start + ops["duration_ns"].to_numpy(np.int64)
+    order = np.lexsort((-end, start, stream, facts.place_of_op))
+    same = (np.diff(stream[order]) == 0) & (np.diff(facts.place_of_op[order]) == 0)
+    cuts = np.r_[False, same & (start[order][1:] < end[order][:-1]) & (end[order][1:] > end[order][:-1])]
+    at = np.arange(len(order))
+    beside = (at - np.maximum.accumulate(np.where(cuts, 0, at))) % 2  # the third of three goes back
+    return stream + BESIDE * beside[np.argsort(order)]
+
+
 def _operations(facts: Facts) -> Iterator[str]:
     ops, places = facts.gpu_ops, facts.rank_places
-    stream = ops["stream"].to_numpy(np.int64, na_value=-1)
+    stream, tracks = ops["stream"].to_numpy(np.int64, na_value=-1), facts.once(tracks_of)
     place = facts.place_of_op
     for number, label in enumerate(places["label"].astype(str)):
         yield _named(GPUS + number, None, label, GPUS + number)
-        for one in np.unique(stream[place == number]).tolist():
-            yield _named(GPUS + number, one, f"stream {one}" if one >= 0 else "GPU", one)
+        for one in np.unique(tracks[place == number]).tolist():
+            moved = one >= BESIDE - 1
+            own = one - BESIDE * moved
+            name = f"stream {own}" if own >= 0 else "GPU"
+            yield _named(GPUS + number, one, f"{name}, overlapping" if moved else name, one)
     columns = [ops[name].astype(object).where(ops[name].notna(), None).tolist() for name in _TOLD]
     device = [split_device(str(name))[1] for name in ops["device"].tolist()]
     rows = zip(ops["start_ns"].tolist(), ops["duration_ns"].tolist(), ops["name"].tolist(), ops["kind"].tolist(),
-               place.tolist(), stream.tolist(), device, *columns, strict=True)  # fmt: skip
-    for start, length, name, kind, of, track, gpu, correlation, registers, size, node, grid, block, memory in rows:
+               place.tolist(), stream.tolist(), tracks.tolist(), device, *columns, strict=True)  # fmt: skip
+    for (
+        start,
+        length,
+        name,
+        kind,
+        of,
+        number,
+        track,
+        gpu,
+        correlation,
+        registers,
+        size,
+        node,
+        grid,
+        block,
+        memory,
+    ) in rows:
         told = {
-            "device": gpu, "stream": track if track >= 0 else None, "correlation": correlation, "bytes": size,
+            "device": gpu, "stream": number if number >= 0 else None, "correlation": correlation, "bytes": size,
             "registers per thread": registers, "graph node id": node, "grid": _shape(grid), "block": _shape(block),
             "memory": memory or None,
         }  # fmt: skip
@@ -191,13 +228,8 @@ def _flows(facts: Facts) -> Iterator[str]:
     rows = np.flatnonzero(call >= 0)
     of = calls.iloc[call[rows]]
     begins = zip(of["pid"].tolist(), of["tid"].tolist(), of["start_ns"].tolist(), strict=True)
-    stream = ops["stream"].to_numpy(np.int64, na_value=-1)[rows].tolist()
-    ends = zip(
-        (GPUS + facts.place_of_op[rows]).tolist(),
-        stream,
-        ops["start_ns"].to_numpy(np.int64)[rows].tolist(),
-        strict=True,
-    )
+    start = ops["start_ns"].to_numpy(np.int64)[rows].tolist()
+    ends = zip((GPUS + facts.place_of_op[rows]).tolist(), facts.once(tracks_of)[rows].tolist(), start, strict=True)
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         for phase, more, (pid, tid, at) in (("s", "", begin), ("f", '"bp":"e",', end)):
             where = f'"id":{number},"pid":{pid},"tid":{tid},"ts":{_time(at)}'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -128,6 +129,27 @@ def test_a_chrome_trace_has_slices_arrows_and_names(facts: Facts) -> None:
     assert [(one["ts"], one["tid"]) for one in starts] == [(520.0, 1), (530.0, 1), (3010.0, 2)]
     assert [(one["ts"], one["tid"]) for one in ends] == [(1000.0, 7), (1010.0, 13), (3030.0, 7)]
     assert [one["id"] for one in starts] == [one["id"] for one in ends] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("streams", "starts", "lengths", "beside"),
+    [
+        ([7, 7, 7], [0, 10, 20], [10, 10, 10], [0, 0, 0]),  # one after the other
+        ([7, 7, 7], [0, 9, 20], [10, 10, 10], [0, 1, 0]),
+        ([7, 7, 7], [0, 9, 18], [10, 10, 10], [0, 1, 0]),  # the third overlaps only the second
+        ([7, 8, 7], [0, 9, 20], [10, 10, 10], [0, 0, 0]),  # another stream
+        ([7, 7, 7], [9, 0, 20], [10, 10, 10], [1, 0, 0]),  # rows are not in the order of time
+        ([7, 7], [0, 2], [10, 8], [0, 0]),  # one inside the other
+        ([-1, -1], [0, 9], [10, 10], [0, 1]),
+    ],
+)
+def test_what_begins_inside_another_slice_and_ends_after_it_has_a_track_beside(
+    streams: list[int], starts: list[int], lengths: list[int], beside: list[int]
+) -> None:
+    ops = pd.DataFrame({"stream": streams, "start_ns": starts, "duration_ns": lengths})
+    known = SimpleNamespace(gpu_ops=ops, place_of_op=np.zeros(len(ops), np.int64))
+    found = trace.tracks_of(known)  # type: ignore[arg-type]
+    assert found.tolist() == [one + trace.BESIDE * moved for one, moved in zip(streams, beside, strict=True)]
 
 
 def test_a_chrome_trace_is_read_again_without_loss(facts: Facts, tmp_path: Path) -> None:

@@ -192,6 +192,13 @@ const loadSampled = () => {
   }));
 };
 
+// 1 for each box that begins inside the one before and ends after it: Perfetto drops it from the same track.
+const beside = (lane) => {
+  const sides = new Uint8Array(lane.count);
+  for (let at = 1; at < lane.count; at++) sides[at] = lane.start[at] < lane.end[at - 1] && lane.end[at] > lane.end[at - 1] ? 1 - sides[at - 1] : 0;
+  return sides;
+};
+
 const timeline = {
   start() {
     this.box = $("[data-live=timeline]");
@@ -636,19 +643,21 @@ const timeline = {
       const pid = groups[lane.kind], host = pid === 1;
       if (!host || lane.label && lane.label !== "CUDA calls") thread = number;
       const tid = host || lane.kind === "stretch" && !lane.label ? thread : number;
-      track.set(lane, [pid, tid]);
+      const sides = beside(lane);
+      track.set(lane, (at) => [pid, tid + sides[at] * 10000]);
+      if (lane.kind !== "sample" && sides.includes(1)) events.push({ ph: "M", name: "thread_name", pid, tid: tid + 10000, args: { name: `${lane.label || "ranges"}, overlapping` } });
       if (lane.kind !== "sample" && tid === number) events.push({ ph: "M", name: "thread_name", pid, tid, args: { name: lane.label || "findings" } }, { ph: "M", name: "thread_sort_index", pid, tid, args: { sort_index: number } });
       for (let at = 0; at < lane.count; at++) {
         const ts = us(lane.start[at] + zero);
         if (lane.kind === "sample") { if (lane.share[at] !== null) events.push({ ph: "C", name: lane.label, pid, ts, args: { "%": lane.share[at] * 100 } }); continue; }
         const name = lane.kind === "pause" ? `pause ${at + 1}` : lane.kind === "operation" ? this.ops.of.at("kernel", lane.rows[at]) : lane.title(at);
-        events.push({ ph: "X", cat: kinds[lane.kind] ?? lane.kind, name, pid, tid, ts, dur: us(lane.end[at] - lane.start[at]) });
+        events.push({ ph: "X", cat: kinds[lane.kind] ?? lane.kind, name, pid, tid: track.get(lane)(at)[1], ts, dur: us(lane.end[at] - lane.start[at]) });
       }
     });
     this.called.forEach((call, row) => {
       const from = this.place("call", call), to = this.place("operation", row);
       if (!from) return;
-      for (const [ph, [lane, at], more] of [["s", from, {}], ["f", to, { bp: "e" }]]) events.push({ ph, ...more, cat: "ac2g", name: "launch", id: row, pid: track.get(lane)[0], tid: track.get(lane)[1], ts: us(lane.start[at] + zero) });
+      for (const [ph, [lane, at], more] of [["s", from, {}], ["f", to, { bp: "e" }]]) events.push({ ph, ...more, cat: "ac2g", name: "launch", id: row, pid: track.get(lane)(at)[0], tid: track.get(lane)(at)[1], ts: us(lane.start[at] + zero) });
     });
     save("trace.json", new Blob([JSON.stringify({ displayTimeUnit: "ns", traceEvents: events })], { type: "application/json" }));
     say("trace.json saved: open it at ui.perfetto.dev, which reads it in the browser");
