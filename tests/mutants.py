@@ -68,7 +68,7 @@ TARGETS: dict[str, tuple[list[str], list[str]]] = {
     ),
     "diagnosis program": (
         [f"diagnosis/{name}" for name in ("copies", "findings", "host", "program", "ran", "rank_costs")],
-        ["test_program_rules_by_hand"],
+        ["test_program_rules_by_hand", "test_tables_program"],
     ),
     "diagnosis verdicts": (["diagnosis/judge", "diagnosis/again"], ["test_judge_by_hand"]),
     "diagnosis steps": (

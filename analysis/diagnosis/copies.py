@@ -140,7 +140,7 @@ def _rate(row: Any, where: dict[str, Any], cells: list[Cell]) -> list[_Why]:
         do = "Set less, or let the kernel that follows write these values."
         return [_Why("redundant_copy", f"at {share(frac)} of the DRAM bandwidth", said, do)]
     if row["kind"] == "migration":
-        return [_Why("", f"at {rate / 1e9:,.3g} GB/s", f"they run at {rate / 1e9:,.3g} GB/s")]
+        return [_Why("", "", f"they run at {rate / 1e9:,.3g} GB/s")]
     cells.append(cell("copies", where, "link_frac", frac))
     limit = "half the DRAM bandwidth, as each byte is read and written" if in_gpu else "the link's bandwidth"
     title = f"at {share(frac)} of {'half the DRAM bandwidth' if in_gpu else 'the link’s rate'}".replace("’", "'")
@@ -156,7 +156,7 @@ def _faster(row: Any, frac: float, *, in_gpu: bool) -> str:
     if not in_gpu and "Pinned" not in str(row["memory"]):
         remedies.append("pinned memory")
     if remedies:
-        return f"{' and '.join(remedies)} {'are' if len(remedies) > 1 or 'larger pieces' in remedies else 'is'} faster"
+        return f"{' and '.join(remedies)} {'are' if 'larger pieces' in remedies else 'is'} faster"
     if in_gpu:
         return "look at what else uses the DRAM meanwhile"
     return (

@@ -125,7 +125,7 @@ def _allocates(row: Any) -> bool:
 
 def _of_loop(rows: pd.DataFrame) -> Claim:
     """Return one finding on the calls that allocate and free in the loop, without a first one that sets CUDA up."""
-    parts, cells, total, longest = [], list[Cell](), 0.0, 0.0
+    parts, cells, total = [], list[Cell](), 0.0
     for _, row in rows.sort_values("longest_ns", kind="stable").iterrows():
         once = _once(row)
         time, calls = float(row["host_time_ns"]) - once, int(row["calls"]) - (once > 0)
@@ -133,7 +133,7 @@ def _of_loop(rows: pd.DataFrame) -> Claim:
         each = duration(time / calls)
         parts.append(f"{row['call']} takes {duration(time)} in {count_of(calls, 'call')} of {each} on average{without}")
         cells += [_host_cell(row, name) for name in ("host_time_ns", "calls", "longest_ns")]
-        total, longest = total + time, max(longest, once)
+        total += time
     names = " and ".join(str(row["call"]) for _, row in rows.sort_values("longest_ns", kind="stable").iterrows())
     meaning = explain_call(str(rows["call"].iloc[0]))
     assert meaning is not None

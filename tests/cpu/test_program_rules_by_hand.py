@@ -15,12 +15,13 @@ from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.each import build_diagnosis, tables_of_kernels
 from analysis.diagnosis.spans import show_findings
 from analysis.diagnosis.step_tables import answer_steps
-from analysis.formats.report import Bound, Confidence, Disposition, Tier
+from analysis.diagnosis.steps import build_gaps
+from analysis.formats.report import Bound, Confidence, Disposition, KernelRow, Tier
 from analysis.tables.attribution import UNATTRIBUTED
 from analysis.tables.gaps import BUSY_FRAC_LIMIT
 from analysis.tables.host import CUDA, SYSTEM
 from analysis.tables.set_up import SET_UP
-from tests.declared import facts_of
+from tests.declared import STUDY_TABLES, TABLES, facts_of
 
 _ = dict
 
@@ -61,6 +62,10 @@ def copied(**cells: Any) -> Claim:
 ])  # fmt: skip
 def test_what_holds_copies_back(cells: dict[str, Any], said: str) -> None:
     assert said in copied(**cells | _(time_ns=1.0)).sentence
+
+
+def test_what_the_link_would_take_is_said() -> None:
+    assert copied(memory="Pageable -> Device").sentence.endswith(" At the link's bandwidth they would take 0.25 µs.")
 
 
 def test_copies_that_are_not_small_are_not_called_small() -> None:
@@ -165,6 +170,20 @@ def test_what_time_in_a_call_means(row: dict[str, Any], title: str, sentence: st
     )
 
 
+@pytest.mark.parametrize(("calls_", "longest", "said"), [
+    (1, 1000.0, ""), (2, 1000.0, " One call takes 1 µs of that, and the others are short."),
+    (2, 500.0, " A call takes 0.5 µs on average, the longest 0.5 µs."),
+])  # fmt: skip
+def test_how_time_is_spread_over_calls(calls_: int, longest: float, said: str) -> None:
+    assert host._spread(_(calls=calls_, longest_ns=longest, host_time_ns=1000.0))[0] == said
+
+
+def test_an_unknown_number_of_calls_happens_again() -> None:
+    for unknown in (_(calls=None), _(longest_ns=None)):
+        (found,) = host.host_waits(calls(_(call="cudaMalloc", share_frac=0.5) | unknown))
+        assert (found.kind, found.weight_ns) == ("allocation", 1000)
+
+
 def test_calls_that_say_nothing_are_left_out() -> None:
     assert host.host_waits(calls(_(share_frac=0.0099))) == []
     assert len(host.host_waits(calls(_(share_frac=0.01)))) == 1
@@ -235,6 +254,8 @@ def test_the_rate_of_a_range_whose_work_is_declared() -> None:
         ("b", 1.0, ops.assign(flops=0.0, minimum_bytes=0.0)),
     ):
         assert host._rates(path, time, 1, table) == ("", "")
+    assert host._rates("b", 1.0, 1, ops.assign(flops=1.0, minimum_bytes=0.0))[0] == "runs at 1 GFLOP/s"
+    assert host._rates("b", 1.0, 1, ops.assign(flops=0.0, minimum_bytes=1.0))[0] == "runs at 1 GB/s"
     assert host._rates("b", 1e9, 1, ops.assign(flops=0.0)) == (
         "runs at 1 GB/s",
         "With the FLOPs and bytes of ops.csv, it runs at 1 GB/s.",
@@ -352,7 +373,7 @@ def sums(monkeypatch: pytest.MonkeyPatch, *, won: int = 0, hot: tuple[float, ...
     monkeypatch.setattr(
         findings, "large_copies", lambda table: [claim("copies", weight, kind="memcpy") for weight in copied]
     )
-    monkeypatch.setattr(findings, "host_waits", lambda table, most=3: list(waits))
+    monkeypatch.setattr(findings, "host_waits", lambda table, most=3: list(waits)[: 2 * most])
     monkeypatch.setattr(
         findings, "cpu_ranges", lambda *tables, recorded: [claim("cpu_times", weight, range="a") for weight in cpu]
     )
@@ -390,8 +411,19 @@ def test_the_host_speaks_where_kernels_have_no_cause(monkeypatch: pytest.MonkeyP
     ) == [60, 8]
     assert weights(sums(monkeypatch, hot=(60.0,), waits=(long, long))) == [60, 1]
     assert weights(sums(monkeypatch, won=1, waits=(long,))) == [0]
+    asleep = claim("host", 9.0, source=SYSTEM)
+    assert weights(sums(monkeypatch, hot=(60.0,), waits=(asleep, asleep, long))) == [60]
     assert weights(sums(monkeypatch, waits=(long, long, long), cpu=(3.0,))) == [3, 1, 1]
     assert weights(sums(monkeypatch, hot=(2.0,), cpu=(3.0,))) == [2]
+
+
+def test_findings_of_steps_hide_those_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(findings.step_findings, "claims", lambda answers: answers)
+    monkeypatch.setattr(findings, "lowered_clocks", lambda facts: [claim(clock="low")])
+    monkeypatch.setattr(findings, "_of_sums", lambda facts: [claim(sums="all")])
+    for steps, title in (([claim(step="a")], "step"), ([], "sums")):
+        found = findings.findings_of(facts_of(None, {answer_steps: steps}, is_program=True))
+        assert [next(iter(one.cells[0].row)) for one in found] == [title, "clock"]
 
 
 def test_a_capture_of_no_program_has_no_finding() -> None:
@@ -533,8 +565,18 @@ def test_the_rows_of_a_tree() -> None:
     )
     assert pd.isna(found["b", ""]["idle_ns"])
     assert pd.isna(found["a/x", "l"]["gain_ns"])
+    assert found["c", ""]["roof_frac"] == 0
     empty = next(program._rows(program._Node("", "program"), {}, 1.0))
     assert (empty["bound"], empty["roof_frac"]) == ("unknown", None)
+
+
+def test_copies_alone_make_a_program() -> None:
+    table = lambda name: pd.DataFrame(columns=(TABLES | STUDY_TABLES)[name].column_names)  # noqa: E731
+    copies = pd.DataFrame([_(kind="memcpy", direction="Host-to-Device", range="a/0", time_ns=40, count=2)])
+    given = {name: table(name) for name in ("kernels", "roofline", "counters", "traffic", "layers")}
+    built = program.build_program(facts_of(None, {build_gaps: table("gaps")}, copies=copies, filled={}, **given))
+    assert built["time_ns"].tolist() == [40, 40, 40, 40]
+    assert built["kind"].tolist() == ["program", "range", "range", "copy"]
 
 
 # What ran -----------------------------------------------------------------------------------------------------------
@@ -572,6 +614,80 @@ def test_kernels_of_a_capture_without_a_step() -> None:
     assert ran._of_capture(facts_of(kernels=kernels.head(0)), {}) == []
 
 
+def tool(*words: str) -> dict[str, Any]:
+    return _(command=["nsys", "profile", "-o", "x", *words])
+
+
+def test_what_ran() -> None:
+    capture = Capture(
+        gpu_ops=pd.DataFrame(_(device=["H100 (1)", "A100", "", None, "H100 (1)"])), tools=[tool("./a b", "c"), tool(), tool("./a b", "c")],
+        session={"driver": "580", "date": "today", "cuda": "12"}, manifest={"driver": "575", "date": "", "torch": 2.11, "unknown": 1},
+    )  # fmt: skip
+    facts = facts_of(capture, {answer_steps: ()}, has_timeline=False, gpu="B200")
+    found = ran.describe_program(facts)
+    assert (found.command, found.gpus, found.driver, found.date) == ("'./a b' c", ["A100", "H100"], "575", "today")
+    assert (found.versions, found.wall_ns, found.start_up) == ({"cuda": "12", "torch": "2.11"}, None, None)
+    two = Capture(gpu_ops=pd.DataFrame(_(device=[])), tools=[tool("a"), tool("b")])
+    found = ran.describe_program(facts_of(two, {answer_steps: ()}, has_timeline=False, gpu="B200"))
+    assert (found.command, found.gpus, found.driver, found.date, found.versions) == (None, ["B200"], None, None, {})
+    assert ran.describe_program(facts_of(two, {answer_steps: ()}, has_timeline=False, gpu=None)).gpus == []
+
+
+def answer(*savers: Any) -> Any:
+    """A step of two instances in a window of 1,000 ns each: three launches of k, one of l and one copy."""
+    view = SimpleNamespace(
+        graph=SimpleNamespace(o_duration=np.array([10.0, 30.0, 40.0, 10.0, 999.0])),
+        parts=SimpleNamespace(operations=pd.DataFrame({"slack_ns": [1, 9, 2, 5, 0]})),
+        keys=["k", "k", "k", "l", "copy"], kernels=np.array([True, True, True, True, False]),
+        of_step=lambda total: total / 2, share=lambda ns: ns / 1000,
+    )  # fmt: skip
+    return SimpleNamespace(view=view, savers=savers, name="step")
+
+
+def test_kernels_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ran, "touched", lambda answer, saver: saver.ops)
+    monkeypatch.setattr(ran.step_findings, "id_of", lambda answer, saver: saver.id)
+    savers = [SimpleNamespace(id=str(at), ops=np.array(ops, bool), proposal=SimpleNamespace(kind=kind)) for at, (ops, kind) in
+              enumerate((([0, 0, 0, 0, 1], "sync"), ([0, 1, 0, 0, 0], "fuse"), ([1, 1, 1, 0, 0], "sync")))]  # fmt: skip
+    one, other = ran._of_step(answer(*savers), {"l": (Bound("dram", 0.5), Tier.SAMPLED)})
+    assert (one.name, one.step, one.launches, one.ns, one.frac, one.slack_ns) == ("k", "step", 1.5, 40, 0.04, 2)
+    assert (one.finding, one.disposition, one.bound, one.evidence) == ("1", Disposition.FUSE, None, Tier.TIMING)
+    assert (other.name, other.ns, other.frac, other.finding, other.disposition) == (
+        "l",
+        5,
+        0.005,
+        None,
+        Disposition.LEAVE,
+    )  # half a per cent
+    assert (other.bound, other.evidence) == (Bound("dram", 0.5), Tier.SAMPLED)
+    small = answer()
+    small.view.share = lambda ns: ns / 1001
+    assert [row.name for row in ran._of_step(small, {})] == ["k"]
+
+
+def test_kernels_with_most_time_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    roofline = pd.DataFrame([_(kernel="k", roof_frac=0.5, bound="memory", level="dram")])
+    monkeypatch.setattr(
+        ran.sampled_reasons, "bounds", lambda facts: {"k": Bound("issue", 0.1), "l": Bound("issue", 0.2)}
+    )
+    rows = [KernelRow(name=name, short=name, step=step, launches=1.0, ns=ns, frac=0.5, finding=finding, disposition=Disposition.FUSE)
+            for name, step, ns, finding in (("m", "a", None, None), ("k", "b", 5.0, "shown"), ("l", "a", 5.0, "hidden"), ("k", "a", 5.0, None), ("z", "a", 0.5, None))]  # fmt: skip
+    seen: dict[str, Any] = {}
+    monkeypatch.setattr(ran, "_of_step", lambda answer, bounds: seen.update(bounds) or answer)
+    built = {answer_steps: [rows], findings.settled: findings.Settled([], {"hidden": "why"})}
+    given = _(roofline=roofline, kernels=pd.DataFrame({"kernel": ["k", "l"]}))
+    found = ran.list_kernels(facts_of(None, built, sampled=["some"], **given))
+    assert [(one.name, one.step) for one in found] == [("k", "a"), ("l", "a"), ("k", "b"), ("z", "a"), ("m", "a")]
+    assert seen == {"k": (Bound("dram", 0.5), Tier.COUNTERS), "l": (Bound("issue", 0.2), Tier.SAMPLED)}
+    assert [(one.finding, one.disposition) for one in found[1:3]] == [
+        (None, Disposition.LEAVE),
+        ("shown", Disposition.FUSE),
+    ]
+    seen.clear()
+    ran.list_kernels(facts_of(None, built, sampled=None, **given))
+    assert seen == {"k": (Bound("dram", 0.5), Tier.COUNTERS)}
+
+
 @pytest.mark.parametrize(("time", "named"), [(0.503, True), (0.502, False)])
 def test_a_kernel_with_half_a_per_cent_has_a_row(time: float, named: bool) -> None:
     kernels = pd.DataFrame(
@@ -592,7 +708,7 @@ def test_a_kernel_with_half_a_per_cent_has_a_row(time: float, named: bool) -> No
 
 
 def copy_rows(*rows: dict[str, Any]) -> pd.DataFrame:
-    usual = _(place=0, start_ns=0, end_ns=100, direction="Host-to-Device", memory="Pageable -> Device", bytes=2000, range="a", step=0, turn=0,
+    usual = _(place=0, start_ns=1000, end_ns=1100, direction="Host-to-Device", memory="Pageable -> Device", bytes=2000, range="a", step=0, turn=0,
               alone_ns=100)  # fmt: skip
     return pd.DataFrame([usual | row for row in rows])
 
@@ -603,9 +719,9 @@ def link(rate: float) -> pd.DataFrame:
 
 @pytest.mark.parametrize(("rows", "lost"), [
     ([{}], [60.0]),  # 2,000 bytes at 50 bytes a ns
-    ([_(bytes=6000)], [0.0]), ([_(alone_ns=50)], [30.0]), ([{}, _(end_ns=50, alone_ns=50)], [70.0]), ([{}, _(place=1)], [60.0, 60.0]),
+    ([_(bytes=6000)], [0.0]), ([_(alone_ns=50)], [30.0]), ([{}, _(end_ns=1050, alone_ns=50)], [70.0]), ([{}, _(place=1)], [60.0, 60.0]),
     ([_(memory="Pinned -> Device")], []), ([_(direction="Device-to-Device")], []), ([_(direction="Device-to-Host")], [60.0]),
-    ([_(end_ns=0, alone_ns=0)], [0.0]),
+    ([_(end_ns=1000, alone_ns=0)], [0.0]),
 ])  # fmt: skip
 def test_pageable_copies_lose_what_pinned_ones_would_not_take(
     rows: list[dict[str, Any]], lost: list[float], monkeypatch: pytest.MonkeyPatch
@@ -640,10 +756,10 @@ def test_the_copies_that_are_large() -> None:
                         for kind, size, start, path in (("memcpy", 65_537, 100, "s/0"), ("memcpy", 65_536, 0, ""), ("kernel", 1 << 20, 0, ""), ("memcpy", 1 << 20, 300, ""),
                                                         ("memcpy", None, 0, ""))]).astype({"bytes": "Int64"})  # fmt: skip
     place = np.array([1, 0, 0, 0, 0])
-    computing = [(np.array([290, 310]), np.array([305, 400])), (np.array([0]), np.array([110]))]
+    computing = [(np.array([290, 310]), np.array([305, 400])), (np.array([0, 60]), np.array([50, 110]))]
     found = rank_costs._copies(ops, place, computing, np.array([4, 5, 6, 7, 8]))
     assert found[["op", "place", "start_ns", "end_ns", "step", "turn", "alone_ns"]].to_numpy().tolist() == [
-        [0, 1, 100, 120, 4, 1, 10], [3, 0, 300, 320, 7, 1, 5]]  # fmt: skip
+        [0, 1, 100, 120, 4, 2, 10], [3, 0, 300, 320, 7, 1, 5]]  # fmt: skip
     assert found["range"].tolist() == ["s/0", UNATTRIBUTED]
     assert found["direction"].tolist() == ["Host-to-Device"] * 2
 
@@ -667,7 +783,7 @@ def test_time_in_allocations_while_the_gpu_idles_can_be_won() -> None:
 
 
 def test_a_cost_is_a_row() -> None:
-    rows = copy_rows(_(end_ns=10), _(range="b", end_ns=30), _(end_ns=25)).assign(op=0)
+    rows = copy_rows(_(end_ns=1010), _(range="b", end_ns=1030), _(end_ns=1025)).assign(op=0)
     assert rank_costs._row(rank_costs.Cost("rank 0", rank_costs.REPEATED, rows, 7.0)) == _(
         rank="rank 0", cause="repeated_copies", range="a", count=3, bytes=6000, time_ns=65, win_ns=7.0)  # fmt: skip
     row = rank_costs._row(rank_costs.Cost("rank 0", rank_costs.ALLOCATION, set_ups(2), 7.0))
@@ -676,3 +792,27 @@ def test_a_cost_is_a_row() -> None:
 
 def test_one_gpu_has_no_costs_of_ranks() -> None:
     assert rank_costs.find_costs(facts_of(rank_places=pd.DataFrame(_(label=["rank 0"])))) == []
+
+
+def test_two_gpus_have_costs_the_largest_gain_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    ops = pd.DataFrame([
+        _(name="[CUDA memcpy Host-to-Device]", kind="memcpy", bytes=100_000, start_ns=900 + 10_000 * at, duration_ns=5000 + place, memory="Pageable -> Device",
+          path="a", pid=place)
+        for at in range(3) for place in (0, 1)])  # fmt: skip
+    places = pd.DataFrame([_(pid=0, label="rank 0"), _(pid=1, label="rank 1")])
+    nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    given = _(
+        gpu_ops=ops,
+        place_of_op=np.array([0, 1] * 3),
+        computing=[nothing, nothing],
+        step_of_op=np.array([0, 0, 1, 1, 2, 2]),
+        links=pd.DataFrame(),
+    )
+    monkeypatch.setattr(rank_costs, "roof_at", lambda *asked: np.nan)
+    facts = facts_of(Capture(setups=None), None, rank_places=places, **given)
+    found = rank_costs.build_rank_costs(facts)
+    # of 5,000 ns, pinned memory takes 2,000; all but one of three copies could go
+    assert found[["rank", "cause", "win_ns", "count", "bytes"]].to_numpy().tolist() == [
+        ["rank 1", "repeated_copies", 10_002, 3, 300_000], ["rank 0", "repeated_copies", 10_000, 3, 300_000],
+        ["rank 1", "pageable_copies", 9003, 3, 300_000], ["rank 0", "pageable_copies", 9000, 3, 300_000]]  # fmt: skip
+    assert rank_costs.build_rank_costs(facts_of(None, None, rank_places=places.head(1))).empty
