@@ -99,7 +99,7 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
             told = f"{_time_in(row)}, {share(float(row['share_frac']))} of all time in {_plural(str(source))}."
             told = f"{told[0].upper()}{told[1:]}"
             once = _once(row) if meaning and meaning[0] == "allocation" else 0.0
-            if meaning and once and once > ONE_CALL * float(row["host_time_ns"]) and int(row["calls"]) <= FEW:
+            if meaning and once and int(row["calls"]) <= FEW:  # then the others take a tenth of its time
                 meaning = ("start_up", "the first call sets CUDA up, once", "")
             why = f" {_begin(meaning[1])}." if meaning else ""
             found.append(
@@ -150,7 +150,7 @@ def _once(row: Any) -> float:
         return 0.0
     calls, longest, total = int(row["calls"]), float(row["longest_ns"]), float(row["host_time_ns"])
     others = (total - longest) / max(calls - 1, 1)
-    return longest if calls == 1 or longest > 20 * others else 0.0
+    return longest if longest > 20 * others else 0.0
 
 
 def _plural(source: str) -> str:

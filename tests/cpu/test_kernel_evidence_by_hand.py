@@ -234,6 +234,7 @@ TILE = _(floor_issue=500_000, at_mio_throttle=0.3, at_not_selected=0.1)
     # four blocks of eight warps fill half of an SM: twice the warps, half the waves
     (more_warps, GROWN, hypot(500_000, 1000)), (more_warps, GROWN | _(threads=250), hypot(500_000, 1000)),
     (more_warps, GROWN | _(occupancy_limit_shared_mem=16, occupancy_limit_warps=16), hypot(250_000, 1000)),
+    (more_warps, GROWN | _(occupancy_limit_shared_mem=16, occupancy_limit_warps=16, waves=8), hypot(250_000, 1000)),
     (more_warps, GROWN | _(occupancy_limit_shared_mem=1), 1e6),
     (more_warps, GROWN | _(waves=4.008), hypot(1e6 * 2 / 4.008, 1000)),
     (more_warps, GROWN | _(waves=4.02), hypot(1e6 * 3 / 4.02, 1000)),

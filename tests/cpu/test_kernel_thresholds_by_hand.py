@@ -355,7 +355,7 @@ OF_MEMORY = (
           _(written=8_000_001), _(at_long_scoreboard=0.5)), (_(busy_dram=0.89),), (_(accessible_bytes=80_000_001),),
          (_(accessible_bytes=80_000_000),), gone("dram")),
     Case(memory.RULES[15], _(dram_read_bytes=2000, accessible_bytes=1333, l2_read_bytes=1400, busy_dram=0.46),
-         (_(accessible_bytes=1334), _(l2_read_bytes=1399), _(busy_dram=0.45)), (), (_(accessible_bytes=2000),), (_(accessible_bytes=1999),),
+         (_(accessible_bytes=1334), _(dram_read_bytes=1500, accessible_bytes=1000), _(l2_read_bytes=1399), _(busy_dram=0.45)), (), (_(accessible_bytes=2000),), (_(accessible_bytes=1999),),
          ((_(dram_read_bytes=2000, accessible_bytes=1000, written=300), 1300 + 1500.0),)),
     Case(memory.RULES[16], _(busy_dram=0.71, dram_read_bytes=1000, written=99, loaded=2099, flops_fp32=600),
          (_(busy_dram=0.7), _(written=100), _(loaded=2100), _(flops_fp32=601)), (), (_(coalescing_load_frac=0.89),),

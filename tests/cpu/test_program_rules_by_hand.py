@@ -206,6 +206,8 @@ def test_calls_that_allocate_again_and_again_are_one_finding() -> None:
         "the first one, which takes 2.5 µs to set CUDA up, once: 1.1 µs in all. Allocating and freeing wait for the GPU."
     )
     assert (loop.weight_ns, loop.kind, other.kind, len(loop.cells)) == (1100, "allocation", "sync", 6)
+    rows["share_frac"] = 0.01
+    assert host.host_waits(rows)[0].title == loop.title
     for few in (_(calls=3), _(share_frac=0.0099), _(calls=None), _(longest_ns=None), _(call="cudaHostAlloc")):
         assert not any(
             " and cuda" in one.title for one in host.host_waits(calls(_(call="cudaMalloc", calls=4), free | few))
@@ -214,7 +216,7 @@ def test_calls_that_allocate_again_and_again_are_one_finding() -> None:
 
 @pytest.mark.parametrize(("row", "once"), [
     (_(calls=1, longest_ns=5.0, host_time_ns=5.0), 5), (_(calls=5, longest_ns=81.0, host_time_ns=97.0), 81),
-    (_(calls=5, longest_ns=80.0, host_time_ns=96.0), 0), (_(calls=2, longest_ns=21.0, host_time_ns=22.0), 21),
+    (_(calls=5, longest_ns=80.0, host_time_ns=96.0), 0), (_(calls=2, longest_ns=20.0, host_time_ns=21.0), 0), (_(calls=2, longest_ns=21.0, host_time_ns=22.0), 21),
 ])  # fmt: skip
 def test_a_call_twenty_times_as_long_as_the_others_happens_once(row: dict[str, Any], once: float) -> None:
     assert host._once(row) == once
@@ -295,7 +297,8 @@ def verdict(**cells: Any) -> dict[str, Any]:
 def test_the_first_cause_of_each_kernel_is_a_finding() -> None:
     rows = [verdict(), verdict(kernel="l", time_to_win_ns=20, sure_frac=0.5, evidence="waves = 2"), verdict(rank=2), verdict(sure_frac=0.49),
             verdict(time_to_win_ns=0), verdict(time_to_win_ns=pd.NA)]  # fmt: skip
-    first, second = findings._causes(pd.DataFrame(rows))
+    first, second, last = findings._causes(pd.DataFrame([*rows, verdict(kernel="m", time_to_win_ns=1)]))
+    assert last.bound_ns == 1
     assert (first.title, first.sentence, first.bound_ns) == (
         "r: l: no tile",
         "It reads again. It rests on waves = 2.",
@@ -572,11 +575,14 @@ def test_the_rows_of_a_tree() -> None:
 
 def test_copies_alone_make_a_program() -> None:
     table = lambda name: pd.DataFrame(columns=(TABLES | STUDY_TABLES)[name].column_names)  # noqa: E731
-    copies = pd.DataFrame([_(kind="memcpy", direction="Host-to-Device", range="a/0", time_ns=40, count=2)])
+    row = _(kind="memcpy", direction="Host-to-Device", range="a", time_ns=40, count=2)
+    copies = pd.DataFrame([row, row | _(direction="Device-to-Host", time_ns=0)])
     given = {name: table(name) for name in ("kernels", "roofline", "counters", "traffic", "layers")}
+    given["traffic"] = pd.DataFrame([_(range="a", minimum_bytes=5)])
     built = program.build_program(facts_of(None, {build_gaps: table("gaps")}, copies=copies, filled={}, **given))
-    assert built["time_ns"].tolist() == [40, 40, 40, 40]
-    assert built["kind"].tolist() == ["program", "range", "range", "copy"]
+    assert built["time_ns"].tolist() == [40, 40, 40, 0]
+    assert built["kind"].tolist() == ["program", "range", "copy", "copy"]
+    assert built["minimum_bytes"].fillna(-1).tolist() == [-1, 5, -1, -1]
 
 
 # What ran -----------------------------------------------------------------------------------------------------------

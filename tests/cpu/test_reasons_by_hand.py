@@ -262,7 +262,7 @@ SMALL = _(grid="1x1x1", block="32x1x1")
 
 def test_a_kernel_below_a_hundredth_of_the_time_is_no_finding() -> None:
     rows = [
-        _(kernel="a", nsys_time_ns=9800.0) | SMALL,
+        _(kernel="a", nsys_time_ns=9800.1) | SMALL,
         _(kernel="b", nsys_time_ns=100.0) | SMALL,
         _(kernel="c", nsys_time_ns=99.9) | SMALL,
     ]
@@ -333,6 +333,7 @@ def test_kernels_without_times() -> None:
     assert [(one.column, one.value) for one in found.cells] == [("launches", 3)]
     (found,) = hot.hot_kernels(tables_of(_(nsys_time_ns=None)), "nsys")
     assert found.sentence == "ncu saw 1 launch of it, and no file holds its time."
+    assert hot.hot_kernels(tables_of(_(nsys_time_ns=None) | SMALL), "nsys")[0].do == "Split the work over more blocks."
     named = tables_of(stalls=[_(kernel="s", reason="wait", share_frac=0.5)])
     (found,) = hot.hot_kernels(named, "nsys")
     assert found.sentence.startswith("No file holds their time. Its warps wait")
@@ -351,6 +352,9 @@ def test_time_and_launches_of_all_rows_are_cited() -> None:
         tables_of(_(nsys_time_ns=1e6, launches=2.0), _(nsys_time_ns=3e6, launches=np.nan)), "nsys"
     )
     assert [(one.column, one.value) for one in found.cells] == [("nsys_time_ns", 4_000_000), ("launches", 2)]
+    assert "take 4 ms by nsys" in found.sentence
+    (found,) = hot.hot_kernels(tables_of(_(nsys_time_ns=0.0)), "nsys")
+    assert "0% of the kernel time" in found.sentence
 
 
 def test_the_reasons_of_each_kernel_with_most_time() -> None:
