@@ -204,7 +204,7 @@ def test_evidence_cites_what_the_rule_shows() -> None:
 def test_a_cause_is_settled_by_the_best_rule_that_could_judge_it(
     given: dict[str, float], open_: tuple[str, ...]
 ) -> None:
-    rules = [rule("layout"), rule("layout", needs=("l1_bytes",), tier=FULL), rule("fuse", needs=("l2_read_bytes",)),
+    rules = [rule("layout"), rule("layout", needs=("l1_bytes",), tier=FULL), rule("layout", needs=("lsu",), tier=FULL), rule("fuse", needs=("l2_read_bytes",)),
              rule("precision", last=True)]  # fmt: skip
     assert judge(rows(given), LIMITS, rules).unsettled(0) == open_
 

@@ -105,6 +105,21 @@ def test_what_saves_nothing_at_most_is_not_hidden(asked: list[Proposal]) -> None
     assert answer(on_step()).savers == ()
 
 
+def test_what_may_save_more_than_what_surely_saves_comes_first(asked: list[Proposal]) -> None:
+    asked += [
+        proposal("fuse", Saves(0.1, 0.2)),  # 15 % in the middle
+        proposal("precision", Saves(0.01, 0.03)),
+        proposal("sync", Saves(0.0, 0.31, then=(0.5, 0.5))),
+        proposal("layout", Saves(0.0, 0.3)),
+        proposal("launch_bound", Saves(0.0, 0.9), after="fuse"),
+        proposal("copies", Saves(0.0, 0.32)),
+    ]
+    told = answer(on_step(busy={"gpu_busy": 900}))
+    assert kinds_of(told.savers) == ["copies", "sync", "fuse", "precision"]
+    assert told.savers[1].saves_frac == Saving(None, 0.31)
+    assert told.replayed[2].saves_frac == Saving(0.0, 0.31)
+
+
 def test_six_hidden_changes_are_told_the_largest_first(asked: list[Proposal]) -> None:
     asked += [proposal(f"k{at}", Saves(0.0, 0.1 * at)) for at in range(1, 8)]
     assert kinds_of(answer(on_step()).savers) == ["k7", "k6", "k5", "k4", "k3", "k2"]
@@ -150,6 +165,50 @@ def test_a_change_that_needs_one_that_is_worth_it_waits_for_it(asked: list[Propo
     assert kinds_of(told.savers) == ["sync", "fuse", "launch_bound"]
     assert told.savers[0].opens_ns == pytest.approx((0.31 + 0.53) / 2 * 1000 * 10)
     assert told.savers[1].opens_ns == pytest.approx(0.15 * 1000 * 10)
+
+
+def test_a_needed_change_that_likely_saves_is_told_for_what_it_opens(asked: list[Proposal]) -> None:
+    asked += [
+        proposal("launch_bound", Saves(0.3, 0.5), after="sync"),
+        proposal("sync", Saves(0.0, 0.02)),
+        proposal("fuse", Saves(0.0, 0.04)),
+    ]
+    (told,) = answer(on_step()).savers
+    assert (told.proposal.kind, told.opens_ns) == ("sync", pytest.approx((0.3 + 0.52) / 2 * 1000 * 10))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "alone"), [(0.0, 0.02, True), (0.0, 0.0199, False), (-0.001, 0.5, False), (None, None, False)]
+)
+def test_a_change_stands_alone_if_it_likely_saves_a_hundredth(
+    low: float | None, high: float | None, *, alone: bool
+) -> None:
+    assert Saver(proposal(), Saving(), Saving(low, high)).stands_alone is alone
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "built"),
+    [
+        (0.2, 0.4, (0.17, 0.49)),  # 15 % less, and 15 % of what is left of the step
+        (0.02, 0.04, (0.017, 0.06)),  # at most half as much again
+        (-0.1, -0.02, (-0.1, -0.02)),
+        (0.0, 1.0, (0.0, 1.0)),
+    ],
+)
+def test_what_is_built_saves_less_or_more_than_what_is_replayed(
+    low: float, high: float, built: tuple[float, float]
+) -> None:
+    found = savers._as_built(low, high)
+    assert (found.low, found.high) == pytest.approx(built)
+    assert savers._of(on_step(), Saving(*built)) == Saving(built[0] * 1000, built[1] * 1000)
+    assert savers._of(on_step(), Saving(0.0, 0.0)) == Saving(0.0, 0.0)
+
+
+def test_a_pause_is_as_long_without_a_profiler_whose_steps_are_shorter(asked: list[Proposal]) -> None:
+    asked.append(proposal("pause", lost_ns=10_000.0))
+    one = on_step()
+    (told,) = answer(replace(one, step=replace(one.step, bare_ns=(1000.0, 500.0)))).replayed
+    assert told.saves_frac == Saving(0.5, pytest.approx(10_000 / 15_000))
 
 
 def test_the_larger_of_two_needed_changes_opens_what_needs_them(asked: list[Proposal]) -> None:

@@ -364,7 +364,7 @@ def run(length: float = 100.0, **more: Any) -> Run:
     """Return a replay of three steps from 100 on, with an operation in each stream before, in, and over the middle one."""
     one = launches(2.0, 3.0, 4.0, 5.0, steps=3)
     given = {
-        "begin_ns": 100.0, "end_ns": 100.0 + 3 * length, "o_start": np.array([150.0, 205.4, 290.0, 350.0]),
+        "begin_ns": 100.0, "end_ns": 100.0 + 3 * length, "o_start": np.array([150.0, 205.4, 290.0, 300.0]),
         "o_end": np.array([160.0, 215.0, 310.0, 360.0]), "c_begin": np.array([100.0, 199.0, 250.0, 260.0]),
         "c_end": np.array([200.0, 205.0, 250.0, 270.6]),
     }  # fmt: skip
