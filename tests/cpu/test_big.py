@@ -1,5 +1,11 @@
-"""Hold the report to columns: more launches may not take more calls of Python, whatever their shape."""
+"""Hold the report to columns: more launches may not take more calls of Python, whatever their shape.
 
+Twice as many names, ranges, streams, ranks or counted kernels take twice the calls at most.
+"""
+
+import csv
+import io
+import lzma
 import sys
 import tracemalloc
 from collections.abc import Callable
@@ -10,8 +16,10 @@ import pytest
 
 from analysis import pipeline
 from analysis.capture.load import load
-from tests.bench.big import SHAPES, write
+from tests.bench.big import SHAPES, Shape, write
 
+COUNTED = Path("reports/h200-gpt2-fp32/captures/ncu_raw.csv.xz")
+TWICE = 2.2  # calls for twice as much; a loop in a loop takes 4 times as many
 SMALL, LARGE = 30_000, 60_000  # launches; beyond the windows from which steps and fusions are judged
 MOST_BYTES = 400  # of Python and NumPy, for each further launch: an object for each event takes a thousand or more
 MOST = 0.2  # calls for each further launch: a loop over launches in Python takes at least one, and most take several
@@ -62,3 +70,35 @@ def test_a_further_launch_takes_few_bytes_to_read(shape: str, tmp_path: Path) ->
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert 0 < (peaks[1] - peaks[0]) / (LARGE - SMALL) < MOST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("mix", "once"),
+    [("names", 500), ("around", 50), ("streams", 32), ("processes", 32)],
+)
+def test_twice_as_much_takes_twice_the_calls(mix: str, once: int, tmp_path: Path) -> None:
+    counts = []
+    for number, launches in ((8, 500), (once, 4000), (2 * once, 4000)):  # the first run fills caches
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        many: Any = tuple(range(7, 7 + number)) if mix == "streams" else number
+        write(Shape("capture.sqlite", {mix: many, "least_chars": 300}), launches, folder)
+        counts.append(calls_of(lambda folder=folder: pipeline.analyse(load([folder]))))
+    assert counts[2] / counts[1] < TWICE
+
+
+def test_twice_as_many_counted_kernels_take_twice_the_calls(tmp_path: Path) -> None:
+    head, units, *rows = csv.reader(io.StringIO(lzma.decompress(COUNTED.read_bytes()).decode()))
+    number, name = head.index("ID"), head.index("Kernel Name")
+    counts = []
+    for kernels in (100, 500, 1000):
+        file = tmp_path / f"{kernels}.csv"
+        with file.open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, quoting=csv.QUOTE_ALL)
+            writer.writerows([head, units])
+            for at in range(kernels):
+                row = rows[at % len(rows)].copy()
+                row[number], row[name] = str(at), f"kernel_{at}"
+                writer.writerow(row)
+        counts.append(calls_of(lambda file=file: pipeline.analyse(load([file]))))
+    assert counts[2] / counts[1] < TWICE
