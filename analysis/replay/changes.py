@@ -15,7 +15,7 @@ import numpy as np
 from analysis.capture.model import Capture, IntArray
 from analysis.formats import intervals
 from analysis.formats.collectives import communicates
-from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph
+from analysis.replay.graph import ALLOCATION, NONE, Bools, Floats, Graph, rows_by
 
 GRAPH_LAUNCH_NS = 7_000.0  # cudaGraphLaunch, seen with nsys attached
 GRAPH_NODE_NS = 450.0  # from the end of a node to the start of the next
@@ -157,8 +157,7 @@ def _staging(graph: Graph, end: int) -> Floats:
 def usual_gap(graph: Graph) -> float:
     """Return the longest host work before a launch that still belongs to the launch, ns."""
     gaps = [np.zeros(0)]
-    for seq in range(len(graph.seq_pid)):
-        rows = np.flatnonzero(graph.c_seq == seq)
+    for rows in rows_by(graph.c_seq, len(graph.seq_pid)):
         gaps.append(np.diff(np.cumsum(graph.c_gap[rows])[graph.c_launches[rows]]))
     between = np.concatenate(gaps)
     return max(5 * float(np.median(between)), 30_000.0) if len(between) else 30_000.0
@@ -336,8 +335,9 @@ def capture_graph(graph: Graph, called: Bools, share: float = 1.0) -> Graph:
     limit = usual_gap(graph)
     inside = called & (graph.c_wait == NONE)
     first = np.zeros(len(own), bool)
-    for seq in range(len(graph.seq_pid)):
-        rows = np.flatnonzero(graph.c_seq == seq)
+    order = np.argsort(graph.o_call, kind="stable")
+    called_by = graph.o_call[order]
+    for rows in rows_by(graph.c_seq, len(graph.seq_pid)):
         for part in np.split(rows, np.flatnonzero(np.diff(inside[rows].astype(int))) + 1):
             if not len(part) or not inside[part[0]] or graph.c_launches[part].sum() < 2:
                 continue
@@ -345,9 +345,9 @@ def capture_graph(graph: Graph, called: Bools, share: float = 1.0) -> Graph:
             own[part] = 0.0
             own[part[0]] = GRAPH_LAUNCH_NS
             first[part[0]] = True
-            within = np.isin(graph.o_call, part)
-            begins = np.flatnonzero(within)
-            lag[within] = GRAPH_LAUNCH_NS
+            low, high = np.searchsorted(called_by, part), np.searchsorted(called_by, part, side="right")
+            begins = np.sort(order[np.concatenate([np.arange(*ends) for ends in zip(low, high, strict=True)])])
+            lag[begins] = GRAPH_LAUNCH_NS
             after[begins[1:]] = np.minimum(after[begins[1:]], GRAPH_NODE_NS)
     return replace(graph, c_own=own, c_gap=gap, o_lag=lag, o_after=after)
 

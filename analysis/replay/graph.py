@@ -118,6 +118,12 @@ class Graph:
         return own if own.any() else np.ones(len(own), bool)
 
 
+def rows_by(number: IntArray, count: int) -> list[IntArray]:
+    """Return the places of each number below `count`, in order."""
+    order = np.argsort(number, kind="stable")
+    return np.split(order, np.searchsorted(number[order], np.arange(1, count)))
+
+
 class Windows:
     """Begin and end of the window of each process, ns; that of the process `main` holds for those not listed."""
 

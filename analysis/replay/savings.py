@@ -21,7 +21,7 @@ from analysis.capture.model import Capture, IntArray
 from analysis.formats.bare import BARE_RANGES
 from analysis.replay import graph as graphs
 from analysis.replay.changes import usual_gap
-from analysis.replay.graph import ALLOCATION, Floats, Graph
+from analysis.replay.graph import ALLOCATION, Floats, Graph, rows_by
 from analysis.replay.simulate import Run, simulate
 from analysis.replay.steady import Phase, Steady, find
 
@@ -353,10 +353,10 @@ def _work(graph: Graph) -> Floats:
 
     Only for GPUs on which several streams have kernels: elsewhere, they run one after another anyway.
     """
-    work, device = np.zeros(len(graph.o_start)), [name.rpartition("/")[0] for name in graph.stream_names]
+    work, devices = np.zeros(len(graph.o_start)), [name.rpartition("/")[0] for name in graph.stream_names]
     kernels = np.flatnonzero(graph.o_kind == "kernel")
-    for one in set(device):
-        rows = kernels[np.array([device[stream] == one for stream in graph.o_stream[kernels]], bool)]
+    device = pd.factorize(np.array(devices, object))[0][graph.o_stream[kernels]]
+    for rows in [kernels[own] for own in rows_by(device, len(set(devices)))]:
         if len(np.unique(graph.o_stream[rows])) < 2:
             continue
         start, fill = graph.o_start[rows].astype(float), graph.o_fill[rows]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from analysis.capture.model import IntArray
-from analysis.replay.graph import DEVICE, NONE, OPERATION, QUEUE, STREAM, Floats, Graph
+from analysis.replay.graph import DEVICE, NONE, OPERATION, QUEUE, STREAM, Floats, Graph, rows_by
 
 MOST_PASSES = 5
 SETTLED = 0.002  # two passes whose times differ by less end the simulation
@@ -75,8 +75,7 @@ def _compile(graph: Graph) -> _Program:
     queued[list(queues)] = 1
     first, last, total = [], [], []
     number = 1  # epoch 0 is that of operations without a call
-    for seq in range(seqs):
-        rows = np.flatnonzero(graph.c_seq == seq)
+    for rows in rows_by(graph.c_seq, seqs) if seqs else []:
         after[rows] = np.cumsum(graph.c_gap[rows] + graph.c_own[rows])
         before[rows] = after[rows] - graph.c_own[rows]
         seen = np.cumsum(blocking[rows] + queued[rows])
@@ -151,9 +150,9 @@ def _queues(graph: Graph) -> dict[int, int]:
     That is an operation; one of the pass before counts from -2 down.
     """
     found = {}
-    for stream in np.unique(graph.o_stream):
-        rows = np.flatnonzero((graph.o_stream == stream) & (graph.o_call >= 0))
-        rows = rows[np.argsort(graph.o_call[rows], kind="stable")]
+    order = np.argsort(graph.o_call, kind="stable")
+    order = order[graph.o_call[order] >= 0]
+    for rows in [order[part] for part in rows_by(graph.o_stream[order], len(graph.stream_names))]:
         for place in range(0 if len(rows) >= QUEUE else QUEUE, len(rows), _CHECK_EACH):
             target = int(rows[place - QUEUE])
             found[int(graph.o_call[rows[place]])] = target if place >= QUEUE else -2 - target

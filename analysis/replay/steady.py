@@ -265,7 +265,8 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     weight = np.diff(np.append(first, len(code)))
     tunes = np.array([*(bool(_TUNING.search(str(name))) for name in names), False])[code[first]]
     # a graph is no launch of its first kernel
-    kind = np.unique(np.stack([code[first], np.minimum(weight, 2)]), axis=1, return_inverse=True)[1].ravel()
+    pair = code[first] * 3 + np.minimum(weight, 2)
+    kind = (np.cumsum(np.bincount(pair) > 0) - 1)[pair] if len(pair) else pair
     symbol = np.where(weight > 1, len(names) + 1 + kind, code[first])
     return _Launches(
         symbol, host[first], before, host_end[first], launched, start[first], gpu_end, len(names), weight, tunes

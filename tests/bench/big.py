@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory() as folder:
             path = write(SHAPES[name], size, Path(folder))
             for tool in tools if path.suffix != ".json" else ["report"]:
+                if find_spec(tool.split()[0]) is None and tool != "report":
+                    continue
                 found = measure(tool, path, 1 if options.all else options.repeats)
                 goals = GOALS.get(size, (None, None)) if tool == "report" else (None, None)
                 row = {"shape": name, "launches": size, "tool": tool, **found, "goal_s": goals[0], "goal_mb": goals[1]}
