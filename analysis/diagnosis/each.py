@@ -70,7 +70,7 @@ def mean_launches(measured: pd.DataFrame) -> pd.DataFrame:
     the longest launch. They are the number of earlier launches of its name, as ncu matches it, under its ranges and in
     all. `measured` as of kernels.measured_launches.
     """
-    if measured.empty or not _is_measured(measured).any():
+    if not _is_measured(measured).any():
         return pd.DataFrame(columns=[*KEY, "grid", "block", "path", "in_path", "in_all", "launches"])
     rows = _numbered(measured)
     rows = rows[_is_measured(rows)]

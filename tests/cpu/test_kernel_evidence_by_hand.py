@@ -228,6 +228,7 @@ TILE = _(floor_issue=500_000, at_mio_throttle=0.3, at_not_selected=0.1)
     (q.tail_left, _(waves=1.5), 0.75),
     (q.without_tail, _(blocks=150, waves=1.5), 750_000), (q.without_tail, TAIL, 750_000),
     (q.without_tail, TAIL | QUEUED | _(at_not_selected=0.3), 1e6 * 1.5 / 1.7), (q.without_tail, TAIL | QUEUED | _(at_not_selected=0.6), 1e6),
+    (q.without_tail, QUEUED | _(blocks=650, waves=1.625, at_not_selected=0.9), 1e6 * 1.625 / 1.75),  # three of four on one SM
     (q.without_tail, QUEUED | _(blocks=30, waves=1.5, at_not_selected=0.2), 1e6 * 1.5 / 1.8),
     (q.filled_grid, _(blocks=50, waves=0.25), 0.25), (q.filled_grid, QUEUED | _(blocks=50, waves=0.25, at_not_selected=0.5), 0.375),
     (q.filled_grid, QUEUED | _(blocks=200, waves=2, at_not_selected=0.5), 1),

@@ -519,6 +519,8 @@ def test_the_leaves_of_kernels_and_copies() -> None:
     assert (
         next(program._kernel_leaves(long, roofline.head(0), counters, {})).bound == "unknown"
     )  # 60 µs in three launches
+    once = kernels.head(1).assign(nsys_time_ns=12_000.0, launches=1)
+    assert next(program._kernel_leaves(once, roofline.head(0), counters, {})).bound == "unknown"
     copy = next(
         program._copy_leaves(
             pd.DataFrame([_(kind="memcpy", direction="Host-to-Device", range=None, time_ns=5, count=2)])
@@ -694,10 +696,10 @@ def test_kernels_with_most_time_come_first(monkeypatch: pytest.MonkeyPatch) -> N
     assert seen == {"k": (Bound("dram", 0.5), Tier.COUNTERS)}
 
 
-@pytest.mark.parametrize(("time", "named"), [(0.503, True), (0.502, False)])
+@pytest.mark.parametrize(("time", "named"), [(1.0, True), (0.999, False)])
 def test_a_kernel_with_half_a_per_cent_has_a_row(time: float, named: bool) -> None:
     kernels = pd.DataFrame(
-        [_(kernel=name, nsys_time_ns=ns, ncu_time_ns=None, launches=1) for name, ns in (("k", 100.0), ("l", time))]
+        [_(kernel=name, nsys_time_ns=ns, ncu_time_ns=None, launches=1) for name, ns in (("k", 199.0), ("l", time))]
     )
     facts = facts_of(None, {show_findings: [], answer_steps: ()}, kernels=kernels)
     found = ran._of_capture(facts, {})
