@@ -438,7 +438,8 @@ def _occupancy(kernel: Kernel) -> Reason | None:
         registers += f"; the limit is {limiter}" if limiter else ""
         said = f"its resources allow {share(most)} of an SM's warps at a time{registers}"
         kind = {"registers": "occupancy_registers", "shared": "occupancy_shared"}.get(limiter.split(" ")[0], "unknown")
-        return Reason(kind, f"occupancy of {share(most)} at most", said, kinds()[kind]["cure"], cells)
+        cure = "" if kind == "unknown" else kinds()[kind]["cure"]
+        return Reason(kind, f"occupancy of {share(most)} at most", said, cure, cells)
     if seen is not None and float(seen) < 0.6 * most:
         cells.append(cell("kernels", place(row), "occupancy_achieved_frac", _digits(float(seen))))
         said = f"{share(float(seen))} of an SM's warps are resident although {share(most)} fit: its blocks are few or "

@@ -16,6 +16,9 @@ const make = (tag, values = {}, ...children) => fill(document.createElement(tag)
 const draw = (tag, values = {}, ...children) => fill(document.createElementNS("http://www.w3.org/2000/svg", tag), values, children);
 const button = (label, onclick, values = {}) => make("button", { type: "button", onclick, ...values }, label);
 
+// A sentence with what stands in backticks as code.
+const coded = (said) => (said ?? "").split("`").map((one, at) => at % 2 ? make("code", {}, one) : one);
+
 const say = (sentence) => { $("#status").textContent = sentence; };
 
 const copy = async (written, what) => {

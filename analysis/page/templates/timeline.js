@@ -208,14 +208,13 @@ const timeline = {
     this.choice = make("select", { "aria-label": "Step", onchange: () => this.show(this.choice.value) });
     this.said = make("p", { class: "question" });
     this.about = make("div", { class: "about", role: "status" });
-    this.walls = make("div", { class: "walls" });
     this.load();  // at once, so that what stands below has its place
     const pauses = this.host.pauses.length, none = pauses ? {} : { disabled: true };
     this.box.replaceChildren(
       make("div", { class: "tools" }, make("label", {}, "step ", this.choice), button("+", () => this.zoom(0.5), { "aria-label": "Zoom in" }), button("−", () => this.zoom(2), { "aria-label": "Zoom out" }), button("whole", () => this.show(""), { "aria-label": "Show the whole timeline" }),
         button("‹ pause", () => this.pause(-1), { "aria-label": "Previous pause", ...none }), make("span", {}, `${pauses || "no"} pause${pauses === 1 ? "" : "s"}`), button("pause ›", () => this.pause(1), { "aria-label": "Next pause", ...none }),
         button("open in Perfetto", () => this.export(), { title: "Saves a trace. ui.perfetto.dev reads it in the browser." })),
-      this.walls, this.canvas, this.about, this.said,
+      this.canvas, this.about, this.said,
       make("ul", { class: "legend", "aria-label": "Colours of calls and operations" }, this.legend().map(([name, said]) => make("li", {}, make("i", { class: "swatch", style: { background: `var(--${name})` } }), ` ${said}`))),
     );
     whenSeen(this.box, () => this.ready());
@@ -248,7 +247,7 @@ const timeline = {
     const steps = [...new Set(Array.from({ length: table("gaps").rows }, (_, row) => table("gaps").at("step", row)))].filter((name) => this.ops.of.where("step", name).length);
     this.choice.replaceChildren(make("option", { value: "" }, "whole capture"), ...steps.slice(0, 500).map((name) => make("option", { value: name }, name)));
     [this.from, this.to] = [this.first, this.last];
-    this.compare();
+    this.describe();
     this.listen();
     new ResizeObserver(() => this.draw()).observe(canvas);
   },
@@ -610,27 +609,19 @@ const timeline = {
   },
   describe() {
     const { start, count } = this.ops, inside = firstAtOrAfter(count, (at) => start[at], this.to) - firstAtOrAfter(count, (at) => start[at], this.from), [threads, ranges] = this.host.left;
-    this.said.textContent = `${grouped(inside)} of ${grouped(count)} rows in ${show(this.to - this.from, "ns")}. Drag to measure, Shift and drag to move, Ctrl and wheel or double click to zoom, click to choose.${threads ? ` ${grouped(threads)} more threads are not shown.` : ""}${ranges ? ` ${grouped(ranges)} short ranges of the host are not shown.` : ""}`;
-    this.compare();
+    this.said.textContent = `${grouped(inside)} of ${grouped(count)} rows in ${show(this.to - this.from, "ns")}. Drag to measure, Shift and drag to move, Ctrl and wheel or double click to zoom, click to choose.${threads ? ` ${grouped(threads)} more threads are not shown.` : ""}${ranges ? ` ${grouped(ranges)} short ranges of the host are not shown.` : ""}${this.bare()}`;
   },
-  // The wall time of the steps in view, with the profiler and without it.
-  compare() {
-    const gaps = table("gaps"), rows = [];
-    for (let row = 0; row < gaps.rows; row++) {
-      const ops = this.ops.of.where("step", gaps.at("step", row));
-      if (!ops.length || gaps.at("bare_wall_ns", row) === null) continue;
-      const start = this.ops.start[ops[0]], end = this.ops.start[ops.at(-1)];
-      if (start < this.to && end > this.from) rows.push(row);
+  // The profiler makes steps longer: how long the one that fills most of the view takes without it.
+  bare() {
+    const gaps = table("gaps");
+    let most = 0, row = -1;
+    for (let at = 0; at < gaps.rows; at++) {
+      const ops = this.ops.of.where("step", gaps.at("step", at));
+      if (!ops.length || gaps.at("bare_wall_ns", at) === null) continue;
+      const inside = Math.min(this.ops.start[ops.at(-1)], this.to) - Math.max(this.ops.start[ops[0]], this.from);
+      if (inside > most) [most, row] = [inside, at];
     }
-    const first = rows.slice(0, 4), longest = Math.max(...first.map((row) => Math.max(gaps.at("wall_ns", row) ?? 0, gaps.at("bare_wall_ns", row) ?? 0)), 1);
-    const key = first.join();
-    if (key === this.compared) return;
-    this.compared = key;
-    const bar = (label, value, name) => make("div", { class: "wall" }, make("span", { class: "wall-name" }, label),
-      value === null ? MISSING : make("span", { class: `wall-bar ${name}`, style: { "--f": value / longest } }), value === null ? "" : make("span", {}, show(value, "ns")));
-    this.walls.replaceChildren(...first.map((row) => make("div", { class: "wall-step" }, make("b", {}, gaps.at("step", row)),
-      bar("with the profiler", gaps.at("wall_ns", row), "attached"), bar("without a profiler", gaps.at("bare_wall_ns", row), "bare"), bar("GPU busy", gaps.at("busy_ns", row), "busy"))),
-    rows.length > 4 ? make("p", { class: "question" }, `and ${grouped(rows.length - 4)} more steps in view`) : "");
+    return row < 0 ? "" : ` ${gaps.at("step", row)} takes ${show(gaps.at("wall_ns", row), "ns")} here and ${show(gaps.at("bare_wall_ns", row), "ns")} without a profiler; the GPU works for ${show(gaps.at("busy_ns", row), "ns")} of it.`;
   },
   // The same as a Chrome trace, for ui.perfetto.dev and other viewers; `report.py --trace` writes more.
   export() {
