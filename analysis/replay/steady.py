@@ -129,17 +129,17 @@ def find(capture: Capture, pid: int | None = None) -> Steady:
     if not found:
         return Steady(reason=_why_not(launches), start_up_ns=(0, 0))
     found.sort(key=lambda one: -int(one.wall_ns[one.steady].sum()))
+    works = np.sort(ops["start_ns"].to_numpy(np.int64)[(ops["kind"] == "kernel").to_numpy(bool)])
     main = next((one for one in found if _lasts(one, launches)), found[0])
     later = (one for one in found if one.start_ns[0] >= main.end_ns[-1] and EARLY * one.launches > main.launches)
     main = next(later, main)
-    works = np.sort(ops["start_ns"].to_numpy(np.int64)[(ops["kind"] == "kernel").to_numpy(bool)])
     if main.count < FEW and (often := [one for one in found if _replaces(one, main, launches, works)]):
         found = [one for one in found if one is not main]
         main = often[0]
     found.sort(key=lambda one: one is not main)
     names: list[str] = []
     loads = _loads(capture)
-    kept = [one for one in found if one is main or _beside(one, main, loads)]
+    kept = [one for one in found if one is main or (_beside(one, main, loads) and (one.marker or _works(one, works)))]
     for place, one in enumerate(kept):
         name = one.name or ("step" if not place else f"phase {place + 1}")
         names.append(name if name not in names else f"{name} ({place + 1})")
@@ -184,10 +184,15 @@ def _replaces(phase: Phase, few: Phase, launches: _Launches, works: IntArray) ->
 
     The run ends with the phase, it has kernels (`works`: their starts), and begins after `few` or launches more.
     """
-    held = np.searchsorted(works, phase.gpu_end_ns) > np.searchsorted(works, phase.gpu_start_ns)
     after, more = phase.start_ns[0] >= few.end_ns[-1], phase.count * phase.launches > few.count * few.launches
-    often = phase.count >= max(FEW, 2 * few.count) and held.mean() > 0.5
+    often = phase.count >= max(FEW, 2 * few.count) and _works(phase, works)
     return bool(often and (after or more) and _lasts(phase, launches))
+
+
+def _works(phase: Phase, works: IntArray) -> bool:
+    """Return whether most steps have kernels: what only copies is no step of a program. `works`: starts of kernels."""
+    held = np.searchsorted(works, phase.gpu_end_ns) > np.searchsorted(works, phase.gpu_start_ns)
+    return bool(held.mean() > 0.5)
 
 
 def _beside(phase: Phase, main: Phase, loads: IntArray) -> bool:

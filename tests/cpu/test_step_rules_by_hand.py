@@ -1071,3 +1071,39 @@ def test_values_in_fp64_may_be_narrower() -> None:
     ):  # fmt: skip
         one = found(kernels.propose, view(graph([{}], [{"name": name, "ns": 2e5}])))
         assert ("precision" in one) is wide
+
+
+def test_what_runs_between_the_first_steps_is_no_pause() -> None:
+    """Between the second and the third of twelve steps, which do not follow each other, something is tried out."""
+    ends = np.cumsum([MS] * 2 + [20 * MS] + [MS] * 9)
+    ops = [{"start": end - MS, "ns": 600_000.0, "call": 0} for end in ends]
+    one = view(graph([{}], ops), ends=ends)
+    assert len(list(pause.propose(one))) == 1
+    starts = one.step.phase.start_ns.copy()
+    starts[2] += 19 * MS
+    phase = replace(one.step.phase, start_ns=starts)
+    again = replace(one, step=replace(one.step, phase=phase), steady=replace(one.steady, phases=(phase,)))
+    assert not list(pause.propose(again))
+
+
+@pytest.mark.parametrize(
+    ("names", "fused"),
+    [
+        (["wrapped_multiply", "wrapped_sqrt"], True), (["loop_add_fusion", "loop_add_fusion"], True),
+        (["loop_add_fusion", "loop_add_fusion_1"], False), (["wrapped_copy", "wrapped_transpose"], False),
+    ],
+)  # fmt: skip
+def test_xla_fuses_nothing_between_calls_of_single_operations(names: list[str], fused: bool) -> None:
+    """A compiled function numbers its kernels of one name."""
+    runs, _ = kernels.pointwise_runs(view(graph([{}] * 2, [{"name": name, "ns": 1e5} for name in names])))
+    assert bool(runs) is fused
+
+
+def test_a_graph_leaves_uploads_of_pageable_memory_out() -> None:
+    calls_ = [{} if at % 3 else {"name": "cudaMemcpyAsync", "launches": True} for at in range(12)]
+    ops = [copy(call=at) if at % 3 == 0 else {"call": at, "ns": 3_000.0} for at in range(12)]
+    for memory, calls_left in (("Pageable -> Device", 8), ("Pinned -> Device", 1)):
+        one = found(launches.propose, view(graph(calls_, ops), memory=memory))["launch_bound"]
+        assert one.change is not None
+        after = one.change(graph(calls_, ops), 1.0)
+        assert (after.c_own > 0).sum() == calls_left

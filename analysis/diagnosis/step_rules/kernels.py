@@ -36,6 +36,10 @@ _TENSOR = re.compile(
 )
 # A ufunc of CuPy names its types after two underscores; these are reductions and copies.
 _CUPY = re.compile(r"cupy_(?!sum|prod|amax|amin|max__|min__|arg|mean|copy|any|all|take|concat|random)\w+?__\w")
+_XLA_OP = re.compile(
+    r"wrapped_(?!copy|transpose|reduce|slice|concat|gather|scatter|iota|dynamic)"
+)  # XLA fuses nothing here
+_XLA_LOOP = re.compile(r"loop_(?!copy|transpose|reduce|slice|concat|gather|scatter|iota|dynamic)\w+_fusion$")
 _LAYOUT = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|tensorTransform|convertTensor"
 _CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
 _COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|wrapped_copy|clone|CatArrayBatchedCopy"
@@ -221,8 +225,12 @@ def bridged_runs(view: View, inside: Bools, apart: Bools) -> list[np.ndarray]:
 
 def pointwise_runs(view: View) -> tuple[list[np.ndarray], Bools]:
     """Return the runs of kernels that work element by element and follow each other, and which operations they have."""
-    known = {name: _pointwise(name) for name in set(view.names)}
-    runs = changes.neighbours(view.graph, view.kernels & np.array([known[name] for name in view.names], bool))
+    single = of_each(view.names, lambda name: bool(_XLA_LOOP.match(name)), bool)
+    names, counts = np.unique(view.names[single].astype(str), return_counts=True)
+    if not (len(names) and view.of_step(counts.max()) >= 2):  # a compiled function numbers kernels of one name
+        single[:] = False
+    alone = of_each(view.names, _pointwise, bool) | single
+    runs = changes.neighbours(view.graph, view.kernels & alone)
     inside = np.zeros(len(view.names), bool)
     for rows in runs:
         inside[rows] = True
@@ -232,7 +240,7 @@ def pointwise_runs(view: View) -> tuple[list[np.ndarray], Bools]:
 def _pointwise(name: str) -> bool:
     if "triton_" in name or re.search(r"_fusion|multi_tensor_apply|foreach", name):
         return False  # a compiler, or a library, has fused this
-    if _CUPY.match(name):
+    if _CUPY.match(name) or _XLA_OP.match(name):
         return True
     kind = kind_of_kernel(name)
     return kind in ELEMENTWISE or (kind != MATRIX and "elementwise_kernel" in name and not re.search(_COPY, name))

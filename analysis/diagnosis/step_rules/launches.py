@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.view import SYNCHRONISES, Change, Proposal, View
+from analysis.diagnosis.step_rules.view import SYNCHRONISES, Change, Proposal, View, of_each
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import ALLOCATION, Graph
@@ -32,7 +32,8 @@ def propose(view: View) -> Iterator[Proposal]:
     if not graph.has_calls or launches < least or view.graphed > GRAPHED:
         return
     own = view.of_step((graph.c_own + np.minimum(graph.c_gap, graph.c_gap - view.long_gaps))[graph.c_launches].sum())
-    held = np.ones(len(graph.c_start), bool)
+    pageable = view.to_gpu() & of_each(view.memory, lambda memory: "Pageable" in memory, bool)
+    held = ~view.calls_of(pageable)  # a graph would copy the same bytes again
     after = _blockers(view)
     waits = view.of_step(view.long_gaps.sum()) > MOST_HOST * view.parts.wall_ns
     ranks = len(np.unique(graph.seq_pid))

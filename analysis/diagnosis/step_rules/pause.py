@@ -21,6 +21,7 @@ LEAST_NS = 1_000_000.0
 ONCE_NS = 10_000_000.0  # the same of a single one: a profiler writes its buffers now and then, which takes as long
 TIMES = 0.5  # of a step: a step that is longer than usual by less is only slow
 MIN_STEPS = 4
+EARLY = 0.25  # of the run
 RARE = 0.25  # of the steps: what happens more often is a part of the step
 
 
@@ -38,6 +39,8 @@ def propose(view: View) -> Iterator[Proposal]:
     idle = idle - _in_calls(view, begin, end)
     more = idle - np.median(idle)
     more[_warms_up(view, begin, end)] = 0.0
+    apart = phase.start_ns[phase.first + 1 :] > phase.end_ns[phase.first : -1]
+    more[apart & (np.arange(len(more)) < EARLY * len(more))] = 0.0  # something else ran between: it tries out kernels
     least = max(LEAST_NS, TIMES * view.step.step_ns)
     often = np.count_nonzero(more > least) > max(RARE * len(ends), 1)
     more[-1] = 0.0  # the run may end with it
