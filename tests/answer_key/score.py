@@ -30,7 +30,11 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SETS = ("tuned", *(f"blind_{half}{number}" for number in ("", "_2", "_3", "_4") for half in ("replay", "screen")))
+SETS = (
+    "tuned",
+    *(f"blind_{half}{number}" for number in ("", "_2", "_3", "_4") for half in ("replay", "screen")),
+    "blind_measured",
+)
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
 REPLAY_WIDTH, SCREEN_WIDTH = 0.24, 0.5  # widest interval of a prediction, of the step
 
