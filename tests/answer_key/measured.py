@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +130,17 @@ def measured(program: Program, each: float) -> str:
 
 @dataclass(frozen=True)
 class Gone:
-    """What a change takes away in a capture, ns of a step: on the GPU, on the host; the step, bare, and its GPU time."""
+    """What a change takes away in a capture, ns of a step: on the GPU, on the host; the step, bare, and its GPU time.
+
+    `simpler`: the predictions of rivals.py.
+    """
 
     gpu: float
     host: float
     step: float
     bare: float
     busy: float
+    simpler: dict[str, float] = field(default_factory=dict)
 
 
 def gone(capture: Path, change: list[str]) -> Gone:
@@ -144,6 +148,7 @@ def gone(capture: Path, change: list[str]) -> Gone:
     from analysis import what_if
     from analysis.capture.load import load
     from analysis.formats import intervals
+    from tests.answer_key.rivals import simpler
 
     args = what_if._parser().parse_args([str(capture), *change])
     step, _, changed_by = what_if.replayed(load(args.capture), what_if._asked(args))
@@ -154,7 +159,9 @@ def gone(capture: Path, change: list[str]) -> Gone:
     busy = float(intervals.covered(np.array([begin.min()]), np.array([(begin + length).max()]), spans)[0])
     gpu = float(np.maximum(graph.o_duration - changed.o_duration, 0).sum())
     bare = float(np.mean(step.bare_ns))
-    return Gone(gpu / graph.steps, host / graph.steps, step.run.step_ns, bare, busy / graph.steps)
+    return Gone(
+        gpu / graph.steps, host / graph.steps, step.run.step_ns, bare, busy / graph.steps, simpler(step, changed_by)
+    )
 
 
 def predicted(found: dict[str, Any], change: list[str], taken: Gone) -> float | None:
@@ -194,17 +201,19 @@ def score(folder: Path) -> None:
             row = {"set": name, "program": program, "change": " ".join(change), "counts": "yes" if truth.counts else ""}
             row["slopes"] = " ".join(f"{one['change']}:{scores.shown(one['slope'], 2)}" for one in found["targets"])
             row["won"] = scores.shown(truth.saving)
-            value = None
+            value, taken = None, None
             with tempfile.TemporaryDirectory() as where:
                 capture = scores.unpack(name, program, "h100", Path(where)) / "captures"
                 try:
-                    value = predicted(found, change, gone(capture, change))
+                    taken = gone(capture, change)
+                    value = predicted(found, change, taken)
                 except InputError as error:
                     print(program, error, file=sys.stderr)
                 if not rival:
                     replayed = scores.replay_row(program, "h100", declarations[program], truth, capture.parent)
                     ends = [float(replayed[end]) for end in ("predicted_low", "predicted_high") if replayed[end]]
-                    rival = {"replay": scores.shown(sum(ends) / 2)} if ends else {}
+                    rival = {what: scores.shown(of) for what, of in taken.simpler.items()} if taken else {}
+                    rival |= {"replay": scores.shown(sum(ends) / 2)} if ends else {}
             row["predicted"] = scores.shown(value)
             lines.append(row | {what: rival.get(what, "") for what in ("replay", "sum", "share")})
             print(*lines[-1].values(), sep="  ", flush=True)
@@ -214,14 +223,13 @@ def score(folder: Path) -> None:
         writer.writerows(lines)
     for sets in (sorted({one["set"] for one in lines}), ["blind_measured"]):
         judged = [one for one in lines if one["set"] in sets and one["counts"] and one["predicted"]]
-        near = [
-            abs(float(one["predicted"]) - float(one["won"])) <= max(0.2 * abs(float(one["won"])), 0.01)
-            for one in judged
-        ]
-        false = [one["program"] for one in judged if float(one["won"]) < NOTHING and float(one["predicted"]) > NOTHING]
-        print(
-            f"{len(sets)} sets: {sum(near)} of {len(near)} within 20 % or 1 % of the step; zero wins predicted over 2 %: {false}"
-        )
+        for what in ("predicted", "replay", "sum", "share"):
+            pairs = [(one["program"], float(one["won"]), float(one[what])) for one in judged if one[what]]
+            near = sum(abs(said - won) <= max(0.2 * abs(won), 0.01) for _, won, said in pairs)
+            false = [name for name, won, said in pairs if won < NOTHING < said]
+            nothing = sum(won < NOTHING for _, won, _ in pairs)
+            print(f"{len(sets)} sets, {what}: {near} of {len(pairs)} within 20 % or 1 % of the step; ", end="")
+            print(f"{len(false)} of {nothing} that win nothing predicted over 2 %: {' '.join(false)}")
 
 
 def main() -> int:
