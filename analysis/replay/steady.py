@@ -236,19 +236,18 @@ def _why_not(launches: _Launches) -> str:
 
 def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     """Return the launches and synchronisations of a process in order, and the end of the call before each."""
-    own = _of_process(ops, pid)
-    code, names = pd.factorize(ops["name"].iloc[own])
-    start = ops["start_ns"].to_numpy(np.int64)[own]
-    end = start + ops["duration_ns"].to_numpy(np.int64)[own]
-    called = (ops[one].fillna(ops["start_ns"]).to_numpy(np.int64)[own] for one in ("api_start_ns", "api_end_ns"))
-    host, host_end = called
-    correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)[own]
+    ops = ops.drop(columns=["kind", "pid"]).iloc[_of_process(ops, pid)]
+    code, names = pd.factorize(ops["name"])
+    start = ops["start_ns"].to_numpy(np.int64)
+    end = start + ops["duration_ns"].to_numpy(np.int64)
+    host, host_end = (ops[one].fillna(ops["start_ns"]).to_numpy(np.int64) for one in ("api_start_ns", "api_end_ns"))
+    correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)
     ends, waits = np.sort(host_end), (start[:0], start[:0])
     if capture.calls is not None and len(capture.calls):
         calls, own = capture.calls, _of_process(capture.calls, pid)
         begin, until = (calls[name].to_numpy(np.int64)[own] for name in ("start_ns", "end_ns"))
         ends = np.sort(until) if len(own) else ends
-        waiting = _matching(calls["name"], _WAITS)[own]
+        waiting = _matching(calls["name"].iloc[own], _WAITS)
         waits = begin[waiting], until[waiting]
     more = len(waits[0])
     code = np.append(code, np.full(more, len(names)))
