@@ -1,5 +1,6 @@
 """Any path in, one Capture or one sentence out."""
 
+import gc
 import gzip
 import json
 import math
@@ -347,3 +348,15 @@ def test_files_of_other_tools_are_named(tmp_path: Path, content: bytes, said: st
     with pytest.raises(InputError) as error:
         load([tmp_path / "f"])
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_works_after_a_refusal_as_before(tmp_path: Path, enabled: bool) -> None:
+    was = gc.isenabled()
+    try:
+        (gc.enable if enabled else gc.disable)()
+        with pytest.raises(InputError):
+            load([tmp_path])
+        assert gc.isenabled() == enabled
+    finally:
+        (gc.enable if was else gc.disable)()
