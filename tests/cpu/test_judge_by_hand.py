@@ -121,6 +121,11 @@ def test_a_bound_belongs_to_what_is_beyond_it(monkeypatch: pytest.MonkeyPatch) -
     assert told(judge(rows(reads(0.7)), LIMITS, [rule("layout")])) == ["none_at_roof"]
 
 
+def test_a_kernel_at_its_roof_that_a_rule_explains_is_not_clean() -> None:
+    found = judge(rows(reads(0.91)), LIMITS, [rule("layout", cuts=("dram",)), rule("fuse")])
+    assert told(found) == ["layout"]
+
+
 def test_below_a_roof_no_rule_is_no_verdict() -> None:
     found = judge(rows(reads(0.89), reads(0.91)), LIMITS, [rule("layout", holds=lambda e: ~always(e))])
     assert (told(found, 0), told(found, 1)) == ([], ["none_at_roof"])
@@ -170,7 +175,7 @@ def test_one_of_two_rules_for_a_defect_speaks(
 def test_a_guess_counts_only_if_no_other_rule_fires() -> None:
     guess = rule("precision", 0.9, 0.9, last=True)
     sure = rule("layout", holds=lambda e: e["inst_issued"] > 0)
-    found = judge(rows({"inst_issued": 1.0}, {}), LIMITS, [guess, sure])
+    found = judge(rows({"inst_issued": 1.0}, {}), LIMITS, [guess, sure, rule("fuse", holds=lambda e: ~always(e))])
     assert (told(found, 0), told(found, 1)) == (["layout"], ["precision"])
 
 

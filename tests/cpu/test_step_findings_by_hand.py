@@ -112,6 +112,9 @@ def test_changes_of_all_steps_are_ordered_and_later_ones_come_last() -> None:
     assert [one.title for one in found] == ["Layout in b", "Sync in a", "Allocation in b", "Fuse in a"]
     assert found[3].later is not None
     assert found[3].later.after == found[1].id == "sync · step a · x"
+    spelt = claims([told(saver(about="a::b"), saver("fuse", after="sync:a::b", later_ns=Saving(1.0, 2.0)))])
+    assert spelt[1].later is not None
+    assert spelt[1].later.after == spelt[0].id
 
 
 @pytest.mark.parametrize(
@@ -153,6 +156,8 @@ def test_a_finding_shows_its_stretch_else_the_step_in_the_middle() -> None:
     later = replace(one.view.step.phase, gpu_end_ns=ends + 50)
     late = replace(one.view, step=replace(one.view.step, phase=later))
     assert claims([replace(one, view=late)])[0].span == (300, 450)
+    early = replace(late, step=replace(late.step, phase=replace(later, gpu_end_ns=ends - 50)))
+    assert claims([replace(one, view=early)])[0].span == (300, 400)
 
 
 def test_a_change_is_drawn_with_the_operations_that_it_touches() -> None:
