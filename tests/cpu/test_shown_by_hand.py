@@ -362,12 +362,12 @@ def test_only_a_finding_with_replays_is_drawn_before_and_after() -> None:
 
 
 def run(length: float = 100.0, **more: Any) -> Run:
-    """Return a replay of three steps from 100 on, with an operation in each stream before, in, and over the middle one."""
-    one = launches(2.0, 3.0, 4.0, 5.0, steps=3)
+    """Return a replay of four steps from 100 on; in each stream one before, two in, and one after the third step."""
+    one = launches(2.0, 3.0, 4.0, 5.0, steps=4)
     given = {
-        "begin_ns": 100.0, "end_ns": 100.0 + 3 * length, "o_start": np.array([150.0, 205.4, 290.0, 300.0]),
-        "o_end": np.array([160.0, 215.0, 310.0, 360.0]), "c_begin": np.array([100.0, 199.0, 250.0, 260.0]),
-        "c_end": np.array([200.0, 205.0, 250.0, 270.6]),
+        "begin_ns": 100.0, "end_ns": 100.0 + 4 * length, "o_start": np.array([250.0, 305.4, 390.0, 400.0]),
+        "o_end": np.array([260.0, 315.0, 410.0, 460.0]), "c_begin": np.array([200.0, 299.0, 350.0, 360.0]),
+        "c_end": np.array([300.0, 305.0, 350.0, 370.6]),
     }  # fmt: skip
     return replace(simulate(one), **(given | more))
 
