@@ -41,8 +41,6 @@ STEP, BUSY, KERNELS = "step", "GPU busy", "single kernels"
 SAME_PLACE = ", same place"
 TURNS_FILE = "turns-"
 ROUNDS, ROUNDS_OF_TURNS = 20, 24  # the default of `make ab` when the times were measured
-# In fixed order, the launch with 100 % follows another kernel, and the others follow the same one with warm caches.
-_BASES = {("ordered", "kernels"): 101}
 COLUMNS = [
     "data", "what", "rule", "runs", "slower_frac", "comparisons", "faster", "slower", "same", "unsure", "found_frac",
     "false_frac", "families", "families_alarmed", "not_mirrored",
@@ -62,7 +60,6 @@ class Data:
     rows: list[str]
     values: Floats
     launches: int
-    base: int = 100  # the percent of side A
     places: npt.NDArray[np.int64] | None = None  # (processes, places): the index of the percent measured there
     blocks: Sequence[Sequence[tuple[int, Floats]]] = ()
 
@@ -78,7 +75,7 @@ def read(path: Path) -> Iterator[Data]:
     names = ["process", "second", "row", "percent", "launches", "median", "mean", "spread"]
     table = pd.read_csv(path, names=["block", "round", "place", "side", *names] if in_turns else names)
     table["set"] = [next((one for one in DATA if row.startswith(f"{one} ")), "kernels") for row in table["row"]]
-    said = path.name.partition(".")[0].removeprefix("fresh-")
+    said = path.name.partition(".")[0]
     for of, own in table.groupby("set", sort=False):
         if in_turns:
             yield _in_turns(said, str(of), own)
@@ -90,8 +87,7 @@ def read(path: Path) -> Iterator[Data]:
         ordered = kept.set_index(["process", "row", "percent"])[["median", "mean", "spread"]].reindex(index)
         values = ordered.to_numpy(float).reshape(-1, len(rows), len(PERCENTS), 3)
         short = _short(str(of), rows)
-        base = _BASES.get((said, str(of)), 100)
-        data = Data(said, str(of), short, values, int(kept["launches"].iloc[0]), base)
+        data = Data(said, str(of), short, values, int(kept["launches"].iloc[0]))
         yield data
         order = kept.drop_duplicates(["process", "percent"])["percent"].map(PERCENTS.index).to_numpy(np.int64)
         places = order.reshape(-1, len(PERCENTS))
@@ -206,7 +202,7 @@ def rates(data: Data, name: str, percent: int) -> Iterator[dict[str, object]]:
     """Yield rows of error_rates.csv: one rule on one set of rows, with `percent` of the work on side B."""
     rule, part = RULES[name]
     runs = data.turns // part if part else 1
-    equal = percent == data.base
+    equal = percent == PERCENTS[0]
     found: dict[str, list[Verdict]] = {}
     alarmed: dict[str, int] = {}
     unmirrored: dict[str, int] = {}
@@ -224,7 +220,7 @@ def rates(data: Data, name: str, percent: int) -> Iterator[dict[str, object]]:
         count, total = {one: own.count(one) for one in Verdict}, len(own)
         wrong = count[Verdict.FASTER] + (count[Verdict.SLOWER] if equal else 0)
         yield {
-            "data": data.name, "what": what, "rule": name, "runs": runs, "slower_frac": percent / data.base - 1,
+            "data": data.name, "what": what, "rule": name, "runs": runs, "slower_frac": percent / PERCENTS[0] - 1,
             "comparisons": total, **{str(one).lower(): count[one] for one in Verdict},
             "found_frac": count[Verdict.SLOWER] / total if not equal else None, "false_frac": wrong / total,
             "families": families, "families_alarmed": alarmed[what] if equal else None,
@@ -244,7 +240,7 @@ def _parts(data: Data, verdicts: Verdicts) -> dict[str, list[str]]:
 
 def _pairs(data: Data, runs: int, percent: int) -> Iterator[tuple[Floats, Floats]]:
     """Yield comparisons: (runs, rows, 3) of A and of B."""
-    values, base, at = data.values, PERCENTS.index(data.base), PERCENTS.index(percent)
+    values, at = data.values, PERCENTS.index(percent)
     for (_, a), *others in data.blocks:
         for b in [own for of, own in others if of == percent]:
             for begin in range(0, len(a) - runs + 1, runs):
@@ -252,23 +248,21 @@ def _pairs(data: Data, runs: int, percent: int) -> Iterator[tuple[Floats, Floats
     if data.blocks:
         return
     if data.places is not None:
-        yield from _of_places(values, data.places, runs, base, at)
+        yield from _of_places(values, data.places, runs, at)
         return
     coin = np.random.default_rng(54)
     for begin in range(0, len(values) - 2 * runs + 1, 2 * runs):
         block = values[begin : begin + 2 * runs].reshape(runs, 2, *values.shape[1:])
         first = coin.integers(0, 2, runs)
         rounds = np.arange(runs)
-        yield block[rounds, first, :, base], block[rounds, 1 - first, :, at]
+        yield block[rounds, first, :, 0], block[rounds, 1 - first, :, at]
 
 
-def _of_places(
-    values: Floats, places: npt.NDArray[np.int64], runs: int, base: int, at: int
-) -> Iterator[tuple[Floats, Floats]]:
+def _of_places(values: Floats, places: npt.NDArray[np.int64], runs: int, at: int) -> Iterator[tuple[Floats, Floats]]:
     """Yield comparisons of what was measured at the same place of two processes; equal sides have any one amount."""
     for place in places.T:
         pairs = []
-        for mine, other in [(base, at)] if base != at else [(one, one) for one in range(len(PERCENTS))]:
+        for mine, other in [(0, at)] if at else [(one, one) for one in range(len(PERCENTS))]:
             a, b = np.flatnonzero(place == mine), np.flatnonzero(place == other)
             if mine == other:
                 a, b = a[::2], a[1::2]
@@ -291,7 +285,7 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
     drawn |= {one for one in table["data"] if one.startswith(TURNS_FILE)}
     shown = table[(table["rule"] == "ours") | (table["data"].isin(drawn) & (table["what"] == KERNELS))]
     what = shown["what"].replace(r"^\w+: (.*)$", r"\1 of models", regex=True)
-    counts = shown.assign(what=what, percent=(shown["slower_frac"] * 100).round().replace(4, 5))
+    counts = shown.assign(what=what, percent=(shown["slower_frac"] * 100).round())
     keys = ["data", "what", "rule", "runs", "percent"]
     sums = counts.groupby(keys, sort=False)[["faster", "slower", "comparisons"]].sum().reset_index()
     found: dict[tuple[object, ...], dict[str, object]] = {}
@@ -314,14 +308,7 @@ def main() -> int:
         return 0
     folder = Path(sys.argv[1])
     sets = [data for path in sorted(folder.glob("*.csv.xz")) for data in read(path)]
-    rows = [
-        row
-        for data in sets
-        for name in RULES
-        for percent in PERCENTS
-        if percent >= data.base
-        for row in rates(data, name, percent)
-    ]
+    rows = [row for data in sets for name in RULES for percent in PERCENTS for row in rates(data, name, percent)]
     (folder / "tables").mkdir(exist_ok=True)
     table = pd.DataFrame(rows, columns=COLUMNS)
     table.to_csv(folder / "tables" / "error_rates.csv", index=False, lineterminator="\n", float_format="%.4g")
