@@ -5,11 +5,13 @@ The replay is asked the same question. A saving that it predicted is multiplied 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import astuple
 
 from analysis.capture.model import Capture
 from analysis.diagnosis.claims import Claim
@@ -57,8 +59,12 @@ def settle(claims: Sequence[Claim], capture: Capture) -> Settled:
 def _measured(claim: Claim, capture: Capture, rows: Sequence[dict[str, Any]]) -> Measured | None:
     """Return the slope of the operations or calls of a claim, by their time; None if most of it was not delayed."""
     if pattern := CALLS.get(kind_of(claim.kind)):
-        fitting = [one for one in rows if one["change"] == Intervention.HOST and one["target"] == pattern]
-        return Measured(*(fitting[0][name] for name in ("slope", "low", "high"))) if fitting else None
+        calls = [
+            one
+            for one in rows
+            if one["change"] == Intervention.HOST and any(map(re.compile(pattern).search, one["names"]))
+        ]
+        return _slope(calls[0]) if calls else None
     if claim.ops is None or not len(claim.ops) or not rows:
         return None
     ops = capture.gpu_ops.iloc[claim.ops]
@@ -67,11 +73,15 @@ def _measured(claim: Claim, capture: Capture, rows: Sequence[dict[str, Any]]) ->
     for key, ns in times.items():
         fits = [one for one in rows if one["change"] == Intervention.DELAY and key in map(symbols.key, one["names"])]
         if fits:
-            slopes.append([fits[0][name] for name in ("slope", "low", "high")])
+            slopes.append(astuple(_slope(fits[0])))
             weights.append(float(ns))
     if sum(weights) < 0.5 * float(times.sum()) or not sum(weights):
         return None
     return Measured(*np.average(np.array(slopes), axis=0, weights=weights).tolist())
+
+
+def _slope(row: dict[str, Any]) -> Measured:
+    return Measured(row["slope"], row["low"], row["high"])
 
 
 def _settled(claim: Claim, found: Measured) -> Claim:

@@ -23,7 +23,7 @@ from analysis.formats.report import Cell, Finding, KernelRow, Later, Saving
 from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Name, demangled
 from harness.measure_fix.slopes import of_round, slope
 from harness.measure_fix.targets import Decider, Target, of_report
-from tests.checkout import ROOT
+from tests.checkout import ROOT, loaded
 
 COMPILER = shutil.which("cc") or ""
 needs_compiler = pytest.mark.skipif(not COMPILER, reason="there is no C compiler")
@@ -183,7 +183,7 @@ def claim(kind: str, ops: list[int], later: Later | None = None) -> Claim:
 def test_findings_follow_what_was_measured() -> None:
     """A hidden finding leaves the list with what needs it; a measured one says so; the others stay as they are."""
     ops = pd.DataFrame({"name": ["void f<(int)4>(int)", "g", "h"], "duration_ns": [100, 100, 100]})
-    rows = [row("f<4>(int)", 0.9), row("g", 0.0), row("^cuLaunchKernel", 0.5, "host")]
+    rows = [row("f<4>(int)", 0.9), row("g", 0.0), row("cuLaunchKernel", 0.5, "host")]
     capture = Capture(gpu_ops=ops, ours={"measured": {"targets": rows}})
     hidden = claim("layout", [1])
     claims = [hidden, claim("fuse", [0]), claim("fuse", [2]), claim("launch_bound", [0, 1, 2])]
@@ -194,6 +194,20 @@ def test_findings_follow_what_was_measured() -> None:
         "layout: hidden, since the step grows by 0% (-2% to 2.0%) of a delay of it."
     ]
     assert settle(claims, Capture(gpu_ops=ops)).claims == claims
+
+
+@pytest.mark.slow
+def test_a_report_says_what_was_measured(tmp_path: Path) -> None:
+    """The slopes of a pair of the answer key, beside its capture: its first finding has them, and the replay's."""
+    program, score = "weights_cast", loaded("tests/answer_key/score.py")
+    folder = score.unpack("blind_measured", program, "h100", tmp_path)
+    known = json.loads((ROOT / "tests/answer_key/measured.json").read_text())["blind_measured"][program]
+    (folder / "captures" / MEASURED.name).write_text(json.dumps(known))
+    words = ["analysis/report.py", str(folder), "--out", str(tmp_path / "report"), "--quiet"]
+    subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
+    first = json.loads((tmp_path / "report" / "report.json").read_text())["findings"][0]
+    assert first["measured"]["slope"] == known["targets"][0]["slope"] == pytest.approx(1.04, abs=0.01)
+    assert "Measured: the step grows by 104% (98% to 110%) of a delay of it. The replay says 100%." in first["sentence"]
 
 
 def test_top_of_a_report() -> None:
