@@ -1,6 +1,6 @@
 """Send known bytes over the NVLink of two GPUs, to hold the samples of nsys against them.
 
-usage: nsys_scripts/profile.sh --no-counters --run DIR -- python3 -m harness.known_links      needs two GPUs and torch
+    nsys_scripts/profile.sh --no-counters --run DIR -- python3 -m harness.known_links      needs two GPUs and torch
 
 Each range says what one GPU sends: `known peer64MiB` (a copy from GPU 0 to GPU 1), `known allreduce64MiB` (with two
 ranks, each also receives so much). The report has the table known_bytes.
@@ -8,6 +8,7 @@ ranks, each also receives so much). The report has the table known_bytes.
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import tempfile
@@ -52,6 +53,7 @@ def rank(number: int, file: str) -> None:
 
 def main() -> int:
     """Run both ranks. Exit code: 127 without two GPUs."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     import torch
     from torch import multiprocessing
 

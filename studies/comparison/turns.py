@@ -1,6 +1,6 @@
 """Run processes with one amount of work each in turns, as `make ab` runs two commands, and keep their times.
 
-    python -m studies.comparison.turns [--seconds S] [--seed N] BINARY SIDES… > turns.csv
+    python -m studies.comparison.turns [--seconds S] [--seed N] BINARY SIDES... > turns.csv
 
 BINARY is processes.cu, compiled. A word of SIDES is one block of rounds, such as 100,100,101: each of its TURNS rounds
 runs a fresh process for each side, in an order that is drawn. The first side is A; the second has the same work, so any
