@@ -26,8 +26,10 @@ _CAST = re.compile(r"(?<=[<,( ])\((?:[A-Za-z_][A-Za-z0-9_:<>]*(?: (?!instance)[A
 _LITERAL = re.compile(r"(?<![A-Za-z0-9_.])(-?[0-9]+)[uUlL]+(?![A-Za-z0-9_])")
 _GNU_LAMBDA = re.compile(r"\{lambda\((.*?)\)#([0-9]+)\}")
 _CLOSED = re.compile(
-    r"\b(at|c10|cub|thrust|cutlass|cudnn|cufft|cublas\w*|gemvx?|internal)::|cutlass|nvjet|xmma|cudnn|cublas|nccl|gemm|gemv"
-    r"|splitKreduce|softmax_warp_|elementwise_kernel|^(ampere|volta|turing|hopper|sm\d+)_|^triton_(poi|red|per|tem|mm)_|^(loop|input|wrapped)_\w+|_fusion"
+    r"\b(at|c10|cub|thrust|cutlass|cudnn|cufft|cublas\w*|gemvx?|internal)::|cutlass|nvjet|xmma|cudnn|cublas|nccl"
+    r"|\bgemv\d?[NT]\w*_kernel|\bgemvNSP_|\bgemmSN_|\bgemmk1_|\bgemm_kernel\dx\d|gemm_(largek|\d+x\d+)|convolve_\w*gemm|splitKreduce"
+    r"|softmax_warp_|elementwise_kernel|^(maxwell|pascal|volta|turing|ampere|ada|hopper|blackwell|sm\d+)_"
+    r"|^triton_(poi|red|per|tem|mm)_|^(loop|input|wrapped)_\w+|_fusion"
 )
 _OPEN, _CLOSE = "<([{", ">)]}"
 _SIGN = re.compile(r"->|[][<>(){} ]")

@@ -126,3 +126,15 @@ def test_a_name_that_a_console_cut_keeps_its_function(name: str, function: str, 
 def test_a_pattern_of_a_whole_or_a_long_name() -> None:
     assert symbols.pattern("void a::scan<int>(int *)", 200) == "^scan$"
     assert symbols.pattern("scan_" * 50, 200) == "^" + "scan_" * 40
+
+
+@pytest.mark.parametrize(
+    ("name", "closed"),
+    [
+        ("sgemm_naive(int, int, float*)", False), ("my_gemm", False), ("gemv_v02_warp", False), ("matmul_tiled", False),
+        ("ampere_sgemm_128x64_tn", True), ("void gemvNSP_kernel<float, 1>", True), ("sgemm_largek_lds64", True),
+        ("void gemv2T_kernel_val<int, float>", True), ("implicit_convolve_sgemm", True), ("gemm_fusion_dot_48", True),
+    ],
+)  # fmt: skip
+def test_a_product_is_a_library_s_by_the_library_s_names_alone(name: str, closed: bool) -> None:
+    assert symbols.is_closed(name) == closed
