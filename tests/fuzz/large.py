@@ -74,7 +74,8 @@ def _more_rows(text: str, size: int) -> str:
         return text
     copies = max(size // len(rest), 1)
     if "StdDev" not in before and "Instances" not in before:
-        return before + "".join(_numbered(_moved(rest, at), 5 * at) for at in range(copies))
+        within = 10 if "  ---" in rest else copies  # of ncu's console, so that numbers stay as wide as their column
+        return before + "".join(_numbered(_moved(rest, at % within), 5 * at) for at in range(copies))
     row = lines[top + 1 if "---" in before else -1].rstrip()
     if "%" in lines[top] or "---" in before:
         row = re.sub(
