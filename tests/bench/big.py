@@ -1,7 +1,7 @@
 """Time whole reports on big captures of nine shapes, beside pandas, polars and DuckDB that only sum the same file.
 
 `python -m tests.bench.big` makes each capture with 10^5 and 10^6 launches (`--sizes 10000000` with 10^7, of SQLite
-alone; `--all`: each size once, 10^7 with ranges only, in about six minutes of a quiet machine of 2 cores), writes a whole report of it in a process of its own, and adds each row to reports/analysis-bench/big.csv. The
+alone; `--all`: each size once, 10^7 with ranges only, in about six minutes of a quiet machine of 2 cores), writes a whole report of it in a process of its own, and writes the rows to build/big.csv. The
 others read the operations' names and durations from the same file, and sum them by name: SQLite through Python's own
 driver in all three, since DuckDB's needs a download. The byte code of the modules is there, as for a user.
 
@@ -26,7 +26,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-OUT = Path("reports/analysis-bench/big.csv")
+OUT = Path("build/big.csv")
 SIZES = (100_000, 1_000_000)
 GOALS = {100_000: (2.5, 500), 1_000_000: (6.0, 1000), 10_000_000: (40.0, 3000)}  # seconds, MB
 _ELEMENTWISE = (

@@ -1,7 +1,7 @@
 """Time fleet.py on many captures with 1 and more workers: a tenth of them ten times, a hundredth a hundred times as large.
 
 `python -m tests.bench.fleet` makes the captures below --folder, reads them with each number of workers into a store of its
-own, and writes seconds, memory and speed-up to reports/fleet-bench/results.csv. It asks for no GPU.
+own, and writes seconds, memory and speed-up to build/fleet.csv. It asks for no GPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import psutil
 from tests.bench.make_captures import make_program, write_sqlite
 
 SHARES = ((0.9, 10_000), (0.09, 100_000), (0.01, 1_000_000))
-OUT = Path("reports/fleet-bench/results.csv")
+OUT = Path("build/fleet.csv")
 
 
 def _make(task: tuple[Path, int, int]) -> None:
