@@ -108,6 +108,11 @@ def holds(raw: bytes | mmap.mmap) -> bool:
     return False
 
 
+def _may_be_launch(line: str) -> bool:
+    """Return whether a line has what all lines have that _LAUNCH_ENDS or _LOOKS_LIKE_LAUNCH finds."""
+    return ", Stream " in line or "CC " in line or ")x(" in line or ", Context " in line
+
+
 def _launch(line: str) -> re.Match[str] | None:
     """Return the launch whose block this line begins, or None."""
     if ", CC " not in line and ", Stream " not in line and ")x(" not in line:
@@ -129,7 +134,7 @@ def _unwrapped(lines: list[str]) -> list[str]:
     """Return the lines with each wrapped line of a launch put together in its first line; the others become blank."""
     lines = list(lines)
     for at, line in enumerate(lines):
-        if not _LAUNCH_ENDS.search(line.rstrip()):
+        if not _may_be_launch(line) or not _LAUNCH_ENDS.search(line.rstrip()):
             continue
         match = _launch(line)
         first = at
@@ -176,9 +181,12 @@ def read(
             launch.is_unnamed = True
     for ncu_id, launch in enumerate(whole):  # the console prints no IDs
         shared = launch.cells | {"ID": str(ncu_id), "Push/Pop_Range:PL_Type": _stack(launch)}
+        of_all = [shared.get(name, "") for name in _HEADER]
         for number, row in launch.rows:
-            cells = shared | row
-            page.rows.append([cells.get(name, "") for name in _HEADER])
+            cells = of_all.copy()
+            for name, value in row.items():
+                cells[page.columns[name]] = value
+            page.rows.append(cells)
             page.numbers.append(number)
     missing = [_averages(launches, where)] if any(launch.times > 1 for launch in launches) else []
     missing += _lost(launches, profiled, where)
@@ -264,9 +272,13 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
     at = total = 0
     while at < len(lines):
         line = lines[at]
-        if match := _GLUED.fullmatch(line):
+        if not line or line.isspace():
+            at += 1
+            continue
+        may_be_process, may_be_launch = "@" in line, _may_be_launch(line)
+        if may_be_process and (match := _GLUED.fullmatch(line)):
             process, line = {"Process ID": match["pid"], "Process Name": match["app"]}, match["rest"]
-        if match := _PROCESS.fullmatch(line):
+        if may_be_process and (match := _PROCESS.fullmatch(line)):
             process = {"Process ID": match["pid"], "Process Name": match["app"]}
         elif (match := _launch(line)) and (match["context"] or match["cc"] or _above_section(lines, at)):
             launches.append(_started(match, lines, at, process))
@@ -276,9 +288,13 @@ def _blocks(lines: list[str], where: str) -> tuple[list[_Launch], list[int]]:
                     f"{where}: line {at + 1} sums up more than {_MOST_LAUNCHES} launches; {_AGAIN}."
                 )  # fmt: skip
             section = ""
-        elif _LOOKS_LIKE_LAUNCH.search(line):
+        elif may_be_launch and _LOOKS_LIKE_LAUNCH.search(line):
             raise _damaged(where, at, "looks like the beginning of a launch and is none")
-        elif (match := _SECTION.fullmatch(line)) and (launches or _is_section(match["title"].strip(), lines, at)):
+        elif (
+            "Section: " in line
+            and (match := _SECTION.fullmatch(line))
+            and (launches or _is_section(match["title"].strip(), lines, at))
+        ):
             section = match["title"].strip()
             name = _name_above(lines, at, match["indent"])
             if not launches or section in launches[-1].sections or name:
