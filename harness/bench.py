@@ -151,7 +151,13 @@ def memory_of_nans(like: Any) -> Iterator[None]:
 
 
 def pieces(op: Op, inputs: tuple[Any, ...], results: tuple[Any, ...]) -> Iterator[tuple[Any, Any]]:
-    """Yield (inputs, results) of slices along the first axis. Operands without that axis stay whole."""
+    """Yield (inputs, results) of slices along the first axis, or whole if it is the only one.
+
+    Operands without that axis stay whole.
+    """
+    if len(op.axes) == 1:
+        yield inputs, results
+        return
     axis = op.axes[0]
     roles = [[tensor.axes[0] == axis for tensor in op.tensors if tensor.role == role] for role in ("in", "out")]
     first = next(value for value, sliced in zip(inputs, roles[0], strict=False) if sliced)

@@ -25,14 +25,14 @@ def scan_v05_sums(sums, x, elements, TILE: tl.constexpr):  # noqa: N803
 
 
 @triton.jit
-def scan_v05_before(sums, count, GROUP: tl.constexpr):  # noqa: N803
-    """Replace each of `count` sums by the sum of those before it; one program."""
+def scan_v05_before(before, sums, count, GROUP: tl.constexpr):  # noqa: N803
+    """Write the sum of those before each of `count` sums; one program."""
     done = 0.0
     for start in range(0, count, GROUP):
         at = start + tl.arange(0, GROUP)
-        own = tl.load(sums + at, mask=at < count, other=0.0)
-        tl.store(sums + at, done + (tl.cumsum(own) - own), mask=at < count)
-        done += tl.sum(own)
+        left = tl.load(sums + at - 1, mask=(at > 0) & (at < count), other=0.0)
+        tl.store(before + at, done + tl.cumsum(left), mask=at < count)
+        done += tl.sum(left)
 
 
 @triton.jit
@@ -47,8 +47,8 @@ def scan(x: torch.Tensor) -> torch.Tensor:
     """Return the inclusive prefix sum of a contiguous CUDA tensor of float32, shape (N,)."""
     out = torch.empty_like(x)
     tiles = triton.cdiv(x.numel(), TILE)
-    sums = torch.empty(tiles, device=x.device)
+    sums, before = torch.empty((2, tiles), device=x.device)
     scan_v05_sums[(tiles,)](sums, x, x.numel(), TILE=TILE, num_warps=8)
-    scan_v05_before[(1,)](sums, tiles, GROUP=GROUP, num_warps=4)
-    scan_v05_triton[(tiles,)](out, x, sums, x.numel(), TILE=TILE, num_warps=8)
+    scan_v05_before[(1,)](before, sums, tiles, GROUP=GROUP, num_warps=4)
+    scan_v05_triton[(tiles,)](out, x, before, x.numel(), TILE=TILE, num_warps=8)
     return out
