@@ -75,7 +75,8 @@ def test_the_first_finding_names_the_cause(kind: str) -> None:
     assert found[0].kind == kind
     assert found[0].saves_frac is not None
     assert found[0].saves_frac.high is not None
-    assert found[0].saves_frac.high - (found[0].saves_frac.low or 0.0) <= 0.56
+    widest = 0.56 if kind == "small_copies" else 0.5  # 0.5 is the goal; the costs of copies are too uncertain for it
+    assert found[0].saves_frac.high - (found[0].saves_frac.low or 0.0) <= widest
 
 
 @pytest.mark.parametrize(
