@@ -566,8 +566,8 @@ def _parts(capture: Capture, begin: int, until: int) -> tuple[tuple[str, int], .
                 found[part] = found.get(part, 0) + int(ns)
     ops = capture.gpu_ops
     early = ops[(ops["start_ns"] >= begin) & (ops["start_ns"] < until)]
-    uploads = early["name"].astype(str).str.contains("Host-to-Device|HtoD", regex=True)
-    found["uploads"] = int(early.loc[uploads & (early["kind"] == "memcpy"), "duration_ns"].sum())
+    copies = early[early["kind"] == "memcpy"].groupby("name", observed=True)["duration_ns"].sum()
+    found["uploads"] = int(sum(ns for name, ns in copies.items() if re.search("Host-to-Device|HtoD", str(name))))
     found["kernels"] = int(early.loc[early["kind"] == "kernel", "duration_ns"].sum())
     ranked = sorted(found.items(), key=lambda item: -item[1])
     return tuple((name, ns) for name, ns in ranked if ns > 0)

@@ -16,6 +16,8 @@ import pytest
 
 from analysis import pipeline
 from analysis.capture.load import load
+from analysis.replay.savings import step
+from analysis.replay.steady import find
 from tests.bench.big import SHAPES, Shape, write
 
 COUNTED = Path("reports/h200-gpt2-fp32/captures/ncu_raw.csv.xz")
@@ -23,6 +25,9 @@ TWICE = 2.2  # calls for twice as much; a loop in a loop takes 4 times as many
 SMALL, LARGE = 30_000, 60_000  # launches; beyond the windows from which steps and fusions are judged
 MOST_BYTES = 400  # of Python and NumPy, for each further launch: an object for each event takes a thousand or more
 MOST = 0.2  # calls for each further launch: a loop over launches in Python takes at least one, and most take several
+MOST_REPLAYED = (
+    40  # and for each further operation of the steps that are replayed: a few steps of each phase, however long
+)
 pytestmark = pytest.mark.slow
 
 
@@ -45,13 +50,16 @@ def calls_of(made: Callable[[], Any]) -> int:
 # The others have ranges, with which the replay takes more proposals.
 @pytest.mark.parametrize("shape", ["plain CSV", "elementwise CSV", "one name"])
 def test_the_work_for_a_further_launch_is_columns(shape: str, tmp_path: Path) -> None:
-    counts = []
+    counts, replayed = [], []
     for size in (1000, SMALL, LARGE):  # the first run fills caches
         folder = tmp_path / str(size)
         folder.mkdir()
         write(SHAPES[shape], size, folder)
         counts.append(calls_of(lambda folder=folder: pipeline.analyse(load([folder]))))
-    assert (counts[2] - counts[1]) / (LARGE - SMALL) < MOST
+        capture = load([folder])
+        replayed.append(sum(len(step(capture, phase).graph.o_duration) for phase in find(capture).phases))
+    of_steps = MOST_REPLAYED * max(replayed[2] - replayed[1], 0)
+    assert counts[2] - counts[1] < MOST * (LARGE - SMALL) + of_steps
 
 
 def test_a_loop_over_launches_would_be_seen() -> None:
