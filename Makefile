@@ -54,12 +54,8 @@ report: setup-base  ## report on RUN=folder-or-file (default: the newest run, el
 compare: setup-base  ## say where the time went between A=run and B=run, or several each, with verdicts (ARGS='--gate gate.toml')
 	@$(PY) analysis/compare.py $(ARGS) $(A) -- $(B)
 
-.PHONY: measure-fix
-measure-fix: setup-base  ## delay parts of the running CMD='python train.py', and see what its step grows (ARGS='--kernel REGEX')
-	@$(PY) -m harness.measure_fix $(ARGS) -- $(CMD)
-
 .PHONY: ab
-ab: setup-base  ## run A='command' and B='command' in turns, ROUNDS=20 times, and compare them (ARGS='--bare': without nsys)
+ab: setup-base  ## run A='command' and B='command' in turns, ROUNDS=24 times, and compare them (ARGS='--bare': without nsys)
 	@$(PY) -m harness.ab --a '$(A)' --b '$(B)' $(if $(ROUNDS),--rounds '$(ROUNDS)') $(ARGS)
 
 .PHONY: fleet
