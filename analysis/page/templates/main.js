@@ -82,8 +82,14 @@ document.addEventListener("click", (event) => {
 }, true);
 addEventListener("scroll", () => tip.hide(), { passive: true });
 addEventListener("beforeprint", () => { for (const box of $$("[data-live]")) seenBoxes.get(box)?.render(); });
-addEventListener("popstate", route);
-addEventListener("hashchange", route);
+// The event of a link may come after a selection that followed it: then nothing is left to do, and the focus stays.
+const follow = () => {
+  if (location.hash === selection.hash) return;
+  selection.hash = null;
+  route();
+};
+addEventListener("popstate", follow);
+addEventListener("hashchange", follow);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => setTheme(null));
 route();
 

@@ -35,6 +35,7 @@ const select = (path, { push = true } = {}) => {
   if (push) {
     const hash = path ? `#range=${encodeURIComponent(path)}` : "#top";
     if (location.hash !== hash) history.pushState(null, "", hash);
+    selection.hash = hash;
   }
   for (const listener of selection.listeners) listener(path);
 };
