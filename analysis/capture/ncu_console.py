@@ -22,6 +22,7 @@ the indentation may be gone, and `> ` may stand before each line.
 
 from __future__ import annotations
 
+import functools
 import mmap
 import re
 from collections.abc import Sequence
@@ -113,6 +114,7 @@ def _may_be_launch(line: str) -> bool:
     return ", Stream " in line or "CC " in line or ")x(" in line or ", Context " in line
 
 
+@functools.lru_cache(maxsize=1 << 14)  # lines are looked at again, as one and joined
 def _launch(line: str) -> re.Match[str] | None:
     """Return the launch whose block this line begins, or None."""
     if ", CC " not in line and ", Stream " not in line and ")x(" not in line:

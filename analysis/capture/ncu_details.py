@@ -313,6 +313,7 @@ def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle)
     labels, units, cells = (page.column(f"Metric {part}") for part in ("Name", "Unit", "Value"))
     sections_of, items, kernels = (page.column(name) for name in ("Section Name", "Body Item Label", "Kernel Name"))
     values = _columns(cells, labels, units, np.flatnonzero(is_metric).tolist(), style)
+    scales: dict[str, tuple[float, str]] = {}  # of the units so far
     for row, ncu_id in enumerate(ncu_csv.integers(page, "ID")):
         if ncu_id is None:
             raise InputError(f"{page.name}: line {page.numbers[row]} has no ID; export it again with {_EXPORT}.")
@@ -326,7 +327,9 @@ def _read_metrics(page: ncu_csv.Page, is_metric: np.ndarray, style: NumberStyle)
         if not is_metric[row]:
             continue
         where = f"{page.name}, line {page.numbers[row]}"
-        scale, unit = base_unit(units[row], where)
+        if units[row] not in scales:
+            scales[units[row]] = base_unit(units[row], where)
+        scale, unit = scales[units[row]]
         name, label = metric_of(sections_of[row], items[row], labels[row].strip(), unit)
         value = values[row] if row in values else _value(cells[row], style, scale)
         is_text = value is None
