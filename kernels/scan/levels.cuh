@@ -9,7 +9,8 @@
 __device__ __forceinline__ void add_before(float* out, const float* totals, int64_t elements) {
   const int64_t chunk = blockIdx.x + 1;
   const float before = totals[chunk - 1];
-  for (int64_t at = chunk * scan::CHUNK + threadIdx.x; at < elements && at < (chunk + 1) * scan::CHUNK; at += blockDim.x)
+  for (int64_t at = chunk * scan::CHUNK + threadIdx.x; at < elements && at < (chunk + 1) * scan::CHUNK;
+       at += blockDim.x)
     out[at] += before;
 }
 

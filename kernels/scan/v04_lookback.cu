@@ -90,7 +90,7 @@ cudaError_t scan_v04_lookback(const ScanCall& call) {
   const cudaError_t status = cudaMemsetAsync(call.workspace, 0, 16 + tiles * sizeof(uint64_t), call.stream);
   if (status != cudaSuccess) return status;
   scan_v04_lookback<<<static_cast<unsigned>(tiles), THREADS, 0, call.stream>>>(call.x, call.out, states, ticket,
-                                                                              call.elements);
+                                                                               call.elements);
   RETURN_IF_LAUNCH_FAILED();
   return cudaSuccess;
 }
