@@ -5,6 +5,11 @@
 
 #include "vec.cuh"
 
+// Whether packets of 16 bytes can be loaded and stored.
+__device__ __forceinline__ bool aligned(const void* x, const void* out) {
+  return (reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(out)) % 16 == 0;
+}
+
 // THREADS threads hold PACKETS packets of four elements each. A warp holds consecutive packets: packet k of lane l is
 // the 32 k + l th, so every load of a warp reads 512 consecutive bytes.
 template <int THREADS, int PACKETS>
@@ -54,6 +59,13 @@ struct Tile {
       total += __shfl_sync(0xffffffffu, sum, 31);
     }
     return total;
+  }
+
+  // `sum` and the totals of the warps before this one.
+  __device__ __forceinline__ static float with_warps_before(float sum, const float (&of_warp)[WARPS]) {
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) sum += w < static_cast<int>(threadIdx.x) / 32 ? of_warp[w] : 0.0f;
+    return sum;
   }
 
   __device__ __forceinline__ void store(float* out, float before, int64_t left, bool aligned) const {

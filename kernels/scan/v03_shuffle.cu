@@ -19,9 +19,6 @@ namespace {
 constexpr int THREADS = SCAN_V03_THREADS;
 using Part = Tile<THREADS, SCAN_V03_PACKETS>;
 static_assert(Part::SIZE >= scan::CHUNK, "the workspace holds a sum a chunk");
-__device__ __forceinline__ bool aligned(const void* x, const void* out) {
-  return (reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(out)) % 16 == 0;
-}
 }  // namespace
 
 __global__ void __launch_bounds__(THREADS) scan_v03_sums(const float* x, float* sums, int64_t elements) {
@@ -72,13 +69,9 @@ __global__ void __launch_bounds__(THREADS)
   Part part;
   part.load(x + start, elements - start, wide);
   const float total = part.scan_warp();
-  const int warp = threadIdx.x / 32;
-  if (threadIdx.x % 32 == 0) of_warp[warp] = total;
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = total;
   __syncthreads();
-  float sum = before[blockIdx.x];
-#pragma unroll
-  for (int w = 0; w < Part::WARPS; ++w) sum += w < warp ? of_warp[w] : 0.0f;
-  part.store(out + start, sum, elements - start, wide);
+  part.store(out + start, Part::with_warps_before(before[blockIdx.x], of_warp), elements - start, wide);
 }
 
 cudaError_t scan_v03_shuffle(const ScanCall& call) {

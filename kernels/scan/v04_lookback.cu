@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(THREADS)
   if (threadIdx.x == 0) own = atomicAdd(ticket, 1u);
   __syncthreads();
   const int64_t tile = own, start = tile * Part::SIZE;
-  const bool wide = (reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(out)) % 16 == 0;
+  const bool wide = aligned(x, out);
   Part part;
   part.load(x + start, elements - start, wide);
   const float total = part.scan_warp();
@@ -76,10 +76,7 @@ __global__ void __launch_bounds__(THREADS)
     }
   }
   __syncthreads();
-  float before = all_before;
-#pragma unroll
-  for (int w = 0; w < Part::WARPS; ++w) before += w < warp ? of_warp[w] : 0.0f;
-  part.store(out + start, before, elements - start, wide);
+  part.store(out + start, Part::with_warps_before(all_before, of_warp), elements - start, wide);
 }
 
 cudaError_t scan_v04_lookback(const ScanCall& call) {
