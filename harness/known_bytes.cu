@@ -5,7 +5,7 @@
 // 5 us to 10 ms. Launches take their data from a ring of 24 GiB, so that none finds its data in L2.
 //
 // known_bytes timed|graph [STEPS]   print the time of a step, to compare runs with and without samples
-// known_bytes reuse [STEPS]         run kernels of which it is known what they find in L2
+// known_bytes reuse [STEPS]         run kernels whose reuse of L2 is known
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
 #include <nvtx3/nvToolsExt.h>

@@ -110,14 +110,14 @@ def holds(raw: bytes | mmap.mmap) -> bool:
 
 
 def _may_be_launch(line: str) -> bool:
-    """Return whether a line has what all lines have that _LAUNCH_ENDS or _LOOKS_LIKE_LAUNCH finds."""
+    """Return whether a line has what all lines have that _LAUNCH, _LAUNCH_ENDS or _LOOKS_LIKE_LAUNCH finds."""
     return ", Stream " in line or "CC " in line or ")x(" in line or ", Context " in line
 
 
 @functools.lru_cache(maxsize=1 << 14)  # lines are looked at again, as one and joined
 def _launch(line: str) -> re.Match[str] | None:
     """Return the launch whose block this line begins, or None."""
-    if ", CC " not in line and ", Stream " not in line and ")x(" not in line:
+    if not _may_be_launch(line):
         return None
     match = _LAUNCH.fullmatch(line.rstrip())
     return match if match and (match["context"] or match["cc"] or match["grid"]) else None

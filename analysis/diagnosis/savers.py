@@ -221,7 +221,7 @@ def _bounded(view: View, one: Proposal) -> Saver:
         return _replayed(view, one)
     graph, wall = view.step.graph, view.step.told_ns
     after, own = one.change(graph, 1.0), graph.main_streams()[graph.o_stream]
-    device = pd.Series([name.rpartition("/")[0] for name in graph.stream_names])[graph.o_stream[own]].to_numpy()
+    device = pd.Series(graph.stream_devices)[graph.o_stream[own]].to_numpy()
     gone = pd.Series(np.maximum(graph.o_duration - after.o_duration, 0.0)[own]).groupby(device).sum()
     most = view.of_step(gone.max()) if len(gone) else 0.0
     if any((getattr(graph, name) != getattr(after, name)).any() for name in ("c_gap", "c_own", "c_wait")):

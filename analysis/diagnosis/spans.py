@@ -14,10 +14,10 @@ from analysis.capture.model import IntArray
 from analysis.diagnosis.claims import findings as as_findings
 from analysis.diagnosis.findings import findings_of
 from analysis.formats import intervals
+from analysis.formats.distinct import repeats
 from analysis.formats.report import Finding
 from analysis.formats.report import Span as ShownSpan
 from analysis.tables.declare import Column, table
-from analysis.tables.distinct import repeats
 from analysis.tables.gaps import gpu_label
 from analysis.tables.lanes import pause_named
 

@@ -132,12 +132,12 @@ def _split_template(text: str) -> tuple[str, str]:
     return text, ""
 
 
-@lru_cache(maxsize=1 << 16)
 def is_closed(name: str) -> bool:
     """Return whether a kernel is of a library or a compiler, whose grid and loops nobody edits."""
     return _CLOSED.search(name) is not None
 
 
+@lru_cache(maxsize=1 << 16)
 def base(name: str) -> str:
     """Return the function name alone, without namespaces and template arguments (`ncu --kernel-name-base function`)."""
     head = _split_template(key(name))[0]

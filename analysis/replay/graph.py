@@ -24,6 +24,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.collectives import communicates
+from analysis.formats.distinct import holds
 from analysis.replay.waits import DEVICE as DEVICE
 from analysis.replay.waits import NONE as NONE
 from analysis.replay.waits import OPERATION as OPERATION
@@ -44,7 +45,7 @@ _RECORD = re.compile(r"cu(da)?EventRecord")
 _QUERY = re.compile(r"(cu|hip)(da)?(Stream|Event)Query")
 _WAIT = re.compile(r"cu(da)?StreamWaitEvent")
 _WHOLE_SM = re.compile(r"gemm|nvjet|cutlass|xmma|flash|fmha|wgmma", re.IGNORECASE)  # one block takes a whole SM
-SMS = 132  # of the GPU
+SMS = 132  # of an H100 or H200; the grids of other GPUs are held against it, too
 IGNORED = re.compile(r"cuProfiler|cudaProfiler")
 
 
@@ -104,6 +105,11 @@ class Graph:
     def o_end(self) -> Floats:
         """End of each operation in the timeline, ns."""
         return self.o_start + self.o_duration
+
+    @property
+    def stream_devices(self) -> list[str]:
+        """GPU of each stream."""
+        return [name.rpartition("/")[0] for name in self.stream_names]
 
     def step_ns(self) -> float:
         """Return the time of one step in the timeline: between the last ends before both boundaries, ns."""
@@ -195,7 +201,7 @@ def _calls(capture: Capture, windows: Windows) -> pd.DataFrame:
 def _polled(calls: pd.DataFrame) -> pd.DataFrame:
     """Return the calls with one for several queries in a row of a thread: it asks until something has ended."""
     names = calls["name"]
-    asks = names.map({name: bool(_QUERY.match(str(name))) for name in names.unique()}).astype(bool)
+    asks = holds(names, _QUERY.match)
     if not asks.any():
         return calls
     again = asks & asks.groupby([calls["pid"], calls["tid"]]).shift(fill_value=False)
@@ -465,7 +471,7 @@ def _causes(
 
 
 def _fill(ops: pd.DataFrame) -> Floats:
-    """Return the share of the GPU that the blocks of each kernel fill (0–1); copies fill none."""
+    """Return the share of a GPU of SMS that the blocks of each kernel fill (0–1); copies fill none."""
     shapes = ops["grid"].astype(str) + "x" + ops["block"].astype(str)
     share = {}
     for shape in shapes.unique():
@@ -525,7 +531,7 @@ def _serial(graph: Graph) -> Graph:
     )
     order = np.argsort(at, kind="stable")
     start, end, stream = graph.o_start[order], graph.o_end[order], graph.o_stream[order]
-    device = [name.rpartition("/")[0] for name in graph.stream_names]
+    device = graph.stream_devices
     pairs = []
     used = np.unique(stream).tolist()
     for default, other in itertools.product([one for one in used if graph.stream_names[one].endswith("/7")], used):

@@ -353,7 +353,7 @@ def _work(graph: Graph) -> Floats:
 
     Only for GPUs on which several streams have kernels: elsewhere, they run one after another anyway.
     """
-    work, devices = np.zeros(len(graph.o_start)), [name.rpartition("/")[0] for name in graph.stream_names]
+    work, devices = np.zeros(len(graph.o_start)), graph.stream_devices
     kernels = np.flatnonzero(graph.o_kind == "kernel")
     device = pd.factorize(np.array(devices, object))[0][graph.o_stream[kernels]]
     for rows in [kernels[own] for own in rows_by(device, len(set(devices)))]:
@@ -373,7 +373,7 @@ def _capacity(work: Floats, base: Graph, changed: Graph) -> float:
     if not work.any():
         return 0.0
     left = work * changed.o_duration / np.maximum(base.o_duration, 1.0)
-    device = pd.Series([name.rpartition("/")[0] for name in base.stream_names])[base.o_stream].to_numpy()
+    device = pd.Series(base.stream_devices)[base.o_stream].to_numpy()
     return float(pd.Series(left).groupby(device).sum().max()) / base.steps
 
 

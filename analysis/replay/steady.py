@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
+from analysis.formats.distinct import holds
 
 Floats = npt.NDArray[np.float64]
 
@@ -213,13 +214,7 @@ def _beside(phase: Phase, main: Phase, loads: IntArray) -> bool:
 def _loads(capture: Capture) -> IntArray:
     if capture.calls is None:
         return np.zeros(0, np.int64)
-    return np.sort(capture.calls["start_ns"].to_numpy(np.int64)[_matching(capture.calls["name"], _LOADS)])
-
-
-def _matching(names: pd.Series, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-    """Return which names a pattern matches. Few of them are distinct."""
-    codes, distinct = pd.factorize(names)
-    return np.array([*(bool(pattern.match(str(name))) for name in distinct), False])[codes]
+    return np.sort(capture.calls.loc[holds(capture.calls["name"], _LOADS.match), "start_ns"].to_numpy(np.int64))
 
 
 def busiest(ops: pd.DataFrame) -> int:
@@ -247,7 +242,7 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
         calls, own = capture.calls, _of_process(capture.calls, pid)
         begin, until = (calls[name].to_numpy(np.int64)[own] for name in ("start_ns", "end_ns"))
         ends = np.sort(until) if len(own) else ends
-        waiting = _matching(calls["name"].iloc[own], _WAITS)
+        waiting = holds(calls["name"].iloc[own], _WAITS.match).to_numpy()
         waits = begin[waiting], until[waiting]
     more = len(waits[0])
     code = np.append(code, np.full(more, len(names)))

@@ -17,6 +17,7 @@ import pandas as pd
 
 from analysis.capture.model import IntArray, empty_table
 from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, bus_factor, most_skew, size_of, skew
+from analysis.formats.distinct import holds
 from analysis.formats.place import profile
 from analysis.formats.ranges import warms_up
 from analysis.formats.report import Missing, Reason
@@ -24,7 +25,6 @@ from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.declare import Column, part, table
-from analysis.tables.distinct import holds
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
 from analysis.tables.rank_places import COMMUNICATION

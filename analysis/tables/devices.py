@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.formats import intervals
+from analysis.formats.distinct import repeats
 from analysis.formats.words import count_of
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, part, table
-from analysis.tables.distinct import repeats
 
 if TYPE_CHECKING:
     from analysis.facts import Facts

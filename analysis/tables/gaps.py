@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis.formats.distinct import numbered
 from analysis.formats.ranges import is_step
 from analysis.tables import set_up as set_up_steps
 from analysis.tables.attribution import innermost
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column
-from analysis.tables.distinct import numbered
 
 if TYPE_CHECKING:
     from analysis.facts import Facts

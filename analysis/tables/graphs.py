@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis.formats.distinct import numbered, several
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, table
-from analysis.tables.distinct import numbered, several
 
 if TYPE_CHECKING:
     from analysis.facts import Facts

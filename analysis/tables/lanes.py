@@ -14,7 +14,7 @@ import pandas as pd
 
 from analysis.capture.model import IntArray
 from analysis.formats import intervals
-from analysis.tables.distinct import numbered, repeats
+from analysis.formats.distinct import numbered, repeats
 from analysis.tables.operations import operation_rows
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis.formats.distinct import holds
 from analysis.formats.ranges import never_closes
 from analysis.formats.report import Missing, Reason
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths, parent_rows
 from analysis.tables.compiled import place_compiled
 from analysis.tables.declare import TOP, Column, part, table
-from analysis.tables.distinct import holds
 
 if TYPE_CHECKING:
     from analysis.facts import Facts

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from analysis.formats import csv_text
+from analysis.formats.distinct import numbered, several
 from analysis.tables.attribution import parent_rows
-from analysis.tables.distinct import numbered, several
 
 ROWS = pd.DataFrame(
     {

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.tables.distinct import holds, repeats
+from analysis.formats.distinct import holds, repeats
 
 
 @pytest.mark.parametrize("size", [0, 1, 300])

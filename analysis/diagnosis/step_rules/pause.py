@@ -13,9 +13,9 @@ import numpy.typing as npt
 from analysis.capture.model import IntArray
 from analysis.diagnosis.step_rules.view import LOADS, Proposal, View
 from analysis.formats import intervals
+from analysis.formats.distinct import holds
 from analysis.formats.words import count_of, duration
 from analysis.replay.graph import ALLOCATION
-from analysis.tables.distinct import holds
 
 LEAST_NS = 1_000_000.0
 ONCE_NS = 10_000_000.0  # the same of a single one: a profiler writes its buffers now and then, which takes as long

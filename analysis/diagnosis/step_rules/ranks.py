@@ -98,8 +98,7 @@ def _exposed(view: View) -> str:
 
 def _places(graph: Graph) -> IntArray:
     """Return a number for each stream that those of one process on one GPU share."""
-    devices = [name.rpartition("/")[0] for name in graph.stream_names]
-    keys = list(zip(graph.stream_pid.tolist(), devices, strict=True))
+    keys = list(zip(graph.stream_pid.tolist(), graph.stream_devices, strict=True))
     return np.array([keys.index(key) for key in keys], dtype=np.int64)
 
 
