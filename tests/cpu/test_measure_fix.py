@@ -61,7 +61,7 @@ def run(
     out.unlink(missing_ok=True)
     code = (
         "import sys; from pathlib import Path; from harness.measure_fix import __main__ as m;"
-        f"m.library = lambda: Path({str(fake / 'delays.so')!r}); sys.exit(m.main())"
+        f"m.library = lambda: Path({str(fake / 'delays.so')!r}); sys.exit(m.run_program(m.main))"
     )
     command = [sys.executable, "-c", code, *words, "--seconds", "0.05", "--out", str(out)]
     place = {"LD_LIBRARY_PATH": str(fake), "KERNEL_LEDGER_CUPTI": str(fake / "libcuda.so.1"), "PYTHONPATH": str(ROOT)}
@@ -69,7 +69,7 @@ def run(
         [*command, "--", str(fake / "program"), str(steps), *host_us.split()],
         capture_output=True, text=True, env=os.environ | place | (env or {}), cwd=fake, timeout=100, check=False,
     )  # fmt: skip
-    return done.returncode, done.stderr, json.loads(out.read_text()) if out.exists() else {}
+    return done.returncode, done.stderr, json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
 
 
 @needs_compiler
@@ -201,11 +201,11 @@ def test_a_report_says_what_was_measured(tmp_path: Path) -> None:
     """The slopes of a pair of the answer key, beside its capture: its first finding has them, and the replay's."""
     program, score = "weights_cast", loaded("tests/answer_key/score.py")
     folder = score.unpack("blind_measured", program, "h100", tmp_path)
-    known = json.loads((ROOT / "tests/answer_key/measured.json").read_text())["blind_measured"][program]
+    known = json.loads((ROOT / "tests/answer_key/measured.json").read_text(encoding="utf-8"))["blind_measured"][program]
     (folder / "captures" / MEASURED.name).write_text(json.dumps(known))
     words = ["analysis/report.py", str(folder), "--out", str(tmp_path / "report"), "--quiet"]
     subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True)
-    first = json.loads((tmp_path / "report" / "report.json").read_text())["findings"][0]
+    first = json.loads((tmp_path / "report" / "report.json").read_text(encoding="utf-8"))["findings"][0]
     assert first["measured"]["slope"] == known["targets"][0]["slope"] == pytest.approx(1.04, abs=0.01)
     assert "Measured: the step grows by 104% (98% to 110%) of a delay of it. The replay says 100%." in first["sentence"]
 
