@@ -109,6 +109,10 @@ class Readme(MetadataHookInterface):
             kind = "raw" if match["picture"] else "blob"
             return f"{match['picture']}[{match['text']}]({home}/{kind}/v{metadata['version']}/{match['to']})"
 
+        def drawn(match: re.Match[str]) -> str:
+            return f'{match[1]}="{home}/raw/v{metadata["version"]}/{match[2]}"'
+
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
+        text = re.sub(r'\b(src|srcset)="(?!https?:)([^"]+)"', drawn, text)
         link = re.compile(r"(?P<picture>!?)\[(?P<text>[^]]*)\]\((?!https?:|#)(?P<to>[^)]+)\)")
         metadata["readme"] = {"content-type": "text/markdown", "text": link.sub(absolute, text)}

@@ -20,24 +20,25 @@ from typing import Any
 
 import msgspec
 import pandas as pd
+from rich.console import Console, RenderableType
 
 from analysis import pipeline
 from analysis.api import declared
 from analysis.capture.load import load
+from analysis.comparison.compare import compare
 from analysis.formats import packed, schema
 from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
-from analysis.page import markdown, terminal
-from analysis.page.text import MISSING, cell, is_missing
+from analysis.page import comparison, markdown, terminal
 from studies import runs as published
-from studies.publish import examples
+from studies.publish import examples, results, wrong
 from studies.publish.columns import document_columns, document_json
+from studies.publish.committed import FIELD, filled, plain, read_table
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).with_name("parts.toml")
-PROFILED = "tests/cpu/data/profile/qwen"  # a program of somebody else, as `make profile` captured it
-SCREEN_LINES = 45  # of the transcript
-_FIELD = re.compile(r"\{(\w+)\}")
+BEFORE, AFTER = (f"examples/h200/{name}/captures" for name in ("qwen_like", "qwen_like_compiled"))  # like a user's own
+SCREEN_LINES, SHOWN_LINES, COMPARED_LINES = 45, 14, 13
 Texts = dict[tuple[str, str], dict[str, str]]  # (file, part) -> GPU -> text
 
 
@@ -89,6 +90,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
     gpus = published.read(root / "reports")
     texts: Texts = {
         ("README.md", "transcript"): {"": transcript()},
+        ("README.md", "before-after"): {"": before_after()},
+        ("docs/commands.md", "targets"): {"": _targets(root)},
         ("reports/README.md", "runs"): {"": _index(root / "reports")},
         ("analysis/COLUMNS.md", "columns"): {"": document_columns()},
         ("analysis/JSON.md", "json"): {"": document_json()},
@@ -103,6 +106,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
             if (folder := runs.folder(part.run)) is not None:
                 for file, text in _of_run(part, folder):
                     texts.setdefault((file, part.part), {})[runs.gpu] = text
+    texts["README.md", "results"] = {"": results.render(root, gpus)}
+    texts |= {("docs/wrong.md", name): {"": text} for name, text in wrong.render(root, gpus).items()}
     files: dict[str, str] = {f"analysis/{name}.schema.json": schema.render(name) + "\n" for name in schema.FORMS}
     for (file, name), by_gpu in texts.items():
         files[file] = _with_part(root, file, name, join_gpus(by_gpu), files.get(file))
@@ -158,30 +163,7 @@ def _blocks(shown: Shown, rows: pd.DataFrame) -> Iterator[str]:
 
 
 def _is_numeric(form: str, rows: pd.DataFrame) -> bool:
-    return all(pd.api.types.is_numeric_dtype(rows[name]) for name in _FIELD.findall(form))
-
-
-def filled(form: str, row: Mapping[str, Any]) -> str:
-    """Return a form such as `{time_ns} ({time_p5_ns} – {time_p95_ns})` with the values of a row.
-
-    A form whose first value is missing is a dash. What stands in parentheses disappears if a value there is missing.
-    """
-    names = _FIELD.findall(form)
-    if names and is_missing(row[names[0]]):
-        return MISSING
-    lacking = [name for name in names if is_missing(row[name])]
-    if lacking:
-        form = re.sub(r" \([^)]*\)", "", form)
-    said = _FIELD.sub(lambda found: cell(row[found[1]], found[1]), form)
-    return markdown.escape_prose(said)
-
-
-def read_table(folder: Path, name: str) -> pd.DataFrame:
-    """Return a committed table of a run. Raises: InputError if it is missing."""
-    file = packed.find(folder / "tables" / f"{name}.csv")
-    if not file.is_file():
-        raise InputError(f"{folder.name}/tables/{name}.csv is missing; build it with `make readme`")
-    return pd.read_csv(file)
+    return all(pd.api.types.is_numeric_dtype(rows[name]) for name in FIELD.findall(form))
 
 
 def join_gpus(texts: Mapping[str, str]) -> str:
@@ -215,16 +197,35 @@ def replace_part(text: str, name: str, content: str) -> str:
 
 
 def transcript() -> str:
-    """Return the transcript in README.md: what the report on PROFILED prints on a terminal."""
-    capture = load([ROOT / PROFILED])
+    """Return what the report on BEFORE prints on a terminal."""
+    capture = load([ROOT / BEFORE])
     built = pipeline.analyse(capture, declared(capture))
     to = terminal.console(io.StringIO(), plain=True)
     to.height = SCREEN_LINES
-    paths = [f"runs/qwen-report/report.{suffix}" for suffix in ("html", "md")]
+    shown = terminal.screen(to, built.report, built.tables, [], BEFORE)
+    return _console(f"make report RUN={BEFORE}", to, shown, SHOWN_LINES)
+
+
+def before_after() -> str:
+    """Return the first lines of what a comparison of BEFORE with AFTER prints."""
+    to = terminal.console(io.StringIO(), plain=True)
+    compared = compare([ROOT / BEFORE], [ROOT / AFTER])
+    return _console(f"make compare A={BEFORE} B={AFTER}", to, comparison.screen(compared, to.width), COMPARED_LINES)
+
+
+def _console(command: str, to: Console, shown: RenderableType, most: int) -> str:
     with to.capture() as printed:
-        to.print(terminal.screen(to, built.report, built.tables, paths, PROFILED), crop=False)
+        to.print(shown, crop=False)
     lines = [line.rstrip() for line in printed.get().splitlines()]
-    return "\n".join(["```console", f"$ make report RUN={PROFILED}", *lines, "```"])
+    lines = [*lines[:most], "…"] if len(lines) > most else lines
+    return "\n".join(["```console", f"$ {command}", *lines, "```"])
+
+
+def _targets(root: Path) -> str:
+    """Return the targets of the Makefiles with their descriptions."""
+    makefiles = "".join((root / name).read_text(encoding="utf-8") for name in ("Makefile", "studies/Makefile"))
+    found = re.findall(r"^([a-z-]+):.*?  ## (.+)$", makefiles, re.MULTILINE)
+    return plain(["target", "what it does"], [[f"`make {name}`", markdown.escape_prose(said)] for name, said in found])
 
 
 def _index(reports: Path) -> str:
@@ -241,20 +242,8 @@ def _index(reports: Path) -> str:
 def goals_table(goals: pd.DataFrame) -> str:
     """Return the table of the goals for kernels: the shapes that reach each, the least speed-up, and the verdict."""
     headers = ["goal", "times as fast", "shapes that reach it", "least (p5 – p95)", "met"]
-    return markdown.table_of(headers, list(_judged(goals)), ["left", "left", "right", "left", "left"])
-
-
-def _judged(goals: pd.DataFrame) -> Iterator[list[str]]:
-    """Yield a row for each goal with a result: met if `share` of its shapes reach `least`, and all `never_below`."""
-    for _, of in goals.dropna(subset=["found"]).groupby("goal"):
-        worst, share, least = of.loc[of["found"].idxmin()], of["share"].iloc[0], of["least"].iloc[0]
-        reach = of["found"] >= least
-        met = reach.mean() >= share and worst["found"] >= worst["never_below"]
-        asked = f"≥ {least:g}"
-        if share < 1:
-            asked += f" at {share:.0%} of the shapes, ≥ {worst['never_below']:g} at all"
-        found = filled("{found} ({found_p5} – {found_p95}) at {op} {dtype} {shape_name}", worst.to_dict())
-        yield [str(worst["what"]), asked, f"{reach.sum()} of {len(of)}", found, "yes" if met else "**no**"]
+    body = [[*said, "yes" if met else "**no**"] for *said, met in wrong.judged(goals)]
+    return markdown.table_of(headers, body, ["left", "left", "right", "left", "left"])
 
 
 if __name__ == "__main__":

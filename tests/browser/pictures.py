@@ -1,92 +1,59 @@
-"""Draw the pictures of README.md and docs/tour.md: pages of committed runs in headless Chromium.
+"""Draw the pictures of the documents: the page of an example's capture in headless Chromium, light and dark.
 
-python -m tests.browser.pictures           # draws all of them, after a change of a page or a run
-python -m tests.browser.pictures report    # draws one
+python -m tests.browser.pictures           # draws all of them, after a change of a page
+python -m tests.browser.pictures first     # draws one
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
 from PIL import Image
 
+from analysis import report
 from tests.browser.chromium import started
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "pictures"
-COLOURS = 256
-MOST_BYTES = 600_000  # of all of them
-OVERVIEW, LAYERS = "h200-gpt2-fp32", "h200-gpt2-layers"
+CAPTURE = ROOT / "examples" / "h200" / "qwen_like" / "captures"
+COLOURS, MOST_BYTES = 256, 200_000  # MOST_BYTES: of each
 
 
 class Shot(NamedTuple):
-    """One picture: a run of reports/, the place in its page, its height in pixels, and the actions before it."""
+    """One picture: the section to scroll to ("" is the top), its height in pixels, and the step to zoom to."""
 
-    run: str
-    fragment: str
+    section: str
     height: int
-    act: Callable[[Any], None] | None = None
+    step: str = ""
 
 
-def _at(section: str) -> Callable[[Any], None]:
-    def scroll(page: Any) -> None:
-        page.locator(f"#{section}").evaluate("section => section.scrollIntoView()")
-        page.wait_for_timeout(400)
-        page.locator(f"#{section}").evaluate("section => section.scrollIntoView()")
-
-    return scroll
+SHOTS = {"first": Shot("", 560), "timeline": Shot("timeline", 480, "Decoder(4 x 1)")}
 
 
-def heaviest() -> str:
-    """Return the kernel with the most time in a decode step of the run OVERVIEW."""
-    with (ROOT / "reports" / OVERVIEW / "tables" / "kernels.csv").open(encoding="utf-8", newline="") as stream:
-        rows = [row for row in csv.DictReader(stream) if row["range"].startswith("gpt2/decode/")]
-    time: dict[str, float] = {}
-    for row in rows:
-        time[row["kernel"]] = time.get(row["kernel"], 0.0) + float(row["nsys_time_ns"])
-    return max(time, key=lambda kernel: time[kernel])
-
-
-def _of(range_: str) -> str:
-    return f"#range={quote(range_, safe='')}"
-
-
-SHOTS = {
-    "report": Shot(OVERVIEW, "", 545),
-    "decode": Shot(OVERVIEW, _of("gpt2/decode"), 480),
-    "timeline": Shot(OVERVIEW, _of("gpt2/decode"), 580, _at("timeline")),
-    "gaps": Shot(OVERVIEW, _of("gpt2/decode"), 330, _at("gaps")),
-    "roofline": Shot(OVERVIEW, _of("gpt2/decode"), 620, _at("roofline")),
-    "kernel": Shot(OVERVIEW, "#kernel=", 640),
-    "fusion": Shot(OVERVIEW, _of("gpt2/decode"), 480, _at("fusion")),
-    "baseline": Shot(LAYERS, "", 500, _at("baseline")),
-}
-
-
-def taken(chromium: Any, names: Sequence[str] = tuple(SHOTS)) -> Iterator[tuple[str, Image.Image]]:
-    """Yield each of `names` with its picture."""
+def taken(chromium: Any, page_file: Path, names: Sequence[str]) -> Iterator[tuple[str, Image.Image]]:
+    """Yield the name of each file with its picture."""
     for name in names:
-        run, fragment, height, act = SHOTS[name]
-        size = {"width": 1280, "height": height}
-        context = chromium.new_context(viewport=size, color_scheme="light", reduced_motion="reduce", locale="en-US")
-        context.set_default_timeout(20_000)
-        page = context.new_page()
-        fragment += quote(heaviest(), safe="") if fragment == "#kernel=" else ""
-        page.goto((ROOT / "reports" / run / "report.html").as_uri() + fragment)
-        page.wait_for_timeout(300)
-        if act is not None:
-            act(page)
-        page.mouse.move(0, 0)
-        page.wait_for_timeout(200)
-        yield name, Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        context.close()
+        for scheme in ("light", "dark"):
+            size = {"width": 1280, "height": SHOTS[name].height}
+            context = chromium.new_context(viewport=size, color_scheme=scheme, reduced_motion="reduce", locale="en-US")
+            page = context.new_page()
+            page.goto(page_file.as_uri())
+            page.wait_for_timeout(500)
+            for _ in range(2 if SHOTS[name].section else 0):  # what is drawn on the way moves the section
+                page.locator(f"#{SHOTS[name].section}").evaluate("section => section.scrollIntoView()")
+                page.wait_for_timeout(400)
+            if SHOTS[name].step:
+                steps = page.locator(f"#{SHOTS[name].section} select option", has_text=SHOTS[name].step)
+                page.locator(f"#{SHOTS[name].section} select").select_option(steps.nth(1).get_attribute("value"))
+                page.wait_for_timeout(400)
+            yield name + ("-dark" if scheme == "dark" else ""), Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+            context.close()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -96,12 +63,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = parser.parse_args(arguments).names or [*SHOTS]
     if unknown := [name for name in names if name not in SHOTS]:
         parser.error(f"there is no picture {unknown[0]}; these are {', '.join(SHOTS)}")
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    with started() as chromium:
-        for name, picture in taken(chromium, names):
-            picture.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(
-                FOLDER / f"{name}.png", optimize=True
-            )
+    with tempfile.TemporaryDirectory() as folder, started() as chromium:
+        report.build([CAPTURE], Path(folder))
+        for name, picture in taken(chromium, Path(folder) / "report.html", names):
+            drawn = picture.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
+            drawn.save(FOLDER / f"{name}.png", optimize=True)
     return 0
 
 

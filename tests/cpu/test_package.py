@@ -161,7 +161,8 @@ def test_the_sdist_holds_the_same_and_builds_the_same_wheel(built, tmp_path):
 
 def test_the_readme_of_the_package_links_to_no_file_beside_it(wheel):
     (about,) = wheel.glob("*.dist-info/METADATA")
-    links = re.findall(r"!?\]\(([^)]+)\)", about.read_text("utf-8").split("\n\n", 1)[1])
+    readme = about.read_text("utf-8").split("\n\n", 1)[1]
+    links = re.findall(r"!?\]\(([^)]+)\)", readme) + re.findall(r'\b(?:src|srcset)="([^"]+)"', readme)
     assert len(links) > 10
     assert all(link.startswith(("https://", "#")) for link in links)
     assert any("/raw/v" in link for link in links)  # a page around a picture is no picture

@@ -61,7 +61,8 @@ def test_a_damaged_list_of_runs_is_one_sentence(text: str, tmp_path: Path) -> No
 
 @committed.needs_committed
 def test_a_missing_table_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publish, "transcript", lambda: "")
+    for name in ("transcript", "before_after", "_targets"):
+        monkeypatch.setattr(publish, name, lambda *_: "")
     (tmp_path / "reports" / "x-accounting").mkdir(parents=True)
     (tmp_path / "reports" / runs.FILE).write_text('[x]\ngpu = "X"\naccounting = "x-accounting"\n')
     for name in ("README.md", "reports/README.md", "analysis/COLUMNS.md", "analysis/JSON.md"):

@@ -1,0 +1,130 @@
+"""Write the five results of README.md from committed data, each with its conditions, its baseline and its failures."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.hardware.devices import find_device
+from analysis.page.text import cell
+from studies.publish.committed import looks, read_table, yes
+from studies.runs import Runs
+
+WIDTH = 118
+
+
+def render(root: Path, gpus: Sequence[Runs]) -> str:
+    """Return the list of results. A GPU without a run adds nothing to it."""
+    said = [_advice(root), *_comparisons(gpus), *_fusions(gpus), *_tokens(gpus), *_two_gpus(gpus)]
+    return "\n".join(textwrap.fill(one, WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
+                                   break_on_hyphens=False) for one in said)  # fmt: skip
+
+
+def _all(tables: Iterable[pd.Series]) -> str:
+    return yes(pd.concat(list(tables)))
+
+
+def _advice(root: Path) -> str:
+    first, latest = ([*looks(root, f"blind_screen*/screen_{one}.csv").values()] for one in ("first_look", "latest"))
+    kernels = [*looks(root, "kernels*/first_look.csv").values()]
+    slow = [one[(one["metrics"] == "full") & (one["kind"] == "defect")]["right"] for one in kernels]
+    every = pd.concat(first)
+    silent = every[(every["cause"] == "nothing") | every["trap"].notna()]
+    return (
+        "**Advice on programs that no rule had seen.** The first finding named the cause in "
+        f"{_all(one['right'] for one in first)} programs, and in {_all(slow)} slow kernels. The goal is 90 %. "
+        "Where the cause was right, the measured saving lay in the stated interval for "
+        f"{_all(one['inside'] for one in first)}. Of {len(silent)} programs with nothing to win, "
+        f"{silent['advised'].notna().sum()} got advice. Rules tuned on these programs now name "
+        f"{_all(one['right'] for one in latest)}, which proves less ([scores](tests/answer_key/README.md))."
+    )
+
+
+def _comparisons(gpus: Sequence[Runs]) -> Iterable[str]:
+    for runs in gpus:
+        if (folder := runs.folder("comparison")) is None:
+            continue
+        table = read_table(folder, "error_summary").query("rule == 'ours'")
+        turns, first = (table[table["data"].str.fullmatch(f"{name}-gpu\\d")] for name in ("turns-h100", "h100"))
+        kernels, steps = (turns[turns["what"] == name]["slower_1"] for name in ("single kernels", "step of models"))
+        before = first[first["what"] == "single kernels"]["slower_1"]
+        yield (
+            f"**Before and after**, on two {runs.gpu}, {turns['runs'].iloc[0]} runs a side in turns. Equal sides got a "
+            f"false verdict in {_sum(turns['equal'])} cases. A slow-down of 1 % was found in {_sum(kernels)} kernels, "
+            f"and in {_sum(steps)} whole steps. The first look missed its goal with {_sum(before)} kernels "
+            "([error rates](analysis/comparison/README.md))."
+        )
+
+
+def _sum(counts: pd.Series) -> str:
+    """Return the sum of counts such as `83 of 84`."""
+    pairs = counts.str.split(",").str[0].str.split(" of ", expand=True).astype(int)
+    return f"{pairs[0].sum()} of {pairs[1].sum()}"
+
+
+def _fusions(gpus: Sequence[Runs]) -> Iterable[str]:
+    for runs in gpus:
+        if (folder := runs.folder("overview")) is None:
+            continue
+        checks = read_table(folder, "fusion_check")
+        held, failed = ((checks["within"] == word).sum() for word in ("yes", "no"))
+        inside = checks[checks["within"].isna()]
+        off = " and ".join(cell(abs(one), "error_frac") for one in inside["bytes_error_frac"])
+        yield (
+            f"**Fusion, planned from a capture** (GPT-2, float32, {runs.gpu}). Of {len(checks)} fused kernels for "
+            f"{checks['pattern'].nunique()} chains, {held} came within 5 % of the predicted bytes and 15 % of the "
+            f"predicted time, and {failed} did not. {len(inside)} inside the model are not judged, since L2 holds "
+            f"their data: their bytes are off by {off} ([each]({_at(folder, 'fusion_check')}))."
+        )
+
+
+def _at(folder: Path, name: str) -> str:
+    return f"reports/{folder.name}/tables/{name}.csv"
+
+
+def _tokens(gpus: Sequence[Runs]) -> Iterable[str]:
+    said = []
+    for runs in gpus:
+        if (folder := runs.folder("decode")) is None:
+            continue
+        rungs = read_table(folder, "decode").set_index("rung")
+        ours, theirs = rungs.loc["persistent"], rungs.loc["hf_compile_graph"]
+        device = find_device(runs.gpu)
+        assert device is not None
+        said.append(
+            f"On {runs.gpu} the host sees a token every {_ns(ours['seen_ns'])}, theirs every {_ns(theirs['seen_ns'])}: "
+            f"{theirs['seen_ns'] / ours['seen_ns']:.1f} times as fast. If it waits once at the end: "
+            f"{theirs['token_ns'] / ours['token_ns']:.1f} times. One read of weights and cache takes "
+            f"{_ns(ours['floor_ns'])} at the speed of a copy, "
+            f"{_ns(1e9 * ours['bytes'] / device.dram_bytes_per_s)} at the datasheet's."
+        )
+    if said:
+        yield (
+            "**One token of GPT-2**: our persistent kernel and Hugging Face's compiled step in a CUDA graph "
+            f"(bfloat16, batch 1, mean context 256). {' '.join(said)} ([rung by rung](kernels/decode/README.md))."
+        )
+
+
+def _ns(value: float) -> str:
+    return cell(value, "time_ns")
+
+
+def _two_gpus(gpus: Sequence[Runs]) -> Iterable[str]:
+    for runs in gpus:
+        if (folder := runs.folder("multi_gpu")) is None:
+            continue
+        rows = read_table(folder, "multi_gpu")
+        wall, gpu = rows["measured_wall_speedup"], rows["measured_speedup"]
+        best = rows.loc[wall.idxmax()]
+        off, off_gpu = (rows["wall_speedup"] / wall - 1).abs().median(), rows["error_frac"].abs().median()
+        yield (
+            f"**Two GPUs are often slower than one** (GPT-2, float32, two {runs.gpu}). The median of {len(rows)} "
+            f"measured speed-ups is {wall.median():.3g} by the wall clock, and {gpu.median():.3g} by GPU time. "
+            f"{(wall > 1).sum()} are above 1. The best is {wall.max():.3g}: {best['mode']} {best['step']}, "
+            f"{best['batch']} x {best['tokens']} tokens. Predictions were committed first. Their median error is "
+            f"{cell(off, 'error_frac')} of the wall time and {cell(off_gpu, 'error_frac')} of the GPU time "
+            "([study](studies/multi_gpu/README.md))."
+        )

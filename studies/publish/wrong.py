@@ -1,0 +1,168 @@
+"""Write docs/wrong.md: each goal that was missed, each hypothesis that was refuted, each bound written too late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.page import markdown
+from analysis.page.text import cell
+from studies.publish.committed import filled, looks, plain, read_table, yes
+from studies.runs import Runs
+
+FAR = 0.25  # a prediction further off than this share is listed
+
+
+def render(root: Path, gpus: Sequence[Runs]) -> dict[str, str]:
+    """Return {part: text} of docs/wrong.md."""
+    missed = [*_of_kernels(gpus), *_of_advice(root), *_of_profiles(root)]
+    return {
+        "goals": plain(["goal", "wanted", "found", "where"], missed),
+        "rungs": _refuted_rungs(gpus),
+        "predictions": plain(["prediction", "predicted", "measured", "why"], [*_predictions(gpus)]),
+        "bounds": _late_bounds(root),
+    }
+
+
+def _folders(gpus: Iterable[Runs], part: str) -> Iterator[tuple[str, Path]]:
+    for runs in gpus:
+        if (folder := runs.folder(part)) is not None:
+            yield runs.name.upper(), folder
+
+
+# --- goals ---
+
+
+def judged(goals: pd.DataFrame) -> Iterator[tuple[str, str, str, str, bool]]:
+    """Yield what, asked, shapes that reach it, the least ratio and the verdict of each goal with a result.
+
+    A goal is met if `share` of its shapes reach `least`, and all `never_below`, by their medians.
+    """
+    for _, of in goals.dropna(subset=["found"]).groupby("goal"):
+        worst, share, least = of.loc[of["found"].idxmin()], of["share"].iloc[0], of["least"].iloc[0]
+        reach = of["found"] >= least
+        asked = f"≥ {least:g}"
+        if share < 1:
+            asked += f" at {share:.0%} of the shapes, ≥ {worst['never_below']:g} at all"
+        found = filled("{found} ({found_p5} – {found_p95}) at {op} {dtype} {shape_name}", worst.to_dict())
+        met = bool(reach.mean() >= share and worst["found"] >= worst["never_below"])
+        yield str(worst["what"]), asked, f"{reach.sum()} of {len(of)}", found, met
+
+
+def _of_kernels(gpus: Sequence[Runs]) -> Iterator[list[str]]:
+    for gpu, folder in _folders(gpus, "ladder"):
+        for what, asked, reach, worst, met in judged(read_table(folder, "goals")):
+            if not met:
+                yield [what, asked, f"{reach} shapes; least {worst}", f"[{gpu}](../kernels/README.md)"]
+
+
+def _of_advice(root: Path) -> Iterator[list[str]]:
+    """Yield what the first, blind look at each set of the answer key missed."""
+    for name, table in looks(root, "blind_screen*/screen_first_look.csv").items():
+        yield from _missed(f"first finding names the cause, `{name}`", table["right"], 0.9)
+        yield from _missed(f"saving in the stated interval, `{name}`", table["inside"], 0.8)
+        if harm := table["advised"].notna().sum():
+            unharmed = (table["cause"] == "nothing") | table["trap"].notna()
+            yield [f"advice that wins nothing, `{name}`", "0", f"{harm} of {unharmed.sum()}", _KEY]
+    for name, table in looks(root, "blind_replay*/replay_first_look.csv").items():
+        pairs = table[table["counts"] == "yes"]
+        yield from _missed(f"replayed saving within ± 12 % of the step, `{name}`", pairs["inside"], 0.85)
+    for name, table in looks(root, "kernels*/first_look.csv").items():
+        for metrics, wanted in (("full", 0.9), ("default", 0.85)):
+            of = table[table["metrics"] == metrics]
+            said = f"{metrics} metrics, `{name}`"
+            yield from _missed(f"first cause of a kernel, {said}", of.loc[of["kind"] == "defect", "right"], wanted)
+            for kind in ("clean", "trap"):
+                one = of.loc[of["kind"] == kind, "right"]
+                yield from _missed(f"{kind} kernels without wrong advice, {said}", one, 1.0)
+    measured = pd.read_csv(root / "tests/answer_key/measured_first_look.csv")
+    blind = measured[(measured["set"] == "blind_measured") & (measured["counts"] == "yes")]
+    near = (blind["predicted"] - blind["won"]).abs() <= (0.2 * blind["won"].abs()).clip(lower=0.01)
+    yield from _missed("measured slope within 20 % of what was won, `blind_measured`", near, 0.9)
+
+
+_KEY = "[answer key](../tests/answer_key/README.md)"
+
+
+def _missed(what: str, column: pd.Series, wanted: float) -> Iterator[list[str]]:
+    held, total = map(int, yes(column).split(" of "))
+    if total and held / total < wanted:
+        yield [what, f"{wanted:.0%}", f"{held} of {total} ({held / total:.0%})", _KEY]
+
+
+def _of_profiles(root: Path) -> Iterator[list[str]]:
+    runs = pd.read_csv(root / "reports/h200-profile/runs.csv")
+    for row in runs[runs["all_s"] > runs["goal_s"]].itertuples():
+        yield [f"`make profile`, {row.what}", f"{row.goal_s:g} s", f"{row.all_s:g} s", "[runs](../reports/README.md)"]
+    big = pd.read_csv(root / "tests/bench/big.csv")
+    last = big[big["tool"] == "report"].drop_duplicates(["shape", "launches"], keep="last")
+    for row in last[last["wall_s"] > last["goal_s"]].itertuples():
+        said = f"a report of {row.launches:,} launches, {row.shape}"
+        yield [said, f"{row.goal_s:g} s", f"{row.wall_s:g} s", "[speed](../analysis/README.md#speed)"]
+
+
+# --- hypotheses ---
+
+
+def _refuted_rungs(gpus: Sequence[Runs]) -> str:
+    """Return a line for each part of a hypothesis that a GPU refuted, with what each GPU found."""
+    names = [gpu for gpu, _ in _folders(gpus, "ladder")]
+    found: dict[tuple[str, str, str], dict[str, str]] = {}
+    for gpu, folder in _folders(gpus, "ladder"):
+        ladder = read_table(folder, "ladder")
+        for row in ladder[ladder["verdict"] == "refuted"].itertuples():
+            for metric in str(row.verdict_by).split(", "):
+                why = next((one for one in str(row.verdict_why).split("; ") if one.startswith(f"{metric} ")), "")
+                key = (f"{row.op} {row.dtype}", f"`{row.variant}`", metric)
+                found.setdefault(key, {})[gpu] = why.removeprefix(f"{metric} ")
+    body = [[*key, *(markdown.escape_prose(by.get(gpu, "–")) for gpu in names)] for key, by in sorted(found.items())]
+    said = f"{len(found)} parts of hypotheses, of {len({key[:2] for key in found})} variants. "
+    said += "The bound stands in parentheses. A dash: not refuted there, or not measured."
+    return f"{said}\n\n{plain(['op', 'rung', 'metric', *names], body)}"
+
+
+def _predictions(gpus: Sequence[Runs]) -> Iterator[list[str]]:
+    for gpu, folder in _folders(gpus, "decode"):
+        bounds = read_table(folder, "decode_bounds")
+        for row in bounds[bounds["verdict"] == "refuted"].to_dict("records"):
+            ratio = filled("{ratio} ({ratio_low} – {ratio_high})", row)
+            yield [f"one token, `{row['rung']}`, {gpu}", str(row["bound"]), ratio, ""]
+    for gpu, folder in _folders(gpus, "studies"):
+        for file in sorted((folder / "tables").glob("lecture_*.csv")):
+            table, before = pd.read_csv(file), ""
+            for row in table[table["verdict"] == "misses"].to_dict("records"):
+                what = f"{file.stem.removeprefix('lecture_')}: {row['case']}, {row['quantity']}, {gpu}"
+                low, high, seen = (cell(row[name], "", str(row["unit"])) for name in ("low", "high", "measured"))
+                why = "" if pd.isna(row["reason"]) else markdown.escape_prose(str(row["reason"]))
+                yield [markdown.escape_prose(what), f"{low} to {high}", seen, "as above" if why == before else why]
+                before = why
+    for gpu, folder in _folders(gpus, "multi_gpu"):
+        for row in read_table(folder, "multi_gpu").query(f"abs(error_frac) > {FAR}").to_dict("records"):
+            what = "two GPUs: {mode} {step}, batch {batch}, {tokens} tokens, " + gpu
+            yield [filled(what, row), filled("{speedup} times", row), filled("{measured_speedup} times", row), ""]
+
+
+# --- bounds ---
+
+
+def _late_bounds(root: Path) -> str:
+    bounds = pd.read_csv(root / "kernels" / "bounds.csv", keep_default_na=False)
+    measured = bounds["measured"] != ""
+    written, changed = measured & (bounds["written"] >= bounds["measured"]), bounds["changed"] >= bounds["measured"]
+    late = bounds[written | (measured & changed)]
+    said = (
+        f"Of {len(bounds)} bounds, {len(late)} were written or changed when their metric had been measured: "
+        f"{written.sum()} written then, and {len(late) - written.sum()} changed then. "
+        f"For {(late['worded'] == 'yes').sum()} of them the rung's sentence had stood before the measurement."
+    )
+    body = []
+    for row in late.to_dict("records"):
+        than = f" over `{row['than']}`" if row["than"] else ""
+        what = f"`{row['metric']}`{than}" + (f" at {row['shape_name']}" if row["shape_name"] else "")
+        rung = f"{row['op']} {row['dtype']} `{row['variant']}`"
+        day = [row[name][:16].replace("T", " ") for name in ("measured", "written", "changed")]
+        body.append([rung, what, row["first"], row["changed_to"] or "–", day[0], day[2] or day[1]])
+    headers = ["rung", "metric", "first value", "changed to", "first measured", "written or changed"]
+    return f"{said}\n\n{plain(headers, body)}"
