@@ -62,6 +62,11 @@ ab: setup-base  ## run A='command' and B='command' in turns, ROUNDS=24 times, an
 fleet: setup-fleet  ## read the captures below DIR='a b' into STORE=folder, and ask it (ARGS='--page fleet.html')
 	@$(PY) analysis/fleet.py $(DIR) --out '$(or $(STORE),runs/fleet)' $(ARGS)
 
+.PHONY: docs
+docs: setup-docs  ## build the documentation as a site that opens offline: build/docs/index.html
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet $(ARGS)
+	@echo build/docs/index.html
+
 .PHONY: roofline
 roofline: setup-base  ## draw only the rooflines of RUN=… (default: the newest run with counters)
 	@$(PY) analysis/report.py $(THE_RUN) --only roofline $(ARGS)
