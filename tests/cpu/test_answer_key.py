@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from analysis.formats.report import kinds
 from tests.checkout import loaded
 
 KEY = Path(__file__).resolve().parents[1] / "answer_key"
@@ -94,6 +96,18 @@ def test_totals_count_what_the_goals_name(score: Any) -> None:
     assert "within 2 %: 1 of 2 (goal: 90 %); worst 6.0%" in text
     assert "± 12 %: 1 of 2" in text
     assert "more than 3 %: 1 (goal: 0) p" in text
+
+
+def test_kernels_declare_known_causes_and_enough_clean_ones() -> None:
+    """The truth of a set stands in its sources, before any capture: name, cause, causes that are as right."""
+    found = [
+        one
+        for path in (KEY / "kernels_3").glob("*.cu")
+        for one in re.findall(r'push_back\(\{"(\w+)", "(\w+)", "([\w|]*)"', path.read_text(encoding="utf-8"))
+    ]
+    assert len({name for name, _, _ in found}) == len(found) >= 50
+    assert {cause for _, *causes in found for one in causes for cause in filter(None, one.split("|"))} <= set(kinds())
+    assert sum(cause in ("none_at_roof", "launch_latency") for _, cause, _ in found) >= 8
 
 
 @pytest.mark.slow
