@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import os
 import shutil
 import subprocess
@@ -23,63 +24,99 @@ pytestmark = pytest.mark.slow
 NEW, OLD = (faults.EXPORT.format(time=time, name=name) for time, name in ((50, "new"), (70, "old")))
 
 
+def exports(folder: Path) -> None:
+    for name, text in (("old", OLD), ("new", NEW)):
+        (folder / f"{name}.csv").write_text(text)
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder with two exports, and a report of the old one in `out`."""
-    for name, text in (("old", OLD), ("new", NEW)):
-        (tmp_path / f"{name}.csv").write_text(text)
+    """A folder with two exports."""
+    exports(tmp_path)
     return tmp_path
 
 
-def apart(place: Path, *commands: str) -> subprocess.CompletedProcess[str]:
-    """Run shell commands that may mount file systems, which vanish with them; `report X` is a report of X.csv in out."""
-    script = f'report() {{ "{sys.executable}" {ROOT}/analysis/report.py $1.csv --out ${{2:-out}} --quiet; }}\n'
-    command = ["unshare", "-rm", "bash", "-c", script + "\n".join(commands)]
+# Runs each script in its folder, with mounts that vanish with it. `report X` is a report of X.csv in out: a fork of this
+# process makes it, since the first report of a process takes longest.
+APART = """
+import contextlib, ctypes, json, os, subprocess, sys
+from analysis import report
+def ran(script):
+    assert ctypes.CDLL(None).unshare(0x20000) == 0  # CLONE_NEWNS
+    (asked, asks), (told, tells) = os.pipe(), os.pipe()
+    begin = f'report() {{ echo "$1.csv ${{2:-out}}" >&{asks}; read -r code <&{told}; return $code; }}\\n'
+    shell = subprocess.Popen(["bash", "-c", begin + script], pass_fds=(asks, told), stdout=2)
+    os.close(asks)
+    for line in os.fdopen(asked):
+        file, out = line.split()
+        os.write(tells, b"%d\\n" % forked(lambda: report.main([file, "--out", out, "--quiet"])))
+    return shell.wait()
+def forked(work):
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    code = 70
+    try:
+        code = work()
+    finally:
+        os._exit(code)
+def apart(folder, script):
+    os.chdir(folder)
+    os.dup2(os.open("stderr", os.O_WRONLY | os.O_CREAT), 2)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return ran(script)
+cases = json.load(sys.stdin)
+with contextlib.redirect_stdout(sys.stderr):
+    report.main([cases[0][0] + "/new.csv", "--out", cases[0][0] + "/first", "--quiet"])
+print(json.dumps([forked(lambda: apart(*case)) for case in cases]))
+"""
+FULL = ["report old", "rm -rf kept", "cp -r out kept", "head -c 9m /dev/zero > out/filler 2>/dev/null || true"]
+# Of a target: how it comes to be, where the report goes, and the exit code and the sentence.
+TARGETS = {
+    "mount point": (["mkdir out", "mount -t tmpfs none out"], "out", 0, ""),
+    "mount point inside": (["mkdir -p out/tables out/figures", "mount -t tmpfs none out/tables"], "out", 0, ""),
+    "read-only inside": (["mkdir -p out/tables", "mount -t tmpfs -o ro none out/tables"], "out", 3, "report.py: out/tables/*: Read-only"),
+    "full inside": (["report old", "cp -r out kept", "mv out/tables t", "mkdir out/tables", "mount -t tmpfs -o size=8k none out/tables",
+     "cp t/kernels.csv out/tables", "rm -r kept/tables t", "mkdir kept/tables", "cp out/tables/* kept/tables"],
+     "out", 3, "report.py: out/tables/*"),
+    "full": (["mkdir out", "mount -t tmpfs -o size=200k none out"], "out", 3, "report.py: out/*; free some space"),
+    "full with an old report": (["mkdir out", "mount -t tmpfs -o size=2m none out", *FULL], "out", 3, "report.py: out/*; free some space"),
+    "read-only": (["mkdir out", "mount -t tmpfs -o ro none out"], "out", 3, "report.py: out: Read-only file system; check*"),
+    "read-only parent": (["mkdir up", "mount -t tmpfs -o ro none up"], "up/on", 3, "report.py: up/on: Read-only file system; check*"),
+    "link out": (["mkdir out else", "ln -s ../else out/tables"], "out", 2, "report.py: out/tables is a link out of out; *"),
+    "a file": (["touch out"], "out", 2, "report.py: --out out is a file; name a folder"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, list[str]]]:
+    """The exit code and the lines of a report on each target."""
     if subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
         pytest.skip("no namespaces for mounts here")
-    return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=120)
-
-
-FULL = ["report old", "rm -rf kept", "cp -r out kept", "head -c 9m /dev/zero > out/filler 2>/dev/null || true"]
-
-
-@pytest.mark.parametrize(
-    ("prepare", "out", "code", "said"),
-    [
-        (["mkdir out", "mount -t tmpfs none out"], "out", 0, ""),
-        (["mkdir -p out/tables out/figures", "mount -t tmpfs none out/tables"], "out", 0, ""),
-        (["mkdir -p out/tables", "mount -t tmpfs -o ro none out/tables"], "out", 3, "report.py: out/tables/*: Read-only"),
-        (["report old", "cp -r out kept", "mv out/tables t", "mkdir out/tables", "mount -t tmpfs -o size=8k none out/tables",
-          "cp t/kernels.csv out/tables", "rm -r kept/tables t", "mkdir kept/tables", "cp out/tables/* kept/tables"],
-         "out", 3, "report.py: out/tables/*"),
-        (["mkdir out", "mount -t tmpfs -o size=200k none out"], "out", 3, "report.py: out/*; free some space"),
-        (["mkdir out", "mount -t tmpfs -o size=2m none out", *FULL], "out", 3, "report.py: out/*; free some space"),
-        (["mkdir out", "mount -t tmpfs -o ro none out"], "out", 3, "report.py: out: Read-only file system; check*"),
-        (["mkdir up", "mount -t tmpfs -o ro none up"], "up/on", 3, "report.py: up/on: Read-only file system; check*"),
-        (["mkdir out else", "ln -s ../else out/tables"], "out", 2, "report.py: out/tables is a link out of out; *"),
-        (["touch out"], "out", 2, "report.py: --out out is a file; name a folder"),
-    ],
-    ids=["mount point", "mount point inside", "read-only inside", "full inside", "full", "full with an old report", "read-only", "read-only parent", "link out", "a file"],
-)  # fmt: skip
-def test_a_target_takes_a_report_or_keeps_what_it_had(
-    place: Path, prepare: list[str], out: str, code: int, said: str
-) -> None:
     after = [
+        "code=$?",
         "ls -A out else up 2>/dev/null | grep '^[.]' && exit 90",
         "[ ! -d kept ] || diff -r -x filler kept out >&2 || exit 91",
-    ]
-    done = apart(
-        place,
-        *prepare,
-        f"report new {out}",
-        "code=$?",
-        *after,
         "ls -A else 2>/dev/null | grep . && exit 92",
         "exit $code",
-    )
-    assert done.returncode == code, done
-    lines = done.stderr.splitlines()
-    assert len(lines) == (code != 0)
+    ]
+    base, cases = tmp_path_factory.mktemp("targets"), []
+    for name, (prepare, out, _, _) in TARGETS.items():
+        (base / name).mkdir()
+        exports(base / name)
+        cases.append((str(base / name), "\n".join([*prepare, f"report new {out}", *after])))
+    done = subprocess.run(
+        ["unshare", "-rm", sys.executable, "-c", APART], cwd=ROOT, input=json.dumps(cases), capture_output=True, text=True, timeout=240
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    codes = dict(zip(TARGETS, json.loads(done.stdout), strict=True))
+    return {name: (code, (base / name / "stderr").read_text().splitlines()) for name, code in codes.items()}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_takes_a_report_or_keeps_what_it_had(targets: dict[str, tuple[int, list[str]]], name: str) -> None:
+    _, _, code, said = TARGETS[name]
+    ended, lines = targets[name]
+    assert (ended, len(lines)) == (code, code != 0), lines
     assert not said or Path(lines[-1]).match(said) or lines[-1].startswith(said.split("*")[0])
 
 
