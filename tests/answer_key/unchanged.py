@@ -57,15 +57,19 @@ def rows(folder: Path, name: str) -> Iterator[dict[str, str]]:
         }
 
 
-def every() -> Iterator[dict[str, str]]:
-    """Yield the rows of all committed captures and of both forms of each program of the answer key."""
-    for folder in committed():
+def programs() -> list[tuple[str, str, str]]:
+    """Return the programs of the answer key with a capture: set, program, GPU."""
+    return [(key, program, gpu) for key in SETS for program, gpu in captured(key, "", "")]
+
+
+def every(stride: int = 1) -> Iterator[dict[str, str]]:
+    """Yield the rows of each `stride`-th committed capture, and of both forms of each `stride`-th program."""
+    for folder in committed()[::stride]:
         yield from rows(folder, str(folder.relative_to(ROOT)))
-    for key in SETS:
-        for program, gpu in captured(key, "", ""):
-            with tempfile.TemporaryDirectory() as where:
-                for form in sorted(unpack(key, program, gpu, Path(where)).parent.iterdir()):
-                    yield from rows(form, f"{key}/{program}/{gpu}/{form.name}")
+    for key, program, gpu in programs()[::stride]:
+        with tempfile.TemporaryDirectory() as where:
+            for form in sorted(unpack(key, program, gpu, Path(where)).parent.iterdir()):
+                yield from rows(form, f"{key}/{program}/{gpu}/{form.name}")
 
 
 def totals(found: list[dict[str, str]]) -> list[str]:
