@@ -153,7 +153,7 @@ def _blocks(shown: Shown, rows: pd.DataFrame) -> Iterator[str]:
     if rows.empty:
         return
     if shown.count:
-        counted = rows[shown.count].value_counts()
+        counted = rows[shown.count].fillna("not measured").value_counts()
         yield f"**{len(rows)} rows:** {', '.join(f'{count} {value}' for value, count in counted.items())}."
     if shown.title:
         yield shown.title
@@ -241,9 +241,9 @@ def _index(reports: Path) -> str:
 
 def goals_table(goals: pd.DataFrame) -> str:
     """Return the table of the goals for kernels: the shapes that reach each, the least speed-up, and the verdict."""
-    headers = ["goal", "times as fast", "shapes that reach it", "least (p5 – p95)", "met"]
+    headers = ["goal", "times as fast", "shapes that reach it", "with their whole interval", "least (p5 – p95)", "met"]
     body = [[*said, "yes" if met else "**no**"] for *said, met in wrong.judged(goals)]
-    return markdown.table_of(headers, body, ["left", "left", "right", "left", "left"])
+    return markdown.table_of(headers, body, ["left", "left", "right", "right", "left", "left"])
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ def render(root: Path, gpus: Sequence[Runs]) -> dict[str, str]:
     missed = [*_of_kernels(gpus), *_of_advice(root), *_of_profiles(root)]
     return {
         "goals": plain(["goal", "wanted", "found", "where"], missed),
+        "causes": plain(["set", "program or kernel", "cause", "named first"], [*_wrong_causes(root)]),
         "rungs": _refuted_rungs(gpus),
         "predictions": plain(["prediction", "predicted", "measured", "why"], [*_predictions(gpus)]),
         "bounds": _late_bounds(root),
@@ -35,8 +36,8 @@ def _folders(gpus: Iterable[Runs], part: str) -> Iterator[tuple[str, Path]]:
 # --- goals ---
 
 
-def judged(goals: pd.DataFrame) -> Iterator[tuple[str, str, str, str, bool]]:
-    """Yield what, asked, shapes that reach it, the least ratio and the verdict of each goal with a result.
+def judged(goals: pd.DataFrame) -> Iterator[tuple[str, str, str, str, str, bool]]:
+    """Yield what, asked, shapes that reach it, with their whole interval too, the least ratio, and whether it is met.
 
     A goal is met if `share` of its shapes reach `least`, and all `never_below`, by their medians.
     """
@@ -48,12 +49,13 @@ def judged(goals: pd.DataFrame) -> Iterator[tuple[str, str, str, str, bool]]:
             asked += f" at {share:.0%} of the shapes, ≥ {worst['never_below']:g} at all"
         found = filled("{found} ({found_p5} – {found_p95}) at {op} {dtype} {shape_name}", worst.to_dict())
         met = bool(reach.mean() >= share and worst["found"] >= worst["never_below"])
-        yield str(worst["what"]), asked, f"{reach.sum()} of {len(of)}", found, met
+        surely = f"{(of['found_p5'] >= least).sum()} of {len(of)}"
+        yield str(worst["what"]), asked, f"{reach.sum()} of {len(of)}", surely, found, met
 
 
 def _of_kernels(gpus: Sequence[Runs]) -> Iterator[list[str]]:
     for gpu, folder in _folders(gpus, "ladder"):
-        for what, asked, reach, worst, met in judged(read_table(folder, "goals")):
+        for what, asked, reach, _, worst, met in judged(read_table(folder, "goals")):
             if not met:
                 yield [what, asked, f"{reach} shapes; least {worst}", f"[{gpu}](../kernels/README.md)"]
 
@@ -81,6 +83,16 @@ def _of_advice(root: Path) -> Iterator[list[str]]:
     blind = measured[(measured["set"] == "blind_measured") & (measured["counts"] == "yes")]
     near = (blind["predicted"] - blind["won"]).abs() <= (0.2 * blind["won"].abs()).clip(lower=0.01)
     yield from _missed("measured slope within 20 % of what was won, `blind_measured`", near, 0.9)
+
+
+def _wrong_causes(root: Path) -> Iterator[list[str]]:
+    for name, table in looks(root, "blind_screen*/screen_first_look.csv").items():
+        for row in table[table["right"] == "no"].itertuples():
+            yield [name, str(row.program), str(row.cause), str(row.first)]
+    for name, table in looks(root, "kernels*/first_look.csv").items():
+        wrong = table[~table["right"] & (table["metrics"] == "full") & (table["kind"] == "defect")]
+        for row in wrong.fillna("nothing").itertuples():
+            yield [name, str(row.kernel), str(row.cause), str(row.named)]
 
 
 _KEY = "[answer key](../tests/answer_key/README.md)"
