@@ -91,8 +91,8 @@ def _wrong_causes(root: Path) -> Iterator[list[str]]:
             yield [name, str(row.program), str(row.cause), str(row.first)]
     for name, table in looks(root, "kernels*/first_look.csv").items():
         wrong = table[~table["right"] & (table["metrics"] == "full") & (table["kind"] == "defect")]
-        for row in wrong.fillna("nothing").itertuples():
-            yield [name, str(row.kernel), str(row.cause), str(row.named)]
+        for row in wrong.itertuples():
+            yield [name, str(row.kernel), str(row.cause), "nothing" if pd.isna(row.named) else str(row.named)]
 
 
 _KEY = "[answer key](../tests/answer_key/README.md)"

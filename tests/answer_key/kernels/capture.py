@@ -106,7 +106,7 @@ def manifest(folder: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 1 if no capture was made."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("name", help="a set from kernels_2 on")
@@ -161,4 +161,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
