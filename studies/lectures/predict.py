@@ -7,6 +7,7 @@ from waves, tiles, roofs, launches and bytes.
 from __future__ import annotations
 
 import csv
+import hashlib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -66,3 +67,19 @@ def frozen() -> tuple[Expected, ...]:
             })
             for row in csv.DictReader(stream)
         )  # fmt: skip
+
+
+REFITTED = ("mlp", "waves")  # their first models missed most rows
+
+
+def fits(one: Expected) -> bool:
+    """Return whether a second model of the study may see this row; it is judged on the other half.
+
+    The half with the lower SHA-256 of the names fits. The rule was committed before the second model was written.
+    """
+    rows = sorted(
+        (hashlib.sha256(f"{row.study}/{row.case}/{row.quantity}".encode()).hexdigest(), row.case, row.quantity)
+        for row in frozen()
+        if row.study == one.study
+    )
+    return any((one.case, one.quantity) == key[1:] for key in rows[: len(rows) // 2])
