@@ -13,7 +13,8 @@ import pandas as pd
 from analysis.facts import Facts
 from analysis.formats.lectures import LECTURES
 from analysis.tables.declare import Column, Table, part, table
-from studies.lectures.predict import Expected, frozen
+from studies.lectures.predict import REFITTED, Expected, fits, frozen
+from studies.lectures.second import fitted
 
 REASONS = Path(__file__).with_name("reasons.toml")
 HOLDS, MISSES, UNKNOWN = "holds", "misses", "not measured"
@@ -34,6 +35,12 @@ COLUMNS = (
     Column("because", "", "how the prediction was calculated", "static", style="prose"),
     Column("seen", "", "kernels and grids, or times behind a factor", "timing", shown=False, style="prose"),
     Column("reason", "", "why it missed, written afterwards", "static", style="prose"),
+)
+SECOND = (
+    Column("half", "", "fit: the second model was fitted to the row; judge: it was not", "static"),
+    Column("second", "", "by the second model (studies/lectures/second.py), written after a first miss", "static"),
+    Column("second_error_frac", "1", "measured over second, less 1", "row"),
+    Column("second_verdict", "", "holds within the first prediction's interval, moved to the second", "row"),
 )
 # Quantities that ncu counts: column of the launches, and how to combine the launches of a case.
 _COUNTED = {
@@ -83,6 +90,7 @@ def judged(study: str, points: Points, measured: pd.DataFrame) -> pd.DataFrame |
     if not any(name == study for name, _, _ in points):
         return None
     rows = []
+    second = fitted(study, points)
     for one in frozen():
         if one.study != study:
             continue
@@ -93,16 +101,30 @@ def judged(study: str, points: Points, measured: pd.DataFrame) -> pd.DataFrame |
         holds = value is not None and one.low <= value <= one.high
         verdict = UNKNOWN if value is None else HOLDS if holds else MISSES
         error = value / one.predicted - 1 if value is not None and one.predicted else None
+        again = second.get((one.case, one.quantity))
         rows.append(
             {
                 "case": one.case, "quantity": one.quantity, "unit": one.unit, "predicted": one.predicted,
                 "low": one.low, "high": one.high, "measured": value, "p5": point.get("p5"), "p95": point.get("p95"),
                 "error_frac": error, "verdict": verdict, "lecture": one.lecture, "because": one.because,
                 "seen": point.get("seen", ""), "reason": reason_of(one) if verdict == MISSES else "",
+                **(_again(one, again, value) if study in REFITTED else {}),
                 "tier": "counters" if one.quantity in _COUNTED else "timing",
             }
         )  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def _again(one: Expected, predicted: float | None, value: float | None) -> dict[str, Any]:
+    """Return the columns of the second model for a row."""
+    made: dict[str, Any] = {"half": "fit" if fits(one) else "judge", "second": predicted, "second_error_frac": None}
+    if predicted is None or value is None:
+        return made | {"second_verdict": UNKNOWN}
+    low, high = (predicted * end / one.predicted for end in (one.low, one.high))
+    return made | {
+        "second_error_frac": value / predicted - 1 if predicted else None,
+        "second_verdict": HOLDS if low <= value <= high else MISSES,
+    }  # fmt: skip
 
 
 def _counted(one: Expected, measured: pd.DataFrame) -> float | None:
@@ -116,7 +138,13 @@ def _counted(one: Expected, measured: pd.DataFrame) -> float | None:
 
 def _study(name: str, title: str, question: str) -> Table:
     """Declare the table of a study."""
-    declare = table(f"lecture_{name}", question=question, title=title, columns=COLUMNS, optional=True)
+    declare = table(
+        f"lecture_{name}",
+        question=question,
+        title=title,
+        columns=(*COLUMNS, *(SECOND if name in REFITTED else ())),
+        optional=True,
+    )
     return declare(lambda facts: judged(name, facts.once(points), facts.all_measured))
 
 

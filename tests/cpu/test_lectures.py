@@ -10,9 +10,12 @@ import pandas as pd
 import pytest
 import torch
 
+from analysis.capture.load import load
 from analysis.facts import Facts
-from studies.lectures import measure, predict, tables
+from studies.lectures import measure, predict, second, tables
 from tests.declared import facts_of
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_a_study_without_its_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,3 +73,36 @@ def test_counters_come_from_the_launches_of_a_case() -> None:
     assert made.loc[("rows", "sectors a request"), "measured"] == 4
     assert made.loc[("three sigmoids stored", "DRAM bytes read"), "measured"] == 5
     assert made.loc[("columns", "sectors a request"), "verdict"] == "not measured"
+
+
+def committed() -> tables.Points:
+    return tables.points(Facts(load([ROOT / "reports/h200-lectures/captures"])))
+
+
+@pytest.mark.parametrize(("study", "judged", "held"), [("mlp", 13, 13), ("waves", 42, 41)])
+def test_second_models_see_one_half_and_hold_on_the_other(study: str, judged: int, held: int) -> None:
+    points = committed()
+    made = tables.judged(study, points, pd.DataFrame())
+    assert made is not None
+    rows = made[made["half"] == "judge"]
+    assert (len(rows), (rows["second_verdict"] == "holds").sum()) == (judged, held)
+    cases = set(zip(rows["case"], rows["quantity"], strict=True))
+    hidden = {key: point for key, point in points.items() if key[1:] not in cases}
+    blind = tables.judged(study, hidden, pd.DataFrame())
+    assert blind is not None
+    assert blind["second"].tolist() == pytest.approx(made["second"].tolist())
+    assert set(blind.loc[blind["half"] == "judge", "second_verdict"]) == {"not measured"}
+
+
+def test_a_second_model_needs_the_rows_that_it_was_fitted_to() -> None:
+    points = {key: point for key, point in committed().items() if key[1] != "layers x 2"}
+    made = tables.judged("mlp", points, pd.DataFrame())
+    assert made is not None
+    assert set(made["second_verdict"]) == {"not measured"}
+
+
+def test_waves_count_clusters_and_parts_of_k() -> None:
+    assert second.waves_of(2048, (128, 256, 1)) == 1  # 16 x 8 tiles
+    assert second.waves_of(2056, (128, 256, 1)) == 2  # 17 x 9, in pairs
+    assert second.waves_of(1640, (128, 160, 1)) == 2  # 13 x 11 tiles: 143 of 132
+    assert second.waves_of(2049, (256, 128, 4)) == 5 / 4
