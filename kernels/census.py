@@ -52,7 +52,7 @@ COLUMNS = (
     "op,source,kernel,sm,nvcc,registers,stack_bytes,spill_bytes,shared_bytes,max_threads,"
     + "".join(f"occupancy_{threads}_frac,limiter_{threads}," for threads in BLOCKS)
     + ",".join(ACCESSES)
-    + ",bulk,tensor,local_instructions,instructions,code_bytes"
+    + ",bulk,tensor,shuffles,local_instructions,instructions,code_bytes"
 ).split(",")
 
 Row = dict[str, str]
@@ -235,6 +235,7 @@ def row_of(usage: build.Usage, code: Code, max_threads: int, arch: int) -> Row:
         row[column] = _cell(accesses(code.opcodes, root))
     row["bulk"] = _cell(named(code.opcodes, BULK))
     row["tensor"] = _cell(named(code.opcodes, TENSOR))
+    row["shuffles"] = sum(named(code.opcodes, ("SHFL",)).values())
     row["local_instructions"] = sum(sum(accesses(code.opcodes, root).values()) for root in ("LDL", "STL"))
     row["instructions"] = code.opcodes.total()
     row["code_bytes"] = code.code_bytes

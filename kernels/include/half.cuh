@@ -16,6 +16,7 @@ __device__ __forceinline__ __half from_float<__half>(float value) {
 
 template <int WIDTH>
 struct Packet<__half, WIDTH> {
+  static_assert(WIDTH == 1 || WIDTH % 2 == 0, "pairs are converted together");
   using Raw = typename Bits<WIDTH * 2>::type;
   union {
     Raw raw;
@@ -32,8 +33,14 @@ struct Packet<__half, WIDTH> {
 
   __device__ __forceinline__ static Packet scaled(const float (&powers)[WIDTH], float factor) {
     Packet packet;
+    if constexpr (WIDTH % 2 == 0) {  // one by one, packets of four go through local memory
 #pragma unroll
-    for (int j = 0; j < WIDTH; ++j) packet.values[j] = __float2half_rn(powers[j] * factor);
+      for (int j = 0; j < WIDTH; j += 2)
+        reinterpret_cast<__half2*>(packet.values)[j / 2] =
+            __floats2half2_rn(powers[j] * factor, powers[j + 1] * factor);
+    } else {
+      packet.values[0] = __float2half_rn(powers[0] * factor);
+    }
     return packet;
   }
 

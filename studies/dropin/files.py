@@ -1,4 +1,4 @@
-"""Declare the file of `studies.dropin.measure`: times of Hugging Face's GPT-2 with each attention."""
+"""Declare the file of `studies.dropin.measure`: times of models of Hugging Face with each attention."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ class Setting(Struct, kw_only=True):
 
     `mode`: eager (a dynamic cache, the default of generate()), graph (one step over a static cache in a CUDA graph),
     compile+graph (the same step with torch.compile). `same_text`: whether the greedy tokens equal those of "eager";
-    null if that did not run.
+    null if that did not run. `prompt_peak_bytes`: how far a prompt raises the allocator; null where it was not taken.
     """
 
+    model: str = "gpt2"
     attention: str
     mode: str
     dtype: str
@@ -31,6 +32,7 @@ class Setting(Struct, kw_only=True):
     prompt_time_p5_ns: Positive | None = None
     prompt_time_p50_ns: Positive | None = None
     prompt_time_p95_ns: Positive | None = None
+    prompt_peak_bytes: Whole | None = None
 
 
 class Dropin(Struct, kw_only=True):

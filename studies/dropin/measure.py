@@ -1,12 +1,13 @@
-"""Time Hugging Face's GPT-2 with each attention side by side: eager, sdpa, flex and ours.
+"""Time models of Hugging Face with each attention side by side: eager, sdpa, flex and ours.
 
-    python -m studies.dropin.measure --out DIR [--weights gpt2] [--seconds 600]
+    python -m studies.dropin.measure --out DIR [--models gpt2 opt-1.3b …] [--weights gpt2] [--seconds 600]
 
 The model generates greedily after the prompts of prompts.txt: batch 1 and 8, contexts of 512 and 1024 tokens, float32
 and bfloat16. There are three modes: eager with a dynamic cache, one decode step over a static cache as a CUDA graph,
 and that step behind torch.compile as a CUDA graph. The attentions take turns in every round. The program writes
-DIR/dropin.json, which also names each case that did not run, or did not fit into --seconds, with the reason. It needs
-a GPU.
+DIR/dropin.json, which also names each case that did not run, or did not fit into --seconds, with the reason. Models but
+GPT-2 have random weights and a shorter plan (studies/dropin/models.py). The memory of a prompt is the peak of the
+allocator above what it held before. Without a GPU, two small layers of each model run eagerly, once.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from harness.console import progress
 from harness.run import DTYPES
 from harness.weights import RANDOM, build_transformers_model, encode_prompt, import_transformers, load_weights
 from studies.dropin.files import DROPIN
+from studies.dropin.models import GPT2, MODELS
 
 PROMPTS = Path(__file__).with_name("prompts.txt")
 TOKENS, ROUNDS, PROMPT_REPEATS = 16, 3, 5
@@ -51,6 +53,43 @@ def prompts(weights: Any, batch: int, tokens: int, device: str = "cuda") -> Any:
         ids = encode_prompt(text.partition("\n")[2], weights)
         rows.append((ids * (tokens // len(ids) + 1))[:tokens])
     return torch.tensor(rows, device=device)
+
+
+def build(name: str, device: str, dtype: Any, small: bool = False) -> Any:
+    """Return a model with seeded random weights, as its own class of transformers makes them.
+
+    Raises: InputError if it does not fit into the GPU.
+    """
+    transformers = import_transformers()
+    sizes = MODELS[name].small if small else MODELS[name].sizes
+    config = getattr(transformers, MODELS[name].config)(
+        **sizes, bos_token_id=None, eos_token_id=None, pad_token_id=None
+    )
+    torch.manual_seed(0)
+    try:
+        with torch.device(device):
+            model = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype)
+    except torch.cuda.OutOfMemoryError as error:
+        raise InputError(f"{name} does not fit into this GPU: choose other --models.") from error
+    return model.eval().requires_grad_(False)
+
+
+def random_ids(model: Any, batch: int, tokens: int) -> Any:
+    """Return seeded token ids (batch, tokens) of a model whose tokenizer is not here."""
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(model.config.vocab_size, (batch, tokens), generator=generator).to(model.device)
+
+
+def peak_bytes(call: Callable[[], object]) -> int | None:
+    """Return how far a call raises the allocator above what it held before; None without a GPU."""
+    if not torch.cuda.is_available():
+        return None
+    _wait()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    call()
+    _wait()
+    return int(torch.cuda.max_memory_allocated() - before)
 
 
 def _wait() -> None:
@@ -145,7 +184,7 @@ def measure_cell(
 ) -> list[dict[str, Any]]:
     """Return a row for each attention that runs in this mode. The attentions take turns in every round."""
     running: dict[str, Any] = {}
-    place = f"{mode} {labels['dtype']} b{labels['batch']} t{labels['context_tokens']}"
+    place = f"{labels['model']} {mode} {labels['dtype']} b{labels['batch']} t{labels['context_tokens']}"
     for attention in ATTENTIONS:
         reason = NOT_IN.get((attention, mode), "the time given with --seconds was over" if over() else "")
         if not reason:
@@ -160,6 +199,7 @@ def measure_cell(
     tokens: dict[str, list[int]] = {name: [] for name in running}
     prompt: dict[str, list[int]] = {name: [] for name in running}
     texts: dict[str, Any] = {}
+    peaks = {name: peak_bytes(one.prompt) for name, one in running.items()} if mode == "eager" else {}
     for turn in range(ROUNDS):
         for name in list(running)[:: 1 if turn % 2 else -1]:
             times, texts[name] = running[name].round()
@@ -177,30 +217,38 @@ def measure_cell(
             "same_text": bool(torch.equal(texts[name], texts["eager"])) if "eager" in texts else None,
             "prompt_samples": len(prompt[name]),
             **_quantiles("prompt", prompt[name]),
+            "prompt_peak_bytes": peaks.get(name),
         }
         for name in running
     ]
 
 
-def plan() -> Iterator[tuple[str, str, int, int]]:
-    """Yield (mode, dtype, batch, context), the most important first: the last ones may not fit into the time."""
-    for mode in ("graph", "eager"):
-        yield from ((mode, "bfloat16", *cell) for cell in CELLS)
-    yield "compile+graph", "bfloat16", 1, 1024
-    for mode in ("graph", "eager"):
-        yield from ((mode, "float32", *cell) for cell in CELLS)
-    yield from (("compile+graph", "bfloat16", *cell) for cell in CELLS[1:])
+def plan(models: Sequence[str]) -> Iterator[tuple[str, str, str, int, int]]:
+    """Yield (model, mode, dtype, batch, context), the most important first: the last may not fit into the time."""
+    if not torch.cuda.is_available():
+        yield from ((name, "eager", "float32", 1, 32 + TOKENS) for name in models)
+        return
+    others = [name for name in models if name != GPT2]
+    for name in others:
+        yield from ((name, mode, "bfloat16", 1, 1024) for mode in ("eager", "graph"))
+        yield name, "eager", "bfloat16", 8, 1024
+    if GPT2 in models:
+        for mode in ("graph", "eager"):
+            yield from ((GPT2, mode, "bfloat16", *cell) for cell in CELLS)
+        yield GPT2, "compile+graph", "bfloat16", 1, 1024
+        for mode in ("graph", "eager"):
+            yield from ((GPT2, mode, "float32", *cell) for cell in CELLS)
+        yield from ((GPT2, "compile+graph", "bfloat16", *cell) for cell in CELLS[1:])
 
 
 def run(options: argparse.Namespace, argv: Sequence[str]) -> int:
     """Measure the cells that fit into the time, and write each of them at once."""
-    if not torch.cuda.is_available():
-        raise InputError("This measures attention on an NVIDIA GPU, and torch sees none: run it on a machine with one.")
     started = time.monotonic()
-    weights = load_weights(options.weights)
+    on_gpu = torch.cuda.is_available()
+    weights = load_weights(options.weights) if on_gpu and GPT2 in options.models else None
     settings: list[dict[str, Any]] = []
     left_out: dict[str, str] = {}
-    models: dict[str, Any] = {}
+    kept: dict[tuple[str, str], Any] = {}
     options.out.mkdir(parents=True, exist_ok=True)
 
     def over() -> bool:
@@ -208,16 +256,27 @@ def run(options: argparse.Namespace, argv: Sequence[str]) -> int:
 
     with manifest.ClockSampler() as sampler, torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the advice of transformers and the compiler does not concern the user
-        for mode, dtype, batch, context in plan():
-            if dtype not in models:
-                models = {dtype: build_transformers_model(weights, "cuda", DTYPES[dtype])}
-            labels = {"dtype": dtype, "batch": batch, "context_tokens": context}
-            ids = prompts(weights, batch, context - TOKENS)
-            settings += measure_cell(models[dtype], ids, mode, labels, left_out, over)
-            conditions = manifest.build_manifest(argv, [], 0, {"source": weights.source}, sampler)
+        for name, mode, dtype, batch, context in plan(options.models):
+            ours_alone = weights if name == GPT2 else None
+            if (name, dtype) not in kept:
+                kept.clear()  # one model at a time
+                device = "cuda" if on_gpu else "cpu"
+                kept[name, dtype] = (
+                    build(name, device, DTYPES[dtype], small=not on_gpu)
+                    if ours_alone is None
+                    else build_transformers_model(ours_alone, device, DTYPES[dtype])
+                )
+            model = kept[name, dtype]
+            labels = {"model": name, "dtype": dtype, "batch": batch, "context_tokens": context}
+            tokens = context - TOKENS
+            ids = random_ids(model, batch, tokens) if ours_alone is None else prompts(ours_alone, batch, tokens)
+            settings += measure_cell(model, ids, mode, labels, left_out, over)
+            conditions = manifest.build_manifest(
+                argv, [], 0, {"source": weights.source if weights else RANDOM}, sampler
+            )
             document = {"conditions": conditions, "settings": settings, "left_out": left_out}
             manifest.write_json(options.out / DROPIN.name, DROPIN.document(document))
-            progress(f"{mode}, {dtype}, batch {batch}, T {context}: {time.monotonic() - started:.0f} s so far")
+            progress(f"{name}, {mode}, {dtype}, batch {batch}, T {context}: {time.monotonic() - started:.0f} s so far")
     return 0
 
 
@@ -229,7 +288,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for dropin.json")
-    parser.add_argument("--weights", default=RANDOM, help="random (default), a hub name, a folder or .safetensors file")
+    parser.add_argument("--models", nargs="+", default=[GPT2], choices=list(MODELS), help="their shapes")
+    parser.add_argument(
+        "--weights", default=RANDOM, help="of gpt2: random (default), a hub name, a folder or .safetensors file"
+    )
     parser.add_argument("--seconds", type=float, default=600.0, help="begin nothing after so many seconds")
     options = parser.parse_args(arguments)
     return guarded(lambda: run(options, ["studies.dropin.measure", *(arguments or sys.argv[1:])]))

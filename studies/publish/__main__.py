@@ -34,6 +34,7 @@ from studies import runs as published
 from studies.publish import examples, results, wrong
 from studies.publish.columns import document_columns, document_json
 from studies.publish.committed import FIELD, filled, plain, read_table
+from studies.softmax import turing
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).with_name("parts.toml")
@@ -95,6 +96,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
         ("reports/README.md", "runs"): {"": _index(root / "reports")},
         ("analysis/COLUMNS.md", "columns"): {"": document_columns()},
         ("analysis/JSON.md", "json"): {"": document_json()},
+        ("studies/softmax/README.md", "turing"): {"": turing.text()},
     }
     if programs := examples.read(root / "examples"):
         texts["examples/README.md", "examples"] = {"": examples.render(programs)}

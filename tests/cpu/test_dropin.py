@@ -1,5 +1,7 @@
 """The study of attentions inside transformers, as far as it goes without a GPU."""
 
+import json
+
 import pytest
 import torch
 
@@ -7,6 +9,7 @@ from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
 from studies.dropin import measure
 from studies.dropin.files import DROPIN
+from studies.dropin.models import MODELS
 
 SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)
 WEIGHTS = load_weights("random", 0, SMALL)
@@ -16,7 +19,7 @@ def test_every_attention_writes_the_same_text_eagerly(monkeypatch):
     monkeypatch.setattr(measure, "TOKENS", 3)
     monkeypatch.setattr(measure, "ROUNDS", 1)
     model = build_transformers_model(WEIGHTS)
-    labels = {"dtype": "float32", "batch": 2, "context_tokens": 23}
+    labels = {"model": "gpt2", "dtype": "float32", "batch": 2, "context_tokens": 23}
     left_out: dict[str, str] = {}
     with torch.no_grad():
         rows = measure.measure_cell(
@@ -29,7 +32,7 @@ def test_every_attention_writes_the_same_text_eagerly(monkeypatch):
         assert 0 < row["token_time_p5_ns"] <= row["token_time_p50_ns"] <= row["token_time_p95_ns"]
         assert row["tokens_per_s"] == pytest.approx(2e9 / row["token_time_p50_ns"])
     assert left_out == {
-        "flex_attention, eager float32 b2 t23": "flex compiles again for every length of a dynamic cache"
+        "flex_attention, gpt2 eager float32 b2 t23": "flex compiles again for every length of a dynamic cache"
     }
     document = {"conditions": {}, "settings": rows, "left_out": left_out}
     DROPIN.document(document)
@@ -37,13 +40,25 @@ def test_every_attention_writes_the_same_text_eagerly(monkeypatch):
 
 def test_what_no_longer_fits_is_named():
     left_out: dict[str, str] = {}
-    labels = {"dtype": "float32", "batch": 1, "context_tokens": 23}
+    labels = {"model": "gpt2", "dtype": "float32", "batch": 1, "context_tokens": 23}
     assert measure.measure_cell(None, None, "graph", labels, left_out, lambda: True) == []
     assert len(left_out) == len(measure.ATTENTIONS)
-    assert left_out["sdpa, graph float32 b1 t23"] == "the time given with --seconds was over"
+    assert left_out["sdpa, gpt2 graph float32 b1 t23"] == "the time given with --seconds was over"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_it_is_one_sentence(tmp_path, capsys):
-    assert measure.main(["--out", str(tmp_path)]) == 3
-    assert "torch sees none" in capsys.readouterr().err
+def test_without_a_gpu_small_layers_of_every_model_take_the_same_switch(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure, "TOKENS", 2)
+    monkeypatch.setattr(measure, "ROUNDS", 1)
+    assert measure.main(["--out", str(tmp_path), "--models", *MODELS]) == 0
+    found = json.loads((tmp_path / DROPIN.name).read_text(encoding="utf-8"))
+    rows = {(row["model"], row["attention"]): row for row in found["settings"]}
+    assert rows.keys() == {(name, one) for name in MODELS for one in measure.ATTENTIONS if one != "flex_attention"}
+    assert all(row["same_text"] for row in rows.values())
+    assert {row["prompt_peak_bytes"] for row in rows.values()} == {None}
+
+
+def test_an_unknown_model_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        measure.main(["--out", str(tmp_path), "--models", "bert"])
+    assert "invalid choice: 'bert'" in capsys.readouterr().err
