@@ -1,6 +1,6 @@
 """Time models of Hugging Face with each attention side by side: eager, sdpa, flex and ours.
 
-    python -m studies.dropin.measure --out DIR [--models gpt2 opt-1.3b …] [--weights gpt2] [--seconds 600]
+    python -m studies.dropin.measure --out DIR [--models gpt2 opt-1.3b] [--weights gpt2] [--seconds 600]
 
 The model generates greedily after the prompts of prompts.txt: batch 1 and 8, contexts of 512 and 1024 tokens, float32
 and bfloat16. There are three modes: eager with a dynamic cache, one decode step over a static cache as a CUDA graph,
