@@ -1,9 +1,9 @@
-"""Measure in the running program what a fix may win: delay parts of it, and see how much its step grows.
+"""measure in the running program what a fix would save: delay parts of it, and see how much its step grows.
 
     kernel-ledger measure-fix [--kernel REGEX] [--host REGEX] [--range REGEX] [--top N --report FILE] -- COMMAND
 
 A slope of 1: the step grows by all that the part is delayed, so a faster part saves its whole time. 0: the part is
-hidden behind others, and no faster part wins anything. Delays of length 0 alternate with the others in one run. The
+hidden behind others, and no faster part saves anything. Delays of length 0 alternate with the others in one run. The
 program ends when the rounds do. Exit status 2: usage, 3: the program could not be measured, 127: no C compiler.
 """
 

@@ -32,7 +32,7 @@ from analysis.formats.errors import InputError
 from analysis.page import comparison, markdown, terminal
 from studies import runs as published
 from studies.publish import examples, results, wrong
-from studies.publish.columns import document_columns, document_json
+from studies.publish.columns import document_columns, document_json, document_rules
 from studies.publish.committed import FIELD, filled, plain, read_table
 from studies.softmax import turing
 
@@ -92,6 +92,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
     texts: Texts = {
         ("README.md", "transcript"): {"": transcript()},
         ("README.md", "before-after"): {"": before_after()},
+        ("kernels/specimens/README.md", "rules"): {"": document_rules()},
         ("docs/commands.md", "targets"): {"": _targets(root)},
         ("reports/README.md", "runs"): {"": _index(root / "reports")},
         ("analysis/COLUMNS.md", "columns"): {"": document_columns()},

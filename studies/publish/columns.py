@@ -1,4 +1,4 @@
-"""Describe the columns of all tables, for analysis/COLUMNS.md, and the fields of report.json, for analysis/JSON.md."""
+"""Describe what the code declares: columns of all tables, fields of report.json, rules for kernels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ import pkgutil
 
 import studies
 from analysis import pipeline
+from analysis.diagnosis.judge import all_rules
 from analysis.formats.files import document_fields
 from analysis.formats.report import KERNEL_REPORT, REPORT
+from analysis.page import markdown
 from analysis.tables.declare import Declaration, Table, arrange, beside, find
 from studies.ladder.build import declared_tables
+from studies.publish.committed import plain
 
 
 def every() -> list[Declaration]:
@@ -47,3 +50,13 @@ def document_json() -> str:
         ]
         texts.append("\n".join(lines))
     return "\n\n".join(texts)
+
+
+def document_rules() -> str:
+    """Return the generated text of kernels/specimens/README.md: what each rule for kernels rests on."""
+    body = [
+        [f"`{one.defect}`", f"{one.tier}{', last' if one.last else ''}", f"{one.sure:.0%}", one.model,
+         markdown.escape_prose(one.because), markdown.escape_prose(one.wrong_if)]
+        for one in all_rules()
+    ]  # fmt: skip
+    return plain(["defect", "tier", "sure", "bound by", "fires because", "wrong if"], body)
