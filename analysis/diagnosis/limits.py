@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from analysis.hardware.devices import Device, architecture, architectures
+from analysis.hardware.devices import Device, architecture
 
 FILE = Path(__file__).with_name("limits.toml")
 _OF_ARCHITECTURE = (
@@ -60,11 +60,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 @cache
 def _declared() -> Mapping[str, Mapping[str, float]]:
     return tomllib.loads(FILE.read_text("utf-8"))
-
-
-def capabilities() -> tuple[str, ...]:
-    """Return the compute capabilities whose limits are known."""
-    return tuple(architectures())
 
 
 def find_limits(

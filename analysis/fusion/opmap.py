@@ -43,111 +43,29 @@ _NAMED = re.compile(
     r"(?<![A-Za-z0-9_])(?!gpu_|elementwise|vectorized|unrolled)([a-z][a-z0-9]*)_(?:scalar_|cuda_)?kernel"
 )
 
-ELEMENTWISE = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "pow",
-        "tanh",
-        "gelu",
-        "relu",
-        "silu",
-        "sigmoid",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "neg",
-        "abs",
-        "erf",
-        "masked_fill",
-        "where",
-        "clamp",
-        "maximum",
-        "minimum",
-        "reciprocal",
-        "square",
-        "rsub",
-        "fill",
-        "zero",
-        "dropout",
-        "bitwise_and",
-        "bitwise_or",
-        "bitwise_not",
-        "logical_and",
-        "logical_or",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "cos",
-        "sin",
-        "lerp",
-        "addcmul",
-        "addcdiv",
-    ]
-)
+ELEMENTWISE = frozenset([
+    "add", "sub", "mul", "div", "pow", "tanh", "gelu", "relu", "silu", "sigmoid", "exp", "log", "sqrt", "rsqrt",
+    "neg", "abs", "erf", "masked_fill", "where", "clamp", "maximum", "minimum", "reciprocal", "square", "rsub",
+    "fill", "zero", "dropout", "bitwise_and", "bitwise_or", "bitwise_not", "logical_and", "logical_or", "eq", "ne",
+    "lt", "le", "gt", "ge", "cos", "sin", "lerp", "addcmul", "addcdiv",
+])  # fmt: skip
 # An optimiser makes its state with these in its first step, and in no later one.
 FILLS = frozenset(["zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "zero", "fill"])
 MOVES = frozenset(["copy", "clone", "_to_copy", "cat", "stack", "embedding", "index_select", "index", "gather"])
-REDUCTIONS = frozenset(
-    [
-        "_softmax",
-        "_safe_softmax",
-        "_log_softmax",
-        "native_layer_norm",
-        "native_batch_norm",
-        "cudnn_batch_norm",
-        "_fused_rms_norm",
-        "sum",
-        "mean",
-        "amax",
-        "amin",
-        "var",
-        "var_mean",
-        "max",
-        "argmax",
-        "argmin",
-        "any",
-        "all",
-        "linalg_vector_norm",
-    ]
-)
-PRODUCTS = frozenset(
-    [
-        "mm",
-        "addmm",
-        "bmm",
-        "baddbmm",
-        "linear",
-        "matmul",
-        "convolution",
-        "dot",
-        "mv",
-        "addmv",
-        "addbmm",
-        "_addmm_activation",
-    ]
-)
+REDUCTIONS = frozenset([
+    "_softmax", "_safe_softmax", "_log_softmax", "native_layer_norm", "native_batch_norm", "cudnn_batch_norm",
+    "_fused_rms_norm", "sum", "mean", "amax", "amin", "var", "var_mean", "max", "argmax", "argmin", "any", "all",
+    "linalg_vector_norm",
+])  # fmt: skip
+PRODUCTS = frozenset([
+    "mm", "addmm", "bmm", "baddbmm", "linear", "matmul", "convolution", "dot", "mv", "addmv", "addbmm",
+    "_addmm_activation",
+])  # fmt: skip
 GATHERS = frozenset(["embedding", "index_select", "index", "gather"])
-LAUNCH_NOTHING = frozenset(
-    [
-        "empty",
-        "empty_like",
-        "empty_strided",
-        "new_empty",
-        "new_empty_strided",
-        "detach",
-        "alias",
-        "lift_fresh",
-        "resize_",
-        "set_",
-    ]
-)
+LAUNCH_NOTHING = frozenset([
+    "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach", "alias", "lift_fresh",
+    "resize_", "set_",
+])  # fmt: skip
 
 _ANY = r"(?!matrix )\S+ "
 # The launches of an operation, as a pattern over the kinds of its kernels, each kind followed by a blank.

@@ -10,17 +10,6 @@ from analysis.tables.attribution import enclosing_pairs
 PUSH_POP, START_END = "PushPop", "StartEnd"
 
 
-def kernel_sums(gpu_ops: pd.DataFrame) -> pd.DataFrame:
-    """Return cuda_gpu_kern_gb_sum: kernel, grid, block, instances, total_ns, longest first.
-
-    Shape: `gpu_ops` as in `Capture`.
-    """
-    kernels = gpu_ops[gpu_ops["kind"] == "kernel"].rename(columns={"name": "kernel"})
-    groups = kernels.groupby(["kernel", "grid", "block"], sort=False, observed=True)["duration_ns"]
-    table = groups.agg(instances="size", total_ns="sum").reset_index()
-    return table.sort_values("total_ns", ascending=False, kind="stable", ignore_index=True)
-
-
 def range_sums(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, start_end_ranges: pd.DataFrame) -> pd.DataFrame:
     """Return nvtx_kern_sum: name, style, pid, tid, range_instances, kernel_instances, total_ns, kernel.
 

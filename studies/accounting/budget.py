@@ -62,10 +62,6 @@ class Roofs:
     memory_s: float
 
     @property
-    def least_s(self) -> float:
-        return max(self.compute_s, self.memory_s)
-
-    @property
     def bound(self) -> str:
         return "compute" if self.compute_s >= self.memory_s else "memory"
 

@@ -19,11 +19,11 @@ from analysis.diagnosis.each import _longest, _unsettled, mean_launches
 from analysis.diagnosis.evidence import Evidence
 from analysis.diagnosis.judge import NEEDED, all_rules, judge
 from analysis.diagnosis.kernel_rules.rule import Rule
-from analysis.diagnosis.limits import Limits, capabilities, find_limits, why_none
+from analysis.diagnosis.limits import Limits, find_limits, why_none
 from analysis.diagnosis.vocabulary import NONE_AT_ROOF
 from analysis.formats import symbols
 from analysis.formats.report import kinds
-from analysis.hardware.devices import Device, devices, find_by_capability, find_device
+from analysis.hardware.devices import Device, architectures, devices, find_by_capability, find_device
 from kernels.specimens import registry
 from kernels.specimens.registry import vocabulary
 from studies.specimens import score
@@ -114,7 +114,7 @@ ALL = [device for device in devices() if find_limits(device, None)]
 def test_limits_are_those_of_the_other_tables() -> None:
     """What kernels/sm_limits.toml says of the same capabilities, and clocks that a GPU can have."""
     assert {"7.0", "7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "12.0"} == {device.cc for device in ALL}
-    assert {device.cc for device in ALL} < set(capabilities())
+    assert {device.cc for device in ALL} < set(architectures())
     table = tomllib.loads((registry.FOLDER.parent / "sm_limits.toml").read_text("utf-8"))
     for device in ALL:
         found = find_limits(device, None)
