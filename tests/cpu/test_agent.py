@@ -51,6 +51,7 @@ def test_the_committed_schema_of_the_document_is_that_of_its_structs() -> None:
     assert committed.read_text(encoding="utf-8") == schema.render("agent") + "\n"
 
 
+@pytest.mark.slow
 def test_the_document_says_what_the_report_says(example: pipeline.Built) -> None:
     report, document = example.report, read(agent.render_agent(example.report, example.tables))
     assert [one.id for one in document.findings] == [one.id for one in report.findings]
@@ -134,6 +135,7 @@ def test_ids_stay_the_same_in_another_order_of_the_rows(tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
+@pytest.mark.slow
 def test_a_document_that_is_too_long_keeps_the_kernels_and_then_says_what_it_leaves_out(
     example: pipeline.Built,
 ) -> None:

@@ -34,6 +34,7 @@ def analysis(tmp_path_factory: pytest.TempPathFactory) -> kernel_ledger.Analysis
     return kernel_ledger.analyse(kernel_ledger.load(waiting_for_the_host(tmp_path_factory.mktemp("api"))))
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme_runs(tmp_path: Path) -> None:
     section = (ROOT / "analysis" / "README.md").read_text(encoding="utf-8").partition("## From Python\n")[2]
     found = re.search(r"```python\n(.*?)```", section, re.DOTALL)

@@ -288,6 +288,7 @@ def test_samples_say_why_a_kernel_takes_longer(read: float, counted: bool, said:
     assert quantities.cause(a, b, Match.NAME, found, ["k"]) == said
 
 
+@pytest.mark.slow
 def test_a_sampled_capture_has_the_bytes_of_kernels_that_stand_alone() -> None:
     (run,) = runs.read([STORIES.parents[1] / "h100-sampled-jax"]).runs
     known = run.steps[0].items.dropna(subset=["sampled_read_bytes"]).set_index("kernel")

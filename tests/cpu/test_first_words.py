@@ -49,6 +49,7 @@ def test_a_launcher_is_not_the_program(words: list[str], name: str) -> None:
     assert name_of_program(replace(capture, tools=[{"command": [*NSYS, *words]}])) == name
 
 
+@pytest.mark.slow
 def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None:
     report = api.analyse(api.load(ROOT / "examples/h200/cuda_graph/captures")).report
     assert report.title == "cuda_graph.py on NVIDIA H200"
@@ -61,6 +62,7 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
     assert report.findings[0].title.count("CUDAGraph") == 1
 
 
+@pytest.mark.slow
 def test_a_title_names_its_range_once() -> None:
     report = api.analyse(api.load(ROOT / "reports/h200-gpt2-fp32/captures")).report
     titles = {one.title for one in report.findings}

@@ -77,6 +77,7 @@ def test_structural_damage_never_gives_a_wrong_number(seed: Seed, number: int, t
     ["[" * 60_000, '{"a":' * 60_000, '{"kind": "timing", "x": ' + "[" * 60_000, nsys.PER_RANGE + '":a' + '","b' * 9000],
     ids=["list", "object", "ours", "quotes"],
 )
+@pytest.mark.slow
 def test_what_nests_deeply_ends_in_time(text: str, target: Target) -> None:
     with limited():
         assert target.read(text.encode()) in ("capture", "error")

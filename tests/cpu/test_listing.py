@@ -95,6 +95,7 @@ def test_without_a_source_page_there_is_no_listing() -> None:
     assert len(build_listing(Facts(load([ROOT / "reports/h200-lectures/captures/ncu_raw.csv"])))) == 0
 
 
+@pytest.mark.slow
 def test_committed_kernels_have_their_cuda_beside_their_sass() -> None:
     rows = build_listing(Facts(load([ROOT / "kernels/specimens/captures/development"])))
     found = rows[rows["kernel"] == "add_bias"]

@@ -73,6 +73,7 @@ def run(
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_exposed_and_hidden(fake: Path) -> None:
     """A kernel on the critical path has slope 1, one beside it 0; a removal wins what is left of the step."""
     parts = ["--kernel=^long", "--kernel=^short", "--virtual=^long", "--virtual=^short", "--remove=^long"]
@@ -87,6 +88,7 @@ def test_exposed_and_hidden(fake: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_host(fake: Path) -> None:
     """Where the host is slower than the GPU, a delay of a call counts whole and one of a kernel not at all."""
     code, said, found = run(fake, "--host", "^cuLaunchKernel$", "--kernel", "^long", host_us="900")
@@ -115,6 +117,7 @@ def test_bad_input(fake: Path, words: list[str], steps: int, env: dict[str, str]
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_nothing_matches(fake: Path) -> None:
     """A pattern that matches nothing says so in its row, and the others are measured."""
     code, said, found = run(fake, "--kernel", "^none", "--kernel", "^long")

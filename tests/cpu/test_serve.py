@@ -165,6 +165,7 @@ def test_one_long_text_is_cut_with_a_sentence() -> None:
     assert len(json.loads(text)["rows"][0]["name"]) == 2_000
 
 
+@pytest.mark.slow
 def test_what_if_replays_and_an_argument_is_no_option(served: Answers, tmp_path: Path) -> None:
     saved = json.loads(served.what_if("given/first", [Change("host", ".*", "0")]))
     assert saved["step_ns"] == 1_000_000

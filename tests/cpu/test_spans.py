@@ -61,6 +61,7 @@ def test_times_have_a_thousandth_of_the_stretch(clock: str, words: str) -> None:
     assert said(Span(1_200_000_000, 1_200_100_000, "a launch"), clock, 1_000_000_000) == words
 
 
+@pytest.mark.slow
 def test_findings_say_where_they_show_on_every_page(report: pipeline.Built) -> None:
     content, drawn = pipeline.draw(report, only=None)
     tables = report.tables
