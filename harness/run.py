@@ -43,7 +43,7 @@ from analysis.formats.errors import InputError, UsageError
 from analysis.formats.run import CEILINGS, TIMING
 from analysis.formats.spans import spread
 from analysis.formats.writing import write
-from harness import dataflow, ledger, manifest
+from harness import dataflow, manifest, op_rows
 from harness.console import progress
 from harness.gpt2 import BEST_OPS, FUSED_OPS, GPT2, TORCH_OPS, TORCH_SOFTMAX, GPT2Config, KVCache
 from harness.ranges import NvtxTracer, RecordingTracer, Tracer, attach, detach, span, work_by_range
@@ -254,10 +254,10 @@ class Launch:
 
 
 def prepare_bench(device: str) -> list[Launch]:
-    """Return the variants of `ledger.bench_variants` that run here and agree with the baseline, warmed and compiled."""
+    """Return the `op_rows.bench_variants` that run here and agree with the baseline, warmed and compiled."""
     launches = []
     for op in registry.ops().values():
-        if not ledger.bench_variants(op):
+        if not op_rows.bench_variants(op):
             continue
         progress(f"preparing bench/{op.name}")
         try:
@@ -270,10 +270,10 @@ def prepare_bench(device: str) -> list[Launch]:
 
 def _prepare_op(op: registry.Op, device: str) -> list[Launch]:
     launches = []
-    inputs = op.make_inputs(op.bench_shape, ledger.BENCH_DTYPE, device=device)
+    inputs = op.make_inputs(op.bench_shape, op_rows.BENCH_DTYPE, device=device)
     with torch.inference_mode():
         expected = op.variant(op.baseline).fn(*inputs)
-        for name in ledger.bench_variants(op):
+        for name in op_rows.bench_variants(op):
             variant = op.variant(name)
             try:
                 for _ in range(WARMUP):
@@ -309,11 +309,11 @@ def prepare_selftest(device: str) -> list[Launch]:
 
     launches = []
     try:
-        launches.append(Launch(("selftest", "copy"), known_bytes_copy(ledger.COPY_BYTES)))
+        launches.append(Launch(("selftest", "copy"), known_bytes_copy(op_rows.COPY_BYTES)))
     except BuildError as error:
         progress(f"selftest/copy is skipped, so bytes stay untested: {manifest.first_line(error)}")
     generator = torch.Generator(device).manual_seed(0)
-    for name, (n, dtype) in ledger.GEMMS.items():
+    for name, (n, dtype) in op_rows.GEMMS.items():
         a, b = (torch.randn(n, n, device=device, generator=generator).to(DTYPES[dtype]) for _ in range(2))
 
         def gemm(a: Any = a, b: Any = b) -> Any:
@@ -436,25 +436,25 @@ def _softmax_of(model: GPT2 | Trainer) -> str:
     return str(model.h[0].attn.softmax_variant)
 
 
-def rows_of(step: Step | TrainingStep, dtype: str) -> list[ledger.OpRow]:
+def rows_of(step: Step | TrainingStep, dtype: str) -> list[op_rows.OpRow]:
     """Return the rows of ops.csv about one step; none for training, since the byte model describes single passes."""
     if step.workload.step == TRAIN:
         return []
     model = step.model
     if model.ops == BEST_OPS:
         on_gpu = bool(model.wte.weight.is_cuda)
-        return ledger.best_step_rows(model.config, step.workload, dtype, _softmax_of(model), on_gpu=on_gpu)
-    described = ledger.fused_step_rows if model.ops == FUSED_OPS else ledger.step_rows
+        return op_rows.best_step_rows(model.config, step.workload, dtype, _softmax_of(model), on_gpu=on_gpu)
+    described = op_rows.fused_step_rows if model.ops == FUSED_OPS else op_rows.step_rows
     return described(model.config, step.workload, dtype, _softmax_of(model))
 
 
-def _rows(plan: Plan, steps: Sequence[Step | TrainingStep], bench: Sequence[tuple[str, str]]) -> list[ledger.OpRow]:
+def _rows(plan: Plan, steps: Sequence[Step | TrainingStep], bench: Sequence[tuple[str, str]]) -> list[op_rows.OpRow]:
     rows = []
     for step in steps:
         rows += rows_of(step, plan.dtype)
     if plan.bench:
-        rows += ledger.bench_rows(bench)
-    return rows + (ledger.selftest_rows() if plan.selftest else [])
+        rows += op_rows.bench_rows(bench)
+    return rows + (op_rows.selftest_rows() if plan.selftest else [])
 
 
 def _manifest(
@@ -470,7 +470,7 @@ def _manifest(
 def _write_conditions(
     plan: Plan,
     steps: Sequence[Step | TrainingStep],
-    rows: Sequence[ledger.OpRow],
+    rows: Sequence[op_rows.OpRow],
     sampler: manifest.ClockSampler | None,
     keep: bool = False,
 ) -> None:
@@ -479,7 +479,7 @@ def _write_conditions(
     With `keep`, files that describe the same program under the same conditions stay.
     """
     written = _manifest(plan, steps, sampler)
-    operations = ledger.ops_csv(rows)
+    operations = op_rows.ops_csv(rows)
     if keep and (found := [name for name in ("manifest.json", "ops.csv") if (plan.out / name).exists()]):
         if _describe(plan.out, written, operations):
             return
@@ -519,7 +519,7 @@ def run_bare(plan: Plan) -> None:
         seconds = time.perf_counter() - started
     manifest.write_json(plan.out / "timing.json", timing_json(entries, tokens_per_s, seconds))
     (plan.out / "dataflow.csv").unlink(missing_ok=True)  # it describes an earlier program
-    bench = [(op.name, variant) for op in registry.ops().values() for variant in ledger.bench_variants(op)]
+    bench = [(op.name, variant) for op in registry.ops().values() for variant in op_rows.bench_variants(op)]
     _write_conditions(plan, steps, _rows(plan, steps, bench), sampler)
     if on_gpu:
         del models, steps
@@ -548,7 +548,7 @@ def run_capture(plan: Plan) -> None:
     rows = _rows(plan, steps, bench)
     recorded = plan.out / "dataflow.csv"
     # the data flow is the same under every tool, so the second of nsys and ncu keeps the file of the first
-    if steps and not (recorded.exists() and _describe(plan.out, _manifest(plan, steps, None), ledger.ops_csv(rows))):
+    if steps and not (recorded.exists() and _describe(plan.out, _manifest(plan, steps, None), op_rows.ops_csv(rows))):
         write(recorded, record_dataflow(steps, launches))
     progress(f"capturing {len(steps)} steps and {len(launches)} single launches")
     work = work_by_range((row.range, row.minimum_bytes, row.flops) for row in rows)

@@ -240,7 +240,7 @@ SELFTEST = JsonFile("selftest", "selftest.json", Selftest, place.again("make sel
 
 
 class Operation(Struct):
-    """The bytes and operations of one leaf range of one step; harness/ledger.py defines how they are counted."""
+    """The bytes and operations of one leaf range of one step; harness/op_rows.py defines how they are counted."""
 
     op: str
     variant: str

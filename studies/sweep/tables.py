@@ -399,7 +399,7 @@ def _without_choices(facts: Facts) -> str | None:
 
 
 @part("missing")
-def name_gaps(facts: Facts) -> list[Missing]:
+def name_missing(facts: Facts) -> list[Missing]:
     """Return missing: rungs and combinations that were not tried, and kernels without counters."""
     capture, sweep = facts.capture, facts.once(build_sweep)
     if capture.sweep_rows is None:

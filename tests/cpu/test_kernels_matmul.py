@@ -19,9 +19,9 @@ def test_bytes_and_flops():
 
 
 def test_the_models_of_the_ledger_are_the_same():
-    from harness import ledger
+    from harness import op_rows
 
-    row = ledger.linear("qkv", 1024, 2304, 768, 4)
+    row = op_rows.linear("qkv", 1024, 2304, 768, 4)
     assert (row.flops, row.minimum_bytes) == (MATMUL.flops((1024, 2304, 768)), MATMUL.minimum_bytes(row.shape, "fp32"))
 
 

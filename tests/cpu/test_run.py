@@ -1,4 +1,4 @@
-"""The run CLI, the workloads, the byte ledger and the doctor, on a CPU with a small model."""
+"""The run CLI, the workloads, the rows of ops.csv and the doctor, on a CPU with a small model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness import doctor, ledger, run
+from harness import doctor, op_rows, run
 from harness.gpt2 import GPT2Config
 from harness.ranges import RecordingTracer
 from harness.workloads import find_workload
@@ -157,7 +157,7 @@ def test_the_window_runs_steps_bench_and_selftest_in_order(tmp_path: Path, monke
     leaves = [
         row.range
         for step in steps
-        for row in ledger.step_rows(step.model.config, step.workload, "float32", run._softmax_of(step.model))
+        for row in op_rows.step_rows(step.model.config, step.workload, "float32", run._softmax_of(step.model))
     ]
     paths = [r.path for r in tops]
     assert set(leaves) <= set(paths)
@@ -271,12 +271,12 @@ def test_bad_arguments_are_one_sentence(
     assert words in error
 
 
-# Workloads and ledger ----------------------------------------------------------------------------------------
+# Workloads and ops.csv ----------------------------------------------------------------------------------------
 
 
-def rows_124m(name: str, softmax: str = "torch", dtype: str = "float32") -> dict[str, ledger.OpRow]:
+def rows_124m(name: str, softmax: str = "torch", dtype: str = "float32") -> dict[str, op_rows.OpRow]:
     config, workload = GPT2Config(), find_workload(name)
-    rows = ledger.step_rows(config, workload, dtype, softmax)
+    rows = op_rows.step_rows(config, workload, dtype, softmax)
     return {row.range.split("/", 2)[2]: row for row in rows}
 
 
@@ -294,9 +294,9 @@ def test_prefill_bytes_and_flops_by_hand() -> None:
 
 def test_ops_csv_has_the_exact_header_ordinals_and_truths() -> None:
     config, workload = GPT2Config(n_layer=1), find_workload("prefill_b1_t64")
-    step = ledger.step_rows(config, workload, "float32", "torch")
-    text = ledger.ops_csv(
-        [*step, *step, *ledger.bench_rows([("softmax", "torch"), ("softmax", "v03_causal")]), *ledger.selftest_rows()]
+    step = op_rows.step_rows(config, workload, "float32", "torch")
+    text = op_rows.ops_csv(
+        [*step, *step, *op_rows.bench_rows([("softmax", "torch"), ("softmax", "v03_causal")]), *op_rows.selftest_rows()]
     )
     assert text.splitlines()[0] == (
         "op,variant,symbols,range,workload,ordinal,shape,dtype,flops,minimum_bytes,predicted_unfused_bytes,"

@@ -518,12 +518,12 @@ def test_the_plan_of_each_registered_chain_is_what_its_op_declares() -> None:
     pytest.importorskip("torch")
     from analysis.capture.ours import read_table
     from analysis.formats.run import DATAFLOW
-    from harness import ledger, run
+    from harness import op_rows, run
     from kernels.registry import ops
 
     launches, shapes = [], {}
     for op in ops().values():
-        if not ledger.bench_variants(op):
+        if not op_rows.bench_variants(op):
             continue
         shape = (2, 3, 64, 64) if op.name == "softmax" else tuple(max(2, size) for size in op.check_shapes[-1])
         inputs, baseline = op.make_inputs(shape, "float32", device="cpu"), op.variant(op.baseline).fn
