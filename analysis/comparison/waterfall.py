@@ -12,6 +12,7 @@ from analysis.formats.comparison import Bar, Row
 from analysis.formats.words import duration
 
 SHOWN = 0.0005  # of the step: smaller bars are one bar
+TOLD = 0.1  # of the longest bar: the sentence names no shorter one
 _WAITS = {
     "launching": "launching", "host_work": "host work", "sync": "waiting for the GPU", "allocation": "allocation",
     "rank_wait": "waiting for a rank", "storage": "storage", "pause": "a pause", "other": "waiting, unknown for what",
@@ -61,6 +62,7 @@ def _mean_parts(steps: Sequence[StepOf]) -> dict[str, float]:
 def said(a: int, b: int, bars: Sequence[Bar]) -> str:
     """Return "+1.31 ms (4.2 ms → 5.5 ms): softmax replaced by fused (−1.42 ms), …"."""
     told = [bar for bar in bars if bar.what != "residual" and bar.ns][:3]
+    told = [bar for bar in told if abs(bar.ns) >= TOLD * abs(told[0].ns)]
     parts = ", ".join(f"{bar.what}{_because(bar)} ({signed(bar.ns)})" for bar in told)
     return f"{signed(b - a)} ({duration(a)} → {duration(b)})" + (f": {parts}" if parts else "")
 

@@ -39,7 +39,7 @@ from studies.softmax import turing
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).with_name("parts.toml")
 BEFORE, AFTER = (f"examples/h200/{name}/captures" for name in ("qwen_like", "qwen_like_compiled"))  # like a user's own
-SCREEN_LINES, SHOWN_LINES, COMPARED_LINES = 45, 14, 13
+SCREEN_LINES, SHOWN_LINES, COMPARED_LINES = 45, 16, 9
 Texts = dict[tuple[str, str], dict[str, str]]  # (file, part) -> GPU -> text
 
 

@@ -14,6 +14,7 @@ from studies.publish.committed import looks, read_table, yes
 from studies.runs import Runs
 
 WIDTH = 118
+WAYS = {"dp": "data parallel", "tp": "tensor parallel"}
 
 
 def render(root: Path, gpus: Sequence[Runs]) -> str:
@@ -123,7 +124,7 @@ def _two_gpus(gpus: Sequence[Runs]) -> Iterable[str]:
         yield (
             f"**Two GPUs are often slower than one** (GPT-2, float32, two {runs.gpu}). The median of {len(rows)} "
             f"measured speed-ups is {wall.median():.3g} by the wall clock, and {gpu.median():.3g} by GPU time. "
-            f"{(wall > 1).sum()} are above 1. The best is {wall.max():.3g}: {best['mode']} {best['step']}, "
+            f"{(wall > 1).sum()} are above 1. The best is {wall.max():.3g}: {WAYS[best['mode']]} {best['step']}, "
             f"{best['batch']} x {best['tokens']} tokens. Predictions were committed first. Their median error is "
             f"{cell(off, 'error_frac')} of the wall time and {cell(off_gpu, 'error_frac')} of the GPU time "
             "([study](studies/multi_gpu/README.md))."
