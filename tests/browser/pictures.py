@@ -67,7 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report.build([CAPTURE], Path(folder))
         for name, picture in taken(chromium, Path(folder) / "report.html", names):
             drawn = picture.quantize(COLOURS, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
-            drawn.save(FOLDER / f"{name}.png", optimize=True)
+            file = FOLDER / f"{name}.png"
+            drawn.save(file, optimize=True)
+            assert file.stat().st_size <= MOST_BYTES, file
     return 0
 
 
