@@ -143,17 +143,26 @@ def _predictions(gpus: Sequence[Runs]) -> Iterator[list[str]]:
             yield [f"one token, `{row['rung']}`, {gpu}", str(row["bound"]), ratio, ""]
     for gpu, folder in _folders(gpus, "studies"):
         for file in sorted((folder / "tables").glob("lecture_*.csv")):
-            table, before = pd.read_csv(file), ""
-            for row in table[table["verdict"] == "misses"].to_dict("records"):
-                what = f"{file.stem.removeprefix('lecture_')}: {row['case']}, {row['quantity']}, {gpu}"
-                low, high, seen = (cell(row[name], "", str(row["unit"])) for name in ("low", "high", "measured"))
-                why = "" if pd.isna(row["reason"]) else markdown.escape_prose(str(row["reason"]))
-                yield [markdown.escape_prose(what), f"{low} to {high}", seen, "as above" if why == before else why]
-                before = why
+            yield from _of_study(f"{file.stem.removeprefix('lecture_')}, {gpu}", pd.read_csv(file))
     for gpu, folder in _folders(gpus, "multi_gpu"):
         for row in read_table(folder, "multi_gpu").query(f"abs(error_frac) > {FAR}").to_dict("records"):
             what = "two GPUs: {mode} {step}, batch {batch}, {tokens} tokens, " + gpu
             yield [filled(what, row), filled("{speedup} times", row), filled("{measured_speedup} times", row), ""]
+
+
+def _of_study(study: str, table: pd.DataFrame) -> Iterator[list[str]]:
+    """Yield what the first model of a study missed, and what its second one missed of the rows that it had not seen."""
+    before = ""
+    for row in table[table["verdict"] == "misses"].to_dict("records"):
+        what = markdown.escape_prose(f"{study}: {row['case']}, {row['quantity']}")
+        low, high, seen = (cell(row[name], "", str(row["unit"])) for name in ("low", "high", "measured"))
+        why = "" if pd.isna(row["reason"]) else markdown.escape_prose(str(row["reason"]))
+        yield [what, f"{low} to {high}", seen, "as above" if why == before else why]
+        before = why
+    if "half" in table:
+        for row in table[(table["half"] == "judge") & (table["second_verdict"] == "misses")].to_dict("records"):
+            what = markdown.escape_prose(f"{study}, second model: {row['case']}, {row['quantity']}")
+            yield [what, *(cell(row[name], "", str(row["unit"])) for name in ("second", "measured")), ""]
 
 
 # --- bounds ---
