@@ -1,7 +1,7 @@
 """Run a training step of GPT-2 with ranges for profilers: forward, loss, backward, AdamW.
 
-Ranges: gpt2_train > forward > (embeddings, h.N > …, ln_f, lm_head), loss, backward, optimizer. The backward pass runs
-on the calling thread, so its kernels lie in its range. There is no KV cache.
+Ranges: gpt2_train > forward > (embeddings, h.N > …, ln_f, lm_head), loss, backward > h.N, optimizer. The backward pass
+runs on the calling thread, so its kernels lie in its range. There is no KV cache.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: N812  the name everybody knows
 from torch.utils.checkpoint import checkpoint
 
 from harness.gpt2 import GPT2, KVCache
-from harness.ranges import component
+from harness.ranges import Tracer, component
 from harness.workloads import Workload
 
 ROOT = "gpt2_train"
@@ -44,26 +44,51 @@ class Trainer(nn.Module):  # type: ignore[misc]
     """A model with its optimizer; `step` is one training step.
 
     checkpointed   keep only the input of each block, and recompute its activations during the backward pass
+    autocast       run products in bfloat16, over weights in float32
+    compiled       put forward pass and loss behind torch.compile; blocks then have no ranges of their own
+    fused          AdamW as one kernel for many tensors (on a GPU), not one for each operation
     """
 
     root = ROOT
 
-    def __init__(self, model: GPT2, checkpointed: bool = False) -> None:
+    def __init__(
+        self,
+        model: GPT2,
+        checkpointed: bool = False,
+        *,
+        autocast: bool = False,
+        compiled: bool = False,
+        fused: bool = True,
+    ) -> None:
         super().__init__()
         self.model = copy.deepcopy(model).requires_grad_(True).train()
         self.config = model.config
         self.h = self.model.h
-        self.checkpointed = checkpointed
+        self.checkpointed, self.autocast = checkpointed, autocast
         on_gpu = self.model.wte.weight.is_cuda
-        self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=LEARNING_RATE, fused=on_gpu)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=LEARNING_RATE, fused=on_gpu and fused, foreach=False if not fused else None
+        )
+        self.loss_of = torch.compile(self._loss_of, dynamic=False) if compiled else self._loss_of
 
     @component("{self.root}")
     def step(self, ids: Any, targets: Any, cache: NoCache) -> Any:
         """Train on token ids (B, T) with next tokens `targets` (B, T), and return the loss before the update."""
-        loss = self.loss(self.forward(ids, cache), targets)
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.autocast):
+            loss = self.loss_of(ids, targets, cache)
         self.backward(loss)
         self.update()
         return loss.detach()
+
+    def _loss_of(self, ids: Any, targets: Any, cache: NoCache) -> Any:
+        return self.loss(self.forward(ids, cache), targets)
+
+    def trace_backward(self, tracer: Tracer) -> None:
+        """Open a range h.N around each block's part of the backward pass."""
+        for number, block in enumerate(self.model.h):
+            name = f"h.{number}"
+            block.register_full_backward_pre_hook(lambda *_, name=name: tracer.push(name))
+            block.register_full_backward_hook(lambda *_: tracer.pop())
 
     @component("forward")
     def forward(self, ids: Any, cache: NoCache) -> Any:
@@ -93,8 +118,8 @@ class Trainer(nn.Module):  # type: ignore[misc]
 class TrainingStep:
     """One training step on fixed tokens that can run many times. The model learns these tokens."""
 
-    def __init__(self, model: GPT2, workload: Workload, seed: int, checkpointed: bool = False) -> None:
-        self.model, self.workload = Trainer(model, checkpointed), workload
+    def __init__(self, model: GPT2, workload: Workload, seed: int, checkpointed: bool = False, **how: bool) -> None:
+        self.model, self.workload = Trainer(model, checkpointed, **how), workload
         device = model.wte.weight.device
         generator = torch.Generator().manual_seed(seed)
         shape = (workload.batch, workload.tokens + 1)

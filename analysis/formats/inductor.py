@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from analysis.formats import place
 from analysis.formats.files import CsvFile, Whole
@@ -13,7 +13,8 @@ class KernelCall(Struct):
 
     `kernel` is a fused kernel (`triton_poi_fused_add_0`) or that of a library (`extern_kernels.mm`). `modules` are
     paths below the compiled module, separated by `;`. A blank path stands for operations without a module.
-    `operations` are those of PyTorch.
+    `operations` are those of PyTorch. `reads` are the calls whose results it reads, separated by `;`; files from before
+    November 2026 lack them.
     """
 
     graph: Whole
@@ -22,6 +23,7 @@ class KernelCall(Struct):
     kernel: str
     modules: str
     operations: str
+    reads: str | UnsetType = UNSET
 
 
 INDUCTOR = CsvFile("inductor", "inductor.csv", KernelCall, again=place.again("make profile"))

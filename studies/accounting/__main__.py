@@ -27,7 +27,7 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import UsageError
 from analysis.hardware.devices import Device
 from studies.accounting import architecture as models
-from studies.accounting import budget
+from studies.accounting import budget, formulas
 from studies.accounting.architecture import Architecture, Shape
 
 Rows = list[tuple[str, str]]
@@ -111,7 +111,8 @@ def _show_architecture(of: Architecture, options: argparse.Namespace, gpu: Devic
     rows += _time_rows("training step", gpu, dtype, forward + backward, train)
     _show(f"Least time on one {gpu.name}", rows)
     if options.seconds:
-        used = budget.mfu(forward + backward, options.seconds, gpu, dtype) / options.gpus
+        needed = formulas.model_flops(options.formula, of, shape)
+        used = budget.mfu(needed, options.seconds, gpu, dtype) / options.gpus
         moved = train / gpu.dram_bytes_per_s / options.seconds / options.gpus
         _show(
             f"A training step of {options.seconds:g} s on {options.gpus}",
@@ -171,6 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mfu", type=float, default=0.5, help="model FLOPs utilisation of --train-tokens")
     parser.add_argument("--train-tokens", type=float, default=0.0, help="say how many days so many tokens take")
     parser.add_argument("--seconds", type=float, default=0.0, help="measured time of a training step")
+    parser.add_argument("--formula", default="products", help="of the MFU: " + ", ".join(formulas.FORMULAS))
     parser.add_argument("--checkpointing", action="store_true", help="keep only the inputs of blocks")
     parser.add_argument("--fused-attention", action="store_true", help="attention that never writes its weights")
     return parser

@@ -2,6 +2,7 @@
 
     python -m studies.accounting.measure --out RUN [--samples 20]
     python -m studies.accounting.measure --capture    the program for ncu: every step to be counted, once
+    python -m studies.accounting.measure --predict    write studies/accounting/times.csv, from shapes alone
 
 Results go to RUN/captures/accounting.json. ncu counts FLOPs and DRAM bytes (studies/accounting/measure.sh). Without a
 GPU, the steps are small and only parameters and times are measured.
@@ -36,12 +37,17 @@ from harness.timing import Measurement, measure_gpu, measure_wall
 from harness.training import TrainingStep
 from harness.weights import Weights, build_model, load_weights
 from harness.workloads import TRAIN, Workload, find_workload
-from studies.accounting import architecture
-from studies.accounting.predictions import CASES, CPU_CASES, Case
+from studies.accounting import architecture, budget
+from studies.accounting.predictions import CASES, CPU_CASES, TIMES, Case
 
+# Rates of an H200 in this project: an empty kernel and a copy of 2 GiB (reports/h200-softmax-bench), products of
+# 8192 x 8192, and of 2047 x 2047 (reports/h200-lectures).
+ODD_FRAC = 0.156
+EMPTY_NS, COPY_FRAC, PRODUCT_FRAC = 3490.0, 0.80, {"bfloat16": 0.797, "float32": 0.766}
 # Names of ATen's products, with the place of the left operand.
 _PRODUCTS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
 _EMBEDDING = "aten::embedding"
+_NO_KERNEL = ("aten::empty", "aten::empty_like", "aten::empty_strided")
 
 
 # Any module, from shapes alone -------------------------------------------------------------------------------
@@ -54,6 +60,7 @@ class Traced:
     peak_bytes   the most bytes of the step's own allocations that lived at the same time
     held_bytes   bytes of its own allocations that lived at the last call of `mark`
     read_bytes   inputs of all operations that compute, read from DRAM; of an embedding only the rows
+    work         bytes read and written and FLOPs of products by operation; whether a product has an odd side in 16 bit
     """
 
     products: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -61,6 +68,7 @@ class Traced:
     peak_bytes: int = 0
     held_bytes: int = 0
     read_bytes: int = 0
+    work: list[tuple[int, int, bool]] = field(default_factory=list)
 
 
 class Accountant(TorchDispatchMode):  # type: ignore[misc]
@@ -87,13 +95,19 @@ class Accountant(TorchDispatchMode):  # type: ignore[misc]
         made = [tensor for tensor in outputs_ if self._note(tensor, allocated=True)]
         self._forget()
         self.seen.peak_bytes = max(self.seen.peak_bytes, sum(size for _, size in self._alive.values()))
-        if made or func._schema.is_mutable:
-            self.seen.operations += 1
-            self.seen.read_bytes += _read(name, func._schema.is_mutable, inputs, outputs_)
+        needed, odd = 0, False
         if name in _PRODUCTS:
             left, right = args[_PRODUCTS[name]], args[_PRODUCTS[name] + 1]
             batch = left.shape[0] if left.ndim == 3 else 1
             self.seen.products.append((batch, left.shape[-2], right.shape[-1], left.shape[-1]))
+            _, m, n, k = self.seen.products[-1]
+            needed = 2 * batch * m * n * k
+            odd = left.element_size() == 2 and any(side % 2 for side in (m, n, k) if side > 1)
+        if (made or func._schema.is_mutable) and name not in _NO_KERNEL:
+            self.seen.operations += 1
+            read = _read(name, func._schema.is_mutable, inputs, outputs_)
+            self.seen.read_bytes += read
+            self.seen.work.append((read + sum(map(_bytes, outputs_)), needed, odd))
         return result
 
     def _note(self, tensor: Any, *, allocated: bool) -> bool:
@@ -228,6 +242,34 @@ def trace_workload(model: GPT2, workload: Workload, checkpointed: bool = False) 
     return trace(forward)
 
 
+def predict_time(case: Case) -> float:
+    """Return the time of a case's step in ns, operation by operation, from shapes and rates of the H200 alone.
+
+    An operation takes the longest of an empty kernel, its bytes at the rate of a copy, and its FLOPs at that of a large
+    product, or of one with odd rows. These rates are of other committed runs. AdamW moves seven times the weights.
+    """
+    model = meta_model(parse_config(case.config) if case.config else config_of(case.model), case.dtype)
+    workload = find_workload(case.workload, model.config)
+    work = trace_workload(model, workload, case.checkpointed).work
+    gpu = budget.device("NVIDIA H200")
+    if workload.step == TRAIN:
+        work = [*work, (7 * sum(_bytes(parameter) for parameter in model.parameters()), 0, False)]
+    bytes_s, peak = gpu.dram_bytes_per_s * COPY_FRAC, budget.peak(gpu, case.dtype)
+    return sum(
+        max(EMPTY_NS, moved / bytes_s * 1e9, needed / peak / (ODD_FRAC if odd else PRODUCT_FRAC[case.dtype]) * 1e9)
+        for moved, needed, odd in work
+    )
+
+
+def write_times() -> None:
+    """Write times.csv: a predicted time for every case."""
+    rows = ["model,workload,dtype,checkpointed,predicted_ns"]
+    for case in CASES:
+        key = f"{case.model},{case.workload},{case.dtype},{'yes' if case.checkpointed else ''}"
+        rows.append(f"{key},{predict_time(case):.0f}")
+    TIMES.write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
 # On the machine at hand --------------------------------------------------------------------------------------
 
 
@@ -330,6 +372,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-accounting)")
     parser.add_argument("--samples", type=int, default=20, help="samples of each time")
+    parser.add_argument("--predict", action="store_true", help="write times.csv from shapes alone, and end")
     parser.add_argument("--capture", nargs="*", metavar="STEP", help="run the counted steps, or these, once, for ncu")
     return parser
 
@@ -342,6 +385,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.samples < 1:
             raise UsageError("--samples must be 1 or more.")
         torch.set_float32_matmul_precision("highest")
+        if options.predict:
+            write_times()
+            return 0
         if options.capture is not None:
             capture(options.capture)
             return 0

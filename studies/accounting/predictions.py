@@ -15,6 +15,7 @@ from studies.accounting.architecture import (
 )
 
 TABLE = Path(__file__).with_name("predictions.csv")
+TIMES = Path(__file__).with_name("times.csv")
 TRAIN, DECODE = "train", "decode"
 EXACT, FLOPS_WITHIN, MEMORY_WITHIN, BYTES_WITHIN = 0.0, 0.01, 0.02, 0.03
 
@@ -66,3 +67,10 @@ def frozen() -> tuple[dict[str, str], ...]:
     """Return the rows of predictions.csv, which were committed before the first measurement and stay unchanged."""
     with TABLE.open(newline="", encoding="utf-8") as stream:
         return tuple(csv.DictReader(stream))
+
+
+@cache
+def predicted_times() -> dict[tuple[str, ...], float]:
+    """Return (model, workload, dtype, checkpointed) -> ns: times.csv, which `measure --predict` writes."""
+    with TIMES.open(newline="", encoding="utf-8") as stream:
+        return {tuple(row.values())[:4]: float(row["predicted_ns"]) for row in csv.DictReader(stream)}

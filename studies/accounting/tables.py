@@ -14,7 +14,16 @@ from analysis.tables.declare import Column, part, table
 from studies.accounting import tiles
 from studies.accounting.architecture import Shape, flops, forward_products
 from studies.accounting.budget import ITEM_BYTES, forward_bytes, mfu, peak, training_bytes, training_flops
-from studies.accounting.predictions import CASES, CPU_CASES, DECODE, TRAIN, Case, architecture_of, frozen
+from studies.accounting.predictions import (
+    CASES,
+    CPU_CASES,
+    DECODE,
+    TRAIN,
+    Case,
+    architecture_of,
+    frozen,
+    predicted_times,
+)
 from studies.accounting.workload import shape_of
 
 _KEY = ("model", "workload", "dtype", "checkpointed")
@@ -162,6 +171,8 @@ def _sizes(value: Any) -> tuple[int, ...]:
         Column("compute_ns", "ns", "model_flops at the datasheet's rate", "static"),
         Column("memory_ns", "ns", "model_bytes at the datasheet's rate", "static"),
         Column("mfu_frac", "0-1", "model FLOPs utilisation: compute_ns over time_ns", "timing"),
+        Column("predicted_ns", "ns", "from shapes and rates of other runs (studies/accounting/times.csv)", "static"),
+        Column("predicted_mfu_frac", "0-1", "compute_ns over predicted_ns", "static"),
         Column("bandwidth_frac", "0-1", "memory_ns over time_ns", "timing"),
         Column("bound", "", "which takes longer: compute_ns or memory_ns", "static"),
     ),
@@ -181,11 +192,15 @@ def build_use(facts: Facts) -> pd.DataFrame | None:
         row: dict[str, Any] = {name: step[name] for name in ("model", "workload", "dtype")}
         row |= {"checkpointed": "yes" if step["checkpointed"] else "", "time_ns": time_ns, "model_flops": needed,
                 "model_bytes": moved, "tier": "timing"}  # fmt: skip
-        row |= dict.fromkeys(("compute_ns", "memory_ns", "mfu_frac", "bandwidth_frac", "bound"))
+        predicted = predicted_times().get(_key(step)) if gpu is not None and gpu.name == "NVIDIA H200" else None
+        row |= dict.fromkeys(("compute_ns", "memory_ns", "mfu_frac"))
+        row |= {"predicted_ns": predicted, "predicted_mfu_frac": None, "bandwidth_frac": None, "bound": None}
         if gpu is not None:
             compute, memory = needed / peak(gpu, step["dtype"]) * 1e9, moved / gpu.dram_bytes_per_s * 1e9
             row |= {"compute_ns": compute, "memory_ns": memory,
-                    "mfu_frac": mfu(needed, time_ns / 1e9, gpu, step["dtype"]), "bandwidth_frac": memory / time_ns,
+                    "mfu_frac": mfu(needed, time_ns / 1e9, gpu, step["dtype"]),
+                    "predicted_mfu_frac": compute / predicted if predicted else None,
+                    "bandwidth_frac": memory / time_ns,
                     "bound": "compute" if compute > memory else "memory"}  # fmt: skip
         rows.append(row)
     return pd.DataFrame(rows) if rows else None

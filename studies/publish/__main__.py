@@ -31,6 +31,7 @@ from analysis.formats.console import guarded
 from analysis.formats.errors import InputError
 from analysis.page import comparison, markdown, terminal
 from studies import runs as published
+from studies.accounting import formulas
 from studies.publish import examples, results, wrong
 from studies.publish.columns import document_columns, document_json, document_rules
 from studies.publish.committed import FIELD, filled, plain, read_table
@@ -98,6 +99,7 @@ def render(root: Path = ROOT) -> dict[str, str]:
         ("analysis/COLUMNS.md", "columns"): {"": document_columns()},
         ("analysis/JSON.md", "json"): {"": document_json()},
         ("studies/softmax/README.md", "turing"): {"": turing.text()},
+        ("studies/accounting/README.md", "formulas"): {"": formulas.text()},
     }
     if programs := examples.read(root / "examples"):
         texts["examples/README.md", "examples"] = {"": examples.render(programs)}

@@ -9,13 +9,14 @@ import torch
 
 from analysis.capture.load import load
 from analysis.facts import Facts
+from analysis.formats.errors import UsageError
 from harness.gpt2 import GPT2Config
 from harness.training import TrainingStep
 from harness.weights import build_model, import_transformers, load_weights
 from harness.workloads import find_workload
 from studies.accounting import __main__ as program
 from studies.accounting import architecture as models
-from studies.accounting import budget, measure, predictions, tables, tiles
+from studies.accounting import budget, formulas, measure, predictions, tables, tiles
 from studies.accounting.architecture import Shape
 from tests.committed import folder, needs_committed
 
@@ -164,3 +165,26 @@ def test_a_training_step_learns_and_checkpoints_change_nothing() -> None:
     assert [float(checkpointed.run()) for _ in range(5)] == pytest.approx(losses, rel=1e-5)
     assert all(parameter.grad is None for parameter in plain_step.model.parameters())
     assert not any(parameter.requires_grad for parameter in model.parameters())  # it trains a copy
+
+
+def test_formulas_that_skip_attention_or_count_padding_give_no_mfu(capsys: pytest.CaptureFixture[str]) -> None:
+    of, shape = models.find("gpt2"), Shape(4, 1024)
+    exact = formulas.model_flops("products", of, shape)
+    assert exact == 3_499_779_686_400
+    assert formulas.model_flops("6ND + attention", of, shape) == 6 * 124_439_808 * 4096 + 12 * 12 * 768 * 1024 * 4096
+    assert formulas.model_flops("Megatron", of, shape) == pytest.approx(exact, rel=1e-3)
+    assert formulas.FORMULAS["6ND"].flops(of, shape) == pytest.approx(0.874 * exact, rel=1e-3)
+    for name, words in (("6ND", "skips"), ("96BsLh²", "repeat"), ("6ND + attention of padded rows", "padding")):
+        with pytest.raises(UsageError, match=words):
+            formulas.model_flops(name, of, shape)
+    assert program.main(["gpt2", "--batch", "4", "--seconds", "0.0287", "--formula", "6ND"]) == 2
+    assert "6ND gives no MFU: it skips" in capsys.readouterr().err
+    assert program.main(["gpt2", "--formula", "7ND", "--seconds", "1"]) == 2
+    assert "There is no formula '7ND'" in capsys.readouterr().err
+
+
+def test_predicted_times_follow_from_shapes_alone() -> None:
+    case = next(one for one in predictions.CASES if one.workload == "decode_b1_ctx1023")
+    kept = predictions.predicted_times()
+    assert len(kept) == len(predictions.CASES)
+    assert kept[case.model, case.workload, case.dtype, ""] == pytest.approx(measure.predict_time(case), abs=1)

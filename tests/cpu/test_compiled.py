@@ -12,8 +12,10 @@ import pytest
 import torch
 from torch import nn
 
+from analysis import report
 from analysis.capture.load import load
 from analysis.formats.inductor import INDUCTOR
+from analysis.page import compiled_graph
 from analysis.tables.compiled import is_fused, modules_of_launches
 from tests.cpu.test_auto_ranges import FOLDER, loaded
 from tests.declared import analyse
@@ -24,12 +26,16 @@ DEPTH = 3
 # kernel and modules of each call of a layer: equal layers share their kernels
 LAYER = [(MM, "{}.up"), (ACT, "{}.act"), (MM, "{}.down"), (ADD, "{};{}.down")]
 WRITTEN = [(kernel, said.replace("{}", f"layers.{n}")) for n in range(DEPTH) for kernel, said in LAYER] + [(MM, "head")]
-LAYERS = [(0, 0, call, kernel, modules, "aten") for call, (kernel, modules) in enumerate(WRITTEN)]
+LAYERS = [
+    (0, 0, call, kernel, modules, "aten", str(call - 1) if call else "")
+    for call, (kernel, modules) in enumerate(WRITTEN)
+]
 LAUNCHED = ["gemm" if kernel == MM else kernel for kernel, _ in WRITTEN]
 
 
 def calls(rows: list[tuple[Any, ...]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["graph", "backward", "call", "kernel", "modules", "operations"])
+    names = ["graph", "backward", "call", "kernel", "modules", "operations", "reads"]
+    return pd.DataFrame([(*row, "")[:7] for row in rows], columns=names)
 
 
 def launches(*names: str, owner: int = 0) -> pd.DataFrame:
@@ -116,6 +122,29 @@ def test_compiled_kernels_of_which_nothing_was_recorded_are_a_gap(tmp_path: Path
     assert "compiled" not in tables
 
 
+def test_the_graph_is_a_picture_with_what_each_kernel_reads(tmp_path: Path) -> None:
+    figure = compiled_graph.plot_graph(calls(LAYERS), "a caption")
+    assert figure is not None
+    axes = figure.axes[0]
+    assert len(axes.texts) == len(LAYERS) - 1  # an arc each
+    assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["layers.0.up", "layers.0.act"]
+    before = compiled_graph.plot_graph(calls(LAYERS).drop(columns="reads"), "")  # a file of an older version
+    assert before is not None
+    assert not before.axes[0].texts
+    assert compiled_graph.plot_graph(None, "") is None
+    assert report.main([str(compiled_run(tmp_path)), "--out", str(tmp_path / "out"), "--quiet"]) == 0
+    assert (tmp_path / "out/figures/compiled_graph.svg").is_file()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "kind"),
+    [(MM, "product"), (ADD, "pointwise"), ("triton_red_fused_mean_0", "reduction"), ("triton_per_fused_add_2", "reduction"),
+     ("cpp_fused_gelu_1", "pointwise"), ("torch.ops.aten._scaled_dot_product_flash_attention.default", "other")],
+)  # fmt: skip
+def test_kinds_come_from_the_names_that_inductor_gives(kernel: str, kind: str) -> None:
+    assert compiled_graph.kind_of(kernel) == kind
+
+
 # --- Inductor itself ---
 
 
@@ -172,7 +201,8 @@ def test_inductor_says_which_modules_it_fuses(kernels: ModuleType, monkeypatch: 
     with uncached[0], uncached[1], pytest.raises(Exception, match="WrittenError"):
         torch.compile(net)(torch.randn(2, 4))
     torch._dynamo.reset()
-    calls = [(kernel, modules) for _, _, _, kernel, modules, _ in found.rows]
+    calls = [(kernel, modules) for _, _, _, kernel, modules, *_ in found.rows]
     assert [modules for _, modules in calls] == ["0.up", "0;0.act", "1.up", "1;1.act"]
     assert [is_fused(kernel) for kernel, _ in calls] == [False, True, False, True]
     assert [call for _, _, call, *_ in found.rows] == [0, 1, 2, 3]
+    assert [reads for *_, reads in found.rows] == ["", "0", "1", "2"]

@@ -30,11 +30,12 @@ def module_of(node):
 class Kernels:
     """The kernel calls of all graphs, in the order in which Inductor generated them.
 
-    A row is (graph, 1 in a backward graph, place, kernel, modules, operations); `;` separates modules and operations.
+    A row is (graph, 1 in a backward graph, place, kernel, modules, operations, places of the calls whose results it
+    reads); `;` separates modules, operations and places.
     """
 
     def __init__(self):
-        self.rows, self._graphs = [], 0
+        self.rows, self._graphs, self._made = [], 0, {}
 
     def listen(self, debug):
         """Record every kernel call from now on; `debug` is Inductor's module of that name."""
@@ -58,12 +59,28 @@ class Kernels:
         nodes = dict.fromkeys(_operations(schedule))
         modules = dict.fromkeys(map(module_of, nodes))
         operations = dict.fromkeys(str(node.target) for node in nodes)
+        reads = self._reads(nodes)
+        self._made.update(dict.fromkeys(nodes, len(self.rows)))
         self.rows.append(
             (
                 getattr(graph, _NUMBER), int(bool(getattr(graph, "is_backward", False))), len(self.rows), kernel,
-                ";".join(sorted(modules)), ";".join(operations),
+                ";".join(sorted(modules)), ";".join(operations), ";".join(map(str, reads)),
             )
         )  # fmt: skip
+
+    def _reads(self, nodes):
+        """Return the places of the calls that made what these operations read; a view stands for its source."""
+        found, todo, seen = set(), [one for node in nodes for one in node.all_input_nodes], set(nodes)
+        while todo:
+            node = todo.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if node in self._made:
+                found.add(self._made[node])
+            else:
+                todo += node.all_input_nodes
+        return sorted(found)
 
 
 def _operations(schedule):

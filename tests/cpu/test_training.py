@@ -1,0 +1,90 @@
+"""The training step: its variants learn the same, blocks have ranges in both passes, and snapshots become layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from analysis.formats.errors import InputError
+from harness.ranges import attach
+from harness.run import parse_config
+from harness.training import TrainingStep
+from harness.weights import build_model, load_weights
+from harness.workloads import find_workload
+from studies.training import measure, memory
+
+
+class Recorder:
+    """Keeps the path of each range that opens."""
+
+    enabled = True
+
+    def __init__(self) -> None:
+        self.stack: list[str] = []
+        self.paths: list[str] = []
+
+    def push(self, name: str) -> None:
+        self.stack.append(name)
+        self.paths.append("/".join(self.stack))
+
+    def pop(self) -> None:
+        self.stack.pop()
+
+
+def step(**how: bool) -> TrainingStep:
+    model = build_model(load_weights(config=parse_config(measure.SMALL)))
+    return TrainingStep(model, find_workload("train_b1_t16", model.config), 0, **how)
+
+
+def test_blocks_have_ranges_in_the_forward_and_the_backward_pass() -> None:
+    one, recorder = step(), Recorder()
+    attach(one.model, recorder)
+    one.model.trace_backward(recorder)
+    one.run()
+    assert recorder.stack == []
+    backward = [path for path in recorder.paths if "/backward/" in path]
+    assert backward == ["gpt2_train/backward/h.1", "gpt2_train/backward/h.0"]
+    assert {"gpt2_train/forward/h.0", "gpt2_train/forward/h.1", "gpt2_train/optimizer"} <= set(recorder.paths)
+
+
+@pytest.mark.parametrize("how", [{"autocast": True}, {"fused": False}])
+def test_variants_of_the_step_learn(how: dict[str, bool]) -> None:
+    one = step(**how)
+    losses = [float(one.run()) for _ in range(3)]
+    assert losses[0] > losses[1] > losses[2]
+    assert losses[2] == pytest.approx(float(plain_after(3)), rel=0.02)
+
+
+def plain_after(steps: int) -> Any:
+    one = step()
+    return [one.run() for _ in range(steps)][-1]
+
+
+def block(state: str, size: int, layer: str | None = None, **more: Any) -> dict[str, Any]:
+    return {"state": state, "size": size, **({"user_metadata": layer} if layer else {}), **more}
+
+
+def test_live_blocks_of_a_snapshot_are_summed_by_layer() -> None:
+    blocks = [
+        block("active_allocated", 512, requested_size=500), block("active_allocated", 1024, "h.1", requested_size=1000),
+        block("active_allocated", 512, "h.0"), block("inactive", 4096, "h.0"), block("active_allocated", 512, "h.1"),
+    ]  # fmt: skip
+    traces = [[{"action": "alloc", "user_metadata": name} for name in ("h.0", "h.1")]]
+    found = memory.by_layer({"segments": [{"blocks": blocks}], "device_traces": traces})
+    assert list(found.items()) == [("", 500), ("h.0", 512), ("h.1", 1512)]
+    assert "h.1" in memory.text(found)
+    assert "74.7%" in memory.text(found)
+    with pytest.raises(InputError, match="names no layer"):
+        memory.by_layer({"segments": [{"blocks": blocks[:1]}]})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_the_program_runs_small_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert measure.main(["--steps", "1", "--autocast"]) == 0
+    assert "1 steps, loss" in capsys.readouterr().err
+    assert measure.main(["--memory", "x.csv", "--compile"]) == 2
+    assert "has no layers" in capsys.readouterr().err
+    assert measure.main(["--memory", "x.csv"]) == 3
+    assert "torch sees none" in capsys.readouterr().err
