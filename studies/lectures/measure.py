@@ -1,6 +1,6 @@
 """Measure the quantities of predictions.csv, the lecture's studies, on this machine.
 
-    python -m studies.lectures.measure [STUDY …] --out RUN     profiles matmul mlp tricks waves latencies units
+    python -m studies.lectures.measure [STUDY …] --out RUN     profiles matmul mlp tricks waves latencies units roofs
     python -m studies.lectures.measure --capture               the tricks once, for ncu
 
 Results go to RUN/captures/lectures.json; measuring a study again replaces its results. Without a GPU, it measures
@@ -34,6 +34,7 @@ from studies.lectures import predict
 from studies.lectures.measure_calls import Benchmark, Kernel, Profile, benchmark, kernels_of_each, profile
 
 SOURCE = Path(__file__).with_name("probes.cu")
+ROOF_SOURCE = SOURCE.with_name("roofs.cu")
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 Points = Iterator[dict[str, Any]]
 
@@ -211,7 +212,10 @@ def study_mlp(_: list[dict[str, Any]]) -> Points:
             continue
         seen = f"{Measurement.of(samples[case]).p50_ns / 1e3:.0f} µs"
         if on_gpu():
-            seen += f", GPU {measure_gpu(runs[case], 3, warmup=0).p50_ns / 1e3:.0f} µs"
+            both, forward = (
+                measure_gpu(run, 3, warmup=0).p50_ns for run in (runs[case], _mlp_run(**sizes[case], backward=0))
+            )
+            seen += f", GPU {both / 1e3:.0f} µs, backward {(both - forward) / 1e3:.0f} µs of it"
         found = point("mlp", case, "factor", "1", taken.p50_ns, seen)
         yield found | {"p5": taken.p5_ns, "p95": taken.p95_ns}
     for axis in predict.LARGER if on_gpu() else ():
@@ -224,13 +228,15 @@ def _nothing() -> None:
     return None
 
 
-def _mlp_run(steps: int, layers: int, batch: int, dim: int) -> Callable[[], None]:
+def _mlp_run(steps: int, layers: int, batch: int, dim: int, backward: int = 1) -> Callable[[], None]:
     model = MLP(dim, layers).to(device())
     x = torch.randn(batch, dim, device=device())
 
     def run() -> None:
         for _ in range(steps):
-            model(x).mean().backward()
+            loss = model(x).mean()
+            if backward:
+                loss.backward()
 
     return run
 
@@ -496,6 +502,79 @@ def _rates() -> Points:
     torch.set_float32_matmul_precision("highest")
 
 
+# Roofs of math instructions --------------------------------------------------------------------------------------
+
+# Case -> operations of one instruction of a warp, and instructions of one step; in the order of run_roof.
+ROOFS = {
+    "DP4A": (256, 4),
+    "IMMA m16n8k32": (8192, 1),
+    "TF32 m16n8k8": (2048, 1),
+    "BF16 m16n8k16": (4096, 1),
+    "BF16 2:4 m16n8k32": (8192, 1),
+    "FP64 m8n8k4": (512, 2),
+}
+CHAINS, WARPS, SCHEDULERS = 8, 8, 4
+
+
+def roof_points(case: str, cycles: float, taken: Measurement, steps: int, blocks: int) -> Points:
+    """Yield the rate of an instruction on the whole GPU, and the cycles between two of them on one scheduler."""
+    operations, instructions = ROOFS[case]
+    each = steps * CHAINS * instructions * WARPS
+    yield point("roofs", case, "rate", "1/s", each * operations * blocks / taken.p50_ns * 1e9)
+    yield point("roofs", case, "cycles", "cycle", cycles / (each / SCHEDULERS))
+
+
+def prune(weight: Any) -> Any:
+    """Return a weight (rows, columns) with the two smallest of every four neighbours in a row set to 0."""
+    groups = weight.view(weight.shape[0], -1, 4)
+    kept = groups.abs().argsort(-1, descending=True)[..., :2]
+    return (groups * torch.zeros_like(groups).scatter_(-1, kept, 1)).view_as(weight)
+
+
+def study_roofs(_: list[dict[str, Any]]) -> Points:
+    """Measure issue rates, then an MLP whose weights are 2:4 sparse beside the dense one."""
+    from kernels.build import shared_library
+
+    if torch.cuda.get_device_capability() < (8, 0):
+        raise InputError("This GPU has no sparse tensor cores and no TF32: roofs need compute capability 8.0.")
+    library = ctypes.CDLL(str(shared_library("roofs", ROOF_SOURCE)))
+    library.run_roof.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 2, *[ctypes.c_int] * 2, ctypes.c_void_p]
+    blocks, steps = torch.cuda.get_device_properties(0).multi_processor_count, 4096
+    cycles = torch.zeros(blocks, dtype=torch.int64, device="cuda")
+    sink = torch.empty(blocks * 32 * WARPS, device="cuda")
+    for unit, case in enumerate(ROOFS):
+
+        def run(unit: int = unit) -> None:
+            stream = torch.cuda.current_stream().cuda_stream
+            if code := library.run_roof(unit, cycles.data_ptr(), sink.data_ptr(), steps, blocks, stream):
+                raise RuntimeError(f"run_roof failed with CUDA error {code}")
+
+        taken = measure_gpu(run, 10, warmup=2)
+        yield from roof_points(case, float(cycles.float().median()), taken, steps, blocks)
+    yield from _sparse_mlp()
+
+
+def _sparse_mlp() -> Points:
+    from torch.sparse import to_sparse_semi_structured
+
+    generator = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(4096, 4096, device="cuda", generator=generator).bfloat16()
+    dense = [torch.randn(4096, 4096, device="cuda", generator=generator).mul_(1 / 64).bfloat16() for _ in range(2)]
+    pruned = [prune(weight) for weight in dense]
+
+    def mlp(weights: Sequence[Any]) -> Any:
+        return F.linear(F.gelu(F.linear(x, weights[0])), weights[1])
+
+    expected, zeros = mlp(dense).float(), mlp(pruned).float()
+    sparse = [to_sparse_semi_structured(weight) for weight in pruned]
+    found = mlp(sparse).float()
+    for case, weights in (("MLP dense", dense), ("MLP 2:4", sparse)):
+        yield timed("roofs", case, measure_gpu(functools.partial(mlp, weights), 20, warmup=3))
+    error = float((zeros - expected).norm() / expected.norm())
+    yield point("roofs", "MLP 2:4", "error of pruning", "1", error, "relative norm, random weights")
+    yield point("roofs", "MLP 2:4", "error of the kernel", "1", float((found - zeros).norm() / zeros.norm()))
+
+
 # Command line ------------------------------------------------------------------------------------------------
 
 STUDIES: dict[str, Callable[[list[dict[str, Any]]], Points]] = {
@@ -506,6 +585,7 @@ STUDIES: dict[str, Callable[[list[dict[str, Any]]], Points]] = {
     "waves": study_waves,
     "latencies": study_latencies,
     "units": study_units,
+    "roofs": study_roofs,
 }
 ON_CPU = ("profiles", "mlp", "units")
 

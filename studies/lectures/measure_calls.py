@@ -72,12 +72,16 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Profile:
-    """torch.profiler's record of one call: operators by self time, kernels in the order of their first launch."""
+    """torch.profiler's record of one call: operators by self time, kernels in the order of their first launch.
+
+    `backward_ns` is the time of what autograd's engine ran, on the GPU if there is one, else on the CPU.
+    """
 
     description: str
     operators: list[dict[str, Any]]
     kernels: list[Kernel]
     stacks: dict[str, float] = field(default_factory=dict)
+    backward_ns: float = 0.0
 
     def text(self, top: int = TOP) -> str:
         """Return a table of the `top` operators in the layout of the lecture, then a table of the kernels."""
@@ -92,7 +96,8 @@ class Profile:
             for one in self.kernels
         ]
         below = tabulate(launched, ["kernel", "grid", "block", "calls", "µs", "operator"]) if launched else ""
-        return f"{self.description}\n{shown}\n\n{below}".rstrip()
+        passed = f", backward {self.backward_ns / 1e3:,.1f} µs" if self.backward_ns else ""
+        return f"{self.description}{passed}\n{shown}\n\n{below}".rstrip()
 
 
 def profile(description: str, run: Callable[[], object], num_warmups: int = 1, with_stack: bool = False) -> Profile:
@@ -123,7 +128,9 @@ def profile(description: str, run: Callable[[], object], num_warmups: int = 1, w
     operators.sort(key=lambda row: (-row["self_cuda_ns"], -row["self_cpu_ns"]))
     with tempfile.TemporaryDirectory() as folder:
         stacks = _stacks(recorded, Path(folder), on_gpu) if with_stack else {}
-    return Profile(description, operators, kernels_of(_events(recorded)), stacks)
+    engine = [event for event in recorded.key_averages() if event.key.startswith("autograd::engine::evaluate_function")]
+    backward = 1e3 * sum(event.device_time_total if on_gpu else event.cpu_time_total for event in engine)
+    return Profile(description, operators, kernels_of(_events(recorded)), stacks, backward)
 
 
 def _events(recorded: Any) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@
 #
 #   -n           print the exact commands, run nothing
 #   --out DIR    run folder (default: runs/<time>-lectures); a study that it already holds is measured again
-#   STUDY…       only these: profiles matmul mlp tricks waves latencies units
+#   STUDY…       only these: profiles matmul mlp tricks waves latencies units roofs
 #
 # Without a GPU, it runs those parts of profiles, mlp and units that a CPU can.
 # exit: 0 done, 1 a step failed, 2 usage

@@ -165,3 +165,31 @@ build_units = _study(
     "Warps, units and formats",
     "What do divergent paths cost, how fast are units, what do formats round?",
 )
+
+
+@table(
+    "lecture_roofs",
+    question="How fast does this GPU issue its math instructions?",
+    title="Roofs of math instructions",
+    columns=(
+        Column("case", "", "instruction, or an MLP of two 4096 x 4096 weights in bfloat16", "key"),
+        Column(
+            "rate_per_s", "1/s", "operations a second of the whole GPU; of a sparse product as if it were dense", "row"
+        ),
+        Column("cycles", "cycle", "between two of them on one scheduler", "row"),
+        Column("time_ns", "ns", "GPU time of the MLP", "timing"),
+        Column(
+            "error_frac", "1", "norm of the difference from the dense MLP over its norm, with random weights", "row"
+        ),
+    ),
+    optional=True,
+)
+def build_roofs(facts: Facts) -> pd.DataFrame | None:
+    """Return lecture_roofs.csv; None if no roofs were measured."""
+    names = {"rate": "rate_per_s", "cycles": "cycles", "GPU time": "time_ns", "error of pruning": "error_frac"}
+    rows: dict[str, dict[str, Any]] = {}
+    for (study, case, quantity), one in facts.once(points).items():
+        if study == "roofs" and quantity in names:
+            row = rows.setdefault(case, {"case": case, **dict.fromkeys(names.values()), "tier": "timing"})
+            row[names[quantity]] = one["value"]
+    return pd.DataFrame(rows.values()) if rows else None

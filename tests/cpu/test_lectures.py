@@ -12,7 +12,10 @@ import torch
 
 from analysis.capture.load import load
 from analysis.facts import Facts
+from harness.timing import Measurement
+from kernels import build
 from studies.lectures import measure, predict, second, tables
+from studies.lectures.measure_calls import profile
 from tests.declared import facts_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -106,3 +109,38 @@ def test_waves_count_clusters_and_parts_of_k() -> None:
     assert second.waves_of(2056, (128, 256, 1)) == 2  # 17 x 9, in pairs
     assert second.waves_of(1640, (128, 160, 1)) == 2  # 13 x 11 tiles: 143 of 132
     assert second.waves_of(2049, (256, 128, 4)) == 5 / 4
+
+
+def test_roofs_become_a_table_with_cycles() -> None:
+    taken = Measurement.of([1e6])
+    cycles = 4096 * 8 * 2 * 16.0  # two warps a scheduler, an instruction every 16 cycles
+    made = [*measure.roof_points("BF16 m16n8k16", cycles, taken, 4096, 132)]
+    made += [measure.point("roofs", "MLP 2:4", "error of pruning", "1", 0.4)]
+    table = tables.build_roofs(of({(one["study"], one["case"], one["quantity"]): one for one in made}))
+    assert table is not None
+    row = table.set_index("case").loc["BF16 m16n8k16"]
+    assert row["cycles"] == 16
+    assert row["rate_per_s"] == pytest.approx(4096 * 8 * 8 * 4096 * 132 / 1e-3)
+    assert table["case"].tolist() == ["BF16 m16n8k16", "MLP 2:4"]
+    assert tables.build_roofs(of(points_of(1.0))).empty
+
+
+def test_pruning_keeps_the_two_largest_of_four() -> None:
+    weight = torch.tensor([[1.0, -4.0, 3.0, 2.0, 0.1, 0.2, -0.3, 0.0]])
+    assert measure.prune(weight).tolist() == [[0, -4, 3, 0, 0, pytest.approx(0.2), pytest.approx(-0.3), 0]]
+
+
+def test_a_profile_counts_the_backward_pass() -> None:
+    layer = torch.nn.Linear(8, 8)
+    x = torch.randn(4, 8)
+    both = profile("both", lambda: layer(x).mean().backward())
+    assert both.backward_ns > 0
+    assert ", backward " in both.text().splitlines()[0]
+    assert profile("forward", lambda: layer(x)).backward_ns == 0
+
+
+@pytest.mark.slow
+def test_the_roofs_compile_without_a_gpu() -> None:
+    if build.find_nvcc() is None:
+        pytest.skip("there is no nvcc")
+    assert build.compile_library("roofs", "90", measure.ROOF_SOURCE).is_file()
