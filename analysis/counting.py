@@ -100,19 +100,14 @@ def _timeline_of(captures: Path) -> tuple[pd.DataFrame, pd.DataFrame, Capture]:
     return groups.with_groups(launches), ranges, capture
 
 
-def plan(
-    captures: Path, budget_s: float, passes: int | None = None, steps: Sequence[str] = ()
-) -> tuple[str, dict[str, Any]]:
+def plan(captures: Path, budget_s: float, steps: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
     """Return the text of count_plan.csv and the content of count_plan.json.
 
-    `passes`: passes of the metrics, by default those of the last capture. `steps`: plan only launches inside ranges of
-    these names.
+    `steps`: plan only launches inside ranges of these names.
 
     Raises:
         InputError: there is no timeline, or a range in `steps` has no launches.
     """
-    from dataclasses import replace
-
     from analysis.planning import cost, ranks, select
 
     launches, ranges, capture = _timeline_of(captures)
@@ -122,8 +117,6 @@ def plan(
         there = ", ".join(sorted(names)[:8]) or "none"
         raise InputError(f"--steps {missing[0]} is not a range with launches: use {there}.")
     known = cost.fitted(_earlier(), _json(captures / "nsys.json").get("seconds"))
-    if passes is not None:
-        known = replace(known, passes=passes)
     among = None if alone is None else alone.rows
     settled = _settled(capture)
     choice = select.choose(launches, ranges, known, known.within(budget_s), steps, among, settled)
@@ -177,12 +170,12 @@ def _selection(
     )
 
 
-def write_plan(captures: Path, budget_s: float, steps: str = "", passes: int | None = None) -> str:
+def write_plan(captures: Path, budget_s: float, steps: str = "") -> str:
     """Write count_plan.csv and count_plan.json of a run, and return what `said` says. `steps`: names, comma-separated.
 
     Raises: InputError as `plan`.
     """
-    table, selection = plan(captures, budget_s, passes, [name for name in steps.split(",") if name])
+    table, selection = plan(captures, budget_s, [name for name in steps.split(",") if name])
     writing.write(captures / COUNT_PLAN.name, table)
     writing.write(captures.parent / "raw" / SELECTION.name, json.dumps(selection, indent=1, ensure_ascii=False) + "\n")
     return said(selection)
@@ -235,11 +228,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--budget", type=float, default=BUDGET_S, metavar="S", help=f"seconds that ncu may take ({BUDGET_S})"
     )
     parser.add_argument("--steps", default="", metavar="LIST", help="only inside ranges of these names: decode,prefill")
-    parser.add_argument("--passes", type=int, metavar="N", help="passes of the metrics (default: as the last capture)")
     parser.add_argument("--learn", action="store_true", help="remember what the capture of this run folder took")
     options = parser.parse_args(arguments)
-    if options.budget <= 0 or (options.passes is not None and options.passes < 1):
-        parser.error("--budget and --passes are above 0")
+    if options.budget <= 0:
+        parser.error("--budget is above 0")
     try:
         if options.learn:
             print(learn(options.folder))
@@ -249,7 +241,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             folder.resolve().is_relative_to(place.ROOT / one) for one in ("examples", "reports")
         ):
             raise UsageError(f"{options.folder} is a committed capture, which stays as it is; copy it, and plan there.")
-        sentence = write_plan(folder, options.budget, options.steps, options.passes)
+        sentence = write_plan(folder, options.budget, options.steps)
         print(f"{sentence} The launches are in {folder / COUNT_PLAN.name}.")
     except LedgerError as error:
         print(f"error: {error}", file=sys.stderr)

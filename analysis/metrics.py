@@ -92,14 +92,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description="Metrics for `ncu --metrics`; or, with files, which questions these can answer.",
     )
     parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="exports or reports of ncu to look at")
-    parser.add_argument("--file", action="append", type=Path, default=[], metavar="F", help="the same as FILE")
     parser.add_argument("--cc", metavar="X.Y", help="compute capability of the GPU, such as 9.0")
     parser.add_argument("--deep", action="store_true", help="add what only a slow, complete capture needs")
     parser.add_argument("--question", metavar="A,B", help="only the metrics for these questions (--list names them)")
     parser.add_argument("--columns", metavar="A,B", help="only the metrics for these columns, and stalls")
     parser.add_argument("--list", action="store_true", help="print the whole catalogue: column, unit, formula, source")
     options = parser.parse_args(arguments)
-    files = [*options.files, *options.file]
+    files: list[Path] = options.files
     if options.list:
         _print_list()
         return 0

@@ -970,7 +970,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")
     parser.add_argument("--shapes", nargs="+", help="names of the ops' shapes (default: all)")
     parser.add_argument("--variants", nargs="+", help="names of variants (default: all)")
-    parser.add_argument("--without", nargs="+", default=[], help="variants that are left out, such as compile_tuned")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"samples of each variant (default {ROUNDS})")
     parser.add_argument(
         "--seconds",
@@ -1002,7 +1001,7 @@ def _run(options: argparse.Namespace) -> int:
         dtypes = [dtype_name(name) for name in _choose("--dtype", options.dtype, list(by_short))]
         shapes = _choose("--shapes", options.shapes, list(op.shapes))
         variants = _choose("--variants", options.variants, list(op.variants))
-        plan.append((op, dtypes, shapes, [name for name in variants if name not in options.without]))
+        plan.append((op, dtypes, shapes, variants))
     keep_caches()
     import torch
 
