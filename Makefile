@@ -24,74 +24,59 @@ THE_RUN = $(if $(RUN),'$(RUN)')
 PY := $(if $(VENV),$(VENV)/bin/python,$(PYTHON))
 TOOLS := PATH="$(abspath $(dir $(PY))):$$PATH"
 CODE := git ls-files 'kernels/*.cu' 'kernels/*.cuh' 'kernels/*.cpp' 'kernels/*.h' '*.c'
-STUDIES := $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' studies/Makefile)
+targets = $(shell sed -n 's/^\([a-z-]*\):.*\#\# .*/\1/p' $1)
+STUDIES := $(call targets,studies/Makefile)
+.PHONY: $(call targets,Makefile) $(STUDIES)
 
-.PHONY: help
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile studies/Makefile
 
-.PHONY: profile
 profile: setup-announce setup-harness  ## profile GPT-2, or CMD='python my_model.py', and write the report (ARGS='--budget 60'; RUN=… continues)
 	@PYTHON='$(PY)' ANNOUNCED=yes nsys_scripts/profile.sh $(if $(RUN),--run '$(RUN)') $(ARGS) $(if $(CMD),-- $(CMD))
 
-.PHONY: test
 test: setup-tests  ## run all tests but those in a browser (ARGS='-n 0': one by one)
 	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --ignore tests/browser $(ARGS)
 
-.PHONY: test-fast
 test-fast: setup-tests  ## run the quick tests of the analysis, while you edit
 	@env -u PYTHON $(PY) -m pytest -n auto --maxprocesses 8 --dist loadgroup --fast tests/cpu $(ARGS)
 
-.PHONY: test-page
 test-page: setup-tests  ## test report.html in Chromium (needs pip install -e '.[browser]')
 	@env -u PYTHON $(PY) -m pytest tests/browser $(ARGS)
 
-.PHONY: report
 report: setup-base  ## report on RUN=folder-or-file (default: the newest run, else the committed one)
 	@$(PY) analysis/report.py $(THE_RUN) $(ARGS)
 
-.PHONY: compare
 compare: setup-base  ## say where the time went between A=run and B=run, or several each, with verdicts (ARGS='--gate gate.toml')
 	@$(PY) analysis/compare.py $(ARGS) $(A) -- $(B)
 
-.PHONY: ab
 ab: setup-base  ## run A='command' and B='command' in turns, ROUNDS=24 times, and compare them (ARGS='--bare': without nsys)
 	@$(PY) -m harness.ab --a '$(A)' --b '$(B)' $(if $(ROUNDS),--rounds '$(ROUNDS)') $(ARGS)
 
-.PHONY: fleet
 fleet: setup-fleet  ## read the captures below DIR='a b' into STORE=folder, and ask it (ARGS='--page fleet.html')
 	@$(PY) analysis/fleet.py $(DIR) --out '$(or $(STORE),runs/fleet)' $(ARGS)
 
-.PHONY: docs
 docs: setup-docs  ## build the documentation as a site that opens offline: build/docs/index.html
 	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet $(ARGS)
 	@echo build/docs/index.html
 
-.PHONY: roofline
 roofline: setup-base  ## draw only the rooflines of RUN=… (default: the newest run with counters)
 	@$(PY) analysis/report.py $(THE_RUN) --only roofline $(ARGS)
 
-.PHONY: fusion
 fusion: setup-base  ## name the kernels of RUN=… to fuse, and the gain (default: the newest run with a timeline)
 	@$(PY) analysis/report.py $(THE_RUN) --only fusion $(ARGS)
 
-.PHONY: selftest
 selftest: setup-need-gpu setup-harness  ## measure this GPU's roofs, and test its counters with known bytes and FLOPs (needs a GPU)
 	@PYTHON='$(PY)' nsys_scripts/profile.sh --roofs $(ARGS)
 
-.PHONY: doctor
 doctor:  ## say what this machine has for profiling, and how to get what it lacks
 	@if [[ -x '$(PY)' ]]; then '$(PY)' -m harness.doctor; else '$(PYTHON)' -m harness.doctor; fi
 
-.PHONY: bench-softmax
 bench-softmax: setup-harness  ## time every softmax variant side by side (without a GPU: only check it)
 	@$(PY) -m harness.bench softmax $(ARGS)
 
-.PHONY: bench
 bench: setup-harness  ## time every variant of every op, or of OP='gelu layernorm' (without a GPU: only check them)
 	@$(PY) -m harness.bench $(OP) $(ARGS)
 
-.PHONY: lint
 lint: setup-tests  ## run ruff, mypy, import-linter, shellcheck, clang-format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
@@ -100,22 +85,18 @@ lint: setup-tests  ## run ruff, mypy, import-linter, shellcheck, clang-format
 	@$(TOOLS) shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh studies/*/*.sh .ci/run .ci/package .ci/setup .ci/census_gate
 	@$(CODE) | $(TOOLS) xargs -r clang-format --dry-run -Werror
 
-.PHONY: format
 format: setup-tests  ## format the sources as lint requires
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 	@$(CODE) | $(TOOLS) xargs -r clang-format -i
 
-.PHONY: lock
 lock: setup-venv  ## write .ci/requirements.lock for pyproject.toml (ARGS=--upgrade: the newest versions)
 	@$(PY) .ci/lock $(ARGS)
 
-.PHONY: clean
 clean:  ## remove build/ and caches; runs/ and the virtual environment stay
 	@rm -rf build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
 
-.PHONY: $(STUDIES)
 $(STUDIES):
 	@$(MAKE) -f studies/Makefile $@ PY='$(PY)'
 

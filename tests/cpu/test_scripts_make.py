@@ -41,8 +41,8 @@ def test_make_alone_prints_every_target() -> None:
 
 
 def test_every_target_is_described() -> None:
-    phony = re.findall(r"^\.PHONY: ([a-z-]+)$", programs.makefiles(), re.MULTILINE)
-    assert phony == list(programs.targets())
+    """No other target exists, so all are phony: both Makefiles find theirs by the description."""
+    assert re.findall(r"^([a-z-]+):(?!=)", programs.makefiles(), re.MULTILINE) == list(programs.targets())
     assert len((ROOT / "Makefile").read_text("utf-8").splitlines()) <= 120
 
 
