@@ -25,6 +25,7 @@ import pandas as pd
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.collectives import communicates
 from analysis.formats.distinct import holds
+from analysis.hardware.devices import find_device
 from analysis.replay.waits import DEVICE as DEVICE
 from analysis.replay.waits import NONE as NONE
 from analysis.replay.waits import OPERATION as OPERATION
@@ -45,7 +46,7 @@ _RECORD = re.compile(r"cu(da)?EventRecord")
 _QUERY = re.compile(r"(cu|hip)(da)?(Stream|Event)Query")
 _WAIT = re.compile(r"cu(da)?StreamWaitEvent")
 _WHOLE_SM = re.compile(r"gemm|nvjet|cutlass|xmma|flash|fmha|wgmma", re.IGNORECASE)  # one block takes a whole SM
-SMS = 132  # of an H100 or H200; the grids of other GPUs are held against it, too
+SMS = 132  # of an H100 or H200; the grids of a GPU that no file describes are held against it, too
 IGNORED = re.compile(r"cuProfiler|cudaProfiler")
 
 
@@ -100,6 +101,7 @@ class Graph:
     has_calls: bool = True
     seq_begin: IntArray = field(default_factory=lambda: np.zeros(0, np.int64))  # begin of the window of each sequence
     main: int = -1  # process whose steps these are; -1 if unknown
+    sms: int = SMS  # of the GPU
 
     @property
     def o_end(self) -> Floats:
@@ -161,6 +163,7 @@ def build(capture: Capture, windows: Windows, steps: int, split: bool = False) -
     calls = _calls(capture, windows)
     ops, code_of_stream, names, pids = _operations(capture, windows)
     frame = _Frame(calls, ops, windows)
+    frame.sms = sm_count(capture)
     frame.attach()
     free = _free(capture, code_of_stream, names, windows)
     graph = _launch_times(frame, names, pids, free, split)
@@ -168,6 +171,14 @@ def build(capture: Capture, windows: Windows, steps: int, split: bool = False) -
     graph = _collectives(_events(graph))
     memory = frame.ops["memory"].astype(object).to_numpy(object)
     return find_waits(graph, memory, frame.ops["bytes"].to_numpy(dtype=np.float64, na_value=np.nan))
+
+
+def sm_count(capture: Capture) -> int:
+    """Return the number of SMs of the GPU, as a file states it or by its name; SMS if neither is known."""
+    stated = ((capture.manifest or {}).get("gpu") or {}).get("sm_count") or capture.gpu_attributes.get("sm_count")
+    named = capture.gpu_ops["device"].head(1).tolist() if not stated else []
+    listed = [find_device(re.sub(r" \(\d+\)$", "", str(name))) for name in named]  # nsys adds the device's number
+    return int(stated or (listed[0].sm_count if listed and listed[0] else SMS))
 
 
 def _calls(capture: Capture, windows: Windows) -> pd.DataFrame:
@@ -247,7 +258,7 @@ class _Frame:
     def __init__(self, calls: pd.DataFrame, ops: pd.DataFrame, windows: Windows) -> None:
         self.ops = ops.sort_values("start_ns", kind="stable", ignore_index=True)
         self.begin, self.until = windows.begin, windows.end
-        self.windows = windows
+        self.windows, self.sms = windows, SMS
         calls = calls.assign(key=[*zip(calls["pid"], calls["tid"], strict=True)])
         self.calls = self._outermost(calls)
         self._sequences()
@@ -377,7 +388,7 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
     alone = np.isinf(since) & np.isinf(late) & (dep < 0)  # the first of its stream and of the host: its place counts
     after_used = np.where(by_stream | to_stream | alone, since, np.minimum(gap, since))
     notes = _notes(frame, late)
-    grid = _fill(ops)
+    grid = _fill(ops, frame.sms)
     empty, unknown = np.zeros(len(frame.own), np.int64), np.zeros(len(frame.own))
     launches = np.zeros(len(frame.own), bool)
     launches[frame.call[frame.call >= 0]] = True
@@ -393,7 +404,7 @@ def _launch_times(frame: _Frame, names: list[str], pids: IntArray, free: Floats,
         o_row=ops["row"].to_numpy(np.int64), o_fill=grid, o_bytes=ops["bytes"].to_numpy(dtype=np.float64, na_value=0.0),
         stream_names=tuple(names), stream_free=free, stream_pid=pids, seq_pid=frame.seq_pid,
         seq_begin=np.array(frame.seq_begin, dtype=np.int64),
-        unexplained=np.flatnonzero(either), notes=tuple(notes), has_calls=bool(len(own)),
+        unexplained=np.flatnonzero(either), notes=tuple(notes), has_calls=bool(len(own)), sms=frame.sms,
     )  # fmt: skip
 
 
@@ -470,19 +481,19 @@ def _causes(
     return dep, gap
 
 
-def _fill(ops: pd.DataFrame) -> Floats:
-    """Return the share of a GPU of SMS that the blocks of each kernel fill (0–1); copies fill none."""
+def _fill(ops: pd.DataFrame, sms: int) -> Floats:
+    """Return the share of a GPU of so many SMs that the blocks of each kernel fill (0–1); copies fill none."""
     shapes = ops["grid"].astype(str) + "x" + ops["block"].astype(str)
     share = {}
     for shape in shapes.unique():
         size = [int(part) for part in shape.split("x") if part.isdigit()]
         threads = max(int(np.prod(size[3:6])), 64) if len(size) == 6 else 0
-        share[shape] = min(1.0, int(np.prod(size[:3])) * threads / (SMS * 1024)) if threads else 1.0
+        share[shape] = min(1.0, int(np.prod(size[:3])) * threads / (sms * 1024)) if threads else 1.0
     fill = shapes.map(share).to_numpy(np.float64)
     names = ops["name"].astype(object)
     product = names.map({name: bool(_WHOLE_SM.search(str(name))) for name in names.unique()}).to_numpy(bool)
     blocks = {shape: np.prod([int(part) for part in shape.split("x")[:3] if part.isdigit()]) for shape in share}
-    fill = np.where(product, np.minimum(shapes.map(blocks).to_numpy(np.float64) / SMS, 1.0), fill)
+    fill = np.where(product, np.minimum(shapes.map(blocks).to_numpy(np.float64) / sms, 1.0), fill)
     return np.where(ops["kind"].astype(str) == "kernel", fill, 0.0)
 
 

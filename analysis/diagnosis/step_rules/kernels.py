@@ -17,7 +17,7 @@ from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
 from analysis.replay import changes
 from analysis.replay.changes import KERNEL_FLOOR_NS as FLOOR_NS
-from analysis.replay.graph import SMS, Bools, Graph
+from analysis.replay.graph import Bools, Graph
 
 LEAST = 0.01  # of the step: shorter kernels cannot save more
 COPIES = 0.12  # of the step: casts and gathers are copies that a program needs, and most programs have some
@@ -249,7 +249,8 @@ def _pointwise(name: str) -> bool:
 def _small_grids(view: View) -> Iterator[Proposal]:
     graph = view.graph
     grids = view.capture.gpu_ops["grid"].astype(object).to_numpy(object)[graph.o_row]
-    few = view.kernels & (graph.o_fill < FILL) & of_each(grids, _leaves_sms, bool)
+    few = view.kernels & (graph.o_fill < FILL)
+    few &= of_each(grids, lambda grid: _blocks(grid) < graph.sms, bool)  # more blocks keep each SM at work
     few &= (graph.o_duration > LONG_NS) & ~view.named(r"nccl|ncclDev")
     few &= ~of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # their grids are the library's
     time = view.time(few)
@@ -291,10 +292,8 @@ def _small_grids(view: View) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _leaves_sms(grid: str) -> bool:
-    """Return whether a grid has fewer blocks than the GPU has SMs; one of more blocks keeps each of them at work."""
-    sizes = [int(part) for part in grid.split("x") if part.isdigit()]
-    return int(np.prod(sizes)) < SMS
+def _blocks(grid: str) -> int:
+    return int(np.prod([int(part) for part in grid.split("x") if part.isdigit()]))
 
 
 def _only(rows: np.ndarray, count: int) -> Bools:
