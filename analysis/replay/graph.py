@@ -24,7 +24,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.collectives import communicates
-from analysis.formats.distinct import holds
+from analysis.formats.distinct import holds, numbered
 from analysis.hardware.devices import find_device
 from analysis.replay.waits import DEVICE as DEVICE
 from analysis.replay.waits import NONE as NONE
@@ -143,10 +143,13 @@ class Windows:
 
     def bounds(self, pids: IntArray) -> tuple[IntArray, IntArray]:
         """Return begin and end for each of these processes."""
-        begin, end = np.full(len(pids), self.begin), np.full(len(pids), self.end)
-        for pid, (first, last) in self.of.items():
-            begin[pids == pid], end[pids == pid] = first, last
-        return begin, end
+        if len(self.of) == 1:  # the process `main`, whose window is that of all
+            return np.broadcast_to(self.begin, len(pids)), np.broadcast_to(self.end, len(pids))
+        known = np.array(sorted(self.of))
+        at = np.minimum(np.searchsorted(known, pids), len(known) - 1)
+        first, last = np.array([self.of[pid] for pid in known.tolist()]).T
+        has = known[at] == pids
+        return np.where(has, first[at], self.begin), np.where(has, last[at], self.end)
 
     def inside(self, times: IntArray, pids: IntArray) -> Bools:
         """Return which times lie in the window of their process."""
@@ -161,11 +164,10 @@ def build(capture: Capture, windows: Windows, steps: int, split: bool = False) -
     """
     start_ns, end_ns = windows.begin, windows.end
     calls = _calls(capture, windows)
-    ops, code_of_stream, names, pids = _operations(capture, windows)
+    ops, names, pids, free = _operations(capture, windows)
     frame = _Frame(calls, ops, windows)
     frame.sms = sm_count(capture)
     frame.attach()
-    free = _free(capture, code_of_stream, names, windows)
     graph = _launch_times(frame, names, pids, free, split)
     graph = replace(graph, start_ns=start_ns, end_ns=end_ns, steps=max(steps, 1), main=windows.main)
     graph = _collectives(_events(graph))
@@ -223,33 +225,30 @@ def _polled(calls: pd.DataFrame) -> pd.DataFrame:
     return calls.assign(end_ns=last.where(asks, calls["end_ns"]), name=named)[~again].reset_index(drop=True)
 
 
-def _operations(capture: Capture, windows: Windows) -> tuple[pd.DataFrame, IntArray, list[str], IntArray]:
-    """Return the operations of the window with `stream_code`, the codes of all operations, names and processes."""
+def _operations(capture: Capture, windows: Windows) -> tuple[pd.DataFrame, list[str], IntArray, Floats]:
+    """Return the operations of the window with `stream_code`, and of each stream its name, process and free time.
+
+    A stream is free when it has done what was launched before the window.
+    """
     ops = capture.gpu_ops
-    pid = ops["pid"].to_numpy(dtype=np.int64, na_value=-1)
-    lane = pd.DataFrame(
-        {"pid": pid, "device": ops["device"], "stream": ops["stream"].to_numpy(dtype=np.int64, na_value=-1)}
-    )
-    code = lane.groupby([*lane], sort=False, observed=True, dropna=False).ngroup().to_numpy(np.int64)
-    unique = list(lane.drop_duplicates().itertuples(index=False, name=None))
-    inside = windows.inside(_launched(ops), np.where(pid < 0, windows.main, pid))
-    chosen = ops[inside].assign(stream_code=code[inside], row=np.flatnonzero(inside), process=pid[inside])
-    names = [f"{device}/{stream}" for _, device, stream in unique]
-    return chosen, code, names, np.array([one for one, *_ in unique], dtype=np.int64)
+    pid, stream = (ops[name].to_numpy(dtype=np.int64, na_value=-1) for name in ("pid", "stream"))
+    lane = pd.DataFrame({"pid": pid, "device": pd.factorize(ops["device"])[0], "stream": stream}, copy=False)
+    code = pd.factorize(numbered(lane, [*lane]))[0]
+    first = np.flatnonzero(np.diff(np.maximum.accumulate(code), prepend=-1))
+    launched = _launched(ops)
+    begin, end = windows.bounds(np.where(pid < 0, windows.main, pid))
+    inside = np.flatnonzero((launched >= begin) & (launched < end))
+    earlier = np.flatnonzero(launched < begin)
+    free, done = np.zeros(len(first)), ops["start_ns"].to_numpy(np.int64) + ops["duration_ns"].to_numpy(np.int64)
+    np.maximum.at(free, code[earlier], done[earlier].astype(np.float64))
+    chosen = ops.iloc[inside].assign(stream_code=code[inside], row=inside, process=pid[inside])
+    names = [f"{device}/{number}" for device, number in zip(ops["device"].iloc[first], stream[first], strict=True)]
+    return chosen, names, pid[first], free
 
 
 def _launched(ops: pd.DataFrame) -> IntArray:
     """Return when the call of each operation began; its own start, if no call is known."""
     return ops["api_start_ns"].fillna(ops["start_ns"]).to_numpy(np.int64)
-
-
-def _free(capture: Capture, code: IntArray, names: list[str], windows: Windows) -> Floats:
-    """Return when each stream has done what was launched before the window."""
-    ops = capture.gpu_ops
-    earlier = _launched(ops) < windows.bounds(ops["pid"].to_numpy(dtype=np.int64, na_value=windows.main))[0]
-    free, end = np.zeros(len(names)), (ops["start_ns"] + ops["duration_ns"]).to_numpy(np.float64)
-    np.maximum.at(free, code[earlier], end[earlier])
-    return free
 
 
 class _Frame:
@@ -481,7 +480,7 @@ def _causes(
     return dep, gap
 
 
-def _fill(ops: pd.DataFrame, sms: int) -> Floats:
+def _fill(ops: pd.DataFrame, sms: int = SMS) -> Floats:
     """Return the share of a GPU of so many SMs that the blocks of each kernel fill (0–1); copies fill none."""
     shapes = ops["grid"].astype(str) + "x" + ops["block"].astype(str)
     share = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
 LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
-_OF_OPERATIONS = ("bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns")  # nobody asks a launch for them
+_OF_OPERATIONS = ("stream", "bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns")  # nobody asks a launch for them
 _MANY = 50  # columns; a timeline has fewer, and needs no copy
 
 
@@ -176,7 +176,8 @@ def join(
     launch of their group (groups.extrapolate). `values`, of metrics.derive, show whether the measured launches of a
     group agree.
     """
-    launches = launches.assign(counters_row=-1, counters_from="", refused="")
+    blank: Any = "" if len(counters) else pd.Categorical.from_codes(np.zeros(len(launches), np.int8), [""])
+    launches = launches.assign(counters_row=-1, counters_from=blank, refused=blank)
     launches["folded"] = fold_paths(launches["path"])
     if planned is None:
         launches["requested"], scope = _requested(launches, counters, include)

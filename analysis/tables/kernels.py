@@ -150,6 +150,7 @@ def build_kernels(facts: Facts) -> pd.DataFrame | None:
     measured, nsys_kernel_sums = facts.measured, facts.capture.nsys_kernel_sums
     if measured.empty:
         return None if nsys_kernel_sums.empty else _from_nsys_sums(nsys_kernel_sums)
+    slacks = facts.once(slack)  # before there is a frame: both take much memory
     has_timeline = measured["nsys_time_ns"].notna().any()
     frame = measured.assign(
         covered=measured["duration_ns"].notna(),
@@ -181,6 +182,6 @@ def build_kernels(facts: Facts) -> pd.DataFrame | None:
     for name in ("nsys_time_ns", "ncu_time_ns", "registers"):
         table[name] = table[name].astype("Float64").round().astype("Int64")
     table = table.reset_index().drop(columns=["covered", "any_covered", "any_counted"])
-    table = table.merge(facts.once(slack), how="left", left_on=KEY, right_index=True)
+    table = table.merge(slacks, how="left", left_on=KEY, right_index=True)
     table["slack_ns"] = table["slack_ns"].astype("Float64").round().astype("Int64")
     return table.sort_values(["share_frac", *KEY], ascending=[False, True, True, True, True])
