@@ -532,7 +532,9 @@ def _shape(parts: list[Column | None], length: int) -> pd.Categorical:
     if any(part is None for part in parts):
         return pd.Categorical.from_codes(np.zeros(length, dtype=np.int8), categories=[""])
     x, *rest = (part.values for part in parts if part is not None)
-    fit = not rest or all(((axis >= 0) & (axis < 1 << bits)).all() for axis, bits in zip((x, *rest), (31, 16, 16), strict=True))
+    fit = not rest or all(
+        ((axis >= 0) & (axis < 1 << bits)).all() for axis, bits in zip((x, *rest), (31, 16, 16), strict=True)
+    )
     if fit:
         codes, keys = pd.factorize((x << 32) | (rest[0] << 16) | rest[1] if rest else x)
         keys = np.asarray(keys, dtype=np.int64)

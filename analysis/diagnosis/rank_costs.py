@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.capture.model import IntArray
 from analysis.formats import intervals
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.copies import direction_of
 from analysis.tables.declare import Column, table
 from analysis.tables.links import roof_at
@@ -137,7 +137,7 @@ def _copies(
             "direction": ops["name"].map(names).astype(str).to_numpy(),
             "memory": ops["memory"].astype(str).to_numpy(),
             "bytes": ops["bytes"].to_numpy(np.int64, na_value=0),
-            "range": fold_paths(ops["path"]).replace("", UNATTRIBUTED).to_numpy(),
+            "range": or_outside(fold_paths(ops["path"])).to_numpy(object),
             "step": np.asarray(step_of_op)[at],
             "turn": turn,
             "alone_ns": intervals.outside(start, start + length, place, computing),

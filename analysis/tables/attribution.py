@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise, zip_longest
 
 import numpy as np
@@ -161,10 +161,10 @@ def explain_unattributed(kernels: pd.DataFrame, ranges: pd.DataFrame) -> str:
     return f"{len(lost)} of {len(kernels)} kernels belong to no range: {', '.join(parts)}."
 
 
-def paths_of(owner: pd.Series, ranges: pd.DataFrame) -> np.ndarray:
-    """Return the path of each owner (a row of `ranges`), '' for -1."""
-    paths = np.append(ranges["path"].to_numpy(object), "")  # index -1 gives the last entry
-    return paths[owner.to_numpy(np.int64)]
+def paths_of(owner: pd.Series, ranges: pd.DataFrame) -> pd.Categorical:
+    """Return the path of each owner (a row of `ranges`), '' for -1, as categories in the order of their letters."""
+    paths, code = np.unique(np.append(ranges["path"].to_numpy(object), ""), return_inverse=True)
+    return pd.Categorical.from_codes(code[owner.to_numpy(np.int64)], paths)  # index -1 gives the last entry
 
 
 def parent_rows(ranges: pd.DataFrame) -> np.ndarray:
@@ -201,8 +201,24 @@ def fold_paths(paths: pd.Series) -> pd.Series:
     codes, found = pd.factorize(paths)  # a million strings stay in their array; few of them are distinct
     unique = found.to_list()
     tree = _Tree(path for path in unique if not path.startswith(SWEPT))
-    folded = pd.array([tree.folded.get(path, path) for path in unique], dtype=paths.dtype)
-    return pd.Series(folded.take(codes), index=paths.index, name=paths.name)
+    folded = [tree.folded.get(path, path) for path in unique]
+    listed = hasattr(paths, "cat")
+    values = _in_order(folded, codes) if listed else pd.array(folded, dtype=paths.dtype).take(codes)
+    return pd.Series(values, index=paths.index, name=paths.name)
+
+
+def _in_order(names: Sequence[str], codes: np.ndarray) -> pd.Categorical:
+    """Return the names at `codes` as categories in the order of their letters, as texts are sorted."""
+    known, code = np.unique(np.array(names, object), return_inverse=True)
+    return pd.Categorical.from_codes(code[codes], known)
+
+
+def or_outside(paths: pd.Series) -> pd.Series:
+    """Return paths, UNATTRIBUTED in place of ''. Categories stay categories."""
+    if not hasattr(paths, "cat"):
+        return paths.replace("", UNATTRIBUTED)
+    names = [name or UNATTRIBUTED for name in paths.cat.categories]
+    return pd.Series(_in_order(names, paths.cat.codes.to_numpy()), index=paths.index, name=paths.name)
 
 
 class _Tree:

@@ -23,7 +23,7 @@ from analysis.formats.ranges import warms_up
 from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.declare import Column, part, table
 from analysis.tables.kernels import by_share
 from analysis.tables.links import roof_at
@@ -346,7 +346,7 @@ def build_collectives(facts: Facts) -> pd.DataFrame | None:
     if rows.empty:
         return None
     sized = _sized(rows.assign(exposed_ns=facts.exposed["exposed_ns"], time_ns=rows["end_ns"] - rows["start_ns"]))
-    sized["range"] = fold_paths(sized["path"]).replace("", UNATTRIBUTED)
+    sized["range"] = or_outside(fold_paths(sized["path"]))
     # The first kernel of a collective carries its count and its transfer; the others count zero.
     sized["one"] = ~sized["collective"].duplicated() | (sized["collective"] < 0)
     both = sized.groupby("collective")["aligned_end_ns"].transform("max") - sized["last_start_ns"]

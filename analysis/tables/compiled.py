@@ -23,7 +23,7 @@ from analysis.formats.inductor import INDUCTOR
 from analysis.formats.place import profile
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import count_of
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.declare import Column, part, table
 
 if TYPE_CHECKING:
@@ -221,7 +221,7 @@ def build_compiled(facts: Facts) -> pd.DataFrame | None:
     if rows.empty:
         return None
     rows = rows.assign(
-        range=fold_paths(rows["path"]).replace("", UNATTRIBUTED).to_numpy(object),
+        range=or_outside(fold_paths(rows["path"])).to_numpy(object),
         modules=fold_paths(rows["modules"].astype(object)).to_numpy(object),
     )
     found = rows.groupby(["modules", "kernel", "range"], sort=False)["duration_ns"].agg(["size", "sum"]).reset_index()

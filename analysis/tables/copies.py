@@ -12,7 +12,7 @@ from analysis.capture.model import Capture
 from analysis.capture.nsys_csv import kind_of_operation
 from analysis.formats import intervals
 from analysis.hardware.devices import Device
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.declare import Column, table
 from analysis.tables.kernels import by_share
 
@@ -91,7 +91,7 @@ def build_copies(facts: Facts) -> pd.DataFrame | None:
             "kind": moved["kind"].astype(str),
             "direction": names.map({name: direction_of(name) for name in names.unique()}),
             "memory": moved["memory"].astype(str),
-            "range": fold_paths(moved["path"]).replace("", UNATTRIBUTED),
+            "range": or_outside(fold_paths(moved["path"])),
             "bytes": moved["bytes"].astype("Int64"),
             "time_ns": moved["duration_ns"].astype("int64"),
             "overlapped_ns": _overlapped(gpu_ops, moved),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.formats.distinct import numbered, several
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.copies import WORK
 from analysis.tables.declare import Column, table
 
@@ -63,7 +63,7 @@ def build_graphs(facts: Facts) -> pd.DataFrame | None:
     if gpu_ops.empty or (ops := gpu_ops[of_graphs(gpu_ops)]).empty:
         return None
     ops = ops.assign(
-        range=fold_paths(ops["path"]).replace("", UNATTRIBUTED).to_numpy(object),
+        range=or_outside(fold_paths(ops["path"])).to_numpy(object),
         seen=np.where(ops["kind"] == "graph", WHOLE, NODES),
         end_ns=ops["start_ns"] + ops["duration_ns"],
         recorded=ops["recorded"].where(ops["recorded"] >= 0),

@@ -19,7 +19,7 @@ from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.report import Missing, Reason
 from analysis.tables import groups
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.declare import Column, part, table
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
 LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
-_OF_OPERATIONS = ("stream", "bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns")  # nobody asks a launch for them
+# Nobody asks a launch for them.
+_OF_OPERATIONS = ("stream", "bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns")
 _MANY = 50  # columns; a timeline has fewer, and needs no copy
 
 
@@ -353,7 +354,7 @@ def build_coverage(facts: Facts) -> pd.DataFrame | None:
     launches = facts.joined.launches
     frame = pd.DataFrame(
         {
-            "range": launches["folded"].replace("", UNATTRIBUTED),
+            "range": or_outside(launches["folded"]),
             "seen": 1,
             "requested": launches["requested"].astype(int),
             "matched": (launches["counters_from"] == "measured").astype(int),

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.formats import symbols
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths, or_outside
 from analysis.tables.declare import TOP, Column, table
 from analysis.tables.slack import KEY, slack
 
@@ -43,7 +43,7 @@ def measured_launches(joined_launches: pd.DataFrame, counters: pd.DataFrame, der
         frame = pd.concat([base[columns].reset_index(drop=True), picked], axis=1)
         known = frame["registers"] if "registers" in frame else pd.Series(pd.NA, index=frame.index)
         frame["registers"] = frame.pop("nsys_registers").astype("Float64").fillna(known.astype("Float64"))
-    return frame.assign(range=frame["folded"].replace("", UNATTRIBUTED))
+    return frame.assign(range=or_outside(frame["folded"]))
 
 
 def _picked(rows: pd.DataFrame, places: np.ndarray) -> pd.DataFrame:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.formats import symbols
 from analysis.formats.report import Missing, Reason
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import fold_paths, or_outside
 from analysis.tables.declare import Column, table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def with_launch(evidence: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     if "path" in evidence:
         path = evidence["path"].where(evidence["path"] != "", path)
     names = {name: symbols.key(name) for name in evidence["kernel"].unique()}
-    return evidence.assign(kernel=evidence["kernel"].map(names), range=fold_paths(path).replace("", UNATTRIBUTED))
+    return evidence.assign(kernel=evidence["kernel"].map(names), range=or_outside(fold_paths(path)))
 
 
 @table(

@@ -11,7 +11,7 @@ from analysis.formats import symbols
 from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.savings import Step, step
 from analysis.replay.steady import Steady, find
-from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.attribution import fold_paths, or_outside
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
@@ -43,7 +43,7 @@ def slack(facts: Facts) -> pd.DataFrame:
     kernels = (ops["kind"] == "kernel").to_numpy(bool)
     ops, rows = ops[kernels], rows[kernels]
     names = ops["name"].astype(object)
-    folded = pd.Series(fold_paths(ops["path"]).to_numpy(object)).replace("", UNATTRIBUTED)
+    folded = or_outside(fold_paths(ops["path"]))
     keyed = pd.DataFrame(
         {
             "kernel": names.map({name: symbols.key(str(name)) for name in names.unique()}).to_numpy(object),
