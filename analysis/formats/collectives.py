@@ -34,16 +34,16 @@ _NOISE_NS = 20_000  # a smaller skew is what clocks of one machine leave, for co
 _OF_MEDIAN = 0.5  # of the median collective: a larger skew says nothing about its waiting
 
 _KINDS = [(kind, re.compile(spelt, re.IGNORECASE)) for kind, spelt in _SPELT.items()]
-_BY_LIBRARY = re.compile(r"\b(nccl|rccl|mscclpp?|nvshmem)[A-Z_a-z]*", re.IGNORECASE)
-_BY_NAME = re.compile(
-    r"all_?reduce|reduce_?scatter|all_?gather(?!_?index)|all_?to_?all|cross_device_reduce|multimem_", re.IGNORECASE
-)
+_BY_LIBRARY = re.compile(r"\b(nccl|rccl|mscclpp?|nvshmem)")
+_BY_NAME = re.compile(r"all_?reduce|reduce_?scatter|all_?gather(?!_?index)|all_?to_?all|cross_device_reduce|multimem_")
+_MARKS = ("ccl", "nvshmem", "reduce", "gather", "all", "multimem")  # of which a name has one: sooner found than those
 
 
 @lru_cache(maxsize=1 << 16)
 def communicates(kernel: str) -> bool:
     """Return whether a kernel of this name moves data between GPUs: a collective of NCCL or of another library."""
-    return bool(_BY_LIBRARY.search(kernel) or _BY_NAME.search(kernel))
+    small = kernel.lower()
+    return any(mark in small for mark in _MARKS) and bool(_BY_LIBRARY.search(small) or _BY_NAME.search(small))
 
 
 def kind_of(name: str) -> str:

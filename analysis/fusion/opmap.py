@@ -15,26 +15,26 @@ from itertools import combinations
 from analysis.formats import symbols
 
 MATRIX = "matrix"
-# Kind of a kernel -> pattern of its name. The first match decides.
+# Kind of a kernel -> pattern of its name in small letters. The first match decides.
 _KINDS = tuple(
-    (kind, re.compile(pattern, re.IGNORECASE))
+    (kind, re.compile(pattern))
     for kind, pattern in (
         (MATRIX, r"gemm|gemv|xmma|cutlass|splitkreduce|cublas|nvjet|cudnn|flash|fmha|conv\dd|wgmma|::dot_kernel"),
         ("softmax", r"softmax"),
         ("layer_norm", r"layer_?norm|rowwisemoments|rms_?norm"),
         ("gelu", r"gelu"),
         ("masked_fill", r"masked_fill"),
-        ("cat", r"CatArray"),
+        ("cat", r"catarray"),
         ("copy", r"direct_copy_kernel|(?:bfloat16|float16|float8\w*)_copy_kernel|conj_kernel"),
-        ("argmax", r"ArgMax|ArgMin"),
+        ("argmax", r"argmax|argmin"),
         ("reduce", r"(?<![a-z_])reduce_kernel"),
-        ("gather", r"gather_kernel|indexSelect|index_select|index_elementwise|index_kernel|embedding"),
-        ("mul", r"MulFunctor"),
-        ("add", r"CUDAFunctor(?:OnSelf|OnOther)?_add|AddFunctor"),
-        ("div", r"DivFunctor|div_true"),
+        ("gather", r"gather_kernel|indexselect|index_select|index_elementwise|index_kernel|embedding"),
+        ("mul", r"mulfunctor"),
+        ("add", r"cudafunctor(?:onself|onother)?_add|addfunctor"),
+        ("div", r"divfunctor|div_true"),
         ("pow", r"pow_tensor"),
         ("where", r"where_kernel"),
-        ("fill", r"FillFunctor"),
+        ("fill", r"fillfunctor"),
         ("tri", r"tri[ul]_"),
         ("arange", r"arange"),
     )
@@ -101,8 +101,9 @@ _LONGEST = 8  # launches of one operation
 def kind_of_kernel(name: str) -> str:
     """Return the kind of a kernel in one word; its short name if no pattern matches."""
     key = symbols.key(name)
+    small = key.lower()
     for kind, pattern in _KINDS:
-        if pattern.search(key):
+        if pattern.search(small):
             return kind
     named = _NAMED.search(key)
     return named[1] if named else symbols.short(name, 40).replace(" ", "_")

@@ -6,7 +6,6 @@ dropped launch, the fused part of merged kernels, large gaps inside a captured g
 
 from __future__ import annotations
 
-import itertools
 import re
 from dataclasses import replace
 
@@ -74,12 +73,11 @@ def _reads(graph: Graph, ops: Bools, gone: Bools) -> Bools:
     known = ops & (graph.o_call >= 0)
     copies[graph.o_call[known & (graph.o_kind == "memcpy")]] = True
     downs[graph.o_call[known & down]] = True
-    for seq in range(len(graph.seq_pid)):
-        rows = np.flatnonzero(graph.c_seq == seq)
-        for row, following in itertools.pairwise(rows):
-            near = downs[row] or graph.c_gap[following] < TOGETHER_NS
-            if copies[row] and gone[row] and near and _SYNC.match(str(graph.c_name[following])):
-                found[following] = True
+    order = np.argsort(graph.c_seq, kind="stable")
+    row, following = order[:-1], order[1:]
+    near = (downs[row] | (graph.c_gap[following] < TOGETHER_NS)) & (graph.c_seq[row] == graph.c_seq[following])
+    after = following[copies[row] & gone[row] & near]
+    found[[at for at in after.tolist() if _SYNC.match(str(graph.c_name[at]))]] = True
     return found
 
 
@@ -92,8 +90,9 @@ def _without_calls(graph: Graph, gone: Bools, share: float) -> Graph:
     weighty = graph.c_launches | (graph.c_wait != NONE)
     dropped, room, least = gone.copy(), np.maximum(limit, _staging(graph, 0)), _staging(graph, 1)
     sure, idle = np.where(gone, least, 0.0), np.zeros(len(graph.seq_pid), bool)
-    for seq in range(len(graph.seq_pid)):
-        rows = np.flatnonzero(graph.c_seq == seq)
+    for seq, rows in enumerate(rows_by(graph.c_seq, len(graph.seq_pid))):
+        if not gone[rows].any():
+            continue
         drops, stage, filled = False, 0.0, 0.0
         for row in [*rows[::-1].tolist(), *rows[::-1][:LEADS].tolist()]:  # the first one's buffer is filled at the end
             if gone[row]:
@@ -242,11 +241,10 @@ def merge(graph: Graph, ops: Bools, share: float = 1.0) -> Graph:
 def neighbours(graph: Graph, ops: Bools) -> list[IntArray]:
     """Return the runs of at least two matching operations that follow each other on their stream within a step."""
     runs, most = [], max(round(len(graph.o_start) / graph.steps), 2)
-    for stream in np.unique(graph.o_stream):
-        rows = np.flatnonzero(graph.o_stream == stream)
+    for rows in rows_by(graph.o_stream, len(graph.stream_names)):
         edges = np.flatnonzero(np.diff(ops[rows].astype(int))) + 1
         for part in np.split(rows, edges):
-            if ops[part[0]]:
+            if len(part) and ops[part[0]]:
                 runs += [one for one in np.split(part, range(most, len(part), most)) if len(one) > 1]
     return runs
 
@@ -301,8 +299,7 @@ def move(graph: Graph, ops: Bools, name: str, share: float = 1.0) -> Graph:
 
 def _before_on_stream(graph: Graph) -> IntArray:
     before = np.full(len(graph.o_start), -1, np.int64)
-    for stream in np.unique(graph.o_stream):
-        rows = np.flatnonzero(graph.o_stream == stream)
+    for rows in rows_by(graph.o_stream, len(graph.stream_names)):
         before[rows[1:]] = rows[:-1]
     return before
 
@@ -346,7 +343,8 @@ def capture_graph(graph: Graph, called: Bools, share: float = 1.0) -> Graph:
             own[part[0]] = GRAPH_LAUNCH_NS
             first[part[0]] = True
             low, high = np.searchsorted(called_by, part), np.searchsorted(called_by, part, side="right")
-            begins = np.sort(order[np.concatenate([np.arange(*ends) for ends in zip(low, high, strict=True)])])
+            held = high - low
+            begins = np.sort(order[np.repeat(low + held - np.cumsum(held), held) + np.arange(held.sum())])
             lag[begins] = GRAPH_LAUNCH_NS
             after[begins[1:]] = np.minimum(after[begins[1:]], GRAPH_NODE_NS)
     return replace(graph, c_own=own, c_gap=gap, o_lag=lag, o_after=after)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,6 +31,7 @@ _DIRECTION = re.compile(
 _SIDES = {"h": "Host", "d": "Device", "a": "Array", "p": "Peer"}
 
 
+@lru_cache(maxsize=1 << 16)
 def direction_of(name: str) -> str:
     """Return the direction in a copy's name in any spelling, such as `Host-to-Device`; "" if there is none."""
     found = _DIRECTION.search(name)

@@ -147,10 +147,10 @@ def _from_nsys_sums(nsys_kernel_sums: pd.DataFrame) -> pd.DataFrame:
 )
 def build_kernels(facts: Facts) -> pd.DataFrame | None:
     """Return kernels.csv, longest first. `measured` from measured_launches; without launches from nsys' own sums."""
+    slacks = facts.once(slack)  # before the launches: both take much memory
     measured, nsys_kernel_sums = facts.measured, facts.capture.nsys_kernel_sums
     if measured.empty:
         return None if nsys_kernel_sums.empty else _from_nsys_sums(nsys_kernel_sums)
-    slacks = facts.once(slack)  # before there is a frame: both take much memory
     has_timeline = measured["nsys_time_ns"].notna().any()
     frame = measured.assign(
         covered=measured["duration_ns"].notna(),

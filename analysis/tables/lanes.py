@@ -76,10 +76,12 @@ def call_of_op(facts: Facts) -> IntArray:
     if calls.empty:
         return found
     first = np.searchsorted(start, wanted)
+    left = np.flatnonzero(wanted >= 0)
     for more in range(8):  # calls of several threads may begin in the same nanosecond
-        at = np.minimum(first + more, len(start) - 1)
-        same = (wanted >= 0) & (start[at] == wanted) & (place[0][at] == of[0]) & (place[1][at] == of[1])
-        found = np.where((found < 0) & same, at, found)
+        at = np.minimum(first[left] + more, len(start) - 1)
+        same = (start[at] == wanted[left]) & (place[0][at] == of[0][left]) & (place[1][at] == of[1][left])
+        found[left[same]] = at[same]
+        left = left[~same]
     return found
 
 
@@ -160,7 +162,7 @@ def _threads_of(tables: list[pd.DataFrame]) -> list[tuple[int, int]]:
     for rows in tables:
         known = rows[_PLACE].dropna() if rows[_PLACE].isna().any(axis=None) else rows[_PLACE]
         codes, _ = pd.factorize(numbered(known, _PLACE))
-        first = np.unique(codes, return_index=True)[1]
+        first = np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1))  # codes are in order of appearance
         found = zip(*(known[name].to_numpy(np.int64)[first].tolist() for name in _PLACE), strict=True)
         for place, count in zip(found, np.bincount(codes).tolist(), strict=True):
             counts[place] = counts.get(place, 0) + count

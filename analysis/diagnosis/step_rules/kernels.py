@@ -81,8 +81,7 @@ def _precision(view: View) -> Iterator[Proposal]:
 
 
 def _matching(view: View, pattern: re.Pattern[str]) -> Bools:
-    known = {name: bool(pattern.search(name)) for name in set(view.names)}
-    return np.array([known[name] for name in view.names], bool)
+    return of_each(view.names, lambda name: bool(pattern.search(name)), bool)
 
 
 def _repeated_casts(view: View) -> Bools:

@@ -333,10 +333,14 @@ class View:
     @cached_property
     def library(self) -> str:
         """pytorch, jax, cupy or cuda: the library that launches most of the GPU's time, by the names of kernels."""
+
+        def of(name: str) -> str:
+            return next((library for library, pattern in _LIBRARIES if pattern.search(name)), "cuda")
+
         times: dict[str, float] = {}
-        for name, ns in zip(self.names[self.kernels], self.graph.o_duration[self.kernels], strict=True):
-            found = next((library for library, pattern in _LIBRARIES if pattern.search(name)), "cuda")
-            times[found] = times.get(found, 0.0) + float(ns)
+        found = of_each(self.names[self.kernels], of, object)
+        for library, ns in zip(found.tolist(), self.graph.o_duration[self.kernels].tolist(), strict=True):
+            times[library] = times.get(library, 0.0) + ns
         known = {name: ns for name, ns in times.items() if name != "cuda"}
         return max(known, key=lambda name: known[name]) if sum(known.values()) > 0.05 * sum(times.values()) else "cuda"
 
