@@ -94,7 +94,7 @@ def _mark_saving(axes: Axes, after: tuple[int, float, str], lanes: int, length: 
     old, end, said = after
     axes.axhline(old - 0.5, color=BLACK, lw=0.8)
     if end < length:
-        axes.add_patch(
+        axes.add_artist(
             Rectangle((end, old - 0.45), length - end, lanes - old - 0.1, fc="white", ec=GREEN, hatch="///", lw=0.8)
         )
         if (length - end) / length * _LETTERS > len(said):
@@ -116,7 +116,7 @@ def _draw_bars(axes: Axes, bars: Bars, place: int, begin: int, length: int) -> N
                 corners = [(left, place - 0.38), (right, place - 0.38), (right, place + 0.38), (left, place + 0.38)]
                 points += [*corners, corners[0]]
                 codes += [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY]
-        axes.add_patch(
+        axes.add_artist(
             PathPatch(Path(points, codes), facecolor=colour, edgecolor="white", lw=0.4 if len(bars.start) < 80 else 0)
         )
     for start, end, name, kind in zip(bars.start.tolist(), bars.end.tolist(), bars.name, bars.kind, strict=True):
