@@ -29,7 +29,7 @@ Rows = npt.NDArray[np.int64]
 PAGES_DIFFER = 0.01  # two pages of one capture round differently, but by less than a hundredth …
 LAST_DIGIT = 0.005  # … or by half of the last digit if a page prints two decimals
 # Nobody asks a launch for them.
-_OF_OPERATIONS = ("stream", "bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns")
+_OF_OPERATIONS = ["stream", "bytes", "memory", "correlation_id", "graph_node_id", "api_end_ns"]
 _MANY = 50  # columns; a timeline has fewer, and needs no copy
 
 
