@@ -424,6 +424,9 @@ class Facts:
     @cached_property
     def computing(self) -> list[intervals.Union]:
         """When the kernels of each place run, without those that communicate."""
+        if self.communication.empty:
+            every = {(one.device, one.process): one.kernels for one in self.activities}
+            return [every[str(one.device), int(one.process)] for one in self.rank_places.itertuples()]
         return ranks.computing(self.gpu_ops, self.place_of_op, self.communication)
 
     @cached_property

@@ -12,7 +12,7 @@ from analysis.formats.place import PLAN, profile
 from analysis.formats.report import Missing, Reason
 from analysis.formats.words import share
 from analysis.tables import groups
-from analysis.tables.attribution import UNATTRIBUTED
+from analysis.tables.attribution import or_outside
 from analysis.tables.declare import Column, part, table
 
 if TYPE_CHECKING:
@@ -133,5 +133,5 @@ def build_counting(facts: Facts) -> pd.DataFrame | None:
     left_out = (found["planned"] == 0) & (found["reason"] == "")
     found.loc[left_out, "reason"] = "the budget was spent on groups with more GPU time"
     found = found.reset_index().rename(columns={"folded": "range"})
-    found["range"] = found["range"].replace("", UNATTRIBUTED)
+    found["range"] = or_outside(found["range"])
     return found.assign(tier="counters").sort_values("nsys_time_ns", ascending=False, kind="stable")

@@ -56,6 +56,7 @@ def operation_rows(facts: Facts) -> pd.DataFrame | None:
     labels = np.array([*step_labels(step_ranges), ""], dtype=object)
     place = step_ranges.index.get_indexer(facts.step_of_op) if len(step_ranges) else np.full(len(gpu_ops), -1)
     place = np.where(place < 0, len(labels) - 1, place)
+    lane, kind, place = (codes.astype(np.int32) for codes in (lane, kind, place))  # ten million take little memory
     row = np.arange(len(gpu_ops))
     most = _most(gpu_ops)
     if len(gpu_ops) > most:  # merge those of a lane, step and kind that start in one stretch of time
