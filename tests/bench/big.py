@@ -1,9 +1,10 @@
-"""Time whole reports on big captures of nine shapes, beside pandas, polars and DuckDB that only sum the same file.
+"""Time whole reports on big captures of ten shapes, beside pandas, polars and DuckDB that only sum the same file.
 
 `python -m tests.bench.big` makes each capture with 10^5 and 10^6 launches (`--sizes 10000000` with 10^7, of SQLite
-alone; `--all`: each size once, 10^7 with ranges only, in about six minutes of a quiet machine of 2 cores), writes a whole report of it in a process of its own, and writes the rows to build/big.csv. The
-others read the operations' names and durations from the same file, and sum them by name: SQLite through Python's own
-driver in all three, since DuckDB's needs a download. The byte code of the modules is there, as for a user.
+and Parquet alone; `--all`: each size once, 10^7 with ranges only, in about six minutes of a quiet machine of 2 cores),
+writes a whole report of it in a process of its own, and writes the rows to build/big.csv. The others read the names and
+durations of the operations from the same file, and sum them by name: SQLite through Python's own driver in all three,
+since DuckDB's needs a download. The byte code of the modules is there, as for a user.
 
 cpu_s is user and system time of the process with all its threads: the number to compare on a busy machine.
 """
@@ -59,6 +60,7 @@ SHAPES = {
     "torch trace": Shape("trace.json"),
     "200 ranges deep": Shape("capture.sqlite", {"around": 200}),
     "512 ranks": Shape("capture.sqlite", {"processes": 512}),
+    "ranges, Parquet": Shape("capture_pqtdir/StringIds.parquet"),
 }
 _LARGEST = 10_000_000  # of one shape with --all
 _FEW = ("200 ranges deep", "512 ranks")  # of one size with --all, and without the sums
@@ -74,9 +76,29 @@ def write(shape: Shape, launches: int, folder: Path) -> Path:
         (folder / "cuda_kern_exec_trace.csv").unlink()
     elif path.suffix == ".json":
         write_torch_trace(program, path)
+    elif path.suffix == ".parquet":
+        write_sqlite(program, folder / "capture.sqlite")
+        _as_folder(folder / "capture.sqlite", path.parent)
     else:
         write_sqlite(program, path, with_ranges=shape.ranges)
     return path
+
+
+def _as_folder(database: Path, folder: Path) -> None:
+    """Write the tables of an SQLite export as `nsys export -t parquetdir` does, and delete the export."""
+    import pyarrow.parquet as pq
+    from adbc_driver_sqlite import dbapi
+
+    folder.mkdir()
+    with dbapi.connect(database.as_uri()) as db, db.cursor() as cursor:
+        cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        for (name,) in cursor.fetchall():
+            cursor.execute(f'SELECT * FROM "{name}"')
+            batches = cursor.fetch_record_batch()
+            with pq.ParquetWriter(folder / f"{name}.parquet", batches.schema) as writer:
+                for batch in batches:
+                    writer.write_batch(batch)
+    database.unlink()
 
 
 def _pandas(path: Path) -> Any:
@@ -156,7 +178,7 @@ def _cases(options: argparse.Namespace) -> Iterator[tuple[int, str, list[str]]]:
     for size in options.sizes:
         for name in options.shapes:
             few = options.all and name in _FEW
-            if (size > SIZES[-1] and SHAPES[name].file != "capture.sqlite") or (few and size != SIZES[0]):
+            if (size > SIZES[-1] and SHAPES[name].file.endswith((".csv", ".json"))) or (few and size != SIZES[0]):
                 continue
             yield size, name, ["report"] if few else options.tools
     if options.all:
@@ -184,7 +206,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for size, name, tools in _cases(options):
         with tempfile.TemporaryDirectory() as folder:
             path = write(SHAPES[name], size, Path(folder))
-            for tool in tools if path.suffix != ".json" else ["report"]:
+            for tool in tools if path.suffix in (".sqlite", ".csv") else ["report"]:
                 if find_spec(tool.split()[0]) is None and tool != "report":
                     continue
                 found = measure(tool, path, 1 if options.all else options.repeats)
