@@ -25,7 +25,9 @@ def numbered(rows: pd.DataFrame, columns: Sequence[str]) -> npt.NDArray[np.int64
 
 
 def several(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Return which numbers occur more than once."""
+    """Return which numbers, none below 0, occur more than once."""
+    if len(numbers) and int(numbers.max()) < 4 * len(numbers):
+        return np.asarray(np.bincount(numbers)[numbers] > 1)
     ordered = np.sort(numbers)
     return np.isin(numbers, ordered[1:][ordered[1:] == ordered[:-1]])
 

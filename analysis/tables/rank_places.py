@@ -43,7 +43,9 @@ _PLACES = {
 
 def place_of_op(gpu_places: pd.DataFrame) -> IntArray:
     """Return the place of each GPU operation, in the order of `activities`. Shape: (operations,)."""
-    return gpu_places.groupby(["device", "process"], observed=True).ngroup().to_numpy(np.int64)
+    process = gpu_places["process"].to_numpy(np.int64)
+    number = gpu_places["device"].cat.codes.to_numpy(np.int64) * (process.max(initial=0) + 1) + process
+    return (np.cumsum(np.bincount(number) > 0) - 1)[number]
 
 
 def rank_places(
