@@ -20,7 +20,7 @@ import pandas as pd
 from analysis.capture.model import Capture, IntArray
 from analysis.formats.bare import BARE_RANGES
 from analysis.replay import graph as graphs
-from analysis.replay.changes import usual_gap
+from analysis.replay.changes import HOST_WORK_NS, usual_gap
 from analysis.replay.graph import ALLOCATION, Floats, Graph, rows_by
 from analysis.replay.simulate import Run, simulate
 from analysis.replay.steady import Phase, Steady, find
@@ -33,13 +33,15 @@ REFUSED = 0.05  # a replay further off than this says nothing
 WORTH = 0.01  # of the step: what saves less is not worth a change
 ERROR = 0.015  # of the step: how far a replay may be off
 MISSED = 0.1  # of a saving, or of twice what is left of the step: how far besides
-LIKELY = 0.35  # of the range between both ends of `share`, from its upper end, is likely
+LIKELY = 0.1  # of the range between both ends of `share`, from its upper end, is likely: so near it were built changes
 UNEXPLAINED = 0.02  # of the operations: above it, the other reading of their waits is replayed as well
 FASTER = 0.97  # of the time under a profiler: from here on, the profiler costs nothing
 SLOWER = 1.03  # times the same: a longer bare step was measured beside other work
 ALONE = 0.9  # of a bare step: a stream that is busy for longer limits it
 TRIVIAL_NS = 100.0  # the most that a trivial call takes on an idle host
 UNKNOWN_CROWD = 1.5
+UNNOTICED = 0.0005  # of the step: host work that costs it less is hidden behind the GPU
+MIN_EVEN, RARE, TWICE = 4, 0.25, 2.0  # steps that show what is usual; of them, that have more; how much more
 _TRIVIAL = re.compile(r"cuKernelGetName|cuKernelGetAttribute|cuCtxGetCurrent|cuCtxSetCurrent")
 FLOOR = 0.3  # of a call's or a gap's time at least belongs to the program
 
@@ -181,6 +183,9 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
     part = window(phase) if part is None else part
     graph = graphs.build(capture, _windows(capture, phase, part), len(part))
     run = simulate(graph)
+    even = _even(graph)
+    if even is not graph and (calm := simulate(even)).step_ns > run.step_ns * (1 - UNNOTICED):
+        graph, run = even, calm
     seen = graph.step_ns()
     reason = ""
     if seen and abs(run.step_ns / seen - 1) > REFUSED:
@@ -209,6 +214,20 @@ def step(capture: Capture, phase: Phase, part: IntArray | None = None) -> Step:
         )
     times = tuple(simulate(one).step_ns for one in bare)
     return Step(phase, graph, run, bare, times, low is high, seen, reason, wall if low is high else None)
+
+
+def _even(graph: Graph) -> Graph:
+    """Return the graph without host work that only few of its steps have: the host did it once, ahead of the GPU."""
+    rows = np.flatnonzero(graph.seq_pid[graph.c_seq] == graph.main)
+    if graph.steps < MIN_EVEN or len(rows) < graph.steps:
+        return graph
+    usual = float(np.sort(graph.c_gap[rows])[-graph.steps])  # the least of the longest ones, if each step has one
+    rare = rows[graph.c_gap[rows] > max(TWICE * usual, HOST_WORK_NS)]
+    if not 0 < len(rare) <= RARE * graph.steps:
+        return graph
+    gap = graph.c_gap.copy()
+    gap[rare] = usual
+    return replace(graph, c_gap=gap)
 
 
 def _costs(clock: str) -> Mapping[str, Sequence[float]]:
