@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -83,9 +84,20 @@ def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
     now = sorted((item for item in ranked if not item[2].after), key=lambda item: -item[0])
     later = [item for item in ranked if item[2].after]
     found = [_claim(answer, one, several) for _, answer, one in (*now, *later)]
+    if len(now) > 1 and _tie(now[0][2], now[1][2]):
+        found[0] = replace(found[0], sentence=f"{found[0].sentence} Finding 2 may save as much.")
     if not now and answers and not answers[0].view.step.reason:
         found = [_nothing(answers[0]), *found]
     return found
+
+
+def _tie(one: Saver, other: Saver) -> bool:
+    """Return whether the middle of each saving lies in the interval of the other one."""
+    middles = [each.saves_ns.middle for each in (one, other)]
+    return all(
+        middle is not None and (each.saves_ns.low or 0.0) <= middle <= (each.saves_ns.high or 0.0)
+        for each, middle in zip((other, one), middles, strict=True)
+    )
 
 
 def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:

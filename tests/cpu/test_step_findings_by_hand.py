@@ -35,6 +35,16 @@ def told(*found: Saver, **more: Any) -> StepAnswer:
     return StepAnswer(on_step(**more), found, found)
 
 
+@pytest.mark.parametrize(
+    ("other", "tie"),
+    [(saver("fuse", 0.12, 0.18), True), (saver("fuse", 0.0, 0.1), False), (saver("fuse", None, 0.26), False)],
+)
+def test_two_changes_that_may_save_as_much_are_told_as_a_tie(other: Saver, tie: bool) -> None:
+    found = claims([told(saver("sync", 0.1, 0.2), other)])
+    assert found[0].sentence.endswith("Finding 2 may save as much.") == tie
+    assert not found[1].sentence.endswith("Finding 2 may save as much.")
+
+
 # What a step is
 
 

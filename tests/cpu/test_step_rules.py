@@ -24,6 +24,7 @@ from tests.toy import US, Action, Machine
 
 WARM_UP: list[Action] = [("h2d", "weights", 900 * US), ("sync",)]
 WIDE = "4096x8x1"  # a grid that fills any GPU
+CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda, LoadWithCast<1>>(int)"
 MULTIPLY = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunctor<float, MulFunctor<float>>>(int)"
 
 
@@ -46,6 +47,8 @@ PROGRAMS: dict[str, list[Action]] = {
     "small_copies": [*spaced(8, [("h2d", "x", 2 * US, 7, 2048)], 40), *wide("product", 300, 2)],
     "repeated_copy": [*[("h2d", "x", (300 + k * 40) * US, 7, (4 + k) << 20) for k in range(4)], *BUSY],
     "copies_not_overlapped": [("work", 5 * US), ("pinned", "x", 900 * US, 7, 48 << 20), *BUSY],
+    "copy_bound": [("pinned", "x", 900 * US, 20, 48 << 20), *wide("product", 300)],
+    "repeated_casts": [*wide(CAST, 500), *wide("product", 300)],
     "allocation": [a for i in range(8) for a in (("call", "cudaMalloc", 150 * US), *wide(f"k{i % 3}", 80), ("free",))],
     "compile_in_loop": [
         ("work", 40_000 * US), ("h2d", "x", 90 * US, 7, 1 << 20), ("call", "cuModuleLoadData", 300 * US), *BUSY
@@ -75,7 +78,7 @@ def test_the_first_finding_names_the_cause(kind: str) -> None:
     assert found[0].kind == kind
     assert found[0].saves_frac is not None
     assert found[0].saves_frac.high is not None
-    widest = 0.56 if kind == "small_copies" else 0.5  # 0.5 is the goal; the costs of copies are too uncertain for it
+    widest = 0.54 if kind == "small_copies" else 0.5  # 0.5 is the goal; the costs of copies are too uncertain for it
     assert found[0].saves_frac.high - (found[0].saves_frac.low or 0.0) <= widest
 
 
@@ -96,7 +99,7 @@ def test_fixes_that_win_nothing_are_not_advised(program: list[Action]) -> None:
 
 
 def test_what_another_change_needs_comes_first() -> None:
-    waits = [*spaced(25, wide(MULTIPLY, 4), 20), ("launch", "any", 3 * US), ("d2h", "x", 2 * US, 7, 4)] * 3
+    waits = [*spaced(25, wide("advance", 4), 20), ("launch", "any", 3 * US), ("d2h", "x", 2 * US, 7, 4)] * 3
     found = claims_on([*WARM_UP, *[*waits, *wide("last", 5)] * 10])
     assert found[0].kind == "sync"
     assert "launch_bound" in [one.kind for one in found if one.later is not None]
@@ -131,8 +134,11 @@ CAT = "void at::native::CatArrayBatchedCopy_vectorized<at::native::OpaqueType<2>
 @pytest.mark.parametrize(
     ("step", "kind"),
     [
-        ([*spaced(9, wide(CAT, 30), 16), *wide("last", 5)], "allocation"),  # a list that grows by one part at a time
-        ([*BUSY, *spaced(9, wide(CAT, 400), 5)], "allocation"),
+        (
+            [*spaced(9, wide(CAT, 30), 16), *wide("last", 5)],
+            "redundant_copy",
+        ),  # a list that grows by one part at a time
+        ([*BUSY, *spaced(9, wide(CAT, 400), 5)], "redundant_copy"),
         (
             [*spaced(3, [*wide(CAT, 20), *wide("product", 200)], 8), *wide("last", 5)],
             "nothing",
@@ -140,11 +146,10 @@ CAT = "void at::native::CatArrayBatchedCopy_vectorized<at::native::OpaqueType<2>
         ([*spaced(3, [*wide(CAT, 150), *wide("product", 100)], 2), *wide("last", 50)], "redundant_copy"),  # a cache
     ],
 )
-def test_concatenations_in_a_row_append_into_new_memory(step: list[Action], kind: str) -> None:
+def test_concatenations_of_what_was_there_before_are_left_out(step: list[Action], kind: str) -> None:
     assert claims_on([*WARM_UP, *step * 14])[0].kind == kind
 
 
-CAST = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda, LoadWithCast<1>>(int)"
 SGEMM = "ampere_sgemm_128x64_tn"
 
 

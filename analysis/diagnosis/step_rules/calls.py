@@ -55,6 +55,6 @@ def _again(
     yield Proposal(
         kind=kind, about=names[0], title=title,
         sentence=f"{count_of(round(count), 'call')} a step {does}, for {duration(time)}: {', '.join(names[:3])}."
-        + (" The pool gives its memory back while the host waits." if trims.any() else ""),
+        + (" The waits last on after the GPU is done, as where a pool gives its memory back." if trims.any() else ""),
         change=change, count=count, time_ns=time, wrong_if=wrong_if, do=_KEEPS if trims.any() else "",
     )  # fmt: skip

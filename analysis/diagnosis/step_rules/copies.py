@@ -1,4 +1,4 @@
-"""pageable_copy, small_copies, repeated_copy, copies_not_overlapped: copies between host and GPU."""
+"""pageable_copy, small_copies, repeated_copy, copies_not_overlapped, copy_bound: copies between host and GPU."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from analysis.replay.graph import Bools, Graph
 MUCH = 0.1  # of a step: sets that take less are no finding
 LARGE = 1e5  # bytes of a step; below, pinning changes nothing
 PINNED = (20e9, 50e9)  # byte/s of a pinned copy: PCIe generations 4 and 5 with 16 lanes
+FULL, HALF = 0.9, 0.5  # of the step: copies that take as much limit it; of the bytes: what narrower types leave
 WEIGHTS = 3  # large uploads of different sizes that are the same in each step: weights, not a batch
 
 
@@ -32,6 +33,8 @@ def propose(view: View) -> Iterator[Proposal]:
             yield from _pageable(view, ops, way)
     yield from _staged(view, up)
     yield from _exposed(view, up | down)
+    for ops, way in ((up, "to the GPU"), (down, "to the host")):
+        yield from _bound(view, ops, way)
 
 
 def _sets(view: View) -> Iterator[Proposal]:
@@ -166,6 +169,21 @@ def _exposed(view: View, ops: Bools) -> Iterator[Proposal]:
         bytes=size,
         wrong_if="the kernels of the same step need these bytes, and no step can copy ahead",
     )
+
+
+def _bound(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
+    """Propose half as many bytes where one direction of the link works for nearly the whole step."""
+    time, size = view.time(ops), view.of_step(view.bytes[ops].sum())
+    if view.share(time) < FULL or size / max(time, 1.0) < PINNED[0] / 1e9:
+        return
+    count = view.of_step(np.count_nonzero(ops))
+    yield Proposal(
+        kind="copy_bound", about=f"bytes {way}", title=f"Copy fewer bytes {way}",
+        sentence=f"{count_of(round(count), f'copy a step {way} takes', f'copies a step {way} take')} {duration(time)} "
+        f"for {size_of(size)}, as fast as the link. The saving is that of half the bytes.",
+        change=lambda base, share: changes.scale(base, ops, HALF), count=count, time_ns=time, bytes=size, lossy=True,
+        wrong_if="every byte is needed in full precision",
+    )  # fmt: skip
 
 
 def size_of(size: float) -> str:

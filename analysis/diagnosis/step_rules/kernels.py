@@ -1,27 +1,26 @@
-"""What names, grids and order of kernels tell: fuse, precision, layout, copies, casts, small_grid, serial_streams.
-
-Concatenations in a row tell of an allocation.
-"""
+"""What names, grids and order of kernels tell: fuse, precision, layout, copies, casts, small_grid, serial_streams."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from analysis.diagnosis.step_rules.launches import jitted
 from analysis.diagnosis.step_rules.view import FEW, Proposal, View, of_each
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration
 from analysis.fusion.opmap import ELEMENTWISE, MATRIX, kind_of_kernel
 from analysis.replay import changes
-from analysis.replay.changes import KERNEL_FLOOR_NS as FLOOR_NS
 from analysis.replay.graph import Bools, Graph
 
 LEAST = 0.01  # of the step: shorter kernels cannot save more
 COPIES = 0.12  # of the step: casts and gathers are copies that a program needs, and most programs have some
 LONG_NS = 15_000.0  # a shorter kernel is as short as its latency, whatever its grid
+MAKES = 1.0  # times the time of a copy at least: kernels that make as many bytes also read some
 JOB = 0.8  # of the kernels' time: what takes more is what the step is for
 BRIDGES = ("reduce", "cat", "copy")  # compilers fuse these with the kernels around them
 FILL = 0.25  # share of the GPU's threads that a small grid fills at most
@@ -42,7 +41,10 @@ _XLA_OP = re.compile(
 _XLA_LOOP = re.compile(r"loop_(?!copy|transpose|reduce|slice|concat|gather|scatter|iota|dynamic)\w+_fusion$")
 _LAYOUT = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|tensorTransform|convertTensor"
 _CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
-_COPY = r"direct_copy_kernel|copy_kernel|Device-to-Device|DtoD|wrapped_copy|clone|CatArrayBatchedCopy"
+_ON_GPU = "Device-to-Device|DtoD"
+_COPY = rf"direct_copy_kernel|copy_kernel|{_ON_GPU}|wrapped_copy|clone"
+
+_APPEND = "Allocate the whole tensor once, and copy each part into its slice."
 
 
 def propose(view: View) -> Iterator[Proposal]:
@@ -52,7 +54,6 @@ def propose(view: View) -> Iterator[Proposal]:
     yield from _casts(view, casts)
     yield from _layout(view, casts)
     yield from _fuse(view, casts)
-    yield from _appends(view)
     yield from _small_grids(view)
 
 
@@ -85,7 +86,7 @@ def _matching(view: View, pattern: re.Pattern[str]) -> Bools:
 
 
 def _repeated_casts(view: View) -> Bools:
-    """Return the conversions of type that a step makes at least FEW times with one name and grid.
+    """Return the conversions of type that a step makes at least FEW times with one name and grid, or that take long.
 
     Training converts weights that have changed.
     """
@@ -93,12 +94,17 @@ def _repeated_casts(view: View) -> Bools:
     casts = view.kernels & view.named(_CONVERTS)
     if view.trains or not casts.any():
         return found
-    grids = view.capture.gpu_ops["grid"].astype(object).to_numpy(object)[view.graph.o_row]
-    for name, grid in set(zip(view.names[casts], grids[casts], strict=True)):
-        same = casts & (view.names == name) & (grids == grid)
-        if view.of_step(np.count_nonzero(same)) >= FEW:
+    for same in _alike(view, casts):
+        if view.of_step(np.count_nonzero(same)) >= FEW or view.share(view.time(same)) >= COPIES:
             found |= same
     return found
+
+
+def _alike(view: View, ops: Bools) -> list[Bools]:
+    """Return masks of these operations, one for each name and grid."""
+    grids = view.capture.gpu_ops["grid"].astype(object).to_numpy(object)[view.graph.o_row]
+    shapes = sorted(set(zip(view.names[ops], grids[ops], strict=True)))
+    return [ops & (view.names == name) & (grids == grid) for name, grid in shapes]
 
 
 def _casts(view: View, casts: Bools) -> Iterator[Proposal]:
@@ -106,9 +112,10 @@ def _casts(view: View, casts: Bools) -> Iterator[Proposal]:
     if view.share(time) < LEAST:
         return
     again = casts.copy()
-    for name in set(view.names[casts]):
-        rows = np.flatnonzero(casts & (view.names == name))
-        again[rows[:: round(view.of_step(len(rows)))]] = False
+    for same in _alike(view, casts):
+        rows = np.flatnonzero(same)
+        if len(rows) > view.graph.steps:  # one of several is left
+            again[rows[:: round(view.of_step(len(rows)))]] = False
     yield Proposal(
         kind="repeated_casts", about=symbols.short(view.most(casts)), title="Convert the tensor once",
         sentence=(
@@ -126,6 +133,8 @@ def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
         ("redundant_copy", _COPY, "Leave copies on the GPU out", "copies data on the GPU", "copy data on the GPU"),
     ):
         moved = view.named(pattern) & ~casts
+        appended = _old(view, _cats(view)) & np.bool_(kind == "redundant_copy")
+        moved |= appended
         time = view.time(moved)
         if view.share(time) < (COPIES if kind == "redundant_copy" else LEAST):
             continue
@@ -141,6 +150,7 @@ def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
             sentence=f"{count_of(round(count), f'operation a step only {one}', f'operations a step only {many}')}, "
             f"for {duration(time)}.",
             change=change, count=count, time_ns=time, wrong_if="what follows needs the other layout or a second copy",
+            do=_APPEND if view.time(appended) > time / 2 else "",
         )  # fmt: skip
 
 
@@ -152,10 +162,11 @@ def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
     count = view.of_step(np.count_nonzero(inside))
 
     wider = bridged_runs(view, inside, casts)  # a kernel that need not run again is not fused, but left out
+    jit = jitted(view, _between(view, wider)) if view.library == "jax" else None  # it makes one call of Python there
 
     def fused(base: Graph, share: float) -> Graph:
         if share >= 1.0:
-            return _one_kernel_each(base, wider)
+            return _one_kernel_each(jit(base, share) if jit else base, wider)
         # Each kernel of a chain reads what the one before wrote. At worst each also reads another operand: of 3 n
         # tensors that they move, n + 2 are left.
         duration, others = base.o_duration.copy(), np.zeros(len(inside), bool)
@@ -178,32 +189,20 @@ def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _appends(view: View) -> Iterator[Proposal]:
-    """Propose memory of the whole size, where concatenations follow each other: each copies all that is there."""
-    known = {name: kind_of_kernel(name) == "cat" for name in set(view.names)}
-    cats = view.kernels & np.array([known[name] for name in view.names], bool)
-    grows = np.zeros(len(cats), bool)
-    for rows in changes.neighbours(view.graph, cats):
-        if len(rows) >= FEW:
-            grows[rows] = True
-    time, count = view.time(grows), view.of_step(np.count_nonzero(grows))
-    if count < FEW:
-        return
+def _cats(view: View) -> Bools:
+    return np.asarray(view.kernels & of_each(view.names, lambda name: kind_of_kernel(name) == "cat", bool))
 
-    def in_place(base: Graph, share: float) -> Graph:
-        if share >= 1.0:
-            return changes.drop(base, grows)
-        return replace(base, o_duration=np.where(grows, np.minimum(base.o_duration, FLOOR_NS), base.o_duration))
 
-    yield Proposal(
-        kind="allocation", about=symbols.short(view.most(grows)), title="Append into memory of the whole size",
-        sentence=(
-            f"{count_of(round(count), 'concatenation')} a step follow each other, for {duration(time)}; "
-            "each copies all that is there into new memory."
-        ),
-        change=in_place, count=count, time_ns=time, wrong_if="the concatenated tensors are different ones",
-        do="Allocate the whole tensor once, and copy each part into its slice.",
-    )  # fmt: skip
+def _old(view: View, ops: Bools) -> Bools:
+    """Return which of these copy what was there before: the kernels since the last ones were too short to make it."""
+    graph, found = view.graph, np.zeros(len(ops), bool)
+    for stream in np.unique(graph.o_stream[ops]):
+        rows = np.flatnonzero(graph.o_stream == stream)
+        parts = np.split(rows, np.flatnonzero(np.diff(ops[rows].astype(int))) + 1)
+        for before, part in itertools.pairwise([parts[-1], *parts]):
+            if ops[part[0]] and graph.o_duration[before].sum() < MAKES * graph.o_duration[part].sum():
+                found[part] = True
+    return found
 
 
 def _one_kernel_each(base: Graph, runs: list[np.ndarray]) -> Graph:
@@ -215,25 +214,40 @@ def _one_kernel_each(base: Graph, runs: list[np.ndarray]) -> Graph:
     return changes.drop(replace(base, o_duration=duration), others)
 
 
+def _between(view: View, runs: list[np.ndarray]) -> Bools:
+    """Return the calls from the first to the last launch of each run."""
+    graph, found = view.graph, np.zeros(len(view.graph.c_start), bool)
+    for rows in runs:
+        calls = graph.o_call[rows][graph.o_call[rows] >= 0]
+        if len(calls):
+            found[calls.min() : calls.max() + 1] |= graph.c_seq[calls.min() : calls.max() + 1] == graph.c_seq[calls[0]]
+    return found
+
+
 def bridged_runs(view: View, inside: Bools, apart: Bools) -> list[np.ndarray]:
-    """Return the runs of these kernels, joined over reductions, concatenations and copies that are not `apart`."""
+    """Return the runs with these kernels, joined over reductions, concatenations and copies that are not `apart`."""
     known = of_each(view.names, lambda name: kind_of_kernel(name) in BRIDGES or name.startswith("cupy_copy"), bool)
-    between = view.kernels & ~apart & known
-    return [rows for rows in changes.neighbours(view.graph, inside | between) if inside[rows].any()]
+    between = ~apart & ((view.kernels & known) | view.named(_ON_GPU))
+    runs = changes.neighbours(view.graph, pointwise(view) | between)
+    return [rows for rows in runs if inside[rows].any()]
 
 
 def pointwise_runs(view: View) -> tuple[list[np.ndarray], Bools]:
     """Return the runs of kernels that work element by element and follow each other, and which operations they have."""
-    single = of_each(view.names, lambda name: bool(_XLA_LOOP.match(name)), bool)
-    names, counts = np.unique(view.names[single].astype(str), return_counts=True)
-    if not (len(names) and view.of_step(counts.max()) >= 2):  # a compiled function numbers kernels of one name
-        single[:] = False
-    alone = of_each(view.names, _pointwise, bool) | single
-    runs = changes.neighbours(view.graph, view.kernels & alone)
+    runs = changes.neighbours(view.graph, pointwise(view))
     inside = np.zeros(len(view.names), bool)
     for rows in runs:
         inside[rows] = True
     return runs, inside
+
+
+def pointwise(view: View) -> Bools:
+    """Return which kernels work element by element."""
+    single = of_each(view.names, lambda name: bool(_XLA_LOOP.match(name)), bool)
+    names, counts = np.unique(view.names[single].astype(str), return_counts=True)
+    if not (len(names) and view.of_step(counts.max()) >= 2):  # a compiled function numbers kernels of one name
+        single[:] = False
+    return np.asarray(view.kernels & (of_each(view.names, _pointwise, bool) | single))
 
 
 def _pointwise(name: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from analysis.diagnosis.step_rules.view import SYNCHRONISES, Change, Proposal, View, of_each
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
-from analysis.replay.graph import ALLOCATION, Graph
+from analysis.replay.graph import ALLOCATION, Bools, Graph
 
 LEAST_LAUNCHES = 4  # of a step, or fewer in a loop of LOOP steps that are not BUSY: a graph would help nothing else
 LOOP = 16
@@ -36,8 +36,7 @@ def propose(view: View) -> Iterator[Proposal]:
     held = ~view.calls_of(pageable)  # a graph would copy the same bytes again
     after = _blockers(view)
     waits = view.of_step(view.long_gaps.sum()) > MOST_HOST * view.parts.wall_ns
-    ranks = len(np.unique(graph.seq_pid))
-    busy = duration(view.time(view.kernels & (graph.o_group < 0)) / ranks)  # collectives wait for other ranks
+    busy = duration(view.time(view.kernels & (graph.o_group < 0)))  # collectives wait for other ranks
 
     def captured(base: Graph, share: float) -> Graph:
         made = changes.capture_graph(base, held, 0.0)
@@ -48,13 +47,13 @@ def propose(view: View) -> Iterator[Proposal]:
         about="launches",
         title="Launch the step as one CUDA graph",
         sentence=(
-            f"{'The host' if ranks == 1 else 'Each process'} needs {duration(own / ranks)} to launch "
-            f"{count_of(round(launches / ranks), 'operation')}, "
-            + (f"and the GPU works for {busy}." if ranks == 1 else f"and its kernels take {busy}.")
+            f"{'The host' if view.ranks == 1 else 'Each process'} needs {duration(own)} to launch "
+            f"{count_of(round(launches), 'operation')}, "
+            + (f"and the GPU works for {busy}." if view.ranks == 1 else f"and its kernels take {busy}.")
         ),
-        change=_jitted(view) if view.library == "jax" else captured,
-        count=launches / ranks,
-        time_ns=own / ranks,
+        change=jitted(view) if view.library == "jax" else captured,
+        count=launches,
+        time_ns=own,
         after=after,
         what_if="--graph '.*'",
         wrong_if="the shapes or the order of the launches change from step to step",
@@ -76,11 +75,15 @@ def _then_wait(view: View, base: Graph, made: Graph) -> Graph:
     return replace(made, c_own=own)
 
 
-def _jitted(view: View) -> Change:
-    """Return the change that jax.jit makes: scalars are no uploads any more, and Python runs once a step."""
-    held = np.ones(len(view.graph.c_start), bool)
+def jitted(view: View, held: Bools | None = None) -> Change:
+    """Return the change that jax.jit makes of calls: scalars are no uploads any more, and Python runs once a step.
+
+    `held`: the calls, by default all.
+    """
+    held = np.ones(len(view.graph.c_start), bool) if held is None else held
     main = int(np.bincount(view.graph.c_seq[view.graph.c_launches]).argmax())
-    scalars = view.to_gpu() & (view.bytes <= SCALAR)
+    scalars = view.to_gpu() & (view.bytes <= SCALAR) & (view.graph.o_call >= 0)
+    scalars[scalars] = held[view.graph.o_call[scalars]]
     wall = view.parts.wall_ns
 
     def change(base: Graph, share: float) -> Graph:

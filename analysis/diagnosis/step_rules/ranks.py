@@ -40,7 +40,7 @@ def propose(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
         sentence=f"{count_of(round(count), 'collective a step takes', 'collectives a step take')} {duration(time)} of "
-        f"the ranks' GPUs in all.{_exposed(view)}",
+        f"each process, on its GPUs.{_exposed(view)}",
         change=beside, count=count, time_ns=time,
         wrong_if="the kernels that follow need all results at once",
     )  # fmt: skip
@@ -53,7 +53,7 @@ def unlike(view: View) -> dict[int, float]:
     """
     pids = view.graph.stream_pid[view.graph.o_stream]
     own = {int(pid): view.kernels & (pids == pid) for pid in np.unique(pids[view.kernels])}
-    times = {pid: view.time(rows) for pid, rows in own.items()}
+    times = {pid: float(view.graph.o_duration[rows].sum()) / view.graph.steps for pid, rows in own.items()}
     names = [set(view.names[rows]) for rows in own.values()]
     if len(times) < 2 or len(set.intersection(*names)) < ALIKE * len(set.union(*names)):
         return {}
@@ -67,7 +67,7 @@ def _unlike(view: View) -> Iterator[Proposal]:
         return
     slow = max(times, key=lambda pid: times[pid])
     left = float(np.mean(list(times.values()))) / times[slow]
-    work = view.of_step(view.graph.c_gap[view.graph.seq_pid[view.graph.c_seq] == slow].sum())
+    work = float(view.graph.c_gap[view.graph.seq_pid[view.graph.c_seq] == slow].sum()) / view.graph.steps
 
     def equal(base: Graph, share: float) -> Graph:
         even = changes.host(base, left)
@@ -114,8 +114,8 @@ def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     host_ns = graph.c_gap + graph.c_own
     own = {
         one: (
-            view.of_step(graph.o_duration[(place == one) & ~talks].sum()),
-            view.of_step(host_ns[of_call == pid].sum()) if alone else 0.0,
+            float(graph.o_duration[(place == one) & ~talks].sum()) / graph.steps,
+            float(host_ns[of_call == pid].sum()) / graph.steps if alone else 0.0,
         )
         for one, pid in pids.items()
     }

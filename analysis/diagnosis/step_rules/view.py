@@ -105,8 +105,13 @@ class View:
         return bool(self.steady.reason) and not self.repeats and self.step.phase.name == WHOLE_RUN
 
     def of_step(self, amount: SupportsFloat) -> float:
-        """Return the part of an amount of the window that one step has."""
-        return float(amount) / self.graph.steps
+        """Return the part of an amount of the window that one step of one process has: of several, their mean."""
+        return float(amount) / self.graph.steps / self.ranks
+
+    @cached_property
+    def ranks(self) -> int:
+        """Number of processes of the step."""
+        return max(len(np.unique(self.graph.seq_pid)), 1)
 
     @cached_property
     def names(self) -> npt.NDArray[np.object_]:
