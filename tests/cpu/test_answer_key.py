@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 from typing import Any
@@ -144,3 +145,28 @@ def test_changes_become_delays_and_slopes_become_savings() -> None:
     assert measured.predicted(rows(1.0, 0.6), ["--stream", "k=s"], taken) is None
     half = measured.Gone(gpu=8e5, host=0.0, step=2.4e6, bare=2e6, busy=1.8e6)
     assert measured.predicted(rows(1.0, 0.6), ["--drop", "k"], half) == pytest.approx(0.4)
+
+
+def test_the_later_scores_of_the_readme_are_those_of_the_tables() -> None:
+    """One column a set; the row of replayed changes that win nothing names them itself."""
+    text = (KEY / "README.md").read_text(encoding="utf-8").partition("Later, not blind")[2]
+    table = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    told = {row[0]: row[1:] for row in table[:6]}
+
+    def rows(name: str, what: str) -> list[dict[str, str]]:
+        return list(csv.DictReader((KEY / name / f"{what}_latest.csv").read_text(encoding="utf-8").splitlines()))
+
+    screens = [rows(name, "screen") for name in SCREEN]
+    pairs = [[row for row in rows(name, "replay") if row["counts"] and row["inside"]] for name in REPLAY]
+    inside = [[row["inside"] for row in of if row["inside"]] for of in screens]
+    assert told["first finding names the cause"] == [
+        f"{sum(row['right'] == 'yes' for row in of)} of {len(of)}" for of in screens
+    ]
+    assert told["measured saving in the stated interval, of right causes"] == [
+        f"{of.count('yes')} of {len(of)}" for of in inside
+    ]
+    advised = told["clean programs and traps advised to do what wins nothing"]
+    assert [cell.split()[0] for cell in advised] == [str(sum(bool(row["advised"]) for row in of)) for of in screens]
+    assert told["measured saving in an interval of at most ± 12 %, change given"] == [
+        f"{sum(row['inside'] == 'yes' for row in of)} of {len(of)}" for of in pairs
+    ]
