@@ -39,8 +39,8 @@ def propose(view: View) -> Iterator[Proposal]:
 
     yield Proposal(
         kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
-        sentence=f"{count_of(round(count), 'collective a step takes', 'collectives a step take')} {duration(time)} of "
-        f"each process, on its GPUs.{_exposed(view)}",
+        sentence=f"{count_of(round(count), 'collective a step takes', 'collectives a step take')} {duration(time)} on "
+        f"the GPUs of each process.{_exposed(view)}",
         change=beside, count=count, time_ns=time,
         wrong_if="the kernels that follow need all results at once",
     )  # fmt: skip
