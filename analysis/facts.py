@@ -41,6 +41,7 @@ from analysis.tables import (
     set_up,
     traffic,
 )  # fmt: skip
+from analysis.tables.collective_calls import build_collective_calls
 from analysis.tables.collectives import Matched, build_collectives
 from analysis.tables.compiled import build_compiled
 from analysis.tables.copies import build_copies
@@ -53,7 +54,7 @@ from analysis.tables.host import build_host
 from analysis.tables.kernels import build_kernels
 from analysis.tables.layers import build_layers, fold_layers
 from analysis.tables.links import build_links
-from analysis.tables.ranks import build_overlap, build_ranks, build_stragglers
+from analysis.tables.ranks import build_overlap, build_rank_waits, build_ranks, build_stragglers
 from analysis.tables.roofline import Ceilings, build_roofline
 from analysis.tables.rules import build_rules
 from analysis.tables.source import build_source
@@ -90,8 +91,10 @@ class Facts:
     devices = build_devices
     ranks = build_ranks
     collectives = build_collectives
+    collective_calls = build_collective_calls
     overlap = build_overlap
     stragglers = build_stragglers
+    rank_waits = build_rank_waits
     layers = build_layers
     layers_folded = fold_layers
     cpu_times = build_cpu_times

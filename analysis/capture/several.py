@@ -22,7 +22,24 @@ from analysis.formats.words import duration
 
 _RANK = re.compile(r"rank[_\-. ]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _TIMES = ("start_ns", "end_ns", "api_start_ns", "api_end_ns")
+LEAST_FOR_DRIFT = 8  # pairs of collectives that tell whether clocks run apart
+MOST_DRIFT = 1e-3  # clocks of computers differ by less than 100 in 10^6; more is another program
 _ONE = "give one capture at a time"
+
+
+@dataclass(frozen=True)
+class Shift:
+    """What to add to the times of a file: `by` ns, and `rate` for each ns since `origin` where clocks run apart."""
+
+    by: int
+    rate: float = 0.0
+    origin: int = 0
+
+    def of(self, times: pd.Series) -> pd.Series:
+        """Return the times on the common clock, ns."""
+        if not self.rate:
+            return times + self.by
+        return times + self.by + ((times - self.origin).astype("Float64") * self.rate).round().astype(times.dtype)
 
 
 @dataclass(frozen=True)
@@ -53,12 +70,14 @@ def together(parts: Sequence[tuple[str, Timeline]]) -> tuple[str, Timeline]:
                 f"{names[0]} and {names[1]} are the timelines of two captures, {told}; {_ONE}, or those of all "
                 "ranks of a program with collectives."
             )
-    shifts = [0, *(_shift(found[0], other) for other in found[1:])]
+    shifts = [Shift(0), *(_shift(found[0], other) for other in found[1:])]
     return joined, _merged(parts, shifts)
 
 
 def _ends_of(name: str, timeline: Timeline) -> _Ends:
     ops = timeline.gpu_ops
+    pids = sorted(set(ops["pid"].dropna().astype(int)), key=lambda pid: (timeline.process_ranks.get(pid, 0), pid))
+    ops = ops[ops["pid"] == pids[0]] if len(pids) > 1 else ops  # all ranks of a node have one clock
     talks = {one: communicates(str(one)) for one in ops["name"].unique()}
     rows = ops[ops["name"].map(talks).astype(bool) & (ops["kind"] == "kernel")]
     rows = rows.assign(kind_=[kind_of(str(one)) for one in rows["name"]])
@@ -68,8 +87,23 @@ def _ends_of(name: str, timeline: Timeline) -> _Ends:
     return _Ends(name, rows["kind_"].tolist(), start, start + rows["duration_ns"].to_numpy(np.int64))
 
 
-def _shift(first: _Ends, other: _Ends) -> int:
-    """Return what to add to the times of `other`, ns.
+def _drift(apart: IntArray, at: IntArray) -> float:
+    """Return by how much per ns the differences of ends grow: the median of slopes between far collectives.
+
+    0 unless clocks that run apart explain half of what an offset leaves. Shape: `at` the ends on one clock, ns.
+    """
+    half = len(apart) // 2
+    if half < LEAST_FOR_DRIFT:
+        return 0.0
+    between = np.maximum(at[half:] - at[:-half], 1)
+    rate = float(np.median((apart[half:] - apart[:-half]) / between))
+    left = apart - rate * (at - at[0])
+    explains = skew(left.tolist(), float(np.median(left))) <= 0.5 * skew(apart.tolist(), float(np.median(apart)))
+    return rate if explains and abs(rate) <= MOST_DRIFT else 0.0
+
+
+def _shift(first: _Ends, other: _Ends) -> Shift:
+    """Return what to add to the times of `other`.
 
     If the files have different numbers of collectives, compare the first ones and the last ones, and take the better.
 
@@ -77,7 +111,7 @@ def _shift(first: _Ends, other: _Ends) -> int:
         InputError: the two ran different collectives, or no shift makes their collectives end together.
     """
     count = min(len(first.kinds), len(other.kinds))
-    best: tuple[float, int] | None = None
+    best: tuple[float, Shift] | None = None
     differing = ""
     for mine, others in ((slice(count), slice(count)), (slice(-count, None), slice(-count, None))):
         pairs = list(zip(first.kinds[mine], other.kinds[others], strict=True))
@@ -86,8 +120,11 @@ def _shift(first: _Ends, other: _Ends) -> int:
             differing = differing or f"number {wrong + 1} is {pairs[wrong][0]} and {pairs[wrong][1]}"
             continue
         apart = first.end[mine] - other.end[others]
-        shift = int(np.median(apart))
-        best = min(best or (np.inf, 0), (skew(apart.tolist(), shift), shift))
+        rate, origin = _drift(apart, other.end[others]), int(other.end[others][0])
+        left = apart - rate * (other.end[others] - origin)
+        by = int(np.median(left))
+        spread = skew(left.tolist(), by)
+        best = (spread, Shift(by, rate, origin)) if best is None or spread < best[0] else best
     what = f"{first.name} and {other.name} are the timelines of two captures"
     if best is None:
         raise InputError(f"{what} whose collectives differ: {differing}; {_ONE}, or those of one program.")
@@ -99,7 +136,7 @@ def _shift(first: _Ends, other: _Ends) -> int:
     return best[1]
 
 
-def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Timeline:
+def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[Shift]) -> Timeline:
     timelines = [timeline for _, timeline in parts]
     pids = _different_pids(timelines)
     ranks, source = _ranks(parts, pids)
@@ -129,7 +166,7 @@ def _merged(parts: Sequence[tuple[str, Timeline]], shifts: Sequence[int]) -> Tim
         samples=None,
         process_ranks=ranks,
         ranks_from=source,
-        clock_shifts={pid: shift for of, shift in zip(pids, shifts, strict=True) for pid in of.values()},
+        clock_shifts={pid: shift.by for of, shift in zip(pids, shifts, strict=True) for pid in of.values()},
         **moved,
     )
 
@@ -146,9 +183,9 @@ def _different_pids(timelines: Sequence[Timeline]) -> list[dict[int, int]]:
     return found
 
 
-def _moved(table: pd.DataFrame, pids: Mapping[int, int], shift: int) -> pd.DataFrame:
-    """Return the rows on the common clock, with the process ids of the common timeline. `shift`: ns."""
-    times = {name: table[name] + shift for name in _TIMES if name in table}
+def _moved(table: pd.DataFrame, pids: Mapping[int, int], shift: Shift) -> pd.DataFrame:
+    """Return the rows on the common clock, with the process ids of the common timeline."""
+    times = {name: shift.of(table[name]) for name in _TIMES if name in table}
     pid = table["pid"].map(lambda one: pids.get(int(one), int(one)), na_action="ignore").astype(table["pid"].dtype)
     return table.assign(**times, pid=pid)
 
@@ -163,7 +200,7 @@ def _concat(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(filled, ignore_index=True) if filled else plain[0]
 
 
-def _ranges(timelines: Sequence[Timeline], pids: Sequence[Mapping[int, int]], shifts: Sequence[int]) -> pd.DataFrame:
+def _ranges(timelines: Sequence[Timeline], pids: Sequence[Mapping[int, int]], shifts: Sequence[Shift]) -> pd.DataFrame:
     """Return the ranges of all files, with ids that are unique in the common timeline."""
     tables, first = [], 0
     for one, of, shift in zip(timelines, pids, shifts, strict=True):

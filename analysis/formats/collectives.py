@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from enum import StrEnum
 from functools import lru_cache
 
 from analysis.formats.spans import quantile
@@ -34,6 +35,7 @@ _NOISE_NS = 20_000  # a smaller skew is what clocks of one machine leave, for co
 _OF_MEDIAN = 0.5  # of the median collective: a larger skew says nothing about its waiting
 
 _KINDS = [(kind, re.compile(spelt, re.IGNORECASE)) for kind, spelt in _SPELT.items()]
+_PROTOCOL = re.compile(r"nccl\w*?(?:_(RING|TREE|COLLNET\w*?|NVLS\w*?|PAT))?_(LL128|LL|SIMPLE)\b", re.IGNORECASE)
 _BY_LIBRARY = re.compile(r"\b(nccl|rccl|mscclpp?|nvshmem)")
 _BY_NAME = re.compile(r"all_?reduce|reduce_?scatter|all_?gather(?!_?index)|all_?to_?all|cross_device_reduce|multimem_")
 _MARKS = ("ccl", "nvshmem", "reduce", "gather", "all", "multimem")  # of which a name has one: sooner found than those
@@ -73,6 +75,39 @@ def size_of(kind: str, payload_bytes: int, ranks: int) -> int:
     """Return a collective's size, from the payload that a rank gives NCCL: for these kinds, one rank's part."""
     parts = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")
     return payload_bytes * ranks if kind in parts else payload_bytes
+
+
+class Verdict(StrEnum):
+    """What a call of a collective spends its time on, from its first rank's start to its last rank's end."""
+
+    TRANSFER = "TRANSFER"
+    SKEW = "SKEW"  # the first rank waits for the last one
+    MIXED = "MIXED"
+    UNDECIDED = "UNDECIDED"
+
+
+_MOST, _SOME = 0.75, 0.1  # of a call: a part above the first is the verdict, one below the second does not count
+
+
+def verdict(waiting: float, whole: float, unsure: float) -> Verdict:
+    """Return the verdict on a call whose first rank waits for `waiting` ± `unsure` of `whole`, all ns.
+
+    A verdict holds at both ends of the interval.
+    """
+    low, high = max(waiting - unsure, 0.0), min(waiting + unsure, whole)
+    if not whole > 0:
+        return Verdict.UNDECIDED
+    if high <= (1 - _MOST) * whole:
+        return Verdict.TRANSFER
+    if low >= _MOST * whole:
+        return Verdict.SKEW
+    return Verdict.MIXED if _SOME * whole <= low and high <= (1 - _SOME) * whole else Verdict.UNDECIDED
+
+
+def protocol_of(kernel: str) -> str:
+    """Return algorithm and protocol as the name of NCCL's kernel has them, such as `RING LL`; "" if it has none."""
+    found = _PROTOCOL.search(kernel)
+    return f"{found[1]} {found[2]}" if found and found[1] else found[2] if found else ""
 
 
 def skew(apart: Sequence[float], offset: float) -> float:

@@ -86,13 +86,15 @@ def _numbered(rows: pd.DataFrame, labels: list[str]) -> tuple[IntArray, list[Mis
     number = np.full(len(rows), -1, dtype=np.int64)
     missing: list[Missing] = []
     collectives = rows[rows["kind"] != PEER_COPY]
-    by = "communicator" if collectives["communicator"].ne("").all() else None
-    groups = collectives.groupby(by).indices.values() if by else [np.arange(len(collectives))]
+    by = [collectives["kind"] == "send_recv"]  # which messages two ranks send each other is no matter of all ranks
+    if collectives["communicator"].ne("").all():
+        by.append(collectives["communicator"])
+    groups = collectives.groupby(by).indices.values()
     first = 0
     for group in groups:
         part_ = collectives.iloc[group]
         places = {int(place): part_.index[at].to_numpy() for place, at in part_.groupby("place").indices.items()}
-        if len(places) < 2:
+        if len(places) < 2 or (len(places) > 2 and part_["kind"].iloc[0] == "send_recv"):
             continue
         kept, found = _fitted(rows, places, labels)
         missing += found
@@ -345,7 +347,7 @@ def build_collectives(facts: Facts) -> pd.DataFrame | None:
     rows = facts.matched.rows
     if rows.empty:
         return None
-    sized = _sized(rows.assign(exposed_ns=facts.exposed["exposed_ns"], time_ns=rows["end_ns"] - rows["start_ns"]))
+    sized = with_bytes(rows.assign(exposed_ns=facts.exposed["exposed_ns"], time_ns=rows["end_ns"] - rows["start_ns"]))
     sized["range"] = or_outside(fold_paths(sized["path"]))
     # The first kernel of a collective carries its count and its transfer; the others count zero.
     sized["one"] = ~sized["collective"].duplicated() | (sized["collective"] < 0)
@@ -377,7 +379,7 @@ def build_collectives(facts: Facts) -> pd.DataFrame | None:
     return found.assign(tier="timing").sort_values(["time_ns", *key], ascending=[False, True, True, True, True])
 
 
-def _sized(rows: pd.DataFrame) -> pd.DataFrame:
+def with_bytes(rows: pd.DataFrame) -> pd.DataFrame:
     """Add `bytes` as nccl-tests counts them, and their source `bytes_from`. Fill in `ranks` if NCCL does not say it."""
     ranks = rows["ranks"].fillna(rows["partners"].astype("Int64").where(rows["collective"] >= 0))
     sizes = [

@@ -2,7 +2,8 @@
 
 TABLES = (
     "steady_steps", "changes",
-    "steps", "token_parts", "devices", "gaps", "ranks", "collectives", "overlap", "stragglers", "rank_costs",
+    "steps", "token_parts", "devices", "gaps", "ranks", "collectives", "collective_calls", "overlap", "stragglers",
+    "rank_waits", "rank_steps", "rank_costs",
     "spans", "layers_folded", "cpu_times", "layers", "bare_times", "compiled", "graphs", "kernels",
     "sampled_steps", "sampled_layers", "sampled_kernels", "l2_reuse", "copies", "traffic",
     "counters", "units", "links", "roofline", "roof_lines", "stalls", "rules", "source", "listing", "fusion",
@@ -14,6 +15,7 @@ TABLES = (
 # A note, or what says that data is missing, by the module and the function that declare it.
 NOTES = (
     "devices.several_gpus", "notes.equal_sums", "ranks.skew", "notes.whose_clock", "ranks.recorded_late",
+    "collective_calls.counted",
     "notes.unattributed", "notes.graphs", "set_up.not_judged", "counting.said", "sampled.said",
     "plan.cut_plan",
     "links.measured_with", "notes.siblings", "periods.said", "conditions.by_capability", "compiled.said",

@@ -334,3 +334,37 @@ def build_stragglers(facts: Facts) -> pd.DataFrame | None:
     whole = [name for name in found if name.endswith("_ns")] + ["collectives", "last"]
     found = found.sort_values(["caused_waiting_ns", "place"], ascending=[False, True]).drop(columns="place")
     return found.astype(dict.fromkeys(whole, "Int64")).assign(tier="timing")
+
+
+@table(
+    "rank_waits",
+    question="Who waits for whom?",
+    title="Who waits for whom",
+    optional=True,
+    columns=(
+        Column("rank", "", "rank that waits", "key"),
+        Column("for", "", "rank whose kernel starts last", "key", label="waits for"),
+        Column("collectives", "1", "collectives in which it waits for that rank", "timing"),
+        Column("waiting_ns", "ns", "time that it waits in these", "timing"),
+        Column("share_frac", "0-1", "waiting_ns over the waiting of all ranks", "timing", style="bar"),
+        Column("longest_ns", "ns", "longest wait in one collective", "timing"),
+    ),
+)
+def build_rank_waits(facts: Facts) -> pd.DataFrame | None:
+    """Return rank_waits.csv, one row for each pair of ranks, most waiting first; None if no rank is known to wait."""
+    rows = facts.matched.rows
+    rows = rows[rows["waiting_ns"].notna()] if len(rows) else rows
+    if rows.empty:
+        return None
+    labels = facts.rank_places["label"].to_numpy()
+    last = rows.loc[rows.groupby("collective")["aligned_start_ns"].idxmax()].set_index("collective")["place"]
+    rows = rows.assign(
+        rank=labels[rows["place"]], waits=rows["waiting_ns"].astype(np.int64), last=rows["collective"].map(last)
+    )
+    rows = rows[(rows["place"] != rows["last"]) & (rows["waits"] > 0)]
+    if rows.empty:
+        return None
+    waits = rows.assign(**{"for": labels[rows["last"]]}).groupby(["rank", "for"])["waits"]
+    found = waits.agg(collectives="size", waiting_ns="sum", longest_ns="max").reset_index()
+    found["share_frac"] = found["waiting_ns"] / found["waiting_ns"].sum()
+    return found.sort_values(["waiting_ns", "rank", "for"], ascending=[False, True, True]).assign(tier="timing")

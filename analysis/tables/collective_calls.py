@@ -1,0 +1,167 @@
+"""Judge every call of a collective or a message: does it move data, or does its first rank wait for its last one?
+
+A call lasts from the start of its first rank to the end of its last rank. Two clocks tell the waiting of the first
+rank: the aligned starts of all ranks, and, where all ranks end together, the durations of their kernels, which need no
+common clock. How far the two differ is the uncertainty of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.formats.collectives import TOGETHER, Verdict, bus_factor, protocol_of, verdict
+from analysis.formats.distinct import holds
+from analysis.formats.ranges import warms_up
+from analysis.formats.run import PEER_COPY
+from analysis.formats.words import count_of
+from analysis.tables.attribution import UNATTRIBUTED, fold_paths
+from analysis.tables.collectives import with_bytes
+from analysis.tables.declare import Column, part, table
+from analysis.tables.links import roof_at
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
+
+def _most_waiting(calls: pd.DataFrame) -> pd.DataFrame:
+    """Return the calls whose first rank waits longest."""
+    return calls.sort_values("skew_ns", ascending=False, kind="stable", na_position="last")
+
+
+@table(
+    "collective_calls",
+    question="Does each call of a collective move data, or does it wait for a rank that starts late?",
+    title="Calls of collectives",
+    optional=True,
+    columns=(
+        Column("call", "1", "number of the call in order of its first start", "key"),
+        Column("kind", "", "all_reduce, all_gather …, or send_recv", "key"),
+        Column("range", "", "folded range that launched it on the first rank", "key"),
+        Column("ranks", "1", "ranks that ran it in the capture", "key"),
+        Column("bytes", "byte", "size as nccl-tests counts it; blank if neither NCCL nor torch states it", "row"),
+        Column("protocol", "", "algorithm and protocol in the name of NCCL's kernel", "row", shown=False),
+        Column("channels", "1", "blocks of the kernel of the first rank: NCCL starts one for each channel", "timing"),
+        Column("start_ns", "ns", "start of its first rank, from the first GPU operation of the capture", "timing"),
+        Column("first", "", "rank that starts first", "row"),
+        Column("last", "", "rank that starts last: the others wait for it", "row"),
+        Column("skew_ns", "ns", "from the first start to the last one, on aligned clocks: waiting of the first rank",
+               "timing"),
+        Column("transfer_ns", "ns", "from the last start to the last end", "timing"),
+        Column(
+            "unsure_ns",
+            "ns",
+            "uncertainty of both: how far starts and durations disagree on the waiting, or skew_ns of ranks.csv, which "
+            "is what the clocks of its ranks leave, whichever is larger",
+            "timing",
+        ),
+        Column("link_ns", "ns", "time that the measured link needs for these bytes; blank if unknown", "timing"),
+        Column("over_link", "1", "transfer_ns over link_ns", "timing"),
+        Column(
+            "verdict",
+            "",
+            "TRANSFER or SKEW: at least three quarters of the call. MIXED: both are at least a tenth. UNDECIDED: the "
+            "uncertainty allows several, or the starts of all ranks are not known",
+            "row",
+        ),
+    ),
+    glance=_most_waiting,
+)  # fmt: skip
+def build_collective_calls(facts: Facts) -> pd.DataFrame | None:
+    """Return collective_calls.csv, one row for each call, in order of time; None without calls of several ranks."""
+    rows = facts.matched.rows
+    rows = rows[rows["kind"] != PEER_COPY] if len(rows) else rows
+    if rows.empty or len(facts.rank_places) < 2:
+        return None
+    calls = _calls(with_bytes(rows), facts)
+    known = calls["decidable"].to_numpy(bool)
+    for name in ("skew_ns", "transfer_ns", "unsure_ns"):
+        calls[name] = calls[name].astype("Float64").round().where(known).astype("Int64")
+    calls["link_ns"] = [
+        _link_ns(facts.links, *one) for one in calls[["kind", "ranks", "bytes"]].itertuples(index=False)
+    ]
+    calls["over_link"] = calls["transfer_ns"].astype(float) / calls["link_ns"]
+    calls["link_ns"] = calls["link_ns"].round().astype("Int64")
+    spans = calls[["skew_ns", "transfer_ns", "unsure_ns"]].astype(float).itertuples(index=False)
+    calls["verdict"] = [
+        str(verdict(skew, skew + moved, unsure) if decidable else Verdict.UNDECIDED)
+        for decidable, (skew, moved, unsure) in zip(known, spans, strict=True)
+    ]
+    calls = calls.sort_values(["start_ns", "first"], kind="stable", ignore_index=True)
+    return calls.drop(columns="decidable").assign(call=np.arange(1, len(calls) + 1), tier="timing")
+
+
+def _calls(rows: pd.DataFrame, facts: Facts) -> pd.DataFrame:
+    """Return one row for each call, without verdict. `decidable`: the starts of all its ranks are known and agree.
+
+    Shape: `rows` of Matched with their sizes. Units: ns.
+    """
+    number = rows["collective"].where(rows["collective"] >= 0, -1 - np.arange(len(rows)))  # without partners: alone
+    start, end = rows["aligned_start_ns"], rows["aligned_end_ns"]
+    first = rows.loc[start.groupby(number, sort=False).idxmin()].reset_index(drop=True)
+    last = rows.loc[start.groupby(number, sort=False).idxmax()].reset_index(drop=True)
+    until, until_least = (getattr(end.groupby(number, sort=False), one)().to_numpy(np.int64) for one in ("max", "min"))
+    count = number.groupby(number, sort=False).size().to_numpy(np.int64)
+    clocks = facts.matched.clocks["skew_ns"].fillna(0.0)
+    spread = rows["place"].map(clocks).groupby(number, sort=False).max().to_numpy(float)
+    begin, ready, left = (
+        one.to_numpy(np.int64) for one in (first["aligned_start_ns"], last["aligned_start_ns"], first["aligned_end_ns"])
+    )
+    together = first["kind"].isin(TOGETHER).to_numpy(bool)
+    buffered = ~together & (left < ready)  # the first rank left its data in a buffer, and waited for nobody
+    skew = np.where(buffered, 0, np.minimum(ready, until) - begin)
+    whole = np.where(buffered, left, until) - begin
+    ops = facts.gpu_ops.iloc[first["op"].to_numpy(np.int64)]
+    labels = facts.rank_places["label"].to_numpy()
+    alone = count < 2
+    lacking = (first["ranks"].astype("Float64").fillna(0) > count).to_numpy(bool)
+    decidable = ~alone & ~lacking & ~holds(first["path"], warms_up) & bool(facts.matched.clocks["aligned"].all())
+    return pd.DataFrame(
+        {
+            "kind": first["kind"],
+            "range": fold_paths(first["path"]).replace("", UNATTRIBUTED).to_numpy(),
+            "ranks": pd.array(count, dtype="Int64"),
+            "bytes": first["bytes"],
+            "protocol": of_each(ops["name"], protocol_of),
+            "channels": pd.array(of_each(ops["grid"], _channels), dtype="Int64"),
+            "start_ns": begin - int(facts.gpu_ops["start_ns"].min()),
+            "first": labels[first["place"].to_numpy(np.int64)],
+            "last": np.where(alone, "", labels[last["place"].to_numpy(np.int64)]),
+            "skew_ns": skew,
+            "transfer_ns": whole - skew,
+            "unsure_ns": np.maximum(spread, np.where(together, until - until_least, 0)),
+            "decidable": decidable,
+        }
+    )
+
+
+def of_each(names: pd.Series, told: Callable[[str], object]) -> np.ndarray:
+    """Return what `told` says of each text, asked once for each that differs."""
+    known = {name: told(str(name)) for name in names.unique()}
+    return np.array([known[name] for name in names], dtype=object)
+
+
+def _channels(grid: str) -> object:
+    """Return the blocks of a grid such as `24x1x1`, NA if unknown."""
+    return int(grid.partition("x")[0]) if grid.partition("x")[0].isdigit() else pd.NA
+
+
+def _link_ns(links: pd.DataFrame, kind: str, ranks: int, size: object) -> float:
+    """Return the time that the measured link needs for a call, ns; NaN if unknown."""
+    factor = bus_factor(kind, ranks)
+    rate = float("nan") if pd.isna(size) else roof_at(links, kind, ranks, float(size))  # type: ignore[arg-type]
+    return float(size) * factor / rate * 1e9 if factor and rate > 0 else float("nan")  # type: ignore[arg-type]
+
+
+@part("note")
+def _counted(facts: Facts) -> str | None:
+    """Say how many calls have each verdict."""
+    calls = facts.collective_calls
+    if calls.empty:
+        return None
+    counts = calls["verdict"].value_counts()
+    listed = ", ".join(f"{int(counts[one])} {one}" for one in map(str, Verdict) if one in counts)
+    return f"Of {count_of(len(calls), 'call of a collective', 'calls of collectives')}: {listed}."
