@@ -75,7 +75,7 @@ def build_rank_steps(facts: Facts) -> pd.DataFrame | None:
 
 
 def _lateness(rows: pd.DataFrame) -> pd.Series:
-    """Return for each row how much later than the first its rank starts, ns: 0 unless it is the last one, NA unknown."""
+    """Return for each row how much later than the first its rank starts, ns: 0 unless it is the last, NA unknown."""
     start = rows["aligned_start_ns"]
     first = start.groupby(rows["collective"]).transform("min")
     last = start.groupby(rows["collective"]).transform("max")

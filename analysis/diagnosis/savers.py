@@ -122,15 +122,15 @@ def proposals(view: View) -> Iterator[Proposal]:
 def answers(
     capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None,
     plan: pd.DataFrame | None = None, folded: npt.NDArray[np.object_] | None = None,
-    overlap: pd.DataFrame | None = None, stragglers: pd.DataFrame | None = None, roofline: pd.DataFrame | None = None,
-    known: tuple[savings.Step, Decomposition] | None = None,
+    unfolded: npt.NDArray[np.object_] | None = None, stragglers: pd.DataFrame | None = None,
+    roofline: pd.DataFrame | None = None, known: tuple[savings.Step, Decomposition] | None = None,
 ) -> list[StepAnswer]:  # fmt: skip
     """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
 
     The tables are those of `View`. `known`: a step that was replayed already, and its parts.
     """
     steady = find(capture) if steady is None else steady
-    tables = counted, plan, folded, overlap, stragglers, roofline
+    tables = counted, plan, folded, unfolded, stragglers, roofline
     views = []
     for phase in steady.phases:
         if known is None or known[0].phase is not phase:

@@ -46,9 +46,9 @@ def answer_steps(facts: Facts) -> list[StepAnswer]:
     if not facts.has_timeline or facts.held_back:
         return []
     placed, _ = place_graphs(facts.gpu_ops, facts.ranges)
-    folded = fold_paths(placed["path"]).to_numpy(object)
+    folded, unfolded = (paths.to_numpy(object) for paths in (fold_paths(placed["path"]), placed["path"]))
     return answers(
-        facts.capture, facts.once(steady_of), facts.once(build_diagnosis), facts.fusion, folded, facts.overlap,
+        facts.capture, facts.once(steady_of), facts.once(build_diagnosis), facts.fusion, folded, unfolded,
         facts.stragglers, facts.roofline, facts.once(first_step),
     )  # fmt: skip
 

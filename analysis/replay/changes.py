@@ -10,6 +10,7 @@ import re
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from analysis.capture.model import Capture, IntArray
 from analysis.formats import intervals
@@ -362,21 +363,40 @@ def launch_faster(graph: Graph, called: Bools, factor: float) -> Graph:
     return replace(graph, c_own=np.where(meant, graph.c_own * factor, graph.c_own))
 
 
-def equalise_ranks(graph: Graph) -> Graph:
-    """Give all processes the same work: their mean of host work and of operations without collectives."""
-    own = graph.stream_pid[graph.o_stream]
-    talks = collectives(graph)
-    pids = np.unique(own)
-    sums = {int(pid): float(graph.o_duration[(own == pid) & ~talks].sum()) for pid in pids}
-    mean = float(np.mean(list(sums.values()))) if sums else 0.0
-    duration, gap = graph.o_duration.copy(), graph.c_gap.copy()
+def equalise_ranks(graph: Graph, host: bool = True) -> Graph:
+    """Give all ranks the same work: between two collectives, each takes the mean of all. `host`: also of host work.
+
+    A rank is a process, or a GPU of one process with several, whose host work stays.
+    """
+    place = places(graph)[graph.o_stream]
+    works = ~collectives(graph)
+    keys = place * (_between(graph, place).max(initial=0) + 1) + _between(graph, place)
+    sums = np.bincount(keys[works], weights=graph.o_duration[works], minlength=int(keys.max(initial=0)) + 1)
+    table = pd.Series(sums[keys], index=_between(graph, place))
+    ranks = np.unique(place)
+    mean = table.groupby([table.index, place]).first().groupby(level=0).sum().reindex(table.index) / max(len(ranks), 1)
+    factor = np.where(table > 0, mean.to_numpy() / np.maximum(table.to_numpy(), 1.0), 1.0)
+    duration = np.where(works, graph.o_duration * factor, graph.o_duration)
     of_call = graph.seq_pid[graph.c_seq] if len(graph.c_seq) else np.zeros(0, np.int64)
-    gaps = {int(pid): float(gap[of_call == pid].sum()) for pid in pids}
+    gaps = {int(pid): float(graph.c_gap[of_call == pid].sum()) for pid in np.unique(graph.stream_pid[graph.o_stream])}
     mean_gap = float(np.mean(list(gaps.values()))) if gaps else 0.0
-    for pid in pids.tolist():
-        duration[(own == pid) & ~talks] *= mean / sums[pid] if sums[pid] else 1.0
-        gap[of_call == pid] *= mean_gap / gaps[pid] if gaps[pid] else 1.0
-    return replace(graph, o_duration=duration, c_gap=gap)
+    left = np.array([mean_gap / gaps[pid] if host and gaps.get(pid) else 1.0 for pid in of_call.tolist()])
+    return replace(graph, o_duration=duration, c_gap=graph.c_gap * left if len(left) else graph.c_gap)
+
+
+def places(graph: Graph) -> IntArray:
+    """Return a number for each stream that those of one process on one GPU share."""
+    keys = list(zip(graph.stream_pid.tolist(), graph.stream_devices, strict=True))
+    return np.array([keys.index(key) for key in keys], dtype=np.int64)
+
+
+def _between(graph: Graph, place: IntArray) -> IntArray:
+    """Return the number of collectives that began on its rank before each operation. Shape: (operations,)."""
+    found = np.zeros(len(graph.o_start), np.int64)
+    for one in np.unique(place):
+        own = place == one
+        found[own] = np.searchsorted(np.sort(graph.o_start[own & (graph.o_group >= 0)]), graph.o_start[own])
+    return found
 
 
 def collectives(graph: Graph) -> Bools:

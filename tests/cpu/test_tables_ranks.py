@@ -350,7 +350,7 @@ def test_clocks_that_cannot_be_aligned_are_a_gap(tmp_path: Path) -> None:
     assert tables.ranks["waiting_ns"].isna().all()
     assert tables.ranks["exposed_ns"].tolist() == [800_000, 800_000]  # that needs no other rank's clock
     found = next(one for one in tables.once(findings_of) if one.kind == "exposed_communication")
-    assert "how much of it waits for another rank is not known" in found.sentence
+    assert "How much of it waits for another rank is not known" in found.sentence
 
 
 # Identities -------------------------------------------------------------------------------------------------------
@@ -387,9 +387,15 @@ def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]])
 def test_exposed_transfer_and_the_straggler_say_what_the_tables_of_ranks_tell(tmp_path: Path) -> None:
     found = {one.kind: one for one in world_of(Ranks().export(), tmp_path).once(findings_of)}
     exposed, slow = found["exposed_communication"].sentence, found["slow_rank"]
-    assert "no kernel computes during 800 µs of rank 0's communication: it waits for another rank for 400 µs" in exposed
+    assert (
+        "takes 200 µs of rank 0; no kernel computes during 200 µs of that. 100 µs of it waits for another rank."
+        in exposed
+    )
     assert slow.cells[0].row["about"] == "Rank 1"
-    assert "it is the last to start 4 of 4 collectives; the others wait 400 µs for it" in slow.sentence
+    assert slow.sentence.startswith(
+        "Rank 1 has 100 µs more work on its GPU than the mean of the others in each step in step"
+    )
+    assert "It is the last to start 3 of 3 collectives, in all 100 µs late in each step" in slow.sentence
 
 
 def test_a_rank_that_works_longer_while_nobody_waits_for_it_is_no_finding(tmp_path: Path) -> None:

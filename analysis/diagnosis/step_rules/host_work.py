@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.diagnosis.step_rules.ranks import unlike
-from analysis.diagnosis.step_rules.view import FEW, SMALL, Proposal, View
+from analysis.diagnosis.step_rules.view import FEW, SMALL, Proposal, View, unlike
 from analysis.formats.words import duration
 from analysis.replay import changes
-from analysis.replay.graph import Bools, Graph
+from analysis.replay.graph import Bools, Floats, Graph
 
 WHOLE = 0.8  # of the launches: a range that holds more is the step, and says nothing about a part of it
 OFTEN = 0.5  # reads a step
@@ -29,8 +28,8 @@ def propose(view: View) -> Iterator[Proposal]:
         return
     graph = view.graph
     work = view.of_step(gaps.sum())
-    where = _range_around(view)
-    kind = _kind(view, gaps > 0, where)
+    where = range_around(view, view.long_gaps)
+    kind = kind_of_work(view, gaps > 0, where)
     long = gaps > 0
     inside = f" in range {where}" if where else ""
 
@@ -63,15 +62,15 @@ _TITLES = {
 }
 
 
-def _range_around(view: View) -> str:
-    """Return the name of the innermost range that covers most of the long host work; '' without one."""
+def range_around(view: View, gaps: Floats) -> str:
+    """Return the name of the innermost range that covers most of this host work; '' without one. Shape: (calls,)."""
     graph, ranges = view.graph, view.capture.ranges
     if ranges.empty:
         return ""
     covered: dict[str, float] = {}
     begin, end = ranges["start_ns"].to_numpy(np.int64), ranges["end_ns"].to_numpy(np.int64)
     level, names = ranges["level"].to_numpy(np.int64), ranges["name"].to_numpy(object)
-    for call in np.flatnonzero(view.long_gaps):
+    for call in np.flatnonzero(gaps):
         until = float(graph.c_start[call])
         middle = until - graph.c_gap[call] / 2
         around = np.flatnonzero((begin <= middle) & (end >= middle))
@@ -83,10 +82,10 @@ def _range_around(view: View) -> str:
     best = max(covered, key=lambda name: covered[name])
     _, held, _ = changes.in_ranges(view.capture, graph, f"^{re.escape(best)}$")
     whole = np.count_nonzero(held & graph.c_launches) > WHOLE * np.count_nonzero(graph.c_launches)
-    return best if covered[best] >= view.long_gaps.sum() / 2 and not whole else ""
+    return best if covered[best] >= gaps.sum() / 2 and not whole else ""
 
 
-def _kind(view: View, long: Bools, where: str) -> str:
+def kind_of_work(view: View, long: Bools, where: str) -> str:
     """Return data_loader if uploads follow the work of a loop, and what the name of its range says."""
     if _waits(view):
         return "sync"

@@ -9,16 +9,30 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.diagnosis.rank_cause import Cause, Late, find_late, starts_of
+from analysis.diagnosis.step_rules.host_work import kind_of_work, range_around
+from analysis.diagnosis.step_rules.view import Proposal, View, unlike
+from analysis.formats import intervals
 from analysis.formats.collectives import communicates
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
-from analysis.replay.graph import Bools, Graph
+from analysis.replay.graph import Bools, Floats, Graph
 
 LEAST = 0.01  # of the step
-ALIKE = 0.5  # of the names of kernels at least, processes of one program share
-EVEN = 0.75  # of the longest process: above this, the work of processes counts as even
 HIDDEN = 0.5  # of a collective at least can run beside kernels of the step
+MANY = 8  # collectives of a rank in a step, of which each takes little more than it costs besides its bytes
+SMALL_NS = 2 * changes.COLLECTIVE_FLOOR_NS
+_TITLES = {
+    Cause.MORE_WORK: "Give the ranks equal work",
+    Cause.OWN_WORK: "Share what only one rank does",
+    Cause.SLOW_GPU: "Make the slow GPU as fast as the others",
+    Cause.HOST: "Let no rank launch late",
+}
+_DO = {
+    Cause.OWN_WORK: "move it behind the step, share it among the ranks, or do it every N steps",
+    Cause.SLOW_GPU: "compare clocks, power and temperature of the GPUs (nvidia-smi -q -d PERFORMANCE,CLOCK)",
+    Cause.HOST: "look at what its host does then: loading of data, logging, other processes on its cores, CPU affinity",
+}
 
 
 def propose(view: View) -> Iterator[Proposal]:
@@ -27,37 +41,11 @@ def propose(view: View) -> Iterator[Proposal]:
     if not talks.any():
         yield from _unlike(view)
         return
-    count, time = view.of_step(np.count_nonzero(talks)), view.time(talks)
-    places = _places(view.graph)
+    places = changes.places(view.graph)
     if len(np.unique(places[view.graph.o_stream])) > 1:
         yield from _uneven(view, talks, places)
-
-    def beside(base: Graph, share: float) -> Graph:
-        if share >= 1.0:
-            return changes.move(base, talks, "communication")
-        return changes.scale(base, talks, HIDDEN)
-
-    yield Proposal(
-        kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
-        sentence=f"{count_of(round(count), 'collective a step takes', 'collectives a step take')} {duration(time)} on "
-        f"the GPUs of each process.{_exposed(view)}",
-        change=beside, count=count, time_ns=time,
-        wrong_if="the kernels that follow need all results at once",
-    )  # fmt: skip
-
-
-def unlike(view: View) -> dict[int, float]:
-    """Return the GPU time of each process of a step by pid, ns; {} unless the same kernels take uneven time in them.
-
-    Their host waits for each other without a collective on the GPU, as with gloo or MPI.
-    """
-    pids = view.graph.stream_pid[view.graph.o_stream]
-    own = {int(pid): view.kernels & (pids == pid) for pid in np.unique(pids[view.kernels])}
-    times = {pid: float(view.graph.o_duration[rows].sum()) / view.graph.steps for pid, rows in own.items()}
-    names = [set(view.names[rows]) for rows in own.values()]
-    if len(times) < 2 or len(set.intersection(*names)) < ALIKE * len(set.union(*names)):
-        return {}
-    return times if min(times.values()) < EVEN * max(times.values()) else {}
+    yield from _exposed(view, talks, places)
+    yield from _small(view, talks, places)
 
 
 def _unlike(view: View) -> Iterator[Proposal]:
@@ -67,7 +55,7 @@ def _unlike(view: View) -> Iterator[Proposal]:
         return
     slow = max(times, key=lambda pid: times[pid])
     left = float(np.mean(list(times.values()))) / times[slow]
-    work = float(view.graph.c_gap[view.graph.seq_pid[view.graph.c_seq] == slow].sum()) / view.graph.steps
+    work = view.of_rank(view.graph.c_gap[view.graph.seq_pid[view.graph.c_seq] == slow].sum())
 
     def equal(base: Graph, share: float) -> Graph:
         even = changes.host(base, left)
@@ -82,68 +70,162 @@ def _unlike(view: View) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _exposed(view: View) -> str:
-    """Return a sentence on the rank whose communication is exposed for longest; "" if no table tells."""
-    if view.overlap is None or view.overlap.empty:
-        return ""
-    sums = view.overlap.groupby("rank", sort=False)[["exposed_ns", "exposed_transfer_ns"]].sum(min_count=1)
-    rank = str(sums["exposed_ns"].astype(float).idxmax())
-    row = sums.loc[rank]
-    told = f" In the capture, no kernel computes during {duration(float(row['exposed_ns']))} of {rank}'s communication"
-    if pd.isna(row["exposed_transfer_ns"]):
-        return f"{told}; how much of it waits for another rank is not known."
-    waits = float(row["exposed_ns"] - row["exposed_transfer_ns"])
-    return f"{told}: it waits for another rank for {duration(waits)}, and transfers for the rest."
+def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
+    """Propose collectives beside kernels, and say of the rank with most exposed communication what could be hidden."""
+    graph = view.graph
+    place = places[graph.o_stream]
+    waits = _waits(view, places)
+    found: dict[int, tuple[float, float, float]] = {}
+    for one in np.unique(place[talks]).tolist():
+        spans = [
+            intervals.union(graph.o_start[rows], graph.o_duration[rows].astype(np.int64))
+            for rows in ((place == one) & talks, (place == one) & ~talks & view.kernels)
+        ]
+        both = int(intervals.covered(*spans[0], spans[1]).sum())
+        bare, room = (view.of_rank(intervals.length(span) - both) for span in spans)
+        found[one] = bare, room, min(view.of_rank(waits[talks & (place == one)].sum()), bare)
+    most = max(found, key=lambda one: found[one][0])
+    own = talks & (place == most)
+    count, time = view.of_rank(np.count_nonzero(own)), view.of_rank(graph.o_duration[own].sum())
+    bare, room, waiting = found[most]
+
+    def beside(base: Graph, share: float) -> Graph:
+        if share >= 1.0:
+            return changes.move(base, talks, "communication")
+        return changes.scale(base, talks, HIDDEN)
+
+    name = _name(view, places, most) if len(found) > 1 else "the GPU"
+    waited = f" {duration(waiting)} of it waits for another rank." if waiting >= LEAST * view.step.told_ns else ""
+    if len(found) > 1 and starts_of(view, places).empty:
+        waited = " How much of it waits for another rank is not known."
+    yield Proposal(
+        kind="exposed_communication", about="collectives", title="Communicate beside the kernels",
+        sentence=f"{count_of(round(count), 'collective')} a step {'takes' if round(count) == 1 else 'take'} "
+        f"{duration(time)} of {name}; no kernel computes during {duration(bare)} of that.{waited} At most "
+        f"{duration(min(bare - waiting, room))} fits beside kernels that compute while nothing communicates.",
+        change=beside, count=count, time_ns=time,
+        wrong_if="the kernels that follow need all results at once",
+    )  # fmt: skip
 
 
-def _places(graph: Graph) -> IntArray:
-    """Return a number for each stream that those of one process on one GPU share."""
-    keys = list(zip(graph.stream_pid.tolist(), graph.stream_devices, strict=True))
-    return np.array([keys.index(key) for key in keys], dtype=np.int64)
+def _waits(view: View, places: IntArray) -> Floats:
+    """Return how long each collective waits for the last rank, ns; 0 where the starts are not known."""
+    graph, starts = view.graph, starts_of(view, places)
+    found = np.zeros(len(graph.o_start))
+    if len(starts):
+        behind = starts.rsub(starts.max(axis=1), axis=0).stack()
+        rows = np.flatnonzero(graph.o_group >= 0)
+        keys = pd.MultiIndex.from_arrays([graph.o_group[rows], places[graph.o_stream[rows]]])
+        found[rows] = np.minimum(behind.reindex(keys).fillna(0.0).to_numpy(), graph.o_duration[rows])
+    return found
+
+
+def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
+    """Propose one collective for many small ones, such as the buckets of DDP."""
+    graph = view.graph
+    small = talks & (graph.o_duration - _waits(view, places) <= SMALL_NS)
+    counts = np.bincount(places[graph.o_stream[small]], minlength=1) / graph.steps
+    if counts.max() < MANY:
+        return
+    most = int(counts.argmax())
+    time = view.time(small & (places[graph.o_stream] == most))
+
+    def bucket(base: Graph, share: float) -> Graph:
+        return changes.bucket(base, small, MANY, share)
+
+    yield Proposal(
+        kind="exposed_communication", about="small collectives", title="Send fewer, larger collectives",
+        sentence=f"{_name(view, places, most)} runs {counts[most]:.0f} collectives a step of at most "
+        f"{duration(SMALL_NS)} without waiting, for {duration(time)} in all: such a time is what a collective costs "
+        "besides its bytes.",
+        change=bucket, count=float(counts[most]), time_ns=time, what_if=f"--bucket 'nccl={MANY}'",
+        do="larger buckets (bucket_cap_mb of DistributedDataParallel), or one call for a flat tensor",
+        wrong_if="the results of each are needed before the next is sent",
+    )  # fmt: skip
+
+
+def _name(view: View, places: IntArray, place: int) -> str:
+    """Return the name of a place as the tables of ranks have it: its rank, or its GPU for one process with several."""
+    graph = view.graph
+    stream = int(np.flatnonzero(places == place)[0])
+    pids = sorted({int(one) for one in graph.stream_pid[np.unique(graph.o_stream)]})
+    if len(pids) < len(np.unique(places[graph.o_stream])):
+        return graph.stream_devices[stream]
+    pid = int(graph.stream_pid[stream])
+    return f"rank {view.capture.process_ranks.get(pid, pids.index(pid))}"
 
 
 def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
-    """Propose to take from the slowest rank what it has more to do than the others, on its GPU and its host.
+    """Propose equal work for the rank for which the others wait.
 
     Several GPUs of one process share its host.
     """
     graph = view.graph
     place, of_call = places[graph.o_stream], graph.seq_pid[graph.c_seq]
-    pids = {int(one): int(graph.stream_pid[one]) for one in np.unique(place)}
+    pids = {int(one): int(graph.stream_pid[np.flatnonzero(places == one)[0]]) for one in np.unique(place)}
     alone = len(set(pids.values())) == len(pids)
     host_ns = graph.c_gap + graph.c_own
-    own = {
-        one: (
-            float(graph.o_duration[(place == one) & ~talks].sum()) / graph.steps,
-            float(host_ns[of_call == pid].sum()) / graph.steps if alone else 0.0,
-        )
-        for one, pid in pids.items()
-    }
-    slow = max(own, key=lambda one: sum(own[one]))
-    others = [each for one, each in own.items() if one != slow]
-    gpu, host = (max(own[slow][side] - max(each[side] for each in others), 0.0) for side in (0, 1))
-    if gpu + host < LEAST * view.step.told_ns:
+    host = {one: view.of_rank(host_ns[of_call == pid].sum()) if alone else 0.0 for one, pid in pids.items()}
+    late = find_late(view, talks, places, host)
+    if late is None:
         return
-    rank = view.capture.process_ranks.get(pids[slow]) if alone else None
-    device = graph.stream_names[slow].rpartition("/")[0]
-    name = f"Rank {rank}" if rank is not None else f"Process {pids[slow]}" if alone else device
-
-    def equal(base: Graph, share: float) -> Graph:
-        mine = (place == slow) & ~talks
-        faster = changes.scale(base, mine, 1 - gpu / max(own[slow][0], 1.0))
-        left = np.where(alone & (of_call == pids[slow]), 1 - host / max(own[slow][1], 1.0), 1.0)
-        return replace(faster, c_gap=faster.c_gap * left, c_own=faster.c_own * left)
-
+    more = max(late.host_ns if late.cause == Cause.HOST else late.gpu_ns, 0.0)
+    if max(more, 0.0 if np.isnan(late.late_ns) else late.late_ns) < LEAST * view.step.told_ns or more <= 0:
+        return
+    name = _name(view, places, late.place)
     waited = _waited_for(view, name)
     if waited is not None and waited["caused_waiting_ns"] < LEAST * view.step.step_ns * view.step.phase.count:
         return  # it works longer, but nobody waits for it
-    where = "on its host" if host > gpu else "on its GPU"
+    mine = (place == late.place) & ~talks
+    before = view.of_rank(graph.o_duration[mine].sum())
+    left = 1 - late.gpu_ns / before if before and late.gpu_ns > 0 else 1.0
+    host_left = 1 - max(late.host_ns, 0.0) / host[late.place] if host[late.place] else 1.0
+
+    def equal(base: Graph, share: float) -> Graph:
+        shared = late.cause == Cause.MORE_WORK  # the others take what it no longer does
+        even = changes.equalise_ranks(base, host=False) if shared else changes.scale(base, mine, left)
+        factor = np.where(alone & (of_call == pids[late.place]), host_left, 1.0)
+        return replace(even, c_gap=even.c_gap * factor, c_own=even.c_own * factor)
+
+    title, doing = name[0].upper() + name[1:], _of_host(view, of_call == pids[late.place])
     yield Proposal(
-        kind="slow_rank", about=name, title="Give the ranks equal work",
-        sentence=f"{name} works {duration(gpu + host)} longer in each step, {where}; the others wait for it."
-        f"{_late(waited)}",
-        change=equal, count=1.0, time_ns=gpu + host, wrong_if="the ranks' GPUs or clocks differ",
+        kind="slow_rank", about=title, title=_TITLES[late.cause], sentence=_told(title, late, more, waited, doing),
+        change=equal, count=1.0, time_ns=more, do=_DO.get(late.cause, ""),
+        wrong_if="the work cannot be split otherwise" if late.cause == Cause.MORE_WORK else "the ranks' clocks differ",
     )  # fmt: skip
+
+
+def _told(name: str, late: Late, more: float, waited: pd.Series | None, doing: str) -> str:
+    """Return what is known of the cause in words."""
+    where = f" in {late.range}" if late.range else ""
+    kernel = f", {duration(late.kernel_ns)} of it in {late.kernel}" if late.kernel else ""
+    cards = f" The GPUs are different models: {', '.join(late.models)}." if late.models else ""
+    told = {
+        Cause.MORE_WORK: f"{name} has {duration(more)} more work on its GPU than the mean of the others in each step"
+        f"{where}{kernel}; shared equally, the step waits for the mean.",
+        Cause.OWN_WORK: f"{name} runs kernels that the others do not: {duration(more)} more on its GPU in each step"
+        f"{where}{kernel}.",
+        Cause.SLOW_GPU: f"Every kernel of {name.lower()} takes about {late.factor:.2f} times as long as on the others, "
+        f"with the same grids: {duration(more)} in each step. Its GPU is slower, or its clock is lower.",
+        Cause.HOST: f"The host of {name.lower()} works {duration(more)} longer in each step than the mean of the others"
+        f"{doing}; its GPU has no more work.",
+    }[late.cause]
+    if not late.of:
+        return told + cards + _late(waited)
+    return (
+        f"{told}{cards} It is the last to start {late.last} of {count_of(late.of, 'collective')}, in all "
+        f"{duration(late.late_ns)} late in each step; the others wait for it."
+    )
+
+
+def _of_host(view: View, mine: Bools) -> str:
+    """Return as a clause what the host of a rank does for long: its range, and whether it loads data."""
+    gaps = np.where(mine, view.long_gaps, 0.0)
+    if not gaps.any():
+        return ""
+    where = range_around(view, gaps)
+    loads = " before it copies data to the GPU" if kind_of_work(view, gaps > 0, where) == "data_loader" else ""
+    return f", in range {where}{loads}" if where else f",{loads}" if loads else ""
 
 
 def _waited_for(view: View, name: str) -> pd.Series | None:
@@ -158,9 +240,8 @@ def _late(row: pd.Series | None) -> str:
     """Return a sentence on how often a rank is the last, and what that costs the others; "" if no table tells."""
     if row is None:
         return ""
-    waits, longest = (duration(float(row[name])) for name in ("caused_waiting_ns", "longest_ns"))
     return (
         f" In the capture it is the last to start {int(row['last'])} of "
-        f"{count_of(int(row['collectives']), 'collective')}; the others wait {waits} for it, {longest} of that in one. "
-        f"It computes {float(row['compute_over_mean']):.2f} times as long as the mean of all ranks."
+        f"{count_of(int(row['collectives']), 'collective')}; the others wait "
+        f"{duration(float(row['caused_waiting_ns']))} for it."
     )

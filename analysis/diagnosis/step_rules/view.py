@@ -30,6 +30,8 @@ FEW = 5  # what happens less often in a step that does not repeat is no loop
 MANY = 4  # small copies of a step that one copy could replace
 STAGES = (1.5, 16.0)  # byte/ns: so fast one thread copies memory
 SMALL = 65_536.0  # bytes; the time of a smaller copy is that of its launch
+ALIKE = 0.5  # of the names of kernels at least, processes of one program share
+EVEN = 0.75  # of the longest process: above this, the work of processes counts as even
 TRIMS_NS = 50_000.0  # a wait returns much sooner after the end of what it waits for, and a pool serves much faster
 UP, DOWN = r"Host-to-Device|HtoD", r"Device-to-Host|DtoH"
 GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
@@ -75,8 +77,8 @@ class Proposal:
 class View:
     """One steady step. Shapes: as in `Graph`; masks over its operations or calls.
 
-    `counted`: diagnosis.csv. `plan`: fusion.csv. `folded`: range of each row of gpu_ops. `overlap` and `stragglers`:
-    the tables of ranks, of the whole capture. `roofline`: roofline.csv.
+    `counted`: diagnosis.csv. `plan`: fusion.csv. `folded`: range of each row of gpu_ops, `unfolded` with its numbers.
+    `stragglers`: the table of ranks, of the whole capture. `roofline`: roofline.csv.
     """
 
     capture: Capture
@@ -86,7 +88,7 @@ class View:
     counted: pd.DataFrame | None = None
     plan: pd.DataFrame | None = None
     folded: npt.NDArray[np.object_] | None = None
-    overlap: pd.DataFrame | None = None
+    unfolded: npt.NDArray[np.object_] | None = None
     stragglers: pd.DataFrame | None = None
     roofline: pd.DataFrame | None = None
 
@@ -107,6 +109,10 @@ class View:
     def of_step(self, amount: SupportsFloat) -> float:
         """Return the part of an amount of the window that one step of one process has: of several, their mean."""
         return float(amount) / self.graph.steps / self.ranks
+
+    def of_rank(self, amount: SupportsFloat) -> float:
+        """Return the part that one step has of an amount of a single process, or of a single one of its GPUs."""
+        return float(amount) / self.graph.steps
 
     @cached_property
     def ranks(self) -> int:
@@ -136,7 +142,15 @@ class View:
     @cached_property
     def paths(self) -> npt.NDArray[np.object_]:
         """Folded range of each operation, '' if unknown."""
-        known = np.full(len(self.capture.gpu_ops), "", object) if self.folded is None else self.folded
+        return self._of_ops(self.folded)
+
+    @cached_property
+    def placed(self) -> npt.NDArray[np.object_]:
+        """Range of each operation with its numbers, such as h.3/attn, '' if unknown."""
+        return self._of_ops(self.unfolded)
+
+    def _of_ops(self, paths: npt.NDArray[np.object_] | None) -> npt.NDArray[np.object_]:
+        known = np.full(len(self.capture.gpu_ops), "", object) if paths is None else paths
         return np.asarray(known[self.graph.o_row])
 
     def called(self, pattern: str) -> Bools:
@@ -354,3 +368,17 @@ def of_each(names: Collection[object], told: Callable[[str], object], kind: type
     """Return what `told` says of each name, asked once for each that differs."""
     known = {name: told(str(name)) for name in set(names)}
     return np.array([known[name] for name in names], kind)
+
+
+def unlike(view: View) -> dict[int, float]:
+    """Return the GPU time of each process of a step by pid, ns; {} unless the same kernels take uneven time in them.
+
+    Their host waits for each other without a collective on the GPU, as with gloo or MPI.
+    """
+    pids = view.graph.stream_pid[view.graph.o_stream]
+    own = {int(pid): view.kernels & (pids == pid) for pid in np.unique(pids[view.kernels])}
+    times = {pid: view.of_rank(view.graph.o_duration[rows].sum()) for pid, rows in own.items()}
+    names = [set(view.names[rows]) for rows in own.values()]
+    if len(times) < 2 or len(set.intersection(*names)) < ALIKE * len(set.union(*names)):
+        return {}
+    return times if min(times.values()) < EVEN * max(times.values()) else {}

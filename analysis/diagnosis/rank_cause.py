@@ -1,0 +1,158 @@
+"""Name the rank for which the others wait in a steady step, and why: more work, a slower GPU, or a late host.
+
+All sums are those of one rank, of one step, on aligned clocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import pandas as pd
+
+from analysis.capture.model import IntArray
+from analysis.diagnosis.step_rules.view import View
+from analysis.formats import symbols
+from analysis.replay.graph import Bools, Floats
+
+MOST = 0.5  # of the time by which a rank is late: what explains so much is the cause
+MOSTLY = 2 / 3  # of all lateness: below, the ranks are late in turns
+ALIKE = 0.5  # of the excess of a slower GPU: so far its kernels may differ from their mean factor
+SHARED = 0.9  # of the GPU time of a rank that others spend in the same kernels, if only its GPU is slower
+KERNELS = 3  # names that a slower GPU makes longer, at least
+ONE_PLACE = 0.5  # of the excess: a range that holds more is named
+
+
+class Cause(StrEnum):
+    """Why a rank is late."""
+
+    MORE_WORK = "more_work"  # the kernels of the others, and more of it
+    OWN_WORK = "own_work"  # kernels that the others do not run
+    SLOW_GPU = "slow_gpu"
+    HOST = "host"
+
+
+@dataclass(frozen=True)
+class Late:
+    """The rank that lets others wait. Units: ns of one step.
+
+    late_ns    sum over the collectives that it starts last of the time since the mean start of the others; NaN if the
+               starts are not known
+    last, of   collectives of the window that it starts last, and their number
+    gpu_ns     GPU time without communication above the mean of the others; `host_ns` the same of host work
+    factor     its kernels take so many times as long as those of the others
+    """
+
+    place: int
+    cause: Cause
+    late_ns: float
+    last: int
+    of: int
+    gpu_ns: float
+    host_ns: float
+    factor: float = 1.0
+    range: str = ""
+    kernel: str = ""
+    kernel_ns: float = 0.0
+    models: tuple[str, ...] = ()  # of GPUs, if they differ
+
+
+def starts_of(view: View, places: IntArray) -> pd.DataFrame:
+    """Return the start of each collective (rows) on each place (columns), ns on the clock of the first place.
+
+    Only collectives that all places run. Empty if they are not known, as where the clocks do not agree.
+    """
+    graph = view.graph
+    if view.stragglers is not None and view.stragglers.empty:
+        return pd.DataFrame()
+    rows = np.flatnonzero(graph.o_group >= 0)
+    table = pd.DataFrame(
+        {
+            "group": graph.o_group[rows], "place": places[graph.o_stream[rows]],
+            "start": graph.o_start[rows].astype(float), "end": graph.o_end[rows],
+        }
+    )  # fmt: skip
+    wide = table.pivot_table(index="group", columns="place", values=["start", "end"], aggfunc="first").dropna()
+    if wide.empty or wide["start"].shape[1] < 2:
+        return pd.DataFrame()
+    offsets = wide["end"].sub(wide["end"].iloc[:, 0], axis=0).median()
+    return wide["start"] - offsets
+
+
+def find_late(view: View, talks: Bools, places: IntArray, host: dict[int, float]) -> Late | None:
+    """Return the rank for which the others wait most of the time; None if they wait in turns.
+
+    Shape: `places` (streams,). `host`: host work of each place in one step, ns; 0 if several share a host.
+    """
+    graph = view.graph
+    place = places[graph.o_stream]
+    numbers = [int(one) for one in np.unique(place)]
+    gpu = {one: view.of_rank(graph.o_duration[(place == one) & ~talks].sum()) for one in numbers}
+    starts = starts_of(view, places)
+    late_ns, last, slow = float("nan"), 0, max(gpu, key=lambda one: gpu[one] + host[one])
+    if len(starts):
+        by_last, behind = starts.idxmax(axis=1), starts.max(axis=1) - starts.mean(axis=1)
+        late = (behind * starts.shape[1] / (starts.shape[1] - 1)).groupby(by_last).sum()
+        slow = int(late.idxmax())
+        if late[slow] <= MOSTLY * late.sum():
+            return None
+        late_ns, last = view.of_rank(late[slow]), int((by_last == slow).sum())
+    more_gpu, more_host = (own[slow] - _mean(own, slow) for own in (gpu, host))
+    told = late_ns if late_ns == late_ns else max(more_gpu + more_host, 0.0)  # NaN is no number
+    found = Late(slow, Cause.HOST, late_ns, last, len(starts), more_gpu, more_host)
+    if more_gpu < MOST * told and more_gpu < more_host:
+        return found
+    return _on_gpu(view, found, ~talks, place)
+
+
+def _mean(own: dict[int, float], slow: int) -> float:
+    return float(np.mean([ns for one, ns in own.items() if one != slow]))
+
+
+def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late:
+    """Return the cause of more GPU time, with the range and the kernel that have most of it."""
+    graph = view.graph
+    grids = view.capture.gpu_ops["grid"].astype(str).to_numpy(object)[graph.o_row]
+    rows = pd.DataFrame(
+        {
+            "name": view.keys, "grid": grids, "path": view.placed, "ns": graph.o_duration,
+            "mine": place == late.place, "count": 1,
+        }
+    )[works]  # fmt: skip
+    others = len(np.unique(place)) - 1
+    models = dict(zip(place.tolist(), (graph.stream_devices[one] for one in graph.o_stream), strict=True))
+    cards = tuple(sorted({symbols.split_device(one)[0] for one in models.values()}))
+    kernels, ranges = (_apart(view, rows, others, by) for by in (["name"], ["path"]))
+    kernel, where = str(kernels["more"].idxmax()), str(ranges["more"].idxmax())
+    if where == "" or ranges["more"].max() < ONE_PLACE * max(late.gpu_ns, 1.0):
+        where = ""
+    cause, factor = Cause.MORE_WORK, 1.0
+    own = kernels["more"].where(kernels["count"] > kernels["count_others"], 0.0).clip(lower=0).sum()
+    if own >= MOST * late.gpu_ns:
+        cause = Cause.OWN_WORK
+    elif (found := _factor(_apart(view, rows, others, ["name", "grid"]))) > 1:
+        cause, factor, where = Cause.SLOW_GPU, found, ""
+    names = dict(zip(view.keys[works], view.names[works], strict=True))
+    return Late(
+        late.place, cause, late.late_ns, late.last, late.of, late.gpu_ns, late.host_ns, factor, where,
+        symbols.short(str(names.get(kernel, kernel))), float(kernels["more"].max()), cards if len(cards) > 1 else (),
+    )  # fmt: skip
+
+
+def _apart(view: View, rows: pd.DataFrame, others: int, by: list[str]) -> pd.DataFrame:
+    """Return the time and the count of a step on the rank and on the mean of the others, and `more`, ns."""
+    mine, rest = (rows[rows["mine"] == own].groupby(by)[["ns", "count"]].sum() for own in (True, False))
+    both = pd.concat([mine, (rest / others).add_suffix("_others")], axis=1).fillna(0.0) / view.graph.steps
+    return both.assign(more=both["ns"] - both["ns_others"])
+
+
+def _factor(both: pd.DataFrame) -> float:
+    """Return how many times as long all kernels of a rank take as the same kernels of others; 1 if not all alike."""
+    same = both[(both["count"] == both["count_others"]) & (both["ns_others"] > 0)]
+    if len(same) < KERNELS or same["ns"].sum() < SHARED * both["ns"].sum():
+        return 1.0
+    weight: Floats = same["ns"].to_numpy() / float(same["ns"].sum())
+    factor = float(same["ns"].sum() / same["ns_others"].sum())
+    apart = float((weight * (same["ns"] / same["ns_others"] - factor).abs().to_numpy()).sum())
+    return factor if factor > 1 and apart <= ALIKE * (factor - 1) else 1.0
