@@ -170,7 +170,7 @@ def build(capture: Capture, windows: Windows, steps: int, split: bool = False) -
     frame.attach()
     graph = _launch_times(frame, names, pids, free, split)
     graph = replace(graph, start_ns=start_ns, end_ns=end_ns, steps=max(steps, 1), main=windows.main)
-    graph = _collectives(_events(graph))
+    graph = _collectives(_events(graph), capture)
     memory = frame.ops["memory"].astype(object).to_numpy(object)
     return find_waits(graph, memory, frame.ops["bytes"].to_numpy(dtype=np.float64, na_value=np.nan))
 
@@ -558,18 +558,42 @@ def _serial(graph: Graph) -> Graph:
     return replace(graph, serial=tuple(pairs))
 
 
-def _collectives(graph: Graph) -> Graph:
-    """Number the collectives that run on several processes at once: the n-th of each, if they overlap."""
-    talks = {one: communicates(str(one)) for one in set(graph.o_name)}
-    rows = np.flatnonzero(np.array([talks[one] for one in graph.o_name], bool) & (graph.o_kind == "kernel"))
-    pids = graph.stream_pid[graph.o_stream[rows]]
-    groups = [rows[pids == pid] for pid in np.unique(pids)]
-    if len(groups) < 2 or len({len(one) for one in groups}) > 1:
+def _collectives(graph: Graph, capture: Capture) -> Graph:
+    """Number the collectives that run on several processes at once: the n-th of each in the capture, if they overlap.
+
+    If the processes ran different numbers of them, count from the first ones or from the last ones, whichever makes
+    more of them overlap.
+    """
+    pids = graph.stream_pid[graph.o_stream]
+    listed = [_talking(capture, int(pid)) for pid in np.unique(pids)]
+    if len(listed) < 2 or not all(len(rows) for rows in listed):
         return graph
-    numbers = np.full(len(graph.o_start), -1)
-    begin = np.max([graph.o_start[one] for one in groups], axis=0)
-    until = np.min([graph.o_end[one] for one in groups], axis=0)
-    together = begin < until
-    for one in groups:
-        numbers[one] = np.where(together, np.arange(len(one)), -1)
-    return replace(graph, o_group=numbers)
+    best = np.full(len(graph.o_start), -1)
+    for from_end in (False, True) if len({len(rows) for rows in listed}) > 1 else (False,):
+        number = np.full(len(capture.gpu_ops), -1)
+        for rows in listed:
+            number[rows] = np.arange(len(rows)) + (max(map(len, listed)) - len(rows) if from_end else 0)
+        found = _overlapping(graph, number[graph.o_row], len(listed))
+        if (found >= 0).sum() > (best >= 0).sum():
+            best = found
+    return replace(graph, o_group=best)
+
+
+def _talking(capture: Capture, pid: int) -> IntArray:
+    """Return the rows of a process's collectives in the order of their launches."""
+    ops = capture.gpu_ops
+    rows = np.flatnonzero((ops["pid"] == pid).fillna(False).to_numpy(bool) & ops["kind"].eq("kernel").to_numpy(bool))
+    names = ops["name"].iloc[rows]
+    talks = {one: communicates(str(one)) for one in names.unique()}
+    rows = rows[np.array([talks[one] for one in names], bool)]
+    start = ops["start_ns"].iloc[rows].to_numpy(np.int64)
+    launched = ops["api_start_ns"].iloc[rows].fillna(ops["start_ns"].iloc[rows]).to_numpy(np.int64)
+    return rows[np.lexsort([start, launched])]
+
+
+def _overlapping(graph: Graph, number: IntArray, processes: int) -> IntArray:
+    """Return the numbers of collectives that all processes have in the window, and that overlap; -1 for others."""
+    rows = np.flatnonzero(number >= 0)
+    known = pd.DataFrame({"start": graph.o_start[rows], "end": graph.o_end[rows]}).groupby(number[rows])
+    together = (known.size() == processes) & (known["start"].max() < known["end"].min())
+    return np.where(np.isin(number, together.index[together]), number, -1)

@@ -91,7 +91,8 @@ def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
 
     def beside(base: Graph, share: float) -> Graph:
         if share >= 1.0:
-            return changes.move(base, talks, "communication")
+            # what each sends has to exist first: else no rank would wait for a slower one
+            return changes.move(base, talks, "communication", 0.0 if len(found) > 1 else 1.0)
         return changes.scale(base, talks, HIDDEN)
 
     name = _name(view, places, most) if len(found) > 1 else "the GPU"
