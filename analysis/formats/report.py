@@ -105,6 +105,7 @@ class Reason(StrEnum):
     IN_GRAPHS = "in_graphs"  # kernels of CUDA graphs
     NO_RANKS = "no_ranks"  # ranks, or their order
     UNMATCHED_RANKS = "unmatched_ranks"  # the ranks ran different programs
+    NO_PAYLOAD = "no_payload"  # the bytes of collectives
     CLOCKS = "clocks"  # the clocks of ranks do not fit
     CUT = "cut"  # a file ends too early, or names are cut
     UNREAD = "unread"  # a part of a file that is not read

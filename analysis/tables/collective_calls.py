@@ -15,7 +15,9 @@ import pandas as pd
 
 from analysis.formats.collectives import TOGETHER, Verdict, bus_factor, protocol_of, verdict
 from analysis.formats.distinct import holds
+from analysis.formats.place import EXPORT
 from analysis.formats.ranges import warms_up
+from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
@@ -165,3 +167,18 @@ def _counted(facts: Facts) -> str | None:
     counts = calls["verdict"].value_counts()
     listed = ", ".join(f"{int(counts[one])} {one}" for one in map(str, Verdict) if one in counts)
     return f"Of {count_of(len(calls), 'call of a collective', 'calls of collectives')}: {listed}."
+
+
+@part("missing")
+def _bytes_unknown(facts: Facts) -> Missing | None:
+    """Say that no file states the bytes of collectives, so that no link can be compared."""
+    calls = facts.collective_calls
+    unknown = int(calls["bytes"].isna().sum()) if len(calls) else 0
+    if not unknown:
+        return None
+    return Missing(
+        Reason.NO_PAYLOAD,
+        f"the bytes of {count_of(unknown, 'call of a collective', 'calls of collectives')}",
+        "the files hold no payload of NCCL's NVTX ranges for them, so no bandwidth can be compared with the link's",
+        f"capture with NVTX and NCCL 2.19 or newer, and export with `{EXPORT}`, which keeps the payloads",
+    )

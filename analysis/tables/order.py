@@ -15,7 +15,7 @@ TABLES = (
 # A note, or what says that data is missing, by the module and the function that declare it.
 NOTES = (
     "devices.several_gpus", "notes.equal_sums", "ranks.skew", "notes.whose_clock", "ranks.recorded_late",
-    "collective_calls.counted",
+    "collective_calls.counted", "rank_places.other_models",
     "notes.unattributed", "notes.graphs", "set_up.not_judged", "counting.said", "sampled.said",
     "plan.cut_plan",
     "links.measured_with", "notes.siblings", "periods.said", "conditions.by_capability", "compiled.said",
@@ -28,4 +28,5 @@ MISSING = (
     "bare.never_closed", "bare.unmatched", "counting.other_timeline", "roofline.without_points",
     "completeness.partial_counters", "counting.spread_groups", "rank_places.ranks_from_order",
     "rank_places.ranks_that_are_missing", "collectives.what_did_not_fit",
+    "collective_calls.bytes_unknown",
 )  # fmt: skip

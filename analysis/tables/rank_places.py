@@ -19,6 +19,7 @@ from analysis.formats.place import profile
 from analysis.formats.ranges import NCCL
 from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
+from analysis.formats.symbols import split_device
 from analysis.formats.words import count_of
 from analysis.tables import attribution
 from analysis.tables.copies import WORK, direction_of
@@ -243,3 +244,17 @@ def _ranks_that_are_missing(facts: Facts) -> Missing | None:
         f"NCCL's communicator has {int(ranks)} ranks, and the files have {len(rank_places)}",
         "add the captures of the others: without them, the report cannot separate waiting from transfer",
     )
+
+
+@part("note")
+def _other_models(facts: Facts) -> str | None:
+    """Say which ranks run on another model of GPU than most of them."""
+    places = facts.rank_places
+    if len(places) < 2:
+        return None
+    models = places["device"].astype(str).map(lambda device: split_device(device)[0])
+    usual = models.value_counts().idxmax()
+    others = [f"{label} on {model}" for label, model in zip(places["label"], models, strict=True) if model != usual]
+    if not others:
+        return None
+    return f"The ranks run on different GPUs ({', '.join(others)}, the rest on {usual}): equal work takes unequal time."

@@ -171,11 +171,13 @@ def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     if late is None:
         return
     more = max(late.host_ns if late.cause == Cause.HOST else late.gpu_ns, 0.0)
-    if max(more, 0.0 if np.isnan(late.late_ns) else late.late_ns) < LEAST * view.step.told_ns or more <= 0:
+    least = LEAST * view.step.told_ns
+    if more < least or (late.of and late.late_ns < least):
         return
     name = _name(view, places, late.place)
     waited = _waited_for(view, name)
-    if waited is not None and waited["caused_waiting_ns"] < LEAST * view.step.step_ns * view.step.phase.count:
+    enough = LEAST * view.step.step_ns * view.step.phase.count
+    if not late.of and waited is not None and waited["caused_waiting_ns"] < enough:
         return  # it works longer, but nobody waits for it
     mine = (place == late.place) & ~talks
     before = view.of_rank(graph.o_duration[mine].sum())
@@ -198,7 +200,7 @@ def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
 
 def _told(name: str, late: Late, more: float, waited: pd.Series | None, doing: str) -> str:
     """Return what is known of the cause in words."""
-    where = f" in {late.range}" if late.range else ""
+    where = f", in range {late.range}" if late.range else ""
     kernel = f", {duration(late.kernel_ns)} of it in {late.kernel}" if late.kernel else ""
     cards = f" The GPUs are different models: {', '.join(late.models)}." if late.models else ""
     told = {
