@@ -234,10 +234,12 @@ def note(path: Path, **more: Any) -> None:
     write(path, read(path) | more)
 
 
-def fail(path: Path, tool: str, reason: str) -> None:
-    """Write into a status file that the export failed."""
+EXPORT_FIX = "Solve this, then run nsys_scripts/export_csv.sh on the run folder."
+
+
+def fail(path: Path, tool: str, reason: str, fix: str = EXPORT_FIX) -> None:
+    """Write into a status file that the export, or another part of the capture, failed."""
     empty = {"kind": "tool-status", "schema_version": 1, "tool": tool, "version": None, "command": []}
-    fix = "Solve this, then run nsys_scripts/export_csv.sh on the run folder."
     write(path, (read(path) or empty) | {"status": "failed", "reason": scrub(reason), "fix": fix})
 
 
@@ -256,6 +258,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--tool", choices=sorted(NAMES), required=True)
     parser.add_argument("--missing", action="store_true", help="the tool was not found")
+    parser.add_argument("--lost", metavar="REASON", default="", help="why nothing was captured")
     parser.add_argument("--exit-code", type=int, default=0)
     parser.add_argument("--log", type=Path, default=Path("-"))
     parser.add_argument("--report", type=Path, default=Path("-"))
@@ -264,6 +267,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("command", nargs="+", help="the command that was run, after --")
     options = parser.parse_args(arguments)
     try:
+        if options.lost:
+            fail(options.file, options.tool, options.lost, "Run it again, or read the report without it.")
+            return 0
         return record(options)
     except OSError as error:
         print(f"{options.file} could not be written or read: {error.strerror}.", file=sys.stderr)

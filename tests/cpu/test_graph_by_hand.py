@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.capture.model import Capture
+from analysis.capture.model import GPU_OPS_COLUMNS, Capture, as_table
 from analysis.replay import graph as graphs
 from analysis.replay.graph import Graph, Windows
 from tests.by_hand import LAUNCH, captured, graph, launches, op
@@ -514,7 +514,13 @@ def test_operations_of_one_stream_after_each_other_tell_of_no_turns() -> None:
 def ranks(ops: list[dict[str, Any]]) -> list[int]:
     names = [{"name": "ncclDevKernel_AllReduce"} | one for one in ops]
     one = graph([{}] * len(ops), names, stream_pid=np.array([1, 2]))
-    return graphs._collectives(one).o_group.tolist()
+    return graphs._collectives(one, whole(one)).o_group.tolist()
+
+
+def whole(one: Graph) -> Capture:
+    """Return a capture of the operations of a graph, in their order."""
+    rows = {"start_ns": one.o_start, "duration_ns": one.o_duration, "kind": one.o_kind, "name": one.o_name}
+    return Capture(gpu_ops=as_table(rows | {"pid": one.stream_pid[one.o_stream]}, GPU_OPS_COLUMNS))
 
 
 def test_the_nth_collectives_of_all_processes_are_one_if_they_overlap() -> None:
@@ -523,12 +529,19 @@ def test_the_nth_collectives_of_all_processes_are_one_if_they_overlap() -> None:
     assert ranks([first, second | {"start": 20}]) == [-1, -1]
     later = [{"start": 40, "ns": 10.0}, {"start": 45, "ns": 10.0, "stream": 1}]
     assert ranks([first, second | {"start": 20}, *later]) == [-1, -1, 1, 1]
-    assert ranks([first, second, {"start": 40, "ns": 10.0}]) == [-1, -1, -1]  # one rank has more of them
+    assert ranks([first, second, {"start": 40, "ns": 10.0}]) == [0, 0, -1]  # one rank has more of them
+    last = [{"start": 40, "ns": 10.0}, {"start": 45, "ns": 10.0, "stream": 1}]
+    assert ranks([{"start": 10, "ns": 10.0}, *last]) == [-1, 1, 1]  # counted from the end, they overlap
     assert ranks([first, second | {"kind": "memcpy"}]) == [-1, -1]
     assert ranks([first, second | {"name": "gemm"}]) == [-1, -1]
     assert ranks([first, second, {"start": 11, "name": "gemm"}]) == [0, 0, -1]
     three = graph(
         [{}] * 3, [{"name": "ncclDevKernel_AllReduce", "stream": at} for at in range(3)], stream_pid=np.array([1, 2, 3])
     )
-    assert graphs._collectives(replace(three, o_start=np.array([4, 5, 5]))).o_group.tolist() == [0, 0, 0]
-    assert graphs._collectives(replace(three, o_start=np.array([4, 5, 6]))).o_group.tolist() == [-1, -1, -1]
+
+    def grouped(*start: int) -> list[int]:
+        one = replace(three, o_start=np.array(start))
+        return graphs._collectives(one, whole(one)).o_group.tolist()
+
+    assert grouped(4, 5, 5) == [0, 0, 0]
+    assert grouped(4, 5, 6) == [-1, -1, -1]
