@@ -393,7 +393,7 @@ def test_exposed_transfer_and_the_straggler_say_what_the_tables_of_ranks_tell(tm
     )
     assert slow.cells[0].row["about"] == "Rank 1"
     assert slow.sentence.startswith(
-        "Rank 1 has 100 µs more work on its GPU than the mean of the others in each step in step"
+        "Rank 1 has 100 µs more work on its GPU than the mean of the others in each step, in range step"
     )
     assert "It is the last to start 3 of 3 collectives, in all 100 µs late in each step" in slow.sentence
 

@@ -124,19 +124,21 @@ def _waits(view: View, places: IntArray) -> Floats:
 def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     """Propose one collective for many small ones, such as the buckets of DDP."""
     graph = view.graph
-    small = talks & (graph.o_duration - _waits(view, places) <= SMALL_NS)
+    alone = graph.o_duration - _waits(view, places)
+    small = talks & (alone <= SMALL_NS)
     counts = np.bincount(places[graph.o_stream[small]], minlength=1) / graph.steps
     if counts.max() < MANY:
         return
     most = int(counts.argmax())
-    time = view.time(small & (places[graph.o_stream] == most))
+    time = view.of_step(alone[small & (places[graph.o_stream] == most)].sum())
+    name = _name(view, places, most)
 
     def bucket(base: Graph, share: float) -> Graph:
         return changes.bucket(base, small, MANY, share)
 
     yield Proposal(
         kind="exposed_communication", about="small collectives", title="Send fewer, larger collectives",
-        sentence=f"{_name(view, places, most)} runs {counts[most]:.0f} collectives a step of at most "
+        sentence=f"{name[0].upper()}{name[1:]} runs {counts[most]:.0f} collectives a step of at most "
         f"{duration(SMALL_NS)} without waiting, for {duration(time)} in all: such a time is what a collective costs "
         "besides its bytes.",
         change=bucket, count=float(counts[most]), time_ns=time, what_if=f"--bucket 'nccl={MANY}'",
