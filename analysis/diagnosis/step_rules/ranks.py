@@ -130,7 +130,7 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     if counts.max() < MANY:
         return
     most = int(counts.argmax())
-    time = view.of_step(alone[small & (places[graph.o_stream] == most)].sum())
+    time = view.of_rank(alone[small & (places[graph.o_stream] == most)].sum())
     name = _name(view, places, most)
 
     def bucket(base: Graph, share: float) -> Graph:
