@@ -28,7 +28,7 @@ _MAGIC = b"SQLite format 3\0"
 _EXPORT_AGAIN = "export it again with `nsys export --type sqlite`"
 _CHUNK = 65536
 _FEW = 4096  # different triples of a table that are worth a look at all of them
-_LONG = 500_000  # rows of a table after which memory is given back
+_LONG = 2_000_000  # rows of a table after which memory is given back
 _WAIT_S = 5.0  # how long to wait for a lock
 
 

@@ -237,14 +237,14 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
     end = start + ops["duration_ns"].to_numpy(np.int64)
     host, host_end = (ops[one].fillna(ops["start_ns"]).to_numpy(np.int64) for one in ("api_start_ns", "api_end_ns"))
     correlation = ops["correlation_id"].to_numpy(dtype=np.int64, na_value=-1)
-    ends, waits = np.sort(host_end), (start[:0], start[:0])
+    ends, waits = host_end, (start[:0], start[:0])
     if capture.calls is not None and len(capture.calls):
         calls, own = capture.calls, _of_process(capture.calls, pid)
         begin, until = (calls[name].to_numpy(np.int64)[own] for name in ("start_ns", "end_ns"))
-        ends = np.sort(until) if len(own) else ends
+        ends = until if len(own) else ends
         waiting = holds(calls["name"].iloc[own], _WAITS.match).to_numpy()
         waits = begin[waiting], until[waiting]
-    more = len(waits[0])
+    ends, more = np.sort(ends), len(waits[0])
     code = np.append(code, np.full(more, len(names)))
     host, host_end = np.append(host, waits[0]), np.append(host_end, waits[1])
     start, end = np.append(start, waits[1]), np.append(end, np.zeros(more, np.int64))
