@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.diagnosis.again import Program, program_of, recapture
 from analysis.diagnosis.claims import parts
 from analysis.diagnosis.hot import reasons_of_each, time_column
-from analysis.diagnosis.judge import Verdicts, judge
+from analysis.diagnosis.judge import Verdict, Verdicts, judge
 from analysis.diagnosis.kernel_rules.rule import FULL
 from analysis.diagnosis.limits import Limits, find_limits, why_none
 from analysis.diagnosis.reasons import Tables
@@ -33,6 +33,7 @@ KEY = ["kernel", "range"]
 # Shares and rates of a launch. Their mean over launches is weighted by time; other means are not.
 _SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|sm_clock_hz|.*_per_block|registers|"
                      r"waves|occupancy_limit_.*|shared_ways_load|ipc|warp_cycles_per_issue|eligible_warps")  # fmt: skip
+TIE = 0.8  # causes whose likelihoods are this near cannot be told apart
 NO_CAUSE = "We do not know why it takes its time"
 LONGEST_FILTER = 1000  # characters: instead of a longer filter, the command gives the number among all launches
 TIMES_ALONE = "times alone tell no cause; counters would"
@@ -152,6 +153,12 @@ def _sentence(defect: str, gain: float, refuted: str) -> str:
     return f"{entry['what']} {entry['cure']} This could save at most {share(gain)} of its time. Wrong if: {refuted}"
 
 
+def _tied(found: list[Verdict]) -> str:
+    """Return a sentence on the causes that are about as likely as the first one, '' without any."""
+    others = [words(one.defect)["what"] for one in found[1:] if one.sure >= TIE * found[0].sure]
+    return f" About as likely: {' '.join(others)}" if others else ""
+
+
 def _again(row: Any, filters: dict[str, str], program: Program) -> str:
     """Return the command that captures the launch of a row with `kernel`, `path`, `in_path` and `in_all`."""
     nvtx = filters.get(row.path, "")
@@ -200,7 +207,7 @@ def _judged(
                     "gain_bound_frac": round(one.gain, 4),
                     "time_to_win_ns": round(one.gain * total) if total == total else pd.NA,
                     "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
-                    "reason": _sentence(one.defect, one.gain, one.refuted),
+                    "reason": _sentence(one.defect, one.gain, one.refuted) + (_tied(found) if one.rank == 1 else ""),
                     "metrics": "full sections" if one.tier == FULL else "default metrics",
                 }
             )

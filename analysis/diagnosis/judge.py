@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.diagnosis import kernel_rules
+from analysis.diagnosis import kernel_rules, likelihood
 from analysis.diagnosis.evidence import Bools, Evidence, Floats
+from analysis.diagnosis.kernel_rules.quantities import full_pipe
 from analysis.diagnosis.kernel_rules.rule import DEFAULT, FULL, Rule
 from analysis.diagnosis.limits import Limits
 from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF
@@ -30,6 +31,12 @@ LEAST_GAIN = 0.05  # of a kernel's time: less is noise in any capture
 NEEDED = ("duration_ns", "inst_issued", "dram_read_bytes", "dram_write_bytes", "stall_long_scoreboard",
           "occupancy_achieved_frac")  # fmt: skip
 IMPOSSIBLE = 1.15  # of a unit's peak: counters of several passes differ by less than this
+# A kernel that fills no unit waits for something. Of the clean kernels of five sets, all that are more than a launch
+# fill one to 79 % or more, or queue for a pipe that no counter shows.
+FILLED = 0.75
+LEAST_SURE = 0.3  # of the causes' likelihoods: below, the counters fit several causes
+SURE_OF_COUNTERS = 0.5  # 8 of 18 causes that only the counters named, left out of their fit, were right
+UNSEEN = 0.02  # the likelihood of a cause that a rule finds, though no known kernel of this cause looks like it
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,8 @@ class Verdicts:
     """The verdicts on each row of `evidence`; `why` is the reason if a row cannot be judged, else ''.
 
     The arrays have one entry per verdict, sorted by row and rank: `rows`, `rule` (index into `rules`, or ROOF, LAUNCH),
-    `rank`, `sure`, `gain`. `able` marks the rules whose metrics are known. Shape: (rules, rows).
+    `rank`, `sure`, `gain`, `weighed` (only all counters together speak for the cause, not its rule). `able` marks the
+    rules whose metrics are known. Shape: (rules, rows).
     """
 
     evidence: Evidence
@@ -64,6 +72,7 @@ class Verdicts:
     rank: Ints
     sure: Floats
     gain: Floats
+    weighed: Bools
     able: Bools
 
     def unsettled(self, row: int) -> tuple[str, ...]:
@@ -75,7 +84,7 @@ class Verdicts:
         able = [bool(one) for one in self.able[:, row]]
         whole = any(known for rule, known in zip(self.rules, able, strict=True) if rule.tier == FULL)
         better = set() if whole else {rule.defect for rule in self.rules if rule.tier == FULL}
-        settled = {rule.defect for rule, known in zip(self.rules, able, strict=True) if known and not rule.last}
+        settled = {rule.defect for rule, known in zip(self.rules, able, strict=True) if known}
         return tuple(dict.fromkeys(rule.defect for rule in self.rules if rule.defect not in settled - better))
 
     def of(self, row: int) -> list[Verdict]:
@@ -95,6 +104,8 @@ class Verdicts:
             return Verdict(numbers[0], NONE_AT_ROOF, *numbers[1:], cells=((roof, float(self.evidence.roof[row])),))
         by = self.rules[rule]
         cells = tuple((name, float(self.evidence[name][row])) for name in by.cited)
+        if self.weighed[place]:
+            cells = tuple(likelihood.telling(self.evidence, row, by.defect))
         return Verdict(numbers[0], by.defect, *numbers[1:], by.wrong_if, cells, by.tier)
 
 
@@ -130,37 +141,65 @@ def judgeable(rule: Rule, e: Evidence) -> Bools:
 
 
 def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = None) -> Verdicts:
-    """Judge the mean launches `rows` (see Evidence)."""
-    e, rules = Evidence(rows, limits), all_rules() if rules is None else tuple(rules)
+    """Judge the mean launches `rows` (see Evidence). Rules that are given judge alone, without likelihoods."""
+    e, weigh = Evidence(rows, limits), rules is None
+    rules = all_rules() if rules is None else tuple(rules)
     with np.errstate(all="ignore"):
         why = unfit(e)
         fit = why == ""
         tiny = fit & (e.time < FEW_LAUNCHES * limits.empty_kernel_ns)
         able = np.stack([judgeable(rule, e) for rule in rules])
-        fired, gain = _fired(e, rules, fit & ~tiny, able)
-    fired = _one_each(fired, gain, rules)
+        fired, may, gain = _fired(e, rules, fit & ~tiny, able)
+        sure = share = np.broadcast_to(np.asarray([rule.sure for rule in rules])[:, None], fired.shape)
+        weighed = np.zeros(fired.shape, bool)
+        if weigh and len(rows):
+            share, weighed = _weighed(e, rules, fired, may, able)
+            agreed = fired & (share >= share.max(axis=0))  # a rule and all counters together name the same cause
+            sure = np.where(agreed, sure, np.minimum(np.where(fired, sure, SURE_OF_COUNTERS), share))
+    fired = _one_each(fired | weighed, gain, rules)
     none = fit & ~tiny & ~fired.any(axis=0) & (e.roof >= AT_ROOF)
     place, row = np.nonzero(fired)
-    sure = np.asarray([rule.sure for rule in rules])[place]
     clean = [np.flatnonzero(none), np.flatnonzero(tiny)]
     certain = np.where(e.nearest == "dram", SURE_AT_DRAM, SURE_OF_CLEAN)[clean[0]]
     count = sum(len(one) for one in clean)
     found = {
         "rows": np.concatenate([row, *clean]),
         "rule": np.concatenate([place, np.full(len(clean[0]), ROOF), np.full(len(clean[1]), LAUNCH)]),
-        "sure": np.concatenate([sure, certain, np.full(len(clean[1]), SURE_OF_CLEAN)]),
+        "sure": np.concatenate([sure[place, row], certain, np.full(len(clean[1]), SURE_OF_CLEAN)]),
+        "share": np.concatenate([share[place, row], np.ones(count)]),
         "gain": np.concatenate([gain[place, row], np.zeros(count)]),
+        "weighed": np.concatenate([weighed[place, row], np.zeros(count, bool)]),
     }
-    order = np.lexsort((-found["sure"] * found["gain"], found["rows"]))
+    order = np.lexsort((-found.pop("share") * found["gain"], found["rows"]))
     found = {name: values[order] for name, values in found.items()}
     first = np.searchsorted(found["rows"], found["rows"])
     return Verdicts(e, rules, why, rank=np.arange(len(order)) - first + 1, able=able, **found)
 
 
+def _weighed(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools, able: Bools) -> tuple[Floats, Bools]:
+    """Return how sure each rule's cause is, and for which kernels the counters name a cause that no rule of it found.
+
+    The causes compete, but for those that counters refute or whose cure saves nothing. A rule that fires multiplies the
+    odds of its cause by its own. Where no unit is full, the
+    counters may name a cause alone, if a rule can state the bound of its cure and nothing refutes it.
+    """
+    chances = likelihood.chances(e)
+    odds = np.asarray([1 / (1 - rule.sure) for rule in rules])[:, None] * fired
+    causes = list(dict.fromkeys([*chances, *(rule.defect for rule in rules)]))
+    own = np.asarray([causes.index(rule.defect) for rule in rules])
+    of = np.zeros((len(causes), len(e.rows)))
+    np.maximum.at(of, own, odds)
+    share = np.stack([chances[one].to_numpy() if one in chances else np.zeros(len(e.rows)) for one in causes])
+    share = np.where(of > 0, (share + UNSEEN) * of, share + UNSEEN / len(causes))
+    refuted = np.stack([able[own == at].any(axis=0) & ~may[own == at].any(axis=0) for at in range(len(causes))])
+    share = np.where(refuted, 0, share)
+    share /= np.maximum(share.sum(axis=0), 1e-9)
+    waits = ~full_pipe(e) & (e.roof < FILLED)
+    return share[own], may & ~(of > 0)[own] & waits & (share[own] >= LEAST_SURE)
+
+
 def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
-    """Keep one of several rules for one defect: the surest, then the largest gain. Guesses stay only without others."""
-    last = np.asarray([rule.last for rule in rules])
-    fired = fired & ~(last[:, None] & fired[~last].any(axis=0))
+    """Keep one of several rules for one defect: the surest, then the largest gain."""
     score = np.where(fired, np.asarray([rule.sure for rule in rules])[:, None] + gain * 1e-3, -np.inf)
     for defect in {rule.defect for rule in rules}:
         own = np.flatnonzero([rule.defect == defect for rule in rules])
@@ -168,21 +207,22 @@ def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
     return fired
 
 
-def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools, able: Bools) -> tuple[Bools, Floats]:
-    """Return the rules that fire for each kernel, and the largest share of time that the cure saves.
+def _fired(e: Evidence, rules: tuple[Rule, ...], fit: Bools, able: Bools) -> tuple[Bools, Bools, Floats]:
+    """Return the rules that fire for each kernel, those that could, and the largest share of time that the cure saves.
 
-    Shape: (rules, rows).
+    A rule could fire if its metrics are known, nothing refutes it, and its cure saves something. Shape: (rules, rows).
     """
     settled: dict[str, Bools] = {}
     for rule, known in zip(rules, able, strict=True):
         if rule.better:
             settled[rule.defect] = settled.get(rule.defect, np.zeros(len(known), bool)) | known
-    fires, gains = [], []
+    fires, may, gains = [], [], []
     for rule, known in zip(rules, able, strict=True):
-        may = fit & known & (rule.better | ~settled.get(rule.defect, np.zeros(len(known), bool)))
+        asked = rule.better | ~settled.get(rule.defect, np.zeros(len(known), bool))
         at_roof = (e.roof >= AT_ROOF) & ~np.isin(e.nearest, rule.cuts)
         gain = np.nan_to_num(1 - rule.after(e) / e.time)
         wrong = False if rule.refutes is None else rule.refutes(e)
-        fires.append(may & rule.holds(e) & ~np.asarray(wrong, bool) & ~at_roof & (gain >= LEAST_GAIN))
+        may.append(fit & known & ~np.asarray(wrong, bool) & ~at_roof & (gain >= LEAST_GAIN))
+        fires.append(may[-1] & asked & rule.holds(e))
         gains.append(gain)
-    return np.stack(fires), np.stack(gains)
+    return np.stack(fires), np.stack(may), np.stack(gains)

@@ -144,12 +144,12 @@ def test_some_gpus_of_one_kind_differ_in_their_clock() -> None:
 
 @pytest.mark.parametrize("device", [one for one in ALL if one.cc != "9.0"], ids=lambda one: one.name)
 def test_what_is_not_known_of_a_capability_names_no_cause(half: pd.DataFrame, device: Device) -> None:
-    """Rules that need a latency stand aside; what else fires has a bound, and the row says which figures lack."""
+    """Rules that need a latency stand aside; what else is named has a bound, and the row says which figures lack."""
     other = find_limits(device, None)
     assert other is not None
     found = judge(half, other)
-    defects = {one.defect for row in range(len(half)) for one in found.of(row)}
-    assert not defects & {"pointer_chasing", "global_atomics_one_address"}
+    told = [one for row in range(len(half)) for one in found.of(row)]
+    assert all(one.sure <= 0.5 for one in told if one.defect in ("pointer_chasing", "global_atomics_one_address"))
     assert all(0 <= one.gain < 1 for row in range(len(half)) for one in found.of(row))
     assert _unsettled(found, 0).endswith(f"not known of compute capability {device.cc}: {', '.join(other.unknown)}")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import exp, nan
 from typing import Any
 
 import numpy as np
@@ -10,11 +12,13 @@ import pytest
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import judge as judging
+from analysis.diagnosis import likelihood
 from analysis.diagnosis.again import PROGRAM, Program, captured_program, program_of, recapture
 from analysis.diagnosis.evidence import Evidence
 from analysis.diagnosis.judge import Verdict, Verdicts, judge
 from analysis.diagnosis.kernel_rules.rule import FULL, Rule
 from analysis.diagnosis.limits import find_limits
+from analysis.formats.report import kinds
 from analysis.hardware.devices import find_device
 from tests.by_hand import op
 from tests.declared import facts_of
@@ -172,13 +176,6 @@ def test_one_of_two_rules_for_a_defect_speaks(
     assert sorted((one.defect, round(one.gain, 9)) for one in found) == [("fuse", 0.5), ("layout", gain)]
 
 
-def test_a_guess_counts_only_if_no_other_rule_fires() -> None:
-    guess = rule("precision", 0.9, 0.9, last=True)
-    sure = rule("layout", holds=lambda e: e["inst_issued"] > 0)
-    found = judge(rows({"inst_issued": 1.0}, {}), LIMITS, [guess, sure, rule("fuse", holds=lambda e: ~always(e))])
-    assert (told(found, 0), told(found, 1)) == (["layout"], ["precision"])
-
-
 def test_a_better_rule_overrules_its_defect_where_its_columns_are_known() -> None:
     """The better rule does not fire; the second one does, and is asked only without the better one's metric."""
     better = rule("layout", better=True, needs=("l1_bytes",), holds=lambda e: e["l1_bytes"] > 5)
@@ -210,8 +207,97 @@ def test_a_cause_is_settled_by_the_best_rule_that_could_judge_it(
     given: dict[str, float], open_: tuple[str, ...]
 ) -> None:
     rules = [rule("layout"), rule("layout", needs=("l1_bytes",), tier=FULL), rule("layout", needs=("lsu",), tier=FULL), rule("fuse", needs=("l2_read_bytes",)),
-             rule("precision", last=True)]  # fmt: skip
+             rule("precision", needs=("alu",))]  # fmt: skip
     assert judge(rows(given), LIMITS, rules).unsettled(0) == open_
+
+
+@pytest.fixture
+def weighed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, float, tuple[tuple[str, float], ...]]]]:
+    """Return the causes, how sure they are and their cells, given rules and how likely counters make each cause."""
+
+    def run(
+        rules: list[Rule], likely: dict[str, float], **cells: Any
+    ) -> list[tuple[str, float, tuple[tuple[str, float], ...]]]:
+        monkeypatch.setattr(judging, "all_rules", lambda: tuple(rules))
+        monkeypatch.setattr(judging.likelihood, "chances", lambda e: pd.DataFrame([likely] * len(e.rows)))
+        monkeypatch.setattr(judging.likelihood, "telling", lambda *_: [("sectors", 3.0)])
+        found = judge(rows(cells), LIMITS).of(0)
+        return [(one.defect, round(one.sure, 4), one.cells) for one in found]
+
+    return run
+
+
+def never(e: Evidence) -> Any:
+    return ~always(e)
+
+
+@pytest.mark.parametrize(
+    ("likely", "cells", "more", "sure"),
+    [
+        (0.9, {}, {}, 0.5),  # no more than causes of counters alone were right
+        (
+            0.39,
+            {},
+            {},
+            0.4,
+        ),  # with its part of UNSEEN: (0.39 + 0.01) / (0.39 + 0.61 + 0.02) is 0.39, and fuse has the rest
+        (0.29, {}, {}, None),
+        (0.9, reads(0.749), {}, 0.5),
+        (0.9, reads(0.751), {}, None),  # DRAM is full
+        (0.9, {"stall_math_pipe_throttle": 1.5}, {}, None),  # warps queue for a pipe: 1.5 of 3.5 cycles
+        (0.9, {"stall_math_pipe_throttle": 0.9}, {}, 0.5),
+        (0.9, {}, {"refutes": always}, None),
+        (0.9, {}, {"gain": 0.04}, None),
+        (0.9, {}, {"needs": ("l1_bytes",)}, None),
+        (0.9, {"inst_issued": None}, {}, None),
+    ],
+)
+def test_where_no_unit_is_full_all_counters_name_a_cause_that_no_rule_found(
+    weighed: Any, likely: float, cells: dict[str, Any], more: dict[str, Any], sure: float | None
+) -> None:
+    rules = [rule("layout", holds=never, **more), rule("fuse", holds=never, needs=("l2_bytes",))]
+    found = weighed(rules, {"layout": likely, "fuse": 1 - likely}, **cells)
+    assert found == ([("layout", pytest.approx(sure, abs=0.02), (("sectors", 3.0),))] if sure else [])
+
+
+def test_a_rule_multiplies_the_odds_of_its_cause_by_its_own(weighed: Any) -> None:
+    """Odds of 5 lift (0.1 + 0.02) to 0.6, below 0.88 + 0.01 for the cause of the counters: both are told, that one first."""
+    rules = [rule("layout", sure=0.8), rule("fuse", holds=never)]
+    found = weighed(rules, {"layout": 0.1, "fuse": 0.88, "precision": 0.02})
+    assert found == [
+        ("fuse", 0.5, (("sectors", 3.0),)),
+        ("layout", pytest.approx(0.6 / (0.6 + 0.88 + 0.02 / 3 + 0.02 + 0.02 / 3), abs=1e-3), (("duration_ns", TIME),)),
+    ]
+    assert weighed(rules, {"layout": 0.3, "fuse": 0.7})[0] == ("layout", 0.8, (("duration_ns", TIME),))
+
+
+def test_causes_that_are_refuted_do_not_compete(weighed: Any) -> None:
+    rules = [rule("layout", sure=0.6), rule("fuse", refutes=always)]
+    assert weighed(rules, {"layout": 0.05, "fuse": 0.95}) == [("layout", 0.6, (("duration_ns", TIME),))]
+
+
+def test_likelihoods_come_from_the_distance_to_known_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A weight of 16 a spread, two spreads from the mean: odds of e^2 to 1. A quantity that is not known has no weight."""
+    table = pd.DataFrame(
+        {"mean": [1.0, 0.0, nan], "spread": [0.5, 1.0, nan], "fuse": [0.0, 0.0, 0.0], "layout": [16.0, 16.0, 0.0]},
+        index=pd.Index(["a", "b", "bias"], name="quantity"),
+    )
+    values = pd.DataFrame({"b": [nan, 9.0], "a": [2.0, 1.0]})
+    monkeypatch.setattr(likelihood, "quantities", lambda e: values)
+    monkeypatch.setattr(likelihood, "weights", lambda: table)
+    found = likelihood.chances(Evidence(rows({}, {}), LIMITS))
+    assert found["layout"].tolist() == pytest.approx([1 / (1 + exp(-2)), 1 / (1 + exp(-4))])  # at most four spreads
+    assert likelihood.telling(Evidence(rows({}, {}), LIMITS), 0, "layout") == [("a", 2.0)]
+
+
+def test_quantities_are_ratios_within_bounds() -> None:
+    assert likelihood.ratio([8, 0, 0, 1], [1, 0, 1, 0]).tolist() == pytest.approx([3, 0, -4, 4])
+    known = likelihood.quantities(Evidence(rows(reads(0.5) | {"global_load_bytes": 1e9, "waves": 2.5}), LIMITS)).iloc[0]
+    assert known["busy_dram"] == pytest.approx(0.5)
+    assert known["last_wave"] == pytest.approx(2.5 / 3)
+    assert known[["sectors", "shared_passes", "tensor_work"]].isna().all()
+    assert set(likelihood.weights().index) == {*known.index, "bias"}
+    assert set(likelihood.weights().columns) <= {"mean", "spread", *kinds()}
 
 
 def test_every_rule_of_the_folder_is_asked_by_default() -> None:

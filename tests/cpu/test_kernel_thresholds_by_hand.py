@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 from analysis.diagnosis.evidence import Evidence
-from analysis.diagnosis.kernel_rules import blocks, full_sections, guesses, instructions, launch, local, memory
+from analysis.diagnosis.kernel_rules import blocks, full_sections, instructions, launch, local, memory
 from analysis.diagnosis.kernel_rules.rule import Rule
 from analysis.diagnosis.limits import Limits
 
@@ -153,34 +153,6 @@ FULL = (
          (_(tensor_active_frac=0.29),), left=(*gone("l1", "requests"), (_(floor_l2=4000), 2000.0))),
 )  # fmt: skip
 FULL_PIPE = ((_(at_math_pipe_throttle=0.34), _(busy_dram=0.81)), (_(at_math_pipe_throttle=0.33), _(busy_dram=0.8)))
-GUESSES = (
-    Case(guesses.RULES[0], _(shared=0, sectors=17.7, loaded=1500, dram_read_bytes=1000),
-         (_(sectors=17.6), _(loaded=1499), _(shared=1, sectors=20)), (_(shared=1, sectors=20.1),), *FULL_PIPE,
-         gone("l2", "l1", "blocks")),
-    Case(guesses.RULES[1], _(shared=0, sectors=17.7, loaded=1499, dram_read_bytes=1000), (_(sectors=17.6), _(loaded=1500)),
-         left=((_(floor_dram=4000, sectors=20), 1800.0),)),
-    Case(guesses.RULES[2], _(at_barrier=0.16), (_(at_barrier=0.15),), left=BARRIER[1:]),
-    Case(guesses.RULES[3], _(shared=1, at_mio_throttle=0.21), (_(shared=0), _(at_mio_throttle=0.2)),
-         left=((_(at_mio_throttle=0.25), 750_000.0),)),
-    Case(guesses.RULES[4], _(shared=0, at_mio_throttle=0.21), (_(shared=1), _(at_mio_throttle=0.2)),
-         left=((_(at_mio_throttle=0.25), 750_000.0),)),
-    Case(guesses.RULES[5], _(busy_issue=0.51, inst_issued=1000, flops_fp32=2001, busy_dram=0.25, shared=0),
-         (_(busy_issue=0.5), _(flops_fp32=2000), _(flops_fp32=16_000), _(busy_dram=0.26), _(shared=1)), (_(flops_fp32=15_999),),
-         left=((_(floor_issue=4000, inst_issued=1000, flops_fp32=6400), 1400.0),)),  # a tenth of the lanes
-    Case(guesses.RULES[6], _(busy_issue=0.51, inst_issued=1000, flops_fp32=1999, busy_dram=0.25, shared=0, tensor_flops=0),
-         (_(busy_issue=0.5), _(flops_fp32=2000), _(flops_fp32=15_999, busy_dram=0.26, shared=1), _(tensor_flops=1),
-          _(flops_fp32=16_000, busy_dram=0.26), _(busy_dram=0.51)),
-         (_(flops_fp32=15_999, busy_dram=0.26), _(flops_fp32=1999, shared=1)), left=gone("issue", "blocks")),
-    Case(guesses.RULES[7], _(at_wait=0.31), (_(at_wait=0.3),), left=((_(at_wait=0.25), 750_000.0),)),
-    Case(guesses.RULES[8], _(waves=1, filling=0.69, busy_blocks=0.49), (_(waves=0.99), _(filling=0.7), _(busy_blocks=0.5)),
-         left=((_(filling=0.25), 250_000.0),)),
-    Case(guesses.RULES[9], _(LOADED, loaded=4001, l2_read_bytes=1000, shared=0, tensor_flops=0),
-         (NOT_LOADED, _(loaded=4000), _(shared=1), _(tensor_flops=1)), left=gone("l1", "requests")),
-    Case(guesses.RULES[10], _(at_long_scoreboard=0.71, wait_per_load=200, occupancy_theoretical_frac=0.51, busy_l2=0.59),
-         (_(at_long_scoreboard=0.7), _(wait_per_load=199), _(occupancy_theoretical_frac=0.5), _(busy_l2=0.6),
-          _(wait_per_load=2001, busy_l2=0.29)), (_(wait_per_load=2001, busy_l2=0.3), _(wait_per_load=2000, busy_l2=0.29)),
-         left=((_(at_long_scoreboard=0.25), 750_000.0),)),
-)  # fmt: skip
 OF_INSTRUCTIONS = (
     Case(instructions.RULES[0], _(busy_issue=0.61, inst_issued=1000, flops_fp32=2001, shared=0, at_mio_throttle=0.24, busy_fp64=0.49),
          (_(busy_issue=0.6), _(flops_fp32=2000), _(flops_fp32=8000), _(shared=1), _(at_mio_throttle=0.25), _(busy_fp64=0.5)),
@@ -208,10 +180,10 @@ OF_INSTRUCTIONS = (
          left=((_(at_no_instruction=0.25), 750_000.0),)),
     Case(instructions.RULES[8], _(busy_fp32=0.26, tensor_flops=0, shared=1025, flops_fp32=2e9, dram_read_bytes=5_999_999, written=0,
                                   of_16_bits=False),  # 1000 x 1000: two million elements of 24 bits are 6 MB
-         (_(busy_fp32=0.25), _(tensor_flops=1), _(shared=1024), _(dram_read_bytes=6_000_000), _(written=34_000_001),
-          _(dram_read_bytes=6_000_001, flops_fp16=0)),
-         (_(written=34_000_000), _(dram_read_bytes=6_000_001, flops_fp16=1), _(dram_read_bytes=6_000_001, of_16_bits=True)),
-         left=((_(floor_fp32=5000, floor_issue=5000, flops_fp32=2e6), 3000.0), (_(floor_fp32=5000, floor_issue=5000, flops_fp32=0), 1000.0))),
+         (_(busy_fp32=0.25), _(tensor_flops=1), _(shared=1024), _(written=34_000_001)), (_(written=34_000_000),),
+         (_(dram_read_bytes=6_000_000), _(dram_read_bytes=6_000_001, flops_fp16=0)),
+         (_(dram_read_bytes=6_000_001, flops_fp16=1), _(dram_read_bytes=6_000_001, of_16_bits=True)),
+         ((_(floor_fp32=5000, floor_issue=5000, flops_fp32=2e6), 3000.0), (_(floor_fp32=5000, floor_issue=5000, flops_fp32=0), 1000.0))),
     Case(instructions.RULES[9], _(tensor_flops=1, busy_tensor=0.29, at_long_scoreboard=0.51, shared=0, loaded=4001, dram_read_bytes=1000),
          (_(tensor_flops=0), _(busy_tensor=0.3), _(at_long_scoreboard=0.5), _(shared=1), _(loaded=4000)),
          left=(*gone("l1", "requests"), (_(floor_l2=4000), 2000.0))),
@@ -361,11 +333,11 @@ OF_MEMORY = (
          (_(busy_dram=0.7), _(written=100), _(loaded=2100), _(flops_fp32=601)), (), (_(coalescing_load_frac=0.89),),
          (_(coalescing_load_frac=0.9),), ((_(floor_dram=8000), 2000.0), (_(floor_l2=8000), 2000.0), (_(floor_l1=8000), 2000.0))),
 )  # fmt: skip
-CASES = (*BLOCKS, *FULL, *GUESSES, *OF_INSTRUCTIONS, *OF_LAUNCHES, *OF_LOCAL, *OF_MEMORY)
+CASES = (*BLOCKS, *FULL, *OF_INSTRUCTIONS, *OF_LAUNCHES, *OF_LOCAL, *OF_MEMORY)
 
 
 def test_each_rule_has_a_case() -> None:
-    modules = (blocks, full_sections, guesses, instructions, launch, local, memory)
+    modules = (blocks, full_sections, instructions, launch, local, memory)
     assert {id(case.rule) for case in CASES} == {id(rule) for module in modules for rule in module.RULES}
 
 

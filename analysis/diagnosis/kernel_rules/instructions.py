@@ -157,7 +157,6 @@ RULES = (
             (e.busy["fp32"] > 0.25)
             & ~(e.tensor_flops > 0)
             & (e.shared > 4 * e.threads)
-            & ((operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits)
             & (e["flops_fp32"] > 50 * (e["dram_read_bytes"] + e.written))
         ),
         lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9),
@@ -169,6 +168,7 @@ RULES = (
         "The operands have 32 bits, or the kernel is not a matrix product.",
         ("flops_fp32", "dram_read_bytes"),
         ("fp32",),
+        refutes=lambda e: ~((operand_bits(e) < 24) | (e["flops_fp16"] > 0) | e.of_16_bits),
     ),
     Rule(
         "tensor_starved",

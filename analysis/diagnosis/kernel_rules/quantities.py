@@ -33,7 +33,6 @@ FEW = (
     "further warp reduces the time until a unit is busy. The named limit is the smallest of ncu's four."
 )
 BARRIER_NEEDS = ("stall_barrier", "stall_long_scoreboard", "inst_issued", "shared_bytes_per_block")
-PERHAPS = 0.3
 
 
 def idle(e: Evidence, most: float = BUSY) -> Bools:
@@ -343,13 +342,3 @@ def operand_bits(e: Evidence) -> Floats:
     """
     side = np.cbrt(e["flops_fp32"] / 2)
     return np.asarray(e["dram_read_bytes"] * 8 / np.maximum(2 * side**2, 1))
-
-
-def few_flops(e: Evidence) -> Bools:
-    """Return whether issue slots are busy, and less than a quarter of what they could compute is floating point."""
-    return (e.busy["issue"] > HALF) & (useful(e) < 0.25)
-
-
-def streams(e: Evidence) -> Bools:
-    """Return whether DRAM is busy for over a quarter of the time. A divergent branch would leave it idle."""
-    return np.asarray(e.busy["dram"] > 0.25)

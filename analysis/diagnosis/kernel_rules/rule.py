@@ -40,7 +40,6 @@ class Rule:
     cuts: tuple[str, ...] = ()
     tier: str = DEFAULT
     better: bool = False  # where its columns are known, it overrules the other rules of its defect
-    last: bool = False  # it counts only if no other rule fires
     refutes: Callable[[Evidence], Bools] | None = None  # where counters show that it is wrong
 
     def __post_init__(self) -> None:

@@ -1,0 +1,185 @@
+"""Fit analysis/diagnosis/likelihood.csv to all kernels of known causes, and judge the fit on sets that it left out.
+
+    python tests/answer_key/kernels/fit.py            print the first cause of sets left out: by the weights alone, and by all
+    python tests/answer_key/kernels/fit.py --write    write likelihood.csv, fitted to all sets
+    python tests/answer_key/kernels/fit.py --metrics  print what single metrics beside the default ones add
+
+Sets: the three of kernels/specimens and those of the answer key. Left out is not blind: the quantities, and the rules
+beside them, were chosen by people who had seen all these sets.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pandas as pd
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[2]))
+
+from analysis.capture.load import load  # noqa: E402 - as the path has just been set
+from analysis.diagnosis import likelihood  # noqa: E402
+from analysis.diagnosis.each import limits_of_gpu, mean_launches_of  # noqa: E402
+from analysis.diagnosis.evidence import Evidence, Floats  # noqa: E402
+from analysis.diagnosis.judge import judge  # noqa: E402
+from analysis.diagnosis.limits import Limits  # noqa: E402
+from analysis.facts import Facts  # noqa: E402
+from kernels.specimens import registry  # noqa: E402
+from studies.specimens import score as specimens  # noqa: E402
+
+SHRUNK = 0.5  # of the covariance, towards a multiple of the identity: 0.1 to 0.7 give the same within 2 of 190 kernels
+WORTH = 0.06  # of the time of the slow form, as in score.py
+TIERS = ("default", "full")
+CLEAN = ("", "none_at_roof", "launch_latency")
+AS = {"precision": "fp32_for_matrix"}  # a cause of steps, in the words of kernels
+FULL_ONLY = (
+    *(name for name in likelihood.SHARES if name[:2] not in ("l1", "l2", "oc")), *likelihood.INSTRUCTIONS,
+    "shared_passes", "lanes", "dram_of_accessible",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Known:
+    """The launches of one set and list of metrics; `truth` has `kind` (defect, trap, clean, fixed), `cause`, `also`."""
+
+    name: str
+    tier: str
+    rows: pd.DataFrame
+    limits: Limits
+    truth: pd.DataFrame
+
+    @property
+    def quantities(self) -> pd.DataFrame:
+        return likelihood.quantities(Evidence(self.rows, self.limits))
+
+
+def _specimens(half: str, tier: str) -> Known:
+    rows = specimens.read_half(half, tier)
+    known = {one.name: one for one in registry.specimens() if one.half == half}
+    rows = rows.loc[[name for name in rows.index if name in known]]
+    told = [known[name] for name in rows.index]
+    kinds = {"slow": "defect", "fixed": "fixed"}
+    truth = pd.DataFrame(
+        {"kind": [kinds.get(one.version, "clean") for one in told], "cause": [one.defect for one in told]}
+    )
+    return Known(half, tier, rows.reset_index(drop=True), specimens.limits(), truth.assign(also=""))
+
+
+def _key(name: str, tier: str) -> Known:
+    folder = HERE.parent / name
+    times = pd.read_csv(folder / "times.csv", keep_default_na=False, na_values={"fixed_us": [""]}).set_index("name")
+    facts = Facts(load([folder / "captures" / tier]))
+    rows, limits = mean_launches_of(facts), limits_of_gpu(facts)
+    assert limits is not None
+    rows = rows[~rows["range"].duplicated(keep=False)].reset_index(
+        drop=True
+    )  # of a form with several kernels, none is the cause
+    parts = rows["range"].str.split("/", expand=True)
+    own = times.loc[parts[0]].reset_index()
+    trap = 1 - own["fixed_us"] / own["slow_us"] < WORTH
+    kind = np.where(parts[1] == "slow", np.where(trap, "trap", "defect"), parts[1])
+    return Known(name, tier, rows, limits, own[["cause", "also"]].replace({"cause": AS}).assign(kind=kind))
+
+
+@cache
+def known() -> tuple[Known, ...]:
+    """Return every set with captures, each with the default metrics and with all there are."""
+    keys = sorted(path.parent.parent.parent.name for path in HERE.parent.glob("kernels*/captures/full/ncu_raw.csv.xz"))
+    return tuple(
+        [_specimens(half, tier) for half in registry.SETS for tier in TIERS]
+        + [_key(name, tier) for name in keys for tier in TIERS]
+    )
+
+
+def fit(sets: list[Known], without: tuple[str, ...] = ()) -> pd.DataFrame:
+    """Return the table of likelihood.csv, fitted to the defects of these sets, without some of the quantities."""
+    cause = pd.concat([one.truth.loc[one.truth["kind"] == "defect", "cause"] for one in sets], ignore_index=True)
+    values = pd.concat([one.quantities[(one.truth["kind"] == "defect").to_numpy()] for one in sets], ignore_index=True)
+    values = values.drop(columns=list(without))
+    mean, spread = values.mean().fillna(0.0), values.std(ddof=0)
+    spread = spread.where(spread > 1e-6, 1.0)
+    z = pd.DataFrame(likelihood.scaled(values.to_numpy(), mean.to_numpy(), spread.to_numpy()), columns=values.columns)
+    means = z.groupby(cause).mean()
+    left = (z - means.loc[cause].to_numpy()).to_numpy()
+    covariance = left.T @ left / (len(left) - len(means))
+    mixed = (1 - SHRUNK) * covariance + SHRUNK * np.eye(len(covariance)) * np.trace(covariance) / len(covariance)
+    of: Floats = np.linalg.solve(mixed, means.to_numpy().T)
+    table = pd.DataFrame(of, index=pd.Index(values.columns, name="quantity"), columns=means.index)
+    table.loc["bias"] = -0.5 * (of.T * means.to_numpy()).sum(axis=1)
+    table.insert(0, "mean", mean)
+    table.insert(1, "spread", spread)
+    return table
+
+
+def right(named: pd.Series, truth: pd.DataFrame) -> pd.Series:
+    """Return whether each first cause is right: a cause of a defect, none of a clean kernel, not the one of a trap."""
+    allowed = [{one.cause, *filter(None, one.also.split("|"))} for one in truth.itertuples()]
+    hits = np.array([name in one for name, one in zip(named, allowed, strict=True)])
+    return pd.Series(
+        np.where(truth["kind"] == "defect", hits, np.where(truth["kind"] == "trap", ~hits, named.isin(CLEAN)))
+    )
+
+
+def first(one: Known, table: pd.DataFrame) -> pd.DataFrame:
+    """Return the first cause of each kernel by rules and weights, `named`, and its share, `sure`."""
+    with mock.patch.object(likelihood, "weights", return_value=table):
+        found = judge(one.rows, one.limits)
+    tops = [(of[0].defect, of[0].sure) if (of := found.of(row)) else ("", np.nan) for row in range(len(one.rows))]
+    return pd.DataFrame(tops, columns=["named", "sure"])
+
+
+def left_out(without: tuple[str, ...] = (), tiers: tuple[str, ...] = TIERS, *, alone: bool = False) -> pd.DataFrame:
+    """Return a row a kernel, judged by weights that were fitted to the other sets."""
+    parts = []
+    for name in dict.fromkeys(one.name for one in known()):
+        table = fit([one for one in known() if one.name != name and one.tier in tiers], without)
+        for one in known():
+            if one.name != name or one.tier not in tiers:
+                continue
+            if alone:
+                told = likelihood.chances(Evidence(one.rows, one.limits), table)
+                judged = pd.DataFrame({"named": told.idxmax(axis=1), "sure": told.max(axis=1)})
+            else:
+                judged = first(one, table)
+            judged = judged.assign(right=right(judged["named"], one.truth), set=name, tier=one.tier)
+            parts.append(pd.concat([one.truth, judged], axis=1))
+    return pd.concat(parts, ignore_index=True)
+
+
+def _table(rows: pd.DataFrame) -> str:
+    counts = rows[rows["kind"] != "fixed"].groupby(["tier", "kind", "set"], sort=False)["right"].agg(["sum", "size"])
+    text = counts["sum"].astype(int).astype(str) + " of " + counts["size"].astype(str)
+    return str(text.unstack("set").fillna("–").to_string())
+
+
+def main(arguments: list[str]) -> None:
+    """Run the command line."""
+    if "--write" in arguments:
+        fit(list(known())).to_csv(likelihood.FILE, float_format="%.4g", lineterminator="\n")
+    elif "--metrics" in arguments:
+        for added in ("", *FULL_ONLY):
+            without = tuple(name for name in FULL_ONLY if name != added)
+            rows = left_out(without, ("full",), alone=True)
+            rows = rows[rows["kind"] == "defect"]
+            print(f"{added or 'default list':24} {int(rows['right'].sum())} of {len(rows)}")
+    else:
+        print("Weights alone, without a verdict that nothing is wrong\n" + _table(left_out(alone=True)))
+        rows = left_out()
+        print("Weights and rules\n" + _table(rows))
+        said = rows[(rows["kind"] == "defect") & rows["sure"].notna() & ~rows["named"].isin(CLEAN)]
+        groups = said.groupby(pd.cut(said["sure"], [0, 0.4, 0.6, 0.8, 1.0]), observed=True)
+        print(
+            "said, right, verdicts\n"
+            + groups.agg(said=("sure", "mean"), right=("right", "mean"), verdicts=("right", "size"))
+            .round(2)
+            .to_string()
+        )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
