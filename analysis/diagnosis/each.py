@@ -33,6 +33,7 @@ KEY = ["kernel", "range"]
 # Shares and rates of a launch. Their mean over launches is weighted by time; other means are not.
 _SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|sm_clock_hz|.*_per_block|registers|"
                      r"waves|occupancy_limit_.*|shared_ways_load|ipc|warp_cycles_per_issue|eligible_warps")  # fmt: skip
+WEIGHED = " No counter shows it alone: together, they resemble those of kernels with this cause."
 TIE = 0.8  # causes whose likelihoods are this near cannot be told apart
 NO_CAUSE = "We do not know why it takes its time"
 LONGEST_FILTER = 1000  # characters: instead of a longer filter, the command gives the number among all launches
@@ -207,7 +208,9 @@ def _judged(
                     "gain_bound_frac": round(one.gain, 4),
                     "time_to_win_ns": round(one.gain * total) if total == total else pd.NA,
                     "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
-                    "reason": _sentence(one.defect, one.gain, one.refuted) + (_tied(found) if one.rank == 1 else ""),
+                    "reason": _sentence(one.defect, one.gain, one.refuted)
+                    + (WEIGHED if one.weighed else "")
+                    + (_tied(found) if one.rank == 1 else ""),
                     "metrics": "full sections" if one.tier == FULL else "default metrics",
                 }
             )

@@ -43,7 +43,8 @@ UNSEEN = 0.02  # the likelihood of a cause that a rule finds, though no known ke
 class Verdict:
     """One cause of one kernel.
 
-    `gain` is the largest share of its time that the cure saves; `cells` are its evidence.
+    `gain` is the largest share of its time that the cure saves; `cells` are its evidence. `weighed`: only all counters
+    together speak for it, and no rule.
     """
 
     rank: int
@@ -53,6 +54,7 @@ class Verdict:
     refuted: str = ""
     cells: tuple[tuple[str, float], ...] = ()
     tier: str = DEFAULT
+    weighed: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Verdicts:
         cells = tuple((name, float(self.evidence[name][row])) for name in by.cited)
         if self.weighed[place]:
             cells = tuple(likelihood.telling(self.evidence, row, by.defect))
-        return Verdict(numbers[0], by.defect, *numbers[1:], by.wrong_if, cells, by.tier)
+        return Verdict(numbers[0], by.defect, *numbers[1:], by.wrong_if, cells, by.tier, bool(self.weighed[place]))
 
 
 def unfit(e: Evidence) -> npt.NDArray[np.object_]:
@@ -156,7 +158,7 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = Non
             share, weighed = _weighed(e, rules, fired, may, able)
             agreed = fired & (share >= share.max(axis=0))  # a rule and all counters together name the same cause
             sure = np.where(agreed, sure, np.minimum(np.where(fired, sure, SURE_OF_COUNTERS), share))
-    fired = _one_each(fired | weighed, gain, rules)
+    fired = _one_each(fired | weighed, weighed, gain, rules)
     none = fit & ~tiny & ~fired.any(axis=0) & (e.roof >= AT_ROOF)
     place, row = np.nonzero(fired)
     clean = [np.flatnonzero(none), np.flatnonzero(tiny)]
@@ -198,9 +200,10 @@ def _weighed(e: Evidence, rules: tuple[Rule, ...], fired: Bools, may: Bools, abl
     return share[own], may & ~(of > 0)[own] & waits & (share[own] >= LEAST_SURE)
 
 
-def _one_each(fired: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
-    """Keep one of several rules for one defect: the surest, then the largest gain."""
-    score = np.where(fired, np.asarray([rule.sure for rule in rules])[:, None] + gain * 1e-3, -np.inf)
+def _one_each(fired: Bools, weighed: Bools, gain: Floats, rules: tuple[Rule, ...]) -> Bools:
+    """Keep one of several rules for one defect: the surest of those that found it, then the largest gain."""
+    sure = np.where(weighed, 0, np.asarray([rule.sure for rule in rules])[:, None])
+    score = np.where(fired, sure + gain * 1e-3, -np.inf)
     for defect in {rule.defect for rule in rules}:
         own = np.flatnonzero([rule.defect == defect for rule in rules])
         fired[own] &= np.arange(len(own))[:, None] == np.argmax(score[own], axis=0)

@@ -145,10 +145,9 @@ def chances(e: Evidence, table: pd.DataFrame | None = None) -> pd.DataFrame:
 
 
 def telling(e: Evidence, row: int, cause: str, most: int = 3) -> list[tuple[str, float]]:
-    """Return the quantities of one kernel that speak most for a cause, and their values."""
+    """Return the quantities of one kernel that speak most for a cause, in spreads from the mean of known kernels."""
     of = weights().drop(index="bias")
-    values = quantities(e)[of.index].to_numpy()[row]
-    z = scaled(values, of["mean"].to_numpy(), of["spread"].to_numpy())
+    z = scaled(quantities(e)[of.index].to_numpy()[row], of["mean"].to_numpy(), of["spread"].to_numpy())
     causes = of.columns.drop(["mean", "spread"])
     speaks = z * (of[cause].to_numpy() - of[causes].mean(axis=1).to_numpy())
-    return [(str(of.index[at]), float(values[at])) for at in np.argsort(-speaks)[:most] if speaks[at] > 0]
+    return [(f"{of.index[at]} in spreads", float(z[at])) for at in np.argsort(-speaks)[:most] if speaks[at] > 0]

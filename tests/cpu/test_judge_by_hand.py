@@ -219,8 +219,8 @@ def weighed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[str, fl
         rules: list[Rule], likely: dict[str, float], **cells: Any
     ) -> list[tuple[str, float, tuple[tuple[str, float], ...]]]:
         monkeypatch.setattr(judging, "all_rules", lambda: tuple(rules))
-        monkeypatch.setattr(judging.likelihood, "chances", lambda e: pd.DataFrame([likely] * len(e.rows)))
-        monkeypatch.setattr(judging.likelihood, "telling", lambda *_: [("sectors", 3.0)])
+        monkeypatch.setattr(likelihood, "chances", lambda e: pd.DataFrame([likely] * len(e.rows)))
+        monkeypatch.setattr(likelihood, "telling", lambda *_: [("sectors", 3.0)])
         found = judge(rows(cells), LIMITS).of(0)
         return [(one.defect, round(one.sure, 4), one.cells) for one in found]
 
@@ -287,7 +287,7 @@ def test_likelihoods_come_from_the_distance_to_known_kernels(monkeypatch: pytest
     monkeypatch.setattr(likelihood, "weights", lambda: table)
     found = likelihood.chances(Evidence(rows({}, {}), LIMITS))
     assert found["layout"].tolist() == pytest.approx([1 / (1 + exp(-2)), 1 / (1 + exp(-4))])  # at most four spreads
-    assert likelihood.telling(Evidence(rows({}, {}), LIMITS), 0, "layout") == [("a", 2.0)]
+    assert likelihood.telling(Evidence(rows({}, {}), LIMITS), 0, "layout") == [("a in spreads", 2.0)]
 
 
 def test_quantities_are_ratios_within_bounds() -> None:

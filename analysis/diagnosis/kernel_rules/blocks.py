@@ -55,18 +55,6 @@ RULES = (
         ("stall_barrier", "stall_short_scoreboard", "inst_issued"),
     ),
     Rule(
-        "needless_barriers",
-        (*BARRIER_NEEDS, "stall_membar"),
-        lambda e: at_barriers(e) & (e.waits("membar") > 0.005) & (e["waves"] <= 1),
-        lambda e: e.without(e.waits("barrier", "membar"), issue=0),
-        0.7,
-        "latency x parallelism",
-        "Warps wait at barriers a quarter of their time, and for fences of the whole GPU, and all blocks are resident "
-        "at once. So the blocks wait for each other: a barrier of the grid. Fewer of them, each after more work, win.",
-        "Each block works on its own between barriers.",
-        ("stall_barrier", "stall_membar"),
-    ),
-    Rule(
         "uneven_warps",
         BARRIER_NEEDS,
         lambda e: one_works(e) & ~scans(e),
@@ -106,28 +94,6 @@ RULES = (
         "memory, so each warp has work of its own, and some have more.",
         "All warps of a block load the same number of times.",
         ("stall_barrier", "stall_long_scoreboard"),
-    ),
-    Rule(
-        "no_overlap",
-        ("dram_read_bytes", *BARRIER_NEEDS, *SHAPE),
-        lambda e: (
-            (e.shared > 4096)
-            & (e.warps <= HALF * e.limits.max_warps)
-            & (e.busy["dram"] > 0.25)
-            & (e.busy["issue"] > 0.25)
-            & (e.busy["dram"] + e.busy["issue"] > 0.6)
-            & (np.maximum(e.busy["dram"], e.busy["issue"]) < 0.8)
-            & (e.waits("barrier") > 0)
-            & (e.waits("long_scoreboard") > 0.15)
-        ),
-        lambda e: e.without(e.waits("long_scoreboard")),
-        0.75,
-        "latency x parallelism",
-        "DRAM and issue slots are each busy for over a quarter of the time, together for more than 60 %. So loading "
-        "and computing run one after the other. Shared memory holds tiles, and too few warps are resident to overlap "
-        "the two.",
-        "The kernel loads the next tile while it uses this one.",
-        ("dram_read_bytes", "inst_issued", "stall_long_scoreboard"),
     ),
     Rule(
         "no_overlap",

@@ -9,7 +9,6 @@ from analysis.diagnosis.kernel_rules.quantities import (
     BUSY,
     HALF,
     LOADS,
-    MMA_FLOPS,
     conversions,
     flops,
     operand_bits,
@@ -187,24 +186,6 @@ RULES = (
         "holds tiles.",
         "Loads are hidden behind other warps.",
         ("stall_long_scoreboard", "global_load_bytes"),
-    ),
-    Rule(
-        "tensor_starved",
-        ("inst_issued", "shared_bytes_per_block"),
-        lambda e: (
-            (e.tensor_flops > 0)
-            & (e.busy["tensor"] < 0.3)
-            & (e.busy["issue"] > 0.4)
-            & (e["inst_issued"] > 12 * e.tensor_flops / MMA_FLOPS)
-        ),
-        lambda e: e.after(issue=slots(e, 4 * e.tensor_flops / MMA_FLOPS), l1=0, requests=0, l2=e.floors["l2"] / 4),
-        0.75,
-        "roof",
-        "Tensor cores work for less than a third of the time, and warps issue more than 12 instructions for each "
-        "multiplication of 16 x 8 x 16. So each operand is loaded again for almost every multiplication. The bound "
-        "keeps four instructions for each.",
-        "The instructions are those of another part of the kernel.",
-        ("inst_issued",),
     ),
     Rule(
         "tensor_starved",

@@ -11,7 +11,6 @@ from analysis.diagnosis.kernel_rules.quantities import (
     HALF,
     OCCUPANCY_NEEDS,
     SHAPE,
-    alone,
     few_warps,
     filled_grid,
     limits_are,
@@ -56,19 +55,6 @@ RULES = (
         "The number of waves is just below a whole number.",
         ("waves", "occupancy_achieved_frac"),
         refutes=lambda e: e["waves"] % 1 > 0.9,
-    ),
-    Rule(
-        "tail_effect",
-        SHAPE,
-        lambda e: alone(e) & (e["waves"] > 1) & (tail_left(e) < 0.8) & (e.filling > 0.9),
-        without_tail,
-        0.85,
-        "waves",
-        "One block fits on an SM, and all its warps stay to its end. So the last wave takes as long as the others, and "
-        "most of the SMs have no block in it.",
-        "sm_active_frac is near 1.",
-        ("waves", "occupancy_achieved_frac"),
-        refutes=lambda e: e["sm_active_frac"] > tail_left(e) + 0.15,
     ),
     Rule(
         "uneven_blocks",

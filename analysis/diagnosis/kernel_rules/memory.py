@@ -51,27 +51,6 @@ RULES = (
     ),
     Rule(
         "uncoalesced_loads",
-        (*LOADS, "dram_read_bytes", "stall_lg_throttle", "local_bytes"),
-        lambda e: (
-            (e.waits("lg_throttle") > 0.3)
-            & (e.busy["requests"] < 0.15)
-            & (e.sectors > HALF * WIDEST)
-            & (reuse(e) >= 3)
-            & (e.loaded > 3 * e.stored)
-            & (e["local_bytes"] <= 0)
-            & idle(e)
-        ),
-        lambda e: e.after(l2=0, l1=0, blocks=0),
-        0.65,
-        "bytes",
-        "Warps queue for the load-store unit a third of their time, although it gets a request in less than a seventh "
-        "of its cycles. So each request takes many passes: its lanes read far apart. Loads of one word for all lanes, "
-        "which take one sector, lower the mean.",
-        "A request takes 4 sectors.",
-        ("stall_lg_throttle", "sectors_per_request_load", "global_load_bytes"),
-    ),
-    Rule(
-        "uncoalesced_loads",
         (*LOADS, *TRAFFIC),
         lambda e: apart(e) & (reuse(e) < 1.5) & out_of_order(e) & (e.waits("long_scoreboard", "lg_throttle") > HALF),
         lambda e: e.after(dram=e.dram_ns(np.minimum(asked(e), e["dram_read_bytes"]), e.written), l2=0, l1=0),
@@ -210,26 +189,6 @@ RULES = (
         ("sectors_per_request_load", "l2_read_bytes", "dram_read_bytes"),
         ("dram", "l2"),
         refutes=lambda e: np.isin(e.sectors, (4, 8, 16)) | random_pairs(e),
-    ),
-    Rule(
-        "narrow_accesses",
-        (*LOADS, *TRAFFIC),
-        lambda e: (
-            (e.sectors <= 2.1)
-            & (e["occupancy_theoretical_frac"] > HALF)
-            & (reuse(e) < 1.5)
-            & (e.busy["dram"] < 0.9)
-            & (np.maximum(e.busy["blocks"], e.waits("long_scoreboard", "lg_throttle")) > HALF)
-            & (e.loaded > e.limits.dirty_bytes)
-        ),
-        lambda e: e.after(blocks=0, issue=0, requests=0),
-        0.85,
-        "bytes",
-        "A request of 1 or 2 sectors moves 8 or 16 bits a lane, about a tenth of what the load-store unit can move. "
-        "Loads touch each sector once, so this is not a broadcast.",
-        "Other warps touch the sectors again: broadcasts also take one sector.",
-        ("sectors_per_request_load", "global_load_bytes", "dram_read_bytes"),
-        refutes=lambda e: reuse(e) >= 3,
     ),
     Rule(
         "narrow_accesses",

@@ -13,7 +13,6 @@ SHAPE = ("waves", "occupancy_theoretical_frac", "occupancy_achieved_frac")
 LEAST_REGISTERS = 16  # ncu reports at least so many registers for each thread
 LINE = 4  # sectors of a line of L2
 WIDEST = 16  # sectors of a request with 128 bits for each lane; no access width needs more
-MMA_FLOPS = 2 * 16 * 8 * 16  # of the largest mma.sync of 16-bit operands
 RESOURCES = ("registers", "shared_mem", "warps", "blocks")  # what limits the blocks on an SM
 BUSY = 0.6  # of a unit's floor: if the unit is busier, curing a wait wins less than a factor of 1 / 0.6
 HALF = 0.5
