@@ -1,14 +1,15 @@
 """Weigh all counters of a kernel at once: how likely is each cause, given what kernels of known causes look like?
 
-Each quantity is a share or a ratio of two counts, so that it means the same on any GPU and for any size. likelihood.csv
-has its mean and spread over the kernels with a known cause, and its weight for each cause. The weights are those of a
-linear discriminant: causes differ in their means and share one covariance, which is shrunk halfway to a multiple of the
-identity. `tests/answer_key/kernels/fit.py` computes the file, and how right it is on sets that it left out. A quantity
-that is not known has no weight.
+Each quantity is a share or a ratio of two counts, so that it means the same on any GPU and for any size. For each,
+likelihood.json has its mean and spread over the kernels with a known cause, and its weight for each cause. The weights
+are those of a linear discriminant: causes differ in their means and share one covariance, which is shrunk halfway to a
+multiple of the identity. `tests/answer_key/kernels/fit.py` computes the file, and how right it is on sets that it left
+out. A quantity that is not known has no weight.
 """
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import pandas as pd
 from analysis.diagnosis.evidence import WARP, Evidence, Floats
 from analysis.diagnosis.kernel_rules.quantities import LINE, RESOURCES, WIDEST, asked, flops, tail_left
 
-FILE = Path(__file__).with_name("likelihood.csv")
+FILE = Path(__file__).with_name("likelihood.json")
 FARTHEST = 4.0  # spreads: a stranger value says no more
 # Kernels of one set resemble each other, and quantities depend on each other, so the odds of a linear discriminant are
 # too large. With their logarithms over this, shares were right about as often as they said on sets left out.
@@ -126,11 +127,12 @@ def scaled(values: Floats, mean: Floats, spread: Floats) -> Floats:
 
 @cache
 def weights() -> pd.DataFrame:
-    """Return likelihood.csv: a row a quantity, `mean`, `spread`, and a column of weights for each cause.
+    """Return likelihood.json: a row a quantity, `mean`, `spread`, and a column of weights for each cause.
 
     The row `bias` belongs to the causes alone.
     """
-    return pd.read_csv(FILE, index_col="quantity")
+    columns, *rows = json.loads(FILE.read_text(encoding="utf-8"))
+    return pd.DataFrame([row[1:] for row in rows], pd.Index([row[0] for row in rows]), columns[1:], np.float64)
 
 
 def chances(e: Evidence, table: pd.DataFrame | None = None) -> pd.DataFrame:

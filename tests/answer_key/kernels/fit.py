@@ -1,7 +1,7 @@
-"""Fit analysis/diagnosis/likelihood.csv to all kernels of known causes, and judge the fit on sets that it left out.
+"""Fit analysis/diagnosis/likelihood.json to all kernels of known causes, and judge the fit on sets that it left out.
 
     python tests/answer_key/kernels/fit.py            print the first cause of sets left out: by the weights alone, and by all
-    python tests/answer_key/kernels/fit.py --write    write likelihood.csv, fitted to all sets
+    python tests/answer_key/kernels/fit.py --write    write likelihood.json, fitted to all sets
     python tests/answer_key/kernels/fit.py --metrics  print what single metrics beside the default ones add
 
 Sets: the three of kernels/specimens and those of the answer key. Left out is not blind: the quantities, and the rules
@@ -10,6 +10,7 @@ beside them, were chosen by people who had seen all these sets.
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass
 from functools import cache
@@ -97,7 +98,7 @@ def known() -> tuple[Known, ...]:
 
 
 def fit(sets: list[Known], without: tuple[str, ...] = ()) -> pd.DataFrame:
-    """Return the table of likelihood.csv, fitted to the defects of these sets, without some of the quantities."""
+    """Return the table of likelihood.json, fitted to the defects of these sets, without some of the quantities."""
     cause = pd.concat([one.truth.loc[one.truth["kind"] == "defect", "cause"] for one in sets], ignore_index=True)
     values = pd.concat([one.quantities[(one.truth["kind"] == "defect").to_numpy()] for one in sets], ignore_index=True)
     values = values.drop(columns=list(without))
@@ -157,10 +158,19 @@ def _table(rows: pd.DataFrame) -> str:
     return str(text.unstack("set").fillna("–").to_string())
 
 
+def _short(value: float) -> float | None:
+    return None if np.isnan(value) else float(f"{value:.4g}")
+
+
 def main(arguments: list[str]) -> None:
     """Run the command line."""
     if "--write" in arguments:
-        fit(list(known())).to_csv(likelihood.FILE, float_format="%.4g", lineterminator="\n")
+        table = fit(list(known()))
+        rows = [
+            ["quantity", *table],
+            *([name, *map(_short, row)] for name, row in zip(table.index, table.to_numpy(), strict=True)),
+        ]
+        likelihood.FILE.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
     elif "--metrics" in arguments:
         for added in ("", *FULL_ONLY):
             without = tuple(name for name in FULL_ONLY if name != added)
