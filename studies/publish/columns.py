@@ -55,7 +55,7 @@ def document_json() -> str:
 def document_rules() -> str:
     """Return the generated text of kernels/specimens/README.md: what each rule for kernels rests on."""
     body = [
-        [f"`{one.defect}`", f"{one.tier}{', last' if one.last else ''}", f"{one.sure:.0%}", one.model,
+        [f"`{one.defect}`", one.tier, f"{one.sure:.0%}", one.model,
          markdown.escape_prose(one.because), markdown.escape_prose(one.wrong_if)]
         for one in all_rules()
     ]  # fmt: skip
