@@ -7,7 +7,7 @@ import pytest
 
 from analysis.diagnosis.evidence import Evidence
 from analysis.diagnosis.judge import all_rules
-from analysis.diagnosis.kernel_rules.quantities import alone, apart, out_of_order, scans
+from analysis.diagnosis.kernel_rules.quantities import apart, out_of_order, scans
 from analysis.diagnosis.kernel_rules.rule import Rule
 from analysis.diagnosis.limits import find_limits
 from analysis.hardware.devices import find_device
@@ -23,27 +23,6 @@ def launch(**values: Any) -> Evidence:
 def rule(defect: str, start: str) -> Rule:
     (found,) = [one for one in all_rules() if one.defect == defect and one.because.startswith(start)]
     return found
-
-
-@pytest.mark.parametrize(
-    ("blocks", "waves", "active", "holds", "refuted"),
-    [
-        (133, 133 / 132, 0.52, True, False),  # two waves, half of their SMs at work
-        (133, 133 / 132, 0.66, True, True),  # 133 / 264 and 0.15 more: the SMs were not idle
-        (132, 1.0, 0.99, False, False),  # one full wave
-        (205, 205 / 132, 0.78, True, False),  # 205 of 264 places: 78 %
-        (212, 212 / 132, 0.80, False, False),  # 212 of 264 places: 80 %
-        (266, 266 / 264, 0.52, False, False),  # two blocks fit
-    ],
-)
-def test_a_lone_block_makes_a_tail(blocks: int, waves: float, active: float, holds: bool, refuted: bool) -> None:
-    shape = {"waves": waves, "occupancy_theoretical_frac": 0.25, "occupancy_achieved_frac": 0.25}
-    e = launch(grid=f"{blocks}x1x1", sm_active_frac=active, **shape)
-    tail = rule("tail_effect", "One block fits")
-    assert bool(alone(e)[0]) is (blocks != 266)
-    assert bool(tail.holds(e)[0]) is holds
-    assert tail.refutes is not None
-    assert bool(tail.refutes(e)[0]) is refuted
 
 
 @pytest.mark.parametrize(("requests", "read", "is_random"), [
