@@ -16,6 +16,7 @@ from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
 from analysis.formats.collectives import Verdict, protocol_of, verdict
 from analysis.formats.errors import InputError
+from analysis.page.ranks import plot_rank_steps
 from tests.answer_key.skew import inject, serial
 from tests.declared import missing_of, notes_of
 from tests.rank_programs import LAYER, Program
@@ -272,3 +273,16 @@ def test_the_guilty_rank_and_kernel_of_a_real_capture_are_named(real: Facts, ran
     assert slow is not None
     assert slow.about == f"Rank {rank}"
     assert "more work on its GPU" in slow.sentence
+
+
+# The picture ------------------------------------------------------------------------------------------------------
+
+
+def test_the_picture_has_the_ranks_as_lanes_their_lateness_and_the_matrix(tmp_path: Path) -> None:
+    facts = facts_of(Program("ddp", ranks=4, slow=3, late=400_000), tmp_path)
+    figure = plot_rank_steps(facts, "caption")
+    assert figure is not None
+    said = {one.get_text() for axes in figure.axes for one in axes.texts}
+    assert any(text.startswith("4.0") and text.endswith(" ms") for text in said)  # ten steps of 400 µs
+    assert [one.get_text() for one in figure.axes[1].get_yticklabels()] == ["rank 0", "rank 1", "rank 2", "rank 3"]
+    assert plot_rank_steps(facts_of(Program("ddp", ranks=1), tmp_path / "one"), "caption") is None
