@@ -45,13 +45,14 @@ class Instrument(Struct):
 
 
 class TokenTimes(Struct):
-    """The times of a token."""
+    """The times of a token. `forward_by_run_ns`: each forward pass with nothing attached, run by run."""
 
     forward_avg_ns: Positive
     wall_ns: Spread
     tokens_per_s: Spread
     blocks_avg_ns: Amount | None = None
     tokens_per_s_gpu: Amount | None = None
+    forward_by_run_ns: list[list[Amount]] = []
     warnings: list[str] = []
 
 

@@ -559,6 +559,7 @@ def _tokens_json(whole: Any, blocks: Any, wall_ns: Sequence[float], steps: int) 
         "wall_ns": wall.as_json(),
         "tokens_per_s": {name: round(value, 2) for name, value in rates.items()},
         "tokens_per_s_gpu": round(1e9 / float(np.mean(whole)), 2),
+        "forward_by_run_ns": [[round(float(one), 1) for one in run] for run in np.reshape(whole, (-1, steps))],
         "warnings": list(wall.warnings),
     }
 

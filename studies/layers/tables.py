@@ -192,6 +192,93 @@ def build_tokens(facts: Facts) -> pd.DataFrame | None:
     return _frame(rows)
 
 
+# The compounds of the study that this one follows; without dropout, which inference has not.
+COMPOUNDS = {
+    "scores + mask": ("Scores_Compute", "Mask_Apply"),
+    "softmax + dropout + values": ("Softmax", "Values_Apply"),
+    "expansion + GELU": ("Expansion", "Activation"),
+    "projection of the MLP": ("Projection",),
+    "QKV projection + reshape": ("QKV_Projection", "QKV_Reshape"),
+    "reshape + output projection": ("Output_Reshape", "Output_Projection"),
+    "LM head": ("LM_Head_Projection",),
+}
+
+
+@table(
+    "layer_compounds",
+    question="Which compounds take most of a forward pass?",
+    title="Compounds",
+    columns=(
+        PROFILE,
+        Column("compound", "", "neighbouring components, as the study joins them", "key"),
+        Column("parts", "", "the components; their kernels are in component_kernels", "static"),
+        Column("count", "1", "calls of the first component: layers times forward passes", "timing"),
+        Column("avg_ns", "ns", "mean of a call", "timing"),
+        Column("share_frac", "0-1", "total over that of all forward passes", "timing", style="bar"),
+    ),
+    optional=True,
+)
+def build_compounds(facts: Facts) -> pd.DataFrame | None:
+    """Return layer_compounds.csv: the compounds of each profile of GPT-2, most time first."""
+    rows: list[dict[str, Any]] = []
+    for entry in facts.once(profiles_of):
+        seen = {one["component"]: one for level in entry["levels"] for one in level["components"]}
+        whole = (seen.get(WHOLE) or {}).get("total_ns")
+        found = []
+        for compound, names in COMPOUNDS.items():
+            parts = [seen[name] for name in names if name in seen]
+            if parts and whole:
+                passes = parts[0]["count"] / seen[WHOLE]["count"]
+                total = sum(one["avg_ns"] for one in parts)
+                found.append(
+                    {"profile": profile_label(entry), "compound": compound,
+                     "parts": " + ".join(one["component"] for one in parts), "count": parts[0]["count"],
+                     "avg_ns": total, "share_frac": total * passes / (whole / seen[WHOLE]["count"])}
+                )  # fmt: skip
+        rows += sorted(found, key=lambda row: -row["share_frac"])
+    return _frame(rows)
+
+
+FAR = 5.0  # times the median absolute deviation of a position
+
+
+@table(
+    "layer_curve",
+    question="How long does each token of a run take, and which passes lie apart?",
+    title="Token by token",
+    columns=(
+        PROFILE,
+        Column("token", "1", "forward pass of a run; the first one reads the prompt", "key"),
+        Column("p50_ns", "ns", "median over the runs, with nothing attached", "timing"),
+        Column("outliers", "1", "runs that lie further from it than five median deviations and 1 %", "timing"),
+        Column("largest_ns", "ns", "the longest of them", "timing"),
+        Column("cause", "", "all runs: the token's own work; a whole run: a clock; else: something outside", "timing"),
+    ),
+    optional=True,
+)
+def build_curve(facts: Facts) -> pd.DataFrame | None:
+    """Return layer_curve.csv: a row for each token of a run."""
+    rows: list[dict[str, Any]] = []
+    for entry in facts.once(profiles_of):
+        times = np.array((entry.get("tokens") or {}).get("forward_by_run_ns") or [], float)
+        if times.ndim != 2 or not times.size:
+            continue
+        median = np.median(times, axis=0)
+        apart = np.abs(times - median)
+        far = apart > np.maximum(FAR * np.median(apart, axis=0), 0.01 * median)
+        slow_run = far.mean(axis=1) > 0.5
+        usual = float(np.median(median[1:])) if len(median) > 1 else float(median[0])
+        for token, at in enumerate(median):
+            own = far[:, token]
+            why = "the work of this token" if at > 1.2 * usual else ""
+            if own.any():
+                why = "a slow run: clocks" if slow_run[own].all() else "single passes: not of the model"
+            largest = float(times[own, token].max()) if own.any() else None
+            rows.append({"profile": profile_label(entry), "token": token, "p50_ns": at, "outliers": int(own.sum()),
+                         "largest_ns": largest, "cause": why})  # fmt: skip
+    return _frame(rows)
+
+
 @table(
     "layer_agreement",
     question="Do the events say what nsys says?",

@@ -15,8 +15,10 @@ from analysis import report
 from harness.ranges import attach, component, detach
 from studies import show
 from studies.layers import measure as layers
+from studies.layers import tables
 from studies.layers.measure import GPT2_LEVELS, Level
 from studies.layers.tables import BETWEEN
+from tests.declared import facts_of
 
 SMALL = "n_layer=2,n_embd=32,n_head=4,n_positions=64,vocab_size=61"
 RUN = ["--config", SMALL, "--runs", "2", "--warmup", "0", "--device", "cpu"]
@@ -273,3 +275,38 @@ def test_any_module_is_taken_apart_by_its_own_names(modules: Path) -> None:
 
 
 # The heaviest components alone -----------------------------------------------------------------------------------
+
+
+def profile_with(times: list[list[float]]) -> dict[str, Any]:
+    def one(name: str, count: int, avg: float) -> dict[str, Any]:
+        return {"component": name, "path": name, "count": count, "avg_ns": avg, "total_ns": count * avg, "base": False}
+
+    parts = [one("Total_Forward_Pass", 6, 1000.0), one("Scores_Compute", 12, 50.0), one("Mask_Apply", 12, 25.0),
+             one("Expansion", 12, 100.0)]  # fmt: skip
+    return {"name": "cache", "dtype": "float32", "levels": [{"name": "all", "title": "", "components": parts}],
+            "tokens": {"forward_by_run_ns": times}}  # fmt: skip
+
+
+def test_compounds_join_components_and_rank_them() -> None:
+    made = tables.build_compounds(facts_of(built={tables.profiles_of: [profile_with([])]}))
+    assert made is not None
+    assert made["compound"].tolist() == ["expansion + GELU", "scores + mask"]  # of the first, one part is there
+    assert made["avg_ns"].tolist() == [100, 75]
+    assert made["share_frac"].tolist() == pytest.approx([0.2, 0.15])  # two layers a forward pass
+
+
+def test_passes_that_lie_apart_are_named_with_their_cause() -> None:
+    quiet = [[900.0, 500, 501, 502] for _ in range(6)]
+    quiet[2][2] = 700.0  # one pass
+    slow = [one * 1.1 for one in quiet[3]]  # a whole run
+    made = tables.build_curve(facts_of(built={tables.profiles_of: [profile_with([*quiet, slow])]}))
+    assert made is not None
+    assert made["p50_ns"].tolist() == [900, 500, 501, 502]
+    assert made["outliers"].tolist() == [1, 1, 2, 1]
+    assert made["cause"].tolist() == ["a slow run: clocks"] * 2 + [
+        "single passes: not of the model",
+        "a slow run: clocks",
+    ]
+    alone = tables.build_curve(facts_of(built={tables.profiles_of: [profile_with(quiet[:2])]}))
+    assert alone["cause"].tolist() == ["the work of this token", "", "", ""]
+    assert tables.build_curve(facts_of(built={tables.profiles_of: [profile_with([])]})).empty
