@@ -54,7 +54,7 @@ FORMULAS = {
         lambda of, shape: 6.0 * (parameter_count(of) - _tables(of)) * shape.rows, "Kaplan et al. 2020",
         f"{SKIPS} and those of the vocabulary",
     ),
-    "96BsLh²": Formula(
+    "96BsLh^2": Formula(
         lambda of, shape: _megatron(of, shape) * 96 / 72, "Narayanan et al. 2021",
         "it counts the forward pass that checkpoints repeat, so it is of the hardware and not of the model",
     ),

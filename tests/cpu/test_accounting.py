@@ -174,7 +174,7 @@ def test_formulas_that_skip_attention_or_count_padding_give_no_mfu(capsys: pytes
     assert formulas.model_flops("6ND + attention", of, shape) == 6 * 124_439_808 * 4096 + 12 * 12 * 768 * 1024 * 4096
     assert formulas.model_flops("Megatron", of, shape) == pytest.approx(exact, rel=1e-3)
     assert formulas.FORMULAS["6ND"].flops(of, shape) == pytest.approx(0.874 * exact, rel=1e-3)
-    for name, words in (("6ND", "skips"), ("96BsLh²", "repeat"), ("6ND + attention of padded rows", "padding")):
+    for name, words in (("6ND", "skips"), ("96BsLh^2", "repeat"), ("6ND + attention of padded rows", "padding")):
         with pytest.raises(UsageError, match=words):
             formulas.model_flops(name, of, shape)
     assert program.main(["gpt2", "--batch", "4", "--seconds", "0.0287", "--formula", "6ND"]) == 2

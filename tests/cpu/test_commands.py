@@ -257,7 +257,7 @@ def dry_targets() -> list[str]:
 
 def test_the_targets_that_only_print_are_found() -> None:
     assert dry_targets() == [
-        "profile", "ab", "selftest", "ladder", "decode", "accounting-truth", "studies", "study", "multi-gpu", "sweep",
+        "profile", "ab", "selftest", "ladder", "training", "decode", "accounting-truth", "studies", "study", "multi-gpu", "sweep",
     ]  # fmt: skip
 
 
