@@ -126,7 +126,7 @@ def launches_of(step: dict[str, Any], measured: pd.DataFrame | None) -> pd.DataF
     if measured is None or measured.empty or "dram_read_bytes" not in measured:
         return pd.DataFrame()
     root = _ROOTS[step["workload"].partition("_")[0]]
-    inside = (measured["path"] + "/").str.startswith(root + "/")
+    inside = (measured["path"].astype("str") + "/").str.startswith(root + "/")
     return measured[inside & measured["dram_read_bytes"].notna()]
 
 

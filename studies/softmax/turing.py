@@ -8,6 +8,7 @@ H200's roof, so its time is bytes over bandwidth. For others the H200's time, by
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from tabulate import tabulate
 
+from analysis.formats.console import run_program
 from analysis.hardware.devices import Device, architecture, find_device
 from kernels import build, census, objects
 from kernels.registry import ops
@@ -122,8 +124,9 @@ def text() -> str:
     return tabulate(rows, headers, tablefmt="github", disable_numparse=True)
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
+    argparse.ArgumentParser(prog="python -m studies.softmax.turing", description=__doc__).parse_args(arguments)
     print(f"Tesla T4, softmax {SHAPE}\n{text()}\n")
     try:
         rows = compiled()
@@ -136,4 +139,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_program(main))

@@ -85,7 +85,7 @@ def test_without_a_compiler_it_is_one_sentence(
 ) -> None:
     monkeypatch.setattr(build, "find_nvcc", lambda: None)
     monkeypatch.setattr(census, "tool", lambda name: name)
-    assert turing.main() == 127
+    assert turing.main([]) == 127
     said = capsys.readouterr()
     assert said.err == "Missing: nvcc. Install the CUDA toolkit.\n"
     assert said.out.count("never") == len(turing.RUNGS)
