@@ -137,7 +137,7 @@ def _part(part: Part, kernel: Kernel, entry: ReportTable | None, width: int) -> 
         yield from _stalls(rows, width)
         return
     yield Text(part.title, style=HEAD).append(more, style=FAINT)
-    known = [name for name in part.columns if name in rows and not rows[name].map(text.is_missing).all()]
+    known = [name for name in part.columns if name in rows and not rows[name].astype(object).map(text.is_missing).all()]
     unknown = [name for name in part.columns if name not in known]
     described = entry.columns if entry else []
     labels = {column.name: column.label for column in described}
@@ -152,7 +152,7 @@ def _part(part: Part, kernel: Kernel, entry: ReportTable | None, width: int) -> 
     evidence = {column.name: column.evidence for column in described} | {"op": ""}
     said: dict[str, list[str]] = {}
     for name in part.columns:
-        if name in unknown or rows[name].map(text.is_missing).any():
+        if name in unknown or rows[name].astype(object).map(text.is_missing).any():
             said.setdefault(kernel.why.get(evidence.get(name, ""), why), []).append(named[name])
     for reason, columns in said.items():
         yield prose(f"{text.MISSING} {', '.join(columns)}: {reason}", FAINT, indent=2)
@@ -160,7 +160,7 @@ def _part(part: Part, kernel: Kernel, entry: ReportTable | None, width: int) -> 
 
 def _of_ranges(part: Part, rows: pd.DataFrame) -> tuple[Part, pd.DataFrame]:
     """Add the column `range` to the part if any verdict holds for one range only; the other rows say `all`."""
-    ranges = rows["range"] if "range" in rows else pd.Series(pd.NA, index=rows.index)
+    ranges = rows["range"].astype(object) if "range" in rows else pd.Series(pd.NA, index=rows.index)
     blank = ranges.map(text.is_missing)
     if blank.all():
         return part, rows
