@@ -17,7 +17,7 @@ from analysis.diagnosis.kernel_rules.rule import FULL
 from analysis.diagnosis.limits import Limits, find_limits, why_none
 from analysis.diagnosis.reasons import Tables
 from analysis.diagnosis.sampled_reasons import reasons as sampled_reasons
-from analysis.diagnosis.vocabulary import CAUSE, SURE, words
+from analysis.diagnosis.vocabulary import CAUSE, SURE, cure, words
 from analysis.formats import symbols
 from analysis.formats.place import here
 from analysis.formats.words import share
@@ -147,11 +147,11 @@ def _lines(source: pd.DataFrame) -> dict[str, str]:
     }
 
 
-def _sentence(defect: str, gain: float, refuted: str) -> str:
-    entry = words(defect)
-    if not refuted:
-        return f"{entry['what']} {entry['cure']}"
-    return f"{entry['what']} {entry['cure']} This could save at most {share(gain)} of its time. Wrong if: {refuted}"
+def _sentence(kernel: str, one: Verdict) -> str:
+    said = f"{words(one.defect)['what']} {cure(one.defect, kernel)}".rstrip()
+    if not one.refuted:
+        return said
+    return f"{said} This could save at most {share(one.gain)} of its time. Wrong if: {one.refuted}"
 
 
 def _tied(found: list[Verdict]) -> str:
@@ -208,7 +208,7 @@ def _judged(
                     "gain_bound_frac": round(one.gain, 4),
                     "time_to_win_ns": round(one.gain * total) if total == total else pd.NA,
                     "evidence": "; ".join(f"{name} = {value:.6g}" for name, value in one.cells) or pd.NA,
-                    "reason": _sentence(one.defect, one.gain, one.refuted)
+                    "reason": _sentence(str(row.kernel), one)
                     + (WEIGHED if one.weighed else "")
                     + (_tied(found) if one.rank == 1 else ""),
                     "metrics": "full sections" if one.tier == FULL else "default metrics",

@@ -21,8 +21,9 @@ from analysis.diagnosis.host import cpu_ranges, host_waits
 from analysis.diagnosis.hot import hot_kernels
 from analysis.diagnosis.measured import Settled, settle
 from analysis.diagnosis.step_tables import answer_steps
+from analysis.diagnosis.vocabulary import cure
 from analysis.formats import symbols
-from analysis.formats.report import Confidence, kind_of, kinds
+from analysis.formats.report import Confidence
 from analysis.tables.declare import part
 from analysis.tables.host import CUDA
 
@@ -128,7 +129,7 @@ def _cause(row: pd.Series) -> Claim:
         kind=str(row["defect"]),
         title=f"{row['range']}: {symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
         sentence=f"{row['reason']}{rests}",
-        do=f"{kinds()[kind_of(row['defect'])]['cure']} {_look_closer(row['recapture'])}".strip(),
+        do=f"{cure(str(row['defect']), str(row['kernel']))} {_look_closer(row['recapture'])}".strip(),
         bound_ns=int(row["time_to_win_ns"]),
         confidence=Confidence.SURE if row["sure_frac"] >= SURE else Confidence.LIKELY,
         cells=(

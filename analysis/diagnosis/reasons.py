@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ import pandas as pd
 
 from analysis.diagnosis.claims import cell
 from analysis.diagnosis.evidence import count
+from analysis.diagnosis.vocabulary import cure
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.report import Cell, kinds
@@ -114,7 +115,8 @@ def reasons(kernel: Kernel) -> Iterator[Reason]:
     for look in _LOOKS:
         found = look(kernel)
         if found:
-            yield found
+            inside = kinds()[found.kind]["part"] == "kernel" and symbols.is_closed(kernel.name)
+            yield replace(found, do=cure(found.kind, kernel.name)) if inside else found
 
 
 def place(row: Any) -> dict[str, Any]:
@@ -309,7 +311,7 @@ def _shape(kernel: Kernel) -> Reason | None:
             "grid_too_small",
             f"its grid of {count_of(blocks, 'block')} leaves SMs without work",
             f"its grid of {count_of(blocks, 'block')} gives work to at most {count_of(blocks, 'SM')}{of}",
-            "" if symbols.is_closed(kernel.name) else "Split the work over more blocks.",
+            "Split the work over more blocks.",
             cells,
         )
     if threads < WARP:
@@ -340,7 +342,9 @@ def _throughput(kernel: Kernel) -> Reason | None:
             "unknown",
             f"neither memory nor the SMs are busy ({share(moved)}, {share(computed)})",
             f"{both}: it waits, for latency or for work",
-            "Give each warp more independent work: most warps that fit are resident."
+            ""
+            if symbols.is_closed(kernel.name)
+            else "Give each warp more independent work: most warps that fit are resident."
             if (row["occupancy_achieved_frac"] or 0.0) >= FULL_OCCUPANCY
             else "Give it more warps or more independent work.",
             cells,

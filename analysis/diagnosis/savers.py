@@ -25,7 +25,7 @@ from analysis.formats import intervals
 from analysis.formats.report import Saving, kind_of, kinds
 from analysis.replay import savings
 from analysis.replay.decompose import Decomposition, decompose
-from analysis.replay.graph import Bools
+from analysis.replay.graph import Bools, Graph
 from analysis.replay.simulate import Run
 from analysis.replay.steady import Steady, find
 
@@ -216,7 +216,9 @@ def _at_most(one: Saver) -> Saver:
 def _bounded(view: View, one: Proposal) -> Saver:
     """Return a change with its most, for a replay that is far from the timeline.
 
-    No change saves more than the GPU time that it takes away, and, if it is one of the host, the time of an idle GPU.
+    No change saves more than the GPU time that it takes away, and, if it is one of the host, of the time of an idle GPU
+    as large a part as the host's time that goes is of the idle time in the timeline, where the profiler lengthens both.
+    Without a wait, the host runs ahead: then the whole idle time may go.
     """
     if one.change is None:
         return _replayed(view, one)
@@ -226,9 +228,16 @@ def _bounded(view: View, one: Proposal) -> Saver:
     gone = pd.Series(np.maximum(graph.o_duration - after.o_duration, 0.0)[own]).groupby(device).sum()
     most = float(gone.max()) / graph.steps if len(gone) else 0.0
     if any((getattr(graph, name) != getattr(after, name)).any() for name in ("c_gap", "c_own", "c_wait")):
-        busy = intervals.union(graph.o_start[own], graph.o_duration[own].astype(np.int64))
-        most += max(wall - intervals.length(busy) / graph.steps, 0.0)
+        busy = intervals.length(intervals.union(graph.o_start[own], graph.o_duration[own].astype(np.int64)))
+        idle, told = max(wall - busy / graph.steps, 0.0), max(graph.end_ns - graph.start_ns - busy, 1)
+        most += idle if (graph.c_wait != after.c_wait).any() else idle * min(_undone_ns(graph, after) / told, 1.0)
     return Saver(one, Saving(None, min(most, wall)), Saving(None, min(most / wall, 1.0)))
+
+
+def _undone_ns(graph: Graph, after: Graph) -> float:
+    """Return the time of the host that a change takes away, in all threads."""
+    lost = (getattr(graph, name) - getattr(after, name) for name in ("c_gap", "c_own"))
+    return float(sum(np.maximum(one, 0.0).sum() for one in lost))
 
 
 def _replayed(view: View, one: Proposal) -> Saver:

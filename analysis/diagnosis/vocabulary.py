@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from analysis.formats import symbols
 from analysis.formats.place import here
 from analysis.formats.report import kind_of, kinds
 
@@ -16,3 +17,8 @@ NONE_AT_ROOF, LAUNCH_LATENCY = "none_at_roof", "launch_latency"
 def words(name: str) -> Mapping[str, str]:
     """Return `what` and `cure` of a cause."""
     return kinds()[kind_of(name)]
+
+
+def cure(name: str, kernel: str) -> str:
+    """Return what to do about a cause in a kernel; "" if nobody but its library can."""
+    return words(name)["closed" if symbols.is_closed(kernel) else "cure"]

@@ -25,7 +25,7 @@ VERSION = 3
 
 @cache
 def kinds() -> Mapping[str, Mapping[str, str]]:
-    """Return the causes of kinds.toml: `what`, `cure`, `colour` and the `part` of each, by its identifier."""
+    """Return the causes of kinds.toml: `what`, `cure`, `closed`, `colour` and the `part` of each, by its identifier."""
     read = tomllib.loads(KINDS_FILE.read_text("utf-8"))
     return {
         name: {
@@ -33,6 +33,7 @@ def kinds() -> Mapping[str, Mapping[str, str]]:
             "colour": entry.get("colour", entries["colour"]),
             "what": entry["what"],
             "cure": entry["cure"],
+            "closed": entry.get("closed", "" if part == "kernel" else entry["cure"]),
         }
         for part, entries in read.items()
         for name, entry in entries.items()

@@ -184,14 +184,14 @@ def _scope(scope: str) -> str:
 
 
 def _interval(saved: Saving, of: Saving) -> str:
-    """Return `1.2 ms to 2.5 ms (12% to 25%)`, or `at most 2.5 ms` without a low end."""
+    """Return `1.2 ms to 2.5 ms (12% to 25%)`, or `at most 2.5 ms` without a low end or with one of 0."""
     least, most = of.low, of.high
     shares = ""
     if most is not None:
-        shares = f" ({share(most)})" if least is None else f" ({share(max(least, 0.0))} to {share(most)})"
-    if saved.low is None:
+        shares = f" ({share(most)})" if not least or least < 0 else f" ({share(least)} to {share(most)})"
+    if not saved.low or saved.low < 0:
         return f"at most {duration(saved.high or 0.0)}{shares}"
-    return f"{duration(max(saved.low, 0.0))} to {duration(saved.high or 0.0)}{shares}"
+    return f"{duration(saved.low)} to {duration(saved.high or 0.0)}{shares}"
 
 
 def row_of(item: Cell) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from analysis.replay.simulate import Run
 
 MARKS, GPUS = 1 << 30, (1 << 30) + 1  # process of findings and pauses, and of the first GPU: no real process has these
-BESIDE = 1 << 20  # added to a stream's number for the track beside it
+BESIDE = 1 << 20  # added to a stream's number for each track beside it
 SUFFIXES = (".speedscope.json", ".json", ".json.gz")
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _CATEGORIES = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}  # any other operation is a kernel
@@ -148,19 +148,30 @@ def _nested(rows: Iterable[tuple[int, int, int]]) -> Iterator[dict[str, Any]]:
 
 
 def tracks_of(facts: Facts) -> npt.NDArray[np.int64]:
-    """Return the track of each operation: its stream, or the one beside it.
+    """Return the track of each operation: its stream, or one beside it.
 
     Perfetto drops a slice that begins inside another one of its track and ends after it, as kernels of one stream may.
     """
-    ops, stream = facts.gpu_ops, facts.gpu_ops["stream"].to_numpy(np.int64, na_value=-1)
+    ops, tracks = facts.gpu_ops, facts.gpu_ops["stream"].to_numpy(np.int64, na_value=-1).copy()
     start = ops["start_ns"].to_numpy(np.int64)
     end = start + ops["duration_ns"].to_numpy(np.int64)
-    order = np.lexsort((-end, start, stream, facts.place_of_op))
-    same = (np.diff(stream[order]) == 0) & (np.diff(facts.place_of_op[order]) == 0)
-    cuts = np.r_[False, same & (start[order][1:] < end[order][:-1]) & (end[order][1:] > end[order][:-1])]
-    at = np.arange(len(order))
-    beside = (at - np.maximum.accumulate(np.where(cuts, 0, at))) % 2  # the third of three goes back
-    return stream + BESIDE * beside[np.argsort(order)]
+    order = np.lexsort((start, tracks, facts.place_of_op))
+    cuts = np.flatnonzero((np.diff(tracks[order]) != 0) | (np.diff(facts.place_of_op[order]) != 0)) + 1
+    for rows in np.split(order, cuts):
+        if (start[rows][1:] >= np.maximum.accumulate(end[rows])[:-1]).all():
+            continue
+        opened: list[list[int]] = []  # for each track, the ends of the slices around the current time
+        for row, begin, until in zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True):
+            for ends in opened:
+                while ends and ends[-1] <= begin:
+                    ends.pop()
+                if not ends or until <= ends[-1]:
+                    break
+            else:
+                opened.append(ends := [])
+            ends.append(until)
+            tracks[row] += BESIDE * next(at for at, one in enumerate(opened) if one is ends)
+    return tracks
 
 
 def _operations(facts: Facts) -> Iterator[str]:
@@ -170,10 +181,9 @@ def _operations(facts: Facts) -> Iterator[str]:
     for number, label in enumerate(places["label"].astype(str)):
         yield _named(GPUS + number, None, label, GPUS + number)
         for one in np.unique(tracks[place == number]).tolist():
-            moved = one >= BESIDE - 1
-            own = one - BESIDE * moved
-            name = f"stream {own}" if own >= 0 else "GPU"
-            yield _named(GPUS + number, one, f"{name}, overlapping" if moved else name, one)
+            beside, own = divmod(one + 1, BESIDE)
+            name = f"stream {own - 1}" if own else "GPU"
+            yield _named(GPUS + number, one, f"{name}, overlapping {beside}" if beside else name, one)
     columns = [ops[name].astype(object).where(ops[name].notna(), None).tolist() for name in _TOLD]
     device = [split_device(str(name))[1] for name in ops["device"].tolist()]
     rows = zip(ops["start_ns"].tolist(), ops["duration_ns"].tolist(), ops["name"].tolist(), ops["kind"].tolist(),

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from analysis.capture.model import RANGES_COLUMNS, empty_table
-from analysis.diagnosis import each, hot, sampled_reasons
+from analysis.diagnosis import each, hot, sampled_reasons, vocabulary
 from analysis.diagnosis import reasons as r
 from analysis.diagnosis.again import Program, program_of
 from analysis.diagnosis.reasons import Kernel, Reason
@@ -568,6 +568,16 @@ def test_what_is_left_open(open_causes: list[str], unknown: tuple[str, ...], sai
     limits = SimpleNamespace(unknown=unknown, cc="9.0")
     verdicts = SimpleNamespace(unsettled=lambda place: open_causes, evidence=SimpleNamespace(limits=limits))
     assert each._unsettled(verdicts, 0) == said  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("kernel", "kind", "said"), [
+    ("sgemm_naive", "occupancy_registers", "Keep fewer values alive at once."),
+    ("cutlass::Kernel<x>", "occupancy_registers", ""),  # nobody edits it
+    ("nvjet_hsh_128x64", "grid_too_small", "Give it more work in a launch, such as a larger batch."),
+    ("nvjet_hsh_128x64", "memory_roof", "Move fewer bytes: fuse it, or use narrower types."),  # of the step
+])  # fmt: skip
+def test_advice_on_a_librarys_kernel_is_what_its_caller_can_do(kernel: str, kind: str, said: str) -> None:
+    assert vocabulary.cure(kind, kernel) == said
 
 
 def test_what_a_table_says_is_a_row() -> None:

@@ -141,6 +141,8 @@ def test_a_chrome_trace_has_slices_arrows_and_names(facts: Facts) -> None:
         ([7, 7, 7], [9, 0, 20], [10, 10, 10], [1, 0, 0]),  # rows are not in the order of time
         ([7, 7], [0, 2], [10, 8], [0, 0]),  # one inside the other
         ([-1, -1], [0, 9], [10, 10], [0, 1]),
+        ([7, 7, 7], [0, 5, 8], [10, 10, 10], [0, 1, 2]),  # three at a time, as in a CUDA graph
+        ([7, 7, 7], [0, 1, 5], [10, 1, 10], [0, 0, 1]),  # a slice ends before the crossing one begins
     ],
 )
 def test_what_begins_inside_another_slice_and_ends_after_it_has_a_track_beside(

@@ -51,11 +51,12 @@ def propose(view: View) -> Iterator[Proposal]:
 
         inner = max(str(row["range"]).split(" + "), key=len)
         count = view.of_step(np.count_nonzero(inside))
+        fewer = count_of(round(count - view.of_step(len(runs))), "launch goes", "launches go")
         yield Proposal(
             kind="fuse", about=f"{row['pattern']} in {inner}", title=f"Fuse {row['pattern']} in {inner}",
             sentence=(
                 f"{count_of(round(count), 'launch a step takes', 'launches a step take')} {duration(time)}. One kernel "
-                f"for each chain needs at least {duration(time * factor)} for its bytes."
+                f"for each chain needs at least {duration(time * factor)} for its bytes, and {fewer}."
             ),
             change=fused, count=count, time_ns=time, placed=True,
             wrong_if="the fused kernel moves as many bytes as its parts",
