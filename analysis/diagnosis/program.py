@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.reasons import BUSY, SHORT_NS
 from analysis.diagnosis.steps import build_gaps
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, table
-from analysis.tables.gaps import BUSY_FRAC_LIMIT, step_paths
+from analysis.tables.gaps import BUSY_FRAC_LIMIT, busy_and_gaps, step_paths
 from analysis.tables.set_up import SET_UP
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _BOUNDS = {"launch_bound": "launch", "memory_roof": "memory", "compute_roof": "compute"}  # by the cause of a step
 _OF_HOST = ("host_work", "sync", "allocation", "compile_in_loop", "graph_each_step", "data_loader", "storage")
 _OF_COPIES = "copy"
+ATTACHED = "attached"
 
 
 @dataclass
@@ -116,6 +118,8 @@ def build_program(facts: Facts) -> pd.DataFrame | None:
     if not any(leaf.time_ns for leaf in leaves):
         return None
     root = _Node("", "program")
+    waited = sum(step.idle_ns for step in steps.values() if step.idle_from == ATTACHED)
+    part = min(_idle_ns(facts) / waited, 1.0) if waited else 1.0  # steps that are launched ahead share one idle time
     for leaf in leaves:
         inside = _around(root, leaf.range)
         for node in inside:
@@ -126,7 +130,7 @@ def build_program(facts: Facts) -> pd.DataFrame | None:
         inside[-1].kind = "step" if path else inside[-1].kind
         inside[-1].bound, inside[-1].idle_from = step.bound, step.idle_from
         for node in inside:
-            node.idle_ns += step.idle_ns
+            node.idle_ns += step.idle_ns * (part if step.idle_from == ATTACHED else 1.0)
     minimum = traffic.assign(range=fold_paths(traffic["range"])).groupby("range")["minimum_bytes"].sum(min_count=1)
     order = {path: place for place, path in enumerate(dict.fromkeys(fold_paths(layers["range"])))}
     rows = pd.DataFrame(list(_rows(root, order, root.time_ns)))
@@ -172,6 +176,17 @@ def _rows(node: _Node, order: dict[str, int], total: float) -> Iterator[dict[str
         yield from _rows(one, order, total)
 
 
+def _idle_ns(facts: Facts) -> float:
+    """Return the time in which nothing ran on a GPU, from the first step or operation to the last operation: a sum."""
+    ops = facts.gpu_ops
+    begin = min(int(rows["start_ns"].min()) for rows in (ops, facts.step_ranges) if len(rows))
+    end, idle = int((ops["start_ns"] + ops["duration_ns"]).max()), 0
+    for _, own in ops.groupby("device"):
+        start, length = (own[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+        idle += end - begin - busy_and_gaps(start, length)[0]
+    return float(idle)
+
+
 def _steps(gaps: pd.DataFrame, layers: pd.DataFrame, filled: Mapping[str, float]) -> dict[str, _Step]:
     """Return the known values of each step, by its folded path; '' is the whole capture."""
     paths = step_paths(gaps["step"])
@@ -191,7 +206,7 @@ def _steps(gaps: pd.DataFrame, layers: pd.DataFrame, filled: Mapping[str, float]
         before = found.get(place if path in known else "")
         found[place if path in known else ""] = _Step(
             idle + (before.idle_ns if before else 0.0),
-            "bare" if is_bare else "attached",
+            "bare" if is_bare else ATTACHED,
             bound,
             cause in ("", SET_UP, "launch_bound"),
         )

@@ -77,6 +77,12 @@ def verdict(step: Step) -> str:
     return str(kinds()[kind]["what"]) + (f" Also: {also}." if also else "")
 
 
+def no_finding(report: Report) -> str:
+    """Return the sentence of a report without a finding."""
+    where = "what is missing says why" if report.missing else "the tables say what was measured"
+    return f"No finding: no table holds enough evidence; {where}."
+
+
 def rows(step: Step) -> Iterator[tuple[str, str, float, float]]:
     """Yield label, colour, time in ns and share of each part of a step that is not too small, the longest first."""
     for part in sorted(step.parts, key=lambda one: -one.ns):

@@ -139,6 +139,7 @@ def render_html(
         traffic=sections.get("traffic"),
         others=list(sections.values()),
         missing=[_cleaned(one, "what", "why", "do") for one in report.missing],
+        no_finding=first.no_finding(report),
         files=[{**_cleaned(f, "name", "kind"), "rows": text.number(f.rows)} for f in report.files],
         notes=[text.clean(note) for note in report.notes],
     )
@@ -213,7 +214,7 @@ def _trust(trust: Trust, tables: Mapping[str, pd.DataFrame]) -> dict[str, Any]:
     ]
     status = text.clean(trust.status or "untested")
     counted, sampled = len(tables.get("counters", ())), len(tables.get("sampled_times", ()))
-    badge = f"counters {status}" if counted or checks else "counters sampled" if sampled else "no counters"
+    badge = f"counters {status}" if counted or checks else "counters sampled" if sampled else ""
     return {
         "status": status,
         "badge": badge,

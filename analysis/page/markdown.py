@@ -210,10 +210,7 @@ def evidence_line(item: Cell) -> tuple[str, str, str]:
 def _findings(report: Report) -> list[str]:
     findings = report.findings
     if not findings:
-        return [
-            "## Findings",
-            "No finding: no table holds enough evidence. The table below says what is missing.",
-        ]
+        return ["## Findings", first.no_finding(report)]
     blocks = ["## Findings"]
     for finding in findings:
         gain = f" ({saves(finding, report)})" if saves(finding, report) else ""
@@ -390,7 +387,7 @@ def render_terminal(report: Report, width: int = 100, run: str = "") -> str:
     lines.append("")
     findings = report.findings[:MOST_FINDINGS]
     if not findings:
-        lines.append("No finding: no table holds enough evidence; the report says what is missing.")
+        lines.append(first.no_finding(report))
     for finding in findings:
         gain = f" ({saves(finding, report)})" if saves(finding, report) else ""
         lines.append(f"{finding.rank}. {text.shorten(finding.title, 160)}{gain}")

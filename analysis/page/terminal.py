@@ -124,7 +124,7 @@ def _findings(report: Report, tables: Mapping[str, pd.DataFrame], detail: Detail
     low = detail.rows <= 3 and not detail.sentences
     findings = report.findings[: 3 if low else markdown.MOST_FINDINGS]
     if not findings:
-        yield prose("No finding: no table holds enough evidence. The list below shows what is missing.")
+        yield prose(first.no_finding(report))
     for finding in findings:
         yield from finding_lines(finding, report, tables, sentence=detail.sentences)
 

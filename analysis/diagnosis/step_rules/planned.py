@@ -58,6 +58,7 @@ def propose(view: View) -> Iterator[Proposal]:
                 f"{count_of(round(count), 'launch a step takes', 'launches a step take')} {duration(time)}. One kernel "
                 f"for each chain needs at least {duration(time * factor)} for its bytes, and {fewer}."
             ),
+            do="torch.compile the function, or a fused kernel" if view.library == "pytorch" else "",
             change=fused, count=count, time_ns=time, placed=True,
             wrong_if="the fused kernel moves as many bytes as its parts",
         )  # fmt: skip

@@ -97,10 +97,11 @@ const kernelPage = {
   },
   content(name) {
     const about = kernelOrder().get(name), leaves = leavesOf.get(name) ?? [];
-    const ranges = leaves.map((leaf) => leaf.path);
+    const ranges = leaves.map((leaf) => leaf.path), counted = ["counters", "roofline", "stalls"].some((of) => table(of).rows);
     return [
       this.head(name, about, leaves), this.facts(name, ranges), this.diagnosis(name), this.where(name), this.times(name),
-      make("div", { class: "two" }, this.points(name, ranges), this.bytes(name, ranges)), this.waits(name, ranges), this.source(name), this.rules(name), this.commands(name, ranges),
+      ...counted ? [make("div", { class: "two" }, this.points(name, ranges), this.bytes(name, ranges)), this.waits(name, ranges)] : [block("Roofline, bytes and stalls", make("p", {}, because("counters")))],
+      this.source(name), this.rules(name), this.commands(name, ranges),
     ];
   },
   head(name, about, leaves) {
