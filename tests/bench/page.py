@@ -1,6 +1,6 @@
 """Measure report.html in headless Chromium on captures of 10,000 kernels, 100,000 and 1,000,000 launches.
 
-    python -m tests.bench.page [--update]    # --update writes reports/page-bench/results.csv
+    python -m tests.bench.page [--update]    # --update writes tests/bench/page.csv
 
 Chromium's own clock measures the first paint, from a file on disk. The time of an interaction is from the event to the
 end of the next frame, the median of three. It counts processor time of the page's main thread, so other load does not
@@ -36,7 +36,7 @@ FEW, LAUNCHES, MANY = 500, 100_000, 1_000_000  # kernels of timelines, and their
 FIRST_PAINT_MS, INTERACTION_MS = 500, 100
 USABLE_MS, MANY_BYTES = 1500, 8_000_000
 PAGE_BYTES, SCRIPT_BYTES, SCRIPT_GZIP_BYTES = 1_200_000, 150_000, 60_000
-OUT = Path("reports/page-bench/results.csv")
+OUT = Path("tests/bench/page.csv")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
          "--disable-component-update", "--disable-sync"]  # fmt: skip
 _ARITHMETIC = ("fadd", "fmul", "dadd", "dmul", "dfma", "hadd", "hmul", "hfma")
