@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from analysis.facts import Facts
 
 MOST_LEVELS, MOST_THREADS, MOST_STREAMS = 5, 2, 8  # rows of a picture
-MOST_SCENES = 5  # figures: each costs a quarter of a second
+MOST_SCENES = 4  # figures: each costs a quarter of a second
 MOST_BARS = 300  # of a row; above that, bars closer than a pixel are merged
 _PIXELS = 900
 

@@ -523,9 +523,18 @@ def test_the_command_for_a_closer_look() -> None:
 
 def test_what_a_verdict_says_of_a_launch() -> None:
     verdict = SimpleNamespace(
-        rank=1, defect="no_tile", sure=0.7, gain=0.123456, refuted="", cells=[("waves", 1.23456789)], tier="default"
+        rank=1,
+        defect="no_tile",
+        sure=0.7,
+        gain=0.123456,
+        refuted="",
+        cells=[("waves", 1.23456789)],
+        tier="default",
+        weighed=False,
     )
-    second = SimpleNamespace(rank=2, defect="no_tile", sure=0.5, gain=0.2, refuted="it is not", cells=[], tier="full")
+    second = SimpleNamespace(
+        rank=2, defect="no_tile", sure=0.5, gain=0.2, refuted="it is not", cells=[], tier="full", weighed=False
+    )
     judged = SimpleNamespace(
         of=lambda place: [[verdict, second], []][place], why=["", "too few counters"], unsettled=lambda place: ["a", "b"] if place else [],
         evidence=SimpleNamespace(limits=SimpleNamespace(unknown=(), cc="9.0")),
