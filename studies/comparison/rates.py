@@ -1,6 +1,6 @@
 """Count how often verdicts are wrong, and how often they find a slow-down, by our rule and by those of other tools.
 
-    python -m studies.comparison.rates FOLDER    read FOLDER/*.csv.xz; write error_rates.csv and error_summary.csv
+    python -m studies.comparison.rates FOLDER    read FOLDER/*.csv.xz; write error_rates.csv.xz and error_summary.csv
 
 A file holds a row for each process, kernel or part of a model, and amount of work (100, 101, 102, 105 percent): a row,
 the number of its launches (or steps), and the median, mean and standard deviation of their times. Two processes make a
@@ -311,7 +311,7 @@ def main() -> int:
     rows = [row for data in sets for name in RULES for percent in PERCENTS for row in rates(data, name, percent)]
     (folder / "tables").mkdir(exist_ok=True)
     table = pd.DataFrame(rows, columns=COLUMNS)
-    table.to_csv(folder / "tables" / "error_rates.csv", index=False, lineterminator="\n", float_format="%.4g")
+    table.to_csv(folder / "tables" / "error_rates.csv.xz", index=False, lineterminator="\n", float_format="%.4g")
     short = summary(table)
     short.to_csv(folder / "tables" / "error_summary.csv", index=False, lineterminator="\n")
     with pd.option_context("display.width", 250, "display.max_rows", 500, "display.max_columns", 20):
