@@ -151,8 +151,8 @@ def _ours() -> dict[str, str]:
         "dataflow": f"{DATAFLOW.header}\na/b,1,0,mm,in0,11,0,4x8,8x1,float32,128,0,,\na/b,1,0,mm,out0,12,0,4x8,8x1,float32,256,0,0.5,3\n",
         "decode-phases": f"{PHASES.header}\nr6_graph,5,0,1,qkv,100,450\nr6_graph,5,1,1,attention,470,1900\nr7_ours,6,0,2,mlp,30,77\n",
         "graph_kernels": f"{GRAPH_KERNELS.header}\n5000,7,11,8,120,135\n7000,7,11,9,140,166\n",
-        "inductor": f"{INDUCTOR.header}\n0,1,2,extern_kernels.mm,layers.0.up,aten.mm.default\n"
-        '3,0,4,"triton_poi_fused_add_0",;layers.0;layers.1.down,"aten.add.Tensor;aten.view.default"\n',
+        "inductor": f"{INDUCTOR.header}\n0,1,2,extern_kernels.mm,layers.0.up,aten.mm.default,\n"
+        '3,0,4,"triton_poi_fused_add_0",;layers.0;layers.1.down,"aten.add.Tensor;aten.view.default",2\n',
     }
 
 
