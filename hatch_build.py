@@ -26,7 +26,7 @@ CARRIED = (
     "reports/published.toml",
 )
 SOURCES = ("hatch_build.py", "pyproject.toml", "CHANGELOG.md", "LICENSE", "README.md")  # beside these, in the sdist
-SUFFIXES = {".c", ".css", ".cu", ".cuh", ".h", ".j2", ".js", ".json", ".py", ".sh", ".toml", ".typed"}
+SUFFIXES = {".c", ".css", ".cu", ".cuh", ".h", ".j2", ".js", ".json", ".py", ".sbatch", ".sh", ".toml", ".typed"}
 
 
 def tracked(root: Path) -> list[str]:

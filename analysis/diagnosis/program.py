@@ -177,8 +177,13 @@ def _rows(node: _Node, order: dict[str, int], total: float) -> Iterator[dict[str
 
 
 def _idle_ns(facts: Facts) -> float:
-    """Return the time in which nothing ran on a GPU, from the first step or operation to the last operation: a sum."""
+    """Return the time in which nothing ran on a GPU, from the first step or operation to the last operation: a sum.
+
+    Infinite, as no limit, without a timeline.
+    """
     ops = facts.gpu_ops
+    if ops.empty:
+        return np.inf
     begin = min(int(rows["start_ns"].min()) for rows in (ops, facts.step_ranges) if len(rows))
     end, idle = int((ops["start_ns"] + ops["duration_ns"]).max()), 0
     for _, own in ops.groupby("device"):

@@ -52,7 +52,7 @@ class TokenTimes(Struct):
     tokens_per_s: Spread
     blocks_avg_ns: Amount | None = None
     tokens_per_s_gpu: Amount | None = None
-    forward_by_run_ns: list[list[Amount]] = []
+    forward_by_run_ns: list[list[Amount]] | UnsetType = UNSET
     warnings: list[str] = []
 
 
