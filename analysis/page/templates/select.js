@@ -11,8 +11,9 @@ const patternOf = (path) => {
 };
 const isInside = (range, path) => !path || (range !== null && patternOf(path).test(range));
 const PLACES = ["range", "step"];
-// Whether a row of a table lies in the selected range; a step also where the range lies in it. Other tables follow nothing.
-const followed = (of) => PLACES.filter((name) => of.has(name));
+// Whether a row of a table lies in the selected range; a step also where the range lies in it. Other tables follow nothing,
+// nor do those with a step's number.
+const followed = (of) => PLACES.filter((name) => of.columns.some((one) => one.name === name && one.texts !== undefined));
 const follower = (of, path) => {
   const places = path ? followed(of) : [];
   if (!places.length) return null;
