@@ -48,7 +48,7 @@ class Reader:
         from playwright.sync_api import expect
 
         place = self.page.locator(selector).first
-        place.scroll_into_view_if_needed()
+        place.evaluate("one => one.scrollIntoView({block: 'nearest'})")  # a table may draw its rows anew meanwhile
         expect(place).to_be_visible()
         expect(place).to_have_text(re.compile(pattern, re.DOTALL))
         assert self.actions <= MOST_ACTIONS
