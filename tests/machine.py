@@ -14,10 +14,8 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "nsys_scripts"
 DRIVERS = {path.name: path for path in sorted((ROOT / "studies").glob("*/*.sh"))}
 
-FAKE_NSYS = """#!/usr/bin/env bash
-echo "nsys $*" >> "$CALLS"
-case $1 in
---version) echo "NVIDIA Nsight Systems version 2025.3.1.90-253135822842v0" ;;
+# Cases of a fake nsys: it says its version, and runs the program. A program that fails leaves no report.
+NSYS_PROFILES = """--version) echo "NVIDIA Nsight Systems version 2025.3.1.90-253135822842v0" ;;
 profile)
   while (($#)); do
     if [[ $1 == -o ]]; then stem=$2; fi
@@ -27,7 +25,13 @@ profile)
   "$@" || exit $?
   echo data > "$stem.${NSYS_LEAVES:-nsys-rep}"
   ;;
-stats)
+"""
+FAKE_NSYS = (
+    f"""#!/usr/bin/env bash
+echo "nsys $*" >> "$CALLS"
+case $1 in
+{NSYS_PROFILES}"""
+    + """stats)
   while (($#)); do case $1 in --output) base=$2 ;; --report) reports=$2 ;; esac; shift; done
   [[ -z ${NSYS_STATS_FAILS:-} ]] || { echo "ERROR: no importer" >&2; exit 1; }
   for report in ${reports//,/ }; do
@@ -44,6 +48,7 @@ END
   ;;
 esac
 """
+)
 
 FAKE_NCU = """#!/usr/bin/env bash
 echo "ncu $*" >> "$CALLS"

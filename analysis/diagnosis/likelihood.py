@@ -138,18 +138,21 @@ def weights() -> pd.DataFrame:
 def chances(e: Evidence, table: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return how likely each cause is, from the counters alone. Shape: (rows, causes); the sum over causes is 1."""
     table = weights() if table is None else table
+    z, of = _weighed(e, table)
+    odds = (z @ of.to_numpy() + table.loc["bias", of.columns].to_numpy(np.float64)) / SOBER
+    odds = np.exp(odds - odds.max(axis=1, keepdims=True))
+    return pd.DataFrame(odds / odds.sum(axis=1, keepdims=True), columns=of.columns)
+
+
+def _weighed(e: Evidence, table: pd.DataFrame) -> tuple[Floats, pd.DataFrame]:
+    """Return the scaled quantities, shape (rows, quantities), and their weights, shape (quantities, causes)."""
     of = table.drop(index="bias")
     z = scaled(quantities(e)[of.index].to_numpy(), of["mean"].to_numpy(), of["spread"].to_numpy())
-    causes = table.columns.drop(["mean", "spread"])
-    odds = (z @ of[causes].to_numpy() + table.loc["bias", causes].to_numpy(np.float64)) / SOBER
-    odds = np.exp(odds - odds.max(axis=1, keepdims=True))
-    return pd.DataFrame(odds / odds.sum(axis=1, keepdims=True), columns=causes)
+    return z, of.drop(columns=["mean", "spread"])
 
 
 def telling(e: Evidence, row: int, cause: str, most: int = 3) -> list[tuple[str, float]]:
     """Return the quantities of one kernel that speak most for a cause, in spreads from the mean of known kernels."""
-    of = weights().drop(index="bias")
-    z = scaled(quantities(e)[of.index].to_numpy()[row], of["mean"].to_numpy(), of["spread"].to_numpy())
-    causes = of.columns.drop(["mean", "spread"])
-    speaks = z * (of[cause].to_numpy() - of[causes].mean(axis=1).to_numpy())
+    (z,), of = _weighed(Evidence(e.rows.iloc[[row]], e.limits), weights())
+    speaks = z * (of[cause].to_numpy() - of.mean(axis=1).to_numpy())
     return [(f"{of.index[at]} in spreads", float(z[at])) for at in np.argsort(-speaks)[:most] if speaks[at] > 0]

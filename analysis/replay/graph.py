@@ -564,9 +564,9 @@ def _collectives(graph: Graph, capture: Capture) -> Graph:
     If the processes ran different numbers of them, count from the first ones or from the last ones, whichever makes
     more of them overlap.
     """
-    pids = graph.stream_pid[graph.o_stream]
-    listed = [_talking(capture, int(pid)) for pid in np.unique(pids)]
-    if len(listed) < 2 or not all(len(rows) for rows in listed):
+    pids = np.unique(graph.stream_pid[graph.o_stream])
+    listed = [_talking(capture, int(pid)) for pid in pids] if len(pids) > 1 else []
+    if not listed or not all(len(rows) for rows in listed):
         return graph
     best = np.full(len(graph.o_start), -1)
     for from_end in (False, True) if len({len(rows) for rows in listed}) > 1 else (False,):

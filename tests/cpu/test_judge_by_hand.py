@@ -283,7 +283,7 @@ def test_likelihoods_come_from_the_distance_to_known_kernels(monkeypatch: pytest
         index=pd.Index(["a", "b", "bias"], name="quantity"),
     )
     values = pd.DataFrame({"b": [nan, 9.0], "a": [2.0, 1.0]})
-    monkeypatch.setattr(likelihood, "quantities", lambda e: values)
+    monkeypatch.setattr(likelihood, "quantities", lambda e: values.head(len(e.rows)))
     monkeypatch.setattr(likelihood, "weights", lambda: table)
     found = likelihood.chances(Evidence(rows({}, {}), LIMITS))
     assert found["layout"].tolist() == pytest.approx([1 / (1 + exp(-2)), 1 / (1 + exp(-4))])  # at most four spreads

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from analysis.report import build
-from tests.machine import FAKE_NCU, FAKE_SMI, ROOT
+from tests.machine import FAKE_NCU, FAKE_SMI, NSYS_PROFILES, ROOT
 from tests.rank_programs import Program
 
 TOOLS = ("slurmctld", "slurmd", "munged", "srun", "sbatch", "scontrol")
@@ -59,25 +59,18 @@ NodeName=n[0-1] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{second}-{third}] C
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 # It runs the program, and exports what the test prepared for this node or rank. A program that fails leaves no report.
-NSYS = """#!/usr/bin/env bash
+NSYS = (
+    f"""#!/usr/bin/env bash
 case $1 in
---version) echo "NVIDIA Nsight Systems version 2025.3.1.90-253135822842v0" ;;
-profile)
-  while (($#)); do
-    if [[ $1 == -o ]]; then stem=$2; fi
-    if [[ $1 == -f ]]; then shift 2 && break; fi
-    shift
-  done
-  "$@" || exit $?
-  echo data > "$stem.nsys-rep"
-  ;;
-export)
+{NSYS_PROFILES}"""
+    + """export)
   while (($#)); do if [[ $1 == --output ]]; then out=$2; fi; shift; done
   cp "$FIXTURES/node${RANK:-$SLURM_NODEID}.sqlite" "$out"
   ;;
 stats) exit 1 ;;
 esac
 """
+)
 TORCHRUN = """#!/usr/bin/env bash
 while [[ $1 == --* ]]; do
   case $1 in
