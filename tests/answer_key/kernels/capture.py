@@ -2,7 +2,7 @@
 
 One call does all, in at most SECONDS: bare times first, then the default metrics of both forms, then all metrics, a group
 of kernels at a time, as long as the seconds last. DIR gets `times.csv` and `captures/{default,full}/`, which are committed.
-The sets from kernels_2 on share its `main.cu`. A step that fails is said, and the others go on.
+The sets from kernels_2 on share its `main.cu`. It reports a step that fails and continues with the next.
 """
 
 from __future__ import annotations
