@@ -36,7 +36,7 @@ def copied_bytes(gpu_ops: pd.DataFrame) -> pd.DataFrame:
     written = within | (copies["kind"] == "memset") | (direction == "Host-to-Device")
     moved = pd.DataFrame(
         {
-            "path": copies["path"],
+            "path": copies["path"].astype(object),  # pandas cannot look up many categories in an empty index of them
             "dram_read_bytes": copies["bytes"].where(within, 0),
             "dram_write_bytes": copies["bytes"],
         }

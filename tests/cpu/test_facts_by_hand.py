@@ -301,6 +301,18 @@ def test_copies_and_sets_count_where_dram_moves_them() -> None:
     assert traffic.copied_bytes(ops.tail(1)).empty
 
 
+def test_copies_outside_every_range_do_not_hinder_many_paths() -> None:
+    """pandas gives an empty index of categories codes of 8 bits, though 200 categories need 16."""
+    paths = ["", *(f"h.{layer}" for layer in range(200))]
+    kind = pd.CategoricalDtype(paths)
+    ops = pd.DataFrame({"kind": "memset", "name": "[CUDA memset]", "path": pd.Series([""], dtype=kind), "bytes": 8})
+    columns = {"dram_read_bytes": range(201), "dram_write_bytes": 3.0}
+    measured = pd.DataFrame({"path": pd.Series(paths, dtype=kind), **columns})
+    table = traffic.build_traffic(facts_of(measured=measured, seen_paths={"h.1"}, copied=traffic.copied_bytes(ops)))
+    assert table is not None
+    assert set(table["range"]) == set(paths[1:])
+
+
 def declared(*rows: tuple[str, str, float, float]) -> pd.DataFrame:
     """rows: (op, variant, minimum, read)"""
     return pd.DataFrame(rows, columns=["op", "variant", "minimum_bytes", "dram_read_bytes"]).assign(
