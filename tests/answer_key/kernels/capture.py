@@ -1,8 +1,8 @@
 """Build, time and capture a set of kernels on a GPU: `python tests/answer_key/kernels/capture.py kernels_3 --out DIR`.
 
-One call does all, in at most SECONDS: bare times first, then the default metrics of both forms, then all metrics, a group
-of kernels at a time, as long as the seconds last. DIR gets `times.csv` and `captures/{default,full}/`, which are committed.
-The sets from kernels_2 on share its `main.cu`. It reports a step that fails and continues with the next.
+One call does all, in at most SECONDS: bare times first, then the default metrics of both forms, then all metrics, a few
+kernels at a time on each GPU, as long as the seconds last. What fails is tried again, one kernel at a time. DIR gets
+`times.csv` and `captures/{default,full}/`, which are committed. The sets from kernels_2 on share its `main.cu`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ import csv
 import json
 import lzma
 import os
+import queue
 import re
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -28,20 +32,51 @@ from harness.profile.exports import RATIO  # noqa: E402
 MAIN = HERE.parent / "kernels_2"
 GROUPS = ("memory", "sync", "compute", "product", "library", "trap", "clean")
 HEADER = "name,cause,also,slow_us,slow_p10,slow_p90,fixed_us,fixed_p10,fixed_p90,rounds,difference,won_low,won_high\n"
-SECONDS, EACH = 225, 60  # of the whole call; the most for the bare times of one group
+SECONDS, EACH = 225, 15  # of the whole call; the most for one kernel in one step
+FEW = 6  # kernels of one process
+EXPORTING = 25  # seconds, after the last capture
 
 
-def run(words: list[str], seconds: float) -> str:
-    """Return what a command prints, '' if it fails or takes longer; then say so."""
+def run(words: list[str], seconds: float, env: dict[str, str] | None = None) -> str:
+    """Return what a command prints, '' if it fails or takes longer; then say so and end its children too."""
+    said = " ".join(words)[:120]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=max(seconds, 1), check=False)
-    except (subprocess.TimeoutExpired, OSError) as error:
-        print(f"{' '.join(words)[:120]}: {error}", flush=True)
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
+        ) as process:
+            try:
+                out, err = process.communicate(timeout=max(seconds, 1))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                print(f"{said}: more than {seconds:.0f} s", flush=True)
+                return ""
+    except OSError as error:
+        print(f"{said}: {error}", flush=True)
         return ""
-    if done.returncode:
-        print(f"{' '.join(words)[:120]}: {done.returncode}: {done.stderr[-800:]}{done.stdout[-400:]}", flush=True)
+    if process.returncode:
+        print(f"{said}: {process.returncode}: {err[-800:]}{out[-400:]}", flush=True)
         return ""
-    return done.stdout
+    return out
+
+
+class Gpus:
+    """The GPUs of this call, lent to one process at a time; ncu locks the folder TMPDIR, so each has its own."""
+
+    def __init__(self, names: list[str], out: Path) -> None:
+        self.free: queue.Queue[dict[str, str]] = queue.Queue()
+        self.count = len(names)
+        for name in names:
+            folder = out / f"tmp{name}"
+            folder.mkdir(exist_ok=True)
+            self.free.put({**os.environ, "CUDA_VISIBLE_DEVICES": name, "TMPDIR": str(folder)})
+
+    @contextmanager
+    def one(self) -> Iterator[dict[str, str]]:
+        env = self.free.get()
+        try:
+            yield env
+        finally:
+            self.free.put(env)
 
 
 def build(name: str, arch: str, out: Path) -> Path:
@@ -57,20 +92,38 @@ def build(name: str, arch: str, out: Path) -> Path:
     return program
 
 
-def captured(program: Path, names: list[str], options: list[str], report: Path, seconds: float) -> bool:
-    """Return whether ncu counted the kernels of these names into `report`."""
+def captured(program: Path, names: list[str], options: list[str], report: Path, ends: float, gpus: Gpus) -> list[Path]:
+    """Count the kernels of these names, and return the reports: `report`, or one for each kernel if that fails."""
     window = ["--nvtx", "--profile-from-start", "off", "--clock-control", "none", "--force-overwrite"]
-    words = ["ncu", *window, *options, "--export", str(report), str(program), "--run", *names]
-    return bool(run(words, seconds)) and report.is_file()
+    with gpus.one() as env:
+        if ends - time.monotonic() < 5:
+            print(f"{report.stem}: no time is left", flush=True)
+            return []
+        words = ["ncu", *window, *options, "--export", str(report), str(program), "--run", *names]
+        if run(words, min(EACH * len(names), ends - time.monotonic()), env) and report.is_file():
+            return [report]
+    report.unlink(missing_ok=True)
+    if len(names) == 1:
+        return []
+    alone = [captured(program, [one], options, report.with_stem(f"{report.stem}-{one}"), ends, gpus) for one in names]
+    return [one for some in alone for one in some]
+
+
+def timed(program: Path, names: list[str], ends: float, gpus: Gpus) -> str:
+    """Return the lines of times.csv of these kernels; after a crash, each has its own process: it costs no other."""
+    with gpus.one() as env:
+        lines = run([str(program), "--time", *names], min(EACH * len(names), ends - time.monotonic()), env)
+    return lines if lines or len(names) == 1 else "".join(timed(program, [one], ends, gpus) for one in names)
 
 
 def export(reports: list[Path], page: str, folder: Path, options: list[str]) -> None:
     """Write one page of all reports as one compressed table: the columns of the first, and rows from each."""
     header: list[str] = []
     rows: list[list[str]] = []
-    for report in reports:
-        name = page.removeprefix("ncu_")
-        text = run(["ncu", "--import", str(report), "--csv", "--page", name.replace("ratios", "raw"), *options], 60)
+    words = ["--csv", "--page", page.removeprefix("ncu_").replace("ratios", "raw"), *options]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        texts = list(pool.map(lambda report: run(["ncu", "--import", str(report), *words], 60), reports))
+    for text in texts:
         table = list(csv.reader(text[text.find('"ID"') :].splitlines()))
         if not table or "ID" not in table[0]:
             continue
@@ -106,6 +159,21 @@ def manifest(folder: Path) -> None:
     (folder / "manifest.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
+def exported(reports: list[Path], folder: Path, metrics: str) -> None:
+    """Write the pages of one list of metrics."""
+    folder.mkdir(parents=True, exist_ok=True)
+    base = ["--print-units", "base"]
+    if folder.name == "full":
+        export(reports, "ncu_raw", folder, base)
+        export(reports, "ncu_details", folder, [])
+        return
+    counts = [one for one in metrics.split(",") if not RATIO.search(one)]
+    ratios = [one for one in metrics.split(",") if RATIO.search(one)]
+    export(reports, "ncu_raw", folder, [*base, "--metrics", ",".join(counts)])
+    export(reports, "ncu_ratios", folder, ["--metrics", ",".join(ratios)])
+    manifest(folder)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return 1 if no capture was made."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -113,50 +181,40 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--gpus", default=os.environ.get("CUDA_VISIBLE_DEVICES", "0"), help="for example 0,1")
+    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=GROUPS)
+    parser.add_argument("--tiers", nargs="*", choices=("default", "full"), default=("default", "full"))
     parser.add_argument("--build-only", action="store_true")
     chosen = parser.parse_args(arguments)
-    begin, out = time.monotonic(), chosen.out.resolve()
+    ends, out = time.monotonic() + chosen.seconds, chosen.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-
-    def left() -> float:
-        return float(chosen.seconds - (time.monotonic() - begin))
-
     program = build(chosen.name, chosen.arch, out)
-    print(f"built: {left():.0f} s left", flush=True)
+    print(f"built: {ends - time.monotonic():.0f} s left", flush=True)
     if chosen.build_only or not program.is_file():
         return int(not program.is_file())
-    names = {group: run([str(program), "--list", group], 20).split() for group in GROUPS}
-    every = [one for group in GROUPS for one in names[group]]
-    text = HEADER
-    for some in names.values():  # after a crash, a process for each: one bad kernel costs no other
-        text += run([str(program), "--time", *some], min(EACH, left())) or "".join(
-            run([str(program), "--time", one], min(EACH / 4, left())) for one in some
-        )
-        (out / "times.csv").write_text(text, encoding="utf-8")
-    good = {line.split(",", 1)[0] for line in text.splitlines()[1:]}
-    print(f"timed {len(good)} of {len(every)}: {left():.0f} s left", flush=True)
+    groups = [run([str(program), "--list", group], 20).split() for group in chosen.groups]
+    some = [names[at : at + FEW] for names in groups for at in range(0, len(names), FEW)]
+    gpus = Gpus(chosen.gpus.split(","), out)
     metrics = argv.metrics_for(f"{chosen.arch[3:-1]}.{chosen.arch[-1]}")
     made = 0
-    for tier, options in (("default", ["--metrics", metrics]), ("full", ["--set", "full"])):
-        folder, reports = out / "captures" / tier, []
-        for group in GROUPS:
-            some, report = [one for one in names[group] if one in good], out / f"{tier}-{group}.ncu-rep"
-            if some and left() > 10 and captured(program, some, options, report, left()):
-                reports.append(report)
-            print(f"{tier} {group}: {len(some)} kernels, {left():.0f} s left", flush=True)
-        if not reports:
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        made += 1
-        if tier == "default":
-            counts = [one for one in metrics.split(",") if not RATIO.search(one)]
-            ratios = [one for one in metrics.split(",") if RATIO.search(one)]
-            export(reports, "ncu_raw", folder, ["--print-units", "base", "--metrics", ",".join(counts)])
-            export(reports, "ncu_ratios", folder, ["--metrics", ",".join(ratios)])
-            manifest(folder)
-        else:
-            export(reports, "ncu_raw", folder, [])
-            export(reports, "ncu_details", folder, [])
+    with ThreadPoolExecutor(gpus.count) as pool:
+        text = HEADER + "".join(pool.map(lambda names: timed(program, names, ends, gpus), some))
+        (out / "times.csv").write_text(text, encoding="utf-8")
+        print(f"timed {text.count(chr(10)) - 1}: {ends - time.monotonic():.0f} s left", flush=True)
+        good = {line.split(",", 1)[0] for line in text.splitlines()[1:]}
+        some = [those for names in some if (those := [one for one in names if one in good])]
+        for tier, options in (("default", ["--metrics", metrics]), ("full", ["--set", "full"])):
+            if tier not in chosen.tiers:
+                continue
+            jobs = [
+                pool.submit(captured, program, names, options, out / f"{tier}-{place}.ncu-rep", ends - EXPORTING, gpus)
+                for place, names in enumerate(some)
+            ]
+            reports = [report for job in jobs for report in job.result()]
+            print(f"{tier}: {len(reports)} reports, {ends - time.monotonic():.0f} s left", flush=True)
+            if reports:
+                exported(reports, out / "captures" / tier, metrics)
+                made += 1
     return int(not made)
 
 
