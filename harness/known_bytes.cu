@@ -4,7 +4,7 @@
 // `known write32MiB`, `known spin0MiB`. They run alone, among others in a stream, and among others in a CUDA graph, for
 // 5 us to 10 ms. Launches take their data from a ring of 24 GiB, so that none finds its data in L2.
 //
-// known_bytes timed|graph [STEPS]   print the time of a step, to compare runs with and without samples
+// known_bytes timed [STEPS]         print the time of a step launch by launch and as a graph, to compare runs with and without samples
 // known_bytes reuse [STEPS]         run kernels whose reuse of L2 is known
 #include <cuda_profiler_api.h>
 #include <cuda_runtime.h>
@@ -154,7 +154,7 @@ void timed(bool as_graph, int steps) {
     }
     settle(0);
     const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - begin;
-    if (round == 2) std::printf("step_us %.3f\n", took.count() / steps);
+    if (round == 2) std::printf("%s step_us %.3f\n", as_graph ? "graph" : "stream", took.count() / steps);
   }
 }
 
@@ -217,7 +217,10 @@ int main(int count, char **words) {
   check(cudaMemset(ring, 1, kRing), "memset");
   settle(1000);
   const std::string mode = count > 1 ? words[1] : "";
-  if (mode == "timed" || mode == "graph") return timed(mode == "graph", count > 2 ? std::atoi(words[2]) : 1500), 0;
+  if (mode == "timed") {
+    const int steps = count > 2 ? std::atoi(words[2]) : 900;
+    return timed(false, steps), timed(true, steps), 0;
+  }
   check(cudaProfilerStart(), "profiler");
   if (mode == "reuse") return reuse(count > 2 ? std::atoi(words[2]) : 1000), settle(0), check(cudaProfilerStop(), "profiler"), 0;
   std::mt19937 random(7);

@@ -27,7 +27,7 @@ from analysis.samples.neighbours import Ran, join
 from analysis.samples.overlap import Launches, samples_of
 from analysis.tables import sampled
 from analysis.tables.reuse import _cold_of_groups, build_l2_reuse
-from harness import known_bytes
+from harness import known_bytes, known_steps
 from harness.profile import argv, status
 from tests.declared import facts_of
 from tests.nsys_export import Export
@@ -419,11 +419,44 @@ def test_a_step_of_known_launches_sums_them(tmp_path: Path) -> None:
 
 
 def test_the_self_test_compiles_samples_exports_and_reports(tmp_path: Path) -> None:
-    build, capture, exports, report = known_bytes.commands(tmp_path, "90")
+    build = known_bytes.build(tmp_path, "90")
     assert (build[0], "-arch=sm_90" in build) == ("nvcc", True)
+    capture, exports, report = known_bytes.commands(tmp_path)
     assert capture[capture.index("--sample-hz") + 1] == "10000"
     assert exports[1:3] == ["--only", "nsys"]
     assert report[-1] == str(tmp_path)
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, script: str) -> None:
+    """Put a tool on PATH that prints what a real one would."""
+    tool = folder / "bin" / name
+    tool.parent.mkdir()
+    tool.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tool.parent}:/usr/bin:/bin")
+
+
+def test_the_cost_of_samples_is_a_row_for_each_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, tmp_path, "nsys", 'echo "stream step_us 140.25"; echo "graph step_us 124.5"')
+    assert known_bytes.cost(tmp_path, 2) == 0
+    rows = pd.read_csv(tmp_path / "known_cost.csv")
+    assert rows.groupby(["program", "samples"])["step_us"].agg(["size", "mean"]).loc[("graph", "no")].tolist() == [
+        2,
+        124.5,
+    ]
+    assert set(rows["program"]) == {"stream", "graph"}
+
+
+def test_bytes_of_a_step_are_held_against_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "captures").mkdir()
+    ranges = ("step", "kernel")
+    export(tmp_path / "captures" / "a.sqlite", ranges=ranges)
+    head = '"ID","dram__bytes_read.sum","dram__bytes_write.sum"\n"","byte","byte"'
+    stand_in(monkeypatch, tmp_path, "ncu", f'printf \'==PROF==\\n{head}\\n"0","600","60"\\n"1","400","0"\\n\'')
+    rows = known_steps.rows_of(tmp_path, "ours", 10, ["program"])
+    read = (0.5 * LONG[0] + 0.2 * LONG[1]) * PEAK / 1e9
+    assert (rows[0]["kernels_bytes"], rows[0]["range_bytes"], rows[1]["kernels_bytes"]) == (1000, 100, 60)
+    assert rows[0]["sampled_bytes"] == pytest.approx(read, rel=0.02)
 
 
 def test_the_report_says_how_well_the_samples_resolve(facts: Facts) -> None:

@@ -1,0 +1,73 @@
+"""Hold the bytes that samples see in a step against ncu, which counts the same program without cache control.
+
+usage: python -m harness.known_steps RUN STEPS -- COMMAND…      needs ncu and a GPU
+
+RUN is a run folder of `make profile`, with samples of COMMAND, to which the number of its steps is added: ncu counts
+the kernels of one step, and then STEPS steps as one range. Prints rows of known_steps.csv.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from analysis.capture.load import load
+from analysis.facts import Facts
+from analysis.tables.sampled import CAPTURE, PAUSES, build_sampled_steps
+
+BYTES = {"read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum"}
+COLUMNS = ("program", "metric", "sampled_bytes", "error_bytes", "kernels_bytes", "range_bytes")
+
+
+def counted(command: Sequence[str], steps: int, replay: str) -> dict[str, float]:
+    """Return the bytes of a step by ncu: the sum over its kernels, or of a range of several steps; {} if it failed."""
+    options = ["--profile-from-start", "off", "--target-processes", "all"] if replay == "kernel" else []
+    options += ["--clock-control", "none", "--cache-control", "none", "--replay-mode", replay]
+    options += ["--metrics", ",".join(BYTES.values()), "--csv", "--page", "raw", "--print-units", "base"]
+    found = subprocess.run(["ncu", *options, *command, str(steps)], capture_output=True, text=True, check=False)
+    lines = [line for line in found.stdout.splitlines() if line.startswith('"')]
+    rows = list(csv.DictReader(io.StringIO("\n".join(lines))))[1:]  # the first has the units
+    if not rows:
+        print(f"known_steps: ncu counted nothing: {(found.stdout + found.stderr)[-400:]}", file=sys.stderr)
+        return {}
+    return {name: sum(float(row[metric]) for row in rows) / steps for name, metric in BYTES.items()}
+
+
+def rows_of(run: Path, name: str, steps: int, command: Sequence[str]) -> list[dict[str, object]]:
+    """Return the rows of one program: each metric by samples, by ncu's kernels, and by ncu's range."""
+    sampled = build_sampled_steps(Facts(load([run / "captures"])))
+    if sampled is None:
+        return []
+    own = sampled[~sampled["range"].isin((CAPTURE, PAUSES))].nlargest(1, "instances").iloc[0]
+    kernels, whole = counted(command, 1, "kernel"), counted(command, steps, "app-range")
+    return [
+        {
+            "program": name, "metric": metric, "sampled_bytes": round(own[f"dram_{column}_bytes"]),
+            "error_bytes": round(own[f"dram_{column}_error_bytes"]),
+            "kernels_bytes": round(kernels[metric]) if kernels else "",
+            "range_bytes": round(whole[metric]) if whole else "",
+        }
+        for metric, column in (("read", "read"), ("written", "write"))
+    ]  # fmt: skip
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("steps", type=int)
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args(arguments)
+    rows = rows_of(options.run, options.run.name, options.steps, options.command)
+    table = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    table.writerows(rows)
+    return 0 if rows else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
