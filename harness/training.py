@@ -7,6 +7,7 @@ runs on the calling thread, so its kernels lie in its range. There is no KV cach
 from __future__ import annotations
 
 import copy
+import functools
 from typing import Any
 
 import torch
@@ -45,11 +46,11 @@ class Trainer(nn.Module):  # type: ignore[misc]
 
     checkpointed   keep only the input of each block, and recompute its activations during the backward pass
     autocast       run products in bfloat16, over weights in float32
-    compiled       put forward pass and loss behind torch.compile; blocks then have no ranges of their own
+    compiled       put forward pass and loss behind torch.compile, as one range. `attach` does not see the model
+                   then: it would give each block another class, and the compiler would start again
     fused          AdamW as one kernel for many tensors (on a GPU), not one for each operation
+    root           name of the step's range
     """
-
-    root = ROOT
 
     def __init__(
         self,
@@ -59,17 +60,22 @@ class Trainer(nn.Module):  # type: ignore[misc]
         autocast: bool = False,
         compiled: bool = False,
         fused: bool = True,
+        root: str = ROOT,
     ) -> None:
         super().__init__()
-        self.model = copy.deepcopy(model).requires_grad_(True).train()
-        self.config = model.config
-        self.h = self.model.h
-        self.checkpointed, self.autocast = checkpointed, autocast
+        whole = copy.deepcopy(model).requires_grad_(True).train()
+        if compiled:
+            object.__setattr__(self, "model", whole)
+        else:
+            self.model, self.h = whole, whole.h
+        self.config, self.root = model.config, root
+        self.checkpointed, self.autocast, self.is_compiled = checkpointed, autocast, compiled
         on_gpu = self.model.wte.weight.is_cuda
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=LEARNING_RATE, fused=on_gpu and fused, foreach=False if not fused else None
         )
-        self.loss_of = torch.compile(self._loss_of, dynamic=False) if compiled else self._loss_of
+        if compiled:
+            self._compiled = torch.compile(functools.partial(_loss_of, whole, checkpointed), dynamic=False)
 
     @component("{self.root}")
     def step(self, ids: Any, targets: Any, cache: NoCache) -> Any:
@@ -80,8 +86,15 @@ class Trainer(nn.Module):  # type: ignore[misc]
         self.update()
         return loss.detach()
 
-    def _loss_of(self, ids: Any, targets: Any, cache: NoCache) -> Any:
+    def loss_of(self, ids: Any, targets: Any, cache: NoCache) -> Any:
+        """Run the forward pass, and return the loss."""
+        if self.is_compiled:
+            return self.forward_loss(ids, targets, cache)
         return self.loss(self.forward(ids, cache), targets)
+
+    @component("forward_loss")
+    def forward_loss(self, ids: Any, targets: Any, cache: NoCache) -> Any:
+        return self._compiled(ids, targets, cache)
 
     def trace_backward(self, tracer: Tracer) -> None:
         """Open a range h.N around each block's part of the backward pass."""
@@ -93,15 +106,11 @@ class Trainer(nn.Module):  # type: ignore[misc]
     @component("forward")
     def forward(self, ids: Any, cache: NoCache) -> Any:
         """Logits (B, T, V)."""
-        model = self.model
-        x = model.embeddings(ids, cache)
-        for block in model.h:
-            x = checkpoint(block, x, cache, use_reentrant=False) if self.checkpointed else block(x, cache)
-        return model.lm_head(model.norm_f(x))
+        return _logits(self.model, self.checkpointed, ids, cache)
 
     @component("loss")
     def loss(self, logits: Any, targets: Any) -> Any:
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        return _loss(logits, targets)
 
     @component("backward")
     def backward(self, loss: Any) -> None:
@@ -115,10 +124,25 @@ class Trainer(nn.Module):  # type: ignore[misc]
         self.optimizer.zero_grad(set_to_none=True)
 
 
+def _logits(model: GPT2, checkpointed: bool, ids: Any, cache: NoCache) -> Any:
+    x = model.embeddings(ids, cache)
+    for block in model.h:
+        x = checkpoint(block, x, cache, use_reentrant=False) if checkpointed else block(x, cache)
+    return model.lm_head(model.norm_f(x))
+
+
+def _loss(logits: Any, targets: Any) -> Any:
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def _loss_of(model: GPT2, checkpointed: bool, ids: Any, targets: Any, cache: NoCache) -> Any:
+    return _loss(_logits(model, checkpointed, ids, cache), targets)
+
+
 class TrainingStep:
     """One training step on fixed tokens that can run many times. The model learns these tokens."""
 
-    def __init__(self, model: GPT2, workload: Workload, seed: int, checkpointed: bool = False, **how: bool) -> None:
+    def __init__(self, model: GPT2, workload: Workload, seed: int, checkpointed: bool = False, **how: Any) -> None:
         self.model, self.workload = Trainer(model, checkpointed, **how), workload
         device = model.wte.weight.device
         generator = torch.Generator().manual_seed(seed)

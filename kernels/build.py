@@ -208,7 +208,8 @@ def shared_library(folder: str, source: Path | None = None) -> Path:
     if not torch.cuda.is_available():
         raise BuildError(f"kernels/{folder} needs an NVIDIA GPU and torch sees none.")
     major, minor = torch.cuda.get_device_capability()
-    return compile_library(folder, f"{10 * major + minor}", source)
+    arch = 10 * major + minor
+    return compile_library(folder, objects.target(source, arch) if source else f"{arch}", source)
 
 
 def compile_library(folder: str, arch: str, source: Path | None = None) -> Path:

@@ -187,6 +187,8 @@ def measure_cell(
     place = f"{labels['model']} {mode} {labels['dtype']} b{labels['batch']} t{labels['context_tokens']}"
     for attention in ATTENTIONS:
         reason = NOT_IN.get((attention, mode), "the time given with --seconds was over" if over() else "")
+        if mode != "eager":
+            reason = reason or MODELS[labels["model"]].no_graph
         if not reason:
             try:
                 running[attention] = (

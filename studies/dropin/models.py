@@ -8,11 +8,15 @@ GPT2 = "gpt2"
 
 
 class Kind(NamedTuple):
-    """A configuration class of transformers, the sizes of a published model, and those of a small one for a CPU."""
+    """A configuration class of transformers, the sizes of a published model, and those of a small one for a CPU.
+
+    no_graph   why no CUDA graph can record a step of it; "" if one can
+    """
 
     config: str
     sizes: dict[str, Any]
     small: dict[str, Any]
+    no_graph: str = ""
 
 
 def _gpt2(layers: int, channels: int, heads: int) -> Kind:
@@ -34,6 +38,7 @@ MODELS = {
          "word_embed_proj_dim": 2048},
         {"num_hidden_layers": 2, "hidden_size": 128, "num_attention_heads": 2, "ffn_dim": 128,
          "word_embed_proj_dim": 128, "vocab_size": 256, "max_position_embeddings": 64},
+        "OPT reads the length of its static cache on the host",
     ),
     "llama-3.2-1b": Kind(
         "LlamaConfig",

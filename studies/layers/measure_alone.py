@@ -1,4 +1,4 @@
-"""Record the kernels of the five heaviest components, each run alone 50 times.
+"""Record the kernels of the five heaviest compounds, each of their components run alone 50 times.
 
     python -m studies.layers.measure_alone [--out RUN]
 
@@ -34,6 +34,7 @@ from harness.weights import load_weights
 from studies.layers import measure as layers
 from studies.layers.measure import BLOCKS, Generation, fold
 from studies.layers.measure_events import Clock, Stopwatch, make_clock
+from studies.layers.tables import COMPOUNDS
 
 HEAVIEST, CALLS, WARMUP = 5, 50, 5
 ALONE = "alone"
@@ -52,7 +53,10 @@ class Heavy:
 
 
 def heaviest(profile: dict[str, Any], count: int = HEAVIEST) -> list[Heavy]:
-    """Return the components of a layer profile with the largest shares of a forward pass, the heaviest first."""
+    """Return the components of the `count` compounds with the largest shares of a forward pass, the heaviest first.
+
+    A model without these compounds has its heaviest components instead.
+    """
     whole = next(row for level in profile["levels"] for row in level["components"] if row["component"] == layers.WHOLE)
     bases = {row["path"] for level in profile["levels"] for row in level["components"] if row["base"]}
     found = [
@@ -66,7 +70,11 @@ def heaviest(profile: dict[str, Any], count: int = HEAVIEST) -> list[Heavy]:
         for row in level["components"]
         if not row["base"] and row["path"] not in bases and row["component"] != BLOCKS
     ]
-    return sorted(found, key=lambda heavy: -heavy.per_forward_ns)[:count]
+    found.sort(key=lambda heavy: -heavy.per_forward_ns)
+    named = {one.component.partition(" ")[2]: one for one in found}
+    compounds = [[named[part] for part in parts if part in named] for parts in COMPOUNDS.values()]
+    compounds.sort(key=lambda parts: -sum(one.per_forward_ns for one in parts))
+    return [one for parts in compounds[:count] for one in parts] or found[:count]
 
 
 @dataclass(frozen=True)

@@ -405,7 +405,8 @@ def agreement_sentence(agreement: pd.DataFrame) -> str:
     title="Kernels of the heaviest components, run alone",
     columns=(
         PROFILE,
-        Column("component", "", "component, the heaviest first", "key"),
+        Column("compound", "", "what the component is a part of, as in layer_compounds", "static"),
+        Column("component", "", "component, the heaviest compound first", "key"),
         Column("kernel", "", "kernel (operator, on a CPU)", "key"),
         Column("source", "", "which tool timed it", "key"),
         Column("self_ns", "ns", "sum over all its launches", "timing"),
@@ -418,6 +419,7 @@ def build_component_kernels(facts: Facts) -> pd.DataFrame | None:
     """Return component_kernels.csv: the kernels of the heaviest components, by torch.profiler and by nsys."""
     capture = facts.capture
     rows = []
+    compounds = {part: compound for compound, parts in COMPOUNDS.items() for part in parts}
     for entry in (capture.kernels_of_layers or {}).get("profiles") or []:
         source = "torch.profiler" if entry.get("on_gpu") else "torch.profiler, CPU operators"
         seen = _alone_kernels(capture, entry["name"])
@@ -427,6 +429,7 @@ def build_component_kernels(facts: Facts) -> pd.DataFrame | None:
             rows += [
                 {
                     "profile": profile_label(entry),
+                    "compound": compounds.get(component["component"].partition(" ")[2]),
                     "component": component["component"],
                     "kernel": name,
                     "source": told_by,

@@ -157,6 +157,8 @@ def study_profiles(profiles: list[dict[str, Any]]) -> Points:
         if on_gpu():
             names = "; ".join(f"{one.name[:80]} {one.grid}" for one in found.kernels[:3])
             yield point("profiles", case, "kernels", "1", sum(one.calls for one in found.kernels), names)
+            if found.backward_ns:
+                yield point("profiles", case, "backward", "ns", found.backward_ns, "kernels that autograd's engine ran")
         if case == "add 2048":
             yield timed("profiles", case, _best(benchmark(case, run, 5, 20)))
     if on_gpu():
@@ -504,7 +506,8 @@ def _rates() -> Points:
 
 # Roofs of math instructions --------------------------------------------------------------------------------------
 
-# Case -> operations of one instruction of a warp, and instructions of one step; in the order of run_roof.
+# Case -> operations of one instruction of a warp, and instructions of one step; in the order of run_roof. A warpgroup's
+# instruction (wgmma) counts as one of each of its four warps. From HOPPER on, they need compute capability 9.0.
 ROOFS = {
     "DP4A": (256, 4),
     "IMMA m16n8k32": (8192, 1),
@@ -512,7 +515,14 @@ ROOFS = {
     "BF16 m16n8k16": (4096, 1),
     "BF16 2:4 m16n8k32": (8192, 1),
     "FP64 m8n8k4": (512, 2),
+    "FP64 m16n8k16": (4096, 1),
+    "BF16 wgmma m64n128k16": (65536, 1),
+    "TF32 wgmma m64n128k8": (32768, 1),
+    "FP8 wgmma m64n128k32": (131072, 1),
+    "IMMA wgmma m64n128k32": (131072, 1),
+    "BF16 2:4 wgmma m64n128k32": (131072, 1),
 }
+HOPPER = "FP64 m16n8k16"
 CHAINS, WARPS, SCHEDULERS = 8, 8, 4
 
 
@@ -542,7 +552,8 @@ def study_roofs(_: list[dict[str, Any]]) -> Points:
     blocks, steps = torch.cuda.get_device_properties(0).multi_processor_count, 4096
     cycles = torch.zeros(blocks, dtype=torch.int64, device="cuda")
     sink = torch.empty(blocks * 32 * WARPS, device="cuda")
-    for unit, case in enumerate(ROOFS):
+    able = len(ROOFS) if torch.cuda.get_device_capability() == (9, 0) else list(ROOFS).index(HOPPER)
+    for unit, case in enumerate(list(ROOFS)[:able]):
 
         def run(unit: int = unit) -> None:
             stream = torch.cuda.current_stream().cuda_stream
@@ -555,7 +566,8 @@ def study_roofs(_: list[dict[str, Any]]) -> Points:
 
 
 def _sparse_mlp() -> Points:
-    from torch.sparse import to_sparse_semi_structured
+    """Time an MLP, prune it 2:4, and time it on the sparse tensor cores by the first library that can."""
+    from torch.sparse import SparseSemiStructuredTensorCUSPARSELT, SparseSemiStructuredTensorCUTLASS
 
     generator = torch.Generator("cuda").manual_seed(0)
     x = torch.randn(4096, 4096, device="cuda", generator=generator).bfloat16()
@@ -566,13 +578,20 @@ def _sparse_mlp() -> Points:
         return F.linear(F.gelu(F.linear(x, weights[0])), weights[1])
 
     expected, zeros = mlp(dense).float(), mlp(pruned).float()
-    sparse = [to_sparse_semi_structured(weight) for weight in pruned]
-    found = mlp(sparse).float()
-    for case, weights in (("MLP dense", dense), ("MLP 2:4", sparse)):
-        yield timed("roofs", case, measure_gpu(functools.partial(mlp, weights), 20, warmup=3))
+    yield timed("roofs", "MLP dense", measure_gpu(functools.partial(mlp, dense), 20, warmup=3))
     error = float((zeros - expected).norm() / expected.norm())
     yield point("roofs", "MLP 2:4", "error of pruning", "1", error, "relative norm, random weights")
-    yield point("roofs", "MLP 2:4", "error of the kernel", "1", float((found - zeros).norm() / zeros.norm()))
+    for library in (SparseSemiStructuredTensorCUSPARSELT, SparseSemiStructuredTensorCUTLASS):
+        try:
+            sparse = [library.from_dense(weight) for weight in pruned]
+            found = mlp(sparse).float()
+            taken = measure_gpu(functools.partial(mlp, sparse), 20, warmup=3)
+        except (NotImplementedError, RuntimeError, ValueError) as refused:
+            progress(f"no sparse MLP by {library.__name__}: {manifest.first_line(refused)}")
+            continue
+        yield timed("roofs", "MLP 2:4", taken, library.__name__)
+        yield point("roofs", "MLP 2:4", "error of the kernel", "1", float((found - zeros).norm() / zeros.norm()))
+        return
 
 
 # Command line ------------------------------------------------------------------------------------------------

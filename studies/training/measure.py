@@ -1,19 +1,18 @@
-"""Run training steps of GPT-2 for `make profile`, and write where their activations lie.
+"""Run training steps of GPT-2 in several ways, one after another in one window, for `make profile`.
 
-    make profile CMD='python -m studies.training.measure --autocast'      (`make training` runs all variants)
+    make profile CMD='python -m studies.training.measure'      (`make training` does it, and writes the memory)
+    python -m studies.training.measure --memory FILE [--ways float32]
 
-    --autocast   products in bfloat16        --compile    forward pass and loss behind torch.compile
-    --unfused    AdamW operation by operation
-
-On a GPU, with --memory FILE, it writes the live bytes of each layer after the forward pass. Without a GPU, the model is
-small, and only the loss is printed.
+Ways: float32; autocast (products in bfloat16); compiled (autocast, forward pass and loss behind torch.compile); unfused
+(autocast, AdamW operation by operation). The range of a step is train_<way>. With --memory FILE, no window opens: on a
+GPU, the program writes the live bytes of each layer after the forward pass. Without a GPU, the model is small.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,12 @@ from studies.training import memory
 
 SMALL = "n_layer=2,n_embd=64,n_head=1,vocab_size=256,n_positions=64"
 WARMUP = 3
+WAYS: dict[str, dict[str, bool]] = {
+    "float32": {},
+    "autocast": {"autocast": True},
+    "compiled": {"autocast": True, "compiled": True},
+    "unfused": {"autocast": True, "fused": False},
+}
 
 
 def measure_layers(step: TrainingStep) -> dict[str, int]:
@@ -59,40 +64,61 @@ def measure_layers(step: TrainingStep) -> dict[str, int]:
     return memory.by_layer(snapshot)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the steps inside the window of a profiler. Return 0."""
+def build(options: argparse.Namespace) -> dict[str, TrainingStep]:
+    """Return the step of each way, warmed up."""
     on_gpu = torch.cuda.is_available()
-    if options.memory and options.compile:
-        raise UsageError("A compiled step has no layers to ask for memory: give --memory without --compile.")
-    if options.memory and not on_gpu:
-        raise InputError("--memory reads the allocator of a GPU, and torch sees none: leave it out.")
     weights = load_weights(config=None if on_gpu else parse_config(SMALL))
     model = build_model(weights, device="cuda" if on_gpu else "cpu", dtype=DTYPES["float32"])
     workload = find_workload(options.workload if on_gpu else "train_b1_t16", model.config)
     if workload.step != TRAIN:
         raise UsageError(f"{options.workload} is no training step: use train_b<batch>_t<tokens>.")
-    how = {"autocast": options.autocast, "compiled": options.compile, "fused": not options.unfused}
-    step = TrainingStep(model, workload, 0, **how)
-    for _ in range(WARMUP):
-        loss = step.run()
-    if options.memory:
+    steps = {}
+    for way in options.ways:
+        steps[way] = TrainingStep(model, workload, 0, root=f"train_{way}", **WAYS[way])
+        for _ in range(WARMUP):
+            steps[way].run()
+        progress(f"{way}: warmed up")
+    return steps
+
+
+def write_memory(steps: Mapping[str, TrainingStep], path: Path) -> None:
+    """Write the live bytes of each layer of each way."""
+    rows = []
+    for way, step in steps.items():
         layers = measure_layers(step)
-        progress(memory.text(layers))
-        write(options.memory, "layer,live_bytes\n" + "".join(f"{name},{size}\n" for name, size in layers.items()))
+        progress(f"{way}\n{memory.text(layers)}")
+        rows += [f"{way},{name},{size}\n" for name, size in layers.items()]
+    write(path, "way,layer,live_bytes\n" + "".join(rows))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the steps inside the window of a profiler, or measure the memory. Return 0."""
+    on_gpu = torch.cuda.is_available()
+    if options.memory and "compiled" in options.ways:
+        raise UsageError("A compiled step has no layers to ask for memory: give --memory with other --ways.")
+    if options.memory and not on_gpu:
+        raise InputError("--memory reads the allocator of a GPU, and torch sees none: leave it out.")
+    steps = build(options)
+    if options.memory:
+        write_memory(steps, options.memory)
+        return 0
     tracer = NvtxTracer()
     if tracer.enabled:
-        attach(step.model, tracer)
-        if not options.compile:
-            step.model.trace_backward(tracer)
+        for way, step in steps.items():
+            attach(step.model, tracer)
+            if way != "compiled":
+                step.model.trace_backward(tracer)
     if on_gpu:
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()
-    for _ in range(options.steps):
-        loss = step.run()
+    for way, step in steps.items():
+        for _ in range(options.steps):
+            loss = step.run()
+        if on_gpu:
+            torch.cuda.synchronize()
+        progress(f"{way}: {options.steps} steps, loss {float(loss):.4f}")
     if on_gpu:
-        torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStop()
-    progress(f"{options.steps} steps, loss {float(loss):.4f}")
     return 0
 
 
@@ -104,11 +130,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--workload", default="train_b4_t1024", help="train_b<batch>_t<tokens>")
-    parser.add_argument("--steps", type=int, default=10)
-    parser.add_argument("--autocast", action="store_true", help="products in bfloat16")
-    parser.add_argument("--compile", action="store_true", help="torch.compile")
-    parser.add_argument("--unfused", action="store_true", help="AdamW operation by operation")
-    parser.add_argument("--memory", type=Path, metavar="FILE", help="write layer,live_bytes")
+    parser.add_argument("--steps", type=int, default=5, help="of each way")
+    parser.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=list(WAYS))
+    parser.add_argument("--memory", type=Path, metavar="FILE", help="write way,layer,live_bytes")
     return guarded(lambda: run(parser.parse_args(arguments)), "a smaller --workload")
 
 

@@ -13,7 +13,7 @@ import torch
 from analysis.capture.load import load
 from analysis.facts import Facts
 from harness.timing import Measurement
-from kernels import build
+from kernels import build, objects
 from studies.lectures import measure, predict, second, tables
 from studies.lectures.measure_calls import profile
 from tests.declared import facts_of
@@ -143,4 +143,4 @@ def test_a_profile_counts_the_backward_pass() -> None:
 def test_the_roofs_compile_without_a_gpu() -> None:
     if build.find_nvcc() is None:
         pytest.skip("there is no nvcc")
-    assert build.compile_library("roofs", "90", measure.ROOF_SOURCE).is_file()
+    assert build.compile_library("roofs", objects.target(measure.ROOF_SOURCE, 90), measure.ROOF_SOURCE).is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ class Recorder:
         self.stack.pop()
 
 
-def step(**how: bool) -> TrainingStep:
+def step(**how: Any) -> TrainingStep:
     model = build_model(load_weights(config=parse_config(measure.SMALL)))
     return TrainingStep(model, find_workload("train_b1_t16", model.config), 0, **how)
 
@@ -49,6 +50,17 @@ def test_blocks_have_ranges_in_the_forward_and_the_backward_pass() -> None:
     assert {"gpt2_train/forward/h.0", "gpt2_train/forward/h.1", "gpt2_train/optimizer"} <= set(recorder.paths)
 
 
+def test_a_tracer_does_not_reach_what_torch_compile_has_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+    one, recorder = step(compiled=True, root="train_compiled"), Recorder()
+    first = float(one.run())
+    counted = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    attach(one.model, recorder)
+    assert float(one.run()) < first
+    assert recorder.paths == [f"train_compiled{part}" for part in ("", "/forward_loss", "/backward", "/optimizer")]
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == counted
+
+
 @pytest.mark.parametrize("how", [{"autocast": True}, {"fused": False}])
 def test_variants_of_the_step_learn(how: dict[str, bool]) -> None:
     one = step(**how)
@@ -62,16 +74,19 @@ def plain_after(steps: int) -> Any:
     return [one.run() for _ in range(steps)][-1]
 
 
-def block(state: str, size: int, layer: str | None = None, **more: Any) -> dict[str, Any]:
-    return {"state": state, "size": size, **({"user_metadata": layer} if layer else {}), **more}
+def block(state: str, size: int, address: int, **more: Any) -> dict[str, Any]:
+    return {"state": state, "size": size, "address": address, **more}
 
 
 def test_live_blocks_of_a_snapshot_are_summed_by_layer() -> None:
     blocks = [
-        block("active_allocated", 512, requested_size=500), block("active_allocated", 1024, "h.1", requested_size=1000),
-        block("active_allocated", 512, "h.0"), block("inactive", 4096, "h.0"), block("active_allocated", 512, "h.1"),
+        block("active_allocated", 512, 1, requested_size=500), block("active_allocated", 1024, 2, requested_size=1000),
+        block("active_allocated", 512, 3), block("inactive", 4096, 4), block("active_allocated", 512, 5),
     ]  # fmt: skip
-    traces = [[{"action": "alloc", "user_metadata": name} for name in ("h.0", "h.1")]]
+    names = {3: "h.0", 4: "h.0", 2: "h.0"}
+    traces = [[{"action": "alloc", "addr": at, "user_metadata": name} for at, name in names.items()]]
+    traces[0] += [{"action": "free_completed", "addr": 2}]  # what lay at 2 was freed, and another layer took its place
+    traces[0] += [{"action": "alloc", "addr": at, "user_metadata": "h.1"} for at in (2, 5)]
     found = memory.by_layer({"segments": [{"blocks": blocks}], "device_traces": traces})
     assert list(found.items()) == [("", 500), ("h.0", 512), ("h.1", 1512)]
     assert "h.1" in memory.text(found)
@@ -82,9 +97,9 @@ def test_live_blocks_of_a_snapshot_are_summed_by_layer() -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_the_program_runs_small_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert measure.main(["--steps", "1", "--autocast"]) == 0
-    assert "1 steps, loss" in capsys.readouterr().err
-    assert measure.main(["--memory", "x.csv", "--compile"]) == 2
+    assert measure.main(["--steps", "1", "--ways", "autocast", "unfused"]) == 0
+    assert "unfused: 1 steps, loss" in capsys.readouterr().err
+    assert measure.main(["--memory", "x.csv"]) == 2
     assert "has no layers" in capsys.readouterr().err
-    assert measure.main(["--memory", "x.csv"]) == 3
+    assert measure.main(["--memory", "x.csv", "--ways", "float32"]) == 3
     assert "torch sees none" in capsys.readouterr().err
