@@ -1,131 +1,248 @@
-"""Run the programs of cases.toml on two GPUs under nsys, one capture each, within a limit of time.
+"""Capture and time the programs of cases.toml on the GPUs of one machine.
 
-    python tests/answer_key/ranks/run.py --out FOLDER [--seconds 200] [--only REGEX]
-    RANK=0 WORLD_SIZE=2 … python tests/answer_key/ranks/run.py --case NAME [--device cpu]
+    python tests/answer_key/ranks/run.py capture --ranks 4 --out FOLDER [--only REGEX]
+    python tests/answer_key/ranks/run.py time    --ranks 4 --out FOLDER [--only REGEX]
 
-The second form is one rank of one program; without a GPU, ranks talk by gloo, which tests the programs alone.
+One set of ranks runs all programs in turn: `capture` under one nsys, whose export is cut into one small export a
+program, and `time` without nsys, both forms in turn. Without a GPU (--device cpu), `time` tests the programs with gloo.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import gc
+import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import time
 import tomllib
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 CASES: dict[str, dict[str, Any]] = tomllib.loads((HERE / "cases.toml").read_text(encoding="utf-8"))
-LAYERS, STEPS, LIMIT_S = 4, 12, 40
-NSYS = ["profile", "-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-f", "true"]
+WARM, STEPS, BLOCKS, IN_BLOCK = 3, 8, 8, 5
+MARK = "key:"
+NSYS = ["profile", "-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "--cuda-graph-trace=node", "-f", "true"]
+CUT = {  # what a cut export keeps: table, and the columns that say when
+    "CUPTI_ACTIVITY_KIND_KERNEL": "start", "CUPTI_ACTIVITY_KIND_MEMCPY": "start", "CUPTI_ACTIVITY_KIND_MEMSET": "start",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": "start", "NVTX_EVENTS": "start",
+}  # fmt: skip
+WHOLE = (
+    "NVTX_PAYLOAD_SCHEMA_ENTRIES", "NVTX_PAYLOAD_SCHEMAS", "TARGET_INFO_GPU", "META_DATA_EXPORT", "EXPORT_META_DATA",
+    "ENUM_CUDA_MEMCPY_OPER", "ENUM_CUDA_MEM_KIND",
+)  # fmt: skip
+IDS = {
+    "CUPTI_ACTIVITY_KIND_KERNEL": ("demangledName", "shortName"), "CUPTI_ACTIVITY_KIND_RUNTIME": ("nameId",),
+    "NVTX_EVENTS": ("textId",),
+}  # fmt: skip
 
 
-def rank(case: dict[str, Any], device: str) -> None:
-    """Run one rank of a program."""
+def cases(ranks: int, only: str) -> list[str]:
+    """Return the programs for so many ranks; a program that repeats has a number behind its name."""
+    found = []
+    for name, case in CASES.items():
+        if case.get("ranks", 2) == ranks and re.search(only, name):
+            found += [f"{name}.{number}" for number in range(case.get("repeat", 1))]
+    return found
+
+
+# In a rank ---------------------------------------------------------------------------------------------------------
+
+
+def rank(options: argparse.Namespace) -> None:
+    """Run all programs as one rank."""
     import torch
     import torch.distributed as dist
-    from torch import nn
 
-    on_gpu = device == "cuda"
-    number = int(os.environ["RANK"])
+    sys.path.insert(0, str(HERE))
+    import programs
+
+    number, size, on_gpu = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), options.device == "cuda"
     if on_gpu:
         torch.cuda.set_device(number)
     dist.init_process_group("nccl" if on_gpu else "gloo")
-    size, rows = (4096, 4096) if on_gpu else (16, 8)
-    mine = number == case.get("rank")
-    rows = int(rows * case["rows"]) if mine and "rows" in case else rows
-    layers = nn.ModuleList(nn.Linear(size, size) for _ in range(LAYERS)).to(device)
-    model: Any = layers
-    x = torch.randn(rows, size, device=device)
-    if case["kind"] == "fsdp":
-        from torch.distributed.fsdp import fully_shard
-
-        for layer in (*layers, model):
-            fully_shard(layer)
-    reducers = list(layers.parameters()) if case["kind"] in ("ddp", "sp") else []
-
-    def spin(ns: int) -> None:
-        if on_gpu:
-            torch.cuda._sleep(int(ns * 1.7))  # cycles at about 1.7 GHz
-        else:
-            time.sleep(ns / 1e9)
-
-    def forward(y: Any) -> Any:
-        for at, layer in enumerate(layers):
+    machine = programs.Machine(number, size, on_gpu)
+    found: dict[str, Any] = {}
+    for name in cases(size, options.only):
+        case = CASES[name.partition(".")[0]]
+        try:
+            if options.what == "capture":
+                _window(name, programs.Program(case, "a", machine))
+            elif case["cause"] not in ("none", "first_step") or not on_gpu:
+                forms = {form: programs.Program(case, form, machine) for form in "ab"}
+                found[name] = _times(forms)
+                if number == 0:
+                    (options.out / f"times-{size}.json").write_text(json.dumps(found), encoding="utf-8")
+                forms.clear()
+        finally:
+            gc.collect()
             if on_gpu:
-                torch.cuda.nvtx.range_push(f"layer.{at}")
-            y = layer(y).relu()
-            if mine and at == case.get("layer"):
-                spin(case["ns"])
-            if case["kind"] == "tp":
-                dist.all_reduce(y.data)
-            elif case["kind"] == "sp":
-                parts = y.detach()[: y.shape[0] // 2 * 2].contiguous()
-                dist.all_to_all_single(torch.empty_like(parts), parts) if on_gpu else dist.all_reduce(parts)
-            elif case["kind"] == "pp" and at == LAYERS - 1:
-                dist.send(y.detach(), 1) if number == 0 else dist.recv(y.data, 0)
-            if on_gpu:
-                torch.cuda.nvtx.range_pop()
-        return y
-
-    for _ in range(STEPS):
-        if mine and case["cause"] == "host":
-            time.sleep(case["ns"] / 1e9)
-        forward(x).square().mean().backward()
-        for parameter in reducers:
-            pieces = 8 if case["cause"] == "small_buckets" else 1
-            for piece in parameter.grad.view(-1).chunk(pieces):
-                dist.all_reduce(piece)
-        for parameter in layers.parameters():
-            parameter.grad = None
-        loss = torch.ones(1, device=device)
-        dist.all_reduce(loss)
-        loss.item()
+                torch.cuda.empty_cache()
+        if number == 0:
+            print(f"{time.monotonic():9.1f} {name}", flush=True)
     dist.destroy_process_group()
 
 
-def capture(name: str, case: dict[str, Any], out: Path, nsys: str) -> str:
-    """Capture both ranks of a program; return what failed."""
-    out.mkdir(parents=True, exist_ok=True)
-    words = ["-m", "torch.distributed.run", "--nproc-per-node", "2", str(Path(__file__)), "--case", name]
-    env = os.environ | {"NCCL_NVLS_ENABLE": "0"} | case.get("env", {})
-    stem = out / "timeline"
-    export = ["export", "--type", "sqlite", "--include-blobs=true", "--force-overwrite=true", "-o", f"{stem}.sqlite"]
-    for command in ([nsys, *NSYS, "-o", str(stem), sys.executable, *words], [nsys, *export, f"{stem}.nsys-rep"]):
-        try:
-            done = subprocess.run(command, env=env, timeout=LIMIT_S, capture_output=True)
-        except subprocess.TimeoutExpired:
-            return f"{command[1]} took over {LIMIT_S} s"
-        if done.returncode:
-            return f"{command[1]}: {done.stderr.decode(errors='replace')[-300:]}"
-    return ""
+def _window(name: str, program: Any) -> None:
+    """Run a program's steps in a range by its name; but for a late first step, warm up before."""
+    import torch.distributed as dist
+
+    machine = program.machine
+    if program.case["cause"] == "first_step":  # warm up without what is late
+        kept, program.first_ns = program.first_ns, 0
+        _steps(program, WARM)
+        program.first_ns = kept
+    else:
+        _steps(program, WARM)
+    dist.barrier()
+    machine.synchronise()
+    machine.push(f"{MARK}{name}")
+    _steps(program, STEPS)
+    machine.pop()
+    machine.synchronise()
+    dist.barrier()
+
+
+def _steps(program: Any, count: int) -> float:
+    """Run steps; return the seconds of one."""
+    program.machine.synchronise()
+    begin = time.perf_counter()
+    for _ in range(count):
+        program.step()
+    program.machine.synchronise()
+    return (time.perf_counter() - begin) / max(count, 1)
+
+
+def _times(forms: dict[str, Any]) -> dict[str, list[float]]:
+    """Return the seconds of a step in each block of each form, of the slowest rank; blocks of the forms alternate."""
+    import torch
+    import torch.distributed as dist
+
+    found: dict[str, list[float]] = {form: [] for form in forms}
+    on_gpu = forms["a"].machine.on_gpu
+    for program in forms.values():
+        _steps(program, WARM if on_gpu else 0)
+    for block in range(BLOCKS if on_gpu else 1):
+        for form in sorted(forms, reverse=block % 2 == 1):
+            dist.barrier()
+            spent = torch.tensor(
+                [_steps(forms[form], IN_BLOCK if on_gpu else 1)], dtype=torch.float64, device=forms[form].machine.device
+            )
+            dist.all_reduce(spent, dist.ReduceOp.MAX)
+            found[form].append(round(spent.item(), 9))
+    return found
+
+
+# Around the ranks --------------------------------------------------------------------------------------------------
+
+
+def capture(options: argparse.Namespace) -> int:
+    """Capture all programs in one session, and cut its export."""
+    stem = options.out / f"session-{options.ranks}"
+    words = _launch(options)
+    commands = [
+        [options.nsys, *NSYS, "-o", str(stem), *words],
+        [options.nsys, "export", "--type", "sqlite", "--include-blobs=true", "--force-overwrite=true", "-o",
+         f"{stem}.sqlite", f"{stem}.nsys-rep"],
+    ]  # fmt: skip
+    for command in commands:
+        begin = time.monotonic()
+        code = subprocess.run(command, env=_environment()).returncode
+        print(f"{time.monotonic() - begin:.1f} s, exit code {code}: {command[1]}", flush=True)
+    return cut_all(Path(f"{stem}.sqlite"), options.out)
+
+
+def cut_all(session: Path, out: Path) -> int:
+    """Write one export for each window of a session, NAME.sqlite; return 1 if it has no window."""
+    windows = windows_of(session)
+    names = list(windows)
+    with ProcessPoolExecutor(min(len(names) or 1, os.cpu_count() or 1, 16)) as pool:
+        list(pool.map(cut, [session] * len(names), [out / f"{one}.sqlite" for one in names], windows.values()))
+    print(f"{len(names)} windows of {session.name}", flush=True)
+    return 0 if names else 1
+
+
+def windows_of(session: Path) -> dict[str, tuple[int, int]]:
+    """Return begin and end of the window of each program: around the ranges of all ranks."""
+    with contextlib.closing(sqlite3.connect(session)) as file:
+        rows = file.execute(
+            "SELECT coalesce(e.text, s.value) AS name, min(e.start), max(e.end) FROM NVTX_EVENTS e LEFT JOIN StringIds s "
+            f"ON s.id = e.textId WHERE coalesce(e.text, s.value) LIKE '{MARK}%' GROUP BY name ORDER BY 2"
+        ).fetchall()
+    return {name.removeprefix(MARK): (begin, end) for name, begin, end in rows}
+
+
+def cut(session: Path, target: Path, window: tuple[int, int]) -> None:
+    """Copy what happens in a window, and NCCL's calls that make communicators, without names of the machine."""
+    target.unlink(missing_ok=True)
+    with contextlib.closing(sqlite3.connect(target)) as file:
+        file.execute("ATTACH ? AS whole", (f"{session}",))
+        have = {name for (name,) in file.execute("SELECT name FROM whole.sqlite_master WHERE type = 'table'")}
+        for table in WHOLE:
+            if table in have:
+                file.execute(f"CREATE TABLE {table} AS SELECT * FROM whole.{table}")
+        for table in filter(have.__contains__, CUT):
+            own = f"start BETWEEN {window[0] - 1000} AND {window[1] + 1000}"
+            if table == "NVTX_EVENTS":
+                own = (
+                    f"({own} AND coalesce(text, (SELECT value FROM whole.StringIds WHERE id = textId), '') NOT LIKE "
+                    f"'{MARK}%') OR eventType = 75 OR coalesce(text, (SELECT value FROM whole.StringIds WHERE id = "
+                    "textId), '') LIKE 'ncclComm%'"
+                )
+            elif table == "CUPTI_ACTIVITY_KIND_RUNTIME":
+                own += " AND nameId NOT IN (SELECT id FROM whole.StringIds WHERE value LIKE 'cudaEventQuery%' OR value LIKE " \
+                    "'cudaGetLastError%' OR value LIKE 'cudaPeekAtLastError%' OR value LIKE 'cudaStreamIsCapturing%' OR " \
+                    "value LIKE 'cudaThreadExchangeStreamCaptureMode%' OR value LIKE 'cuGetProcAddress%')"  # fmt: skip
+            file.execute(f"CREATE TABLE {table} AS SELECT * FROM whole.{table} WHERE {own} ORDER BY start")
+        used = " UNION ".join(
+            f"SELECT {column} FROM {table}" for table, columns in IDS.items() if table in have for column in columns
+        )
+        file.execute(f"CREATE TABLE StringIds AS SELECT * FROM whole.StringIds WHERE id IN ({used})")
+        file.commit()
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {"NCCL_NVLS_ENABLE": "0", "TORCH_NCCL_ENABLE_MONITORING": "0", "OMP_NUM_THREADS": "1"}
+
+
+def _launch(options: argparse.Namespace) -> list[str]:
+    words = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(options.ranks), str(Path(__file__))]
+    more = [
+        "--out",
+        str(options.out),
+        "--only",
+        options.only,
+        "--device",
+        options.device,
+        "--ranks",
+        str(options.ranks),
+    ]
+    return [sys.executable, *words, options.what, *more]
 
 
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("what", choices=["capture", "time"])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--only", default="")
-    parser.add_argument("--seconds", type=float, default=200, help="start no further program after so many seconds")
     parser.add_argument("--nsys", default="nsys")
-    parser.add_argument("--case")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     options = parser.parse_args()
-    if options.case:
-        rank(CASES[options.case], options.device)
+    options.out.mkdir(parents=True, exist_ok=True)
+    if "RANK" in os.environ:
+        rank(options)
         return 0
-    if options.out is None:
-        parser.error("--out names the folder of the captures")
-    started = time.monotonic()
-    for name, case in CASES.items():
-        if re.search(options.only, name) and time.monotonic() - started < options.seconds:
-            failed = capture(name, case, options.out / name, options.nsys)
-            print(f"{time.monotonic() - started:6.1f} s {name} {failed or 'done'}", flush=True)
-    return 0
+    if options.what == "capture":
+        return capture(options)
+    return subprocess.run(_launch(options), env=_environment()).returncode
 
 
 if __name__ == "__main__":
