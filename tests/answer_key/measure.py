@@ -1,6 +1,6 @@
 """Capture and time the programs of the answer key on this machine's GPU.
 
-    python tests/answer_key/measure.py SET… --out FOLDER [--only REGEX] [--no-captures] [--seconds N]
+    python tests/answer_key/measure.py SET… --out FOLDER [--only REGEX] [--forms a] [--seconds N]
 
 For each program: the bare times of both forms in turn (FOLDER/SET/NAME/times.json), then a capture of each form under
 nsys (FOLDER/SET/NAME/{a,b}/*.csv), with the options of nsys_scripts/nsys_capture.sh --window all. Start-up, compilation
@@ -146,14 +146,14 @@ def bare(program: Program) -> bool:
     return run(list(map(str, command)), program.out / "bare.log")
 
 
-def measure(program: Program, nsys: str, captures: bool) -> str:
-    """Time and capture a program; return what failed."""
+def measure(program: Program, nsys: str, captured: str) -> str:
+    """Time a program and capture some of its forms; return what failed."""
     failed = []
     program.out.mkdir(parents=True, exist_ok=True)
     if not run(program.command("time", "a"), program.out / "time.log"):
         failed.append("times")
-    if captures:
-        failed += [f"capture {form}" for form in program.forms if not capture(program, form, nsys)]
+    if captured:
+        failed += [f"capture {form}" for form in captured if not capture(program, form, nsys)]
         if program.declared.get("ranges") and not bare(program):
             failed.append("bare")
         if program.declared.get("trace"):
@@ -170,6 +170,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--captures", default=".", help="capture only programs whose name fits")
+    parser.add_argument("--forms", default="ab", help="capture only these forms")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--nsys", default="nsys")
     parser.add_argument("--seconds", type=float, default=3600, help="start no further program after so many seconds")
@@ -190,7 +191,8 @@ def main() -> int:
         if time.monotonic() - started > options.seconds:
             said("no time left:", program.path.stem)
             return
-        failed = measure(program, options.nsys, bool(re.search(options.captures, program.path.stem)))
+        captured = program.forms if re.search(options.captures, program.path.stem) else ""
+        failed = measure(program, options.nsys, "".join(form for form in captured if form in options.forms))
         said(program.path.stem, f"FAILED: {failed}" if failed else "done")
 
     good = listed
