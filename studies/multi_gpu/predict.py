@@ -1,6 +1,7 @@
 """Predict the speed-up of several GPUs from one GPU's kernel times, from bytes and from links, before any measurement.
 
     python -m studies.multi_gpu.predict             print predictions.csv
+    python -m studies.multi_gpu.predict --gpus 4    print predictions_4.csv
     python -m studies.multi_gpu.predict --trap      print predictions_trap.csv
     … --ceilings FILE                               with the links of that ceilings.json instead of links.toml
 
@@ -31,10 +32,11 @@ from studies.multi_gpu.slices import CLAIMED_GPUS, FORWARD, OPS, Sizes
 from studies.multi_gpu.times import DECODE, HEADS, INNER, PREFILL, VOCAB, step_ns
 
 HERE = Path(__file__).parent
-TABLE, TRAP_TABLE = HERE / "predictions.csv", HERE / "predictions_trap.csv"
+TABLE, TRAP_TABLE, FOUR_TABLE = (HERE / f"predictions{one}.csv" for one in ("", "_trap", "_4"))
 DP, TP = "dp", "tp"
 GPUS = 2  # the number of GPUs to measure
 BATCHES, TOKENS = (1, 2, 4, 8, 16, 32, 64), (128, 256, 512, 1024)
+FEW_BATCHES, FEW_TOKENS = (1, 8, 32), (128, 1024)  # on more GPUs than two
 # Steps between two synchronisations: the GPU's queue has to hold all their launches, and holds about a thousand.
 TOGETHER = 2  # prefills
 NEW_TOKENS = 2  # decode steps; they end at position T
@@ -68,14 +70,16 @@ def workload(step: str, batch: int, tokens: int) -> str:
 # Data parallel, tensor parallel ------------------------------------------------------------------------------
 
 
-def rows(ceilings: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the rows of predictions.csv, without measurements."""
-    between = links(times.runs().gpu, GPUS, ceilings)
+def rows(ceilings: Mapping[str, Any] | None = None, gpus: int = GPUS) -> Iterator[dict[str, Any]]:
+    """Yield the rows of predictions.csv, or of predictions_4.csv for CLAIMED_GPUS, without measurements."""
+    between = links(times.runs().gpu, gpus, ceilings)
     for mode in (DP, TP):
         for step in (PREFILL, DECODE):
             for batch in BATCHES:
                 for tokens in TOKENS:
-                    yield row(mode, step, batch, tokens, between)
+                    if gpus != GPUS and (batch not in FEW_BATCHES or tokens not in FEW_TOKENS):
+                        continue
+                    yield row(mode, step, batch, tokens, between, gpus)
 
 
 def row(mode: str, step: str, batch: int, tokens: int, between: Links, ranks: int = GPUS) -> dict[str, Any]:
@@ -230,7 +234,7 @@ def frozen(file: Path = TABLE) -> tuple[dict[str, str], ...]:
         return tuple(csv.DictReader(stream))
 
 
-def _ceilings(file: Path | None) -> Mapping[str, Any] | None:
+def ceilings_of(file: Path | None) -> Mapping[str, Any] | None:
     if file is None:
         return None
     try:
@@ -250,12 +254,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--trap", action="store_true", help="the ops of the claims and the forward pass")
+    parser.add_argument("--gpus", type=int, default=GPUS, help="GPUs of the models' steps (default: 2)")
     parser.add_argument("--ceilings", type=Path, help="a ceilings.json with measured links")
     options = parser.parse_args(argv)
 
     def program() -> int:
-        found = _ceilings(options.ceilings)
-        print(text_of(trap_rows(found), TRAP_COLUMNS) if options.trap else text_of(rows(found), COLUMNS), end="")
+        found = ceilings_of(options.ceilings)
+        print(
+            text_of(trap_rows(found), TRAP_COLUMNS) if options.trap else text_of(rows(found, options.gpus), COLUMNS),
+            end="",
+        )
         return 0
 
     return guarded(program)
