@@ -1,6 +1,6 @@
 """Score what the diagnosis says of kernels with one known defect: `python tests/answer_key/kernels/score.py [SET] [--each]`.
 
-SET is `kernels` or `kernels_2`. Its CUDA files hold kernels in two forms, slow and fixed, and clean ones; `times.csv`
+SET is `kernels`, `kernels_2` or `kernels_3`. Its CUDA files hold kernels in two forms, slow and fixed, and clean ones; `times.csv`
 their times on an H100 without a profiler, the cause, and after | causes that are as right. A pair whose fix wins less
 than WORTH is a trap: its cause must not be named. `first_look.csv` keeps the first score, before any rule saw these
 kernels, and is never written again.
@@ -77,8 +77,14 @@ def summary(rows: pd.DataFrame) -> str:
         pairs = of[(of["kind"] == "defect") & of["right"] & of["bound"].notna()]
         holds = (pairs["won"] <= pairs["bound"] * SLACK).sum()
         near = ((pairs["bound"] / pairs["won"] - 1).abs() <= NEAR).sum()
+        saved, most = (
+            1 - 1 / pairs["won"],
+            1 - 1 / pairs["bound"],
+        )  # of the time of the slow form, which a finding states
+        near_saved = ((most / saved - 1).abs() <= NEAR).sum()
         lines.append(
-            f"{metrics:8} of {len(pairs)} right causes: {holds} speed-ups within the bound, {near} bounds near"
+            f"{metrics:8} of {len(pairs)} right causes: {holds} speed-ups within the bound, {near} bounds near, "
+            f"{near_saved} near in saved time"
         )
     return "\n".join(lines)
 
