@@ -3,7 +3,7 @@
 // Time is a number: a kernel ends at max(now, end of the one before on its stream) + its time, and a wait moves the
 // clock there. Built twice: as libcuda.so.1, which holds CUPTI's functions, too, and with -DPROGRAM as a program. A step
 // of `program STEPS [HOST_US]` launches `long_kernel` (300 us) on stream 8 and `short_kernel` (100 us) on stream 16, works
-// on the host, and waits for both.
+// on the host inside cuMemGetInfo, and waits for both.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -43,7 +43,7 @@ void fake_until(uint64_t ns) {
 static callback subscriber;
 static int enabled[1024];
 static uint64_t ends[32];
-static const char* const NAMES[] = {"", "cuLaunchKernel", "cuMemAlloc_v2"};
+static const char* const NAMES[] = {"", "cuLaunchKernel", "cuMemAlloc_v2", "cuMemGetInfo_v2"};
 
 int cuptiSubscribe(void** handle, callback to, void* user) {
   (void)user;
@@ -76,6 +76,15 @@ int cuMemAlloc_v2(uint64_t* at, size_t bytes) {
   if (enabled[2]) subscriber(NULL, 1, 2, &c);
   return 0;
 }
+int cuMemGetInfo_v2(size_t* ns, size_t* all) {
+  int result = 0;
+  call c = {0, "cuMemGetInfo_v2", &ns, &result, NULL, (void*)1, 0, NULL, 0};
+  if (enabled[3]) subscriber(NULL, 1, 3, &c);
+  until(now() + *ns);
+  *all = 0, c.site = 1;
+  if (enabled[3]) subscriber(NULL, 1, 3, &c);
+  return 0;
+}
 int cuMemFree_v2(uint64_t at) { return free((void*)(uintptr_t)at), 0; }
 int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t bytes) {
   return memcpy((void*)(uintptr_t)to, from, bytes), 0;
@@ -91,14 +100,13 @@ int cuCtxSynchronize(void) {
 }
 int cuThreadExchangeStreamCaptureMode(int* mode) { return (void)mode, 0; }
 int cuPointerGetAttribute(void* to, int what, uint64_t at) { return (void)to, (void)what, (void)at, 1; }
-int cuGraphClone(void) { return 1; }
+int cuGraphCreate(void) { return 1; }
 int cuGraphDestroy(void) { return 1; }
 int cuGraphGetNodes(void) { return 1; }
 int cuGraphNodeGetType(void) { return 1; }
 int cuGraphKernelNodeGetParams_v2(void) { return 1; }
-int cuGraphKernelNodeSetParams_v2(void) { return 1; }
+int cuGraphNodeSetEnabled(void) { return 1; }
 int cuFuncGetName(void) { return 1; }
-int cuGraphExecUpdate_v2(void) { return 1; }
 
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** parameters, void** extra) {
@@ -135,11 +143,13 @@ int main(int argc, char** argv) {
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) =
       (int (*)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
                void**))dlsym(driver, "cuLaunchKernel");
+  int (*work)(size_t*, size_t*) = (int (*)(size_t*, size_t*))dlsym(driver, "cuMemGetInfo_v2");
   int (*wait)(void) = (int (*)(void))dlsym(driver, "cuCtxSynchronize");
   for (int step = 0, steps = argc > 1 ? atoi(argv[1]) : 10; step < steps; step++) {
     launch("long_kernel", 1, 1, 1, 1, 1, 1, 0, (void*)8, NULL, NULL);
     launch("short_kernel", 1, 1, 1, 1, 1, 1, 0, (void*)16, NULL, NULL);
-    if (argc > 2) until(now() + (uint64_t)atoi(argv[2]) * 1000);
+    size_t ns = argc > 2 ? (size_t)atoi(argv[2]) * 1000 : 0, all;
+    if (ns) work(&ns, &all);
     wait();
   }
   return 0;

@@ -25,6 +25,7 @@ class Intervention(StrEnum):
     HOST = "host"  # the host waits in a call, or at the end of a range
     REMOVE = "remove"  # launches do nothing: the program's results are wrong
     VIRTUAL = "virtual"  # all others wait, as if this part were faster
+    VIRTUAL_HOST = "virtual-host"  # the GPU waits while the host is in a call or range, as if that were faster
 
 
 class MeasuredTarget(Struct):
@@ -46,6 +47,7 @@ class MeasuredTarget(Struct):
     low: float | None
     high: float | None
     why: str
+    part_ns: Annotated[Amount | None, Meta(description="the host's time in matching calls and ranges, a step")] = None
 
 
 class Measured(Struct):

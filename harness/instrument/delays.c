@@ -39,6 +39,7 @@ enum decision { DECIDED = 1u << 31, MARKER = 1u << 30, IN_RANGE = 1u << 29, SLOT
 typedef struct {                                                // the driver writes the first line
   uint64_t start_step, steps, slot, mode, length_ns, every;     // slot >= SLOTS: none; every: 3 takes one of 3 matches
   _Atomic uint64_t begin_ns, end_ns, delays, delayed_ns, hits;  // hits: the matches that were taken
+  _Atomic uint64_t part_ns;                                     // in the calls and ranges of the slot, of all threads
 } block;
 
 typedef struct {
@@ -47,6 +48,7 @@ typedef struct {
   int32_t rank;
   _Atomic uint32_t state, asked_to_end, published, done;
   _Atomic uint32_t names_bytes, failed, captured, unchanged, contexts;  // unchanged: graphs that refused a change
+  uint32_t in_graphs;                                                   // slots whose delays belong into graphs
   _Atomic uint64_t steps;
   char said[256];
   block blocks[BLOCKS];
@@ -69,6 +71,8 @@ static _Atomic int capturing;
 static _Atomic uint32_t in_capture[SLOTS];  // matches since the capture began
 static __thread int is_ours;                // this thread runs a call of ours
 static __thread uint32_t inside;            // slots of the ranges that are open on this thread
+static __thread int deep[SLOTS];            // calls and ranges of a slot that are open on this thread
+static __thread uint64_t entered[SLOTS];    // when the outermost one began
 
 #ifdef FAKE_CLOCK  // of a test without a GPU
 uint64_t FAKE_CLOCK(void);
@@ -168,14 +172,13 @@ static struct {
   int (*cuCtxSynchronize)(void);
   int (*cuThreadExchangeStreamCaptureMode)(int*);
   int (*cuPointerGetAttribute)(void*, int, uint64_t);
-  int (*cuGraphClone)(void**, void*);
+  int (*cuGraphCreate)(void**, unsigned);
   int (*cuGraphDestroy)(void*);
   int (*cuGraphGetNodes)(void*, void**, size_t*);
   int (*cuGraphNodeGetType)(void*, int*);
   int (*cuGraphKernelNodeGetParams_v2)(void*, node_parameters*);
-  int (*cuGraphKernelNodeSetParams_v2)(void*, const node_parameters*);
+  int (*cuGraphNodeSetEnabled)(void*, void*, unsigned);
   int (*cuFuncGetName)(const char**, void*);
-  int (*cuGraphExecUpdate_v2)(void*, void*, void*);
 } cuda;
 static const char* const CALLS[] = {
     "cuModuleLoadData",
@@ -192,14 +195,13 @@ static const char* const CALLS[] = {
     "cuCtxSynchronize",
     "cuThreadExchangeStreamCaptureMode",
     "cuPointerGetAttribute",
-    "cuGraphClone",
+    "cuGraphCreate",
     "cuGraphDestroy",
     "cuGraphGetNodes",
     "cuGraphNodeGetType",
     "cuGraphKernelNodeGetParams_v2",
-    "cuGraphKernelNodeSetParams_v2",
+    "cuGraphNodeSetEnabled",
     "cuFuncGetName",
-    "cuGraphExecUpdate_v2",
 };
 _Static_assert(sizeof cuda == sizeof CALLS, "one pointer for each name");
 
@@ -340,13 +342,45 @@ static void delay_host(uint32_t slots) {
   b->delayed_ns += now() - start;
 }
 
+static void spin_on_streams(place* p, block* b, void* but) {
+  for (int i = 0; i < MOST; i++)
+    if (p->streams[i] && p->streams[i] != but && !is_capturing(p->streams[i]))
+      launch_spin(p, (uint32_t)b->slot, p->streams[i] == (void*)-1 ? NULL : p->streams[i]);
+}
+
+// A call or range of these slots begins. A virtual speed-up of the host delays the streams while it runs: one that waits
+// for the host has its delay meanwhile, and one with work left has it later.
+static void enter(uint32_t slots) {
+  for (uint32_t slot = 0; slots >> slot; slot++) {
+    if (!(slots >> slot & 1) || deep[slot]++) continue;
+    entered[slot] = now();
+    block* b = asking(1u << slot, VIRTUAL);
+    for (int i = 0; b && i < MOST && places[i].context; i++) {
+      void* before;
+      if (!places[i].is_ready || cuda.cuCtxPushCurrent_v2(places[i].context)) continue;
+      spin_on_streams(&places[i], b, NULL);
+      cuda.cuCtxPopCurrent_v2(&before);
+    }
+  }
+}
+
+static void leave(uint32_t slots) {
+  for (uint32_t slot = 0; slots >> slot; slot++) {
+    if (!(slots >> slot & 1) || !deep[slot] || --deep[slot]) continue;
+    block* b = current;
+    uint64_t end = now();
+    if (b && b->slot == slot) b->part_ns += end - (entered[slot] > b->begin_ns ? entered[slot] : b->begin_ns);
+    delay_host(1u << slot);
+  }
+}
+
 static void delay(name* n, void* context, void* stream) {
   uint32_t slots = slots_of(n);
   place* p = place_of(context);
   if (!p || !slots) return;
   if (is_capturing(stream)) {
     for (uint32_t slot = 0; slot < SLOTS; slot++) {
-      if (!(slots >> slot & 1)) continue;
+      if (!((slots & file->in_graphs) >> slot & 1)) continue;
       uint32_t number = in_capture[slot]++;  // each node costs a microsecond: 0 to 4, then 8, 16, 32 …
       if (number > 4 && number & (number - 1)) continue;
       launch_spin(p, slot, stream);
@@ -357,9 +391,7 @@ static void delay(name* n, void* context, void* stream) {
   block* b = asking(slots, DELAY);
   if (b) launch_spin(p, (uint32_t)b->slot, stream);
   if (!(b = asking(slots, VIRTUAL))) return;
-  for (int i = 0; i < MOST; i++)
-    if (p->streams[i] && p->streams[i] != stream && !is_capturing(p->streams[i]))
-      launch_spin(p, (uint32_t)b->slot, p->streams[i] == (void*)-1 ? NULL : p->streams[i]);
+  spin_on_streams(p, b, stream ? stream : (void*)-1);
   spin(b->length_ns);
 }
 
@@ -380,17 +412,18 @@ static void forget_stream(void* stream) {
 // ------------------------------------------------------------------------------------------------ graphs: removal only
 
 typedef struct {
-  void *executable, *copy;  // the copy is of the graph that the program may destroy
-  uint32_t slots, removed;  // removed: 1 + the slot that it lacks now
+  void *executable, *source;  // its nodes name those of the executable graph
+  uint32_t slots, removed;    // removed: 1 + the slot that it lacks now
+  int is_orphan;              // whether the program destroyed the source, which we keep
 } graph;
 static graph graphs[256];
 
-// Make the kernels of one slot empty (all slots: only tell which there are). Return the slots found.
-static uint32_t empty_nodes(void* from, place* p, uint32_t slot) {
+// Switch the kernels of one slot on or off (slot SLOTS: only tell which there are). Return the slots found.
+static uint32_t switch_nodes(graph* g, uint32_t slot, unsigned is_on) {
   void* nodes[16384];
   size_t count = sizeof nodes / sizeof *nodes;
   uint32_t found = 0;
-  if (cuda.cuGraphGetNodes(from, nodes, &count)) return 0;
+  if (cuda.cuGraphGetNodes(g->source, nodes, &count)) return 0;
   for (size_t i = 0; i < count; i++) {
     int type = -1;
     const char* text = NULL;
@@ -401,53 +434,56 @@ static uint32_t empty_nodes(void* from, place* p, uint32_t slot) {
     name* n = name_of(text, KERNEL);
     uint32_t slots = n ? decision_of(n) & SLOT_BITS : 0;
     found |= slots;
-    if (slot >= SLOTS || !(slots >> slot & 1)) continue;
-    node_parameters nothing = {.function = p->empty, .grid = {1, 1, 1}, .block = {1, 1, 1}};
-    if (cuda.cuGraphKernelNodeSetParams_v2(nodes[i], &nothing)) file->unchanged++;
+    if (slot < SLOTS && slots >> slot & 1 && cuda.cuGraphNodeSetEnabled(g->executable, nodes[i], is_on))
+      file->unchanged++;
   }
   return found;
 }
 
-static void keep_graph(void* executable, void* source, place* p) {
-  for (int i = 0; p && i < 256; i++) {
-    graph* g = &graphs[i];
-    if (g->executable) continue;
-    if (cuda.cuGraphClone(&g->copy, source)) {
-      file->unchanged++;
-      return;
-    }
-    *g = (graph){executable, g->copy, empty_nodes(g->copy, p, SLOTS), 0};
+static void keep_graph(void* executable, void* source) {
+  for (int i = 0; i < 256; i++) {
+    if (graphs[i].executable) continue;
+    graphs[i] = (graph){executable, source, 0, 0, 0};
+    graphs[i].slots = switch_nodes(&graphs[i], SLOTS, 1);
     return;
   }
 }
 
 static void drop_graph(void* executable) {
-  for (int i = 0; i < 256; i++)
-    if (graphs[i].executable == executable) {
-      cuda.cuGraphDestroy(graphs[i].copy);
-      graphs[i] = (graph){0};
-    }
+  for (int i = 0; i < 256; i++) {
+    graph was = graphs[i];
+    if (was.executable != executable) continue;
+    graphs[i] = (graph){0};
+    int others = 0;
+    for (int j = 0; j < 256; j++) others += graphs[j].executable && graphs[j].source == was.source;
+    if (was.is_orphan && !others) cuda.cuGraphDestroy(was.source);
+  }
 }
 
-static void update_graph(void* executable, place* p) {
+// The program destroys a source that we need: let it destroy an empty graph instead.
+static void keep_source(void** source) {
+  void *empty = NULL, *kept = *source;
+  for (int i = 0; i < 256; i++) {
+    if (!graphs[i].executable || graphs[i].source != kept || !graphs[i].slots) continue;
+    if (!empty && cuda.cuGraphCreate(&empty, 0)) return;
+    graphs[i].is_orphan = 1;
+    *source = empty;
+  }
+  for (int i = 0; i < 256; i++)
+    if (!empty && graphs[i].source == kept) graphs[i] = (graph){0};
+}
+
+static void update_graph(void* executable) {
   block* b = current;
-  for (int i = 0; p && i < 256; i++) {
+  for (int i = 0; i < 256; i++) {
     graph* g = &graphs[i];
-    if (g->executable != executable) continue;
+    if (!executable || g->executable != executable) continue;
     uint32_t wanted = b && b->mode == REMOVE && b->slot < SLOTS && g->slots >> b->slot & 1 ? (uint32_t)b->slot + 1 : 0;
     if (wanted) b->hits++;
     if (wanted == g->removed) return;
-    void *changed = NULL, *result[4] = {0};
-    if (cuda.cuGraphClone(&changed, g->copy)) {
-      file->unchanged++;
-      return;
-    }
-    if (wanted) empty_nodes(changed, p, wanted - 1);
-    if (cuda.cuGraphExecUpdate_v2(executable, changed, result))
-      file->unchanged++;
-    else
-      g->removed = wanted;
-    cuda.cuGraphDestroy(changed);
+    if (g->removed) switch_nodes(g, g->removed - 1, 1);
+    if (wanted) switch_nodes(g, wanted - 1, 0);
+    g->removed = wanted;
   }
 }
 
@@ -482,7 +518,7 @@ typedef struct {  // cuLaunchKernelEx
   void* function;
 } launch_ex;
 
-enum does { NOTHING, LAUNCH, LAUNCH_EX, COPIES, BEGIN, FINISH, INSTANTIATE, REPLAY, DESTROY, FORGET };
+enum does { NOTHING, LAUNCH, LAUNCH_EX, COPIES, BEGIN, FINISH, INSTANTIATE, REPLAY, DESTROY, SOURCE, FORGET };
 enum { IDS = 4096, DOMAINS = 3, DRIVER = 1 };
 static struct {
   uint8_t does, stream_at;        // stream_at: bytes; 0: the call takes no stream
@@ -558,12 +594,15 @@ static void on_call(void* user, int domain, uint32_t id, const call* c) {
   if (is_ours || !file || file->state != ATTACHED || domain >= DOMAINS || id >= IDS) return;
   is_ours = 1;
   void** parameters = c->parameters;
+  uint32_t parts = about[domain][id].call ? slots_of(about[domain][id].call) : 0;
+  if (parts && !c->site) enter(parts);
   switch (about[domain][id].does) {
     case LAUNCH:
     case LAUNCH_EX:
       launches(c, about[domain][id].does, stream_of(c, domain, id));
       break;
     case COPIES:
+      if (about[domain][id].stream_at) remember_stream(place_of(c->context), stream_of(c, domain, id));
       copies(c, stream_of(c, domain, id), about[domain][id].copy, about[domain][id].has_bytes);
       break;
     case BEGIN:
@@ -575,20 +614,23 @@ static void on_call(void* user, int domain, uint32_t id, const call* c) {
       break;
     case INSTANTIATE:
       if (c->site && !*c->result && wants_removal)
-        keep_graph(*(void**)parameters[0], parameters[1], place_of(c->context));
+        keep_graph(*(void**)parameters[0], parameters[1]);
       break;
     case REPLAY:
       if (!c->site) meet(name_of("[CUDA graph]", GRAPH));
-      if (!c->site && wants_removal) update_graph(parameters[0], place_of(c->context));
+      if (!c->site && wants_removal) update_graph(parameters[0]);
       break;
     case DESTROY:
       if (!c->site) drop_graph(parameters[0]);
+      break;
+    case SOURCE:
+      if (!c->site && wants_removal) keep_source(&parameters[0]);
       break;
     case FORGET:
       if (!c->site) forget_stream(parameters[0]);
       break;
   }
-  if (c->site && about[domain][id].call) delay_host(slots_of(about[domain][id].call));
+  if (parts && c->site) leave(parts);
   is_ours = 0;
 }
 
@@ -609,6 +651,8 @@ static void learn(uint32_t id, const char* text) {
       {"cuGraphInstantiate", INSTANTIATE},
       {"cuGraphLaunch", REPLAY},
       {"cuGraphExecDestroy", DESTROY},
+      {"cuGraphDestroyNode", NOTHING},
+      {"cuGraphDestroy", SOURCE},
       {"cuStreamDestroy", FORGET},
       {"cuMemcpy", COPIES},
       {"cuMemset", COPIES},
@@ -760,12 +804,22 @@ static void begin_range(name* n) {
   is_ours = 0;
 }
 
+// A range that may be a part begins or ends.
+static void part(name* range, void (*what)(uint32_t)) {
+  uint32_t slots = decision_of(range) & SLOT_BITS;
+  if (!slots || file->state != ATTACHED || is_ours) return;
+  is_ours = 1;
+  what(slots);
+  is_ours = 0;
+}
+
 static int push(const name* domain, const name* n) {
   (void)domain;
   begin_range((name*)n);
   if (depth < 64) stack[depth] = (opened_range){(name*)n, inside};
   depth++;
   if (n && file) inside |= decision_of((name*)n) & SLOT_BITS;
+  if (n && file) part((name*)n, enter);
   return -2;
 }
 
@@ -773,19 +827,20 @@ static int pop(const name* domain) {
   (void)domain;
   if (!depth || --depth >= 64) return -2;
   inside = stack[depth].inside;
-  if (stack[depth].range && file) delay_host(decision_of(stack[depth].range) & SLOT_BITS);
+  if (stack[depth].range && file) part(stack[depth].range, leave);
   return -2;
 }
 
 static uint64_t start(const name* domain, const name* n) {
   (void)domain;
   begin_range((name*)n);
+  if (n && file) part((name*)n, enter);
   return (uint64_t)(uintptr_t)n;
 }
 
 static void end(const name* domain, uint64_t id) {
   (void)domain;
-  if (id && file) delay_host(decision_of((name*)(uintptr_t)id) & SLOT_BITS);
+  if (id && file) part((name*)(uintptr_t)id, leave);
 }
 
 #include "nvtx.h"

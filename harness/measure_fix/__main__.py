@@ -81,6 +81,7 @@ PARTS = {
     "kernel": (Intervention.DELAY, "delay kernels, copies, collectives"),
     "host": (Intervention.HOST, "delay CUDA calls, or NVTX ranges at their end"),
     "virtual": (Intervention.VIRTUAL, "delay all other streams and the host instead (not in graphs)"),
+    "virtual-host": (Intervention.VIRTUAL_HOST, "delay the GPU in CUDA calls or NVTX ranges, as if they were faster"),
     "remove": (Intervention.REMOVE, "let kernels and copies do nothing: the results of the program are WRONG"),
 }
 OPTIONS: dict[str, tuple[str, type, object, str]] = {
@@ -106,7 +107,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _targets(options: argparse.Namespace) -> list[Target]:
-    found = [Target(what, text, options.range) for name, (what, _) in PARTS.items() for text in getattr(options, name)]
+    given = [(what, getattr(options, name.replace("-", "_"))) for name, (what, _) in PARTS.items()]
+    found = [Target(what, text, options.range) for what, texts in given for text in texts]
     if options.top:
         found += of_report(_report(options.report), options.top)
     if not found:
@@ -198,10 +200,10 @@ def _line(row: MeasuredTarget) -> str:
     """Return one line about one part."""
     text = row.target if len(row.target) <= 48 else f"{row.target[:47]}…"
     if row.slope is None or row.low is None or row.high is None or row.step_ns is None:
-        return f"{row.change:8} {text:48} {row.why}"
+        return f"{row.change:12} {text:48} {row.why}"
     said = f"{row.slope:6.2f}  [{row.low:.2f}, {row.high:.2f}]"
     rest = f"{row.rounds} rounds, {row.per_step:.4g} a step, step {row.step_ns / 1e3:,.1f} µs"
-    return f"{row.change:8} {text:48} {said}  {rest}"
+    return f"{row.change:12} {text:48} {said}  {rest}"
 
 
 if __name__ == "__main__":

@@ -17,16 +17,19 @@ import numpy as np
 from analysis.formats.errors import InputError
 from analysis.formats.measured import Intervention, MeasuredTarget
 from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Shared, State
-from harness.measure_fix.slopes import slope, together
-from harness.measure_fix.targets import MODES, Decider, Target
+from harness.measure_fix.slopes import Slope, bounded, slope, together
+from harness.measure_fix.targets import MODES, ON_HOST, Decider, Target
 
 POLL_S = 0.0005
 BLOCK_S, LEAST_STEPS, MOST_STEPS = 0.05, 25, 5000  # of a block: the last delay of a block is never hidden
 LONG_NS = 5_000_000  # longer steps: half as many in a block
-GROWTH, MOST_GROWTH = 0.1, 0.4  # all delays of a step together, of the step
+GROWTH, LEVELS = 0.1, 3  # all delays of a step together, of the step; how often they may double
 SHORTEST_NS, LONGEST_NS = 2000, 200_000_000
 APART_NS = 100_000  # mean distance of delays: each costs a launch
-MOST_ROUNDS, ENOUGH, WIDE = 60, 6, 0.2  # rounds of four blocks; of an interval that is wide after ENOUGH
+MOST_ROUNDS, ENOUGH = 60, 6  # rounds of four blocks
+WIDE, NARROW = 0.2, 0.03  # intervals that need longer delays, and no more rounds
+COPIES, COPY_NS = "[CUDA mem", 8000  # a copy that waits for a kernel starts later, so its control waits for one, too
+SPED_UP = 0.9  # of a part's time, so much faster the host virtually is
 START_UP_S = 180.0
 WARM_STEPS, WARM_S = 10, 0.5
 
@@ -76,6 +79,7 @@ class Run:
                 if path not in self.files and path.stat().st_size:
                     try:
                         self.files[path] = Shared(path)
+                        self.files[path].head.in_graphs = self.decider.in_graphs
                     except ValueError:  # still being made
                         continue
             for one in self.files.values():
@@ -204,55 +208,115 @@ def _of_ranks(asked: Block, found: Sequence[Block]) -> Block:
         end_ns=max(one.time_ns for one in found),
         delays=touched.delays // scale,
         delayed_ns=touched.delayed_ns // scale,
+        part_ns=touched.part_ns // scale,
         hits=touched.hits // scale,
     )
 
 
-def experiment(run: Run, slot: int, target: Target, step_ns: float, seconds: float) -> MeasuredTarget:
-    """Measure one target in as many interleaved rounds as the time allows; `step_ns`: a step without delays.
+@dataclass
+class Plan:
+    """How one target is measured: the two settings, and how many delays a step has."""
 
-    Where the steps vary too much, the delays become longer, up to MOST_GROWTH.
-    """
+    quiet: Block
+    changed: Block
+    each: float
+    step_ns: float
+    part_ns: float
+
+
+def _plan(run: Run, slot: int, target: Target, step_ns: float) -> Plan | None:
+    """Return the settings of a target, found with a probe; None if nothing of it comes."""
     control_mode, mode = MODES[target.change]
     least = LEAST_STEPS if step_ns < LONG_NS else LEAST_STEPS // 2
     steps = min(max(least, round(BLOCK_S * 1e9 / step_ns)), MOST_STEPS)
     quiet = Block(steps, slot, control_mode, 0)
     probe = run.measure([replace(quiet, mode=mode) if mode is Mode.REMOVE else quiet])[0]
-    if not probe.hits and not probe.delays:
-        return _row(target, why=_why(run, target))
-    changed, each = replace(quiet, mode=mode), max(probe.hits, probe.delays) / steps
+    each = max(probe.hits, probe.delays) / steps
+    if not each:
+        return None
     if mode is Mode.REMOVE:
-        quiet = replace(quiet, slot=SLOTS)
-    elif (every := round(each * APART_NS / probe.step_ns)) > 1:
-        quiet, changed = replace(quiet, every=every), replace(changed, every=every)
+        return Plan(replace(quiet, slot=SLOTS), replace(quiet, mode=mode), each, probe.step_ns, 0.0)
+    if (every := round(each * APART_NS / probe.step_ns)) > 1:
+        quiet = replace(quiet, every=every)
         probe = run.measure([quiet])[0]
         each = max(probe.hits, probe.delays, 1) / steps
-    growth, begun = GROWTH, time.monotonic()
+    if mode is Mode.DELAY and any(name.startswith(COPIES) for name in target.met):
+        quiet = replace(quiet, mode=mode, length_ns=round(min(COPY_NS, GROWTH / 2 * probe.step_ns / each)))
+    return Plan(quiet, replace(quiet, mode=mode), each, probe.step_ns, probe.part_ns / steps)
+
+
+@dataclass(frozen=True)
+class Level:
+    """The rounds with one length of the delay."""
+
+    length_ns: int
+    rounds: list[tuple[Block, Block]]
+    slope: Slope | None
+
+
+def _level(run: Run, plan: Plan, length_ns: int, end: float, wide_end: float) -> Level:
+    """Measure interleaved rounds until the interval is narrow, or the time is over; `wide_end`: if it is wide."""
+    changed = replace(plan.changed, length_ns=plan.quiet.length_ns + length_ns)
+    pairs: list[tuple[Block, Block]] = []
     while True:
-        pairs: list[tuple[Block, Block]] = []
-        length = round(min(max(growth * probe.step_ns / each, SHORTEST_NS), LONGEST_NS))
-        changed = replace(changed, length_ns=length)
-        while len(pairs) < MOST_ROUNDS and (len(pairs) < ENOUGH or time.monotonic() - begun < seconds):
-            found = run.measure([quiet, changed, changed, quiet])
-            pairs.append((together([found[0], found[3]]), together(found[1:3])))
-            told = slope(pairs)
-            if len(pairs) >= ENOUGH and told and told.high - told.low > WIDE and growth < MOST_GROWTH:
-                break
-        else:
-            break
-        if mode is Mode.REMOVE:
-            growth = MOST_GROWTH
+        found = run.measure([plan.quiet, changed, changed, plan.quiet])
+        pairs.append((together([found[0], found[3]]), together(found[1:3])))
+        told = slope(pairs)
+        if len(pairs) < ENOUGH:
             continue
-        growth, seconds = growth * 2, seconds + 1
+        width = told.high - told.low if told else 0.0
+        over = time.monotonic() > (wide_end if width > WIDE else end)
+        if len(pairs) >= MOST_ROUNDS or over or width < NARROW:
+            return Level(length_ns, pairs, told)
+
+
+def _lengths(target: Target, plan: Plan) -> list[int]:
+    """Return the lengths of a delay to try, ns: the next one where steps vary too much for the one before."""
+    if target.change is Intervention.REMOVE:
+        return [0]
+    longest = LONGEST_NS
+    if target.change is Intervention.VIRTUAL_HOST:
+        if plan.part_ns < SHORTEST_NS:
+            return []
+        longest = round(min(SPED_UP * plan.part_ns / plan.each, LONGEST_NS))
+        return [longest]
+    grown = [GROWTH * 2**at * plan.step_ns / plan.each for at in range(LEVELS)]
+    return sorted({round(min(max(one, SHORTEST_NS), longest)) for one in grown})
+
+
+def experiment(run: Run, slot: int, target: Target, step_ns: float, seconds: float) -> MeasuredTarget:
+    """Measure one target in as many interleaved rounds as the time allows; `step_ns`: a step without delays.
+
+    Where the steps vary too much, the delays become longer. A step is a longest path, so its slope can only grow with
+    the delay: a longer one bounds the slope of the first from above, and says nothing of its lower end.
+    """
+    begun = time.monotonic()
+    plan = _plan(run, slot, target, step_ns)
+    if plan is None:
+        return _row(target, why=_why(run, target))
+    lengths = _lengths(target, plan)
+    if not lengths:
+        return _row(target, per_step=plan.each, part_ns=plan.part_ns, why="It takes less than 2 µs of a step.")
+    levels: list[Level] = []
+    for at, length in enumerate(lengths):
+        end = begun + seconds * (1 + at / 2)
+        levels.append(_level(run, plan, length, end, end if at == len(lengths) - 1 else end - seconds / 2))
+        wide = levels[-1].slope
+        if wide is None or wide.high - wide.low <= WIDE:
+            break
+    first = levels[0]
+    told = bounded([one.slope for one in levels])
+    controls = together([one for level in levels for one, _ in level.rounds])
     return _row(
         target,
-        per_step=each,
-        length_ns=0.0 if mode is Mode.REMOVE else float(length),
-        step_ns=float(np.median([one.step_ns for one, _ in pairs])),
-        rounds=len(pairs),
+        per_step=plan.each,
+        length_ns=float(first.length_ns),
+        step_ns=float(np.median([one.step_ns for one, _ in first.rounds])),
+        rounds=sum(len(one.rounds) for one in levels),
         slope=told.value if told else None,
         low=told.low if told else None,
         high=told.high if told else None,
+        part_ns=controls.part_ns / controls.steps if target.change in ON_HOST else None,
         why="" if told else "No round delayed anything.",
     )
 

@@ -63,6 +63,7 @@ class Block:
     delays: int = 0
     delayed_ns: int = 0
     hits: int = 0
+    part_ns: int = 0
 
     @property
     def time_ns(self) -> int:
@@ -98,10 +99,10 @@ class Header(ctypes.Structure):
         *((name, ctypes.c_uint32) for name in ("version", "pid")),
         ("rank", ctypes.c_int32),
         *((name, ctypes.c_uint32) for name in ("state", "asked_to_end", "published", "done", "names_bytes")),
-        *((name, ctypes.c_uint32) for name in ("failed", "captured", "unchanged", "contexts")),
+        *((name, ctypes.c_uint32) for name in ("failed", "captured", "unchanged", "contexts", "in_graphs")),
         ("steps", ctypes.c_uint64),
         ("said", ctypes.c_char * 256),
-        ("blocks", ctypes.c_uint64 * 11 * BLOCKS),
+        ("blocks", ctypes.c_uint64 * 12 * BLOCKS),
     ]
 
 

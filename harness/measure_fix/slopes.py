@@ -28,7 +28,7 @@ def of_round(control: Block, changed: Block) -> float | None:
         return -grown / control.step_ns if changed.hits else None
     if changed.mode is Mode.VIRTUAL:
         told = changed.hits / changed.steps * (changed.length_ns - control.length_ns)
-        return 1 - grown / told if told else None
+        return 1 - grown / told if told > 0 else None
     delayed = changed.delay_ns - control.delay_ns
     return grown / delayed if delayed > 0 else None
 
@@ -44,6 +44,7 @@ def together(blocks: Sequence[Block]) -> Block:
         delays=sum(one.delays for one in blocks),
         delayed_ns=sum(one.delayed_ns for one in blocks),
         hits=sum(one.hits for one in blocks),
+        part_ns=sum(one.part_ns for one in blocks),
     )
 
 
@@ -59,3 +60,11 @@ def slope(rounds: Sequence[tuple[Block, Block]]) -> Slope | None:
         return Slope(middle, middle, middle)
     found = bootstrap((values,), np.median, method="percentile", n_resamples=2000, rng=7).confidence_interval
     return Slope(middle, float(found.low), float(found.high))
+
+
+def bounded(slopes: Sequence[Slope | None]) -> Slope | None:
+    """Return the slope of the shortest delay, with the lowest upper end of all lengths."""
+    if not slopes or (first := slopes[0]) is None:
+        return None
+    high = max(min(one.high for one in slopes if one), first.low)
+    return Slope(min(first.value, high), first.low, high)

@@ -13,12 +13,14 @@ from analysis.formats.report import Report
 from harness.measure_fix.shared import IN_RANGE, MARKER, Kind, Mode, Name
 
 ON_GPU = frozenset({Kind.KERNEL, Kind.COPY})
+ON_HOST = frozenset({Intervention.HOST, Intervention.VIRTUAL_HOST})
 # (mode of the control, mode of the change); a removal's control launches nothing of ours.
 MODES = {
     Intervention.DELAY: (Mode.CONTROL, Mode.DELAY),
     Intervention.HOST: (Mode.HOST, Mode.HOST),
     Intervention.REMOVE: (Mode.CONTROL, Mode.REMOVE),
     Intervention.VIRTUAL: (Mode.VIRTUAL, Mode.VIRTUAL),
+    Intervention.VIRTUAL_HOST: (Mode.VIRTUAL, Mode.VIRTUAL),
 }
 
 
@@ -45,7 +47,7 @@ class Target:
 
     def has(self, name: Name) -> bool:
         """Return whether a name is one of this part."""
-        if self.change is Intervention.HOST:
+        if self.change in ON_HOST:
             return name.kind in (Kind.RANGE, Kind.CALL) and bool(re.search(self.text, _plain_call(name)))
         if name.kind not in ON_GPU:
             return False
@@ -65,6 +67,11 @@ class Decider:
 
     targets: Sequence[Target]
     step: str
+
+    @property
+    def in_graphs(self) -> int:
+        """Return the slots whose delays belong into graphs, as bits."""
+        return sum(1 << slot for slot, one in enumerate(self.targets) if one.change is Intervention.DELAY)
 
     def __call__(self, name: Name) -> int:
         """Return the decision on a name, as bits of delays.c."""

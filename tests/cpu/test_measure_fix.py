@@ -21,7 +21,7 @@ from analysis.diagnosis.measured import settle
 from analysis.formats.measured import MEASURED, Intervention
 from analysis.formats.report import Cell, Finding, KernelRow, Later, Saving
 from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Name, demangled
-from harness.measure_fix.slopes import of_round, slope
+from harness.measure_fix.slopes import Slope, bounded, of_round, slope
 from harness.measure_fix.targets import Decider, Target, of_report
 from tests.checkout import ROOT, loaded
 
@@ -54,7 +54,12 @@ def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    fake: Path, *words: str, steps: int = 10**8, host_us: str = "", env: dict[str, str] | None = None
+    fake: Path,
+    *words: str,
+    steps: int = 10**8,
+    host_us: str = "",
+    env: dict[str, str] | None = None,
+    program: Path | None = None,
 ) -> tuple[int, str, dict[str, Any]]:
     """Run measure-fix on the fake program; return its exit status, its errors and its file."""
     out = fake / "measured.json"
@@ -66,7 +71,7 @@ def run(
     command = [sys.executable, "-c", code, *words, "--seconds", "0.05", "--out", str(out)]
     place = {"LD_LIBRARY_PATH": str(fake), "KERNEL_LEDGER_CUPTI": str(fake / "libcuda.so.1"), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [*command, "--", str(fake / "program"), str(steps), *host_us.split()],
+        [*command, "--", str(program or fake / "program"), str(steps), *host_us.split()],
         capture_output=True, text=True, env=os.environ | place | (env or {}), cwd=fake, timeout=100, check=False,
     )  # fmt: skip
     return done.returncode, done.stderr, json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
@@ -94,6 +99,39 @@ def test_host(fake: Path) -> None:
     code, said, found = run(fake, "--host", "^cuLaunchKernel$", "--kernel", "^long", host_us="900")
     assert code == 0, said
     assert [one["slope"] for one in found["targets"]] == pytest.approx([0, 1], abs=0.1)  # kernels come first
+
+
+def test_a_longer_delay_bounds_the_slope_of_a_shorter_one() -> None:
+    """It may be longer than what hides the part: then it says nothing of the lower end."""
+    short, long = Slope(0.1, -0.4, 0.9), Slope(0.5, 0.4, 0.6)
+    assert bounded([short, long]) == Slope(0.1, -0.4, 0.6)
+    assert bounded([Slope(0.8, 0.7, 0.95), long]) == Slope(0.7, 0.7, 0.7)
+    assert bounded([None]) is None
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(("host_us", "slope"), [("900", 1), ("100", 0)])
+def test_virtual_host(fake: Path, host_us: str, slope: float) -> None:
+    """A call that the GPU waits for wins all of its time, one beside kernels nothing; its own time is told."""
+    code, said, found = run(fake, "--virtual-host", "MemGetInfo", "--host", "MemGetInfo", host_us=host_us)
+    assert code == 0, said
+    assert [one["slope"] for one in found["targets"]] == pytest.approx([slope, slope], abs=0.02)
+    assert [one["part_ns"] for one in found["targets"]] == pytest.approx([int(host_us) * 1e3] * 2, rel=0.02)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_two_ranks(fake: Path, tmp_path: Path) -> None:
+    """Both processes run the same blocks, and the slower one counts; with --rank only one is delayed."""
+    program = tmp_path / "both"
+    program.write_text(f"#!/bin/sh\nRANK=0 {fake / 'program'} $1 & RANK=1 {fake / 'program'} $1 & wait\n")
+    program.chmod(0o755)
+    for more in ([], ["--rank", "1"]):
+        code, said, found = run(fake, "--kernel", "^long", "--kernel", "^short", *more, program=program)
+        assert code == 0, said
+        assert [one["slope"] for one in found["targets"]] == pytest.approx([1, 0], abs=0.05)
+        assert found["targets"][0]["per_step"] == pytest.approx(1, abs=0.01)
 
 
 @needs_compiler
