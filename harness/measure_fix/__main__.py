@@ -134,6 +134,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options, command = _parser().parse_args(given[:at]), given[at + 1 :]
     try:
         targets = _targets(options)
+        if command and Path(command[0]).name in ("nsys", "ncu"):
+            raise InputError(f"{command[0]} is another profiler; start the program itself.")
         if not command or not shutil.which(command[0]):
             raise InputError(f"{command[0]}: was not found." if command else "No command to run after --.")
         if os.environ.get("CUDA_INJECTION64_PATH"):

@@ -3,15 +3,18 @@
     python tests/answer_key/measured.py run SET… --out FOLDER [--only REGEX] [--seconds N] [--each S]
     python tests/answer_key/measured.py score FOLDER     writes measured.json (all of FOLDER) and measured.csv
 
-measured_first_look.csv is the first score, and is never written again.
+SET/measured_first_look.csv is the first score of a set, and is never written again.
 
 `run` needs a GPU: it runs form a of each pair under `measure-fix`; FOLDER/SET/NAME.json holds what that measured.
 
-The prediction: slope x the time that the change takes away on the GPU, at most what a removal saved and EMPTY_NS for
-each kernel that it left empty; plus slope x the time that it takes away on the host, at most the time in which the GPU
-does nothing. Times are of the capture; those of the host are scaled by the bare over the captured step. No delay asks
-what another stream wins, so such changes have no prediction. This was fixed after seven tuned pairs and before any
-blind one; after the first look, a removal that saved less than nothing counts as nothing.
+The prediction, second version, fixed after blind_measured and before blind_measured_2 ran:
+- GPU: slope x the time that the change takes away in the capture, at most what a removal saved (and EMPTY_NS for each
+  kernel that it left empty). A copy's slope counts for the host's time that goes with it, too.
+- Host: of a range, slope of the virtual speed-up x the range's own time in the running program; of calls, slope x their
+  own time, at most the time in which the GPU does nothing; of launches, slope x the time of the capture, scaled by the bare
+  over the captured step, at most what the replay says where a graph replaces them.
+- A slope surely below HIDDEN is 0. One whose interval is wider than WIDE is unknown: then the replay counts.
+- No delay asks what another stream wins, so such changes have no prediction.
 """
 
 from __future__ import annotations
@@ -41,6 +44,7 @@ from tests.answer_key.measure import Program, programs  # noqa: E402
 ENDLESS, LIMIT_S, WORKERS = 100_000_000, 200, 4
 NOTHING = 0.02  # of the step
 EMPTY_NS = 2500.0  # a kernel that does nothing, between two others of a stream
+HIDDEN, WIDE = 0.05, 0.2  # slopes that are surely below this; intervals that say nothing
 APART = 1.7  # quotient of two steps that are not the same step
 CALLS = re.compile("cuda|Malloc|Free|Synchronize|HostAlloc")
 LAUNCHES = "^cuLaunchKernel|^cuMemcpy.*Async|^cuMemset.*Async|^cuGraphLaunch"
@@ -55,7 +59,7 @@ def asked(change: list[str]) -> list[str]:
         parts = pattern.split("|")
         calls, others = [one for one in parts if CALLS.search(one)], [one for one in parts if not CALLS.search(one)]
         if kind == "--host" and pattern != ".*":
-            found += ["--host", pattern]
+            found += ["--host", pattern, "--virtual-host", pattern]
         elif kind in ("--graph", "--host"):
             found += ["--host", LAUNCHES]
         elif kind == "--merge":
@@ -64,7 +68,7 @@ def asked(change: list[str]) -> list[str]:
             found += ["--host", "|".join(calls)] if calls else []
             if others:
                 found += ["--kernel", "|".join(others)] + (["--host", LAUNCHES] if kind == "--drop" else [])
-            if others and "Host" not in pattern and kind != "--stream":
+            if others and "nccl" not in pattern and kind != "--stream":
                 found += ["--remove", "|".join(others)]
     return found
 
@@ -132,11 +136,12 @@ def measured(program: Program, each: float) -> str:
 class Gone:
     """What a change takes away in a capture, ns of a step: on the GPU, on the host; the step, bare, and its GPU time.
 
-    `simpler`: the predictions of rivals.py.
+    `staged`: on the host, with what it does for a copy after that. `simpler`: the predictions of rivals.py.
     """
 
     gpu: float
     host: float
+    staged: float
     step: float
     bare: float
     busy: float
@@ -154,81 +159,127 @@ def gone(capture: Path, change: list[str]) -> Gone:
     step, _, changed_by = what_if.replayed(load(args.capture), what_if._asked(args))
     graph, changed = step.graph, changed_by(step.graph, 1.0)
     host = float((graph.c_gap + graph.c_own - changed.c_gap - changed.c_own).sum())
+    staged = host + float((graph.c_tail - changed.c_tail).sum())
     begin, length = graph.o_start.astype(np.int64), graph.o_duration.astype(np.int64)
     spans = intervals.union(begin, length)
     busy = float(intervals.covered(np.array([begin.min()]), np.array([(begin + length).max()]), spans)[0])
     gpu = float(np.maximum(graph.o_duration - changed.o_duration, 0).sum())
+    ranks = max(len(np.unique(graph.stream_pid[graph.o_stream])), 1)
     bare = float(np.mean(step.bare_ns))
-    return Gone(
-        gpu / graph.steps, host / graph.steps, step.run.step_ns, bare, busy / graph.steps, simpler(step, changed_by)
-    )
+    each = graph.steps * ranks
+    left = (gpu / each, host / each, staged / each)
+    return Gone(*left, step.run.step_ns, bare, busy / graph.steps, simpler(step, changed_by))
 
 
-def predicted(found: dict[str, Any], change: list[str], taken: Gone) -> float | None:
-    """Return what the change saves of the step; None if the slopes that this needs are missing."""
-    rows = {kind: [one for one in found["targets"] if one["change"] == kind] for kind in ("delay", "host", "remove")}
-    known = {kind: [one for one in of if one["slope"] is not None] for kind, of in rows.items()}
-    slope = {kind: min(max([0.0, *(one["slope"] for one in of)]), 1.0) for kind, of in known.items()}
-    if "--stream" in change or not found["idle_step_ns"] or not (known["delay"] or known["host"]):
+def usable(row: dict[str, Any]) -> float | None:
+    """Return the slope of a row, from 0 to 1; None if it is not known well enough."""
+    if row["slope"] is None or (row["change"] != "remove" and row["high"] - row["low"] > WIDE):
         return None
-    bare = min([found["idle_step_ns"], *(one["step_ns"] for of in known.values() for one in of)])
+    return 0.0 if row["high"] < HIDDEN and row["change"] != "remove" else min(max(row["slope"], 0.0), 1.0)
+
+
+def predicted(found: dict[str, Any], change: list[str], taken: Gone | None, replay: float | None) -> float | None:
+    """Return what the change saves of the step; None if the slopes that this needs are missing."""
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for one in found["targets"]:
+        if one["slope"] is not None:
+            rows.setdefault(one["change"], []).append(one)
+    delays, hosts = rows.get("delay", []), rows.get("host", [])
+    if "--stream" in change or not found["idle_step_ns"] or not (delays or hosts):
+        return None
+    if any(usable(one) is None for one in [*delays, *(hosts if "virtual-host" not in rows else [])]):
+        return replay
+    bare = min([found["idle_step_ns"], *(one["step_ns"] for one in [*delays, *hosts])])
+    if speeding := [value for one in rows.get("virtual-host", []) if (value := usable(one)) is not None]:
+        factor = float(change[change.index("--host") + 1].rpartition("=")[2])
+        part = max(one["part_ns"] for one in rows["virtual-host"]) / bare
+        return min(speeding[0] * part * (1 - factor), 1.0)
+    calls = [one for one in hosts if one["target"] != LAUNCHES and one.get("part_ns")]
+    if taken is None:
+        return min(sum((usable(one) or 0.0) * one["part_ns"] for one in calls) / bare, 1.0) if calls else replay
     units = taken.bare / bare  # the experiment may end a step twice in one of the capture
-    bare *= max(round(units), 1) if units > APART else 1 / round(1 / units) if units < 1 / APART else 1
-    on_gpu = slope["delay"] * taken.gpu / bare
-    for one in known["remove"]:
+    units = max(round(units), 1) if units > APART else 1 / round(1 / units) if units < 1 / APART else 1
+    bare *= units
+    slope = max((usable(one) or 0.0 for one in delays), default=0.0)
+    on_host, gone_host = max((usable(one) or 0.0 for one in hosts), default=0.0), taken.host
+    if not hosts and "Host" in " ".join(change):
+        on_host, gone_host = slope, taken.staged
+    on_gpu = slope * taken.gpu / bare
+    for one in rows.get("remove", []):
         on_gpu = min(on_gpu, max(one["slope"], 0.0) + one["per_step"] * EMPTY_NS / bare)
-    host = slope["host"] * taken.host * min(bare / taken.step, 1.0)
-    return min(on_gpu + min(host, max(bare - taken.busy, 0.0)) / bare, 1.0)
+    host = on_host * gone_host * min(bare / taken.step, 1.0)
+    if calls:
+        host = sum((usable(one) or 0.0) * one["part_ns"] * units for one in calls)
+    saved = on_gpu + min(host, max(bare - taken.busy, 0.0)) / bare
+    if "--graph" in change and replay is not None:
+        saved = min(saved, max(replay, 0.0))
+    return min(saved, 1.0)
 
 
-def score(folder: Path) -> None:
-    """Write the table of all pairs that were measured."""
+def row_of(name: str, program: str, found: dict[str, Any], rival: dict[str, str]) -> dict[str, str]:
+    """Return the row of one pair: its slopes, what was won, and what each prediction says."""
     from analysis.formats.errors import InputError
     from tests.answer_key import score as scores
 
+    declaration, truth = scores.declared(name)[program], scores.truths(name)[program, "h100"]
+    change = declaration["change"]
+    row = {"set": name, "program": program, "change": " ".join(change), "counts": "yes" if truth.counts else ""}
+    row["slopes"] = " ".join(f"{one['change']}:{scores.shown(one['slope'], 2)}" for one in found["targets"])
+    row["won"] = scores.shown(truth.saving)
+    taken = None
+    with tempfile.TemporaryDirectory() as where:
+        try:
+            capture = scores.unpack(name, program, "h100", Path(where)) / "captures"
+            taken = gone(capture, change)
+            if not rival:
+                replayed = scores.replay_row(program, "h100", declaration, truth, capture.parent)
+                ends = [float(replayed[end]) for end in ("predicted_low", "predicted_high") if replayed[end]]
+                rival = {what: scores.shown(of) for what, of in taken.simpler.items()}
+                rival |= {"replay": scores.shown(sum(ends) / 2)} if ends else {}
+        except (InputError, FileNotFoundError) as error:
+            print(program, error, file=sys.stderr)
+    replay = float(rival["replay"]) if rival.get("replay") else None
+    row["predicted"] = scores.shown(predicted(found, change, taken, replay))
+    return row | {what: rival.get(what, "") for what in ("replay", "sum", "share")}
+
+
+def write(path: Path, lines: list[dict[str, str]]) -> None:
+    """Write rows of one kind."""
+    with path.open("w", encoding="utf-8", newline="") as target:
+        writer = csv.DictWriter(target, list(lines[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def score(folder: Path) -> None:
+    """Write the table of all pairs that were measured, and the first look of each set that had none."""
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     for path in sorted(folder.glob("*/*.json")):
-        known.setdefault(path.parent.name, {})[path.stem] = json.loads(path.read_text(encoding="utf-8"))
+        known.setdefault(path.parent.name, {}).setdefault(path.stem, json.loads(path.read_text(encoding="utf-8")))
     FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     with (HERE / "rivals.csv").open(encoding="utf-8", newline="") as file:
         rivals = {(row["set"], row["program"]): row for row in csv.DictReader(file)}
     lines = []
     for name, of in known.items():
-        declarations, truths = scores.declared(name), scores.truths(name)
-        for program, found in of.items():
-            truth, change = truths[program, "h100"], declarations[program]["change"]
-            rival: dict[str, str] = rivals.get((name, program), {})
-            row = {"set": name, "program": program, "change": " ".join(change), "counts": "yes" if truth.counts else ""}
-            row["slopes"] = " ".join(f"{one['change']}:{scores.shown(one['slope'], 2)}" for one in found["targets"])
-            row["won"] = scores.shown(truth.saving)
-            value, taken = None, None
-            with tempfile.TemporaryDirectory() as where:
-                capture = scores.unpack(name, program, "h100", Path(where)) / "captures"
-                try:
-                    taken = gone(capture, change)
-                    value = predicted(found, change, taken)
-                except InputError as error:
-                    print(program, error, file=sys.stderr)
-                if not rival:
-                    replayed = scores.replay_row(program, "h100", declarations[program], truth, capture.parent)
-                    ends = [float(replayed[end]) for end in ("predicted_low", "predicted_high") if replayed[end]]
-                    rival = {what: scores.shown(of) for what, of in taken.simpler.items()} if taken else {}
-                    rival |= {"replay": scores.shown(sum(ends) / 2)} if ends else {}
-            row["predicted"] = scores.shown(value)
-            lines.append(row | {what: rival.get(what, "") for what in ("replay", "sum", "share")})
-            print(*lines[-1].values(), sep="  ", flush=True)
-    with TABLE.open("w", encoding="utf-8", newline="") as target:
-        writer = csv.DictWriter(target, list(lines[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(lines)
-    for sets in (sorted({one["set"] for one in lines}), ["blind_measured"]):
+        rows = [row_of(name, program, found, rivals.get((name, program), {})) for program, found in of.items()]
+        lines += rows
+        first = HERE / name / "measured_first_look.csv"
+        if name.startswith("blind_measured") and not first.exists():
+            write(first, rows)
+    write(TABLE, lines)
+    for line in lines:
+        print(*line.values(), sep="  ")
+    for sets in (sorted({one["set"] for one in lines}), ["blind_measured"], ["blind_measured_2"]):
         judged = [one for one in lines if one["set"] in sets and one["counts"] and one["predicted"]]
         for what in ("predicted", "replay", "sum", "share"):
             pairs = [(one["program"], float(one["won"]), float(one[what])) for one in judged if one[what]]
             near = sum(abs(said - won) <= max(0.2 * abs(won), 0.01) for _, won, said in pairs)
             false = [name for name, won, said in pairs if won < NOTHING < said]
             nothing = sum(won < NOTHING for _, won, _ in pairs)
-            print(f"{len(sets)} sets, {what}: {near} of {len(pairs)} within 20 % or 1 % of the step; ", end="")
+            print(
+                f"{sets[0] if len(sets) == 1 else 'all'}, {what}: {near} of {len(pairs)} within 20 % or 1 % of the step; ",
+                end="",
+            )
             print(f"{len(false)} of {nothing} that win nothing predicted over 2 %: {' '.join(false)}")
 
 

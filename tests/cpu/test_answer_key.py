@@ -142,20 +142,28 @@ def test_changes_become_delays_and_slopes_become_savings() -> None:
     measured = loaded("tests/answer_key/measured.py")
     assert measured.asked(["--drop", "copy_kernel|cudaFree"])[:4] == ["--host", "cudaFree", "--kernel", "copy_kernel"]
     assert measured.asked(["--scale", "gemm=0.5"]) == ["--kernel", "gemm", "--remove", "gemm"]
-    assert measured.asked(["--host", "load batch=0"]) == ["--host", "load batch"]
+    assert measured.asked(["--host", "load batch=0"]) == ["--host", "load batch", "--virtual-host", "load batch"]
 
-    def rows(delay: float, remove: float) -> dict[str, Any]:
-        slopes = (("delay", delay), ("remove", remove))
-        targets = [{"change": change, "slope": slope, "step_ns": 1e6, "per_step": 4} for change, slope in slopes]
-        return {"idle_step_ns": 1e6, "targets": targets}
+    def row(change: str, slope: float, width: float = 0.02, **more: Any) -> dict[str, Any]:
+        known = {"change": change, "target": "k", "slope": slope, "low": slope - width / 2, "high": slope + width / 2}
+        return known | {"step_ns": 1e6, "per_step": 4} | more
 
-    taken = measured.Gone(gpu=4e5, host=0.0, step=1.2e6, bare=1e6, busy=9e5)
-    assert measured.predicted(rows(1.0, 0.6), ["--drop", "k"], taken) == pytest.approx(0.4)
-    assert measured.predicted(rows(1.0, 0.2), ["--drop", "k"], taken) == pytest.approx(0.21)
-    assert measured.predicted(rows(0.0, 0.2), ["--drop", "k"], taken) == 0
-    assert measured.predicted(rows(1.0, 0.6), ["--stream", "k=s"], taken) is None
-    half = measured.Gone(gpu=8e5, host=0.0, step=2.4e6, bare=2e6, busy=1.8e6)
-    assert measured.predicted(rows(1.0, 0.6), ["--drop", "k"], half) == pytest.approx(0.4)
+    def saves(change: list[str], *rows: dict[str, Any], of: Any = None, replay: float | None = 0.1) -> float | None:
+        found = {"idle_step_ns": 1e6, "targets": list(rows)}
+        return measured.predicted(found, change, of or taken, replay)  # type: ignore[no-any-return]
+
+    taken = measured.Gone(gpu=4e5, host=0.0, staged=0.0, step=1.2e6, bare=1e6, busy=9e5)
+    drop = ["--drop", "k"]
+    assert saves(drop, row("delay", 1.0), row("remove", 0.6)) == pytest.approx(0.4)
+    assert saves(drop, row("delay", 1.0), row("remove", 0.2)) == pytest.approx(0.21)
+    assert saves(drop, row("delay", 1.0), row("remove", -0.2)) == pytest.approx(0.01)
+    assert saves(drop, row("delay", 0.0), row("remove", 0.2)) == 0
+    assert saves(drop, row("delay", 0.6, width=0.4), row("remove", 0.2)) == 0.1
+    assert saves(["--stream", "k=s"], row("delay", 1.0)) is None
+    half = measured.Gone(gpu=8e5, host=0.0, staged=0.0, step=2.4e6, bare=2e6, busy=1.8e6)
+    assert saves(drop, row("delay", 1.0), row("remove", 0.6), of=half) == pytest.approx(0.4)
+    host = [row("host", 0.9, width=0.5), row("virtual-host", 0.5, part_ns=4e5)]
+    assert saves(["--host", "k=0.5"], *host) == pytest.approx(0.1)
 
 
 def test_the_later_scores_of_the_readme_are_those_of_the_tables() -> None:

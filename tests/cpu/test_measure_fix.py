@@ -142,6 +142,7 @@ def test_two_ranks(fake: Path, tmp_path: Path) -> None:
         (["--kernel", "^long"], 10**8, {"FAKE_SUBSCRIBED": "1"}, 3, "Another profiler is attached"),
         (["--kernel", "^long"], 10**8, {"KERNEL_LEDGER_CUPTI": "/no/cupti.so"}, 3, "CUPTI is missing"),
         (["--kernel", "^long"], 10**8, {"CUDA_INJECTION64_PATH": "/other.so"}, 2, "another profiler is attached"),
+        (["--kernel", "x", "--", "nsys"], 10, {}, 2, "nsys is another profiler"),
         (["--kernel", "("], 10, {}, 2, "is no regular expression"),
         ([], 10, {}, 2, "Nothing to delay"),
         (["--top", "3"], 10, {}, 2, "needs --report FILE"),

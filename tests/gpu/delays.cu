@@ -4,6 +4,7 @@
 //   launches 100 launches of `tiny`, 8 us of host work before each: the host is slower than the GPU
 //   queued   `exposed` alone, 20 times a step, without waiting at the end of a step
 //   copies   an upload beside nothing, then `exposed`
+//   ten      `part<0>` to `part<4>` (2 ms) on one stream, `part<5>` to `part<9>` (1 ms) beside them on another
 // Each step adds 1 to every element; the program ends with 1 if one has another value, unless UNCHECKED is set. It
 // prints the time of a step.
 #include <cuda_runtime.h>
@@ -38,6 +39,12 @@ __global__ void tiny(float* x, int n) {
   for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) x[i] += 1;
 }
 
+template <int WHICH>
+__global__ void part(float* x, int n, long long ns) {
+  wait_ns(ns);
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) x[i] += 1;
+}
+
 static const int n = 4096;
 static float *x, *y, *up, *host;
 static cudaStream_t one, two;
@@ -48,6 +55,23 @@ static void both() {
   CHECK(cudaStreamWaitEvent(two, begun));
   exposed<<<4, 256, 0, one>>>(x, n, 200000);
   hidden<<<4, 256, 0, two>>>(y, n, 60000);
+  CHECK(cudaEventRecord(done, two));
+  CHECK(cudaStreamWaitEvent(one, done));
+}
+
+template <int WHICH>
+static void parts() {
+  if constexpr (WHICH < 5) {
+    part<WHICH><<<4, 256, 0, one>>>(x, n, 2000000);
+    part<WHICH + 5><<<4, 256, 0, two>>>(y, n, 1000000);
+    parts<WHICH + 1>();
+  }
+}
+
+static void ten() {
+  CHECK(cudaEventRecord(begun, one));
+  CHECK(cudaStreamWaitEvent(two, begun));
+  parts<0>();
   CHECK(cudaEventRecord(done, two));
   CHECK(cudaStreamWaitEvent(one, done));
 }
@@ -81,6 +105,8 @@ int main(int argc, char** argv) {
       CHECK(cudaGraphLaunch(graph, one));
     else if (!strcmp(which, "eager"))
       both();
+    else if (!strcmp(which, "ten"))
+      ten(), adds = 5;
     else if (!strcmp(which, "launches")) {
       adds = 100;
       for (int i = 0; i < 100; i++) {

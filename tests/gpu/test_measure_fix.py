@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,53 @@ from tests.checkout import ROOT
 pytestmark = pytest.mark.gpu
 
 
-@pytest.mark.parametrize("case", ["eager", "graph"])
-def test_slopes_of_an_exposed_and_a_hidden_kernel(tmp_path: Path, case: str) -> None:
-    """The exposed kernel has slope 1, the hidden one 0, and every result is right."""
+def build(folder: Path) -> Path:
+    """Return the program that knows its slopes."""
     if not shutil.which("nvcc"):
         pytest.skip("there is no nvcc")
-    program, out, log = tmp_path / "delays", tmp_path / "measured.json", tmp_path / "log.txt"
-    build = ["nvcc", "-O2", "-std=c++17", "-arch=native", "-o", program, ROOT / "tests/gpu/delays.cu"]
-    subprocess.run(list(map(str, build)), check=True)
-    words = ["--kernel", "exposed", "--kernel", "hidden", "--out", out, "--log", log, "--", program, case, 10**8]
+    words = ["nvcc", "-O2", "-std=c++17", "-arch=native", "-o", folder / "delays", ROOT / "tests/gpu/delays.cu"]
+    subprocess.run(list(map(str, words)), check=True)
+    return folder / "delays"
+
+
+CASES = {
+    "eager": (["--kernel", "exposed", "--kernel", "hidden"], [1, 0]),
+    "graph": (["--kernel", "exposed", "--kernel", "hidden"], [1, 0]),
+    "queued": (["--kernel", "exposed"], [1]),
+    "copies": (["--kernel", "Host-to-Device", "--kernel", "exposed"], [1, 1]),
+    "ten": ([word for at in range(10) for word in ("--kernel", f"part<{at}>")], [1] * 5 + [0] * 5),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_slopes_of_exposed_and_hidden_parts(tmp_path: Path, case: str) -> None:
+    """An exposed part has slope 1, a hidden one 0, and every result is right; ten parts take a minute at most."""
+    parts, expected = CASES[case]
+    program, out, log = build(tmp_path), tmp_path / "measured.json", tmp_path / "log.txt"
+    words = [*parts, "--out", out, "--log", log, "--", program, case, 10**8]
+    begun = time.monotonic()
     subprocess.run([sys.executable, "-m", "harness.measure_fix", *map(str, words)], cwd=ROOT, check=True)
+    assert time.monotonic() - begun <= 60
     slopes = [one["slope"] for one in json.loads(out.read_text())["targets"]]
-    assert slopes == pytest.approx([1, 0], abs=0.05)
-    assert "right after" in log.read_text()
+    assert slopes == pytest.approx(expected, abs=0.05)
     assert "wrong" not in log.read_text()
+
+
+def test_it_refuses_beside_a_profiler(tmp_path: Path) -> None:
+    """Under nsys, measure-fix says in one sentence that another profiler is attached."""
+    if not shutil.which("nsys"):
+        pytest.skip("there is no nsys")
+    mine = [
+        sys.executable,
+        "-m",
+        "harness.measure_fix",
+        "--kernel",
+        "hidden",
+        "--",
+        build(tmp_path),
+        "eager",
+        "1000000",
+    ]
+    words = ["nsys", "profile", "-o", tmp_path / "timeline", *mine]
+    done = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert "another profiler is attached" in done.stdout + done.stderr
