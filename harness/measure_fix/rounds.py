@@ -52,7 +52,7 @@ class Run:
 
     def start(self, log: Path | None) -> None:
         """Start the program; its own output goes on, or to a file."""
-        calls = any(one.change is Intervention.HOST for one in self.decider.targets)
+        calls = any(one.change in ON_HOST for one in self.decider.targets)
         removes = any(one.change is Intervention.REMOVE for one in self.decider.targets)
         place = {
             "CUDA_INJECTION64_PATH": str(self.library),
