@@ -16,8 +16,10 @@ from tests.checkout import ROOT
 pytestmark = pytest.mark.gpu
 
 
-def build(folder: Path) -> Path:
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the program that knows its slopes."""
+    folder = tmp_path_factory.mktemp("delays")
     if not shutil.which("nvcc"):
         pytest.skip("there is no nvcc")
     words = ["nvcc", "-O2", "-std=c++17", "-arch=native", "-o", folder / "delays", ROOT / "tests/gpu/delays.cu"]
@@ -35,10 +37,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_slopes_of_exposed_and_hidden_parts(tmp_path: Path, case: str) -> None:
+def test_slopes_of_exposed_and_hidden_parts(tmp_path: Path, program: Path, case: str) -> None:
     """An exposed part has slope 1, a hidden one 0, and every result is right; ten parts take a minute at most."""
     parts, expected = CASES[case]
-    program, out, log = build(tmp_path), tmp_path / "measured.json", tmp_path / "log.txt"
+    out, log = tmp_path / "measured.json", tmp_path / "log.txt"
     words = [*parts, "--out", out, "--log", log, "--", program, case, 10**8]
     begun = time.monotonic()
     subprocess.run([sys.executable, "-m", "harness.measure_fix", *map(str, words)], cwd=ROOT, check=True)
@@ -48,21 +50,11 @@ def test_slopes_of_exposed_and_hidden_parts(tmp_path: Path, case: str) -> None:
     assert "wrong" not in log.read_text()
 
 
-def test_it_refuses_beside_a_profiler(tmp_path: Path) -> None:
+def test_it_refuses_beside_a_profiler(tmp_path: Path, program: Path) -> None:
     """Under nsys, measure-fix says in one sentence that another profiler is attached."""
     if not shutil.which("nsys"):
         pytest.skip("there is no nsys")
-    mine = [
-        sys.executable,
-        "-m",
-        "harness.measure_fix",
-        "--kernel",
-        "hidden",
-        "--",
-        build(tmp_path),
-        "eager",
-        "1000000",
-    ]
+    mine = [sys.executable, "-m", "harness.measure_fix", "--kernel", "hidden", "--", program, "eager", "1000000"]
     words = ["nsys", "profile", "-o", tmp_path / "timeline", *mine]
     done = subprocess.run(list(map(str, words)), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert "another profiler is attached" in done.stdout + done.stderr
