@@ -9,12 +9,27 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from analysis.samples.fit import FAINT, ROUNDING, SIDES, UNKNOWN_CLOCK, Clock, Design, Fit, find_clock, fit
+from analysis.samples.fit import (
+    FAINT,
+    ROUNDING,
+    SIDES,
+    UNKNOWN_CLOCK,
+    Clock,
+    Design,
+    Fit,
+    Part,
+    find_clock,
+    fit,
+    refine_clock,
+)
 from analysis.samples.neighbours import Figure, Ran, figure, join, known, transitions
-from analysis.samples.overlap import Floats, Ints, Launches, Samples, overlap
+from analysis.samples.overlap import Floats, Ints, Launches, Pieces, Samples, cut, overlap
 
 # The units whose intervals decide which launches stand alone: each against the busiest of them.
 UNITS = ("dram_read_frac", "tensor_active_frac", "sm_issue_frac")
+# What tells the clock of DRAM's counters, and of all others: on an H100, those of DRAM come up to 2 µs later.
+_DRAM, _OTHERS = "dram_read_frac", "sm_issue_frac"
+_TELLING = 0.02  # standard deviation of samples, a share of the peak, from which on they tell a clock
 _CLOCKED_BY = ("dram_read_frac", "sm_active_frac")  # the first that varies
 _TELL_CLOCK = 256  # groups with most time, which count one by one for the clock; 40 of 178 told a wrong one
 # Longer launches, in periods, say little: they change their rate as their last blocks end.
@@ -41,11 +56,27 @@ class Attributed:
 
     @cached_property
     def _overlap(self):  # type: ignore[no-untyped-def]  # scipy has no types
-        return overlap(self.samples, self.launches, self.clock.offset, self.clock.delay)
+        return overlap(self.samples, self.launches, self.clock.offset)
 
     @cached_property
-    def _design(self) -> Design:
-        return Design(self._overlap[np.flatnonzero(self.shares > 0)])
+    def _pieces(self) -> Pieces:
+        return cut(self.launches)
+
+    @cached_property
+    def _designs(self) -> dict[str, Design]:
+        return {}
+
+    def _design(self, metric: str) -> Design:
+        """Return the design of a metric's unit, with the clock that fits its samples best."""
+        unit = _DRAM if metric.startswith("dram_") else _OTHERS
+        unit = unit if unit in self.values else metric
+        if unit not in self._designs:
+            told = self.values[unit]
+            parts = _parts(self.samples, self.launches, told) if float(told.std()) > _TELLING else []
+            offset = (refine_clock(parts, self.clock) if parts else self.clock).offset
+            shares = overlap(self.samples, self._pieces.launches, offset)[np.flatnonzero(self.shares > 0)]
+            self._designs[unit] = Design(shares, self._pieces)
+        return self._designs[unit]
 
     @cached_property
     def time(self) -> Floats:
@@ -54,8 +85,7 @@ class Attributed:
 
     @cached_property
     def ran(self) -> Ran:
-        work = self.launches.time_of_groups(self.clock.delay)
-        return Ran(self.time, work, transitions(self.launches, self.samples.period))
+        return Ran(self.time, transitions(self.launches, self.samples.period))
 
     @cached_property
     def _fits(self) -> dict[str, Fit | None]:
@@ -68,7 +98,7 @@ class Attributed:
             if values is None or not len(rows) or np.isnan(values[rows]).any():
                 self._fits[metric] = None
             else:
-                self._fits[metric] = fit(self._design, values[rows])
+                self._fits[metric] = fit(self._design(metric), values[rows])
         return self._fits[metric]
 
     @cached_property
@@ -135,13 +165,17 @@ def attribute(gpu: int, samples: Samples, values: Mapping[str, Floats], launches
     """Return the samples of a GPU, attributed to its launches, with the clock that fits both best."""
     telling = [name for name in _CLOCKED_BY if name in values and not np.isnan(values[name]).any()]
     metric = next((name for name in telling if float(values[name].std()) > ROUNDING), "")
-    parts = [_part(samples, launches, values[metric], rows) for rows in _blocks(samples, launches)] if metric else []
+    parts = _parts(samples, launches, values[metric]) if metric else []
     if not parts:
-        return Attributed(gpu, samples, values, launches, Clock(0.0, UNKNOWN_CLOCK, 0.0), False)
+        return Attributed(gpu, samples, values, launches, Clock(0.0, UNKNOWN_CLOCK), False)
     return Attributed(gpu, samples, values, launches, *find_clock(parts))
 
 
-def _part(samples: Samples, launches: Launches, values: Floats, rows: Ints) -> tuple[Samples, Launches, Floats]:
+def _parts(samples: Samples, launches: Launches, values: Floats) -> list[Part]:
+    return [_part(samples, launches, values, rows) for rows in _blocks(samples, launches)]
+
+
+def _part(samples: Samples, launches: Launches, values: Floats, rows: Ints) -> Part:
     """Return some samples, the launches near them, and a metric. Groups with little time there count as one."""
     near = _near(launches, samples, rows)
     most = np.argsort(-near.time_of_groups(), kind="stable")[:_TELL_CLOCK]

@@ -1,8 +1,11 @@
 """Fit the rate of each group of launches to samples: nonnegative least squares, and how well each rate is known.
 
-A sample is the mean of a rate over its period. Each group is taken to have one rate while it runs. If a program repeats
-its launches at ever new phases of the sampling clock, many samples resolve launches that are shorter than a period.
-Where they do not, the covariance says so: rates of neighbours are then known as a sum only.
+A sample is the mean of a rate over its period. If a program repeats its launches at ever new phases of the sampling
+clock, many samples resolve launches that are shorter than a period. Where they do not, the covariance says so: rates of
+neighbours are then known as a sum only.
+
+A kernel's rate is not the same from its start to its end, so each group has several pieces (`overlap.cut`), whose rates
+lie around that of the group. Without them, what a kernel does late counts for its neighbours.
 """
 
 from __future__ import annotations
@@ -12,14 +15,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy  # its modules load at their first use: most captures hold no samples
 
-from analysis.samples.overlap import Floats, Launches, Samples, overlap
+from analysis.samples.overlap import Floats, Launches, Pieces, Samples, cut, overlap
 
 SIDES = 1.96  # standard errors of a 95 % interval
 # What a rate, a share of its peak, may be before any sample: it bounds directions that the samples leave open.
 PRIOR = 0.5
 ROUNDING = 0.01 / np.sqrt(12)  # nsys stores whole percents
 FAINT, FAINT_MOST = 0.01, 0.015  # what nsys prints for anything above 0 and below the second
-_FILLS = 8
+# How far the rate of a piece lies from that of its group, before any sample: of the group's rate, and of the peak.
+SPREAD, LEAST_SPREAD = 0.5, 0.02
+FIRST_RATE, FIRST_VARIANCE = 0.3, 0.01**2  # before the first of the rounds
+_ROUNDS = 8
 LAGS = 5  # samples whose residuals may correlate: a launch's own variation reaches into its neighbours
 # Where to look for the clock, reach and step in ns: near nsys' own alignment, and far from it by the busy time alone.
 _NEAR, _FAR, _FINE = (30_000.0, 3_000.0), (300_000.0, 15_000.0), 1_000.0
@@ -28,16 +34,19 @@ USUAL_OFFSET = 50_000.0  # ns; launches of six unlike programs were 1 to 3 µs b
 UNKNOWN_CLOCK = 50_000.0  # its error where no sample tells it
 # From which distance on a part's own offset is a jump, and how much it lowers the log of the residual squares.
 JUMP_NS, MUCH = 60_000.0, 0.5
-DELAYS = (0.0, 500.0, 1000.0, 1500.0)  # ns between a launch's time stamp and its first work, as candidates
+# Where to look for the clock of a unit, whose counters may lag behind those of others; ns.
+_UNIT, _UNIT_STEP = 3_000.0, 500.0
+
+
+Part = tuple[Samples, Launches, Floats]  # some samples, the launches near them, and a metric
 
 
 @dataclass(frozen=True)
 class Clock:
-    """How the samples' clock relates to the launches': what to add, its standard error, and the launches' delay; ns."""
+    """How the samples' clock relates to the launches': what to add, and its standard error; ns."""
 
     offset: float
     error: float
-    delay: float
 
 
 @dataclass(frozen=True)
@@ -60,23 +69,36 @@ class Fit:
 
 
 class Design:
-    """How much of each sample each group ran (`overlap`), and what every fit to these samples needs of it."""
+    """How much of each sample each kind of piece ran (`overlap`), and what every fit to these samples needs of it.
 
-    def __init__(self, shares: scipy.sparse.csr_matrix) -> None:
-        self.shares = shares
+    `mean`: what the rates of the pieces say of their group; shape (groups, pieces).
+    """
+
+    def __init__(self, shares: scipy.sparse.csr_matrix, pieces: Pieces) -> None:
+        self.shares, self.of = shares, pieces.of
         self.products = (shares.T @ shares).toarray()
-        size = max(float(np.trace(self.products)) / max(len(self.products), 1), 1e-12)
-        self._lower = np.linalg.cholesky(self.products + np.eye(len(self.products)) * size * 1e-9)
+        of_group = np.maximum(np.bincount(pieces.of, pieces.time), 1e-12)
+        places = pieces.of, np.arange(len(pieces.of))
+        self.mean = scipy.sparse.csr_matrix((pieces.time / of_group[pieces.of], places))
 
-    def rates(self, values: Floats) -> Floats:
-        """Return the nonnegative rates of the groups that explain the samples best."""
-        right = scipy.linalg.solve_triangular(self._lower, self.shares.T @ values, lower=True)
-        rates, _ = scipy.optimize.nnls(self._lower.T, right, maxiter=30 * len(right) + 100)
+    def spread(self, rate: Floats) -> Floats:
+        """Return the precision of the rates of pieces around those of their groups, before any sample."""
+        apart = (scipy.sparse.identity(len(self.of)) - self.mean[self.of]).tocsr()
+        weight = 1 / (SPREAD * np.clip(rate, 0.0, 1.0) + LEAST_SPREAD) ** 2
+        return np.asarray((apart.T @ apart.multiply(weight[self.of][:, None])).toarray())
+
+    def rates(self, values: Floats, precision: Floats) -> Floats:
+        """Return the nonnegative rates of the pieces that explain the samples best."""
+        whole = self.products + precision
+        size = max(float(np.trace(whole)) / max(len(whole), 1), 1e-12)
+        lower = np.linalg.cholesky(whole + np.eye(len(whole)) * size * 1e-9)
+        right = scipy.linalg.solve_triangular(lower, self.shares.T @ values, lower=True)
+        rates, _ = scipy.optimize.nnls(lower.T, right, maxiter=30 * len(right) + 100)
         return np.asarray(rates, dtype=np.float64)
 
 
 def fit(design: Design, values: Floats) -> Fit:
-    """Return the rates that explain the samples best, none below 0.
+    """Return the rates of groups that explain the samples best, none below 0.
 
     nsys prints 1 % for all between 0 and 1.5 % (a kernel that writes 0.03 % of the peak has no other sample). There,
     the fit's own expectation takes the place of the sample, within that range. Residuals of near samples correlate, and
@@ -87,20 +109,24 @@ def fit(design: Design, values: Floats) -> Fit:
     shares, products = design.shares, design.products
     faint = np.abs(values - FAINT) < FAINT / 10
     filled = np.where(faint, FAINT_MOST / 2, values)
-    solved = design.rates(filled)
-    for _ in range(_FILLS if faint.any() else 0):
-        filled[faint] = np.clip(shares[faint] @ solved, 0.0, FAINT_MOST)
-        solved = design.rates(filled)
-    residual = filled - shares @ solved
-    seen = max(int((~faint).sum()) - shares.shape[1], 1)
-    variance = max(float(residual[~faint] @ residual[~faint]) / seen, ROUNDING**2)
-    # All faint samples together say as much of each group as one: they only bound it.
+    variance, rate = FIRST_VARIANCE, np.full(design.mean.shape[0], FIRST_RATE)
+    for _ in range(_ROUNDS):  # the rates tell how far pieces may lie apart, and the residuals how much that counts
+        spread = design.spread(rate) * variance
+        solved = design.rates(filled, spread)
+        rate, expected = design.mean @ solved, shares @ solved
+        filled[faint] = np.clip(expected[faint], 0.0, FAINT_MOST)
+        residual = filled - expected
+        free = float(np.trace(np.linalg.solve(products + spread + np.eye(len(products)) * 1e-9, products)))
+        seen = max(float((~faint).sum()) - free, 1.0)
+        variance = max(float(residual[~faint] @ residual[~faint]) / seen, ROUNDING**2)
+    # All faint samples together say as much of each piece as one: they only bound it.
     little = min(len(products) * variance / (FAINT_MOST**2 / 12) / max(int(faint.sum()), 1), 1.0)
     vague = (shares[faint].T @ shares[faint]).toarray()
-    inverse = np.linalg.inv(products - vague * (1 - little) + np.eye(len(products)) * variance / PRIOR**2)
-    noise = _correlated(shares, np.where(faint, 0.0, residual)) + np.eye(len(products)) * (variance / PRIOR) ** 2
+    before = design.spread(rate) * variance + np.eye(len(products)) * variance / PRIOR**2
+    inverse = design.mean @ np.linalg.inv(products - vague * (1 - little) + before)
+    noise = _correlated(shares, np.where(faint, 0.0, residual)) + variance * before
     doubt = FAINT_MOST / 2 * little * np.abs(inverse @ np.asarray(shares[faint].sum(axis=0)).ravel())
-    return Fit(solved, inverse @ noise @ inverse, doubt, filled)
+    return Fit(rate, inverse @ noise @ inverse.T, doubt, filled)
 
 
 def _correlated(shares: scipy.sparse.csr_matrix, residual: Floats) -> Floats:
@@ -114,8 +140,8 @@ def _correlated(shares: scipy.sparse.csr_matrix, residual: Floats) -> Floats:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T, dtype=np.float64)
 
 
-def find_clock(parts: list[tuple[Samples, Launches, Floats]]) -> tuple[Clock, bool]:
-    """Return the offset and delay with which groups of launches explain the samples best, and whether the clock jumps.
+def find_clock(parts: list[Part]) -> tuple[Clock, bool]:
+    """Return the offset with which groups of launches explain the samples best, and whether the clock jumps.
 
     Each part has samples of one metric and the launches near them, of which those of the last group count as one. The
     scan compares the sum over parts of n log(residual squares). Its curvature at the best offset gives the standard
@@ -123,13 +149,13 @@ def find_clock(parts: list[tuple[Samples, Launches, Floats]]) -> tuple[Clock, bo
     """
     count = np.array([len(values) for _, _, values in parts])
 
-    def badness(offset: float, delay: float = 0.0) -> Floats:
+    def badness(offset: float) -> Floats:
         far_off = (offset / USUAL_OFFSET) ** 2 / len(parts)
-        return count * np.log([_residual(*one, offset, delay) for one in parts]) + far_off
+        return count * np.log([_residual(*one, offset) for one in parts]) + far_off
 
     busy = [(samples, replace(one, group=np.zeros_like(one.group), groups=1), values) for samples, one, values in parts]
     far = _around(0.0, *_FAR)
-    alone = np.array([count * np.log([_residual(*one, float(offset), 0.0) for one in busy]) for offset in far])
+    alone = np.array([count * np.log([_residual(*one, float(offset)) for one in busy]) for offset in far])
     distant = {float(far[alone.sum(axis=1).argmin()]), *far[alone.argmin(axis=0)].tolist()}
     offsets = np.unique(np.concatenate([_around(middle, *_NEAR) for middle in (0.0, *distant)]))
     each = np.array([badness(float(one)) for one in offsets])
@@ -140,21 +166,44 @@ def find_clock(parts: list[tuple[Samples, Launches, Floats]]) -> tuple[Clock, bo
     jumps = (np.abs(offsets[own] - best) > JUMP_NS) & (gained > MUCH * count)
     for _ in range(_RECENTRED):
         fine = _around(best, 3 * _FINE, _FINE)
-        sums = np.array([[float(badness(float(one), delay).sum()) for one in fine] for delay in DELAYS])
-        delay, at_fine = np.unravel_index(int(np.argmin(sums)), sums.shape)
-        best = float(fine[at_fine])
-        if 0 < at_fine < len(fine) - 1:
+        sums = np.array([float(badness(float(one)).sum()) for one in fine])
+        lowest = int(sums.argmin())
+        best = float(fine[lowest])
+        if 0 < lowest < len(fine) - 1:
             break
-    return Clock(*_parabola(fine, sums[delay], int(at_fine)), DELAYS[int(delay)]), bool(jumps.any())
+    return Clock(*_parabola(fine, sums, lowest)), bool(jumps.any())
+
+
+def refine_clock(parts: list[Part], clock: Clock) -> Clock:
+    """Return the offset near a known one with which pieces of launches explain the samples of a unit best."""
+    cuts, middle = [(samples, cut(launches), values) for samples, launches, values in parts], clock.offset
+    for _ in range(_RECENTRED):
+        offsets = _around(middle, _UNIT, _UNIT_STEP)
+        each = [[len(one[2]) * np.log(_unexplained(*one, float(at))) for at in offsets] for one in cuts]
+        sums = np.sum(each, axis=0)
+        lowest = int(sums.argmin())
+        middle = float(offsets[lowest])
+        if 0 < lowest < len(offsets) - 1:
+            break
+    return Clock(*_parabola(offsets, sums, lowest))
+
+
+def _unexplained(samples: Samples, pieces: Pieces, values: Floats, offset: float) -> float:
+    """Return the squared residuals of a fit without bounds, with those of pieces around their groups."""
+    design = Design(overlap(samples, pieces.launches, offset), pieces)
+    spread = design.spread(np.full(design.mean.shape[0], FIRST_RATE)) * FIRST_VARIANCE
+    right = design.shares.T @ values
+    solved = np.linalg.solve(design.products + spread + np.eye(len(spread)) * 1e-6, right)
+    return max(float(values @ values - right @ solved), 0.0) + len(values) * ROUNDING**2
 
 
 def _around(middle: float, reach: float, step: float) -> Floats:
     return np.arange(middle - reach, middle + reach + 1, step)
 
 
-def _residual(samples: Samples, launches: Launches, values: Floats, offset: float, delay: float) -> float:
+def _residual(samples: Samples, launches: Launches, values: Floats, offset: float) -> float:
     """Return the squared residuals of a fit without bounds, and the noise of the rounding, which is always there."""
-    shares = overlap(samples, launches, offset, delay)
+    shares = overlap(samples, launches, offset)
     products = (shares.T @ shares).toarray() + np.eye(launches.groups) * 1e-6
     left = values - shares @ np.linalg.solve(products, shares.T @ values)
     return float(left @ left) + len(values) * ROUNDING**2
@@ -165,7 +214,8 @@ def _parabola(offsets: Floats, sums: Floats, at: int) -> tuple[float, float]:
     if not 0 < at < len(offsets) - 1:
         return float(offsets[at]), UNKNOWN_CLOCK
     before, here, after = (float(one) for one in sums[at - 1 : at + 2])
-    curvature = (before - 2 * here + after) / _FINE**2
+    step = float(offsets[at + 1] - offsets[at])
+    curvature = (before - 2 * here + after) / step**2
     if curvature <= 0:
         return float(offsets[at]), UNKNOWN_CLOCK
-    return float(offsets[at]) - (after - before) / (2 * _FINE) / curvature, float(np.sqrt(2 / curvature))
+    return float(offsets[at]) - (after - before) / (2 * step) / curvature, float(np.sqrt(2 / curvature))

@@ -1,8 +1,9 @@
-"""Compute how much of each sample each group of launches ran."""
+"""Compute how much of each sample each group of launches ran, and cut launches into pieces."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,9 @@ import scipy
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+# Kernels load their arguments and first data before they work, and their last blocks end one after another: ns.
+END, SHORTEST, PART = 2_000.0, 8_000.0, 25_000.0
+BODY, MOST_PIECES, HALF = 6, 320, 0.5
 LOST = 1.5  # periods between two samples from which on samples between them are lost
 
 
@@ -43,13 +47,22 @@ class Launches:
     group: Ints
     groups: int
 
-    def work_from(self, delay: float) -> Floats:
-        """Return when each launch begins to work: `delay` after its start, at most half its time later; ns."""
-        return self.start + np.minimum(delay, (self.end - self.start) / 2)
+    def time_of_groups(self) -> Floats:
+        """Return the time of the launches of each group, ns."""
+        return np.bincount(self.group, self.end - self.start, self.groups).astype(np.float64)
 
-    def time_of_groups(self, delay: float = 0.0) -> Floats:
-        """Return the time in which the launches of each group work, ns."""
-        return np.bincount(self.group, self.end - self.work_from(delay), self.groups).astype(np.float64)
+
+@dataclass(frozen=True)
+class Pieces:
+    """Launches cut into pieces, each kind of which has a rate of its own. `of`: the launches' group of each kind."""
+
+    launches: Launches
+    of: Ints
+
+    @cached_property
+    def time(self) -> Floats:
+        """Return the time of each kind of piece, ns."""
+        return self.launches.time_of_groups()
 
 
 def samples_of(time_ns: Ints) -> Samples:
@@ -61,14 +74,56 @@ def samples_of(time_ns: Ints) -> Samples:
     return Samples(time, float(whole.mean()) if len(whole) else usual)
 
 
-def overlap(samples: Samples, launches: Launches, offset: float = 0.0, delay: float = 0.0) -> scipy.sparse.csr_matrix:
-    """Return the share of each sample's time in which launches of each group ran.
+def cut(launches: Launches) -> Pieces:
+    """Cut the launches of each group from SHORTEST on: END at their beginning and end, and at most BODY parts between.
 
-    `offset` is added to the samples' times; launches work from `delay` after their start on.
+    The groups with most time come first, until there are MOST_PIECES kinds of pieces; the others stay whole. Pieces
+    that run beside other launches, such as a collective, are kinds of their own: both are slower then.
+    """
+    time = launches.time_of_groups()
+    mean = time / np.maximum(np.bincount(launches.group, minlength=launches.groups), 1)
+    parts = np.clip((mean - 2 * END) // PART, 1, BODY).astype(np.int64)
+    kinds = np.where(mean >= SHORTEST, parts + 2, 1)
+    most = np.argsort(-time, kind="stable")
+    kinds[most[np.cumsum(kinds[most] - 1) > MOST_PIECES - launches.groups]] = 1
+    first, group = np.cumsum(kinds) - kinds, launches.group
+    count = kinds[group]
+    launch = np.repeat(np.arange(len(group)), count)
+    number = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+    length = launches.end - launches.start
+    end = np.where(count > 1, np.minimum(END, length / 4), 0.0)
+    inner = (length - 2 * end) / np.maximum(count - 2, 1)
+
+    def edge(at: Ints) -> Floats:
+        """Return where piece `at` of each launch begins."""
+        body = end[launch] + inner[launch] * (at - 1)
+        found = np.where(at <= 0, 0.0, np.where(at >= count[launch], length[launch], body))
+        return np.asarray(launches.start[launch] + found)
+
+    begin, until = edge(number), edge(number + 1)
+    kind = 2 * (first[group[launch]] + number) + (_beside(launches, begin, until) > HALF)
+    used, kind = np.unique(kind, return_inverse=True)
+    of = np.repeat(np.arange(launches.groups), kinds)
+    return Pieces(Launches(begin, until, kind.astype(np.int64), len(used)), of[used // 2])
+
+
+def _beside(launches: Launches, start: Floats, end: Floats) -> Floats:
+    """Return how many other launches run during each stretch of a launch, mean over its time."""
+    time = np.concatenate([launches.start, launches.end])
+    order = np.argsort(time, kind="stable")
+    running = np.cumsum(np.where(order < len(launches.start), 1, -1))
+    whole = np.concatenate([[0.0], np.cumsum(running[:-1] * np.diff(time[order]))])
+    at = time[order]
+    return np.asarray((np.interp(end, at, whole) - np.interp(start, at, whole)) / np.maximum(end - start, 1e-9) - 1)
+
+
+def overlap(samples: Samples, launches: Launches, offset: float = 0.0) -> scipy.sparse.csr_matrix:
+    """Return the share of each sample's time in which launches of each group ran; `offset` is added to its time.
+
     Units: ns. Shape: (samples, groups).
     """
     begin, period = samples.begin + offset, samples.period
-    start, end = launches.work_from(delay), launches.end
+    start, end = launches.start, launches.end
     first = np.maximum(np.searchsorted(begin, start, "right") - 1, 0)
     last = np.maximum(np.searchsorted(begin, end, "left"), first + 1)
     count = last - first
