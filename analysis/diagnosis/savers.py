@@ -249,6 +249,8 @@ def _replayed(view: View, one: Proposal) -> Saver:
         return Saver(one, Saving(low, high), Saving(low / whole, min(high / least, 1.0)))
     found = savings.saving(view.step, one.change)
     part = _as_built(found.low, found.high)
+    if one.most_ns is not None and part.high is not None:
+        part = Saving(part.low, max(min(part.high, one.most_ns / view.step.told_ns), found.high))
     return Saver(one, _of(view, part), part, run=found.after)
 
 

@@ -242,7 +242,7 @@ def test_a_graph_wins_no_more_than_launches_take_beyond_their_kernels(launches: 
     assert next(iter(found)) == "host_work"
     saves = found["launch_bound"].saves_frac
     assert saves is not None
-    assert (saves.high or 0.0) < savers.FURTHER * ((launches * (16 - 9) + 30) / (launches * 16 + pause) + 0.02)
+    assert (saves.high or 0.0) < (launches * (16 - 9) + 30) / (launches * 16 + pause) + 0.02
 
 
 def faults(count: int, us: int, way: str) -> list[Action]:

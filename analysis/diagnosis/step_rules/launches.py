@@ -36,7 +36,8 @@ def propose(view: View) -> Iterator[Proposal]:
     held = ~view.calls_of(pageable)  # a graph would copy the same bytes again
     after = _blockers(view)
     waits = view.of_step(view.long_gaps.sum()) > MOST_HOST * view.parts.wall_ns
-    busy = duration(view.time(view.kernels & (graph.o_group < 0)))  # collectives wait for other ranks
+    works = view.time(view.kernels & (graph.o_group < 0))  # collectives wait for other ranks
+    busy = duration(works)
 
     def captured(base: Graph, share: float) -> Graph:
         made = changes.capture_graph(base, held, 0.0)
@@ -57,6 +58,7 @@ def propose(view: View) -> Iterator[Proposal]:
         after=after,
         what_if="--graph '.*'",
         wrong_if="the shapes or the order of the launches change from step to step",
+        most_ns=max(own - works, 0.0) if waits else None,
     )
 
 

@@ -51,7 +51,8 @@ class Proposal:
     `change` is None for what is only worth knowing. `lost_ns`: time outside the steps, such as a pause of the run.
     `after`: kinds of other changes, separated by |, without which this one cannot be made. `what_if`: arguments of
     what_if.py that replay about the same. `do`: what to do, if it is not what advice.toml says of the kind. `lossy`:
-    the results change, so only the user can say whether it may be done. `placed`: the title names a range.
+    the results change, so only the user can say whether it may be done. `placed`: the title names a range. `most_ns`:
+    more than that it cannot save, however it is built.
     """
 
     kind: str
@@ -71,6 +72,7 @@ class Proposal:
     do: str = ""
     lossy: bool = False
     placed: bool = False
+    most_ns: float | None = None
 
 
 @dataclass(frozen=True)
