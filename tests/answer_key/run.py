@@ -107,7 +107,9 @@ def load(path: Path) -> Any:
 
 def ranks(count: int, words: list[str], held: Any) -> int:
     """Run one process a GPU while the lock is held, and return the worst exit code."""
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517", "WORLD_SIZE": str(count)}
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")[0]  # others may run on other GPUs
+    port = 29517 + (int(first) if first.isdigit() else 0)
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count)}
     started = [
         subprocess.Popen(
             [sys.executable, *words], env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
