@@ -25,7 +25,7 @@ REPORTS = ROOT / "reports"
 FILE = "published.toml"
 PARTS = (
     "overview", "layers", "sweep", "ladder", "dropin", "studies", "accounting", "decode", "multi_gpu",
-    "data_parallel", "tensor_parallel", "comparison",
+    "data_parallel", "tensor_parallel", "comparison", "compounds", "roofs", "training", "models",
 )  # fmt: skip
 
 
@@ -45,6 +45,10 @@ class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     data_parallel: str = ""
     tensor_parallel: str = ""
     comparison: str = ""
+    compounds: str = ""
+    roofs: str = ""
+    training: str = ""
+    models: str = ""
     benches: str = ""
 
 

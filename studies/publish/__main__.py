@@ -32,10 +32,12 @@ from analysis.formats.errors import InputError
 from analysis.page import comparison, markdown, terminal
 from studies import runs as published
 from studies.accounting import formulas
+from studies.dropin import page as models
 from studies.publish import examples, results, wrong
 from studies.publish.columns import document_columns, document_json, document_rules
 from studies.publish.committed import FIELD, filled, plain, read_table
 from studies.softmax import turing
+from studies.training import page as training
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = Path(__file__).with_name("parts.toml")
@@ -106,6 +108,10 @@ def render(root: Path = ROOT) -> dict[str, str]:
     for runs in gpus:
         if (folder := runs.folder("ladder")) is not None:
             texts.setdefault(("kernels/README.md", "ladder"), {})[runs.gpu] = goals_table(read_table(folder, "goals"))
+        if (folder := runs.folder("training")) is not None:
+            texts.setdefault(("studies/training/README.md", "training"), {})[runs.gpu] = training.text(folder, runs.gpu)
+        if (folder := runs.folder("models")) is not None:
+            texts.setdefault(("studies/dropin/README.md", "models"), {})[runs.gpu] = models.text(folder)
     for part in parts():
         for runs in gpus:
             if (folder := runs.folder(part.run)) is not None:

@@ -1,0 +1,67 @@
+"""Write the tables of studies/training/README.md from a committed run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.formats import packed
+from analysis.hardware.devices import find_device
+from analysis.page.text import cell
+from studies.accounting.architecture import block_activations, find
+from studies.accounting.budget import mfu, training_flops
+from studies.accounting.workload import shape_of
+from studies.publish.committed import plain, read_table
+
+WAYS = {"float32": "float32", "autocast": "bfloat16", "compiled": "bfloat16", "unfused": "bfloat16"}
+PARTS = ("forward", "loss", "forward_loss", "backward", "optimizer")
+SHAPE = shape_of("train_b4_t1024", 4)
+MEMORY = "training_memory.csv"
+
+
+def text(folder: Path, gpu: str) -> str:
+    """Return the time of each way's parts, blocks forward and backward, and live bytes by layer."""
+    layers = read_table(folder, "layers").set_index("range")
+    headers = ["way", "GPU time of a step", *PARTS, "launches", "of them AdamW", "a block, forward", "backward", "MFU"]
+    times = plain(headers, [_row(way, layers, gpu) for way in WAYS if f"train_{way}" in layers.index])
+    memory = pd.read_csv(packed.find(folder / MEMORY), keep_default_na=False)
+    live = plain(["way", "each block", "predicted", "outside the blocks", "together"], [*_live(memory)])
+    return f"{times}\n\nLive after the forward pass, by the allocator's snapshot:\n\n{live}"
+
+
+def _row(way: str, layers: pd.DataFrame, gpu: str) -> list[str]:
+    root = layers.loc[f"train_{way}"]
+    device = find_device(gpu)
+
+    def of(path: str, column: str = "gpu_time_ns") -> float | None:
+        return float(layers.at[path, column]) / root["calls"] if path in layers.index else None
+
+    step = of(f"train_{way}") or 0.0
+    blocks = [layers.index.str.fullmatch(rf"train_{way}/{part}/h\.\d+") for part in ("forward", "backward")]
+    each = [layers.loc[rows, "gpu_time_ns"].mean() / root["calls"] for rows in blocks]
+    used = mfu(training_flops(find("gpt2"), SHAPE), step / 1e9, device, WAYS[way]) if device else None
+    parts = [of(f"train_{way}/{part}") for part in PARTS]
+    launches = of(f"train_{way}", "launches"), of(f"train_{way}/optimizer", "launches")
+    return [
+        way,
+        *(cell(value, "time_ns") for value in (step, *parts)),
+        *(cell(round(value or 0), "launches") for value in launches),
+        *(cell(value, "time_ns") for value in each),
+        cell(used, "mfu_frac"),
+    ]
+
+
+def _live(memory: pd.DataFrame) -> Iterator[list[str]]:
+    predicted = cell(block_activations(find("gpt2"), SHAPE), "live_bytes")
+    for way, of in memory[memory["layer"] != ""].groupby("way", sort=False):
+        inside = of["layer"].str.startswith("h.")
+        sizes, outside = of[inside]["live_bytes"], of[~inside]["live_bytes"]
+        least, most = (cell(int(value), "live_bytes") for value in (sizes.min(), sizes.max()))
+        yield [
+            str(way),
+            least if least == most else f"{least} – {most}",
+            predicted if way == "float32" else "",
+            *(cell(int(value), "live_bytes") for value in (outside.sum(), of["live_bytes"].sum())),
+        ]
