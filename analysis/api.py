@@ -11,9 +11,10 @@ analysis.save("runs/mine")
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -23,12 +24,12 @@ from analysis.capture.convert import converted
 from analysis.capture.load import load as read
 from analysis.capture.model import Capture
 from analysis.capture.text import locale_style
-from analysis.formats import csv_text, writing
+from analysis.formats import csv_text, system, writing
 from analysis.formats.comparison import Comparison
 from analysis.formats.errors import UsageError
 from analysis.formats.report import Report
 from analysis.page import notebook
-from analysis.page.html import render_html
+from analysis.page.html import page_data, render_html
 from analysis.page.markdown import render_markdown
 from analysis.show import document, dumped
 from analysis.tables.declare import Declaration, Table, beside, pictures
@@ -58,8 +59,8 @@ def analyse(capture: Capture, *, extrapolate: bool = False, only: str | None = N
     names begin with it, without findings.
     """
     built = pipeline.analyse(capture, declared(capture), extrapolate=extrapolate, only=only)
-    report, images = pipeline.draw(built, only=only)
-    return Analysis(report, built.tables, built.declared, images, only, None if only else lanes_of(built.facts))
+    drawn = system.aside(lambda: pipeline.draw(built, only=only))
+    return Analysis(built.report, built.tables, built.declared, drawn, only, None if only else lanes_of(built.facts))
 
 
 def compare(
@@ -84,14 +85,28 @@ def declared(capture: Capture) -> list[Declaration]:
 
 @dataclass(frozen=True, repr=False)
 class Analysis:
-    """The answer: the report, its tables by name, and its figures."""
+    """The answer: the report, its tables by name, and its figures, which are drawn while tables are written."""
 
-    report: Report
+    without_figures: Report
     tables: dict[str, pd.DataFrame]
     declared: list[Declaration]
-    images: Images
+    drawn: Callable[[], tuple[Report, Images]]
     only: str | None = None
     lanes: Lanes | None = None  # the host's side of the timeline
+
+    @cached_property
+    def _drawn(self) -> tuple[Report, Images]:
+        return self.drawn()
+
+    @property
+    def report(self) -> Report:
+        """Return the report with its list of figures."""
+        return self._drawn[0]
+
+    @property
+    def images(self) -> Images:
+        """Return the bytes of each figure: its name -> "svg" or "png" -> bytes."""
+        return self._drawn[1]
 
     def figure(self, name: str) -> notebook.Figure:
         """Return a figure as SVG text, which a notebook shows.
@@ -125,27 +140,27 @@ class Analysis:
         return notebook.html(self.report, list(self.tables), list(self.images))
 
     def _texts(self) -> dict[str, str]:
+        block = page_data(self.without_figures, self.tables, self.lanes)
         svgs = {name: image["svg"].decode() for name, image in self.images.items()}
         return {
             "report.json": dumped(document(self.report)) + "\n",
             "report.md": render_markdown(self.report, self.tables),
-            "report.html": render_html(self.report, self.tables, svgs, self.lanes),
+            "report.html": render_html(self.report, self.tables, svgs, block),
         }
 
     def _files(self) -> dict[str, bytes]:
         """Return the files of the report: name relative to its folder -> content."""
-        listed = {entry.name for entry in self.report.tables}
+        listed = {entry.name for entry in self.without_figures.tables}
         declared = {one.name: one for one in self.declared if isinstance(one, Table)}
         written = {
             f"tables/{name}.csv": csv_text.written(declared[name].filed(rows)).encode()
             for name, rows in self.tables.items()
             if (name in listed if self.only is None else name.startswith(self.only))
         }
+        texts = self._texts() if self.only is None else {}
         for name, image in self.images.items():
             written |= {f"figures/{name}.{suffix}": content for suffix, content in image.items()}
-        if self.only is None:
-            written |= {name: text.encode() for name, text in self._texts().items()}
-        return written
+        return written | {name: text.encode() for name, text in texts.items()}
 
     def _of_another_report(self, names: list[str], out: Path) -> list[str]:
         """Return files of an older report that this one lacks, such as a figure whose table is now empty."""

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import signal
 import subprocess
-from collections.abc import Iterator
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, TypeVar
 
 try:
     import fcntl
@@ -21,6 +25,57 @@ try:
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
+
+Made = TypeVar("Made")
+
+
+def aside(work: Callable[[], Made]) -> Callable[[], Made]:
+    """Begin `work` in a copy of this process, if another core is there for it; return what waits for its answer.
+
+    The copy shares what this process holds, and changes nothing here; its answer is pickled. Where no process can be
+    copied safely (Windows, macOS, other threads in Python), or the copy fails, the work is done when it is asked for.
+    """
+    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2 or threading.active_count() > 1:
+        return work
+    reading, writing = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which wait for work
+            copy = os.fork()
+    except OSError:  # no process or no memory is left
+        os.close(reading)
+        os.close(writing)
+        return work
+    if not copy:
+        _answer(work, reading, writing)
+    os.close(writing)
+
+    def result() -> Made:
+        with open(reading, "rb") as pipe:
+            answer = pipe.read()
+        _, status = os.waitpid(copy, 0)
+        made: Made = work() if status else pickle.loads(answer)
+        return made
+
+    return result
+
+
+def _answer(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
+    """Write what the work makes, and end this copy of a process: nothing that its original began is done twice."""
+    status = 1
+    try:
+        os.close(reading)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+        with open(writing, "wb") as pipe:
+            pickle.dump(work(), pipe, pickle.HIGHEST_PROTOCOL)
+        status = 0
+    except BaseException:
+        pass  # the original does the work itself, and meets what this met
+    finally:
+        os._exit(status)
 
 
 def lock(folder: Path) -> int | None:

@@ -15,22 +15,13 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
-from matplotlib import artist, font_manager
+from analysis.page import colours, mpl, text
 
-_DESCRIBED, artist.kwdoc = artist.kwdoc, lambda artist: ""  # a fifth of the import writes docstrings of 120 classes
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.figure import Figure  # noqa: E402
-from matplotlib.patches import Rectangle  # noqa: E402
-from PIL import Image  # noqa: E402
-
-from analysis.page import colours, text  # noqa: E402
-
-artist.kwdoc = _DESCRIBED
 STYLE: dict[str, Any] = {
     "figure.dpi": 100,
     "savefig.dpi": 120,
@@ -78,13 +69,15 @@ def style_context(**more: Any) -> AbstractContextManager[None]:
     return mpl.rc_context(settings)
 
 
-def to_bytes(figure: Figure) -> dict[str, bytes]:
+def to_bytes(figure: mpl.Figure) -> dict[str, bytes]:
     """{'svg': …, 'png': …}; the same figure gives the same bytes."""
     return {"svg": to_svg(figure), "png": to_png(figure)}
 
 
-def to_png(figure: Figure) -> bytes:
+def to_png(figure: mpl.Figure) -> bytes:
     """Return the PNG with a palette of 256: a colour is off by 1 of 255 on average, and by 40 at most."""
+    from PIL import Image
+
     pixels, png = io.BytesIO(), io.BytesIO()
     with style_context():
         figure.savefig(pixels, format="rgba")
@@ -95,7 +88,7 @@ def to_png(figure: Figure) -> bytes:
     return png.getvalue()
 
 
-def to_svg(figure: Figure) -> bytes:
+def to_svg(figure: mpl.Figure) -> bytes:
     """Return the SVG alone. Its ids start with the figure's label, so that one page can hold several figures inline."""
     name = str(figure.get_label()) or "figure"
     with style_context(**{"svg.hashsalt": name}):
@@ -157,20 +150,20 @@ def drawable(value: Any, width: int, head: float = 0.6) -> str:
 
 @functools.cache
 def _glyphs() -> Mapping[int, int]:
-    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
+    font = mpl.get_font(mpl.findfont("DejaVu Sans"))
     return font.get_charmap()
 
 
 def new_canvas(
     label: str, body: float, caption: str, notes: Sequence[str] = (), title: str = ""
-) -> tuple[Figure, float]:
+) -> tuple[mpl.Figure, float]:
     """Return a figure with `body` inches above a foot of notes and caption, and the height of the foot."""
     columns = int(WIDTH * 16.5)  # number of characters of the caption's size that fit
     lines = [line for note in notes for line in textwrap.wrap(note, columns)]
     lines += textwrap.wrap(drawable(caption, 600), columns)
     foot = 0.16 * len(lines) + 0.12
     height = body + foot
-    figure = Figure(figsize=(WIDTH, height), label=label)
+    figure = mpl.Figure(figsize=(WIDTH, height), label=label)
     for i, line in enumerate(lines):
         y = (foot - 0.16 * (i + 1)) / height
         figure.text(0.12 / WIDTH, y, line, fontsize=7.5, color="#555555", va="bottom")
@@ -178,7 +171,7 @@ def new_canvas(
     return figure, foot
 
 
-def place_axes(figure: Figure, left: float, right: float, top: float, bottom: float) -> Axes:
+def place_axes(figure: mpl.Figure, left: float, right: float, top: float, bottom: float) -> mpl.Axes:
     """Return axes with margins in inches: longer labels move nothing, so the output stays deterministic."""
     width, height = figure.get_size_inches()
     return figure.add_axes(
@@ -186,15 +179,15 @@ def place_axes(figure: Figure, left: float, right: float, top: float, bottom: fl
     )
 
 
-def draw_bar(axes: Axes, y: float, left: float, width: float, height: float, **style: Any) -> None:
+def draw_bar(axes: mpl.Axes, y: float, left: float, width: float, height: float, **style: Any) -> None:
     """Draw one bar at `y`, in data units.
 
     It is far faster than `barh`, which checks all bars each time; it sets no limits.
     """
-    axes.add_patch(Rectangle((left, y - height / 2), width, height, **style))
+    axes.add_patch(mpl.Rectangle((left, y - height / 2), width, height, **style))
 
 
-def draw_legend(figure: Figure, handles: Sequence[Any]) -> None:
+def draw_legend(figure: mpl.Figure, handles: Sequence[Any]) -> None:
     """Draw the legend of the colours, in rows of five below the title."""
     top = 1 - 0.36 / figure.get_size_inches()[1]
     figure.legend(

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from analysis.formats.inductor import INDUCTOR
+from analysis.page import mpl
 from analysis.page.canvas import BLUE, GREEN, GREY, ORANGE, draw_legend, drawable, new_canvas, place_axes, style_context
 from analysis.tables.declare import picture
 
@@ -20,7 +19,7 @@ KINDS = {"product": BLUE, "reduction": ORANGE, "pointwise": GREEN, "other": GREY
 
 
 @picture("compiled_graph", of="compiled")
-def _compiled_graph(facts: Facts, caption: str) -> Figure | None:
+def _compiled_graph(facts: Facts, caption: str) -> mpl.Figure | None:
     return plot_graph(facts.capture.of(INDUCTOR.kind), caption)
 
 
@@ -46,7 +45,7 @@ def first_graph(calls: pd.DataFrame) -> pd.DataFrame:
     return forward[forward["graph"] == largest].sort_values("call").reset_index(drop=True)
 
 
-def plot_graph(calls: pd.DataFrame | None, caption: str) -> Figure | None:
+def plot_graph(calls: pd.DataFrame | None, caption: str) -> mpl.Figure | None:
     """Draw one point a kernel: the order of calls to the right, its module below, an arc from each that it reads."""
     if calls is None or calls.empty:
         return None
@@ -74,7 +73,7 @@ def plot_graph(calls: pd.DataFrame | None, caption: str) -> Figure | None:
         axes.set_ylim(len(rows) - 0.5, -0.6)
         axes.set_xlabel("kernel, in the order of calls", fontsize=8)
         draw_legend(
-            figure, [Line2D([], [], marker="o", ls="", color=colour, label=name) for name, colour in KINDS.items()]
+            figure, [mpl.Line2D([], [], marker="o", ls="", color=colour, label=name) for name, colour in KINDS.items()]
         )
         return figure
 

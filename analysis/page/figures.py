@@ -11,13 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from analysis.page import text
+from analysis.page import mpl, text
 from analysis.page.canvas import (
     BLACK,
     BLUE,
@@ -66,11 +61,11 @@ _SMALL_STALL = 0.02  # "other", in grey, holds each stall reason whose share is 
 
 
 @picture("roofline", of="roofline")
-def _roofline(facts: Facts, caption: str) -> Figure | None:
+def _roofline(facts: Facts, caption: str) -> mpl.Figure | None:
     return plot_roofline(facts.roofline, facts.roofs, caption)
 
 
-def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: str) -> Figure | None:
+def plot_roofline(roofline: pd.DataFrame, roofs: pd.DataFrame | None, caption: str) -> mpl.Figure | None:
     """Draw a log-log roofline, and number the first ten kernels in the order of `roofline`.
 
     A kernel has one height and up to three points, one for each memory level. The line between the points shows how
@@ -173,7 +168,7 @@ def _values(lines: Iterable[dict[str, Any]], kind: str) -> list[float]:
     return [v for e in lines if e["kind"] == kind for s in ("measured", "datasheet") for _, v in e[s]]
 
 
-def _roofline_axes(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) -> None:
+def _roofline_axes(axes: mpl.Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     x = list(shown.intensity_flop_per_byte)
@@ -189,19 +184,21 @@ def _roofline_axes(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]])
     axes.set_ylim(min(low_y, high_y / 1e3), high_y)
     axes.set_xlabel("arithmetic intensity (FLOP/byte moved at that level)")
     axes.set_ylabel("achieved (FLOP/s)")
-    axes.xaxis.set_major_locator(LogLocator(numticks=12))
-    axes.yaxis.set_major_locator(LogLocator(numticks=12))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "flop/s").replace("FLOP/s", "").strip()))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_locator(mpl.LogLocator(numticks=12))
+    axes.yaxis.set_major_locator(mpl.LogLocator(numticks=12))
+    axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda v, _: f"{v:g}"))
+    axes.yaxis.set_major_formatter(
+        mpl.FuncFormatter(lambda v, _: text.number(v, "flop/s").replace("FLOP/s", "").strip())
+    )
+    axes.xaxis.set_minor_formatter(mpl.NullFormatter())
+    axes.yaxis.set_minor_formatter(mpl.NullFormatter())
     axes.grid(visible=True, which="major")
 
 
 Box = tuple[float, float, float, float]
 
 
-def _draw_roofs(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) -> list[Box]:
+def _draw_roofs(axes: mpl.Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) -> list[Box]:
     """Draw the roofs, solid if measured and dashed if from the datasheet, with labels along the lines.
 
     Return what lines and labels cover, in typographic points.
@@ -230,7 +227,7 @@ def _draw_roofs(axes: Axes, shown: pd.DataFrame, lines: list[dict[str, Any]]) ->
     return taken + _label_bandwidth(axes, [e for e in lines if e["kind"] == "bandwidth"], points, peaks)
 
 
-def _in_points(axes: Axes, x: float, y: float) -> tuple[float, float]:
+def _in_points(axes: mpl.Axes, x: float, y: float) -> tuple[float, float]:
     """Return the position of a data point in the figure, in typographic points."""
     left, bottom = axes.transData.transform((x, y)) * 72 / axes.figure.dpi
     return float(left), float(bottom)
@@ -243,7 +240,7 @@ def _along(start: tuple[float, float], end: tuple[float, float], half: float) ->
     return [(x - half, y - half, x + half, y + half) for x, y in spots]
 
 
-def _label_compute(axes: Axes, entries: list[dict[str, Any]]) -> None:
+def _label_compute(axes: mpl.Axes, entries: list[dict[str, Any]]) -> None:
     """Write the labels of compute roofs into the right margin, and push them apart where two roofs are close."""
     entries = sorted(entries, key=lambda e: max(v for s in ("measured", "datasheet") for _, v in e[s]), reverse=True)
     inverse = axes.transAxes.inverted()
@@ -259,7 +256,7 @@ def _label_compute(axes: Axes, entries: list[dict[str, Any]]) -> None:
 
 
 def _label_bandwidth(
-    axes: Axes, entries: list[dict[str, Any]], points: Sequence[tuple[float, float]], peaks: Sequence[float]
+    axes: mpl.Axes, entries: list[dict[str, Any]], points: Sequence[tuple[float, float]], peaks: Sequence[float]
 ) -> list[Box]:
     """Write a label along each sloping roof, where it hides the fewest `points`, labels and compute roofs.
 
@@ -309,7 +306,7 @@ def _label_bandwidth(
 
 
 def _draw_points(
-    axes: Axes,
+    axes: mpl.Axes,
     shown: pd.DataFrame,
     numbered: Sequence[tuple[str, str, int]],
     lines: list[dict[str, Any]],
@@ -358,7 +355,7 @@ def _draw_points(
 
 
 def _number_points(
-    axes: Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]], taken: Sequence[Box]
+    axes: mpl.Axes, shown: pd.DataFrame, numbered: Sequence[tuple[str, str, int]], taken: Sequence[Box]
 ) -> None:
     """Number each kernel beside its point at the first level, at the nearest spot that hides nothing of `taken`."""
     per_point = axes.figure.dpi / 72  # pixels
@@ -438,11 +435,11 @@ def _overlap(a: Box, b: Box) -> bool:
 
 
 @picture("stalls", of="stalls")
-def _stalls(facts: Facts, caption: str) -> Figure | None:
+def _stalls(facts: Facts, caption: str) -> mpl.Figure | None:
     return plot_stalls(facts.stalls, caption)
 
 
-def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
+def plot_stalls(stalls: pd.DataFrame, caption: str) -> mpl.Figure | None:
     """Draw why warps waited: one stacked bar for each (kernel, range), the first twelve in the table's order."""
     if stalls is None or stalls.empty:
         return None
@@ -479,19 +476,21 @@ def plot_stalls(stalls: pd.DataFrame, caption: str) -> Figure | None:
                     left += share
         _name_rows(axes, shown)
         axes.set_xlim(0, 1)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v * 100:.0f} %"))
+        axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda v, _: f"{v * 100:.0f} %"))
         axes.set_xlabel("share of the warps’ stall time, weighted by issued instructions (“selected” left out)")
         axes.grid(visible=True, axis="x")
         patches = [
-            Patch(facecolor=c, hatch=h, edgecolor="white", label=drawable(r, 24)) for r, (c, h) in styles.items()
+            mpl.Patch(facecolor=c, hatch=h, edgecolor="white", label=drawable(r, 24)) for r, (c, h) in styles.items()
         ]
         if rest:
-            patches.append(Patch(facecolor="#efefef", edgecolor="#bbbbbb", label=f"other ({len(rest)}, each < 2 %)"))
+            patches.append(
+                mpl.Patch(facecolor="#efefef", edgecolor="#bbbbbb", label=f"other ({len(rest)}, each < 2 %)")
+            )
         draw_legend(figure, patches)
         return figure
 
 
-def _stall_part(axes: Axes, position: int, left: float, share: float, style: tuple[str, str]) -> None:
+def _stall_part(axes: mpl.Axes, position: int, left: float, share: float, style: tuple[str, str]) -> None:
     """Draw one stall reason of a bar, with its share if there is room. `style` is its colour and hatch."""
     colour, hatch = style
     axes.barh(position, share, left=left, height=0.66, color=colour, hatch=hatch, edgecolor="white", lw=0.5)
@@ -510,7 +509,7 @@ def _stall_part(axes: Axes, position: int, left: float, share: float, style: tup
     )
 
 
-def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
+def _name_rows(axes: mpl.Axes, keys: list[tuple[str, str]]) -> None:
     """Write names left of each bar: the kernel, and below it the range in grey. The first row is on top."""
     axes.set_yticks([])
     axes.set_ylim(len(keys) - 0.45, -0.55)
@@ -535,17 +534,17 @@ def _name_rows(axes: Axes, keys: list[tuple[str, str]]) -> None:
 
 
 @picture("traffic_op", of="traffic")
-def _traffic_of_one_op(facts: Facts, caption: str) -> Figure | None:
+def _traffic_of_one_op(facts: Facts, caption: str) -> mpl.Figure | None:
     op, rows = traffic_tables.of_one_op(facts.traffic)
     return plot_traffic(rows, caption, op)
 
 
 @picture("traffic", of="traffic")
-def _traffic_of_all(facts: Facts, caption: str) -> Figure | None:
+def _traffic_of_all(facts: Facts, caption: str) -> mpl.Figure | None:
     return plot_traffic(traffic_tables.for_figure(facts.traffic), caption)
 
 
-def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | None:
+def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> mpl.Figure | None:
     """Draw the bytes that each op must move, was predicted to move, and moved: the first 20 rows of `traffic`.
 
     The bar shows the measured bytes, the line across it the minimum, the marks the predictions. With `op`, the rows
@@ -594,10 +593,10 @@ def plot_traffic(traffic: pd.DataFrame, caption: str, op: str = "") -> Figure | 
             top = height - bottom + apart
         axes.set_xlabel("bytes over DRAM (totals of the row)")
         series = [(label, colour) for column, label, colour in bars if rows[column].notna().any()]
-        handles: list[Any] = [Patch(color=colour, label=label) for label, colour in series]
+        handles: list[Any] = [mpl.Patch(color=colour, label=label) for label, colour in series]
         for column, label, colour, marker in marks:
             if rows[column].notna().any():
-                handles.append(Line2D([], [], label=label, **_mark(marker, colour, 11)))
+                handles.append(mpl.Line2D([], [], label=label, **_mark(marker, colour, 11)))
         draw_legend(figure, handles)
         return figure
 
@@ -616,7 +615,7 @@ def _of_like_size(rows: pd.DataFrame, furthest: pd.Series) -> list[pd.DataFrame]
     return sorted(groups, key=lambda group: rows.index.get_loc(group.index[0]))
 
 
-def _draw_traffic(axes: Axes, rows: pd.DataFrame, bars: Sequence[Any], marks: Sequence[Any]) -> None:
+def _draw_traffic(axes: mpl.Axes, rows: pd.DataFrame, bars: Sequence[Any], marks: Sequence[Any]) -> None:
     longest = 0.0
     for position, row in enumerate(rows.itertuples(index=False)):
         known = [(getattr(row, column), colour) for column, _, colour in bars]
@@ -639,7 +638,7 @@ def _draw_traffic(axes: Axes, rows: pd.DataFrame, bars: Sequence[Any], marks: Se
         longest = max(longest, furthest)
         _bar_label(axes, furthest, position, words, weight="bold" if known else "normal", gap=8)
     axes.set_xlim(0, longest or None)  # a bar alone does not set the limits
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "byte") if v else "0"))
+    axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda v, _: text.number(v, "byte") if v else "0"))
     axes.grid(visible=True, axis="x")
 
 
@@ -658,7 +657,7 @@ def _op_name(row: Any) -> tuple[str, str]:
     return " · ".join(parts), str(row.range)
 
 
-def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal", gap: float = 4) -> None:
+def _bar_label(axes: mpl.Axes, x: float, y: float, words: str, weight: str = "normal", gap: float = 4) -> None:
     axes.annotate(
         words,
         (x, y),
@@ -675,13 +674,13 @@ def _bar_label(axes: Axes, x: float, y: float, words: str, weight: str = "normal
 
 
 @picture("layers", of="layers_folded")
-def _layers(facts: Facts, caption: str) -> Figure | None:
+def _layers(facts: Facts, caption: str) -> mpl.Figure | None:
     profiles = (facts.capture.layer_profile or {}).get("profiles") or []
     drawn = layer_tables.for_figure(facts.layers_folded, dict.fromkeys(entry["name"] for entry in profiles))
     return plot_layers(drawn, caption, len(facts.layers_folded))
 
 
-def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = None) -> Figure | None:
+def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = None) -> mpl.Figure | None:
     """Draw time by layer: the light bar includes nested ranges, the dark bar is the range's own kernels.
 
     The caller chooses the rows from `total` ranges; the figure shows the 28 with most time. In a run on the CPU, it
@@ -717,11 +716,11 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
         axes.set_yticks(list(positions), [drawable(r, 54, text.RANGE_HEAD) for r in rows.range], fontsize=7.5)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))
+        axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))
         axes.set_xlabel("GPU time launched in the range" if on_gpu else "CPU time of the range (no GPU in this run)")
         axes.grid(visible=True, axis="x")
-        handles = [Patch(color="#a9d3ee", label="inclusive" if on_gpu else "CPU time")]
-        handles += [Patch(color=BLUE, label="the range's own kernels")] if on_gpu else []
+        handles = [mpl.Patch(color="#a9d3ee", label="inclusive" if on_gpu else "CPU time")]
+        handles += [mpl.Patch(color=BLUE, label="the range's own kernels")] if on_gpu else []
         draw_legend(figure, handles)
         return figure
 
@@ -730,11 +729,11 @@ def plot_layers(layers_folded: pd.DataFrame, caption: str, total: int | None = N
 
 
 @picture("fusion", of="fusion")
-def _fusion(facts: Facts, caption: str) -> Figure | None:
+def _fusion(facts: Facts, caption: str) -> mpl.Figure | None:
     return plot_fusion(facts.fusion, caption)
 
 
-def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
+def plot_fusion(fusion: pd.DataFrame, caption: str) -> mpl.Figure | None:
     """Draw the time of each chain now, and the least time that it would take as one kernel.
 
     Rows without a gain are left out.
@@ -769,9 +768,9 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> Figure | None:
         axes.set_yticks(list(positions), names, fontsize=7.5)
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(rows) - 0.4, -0.6)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))
+        axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda v, _: text.number(v, "ns") if v else "0"))
         axes.set_xlabel("GPU time per step")
         axes.grid(visible=True, axis="x")
-        handles = [Patch(color="#a9d3ee", label="now"), Patch(color=GREEN, label="as one kernel, at least")]
+        handles = [mpl.Patch(color="#a9d3ee", label="now"), mpl.Patch(color=GREEN, label="as one kernel, at least")]
         draw_legend(figure, handles)
         return figure

@@ -16,6 +16,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -103,26 +104,40 @@ def render_tables(
     return render(template, text.clean(title), dumped, sections=sections, **context)
 
 
-def render_html(
-    report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str], lanes: Lanes | None = None
-) -> str:
-    """Return the HTML text of the page.
+@dataclass(frozen=True)
+class Block:
+    """The block of data of a page, as JSON, and the short forms of its long texts, by table and column."""
 
-    Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name; `lanes`
-    is the host's side of the timeline. The page omits a table or figure that is absent, and says what is missing.
-    """
-    untrusted = markdown.is_untrusted(report)
+    dumped: str
+    short: Mapping[tuple[str, str], Mapping[str, str]]
+
+
+def page_data(report: Report, tables: Mapping[str, pd.DataFrame], lanes: Lanes | None = None) -> Block:
+    """Return what the script of the page needs. It rests on no figure. `lanes` is the host's side of the timeline."""
     block = data.Data(text.names_of_kernels(tables))
     for entry in report.tables:
         if (table := tables.get(str(entry.name))) is not None:
             block.add(entry, table)
+    return Block(_dump(block, report, tables, lanes, markdown.is_untrusted(report)), block.short)
+
+
+def render_html(
+    report: Report, tables: Mapping[str, pd.DataFrame], svgs: Mapping[str, str], block: Block | None = None
+) -> str:
+    """Return the HTML text of the page.
+
+    Shape: `report` is the content of report.json; `tables` and `svgs` (SVG texts of the figures) are by name. The page
+    omits a table or figure that is absent, and says what is missing.
+    """
+    untrusted = markdown.is_untrusted(report)
+    block = block or page_data(report, tables)
     sections = {one["name"]: one for one in _sections(report, tables, svgs, block.short, untrusted) if one["rows"]}
     kernels = next((sections.pop(name) for name in _KERNELS if name in sections), None)
     folded = tables.get("layers_folded", ())
     return render(
         "report.html.j2",
         text.clean(report.title or "Report"),
-        _dump(block, report, tables, lanes, untrusted),
+        block.dumped,
         has=_has(tables),
         untrusted=untrusted,
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
-
-from analysis.page import text
+from analysis.page import mpl, text
 from analysis.page.canvas import (
     BLACK,
     BLUE,
@@ -41,7 +38,7 @@ _COLOURS = {
 
 
 @picture("links", of="links")
-def plot_links(facts: Facts, caption: str) -> Figure | None:
+def plot_links(facts: Facts, caption: str) -> mpl.Figure | None:
     """Draw bandwidth over size on two log axes: one line for each link, one ring for each kind of collective.
 
     A kind of collective without bytes or bandwidth gets no ring; a note counts these. Without links, return None.
@@ -79,8 +76,8 @@ def plot_links(facts: Facts, caption: str) -> Figure | None:
             )  # fmt: skip
         axes.set_xscale("log")
         axes.set_yscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "byte")))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "byte/s")))
+        axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda value, _: text.number(value, "byte")))
+        axes.yaxis.set_major_formatter(mpl.FuncFormatter(lambda value, _: text.number(value, "byte/s")))
         axes.set_xlabel("size of the transfer")
         axes.set_ylabel("rate of the link, one way")
         axes.grid(visible=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from analysis.diagnosis.rank_steps import build_rank_steps
-from analysis.page import text
+from analysis.page import mpl, text
 from analysis.page.canvas import BLUE, GREEN, ORANGE, PURPLE, SKY, VERMILION, draw_legend, new_canvas, style_context
 from analysis.tables.declare import picture
 
@@ -21,7 +19,7 @@ _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 
 
 @picture("rank_steps", of="rank_steps")
-def plot_rank_steps(facts: Facts, caption: str) -> Figure | None:
+def plot_rank_steps(facts: Facts, caption: str) -> mpl.Figure | None:
     """Draw for each step how late each rank is, for each rank how long it waits, and who waits for whom.
 
     None without steps in which waiting is known. Shape: `rank_steps` rank_steps.csv, `rank_waits` rank_waits.csv.
@@ -49,13 +47,13 @@ def plot_rank_steps(facts: Facts, caption: str) -> Figure | None:
             colour = _COLOURS[at % len(_COLOURS)]
             handles += lines.plot(late.columns, late.loc[rank], "-o", ms=3, lw=1.2, color=colour, label=rank)
         lines.set_ylabel("late in a step")
-        lines.yaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "ns")))
+        lines.yaxis.set_major_formatter(mpl.FuncFormatter(lambda value, _: text.number(value, "ns")))
         lines.grid(visible=True)
         edges = np.append(waits.columns.to_numpy(float) - 0.5, float(waits.columns[-1]) + 0.5)
         lanes.pcolormesh(edges, np.arange(len(ranks) + 1), waits.to_numpy(), cmap="Blues", vmin=0)
         lanes.set_yticks(np.arange(len(ranks)) + 0.5, ranks)
         lanes.invert_yaxis()
-        lanes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        lanes.xaxis.set_major_locator(mpl.MaxNLocator(integer=True))
         lanes.set_xlabel("step; darker: this rank waits longer")
         squares.pcolormesh(matrix.to_numpy(), cmap="Blues", vmin=0)
         half = float(matrix.to_numpy().max()) / 2

@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch, PathPatch, Rectangle
-from matplotlib.path import Path
-from matplotlib.ticker import FuncFormatter
-
 from analysis.diagnosis.scenes import Bars, Scene, scenes_of
-from analysis.page import text
+from analysis.page import mpl, text
 from analysis.page.canvas import (
     BLACK,
     GREEN,
@@ -60,7 +54,7 @@ def plot_spans(facts: Facts, caption: str) -> Iterator[Drawn]:
             )
 
 
-def _figure(scene: Scene, caption: str) -> Figure:
+def _figure(scene: Scene, caption: str) -> mpl.Figure:
     """Draw one scene. Each lane is 0.24 inches high."""
     notes = [scene.span.shows, _NOTE if scene.after is None else _REPLAYED]
     with style_context():
@@ -79,23 +73,23 @@ def _figure(scene: Scene, caption: str) -> Figure:
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(labels) - 0.4, -0.6)
         axes.set_xlim(0, length)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
+        axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
         axes.set_xlabel(f"after {begin / 1e9:.9f} s" if scene.after is None else "time since the step began")
         axes.grid(visible=True, axis="x")
         used = {kind for lane in scene.lanes for kind in lane.bars.kind}
         used = {"memcpy" if kind in ("memset", "migration") else kind for kind in used}
-        handles = [Patch(color=_COLOURS[kind], label=said) for kind, said in _MEANINGS.items() if kind in used]
+        handles = [mpl.Patch(color=_COLOURS[kind], label=said) for kind, said in _MEANINGS.items() if kind in used]
         draw_legend(figure, handles)
         return figure
 
 
-def _mark_saving(axes: Axes, after: tuple[int, float, str], lanes: int, length: int) -> None:
+def _mark_saving(axes: mpl.Axes, after: tuple[int, float, str], lanes: int, length: int) -> None:
     """Draw a line between the step before and after, and hatch what is saved. Units: ns for `length`."""
     old, end, said = after
     axes.axhline(old - 0.5, color=BLACK, lw=0.8)
     if end < length:
         axes.add_artist(
-            Rectangle((end, old - 0.45), length - end, lanes - old - 0.1, fc="white", ec=GREEN, hatch="///", lw=0.8)
+            mpl.Rectangle((end, old - 0.45), length - end, lanes - old - 0.1, fc="white", ec=GREEN, hatch="///", lw=0.8)
         )
         if (length - end) / length * _LETTERS > len(said):
             box = {"facecolor": "white", "edgecolor": "none", "pad": 2}
@@ -103,7 +97,7 @@ def _mark_saving(axes: Axes, after: tuple[int, float, str], lanes: int, length: 
             axes.text((end + length) / 2, middle, said, ha="center", va="center", fontsize=8, color=BLACK, bbox=box)
 
 
-def _draw_bars(axes: Axes, bars: Bars, place: int, begin: int, length: int) -> None:
+def _draw_bars(axes: mpl.Axes, bars: Bars, place: int, begin: int, length: int) -> None:
     """Draw the bars of one lane, with one path for each colour, and write names where they fit.
 
     Units: ns for `begin` and `length`.
@@ -115,9 +109,11 @@ def _draw_bars(axes: Axes, bars: Bars, place: int, begin: int, length: int) -> N
                 left, right = start - begin, max(end - begin, start - begin + length // 1000)
                 corners = [(left, place - 0.38), (right, place - 0.38), (right, place + 0.38), (left, place + 0.38)]
                 points += [*corners, corners[0]]
-                codes += [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY]
+                codes += [mpl.Path.MOVETO, *[mpl.Path.LINETO] * 3, mpl.Path.CLOSEPOLY]
         axes.add_artist(
-            PathPatch(Path(points, codes), facecolor=colour, edgecolor="white", lw=0.4 if len(bars.start) < 80 else 0)
+            mpl.PathPatch(
+                mpl.Path(points, codes), facecolor=colour, edgecolor="white", lw=0.4 if len(bars.start) < 80 else 0
+            )
         )
     for start, end, name, kind in zip(bars.start.tolist(), bars.end.tolist(), bars.name, bars.kind, strict=True):
         room = int((end - start) / length * _LETTERS)

@@ -7,13 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter
 
 from analysis.formats import intervals
 from analysis.formats.report import Report
-from analysis.page import text
+from analysis.page import mpl, text
 from analysis.page.canvas import (
     LIGHT_GREY,
     SKY,
@@ -38,7 +35,7 @@ _STRETCHES = 600  # equal parts of the capture's time; a page cannot show more
 
 
 @picture("timeline", of="devices")
-def plot_timeline(facts: Facts, caption: str) -> Figure | None:
+def plot_timeline(facts: Facts, caption: str) -> mpl.Figure | None:
     """Draw, for each stretch of the capture, the share that a GPU spent on kernels and on copies.
 
     Kernels that only communicate have a colour of their own. Without GPU time, return None.
@@ -78,11 +75,13 @@ def plot_timeline(facts: Facts, caption: str) -> Figure | None:
         axes.tick_params(axis="y", length=0)
         axes.set_ylim(len(shown) - 0.4, -0.6)
         axes.set_xlim(0, at[-1])
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
+        axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda value, _: text.number(value, "ns") if value else "0"))
         axes.set_xlabel("time since the first GPU operation")
         axes.grid(visible=True, axis="x")
-        alone = [Patch(color=WINE, label="communication alone")] if talks else []
-        draw_legend(figure, [Patch(color=SLATE, label="kernels"), *alone, Patch(color=SKY, label="copies and sets")])
+        alone = [mpl.Patch(color=WINE, label="communication alone")] if talks else []
+        draw_legend(
+            figure, [mpl.Patch(color=SLATE, label="kernels"), *alone, mpl.Patch(color=SKY, label="copies and sets")]
+        )
         return figure
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import pandas as pd
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from analysis.facts import Facts
+from analysis.page import mpl
 from analysis.page.canvas import BLUE, LIGHT_GREY, VERMILION, drawable, new_canvas, place_axes, style_context
 from analysis.tables.declare import picture
 from studies.accounting.tables import build_accounting
 
 
 @picture("accounting_errors", of="accounting")
-def plot_errors(facts: Facts, caption: str) -> Figure | None:
+def plot_errors(facts: Facts, caption: str) -> mpl.Figure | None:
     """Draw one line a prediction: its limits as a bar, its error as a point."""
     accounting = facts.once(build_accounting)
     rows = accounting[pd.to_numeric(accounting["error_frac"], errors="coerce").notna()].reset_index(drop=True)
@@ -33,5 +32,5 @@ def plot_errors(facts: Facts, caption: str) -> Figure | None:
         axes.set_yticks(range(len(rows)), names, fontsize=7)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel("predicted over measured, less 1 (bars: the limits)")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.1%}"))
+        axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda value, _: f"{value:+.1%}"))
         return figure

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import to_rgb
-from matplotlib.figure import Figure
-from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from analysis.facts import Facts
-from analysis.page import text
+from analysis.page import mpl, text
 from analysis.page.canvas import (
     BLACK,
     BLUE,
@@ -36,7 +32,7 @@ _COLOURS = (BLUE, GREEN, SKY, PURPLE, YELLOW, VERMILION, BLACK)
 
 
 @picture("decode", of="decode")
-def plot_decode(facts: Facts, caption: str) -> Figure | None:
+def plot_decode(facts: Facts, caption: str) -> mpl.Figure | None:
     """Plot each measured rung's wall time a token on a log axis, with its 95 % interval, and the floor as a line."""
     decode = facts.once(build_decode)
     rows = decode[decode["token_ns"].notna()].sort_values("token_ns", ascending=False, kind="stable")
@@ -67,15 +63,15 @@ def plot_decode(facts: Facts, caption: str) -> Figure | None:
         axes.set_xlim(min(fastest, floor if pd.notna(floor) else fastest) / _ROOM, longest * _ROOM**5)
         axes.set_ylim(len(rows) - 0.4, -1.1)
         axes.set_yticks(range(len(rows)), rows["rung"])
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.xaxis.set_major_formatter(mpl.FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.xaxis.set_minor_formatter(mpl.NullFormatter())
         axes.set_xlabel("wall time a token, µs")
         axes.grid(axis="x", which="major")
         return figure
 
 
 @picture("decode_phases", of="decode_phases", compact=True)
-def plot_phases(facts: Facts, caption: str) -> Figure | None:
+def plot_phases(facts: Facts, caption: str) -> mpl.Figure | None:
     """Plot the last stamped token of the first engine: a row for each block, a colour for each phase, waits in grey."""
     stamps = facts.capture.of("decode_phases")
     own = stamps[stamps["rung"] == stamps["rung"].iloc[0]]
@@ -93,10 +89,10 @@ def plot_phases(facts: Facts, caption: str) -> Figure | None:
         cells = np.ones((blocks, _COLUMNS, 3))
         for row in own.itertuples(index=False):
             begin, end = (round((float(at) - origin) / max(whole, 1.0) * _COLUMNS) for at in (row.start_ns, row.end_ns))
-            cells[int(row.block), begin:end] = to_rgb(colours.get(row.phase, LIGHT_GREY))
+            cells[int(row.block), begin:end] = mpl.to_rgb(colours.get(row.phase, LIGHT_GREY))
         axes.imshow(cells, extent=(0, whole / 1e3, blocks, 0), aspect="auto", interpolation="nearest")
         axes.set_xlabel("time of the token, µs")
         axes.set_ylabel("block")
-        handles = [Patch(color=colour, label=phase) for phase, colour in colours.items()]
-        draw_legend(figure, [*handles, Patch(color=LIGHT_GREY, label="waits for another block")])
+        handles = [mpl.Patch(color=colour, label=phase) for phase, colour in colours.items()]
+        draw_legend(figure, [*handles, mpl.Patch(color=LIGHT_GREY, label="waits for another block")])
         return figure

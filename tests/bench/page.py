@@ -27,7 +27,7 @@ import pandas as pd
 
 from analysis import pipeline
 from analysis.capture.model import COUNTERS_COLUMNS, GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table, nest_ranges
-from analysis.page.html import render_html, script
+from analysis.page.html import page_data, render_html, script
 from analysis.tables.lanes import lanes_of
 from tests.committed import folder as folder_of
 
@@ -118,7 +118,7 @@ def page(of: Capture, copies: int = 1) -> str:
     """Return report.html of a capture, without figures; it holds every kernel `copies` times, under different names."""
     made = pipeline.analyse(of)
     tables = {name: _copied(table, copies) for name, table in made.tables.items()}
-    return render_html(made.report, tables, {}, lanes_of(made.facts))
+    return render_html(made.report, tables, {}, page_data(made.report, tables, lanes_of(made.facts)))
 
 
 def _copied(table: pd.DataFrame, copies: int) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from analysis.capture.model import Capture
 from analysis.page import comparison
 from analysis.page import fleet as fleet_page
 from analysis.page.fleet import Answer
-from analysis.page.html import render_html
+from analysis.page.html import page_data, render_html
 from analysis.tables.lanes import lanes_of
 from tests import committed
 from tests.browser.chromium import started
@@ -86,7 +86,7 @@ def opened(browser: Any) -> Iterator[Callable[..., Any]]:
 def page_of(capture: Capture) -> str:
     """Return report.html of a capture, without the figures that other tests draw."""
     made = pipeline.analyse(capture, DECLARED)
-    return render_html(made.report, made.tables, {}, lanes_of(made.facts))
+    return render_html(made.report, made.tables, {}, page_data(made.report, made.tables, lanes_of(made.facts)))
 
 
 SEEDS = {"nsys": "sqlite layers 2024", "counters": "ncu raw", "torch": "torch", "host": "sqlite host 2023"}

@@ -14,7 +14,7 @@ from msgspec import structs
 from analysis import pipeline
 from analysis.capture.model import GPU_OPS_COLUMNS, RANGES_COLUMNS, Capture, as_table, nest_ranges
 from analysis.formats.report import Cell, Condition, Finding, Missing, Reason, Saving
-from analysis.page.html import render_html
+from analysis.page.html import page_data, render_html
 from analysis.tables.lanes import lanes_of
 from tests.declared import DECLARED
 
@@ -95,7 +95,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for place, name in enumerate(NAMES)
         ],
     )  # fmt: skip
-    written.write_text(render_html(content, made.tables, {}, lanes_of(made.facts)), encoding="utf-8")
+    written.write_text(
+        render_html(content, made.tables, {}, page_data(content, made.tables, lanes_of(made.facts))), encoding="utf-8"
+    )
     return written
 
 

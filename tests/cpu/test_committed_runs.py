@@ -21,7 +21,7 @@ def test_a_committed_report_is_built_again(folder: Path, tmp_path: Path, undrawn
     capture = api.load(folder / "captures")
     built = pipeline.analyse(capture, api.declared(capture))
     report, images = pipeline.draw(built, only=None)
-    api.Analysis(report, built.tables, built.declared, images).save(tmp_path / "out")
+    api.Analysis(report, built.tables, built.declared, lambda: (report, images)).save(tmp_path / "out")
     made, kept = (json.loads((one / "report.json").read_text("utf-8")) for one in (tmp_path / "out", folder))
     assert made.keys() == kept.keys()
     for name in made:
