@@ -5,13 +5,14 @@ A table that other parts need is an attribute, too; `Facts.once` builds any othe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from analysis.formats import system
 from analysis.formats.accounting import ACCOUNTING
 from analysis.formats.lectures import LECTURES
 from analysis.formats.multi_gpu import MULTI_GPU
@@ -79,12 +80,21 @@ class Facts:
         self.raw = raw
         self.extrapolate = extrapolate
         self._built: dict[Callable[[Facts], Any], Any] = {}
+        self._begun: tuple[Sequence[Callable[[Facts], Any]], Callable[[], list[Any]]] = (), list
 
     def once(self, build: Callable[[Facts], Built]) -> Built:
         """Return what `build` makes of these facts, such as the rows of a table or a fact of a study; built once."""
+        if build in self._begun[0]:
+            (builds, answers), self._begun = self._begun, ((), list)
+            self._built.update(zip(builds, answers(), strict=True))
         if build not in self._built:
             self._built[build] = build(self)
         return self._built[build]
+
+    def begin(self, builds: Sequence[Callable[[Facts], Any]]) -> None:
+        """Build these on another core, if one is there, until the first of them is needed."""
+        if not self.gpu_ops.empty:  # which all of them need
+            self._begun = builds, system.aside(lambda: [self.once(build) for build in builds])
 
     # Tables that other parts need: each attribute is the rows of the table
 

@@ -38,6 +38,8 @@ from analysis.tables import order
 from analysis.tables.declare import Declaration, Drawn, Picture, Table, arrange, every, find, first, pictures
 
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in the caption of every figure
+# Tables of every launch that rest on no answer about the steps, and that these need late or never.
+ASIDE = ("fusion", "fusion_check", "devices", "ranks", "operations", "launch_times")
 Tables = dict[str, pd.DataFrame]
 
 
@@ -68,7 +70,10 @@ def analyse(
     """
     facts, declared = Facts(capture, extrapolate=extrapolate), declarations() if declared is None else list(declared)
     tables = [one for one in declared if isinstance(one, Table) and (only is None or one.name.startswith(only))]
-    built = {table: facts.once(table) for table in tables if table.optional or facts.is_program}
+    tables = [table for table in tables if table.optional or facts.is_program]
+    if only is None:
+        facts.begin([table for table in tables if table.name in ASIDE])
+    built = {table: facts.once(table) for table in tables}
     listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}
     whole = only is None
     missing = [

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -53,13 +54,22 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
     os.close(writing)
 
     def result() -> Made:
+        unused.detach()
         with open(reading, "rb") as pipe:
             answer = pipe.read()
         _, status = os.waitpid(copy, 0)
         made: Made = work() if status else pickle.loads(answer)
         return made
 
+    unused = weakref.finalize(result, _end, reading, copy)
     return result
+
+
+def _end(reading: int, copy: int) -> None:
+    """End a copy of a process whose answer nobody wants."""
+    os.close(reading)
+    os.kill(copy, signal.SIGKILL)
+    os.waitpid(copy, 0)
 
 
 def _answer(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
