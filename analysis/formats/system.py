@@ -30,13 +30,23 @@ except ImportError:  # Windows
 Made = TypeVar("Made")
 
 
+_most_cores = 2
+
+
+def use_one_core() -> None:
+    """From now on, use no second core: other processes like this one have the others."""
+    global _most_cores
+    _most_cores = 1
+
+
 def aside(work: Callable[[], Made]) -> Callable[[], Made]:
     """Begin `work` in a copy of this process, if another core is there for it; return what waits for its answer.
 
     The copy shares what this process holds, and changes nothing here; its answer is pickled. Where no process can be
     copied safely (Windows, macOS, other threads in Python), or the copy fails, the work is done when it is asked for.
     """
-    if not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2 or threading.active_count() > 1:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    if min(cores, _most_cores) < 2 or threading.active_count() > 1:
         return work
     reading, writing = os.pipe()
     sys.stdout.flush()

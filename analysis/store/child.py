@@ -25,6 +25,7 @@ def main() -> int:
     store, memory, key = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     from analysis.store import rows  # before the limit: what is imported is not the capture's
 
+    system.use_one_core()
     if memory:
         system.limit_memory(memory)
     answers, sys.stdout = sys.stdout, sys.stderr
