@@ -164,19 +164,23 @@ def one(tool: str, path: Path) -> None:
     print(json.dumps({"wall_s": wall, "cpu_s": cpu, "peak_mb": peak * 1024 / 1e6}))
 
 
+def _text(file: Path) -> str:
+    """Return the text of a file of /proc, "" if its process has ended."""
+    try:
+        return file.read_text(encoding="ascii")
+    except OSError:
+        return ""
+
+
 def _most_memory(running: subprocess.Popen[str]) -> float:
     """Return the most memory, MB, that a process and its children use at a time, until it ends: pages shared count once."""
     most = 0.0
     while running.poll() is None:
         begun = time.perf_counter()
-        children = Path(f"/proc/{running.pid}/task/{running.pid}/children")
-        used = 0
-        try:
-            for pid in [str(running.pid), *children.read_text(encoding="ascii").split()]:
-                rolled = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
-                used += next((int(line.split()[1]) for line in rolled if line.startswith("Pss:")), 0)
-        except OSError:  # one of them has ended
-            continue
+        main, used = Path(f"/proc/{running.pid}"), 0
+        for pid in [str(running.pid), *_text(main / f"task/{running.pid}/children").split()]:
+            rolled = _text(main.parent / pid / "smaps_rollup").splitlines()
+            used += next((int(line.split()[1]) for line in rolled if line.startswith("Pss:")), 0)
         most = max(most, used * 1024 / 1e6)
         time.sleep(max(0.05, 10 * (time.perf_counter() - begun)))
     return most
