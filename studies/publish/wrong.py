@@ -79,10 +79,10 @@ def _of_advice(root: Path) -> Iterator[list[str]]:
             for kind in ("clean", "trap"):
                 one = of.loc[of["kind"] == kind, "right"]
                 yield from _missed(f"{kind} kernels without wrong advice, {said}", one, 1.0)
-    measured = pd.read_csv(root / "tests/answer_key/blind_measured/measured_first_look.csv")
-    blind = measured[(measured["set"] == "blind_measured") & (measured["counts"] == "yes")]
-    near = (blind["predicted"] - blind["won"]).abs() <= (0.2 * blind["won"].abs()).clip(lower=0.01)
-    yield from _missed("measured slope within 20 % of what was won, `blind_measured`", near, 0.9)
+    for name, table in looks(root, "blind_measured*/measured_first_look.csv").items():
+        blind = table[(table["set"] == name) & (table["counts"] == "yes") & table["predicted"].notna()]
+        near = (blind["predicted"] - blind["won"]).abs() <= (0.2 * blind["won"].abs()).clip(lower=0.01)
+        yield from _missed(f"measured slope within 20 % of what was won, `{name}`", near, 0.9)
 
 
 def _wrong_causes(root: Path) -> Iterator[list[str]]:
