@@ -432,7 +432,7 @@ class Facts:
 
     @cached_property
     def matched(self) -> Matched:
-        return collectives.matched(self.communication, self.rank_places, self.gpu_ops)
+        return collectives.matched(self.communication, self.rank_places, self.gpu_ops, self.ranges)
 
     @cached_property
     def computing(self) -> list[intervals.Union]:

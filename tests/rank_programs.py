@@ -38,7 +38,7 @@ class Program:
     late     what the rank `slow` computes longer in each step, in `layer`
     own      a kernel of that length that only the rank `slow` runs, in `layer`
     factor   its kernels take so many times as long
-    idle     its host works so long at the start of each step
+    idle     its host works so long at the start of each step, and `first` at that of the first one
     jitter   share by which each kernel differs
     """
 
@@ -50,6 +50,7 @@ class Program:
     own: int = 0
     factor: float = 1.0
     idle: int = 0
+    first: int = 0
     steps: int = 10
     layers: int = 4
     kernel: int = 150_000
@@ -71,6 +72,7 @@ class Program:
             files[rank].domain("NCCL", 3, **self._place(rank))
             files[rank].nccl("ncclCommInitRank", 1, 2, **self._place(rank), comm=77, ranks=self.ranks, rank=rank)
         self._host, self._gpu = [10_000] * self.ranks, [10_000] * self.ranks
+        self._began: set[int] = set()
         self.skews.clear()
         for _ in range(self.steps):
             self._step()
@@ -91,7 +93,9 @@ class Program:
     def _step(self) -> None:
         begin = list(self._host)
         for rank in range(self.ranks):
-            self._host[rank] += self.idle if rank == self.slow else 0
+            first = 0 if rank in self._began else self.first
+            self._began.add(rank)
+            self._host[rank] += self.idle + first if rank == self.slow else 0
         for layer in range(self.layers):
             starts = list(self._host)
             for part in range(2):

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.capture.model import IntArray
-from analysis.diagnosis.step_tables import steady_of
+from analysis.diagnosis.steady_of import steady_of
 from analysis.formats import intervals
 from analysis.replay.steady import Phase
 from analysis.tables.declare import Column, table

@@ -25,7 +25,7 @@ from analysis.formats import intervals
 from analysis.formats.report import Saving, kind_of, kinds
 from analysis.replay import savings
 from analysis.replay.decompose import Decomposition, decompose
-from analysis.replay.graph import Bools, Graph
+from analysis.replay.graph import Bools, Floats, Graph
 from analysis.replay.simulate import Run
 from analysis.replay.steady import Steady, find
 
@@ -123,14 +123,15 @@ def answers(
     capture: Capture, steady: Steady | None = None, counted: pd.DataFrame | None = None,
     plan: pd.DataFrame | None = None, folded: npt.NDArray[np.object_] | None = None,
     unfolded: npt.NDArray[np.object_] | None = None, stragglers: pd.DataFrame | None = None,
-    roofline: pd.DataFrame | None = None, known: tuple[savings.Step, Decomposition] | None = None,
+    roofline: pd.DataFrame | None = None, expected: Floats | None = None,
+    known: tuple[savings.Step, Decomposition] | None = None,
 ) -> list[StepAnswer]:  # fmt: skip
     """Return the answer on each steady step of a capture, the one with the most time first; [] without one.
 
     The tables are those of `View`. `known`: a step that was replayed already, and its parts.
     """
     steady = find(capture) if steady is None else steady
-    tables = counted, plan, folded, unfolded, stragglers, roofline
+    tables = counted, plan, folded, unfolded, stragglers, roofline, expected
     views = []
     for phase in steady.phases:
         if known is None or known[0].phase is not phase:

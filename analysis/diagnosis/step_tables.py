@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.each import build_diagnosis
 from analysis.diagnosis.savers import StepAnswer, answers
+from analysis.diagnosis.steady_of import steady_of
 from analysis.diagnosis.vocabulary import CAUSE
 from analysis.formats.report import Missing, Reason
 from analysis.fusion.plan import place_graphs
-from analysis.replay.spans import spans
-from analysis.replay.steady import Phase, Steady
 from analysis.tables.attribution import fold_paths
+from analysis.tables.collective_calls import expected_ns
 from analysis.tables.declare import Column, part, table
-from analysis.tables.slack import first_step, phases
+from analysis.tables.slack import first_step
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
-
-
-SEVERAL = 3  # repeats of a phase within one step of the program: they are parts of the step, such as its layers
-MOST = 0.8  # of the repeats
-
-
-def steady_of(facts: Facts) -> Steady:
-    """Return the steady steps of a capture; where nothing repeats, its steps by their ranges, else the whole of it."""
-    steady, steps = facts.once(phases), facts.step_ranges
-    kept = tuple(one for one in steady.phases if one.marker or not _is_part(one, steps))
-    if kept := kept or (steady.phases if len(steps) < SEVERAL else ()):
-        return replace(steady, phases=kept)
-    judged = steps[~steps.index.isin(list(facts.set_up))]
-    root, within_root, _ = str(next(iter(steps["path"]), "")).partition("/")
-    if within_root:  # other outermost ranges hold variants of the program
-        judged = judged[judged["path"].str.startswith(f"{root}/")]
-    reason = steady.reason or "What repeats are parts of the steps, and the steps differ."
-    return spans(facts.capture, judged, reason)
 
 
 def answer_steps(facts: Facts) -> list[StepAnswer]:
@@ -49,7 +29,7 @@ def answer_steps(facts: Facts) -> list[StepAnswer]:
     folded, unfolded = (paths.to_numpy(object) for paths in (fold_paths(placed["path"]), placed["path"]))
     return answers(
         facts.capture, facts.once(steady_of), facts.once(build_diagnosis), facts.fusion, folded, unfolded,
-        facts.stragglers, facts.roofline, facts.once(first_step),
+        facts.stragglers, facts.roofline, expected_ns(facts), facts.once(first_step),
     )  # fmt: skip
 
 
@@ -61,19 +41,6 @@ def _no_steady_step(facts: Facts) -> Missing | None:
         return None
     what = f"{why} The report judges {', '.join(one.name for one in found)} as one step each."
     return Missing(Reason.NO_STEPS, "a step that repeats", what, "capture more steps")
-
-
-def within(phase: Phase, ranges: pd.DataFrame) -> np.ndarray:
-    """Return how many repeats of a phase begin within each range."""
-    starts = np.sort(phase.start_ns)
-    begin, end = (ranges[name].to_numpy(np.int64) for name in ("start_ns", "end_ns"))
-    return np.asarray(np.searchsorted(starts, end) - np.searchsorted(starts, begin))
-
-
-def _is_part(phase: Phase, step_ranges: pd.DataFrame) -> bool:
-    """Return whether a phase that only launches tell is what the steps of the program consist of."""
-    counts = within(phase, step_ranges)
-    return bool(counts[counts >= SEVERAL].sum() >= MOST * len(phase.start_ns))
 
 
 @table(

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.savers import StepAnswer
+from analysis.diagnosis.steady_of import within
 from analysis.diagnosis.step_findings import kind_of_step
-from analysis.diagnosis.step_tables import answer_steps, within
+from analysis.diagnosis.step_tables import answer_steps
 from analysis.diagnosis.vocabulary import CAUSE, words
 from analysis.formats.place import here
 from analysis.formats.words import duration, share

@@ -20,6 +20,7 @@ from analysis.formats.ranges import warms_up
 from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of
+from analysis.hardware.devices import find_device
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.collectives import with_bytes
 from analysis.tables.declare import Column, part, table
@@ -156,6 +157,33 @@ def _link_ns(links: pd.DataFrame, kind: str, ranks: int, size: object) -> float:
     factor = bus_factor(kind, ranks)
     rate = float("nan") if pd.isna(size) else roof_at(links, kind, ranks, float(size))  # type: ignore[arg-type]
     return float(size) * factor / rate * 1e9 if factor and rate > 0 else float("nan")  # type: ignore[arg-type]
+
+
+NVLINK_SHARE = 0.6  # of the datasheet's rate, one way: NCCL reaches 0.67 with 256 MB on two H200s
+NVLINK_NS = 25_000.0  # besides the bytes; two H200s need 7 µs
+
+
+def expected_ns(facts: Facts) -> np.ndarray:
+    """Return how long each GPU operation that is a collective takes at most on a sound link, ns; NaN where unknown.
+
+    The link is the measured one, else the NVLink of the GPU's datasheet, if all ranks run on one host.
+    Shape: (gpu_ops,).
+    """
+    found = np.full(len(facts.gpu_ops), np.nan)
+    rows = facts.matched.rows
+    rows = with_bytes(rows[rows["kind"] != PEER_COPY]) if len(rows) else rows
+    device = find_device(facts.gpu) if facts.gpu else None
+    nvlink = device.nvlink_bytes_per_s if device and not facts.capture.clock_shifts else None
+    if not len(rows) or not (nvlink or len(facts.links)):
+        return found
+    for op, kind, ranks, size in rows[["op", "kind", "ranks", "bytes"]].itertuples(index=False):
+        if pd.isna(ranks) or pd.isna(size):
+            continue
+        measured = _link_ns(facts.links, kind, int(ranks), size) if len(facts.links) else float("nan")
+        if nvlink and not measured > 0 and (factor := bus_factor(kind, int(ranks))):
+            measured = NVLINK_NS + float(size) * factor / (NVLINK_SHARE * nvlink) * 1e9
+        found[int(op)] = measured
+    return found
 
 
 @part("note")

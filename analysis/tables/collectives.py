@@ -19,7 +19,7 @@ from analysis.capture.model import IntArray, empty_table
 from analysis.formats.collectives import LEAST_TOGETHER, TOGETHER, UNKNOWN, bus_factor, most_skew, size_of, skew
 from analysis.formats.distinct import holds
 from analysis.formats.place import profile
-from analysis.formats.ranges import warms_up
+from analysis.formats.ranges import NCCL, warms_up
 from analysis.formats.report import Missing, Reason
 from analysis.formats.run import PEER_COPY
 from analysis.formats.words import count_of, duration
@@ -52,10 +52,12 @@ class Matched:
     missing: list[Missing] = field(default_factory=list)
 
 
-def matched(communication: pd.DataFrame, rank_places: pd.DataFrame, gpu_ops: pd.DataFrame) -> Matched:
+def matched(
+    communication: pd.DataFrame, rank_places: pd.DataFrame, gpu_ops: pd.DataFrame, ranges: pd.DataFrame
+) -> Matched:
     """Match collectives by their order in each communicator, then align the clocks of the places by them.
 
-    Shape: `gpu_ops` as in `Capture`.
+    Shape: `gpu_ops` and `ranges` as in `Capture`.
     """
     if communication.empty:
         return _nothing_matched(len(rank_places))
@@ -63,7 +65,7 @@ def matched(communication: pd.DataFrame, rank_places: pd.DataFrame, gpu_ops: pd.
     rows = communication.assign(collective=number)
     clocks = _clocks(rows, len(rank_places))
     missing += _not_aligned(clocks, rank_places)
-    clocks["lead_ns"] = _leads(gpu_ops, rank_places, clocks["offset_ns"].to_numpy(np.int64))
+    clocks["lead_ns"] = _leads(gpu_ops, ranges, rank_places, clocks["offset_ns"].to_numpy(np.int64))
     return Matched(_with_waiting(_without_warm_up(_without_lead(rows, clocks), clocks), clocks), clocks, missing)
 
 
@@ -210,13 +212,17 @@ def _not_aligned(clocks: pd.DataFrame, rank_places: pd.DataFrame) -> list[Missin
     ]
 
 
-def _leads(gpu_ops: pd.DataFrame, rank_places: pd.DataFrame, offset: IntArray) -> IntArray:
+def _leads(gpu_ops: pd.DataFrame, ranges: pd.DataFrame, rank_places: pd.DataFrame, offset: IntArray) -> IntArray:
     """Return by how many ns each place's process is recorded before the last one. Shape: (places,).
 
-    0 for one process, for captures that share no time, and below LEAST_LEAD_NS.
+    A process in a range is recorded, though it launches nothing yet. 0 for one process, for captures that share no
+    time, and below LEAST_LEAD_NS.
     """
     own = rank_places["pid"].astype("Int64")
-    begin = gpu_ops[["start_ns", "api_start_ns"]].astype("Int64").min(axis=1).groupby(gpu_ops["pid"]).min()
+    first = gpu_ops[["start_ns", "api_start_ns"]].astype("Int64").min(axis=1)
+    own_ranges = ranges[~holds(ranges["name"], lambda name: name.startswith(NCCL))]
+    starts = pd.concat([first, own_ranges["start_ns"].astype("Int64")])
+    begin = starts.groupby(pd.concat([gpu_ops["pid"], own_ranges["pid"]]).astype("Int64")).min()
     end = (gpu_ops["start_ns"] + gpu_ops["duration_ns"]).groupby(gpu_ops["pid"]).max()
     if own.isna().any() or own.nunique() < 2:
         return np.zeros(len(own), dtype=np.int64)

@@ -151,6 +151,43 @@ def test_equal_shares_save_half_of_what_one_of_two_ranks_has_more(tmp_path: Path
     assert (exposed.saves_ns.high or 0) < 800_000  # of 160 µs of transfer; the wait for the rank is none of it
 
 
+def test_a_slow_link_is_named_with_its_channels(tmp_path: Path) -> None:
+    answer = answer_of(facts_of(Program("tp", ranks=4, transfer=600_000), tmp_path))
+    first = answer.savers[0]
+    assert first.proposal.kind == "slow_link"
+    assert "take 4.81 ms on rank" in first.proposal.sentence
+    assert "channel" not in first.proposal.sentence  # 24 are not few
+    left = 25_000 + 4_194_304 * 1.5 / 0.6 / 450  # ns: what its NVLink needs for 4 MB on four ranks
+    assert first.proposal.time_ns == pytest.approx(8 * (600_000 - left), rel=0.01)
+    assert "slow_link" not in {
+        one.proposal.kind for one in answer_of(facts_of(Program("tp", ranks=4), tmp_path / "sound")).replayed
+    }
+
+
+def test_a_link_of_unknown_speed_is_not_called_slow(tmp_path: Path) -> None:
+    unknown = Program("tp", transfer=600_000, models=("Some GPU",) * 2)
+    assert "slow_link" not in {one.proposal.kind for one in answer_of(facts_of(unknown, tmp_path)).replayed}
+    nodes = facts_of(Program("tp", transfer=600_000), tmp_path / "nodes", ((0, 0.0), (5_000_000, 0.0)))
+    assert "slow_link" not in {one.proposal.kind for one in answer_of(nodes).replayed}
+
+
+def test_a_straggling_first_step_is_named_with_its_rank(tmp_path: Path) -> None:
+    facts = facts_of(Program("ddp", ranks=4, slow=2, first=50_000_000), tmp_path)
+    said = "Rank 2 is 50 ms later in step 1 than in the steady steps, and the others wait for it: "
+    assert any(one.startswith(said) for one in notes_of(facts))
+    steady = facts_of(Program("ddp", ranks=4, slow=2, late=2_000_000), tmp_path / "steady")
+    assert not any(" later in step " in one for one in notes_of(steady))
+
+
+def test_a_kernel_that_one_rank_alone_runs_is_noted_where_it_is_too_short_for_a_finding(tmp_path: Path) -> None:
+    said = [one for one in notes_of(facts_of(Program("tp", ranks=4, own=20_000), tmp_path)) if "alone runs" in one]
+    assert said == [
+        "Rank 1 alone runs only_here in range step/layer.2, 20 µs of each step, and is then the last to start a "
+        "collective."
+    ]
+    assert not [one for one in notes_of(facts_of(Program("tp", ranks=4), tmp_path / "clean")) if "alone runs" in one]
+
+
 def test_many_small_collectives_are_a_change_of_their_own(tmp_path: Path) -> None:
     answer = answer_of(facts_of(Program("sp", transfer=12_000, layers=8), tmp_path))
     one = next(one for one in answer.replayed if one.proposal.about == "small collectives")

@@ -12,8 +12,9 @@ import pytest
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_findings, step_tables, steps
 from analysis.diagnosis.savers import Saver, StepAnswer
+from analysis.diagnosis.steady_of import steady_of, within
 from analysis.diagnosis.step_findings import claims, id_of, kind_of_step, start_up
-from analysis.diagnosis.step_tables import answer_steps, steady_of, within
+from analysis.diagnosis.step_tables import answer_steps
 from analysis.diagnosis.steps import build_gaps, build_step_diagnosis, build_steps, verdicts
 from analysis.formats.report import Confidence, Reason, Saving
 from analysis.replay.steady import Phase, Steady

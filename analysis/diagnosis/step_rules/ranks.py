@@ -74,7 +74,7 @@ def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     """Propose collectives beside kernels, and say of the rank with most exposed communication what could be hidden."""
     graph = view.graph
     place = places[graph.o_stream]
-    waits = _waits(view, places)
+    waits = waits_of(view, places)
     found: dict[int, tuple[float, float, float]] = {}
     for one in np.unique(place[talks]).tolist():
         spans = [
@@ -95,7 +95,7 @@ def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
             return changes.move(base, talks, "communication", 0.0 if len(found) > 1 else 1.0)
         return changes.scale(base, talks, HIDDEN)
 
-    name = _name(view, places, most) if len(found) > 1 else "the GPU"
+    name = place_name(view, places, most) if len(found) > 1 else "the GPU"
     waited = f" {duration(waiting)} of it waits for another rank." if waiting >= LEAST * view.step.told_ns else ""
     if len(found) > 1 and starts_of(view, places).empty:
         waited = " How much of it waits for another rank is not known."
@@ -109,7 +109,7 @@ def _exposed(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _waits(view: View, places: IntArray) -> Floats:
+def waits_of(view: View, places: IntArray) -> Floats:
     """Return how long each collective waits for the last rank, ns; 0 where the starts are not known."""
     graph, starts = view.graph, starts_of(view, places)
     found = np.zeros(len(graph.o_start))
@@ -124,14 +124,14 @@ def _waits(view: View, places: IntArray) -> Floats:
 def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     """Propose one collective for many small ones, such as the buckets of DDP."""
     graph = view.graph
-    alone = graph.o_duration - _waits(view, places)
+    alone = graph.o_duration - waits_of(view, places)
     small = talks & (alone <= SMALL_NS)
     counts = np.bincount(places[graph.o_stream[small]], minlength=1) / graph.steps
     if counts.max() < MANY:
         return
     most = int(counts.argmax())
     time = view.of_rank(alone[small & (places[graph.o_stream] == most)].sum())
-    name = _name(view, places, most)
+    name = place_name(view, places, most)
 
     def bucket(base: Graph, share: float) -> Graph:
         return changes.bucket(base, small, MANY, share)
@@ -147,7 +147,7 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _name(view: View, places: IntArray, place: int) -> str:
+def place_name(view: View, places: IntArray, place: int) -> str:
     """Return the name of a place as the tables of ranks have it: its rank, or its GPU for one process with several."""
     graph = view.graph
     stream = int(np.flatnonzero(places == place)[0])
@@ -176,7 +176,7 @@ def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     least = LEAST * view.step.told_ns
     if more < least or (late.of and late.late_ns < least):
         return
-    name = _name(view, places, late.place)
+    name = place_name(view, places, late.place)
     waited = _waited_for(view, name)
     enough = LEAST * view.step.step_ns * view.step.phase.count
     if not late.of and waited is not None and waited["caused_waiting_ns"] < enough:

@@ -81,6 +81,7 @@ class View:
 
     `counted`: diagnosis.csv. `plan`: fusion.csv. `folded`: range of each row of gpu_ops, `unfolded` with its numbers.
     `stragglers`: the table of ranks, of the whole capture. `roofline`: roofline.csv.
+    `expected`: how long each row of gpu_ops that is a collective takes on a sound link.
     """
 
     capture: Capture
@@ -93,6 +94,7 @@ class View:
     unfolded: npt.NDArray[np.object_] | None = None
     stragglers: pd.DataFrame | None = None
     roofline: pd.DataFrame | None = None
+    expected: Floats | None = None
 
     @property
     def graph(self) -> Graph:

@@ -1,0 +1,133 @@
+"""Say which rank alone runs a short kernel for which the others wait, and which rank straggles in a first step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from analysis.diagnosis.rank_cause import SHARED, starts_of
+from analysis.diagnosis.rank_steps import build_rank_steps
+from analysis.diagnosis.step_rules.ranks import place_name
+from analysis.diagnosis.step_rules.view import View
+from analysis.diagnosis.step_tables import answer_steps
+from analysis.formats import symbols
+from analysis.formats.collectives import TOGETHER, communicates, kind_of
+from analysis.formats.words import duration
+from analysis.replay import changes
+from analysis.tables.declare import part
+
+if TYPE_CHECKING:
+    from analysis.facts import Facts
+
+EARLY = 0.25  # of the steps, and the first one anyway
+STRAGGLES_NS, STRAGGLES = 1_000_000.0, 0.5  # at least, and of a step
+LEAST_NS = 5_000.0  # ranks of one host start a collective together within less
+MOST = 0.75  # of its launches are followed by a collective for which the others wait
+BEHIND = 0.5  # of the kernel's time
+
+
+class Alone(NamedTuple):
+    """A kernel that one rank alone runs; `ns` of one step."""
+
+    rank: str
+    range: str
+    kernel: str
+    ns: float
+
+
+class Straggler(NamedTuple):
+    """A rank that is `ns` later in a step than in the steady ones."""
+
+    rank: str
+    step: int
+    ns: float
+
+
+def straggler(facts: Facts) -> Straggler | None:
+    """Return the rank that lets the others wait longest in an early step, and later no more."""
+    table, answer = facts.once(build_rank_steps), next(iter(facts.once(answer_steps)), None)
+    if table is None or answer is None or table["late_ns"].isna().all():
+        return None
+    late = table.pivot_table(index="step", columns="rank", values="late_ns", aggfunc="first").astype(float)
+    steady = table.groupby("step")["steady"].first().reindex(late.index).eq("yes")
+    early = ~steady & (np.arange(len(late)) < max(EARLY * len(late), 1))
+    more = (late[early] - late[steady].median()).stack()
+    if more.empty or more.max() < max(STRAGGLES_NS, STRAGGLES * answer.view.step.step_ns):
+        return None
+    step, rank = more.idxmax()
+    return Straggler(str(rank), int(step), float(more.max()))
+
+
+def alone(view: View) -> Alone | None:
+    """Return the longest kernel that one rank alone runs, and after which it is the last to start a collective."""
+    graph = view.graph
+    talks = np.array([communicates(name) for name in view.names], bool)
+    places = changes.places(graph)
+    place = places[graph.o_stream]
+    starts = starts_of(view, places) if talks.any() else pd.DataFrame()
+    if starts.empty:
+        return None
+    works = view.kernels & ~talks
+    time = pd.DataFrame({"key": view.keys, "place": place, "ns": graph.o_duration})[works]
+    wide = time.pivot_table(index="key", columns="place", values="ns", aggfunc="sum")
+    single = wide[wide.notna().sum(axis=1) == 1]
+    common = wide.dropna()
+    for key in single.sum(axis=1).sort_values(ascending=False).index:
+        one = int(single.loc[key].idxmax())
+        ns = view.of_rank(single.at[key, one])
+        others = wide[one].sum() - single[one].sum()
+        if ns < LEAST_NS or common[one].sum() < SHARED * others:
+            return None
+        ops = np.flatnonzero(works & (place == one) & (view.keys == key))
+        if _waited_for(view, ops, one, place, starts):
+            where = pd.Series(view.placed[ops]).mode()
+            return Alone(place_name(view, places, one), str(where.iloc[0]), str(view.names[ops[0]]), ns)
+    return None
+
+
+def _waited_for(view: View, ops: np.ndarray, one: int, place: np.ndarray, starts: pd.DataFrame) -> bool:
+    """Return whether the others mostly wait in the collective that follows these operations of a place."""
+    graph = view.graph
+    together = np.array([kind_of(name) in TOGETHER for name in view.names], bool)
+    rows = np.flatnonzero((place == one) & (graph.o_group >= 0) & together)
+    rows = rows[np.isin(graph.o_group[rows], starts.index)]
+    rows = rows[np.argsort(graph.o_start[rows], kind="stable")]
+    after = np.searchsorted(graph.o_start[rows], graph.o_end[ops])
+    ops, after = ops[after < len(rows)], after[after < len(rows)]
+    if not len(ops):
+        return False
+    own = starts.loc[graph.o_group[rows[after]]]
+    behind = (own[one] - own.drop(columns=one).max(axis=1)).to_numpy()
+    return bool(np.mean(behind >= BEHIND * graph.o_duration[ops]) >= MOST)
+
+
+@part("note")
+def _straggles(facts: Facts) -> str | None:
+    """Name a rank that straggles in a first step."""
+    found = straggler(facts)
+    if found is None:
+        return None
+    rank = found.rank[0].upper() + found.rank[1:]
+    return (
+        f"{rank} is {duration(found.ns)} later in step {found.step} than in the steady "
+        "steps, and the others wait for it: warm up before the loop what only this rank does or compiles."
+    )
+
+
+@part("note")
+def _alone(facts: Facts) -> str | None:
+    """Name a short kernel that only one rank runs."""
+    answer = next(iter(facts.once(answer_steps)), None)
+    if answer is None or any(one.proposal.kind == "slow_rank" for one in answer.savers):
+        return None
+    found = alone(answer.view)
+    if found is None:
+        return None
+    where = f" in range {found.range}" if found.range else ""
+    rank = found.rank[0].upper() + found.rank[1:]
+    return (
+        f"{rank} alone runs {symbols.short(found.kernel)}{where}, {duration(found.ns)} "
+        "of each step, and is then the last to start a collective."
+    )

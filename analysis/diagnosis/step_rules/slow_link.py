@@ -1,0 +1,53 @@
+"""slow_link: collectives that take much longer than the link between the GPUs needs for their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.ranks import LEAST, place_name, waits_of
+from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.formats.collectives import communicates
+from analysis.formats.words import count_of, duration
+from analysis.replay import changes
+from analysis.replay.graph import Graph
+
+TIMES = 2.0  # as long as on a sound link: kernels that run beside a collective take bandwidth, too
+FEW = 4  # channels: NCCL uses 16 or more over NVLink
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Propose a sound link for the collectives that take TIMES as long as on one."""
+    graph = view.graph
+    talks = np.array([communicates(name) for name in view.names], bool)
+    if view.expected is None or not talks.any():
+        return
+    places = changes.places(graph)
+    alone = graph.o_duration - waits_of(view, places)
+    expected = np.where(talks, view.expected[graph.o_row], np.nan)
+    slow = talks & (alone > TIMES * expected)
+    place = places[graph.o_stream]
+    lost = np.bincount(place[slow], (alone - expected)[slow], minlength=1)
+    most = int(lost.argmax())
+    mine = slow & (place == most)
+    if view.of_rank(lost[most]) < LEAST * view.step.told_ns:
+        return
+    left = float(expected[slow].sum() / alone[slow].sum())
+    count = view.of_rank(np.count_nonzero(mine))
+    grids = view.capture.gpu_ops["grid"].astype(str).to_numpy(object)[graph.o_row[mine]]
+    channels = sorted({int(grid.partition("x")[0]) for grid in grids if grid.partition("x")[0].isdigit()})
+    few = f" They run with {count_of(channels[-1], 'channel')}." if channels and channels[-1] <= FEW else ""
+    name = place_name(view, places, most)
+
+    def sound(base: Graph, share: float) -> Graph:
+        return changes.scale(base, slow, left)
+
+    yield Proposal(
+        kind="slow_link", about="links between GPUs", title="Use the whole link between the GPUs",
+        sentence=f"{count_of(round(count), 'collective')} a step {'takes' if round(count) == 1 else 'take'} "
+        f"{duration(view.of_rank(alone[mine].sum()))} on {name} without waiting; their bytes need "
+        f"{duration(view.of_rank(expected[mine].sum()))} over a sound link.{few}",
+        change=sound, count=count, time_ns=view.of_rank(lost[most]),
+        wrong_if="the GPUs are connected by less than the NVLink of their datasheet",
+    )  # fmt: skip
