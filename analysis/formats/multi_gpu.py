@@ -43,7 +43,7 @@ class RankTime(Struct):
 
 
 class TrapTime(Struct):
-    """One op, or the forward pass, in one mode: on one GPU, as the trap, or with all data resident on the GPUs."""
+    """One op, or the forward pass: on one GPU, as the trap, as its copies alone, or with all data resident."""
 
     op: str
     way: str

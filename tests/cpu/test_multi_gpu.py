@@ -107,10 +107,11 @@ def test_the_trap_and_its_cure_compute_the_same(batch: int, used: int) -> None:
         ops = list(measure_trap.make_ops(sizes, model, devices[0]))
         assert [op.name for op in ops] == [*OPS, FORWARD]
         for op in ops:
-            one, trap, resident = (measure_trap.Slices(op, way, devices) for way in measure_trap.WAYS)
+            one, trap, copies, resident = (measure_trap.Slices(op, way, devices) for way in measure_trap.WAYS)
             assert (len(one.devices), len(trap.devices), len(resident.devices)) == (1, used, used)
             expected = one.call()
-            torch.testing.assert_close(trap.call(), expected, rtol=0, atol=1e-4)
+            for sliced in (trap, copies):
+                torch.testing.assert_close(sliced.call(), expected, rtol=0, atol=1e-4)
             torch.testing.assert_close(torch.cat(resident.call()), expected, rtol=0, atol=1e-4)
 
 
