@@ -13,6 +13,7 @@ import lzma
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -25,6 +26,7 @@ from analysis.facts import Facts  # noqa: E402
 
 WORTH = 0.06  # of the time of the slow form
 SLACK, NEAR = 1.1, 0.25  # a speed-up may exceed its bound by this factor; a bound this near to the speed-up is near
+READ: dict[str, Any] = {"keep_default_na": False, "na_values": {"won": [""], "bound": [""], "sure": [""]}}
 SILENT = ("", "none_at_roof", "launch_latency", "unknown", "nothing", "memory_roof", "compute_roof")
 
 
@@ -89,6 +91,17 @@ def summary(rows: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def calibration() -> str:
+    """Return how often the causes named at the first looks of all sets were right, beside how sure they were."""
+    looks = [pd.read_csv(path, **READ) for path in sorted(HERE.parent.glob("kernels*/first_look.csv"))]
+    rows = pd.concat(looks, ignore_index=True).query("kind != 'clean' and sure.notna()")
+    rows = rows[~rows["named"].isin(SILENT)].assign(right=rows["right"].astype(float))
+    groups = rows.groupby(pd.cut(rows["sure"], [0, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0]), observed=True)
+    return str(
+        groups.agg(said=("sure", "mean"), right=("right", "mean"), causes=("right", "size")).round(2).to_string()
+    )
+
+
 def main(arguments: list[str]) -> None:
     """Print the score of a set, and keep it if it is the first."""
     name = next((word for word in arguments if not word.startswith("-")), HERE.name)
@@ -98,10 +111,10 @@ def main(arguments: list[str]) -> None:
         rows.to_csv(first, index=False, quoting=csv.QUOTE_MINIMAL)
     if "--each" in arguments:
         print(rows.to_string(index=False))
-    empty = {"won": [""], "bound": [""], "sure": [""]}
-    print("first look\n" + summary(pd.read_csv(first, keep_default_na=False, na_values=empty)))
+    print("first look\n" + summary(pd.read_csv(first, **READ)))
     print("today\n" + summary(rows))
     wrong = rows[~rows["right"]]
+    print("first looks of all sets: sure and right\n" + calibration())
     print("named instead:", dict(Counter(zip(wrong["cause"], wrong["named"], strict=True)).most_common(12)))
 
 
