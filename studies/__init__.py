@@ -12,6 +12,7 @@ TABLES = (
     "layer_tokens", "layer_curve", "layer_instrument", "layer_agreement", "component_kernels", "component_launches",
     "baseline", "baseline_operators", "published", "accounting", "accounting_use", "lecture_profiles",
     "lecture_matmul", "lecture_mlp", "lecture_tricks", "lecture_waves",
-    "lecture_latencies", "lecture_units", "lecture_roofs", "multi_gpu", "multi_gpu_claims", "multi_gpu_checks",
+    "lecture_latencies", "lecture_units", "lecture_roofs", "multi_gpu", "multi_gpu_claims", "multi_gpu_splits",
+    "multi_gpu_checks",
     "sweep_best", "sweep_shapes", "sweep",
 )  # fmt: skip

@@ -53,6 +53,20 @@ class TrapTime(Struct):
     wall_ns: Spread
 
 
+class SplitTime(Struct):
+    """A single kernel whose work is split over GPUs, or an all-reduce by NCCL (`one_ns`) and by ours (`found_ns`)."""
+
+    op: str
+    split: str
+    shape: str
+    gpus: Positive
+    one_ns: Amount
+    found_ns: Amount
+    found_p5_ns: Amount
+    found_p95_ns: Amount
+    error: Amount
+
+
 class MultiGpu(Struct):
     """multi_gpu.json; `nccl_variables`: the NCCL variables that were set in its environment."""
 
@@ -63,6 +77,7 @@ class MultiGpu(Struct):
     checks: list[RankCheck]
     times: list[RankTime]
     trap: list[TrapTime]
+    splits: list[SplitTime] = []
 
 
 MULTI_GPU = JsonFile(

@@ -335,7 +335,7 @@ def write(options: argparse.Namespace, entries: Entries, field: str, key: Sequen
     gpu = manifest.gpu_facts() if options.device == CUDA else None
     file = captures / MULTI_GPU.name
     known = outputs.read_json(file) or {}
-    lists: dict[str, Any] = {name: known.get(name) or [] for name in ("checks", "times", "trap")}
+    lists: dict[str, Any] = {name: known.get(name) or [] for name in ("checks", "times", "trap", "splits")}
     new = {tuple(entry[name] for name in key) for entry in entries}
     lists[field] = [entry for entry in lists[field] if tuple(entry[name] for name in key) not in new] + entries
     version = ".".join(map(str, torch.cuda.nccl.version())) if options.device == CUDA else ""

@@ -11,12 +11,13 @@ from analysis.facts import Facts
 from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.formats.run import CEILINGS
 from analysis.tables.declare import Column, part, table
-from studies.multi_gpu import predict
+from studies.multi_gpu import predict, splits
 from studies.multi_gpu.predict import GPUS
 from studies.multi_gpu.slices import CLAIMED_GPUS, FORWARD, OPS, claims
 
 Run = Mapping[str, Any]
 TRAP, RESIDENT = "trap", "resident"
+ON = (GPUS, CLAIMED_GPUS)
 CONFIRMED, REFUTED, UNKNOWN = "confirmed", "refuted", "not measured"
 _UNCLAIMED = {
     TRAP: "weights go to every GPU on every call, and each of their tensors is allocated",
@@ -48,15 +49,22 @@ def gpu_ns(entry: Mapping[str, Any]) -> float | None:
 
 
 def compare(run: Run, ceilings: Run) -> pd.DataFrame:
-    """Return each prediction with its measurement, if there is one, and the prediction from this run's own links."""
+    """Return each prediction with its measurement, if there is one, and the prediction from this run's own links.
+
+    Predictions for more GPUs than GPUS are left out if the run has no time of so many ranks.
+    """
     measured = {(one["mode"], one["workload"], int(one["ranks"])): one for one in on_gpus(run, "times")}
-    linked = list(predict.rows(ceilings)) if ceilings.get("links") else []
+    tables = {GPUS: predict.frozen()}
+    if any(ranks == CLAIMED_GPUS for _, _, ranks in measured):
+        tables[CLAIMED_GPUS] = predict.frozen(predict.FOUR_TABLE)
+    linked = {gpus: list(predict.rows(ceilings, gpus)) for gpus in tables} if ceilings.get("links") else {}
     rows = []
-    for place, expected in enumerate(predict.frozen()):
+    every = [(count, place, row) for count, table in tables.items() for place, row in enumerate(table)]
+    for gpus, place, expected in every:
         name = predict.workload(expected["step"], int(expected["batch"]), int(expected["tokens"]))
-        one, many = measured.get(("one", name, 1)), measured.get((expected["mode"], name, GPUS))
-        row: dict[str, Any] = {column: expected[column] or None for column in predict.COLUMNS}
-        row |= {"linked_speedup": linked[place]["speedup"] if linked else None, "tier": "timing"}
+        one, many = measured.get(("one", name, 1)), measured.get((expected["mode"], name, gpus))
+        row: dict[str, Any] = {"gpus": gpus, **{column: expected[column] or None for column in predict.COLUMNS}}
+        row |= {"linked_speedup": linked[gpus][place]["speedup"] if linked else None, "tier": "timing"}
         row |= dict.fromkeys((*predict.MEASURED, "measured_wall_speedup"))
         if one and many:
             row["measured_wall_speedup"] = one["wall_ns"]["p50"] / many["wall_ns"]["p50"]
@@ -73,9 +81,10 @@ def compare(run: Run, ceilings: Run) -> pd.DataFrame:
 
 @table(
     "multi_gpu",
-    question="How much faster are two GPUs than one, and did the prediction say so?",
-    title="Speed-up of two GPUs",
+    question="How much faster are several GPUs than one, and did the prediction say so?",
+    title="Speed-up of several GPUs",
     columns=(
+        Column("gpus", "1", "number of GPUs", "key"),
         Column("mode", "", "dp: each GPU has a share of the sequences; tp: of heads, columns and vocabulary", "key"),
         Column("step", "", "prefill, or one decode step", "key"),
         Column("batch", "1", "number of sequences", "key"),
@@ -83,14 +92,14 @@ def compare(run: Run, ceilings: Run) -> pd.DataFrame:
         Column("one_ns", "ns", "time on one GPU, from its committed kernel times", "static"),
         Column("compute_ns", "ns", "predicted kernel time of the busiest GPU", "static", shown=False),
         Column("exposed_ns", "ns", "predicted communication that no kernel hides", "static", shown=False),
-        Column("predicted_ns", "ns", "compute_ns plus exposed_ns, written before any run on two GPUs", "static"),
+        Column("predicted_ns", "ns", "compute_ns plus exposed_ns, written before any run on so many GPUs", "static"),
         Column("speedup", "1", "predicted: one_ns over predicted_ns", "static"),
         Column("wall_speedup", "1", "predicted speed-up of wall time, which includes the CPU's launches", "static"),
         Column(
             "linked_speedup", "1", "speedup by the same formula from the links of this run's ceilings.json", "timing"
         ),
         Column("measured_one_ns", "ns", "GPU time on one GPU", "timing", shown=False),
-        Column("measured_ns", "ns", "GPU time on two GPUs, of the slower rank", "timing"),
+        Column("measured_ns", "ns", "GPU time on these GPUs, of the slowest rank", "timing"),
         Column("measured_speedup", "1", "measured_one_ns over measured_ns; blank: not measured", "timing"),
         Column("measured_wall_speedup", "1", "measured speed-up of wall time", "timing"),
         Column("error_frac", "1", "predicted over measured speed-up, less 1", "timing"),
@@ -104,7 +113,10 @@ def build_speedups(facts: Facts) -> pd.DataFrame | None:
 
 
 def judge(run: Run) -> pd.DataFrame:
-    """Return the claimed, predicted and measured speed-up of each op and the forward pass, as the trap and resident."""
+    """Return the claimed, predicted and measured speed-up of each op and the forward pass, as the trap and resident.
+
+    A claim is about CLAIMED_GPUS; where only GPUS were measured, these judge it.
+    """
     expected = {(one["op"], int(one["gpus"])): one for one in predict.frozen(predict.TRAP_TABLE)}
     measured = {(one["op"], one["way"], int(one["gpus"])): one["wall_ns"]["p50"] for one in on_gpus(run, "trap")}
     claimed = {(claim.op, RESIDENT if claim.resident else TRAP): claim for claim in claims()}
@@ -112,11 +124,12 @@ def judge(run: Run) -> pd.DataFrame:
     for op in (*OPS, FORWARD):
         for way in (TRAP, RESIDENT):
             claim = claimed.get((op, way))
-            one, many = measured.get((op, "one", 1)), measured.get((op, way, GPUS))
-            found = one / many if one and many else None
-            gains = found is not None and found >= predict.PAYS
+            one = measured.get((op, "one", 1))
+            found = {gpus: one / many if one and (many := measured.get((op, way, gpus))) else None for gpus in ON}
+            most = CLAIMED_GPUS if found[CLAIMED_GPUS] else GPUS
+            gain = found[most]
             told = claim is not None and claim.speedup >= predict.PAYS
-            verdict = UNKNOWN if found is None else CONFIRMED if gains == told else REFUTED
+            verdict = UNKNOWN if gain is None else CONFIRMED if (gain >= predict.PAYS) == told else REFUTED
             rows.append(
                 {
                     "op": op, "way": way, "claimed_one_ns": claim.one_ns if claim else None,
@@ -125,13 +138,24 @@ def judge(run: Run) -> pd.DataFrame:
                     "predicted_4_speedup": float(expected[op, CLAIMED_GPUS][f"{way}_speedup"]),
                     "predicted_speedup": float(expected[op, GPUS][f"{way}_speedup"]),
                     "pays_from_batch": expected[op, GPUS][f"{way}_pays_from_batch"],
-                    "found_one_ns": one, "found_ns": many, "found_speedup": found, "verdict": verdict if claim else "",
+                    "found_one_ns": one, "found_ns": measured.get((op, way, GPUS)), "found_speedup": found[GPUS],
+                    "found_4_ns": measured.get((op, way, CLAIMED_GPUS)), "found_4_speedup": found[CLAIMED_GPUS],
+                    **_parts(measured, op, most if way == TRAP else 0), "verdict": verdict if claim else "",
                     "why": claim.why if claim else _UNCLAIMED[way], "tier": "timing",
                 }
             )  # fmt: skip
     made = pd.DataFrame(rows)
     numbers = [name for name in made if name.endswith(("_ns", "_speedup"))]
     return made.assign(**{name: pd.to_numeric(made[name]) for name in numbers})
+
+
+def _parts(measured: Mapping[tuple[str, str, int], float], op: str, gpus: int) -> dict[str, float | None]:
+    """Return what the trap pays for allocating, and for copying, ns; None where a way was not measured."""
+    trap, copies, resident = (measured.get((op, way, gpus)) for way in (TRAP, "copies", RESIDENT))
+    return {
+        "allocating_ns": trap - copies if trap and copies else None,
+        "copying_ns": copies - resident if copies and resident else None,
+    }
 
 
 @table(
@@ -147,18 +171,59 @@ def judge(run: Run) -> pd.DataFrame:
         Column("predicted_4_speedup", "1", "predicted speed-up on four GPUs", "static"),
         Column("predicted_speedup", "1", "predicted speed-up on two GPUs", "static"),
         Column("found_one_ns", "ns", "wall time on one GPU; blank: not measured", "timing", shown=False),
-        Column("found_ns", "ns", "wall time on two GPUs, of one process; blank: not measured", "timing"),
+        Column("found_ns", "ns", "wall time on two GPUs, of one process; blank: not measured", "timing", shown=False),
         Column("found_speedup", "1", "wall time on one GPU over wall time on two; blank: not measured", "timing"),
-        Column("verdict", "", "confirmed: claim and measurement agree on whether it gains 5 %", "timing"),
+        Column("found_4_ns", "ns", "wall time on four GPUs, of one process; blank: not measured", "timing"),
+        Column("found_4_speedup", "1", "wall time on one GPU over wall time on four; blank: not measured", "timing"),
+        Column("allocating_ns", "ns", "what the trap takes longer than its copies into memory that torch keeps, on the "
+               "most GPUs measured", "timing"),
+        Column("copying_ns", "ns", "what those copies take longer than resident slices", "timing"),
+        Column("verdict", "", "confirmed: claim and measurement agree on whether it gains 5 %, on four GPUs if "
+               "measured", "timing"),
         Column("pays_from_batch", "1", "predicted: least batch, up to 4096, from which two GPUs gain 5 %", "static"),
         Column("why", "", "reason for the prediction", "static", style="prose"),
     ),
     optional=True,
-)
+)  # fmt: skip
 def build_claims(facts: Facts) -> pd.DataFrame | None:
     """Return multi_gpu_claims.csv: two rows for each op; None for a run of something else."""
     multi_gpu_run = facts.once(run_of)
     return judge(multi_gpu_run) if multi_gpu_run else None
+
+
+@table(
+    "multi_gpu_splits",
+    question="What does splitting a single kernel over GPUs win, and did the prediction say so?",
+    title="Single kernels on several GPUs",
+    columns=(
+        Column("op", "", "float32; windowed: attention to the last 256 tokens; all_reduce: ours beside NCCL's", "key"),
+        Column("split", "", "what the ranks share: rows, columns, heads, the sequence …", "key"),
+        Column("shape", "", "sizes", "key"),
+        Column("gpus", "1", "number of GPUs", "key"),
+        Column("predicted_speedup", "1", "predicted before any run; of all_reduce: NCCL's time over ours", "static"),
+        Column("one_ns", "ns", "GPU time on one GPU; of all_reduce: NCCL's", "timing"),
+        Column("found_ns", "ns", "GPU time of the slowest rank, with its communication", "timing"),
+        Column("found_p5_ns", "ns", "5th percentile", "timing", shown=False),
+        Column("found_p95_ns", "ns", "95th percentile", "timing", shown=False),
+        Column("found_speedup", "1", "one_ns over found_ns", "timing"),
+        Column("efficiency_frac", "0-1", "found_speedup over the GPUs; blank of all_reduce", "timing"),
+        Column("error_frac", "1", "predicted over found speed-up, less 1", "timing"),
+        Column("error", "", "largest difference from the result of one GPU", "timing", shown=False),
+    ),
+    optional=True,
+)
+def build_splits(facts: Facts) -> pd.DataFrame | None:
+    """Return multi_gpu_splits.csv, a row for each split that was measured; None without one."""
+    found = pd.DataFrame(on_gpus(facts.once(run_of), "splits"))
+    if found.empty:
+        return None
+    key = ["op", "split", "shape", "gpus"]
+    told = pd.read_csv(splits.TABLE).rename(columns={"speedup": "predicted_speedup"})[[*key, "predicted_speedup"]]
+    made = found.merge(told, on=key, how="left")
+    made["found_speedup"] = made["one_ns"] / made["found_ns"]
+    made["efficiency_frac"] = (made["found_speedup"] / made["gpus"]).mask(made["op"] == "all_reduce")
+    made["error_frac"] = made["predicted_speedup"] / made["found_speedup"] - 1
+    return made.assign(tier="timing")
 
 
 @table(

@@ -56,6 +56,7 @@ class Shown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: str = ""
     sort: list[str] = []
     rows: int = 0
+    optional: bool = False
 
 
 class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -135,6 +136,10 @@ def parts() -> list[Part]:
 
 def _of_run(part: Part, folder: Path) -> Iterator[tuple[str, str]]:
     """Yield (file, text) of a part from one run: one file, or one for each value of `each` in the first table."""
+    listed = [
+        one for one in part.tables if not one.optional or packed.find(folder / "tables" / f"{one.name}.csv").exists()
+    ]
+    part = msgspec.structs.replace(part, tables=listed)
     tables = {one.name: read_table(folder, one.name) for one in part.tables}
     if not part.each:
         yield part.file, _text(part, part.file, folder, tables)

@@ -14,12 +14,13 @@ from studies.publish.committed import looks, read_table, yes
 from studies.runs import Runs
 
 WIDTH = 118
+OFTEN = 0.4  # of the speed-ups below 1
 WAYS = {"dp": "data parallel", "tp": "tensor parallel"}
 
 
 def render(root: Path, gpus: Sequence[Runs]) -> str:
     """Return the list of results. A GPU without a run adds nothing to it."""
-    said = [_advice(root), *_comparisons(gpus), *_fusions(gpus), *_tokens(gpus), *_two_gpus(gpus)]
+    said = [_advice(root), *_comparisons(gpus), *_fusions(gpus), *_tokens(gpus), *_with_gpus(gpus)]
     return "\n".join(textwrap.fill(one, WIDTH, initial_indent="- ", subsequent_indent="  ", break_long_words=False,
                                    break_on_hyphens=False) for one in said)  # fmt: skip
 
@@ -113,19 +114,27 @@ def _ns(value: float) -> str:
     return cell(value, "time_ns")
 
 
-def _two_gpus(gpus: Sequence[Runs]) -> Iterable[str]:
+def _with_gpus(gpus: Sequence[Runs]) -> Iterable[str]:
     for runs in gpus:
         if (folder := runs.folder("multi_gpu")) is None:
             continue
-        rows = read_table(folder, "multi_gpu")
-        wall, gpu = rows["measured_wall_speedup"], rows["measured_speedup"]
-        best = rows.loc[wall.idxmax()]
-        off, off_gpu = (rows["wall_speedup"] / wall - 1).abs().median(), rows["error_frac"].abs().median()
-        yield (
-            f"**Two GPUs are often slower than one** (GPT-2, float32, two {runs.gpu}). The median of {len(rows)} "
-            f"measured speed-ups is {wall.median():.3g} by the wall clock, and {gpu.median():.3g} by GPU time. "
-            f"{(wall > 1).sum()} are above 1. The best is {wall.max():.3g}: {WAYS[best['mode']]} {best['step']}, "
-            f"{best['batch']} x {best['tokens']} tokens. Predictions were committed first. Their median error is "
-            f"{cell(off, 'error_frac')} of the wall time and {cell(off_gpu, 'error_frac')} of the GPU time "
-            "([study](studies/multi_gpu/README.md))."
-        )
+        rows = read_table(folder, "multi_gpu").query("measured_speedup.notna()")
+        for count, own in rows.groupby("gpus"):
+            yield _several_gpus(own, int(count), runs.gpu)
+
+
+def _several_gpus(rows: pd.DataFrame, count: int, gpu: str) -> str:
+    """Return what several GPUs won over one: the median before the best."""
+    wall, busy = rows["measured_wall_speedup"], rows["measured_speedup"]
+    best = rows.loc[wall.idxmax()]
+    off, off_busy = (rows["wall_speedup"] / wall - 1).abs().median(), rows["error_frac"].abs().median()
+    words = {2: "Two", 4: "Four"}.get(count, str(count))
+    how = "often slower" if (wall < 1).mean() >= OFTEN else "sometimes slower" if (wall < 1).any() else "never slower"
+    return (
+        f"**{words} GPUs are {how} than one** (GPT-2, float32, {words.lower()} {gpu}). The median of {len(rows)} "
+        f"measured speed-ups is {wall.median():.3g} by the wall clock, and {busy.median():.3g} by GPU time. "
+        f"{(wall > 1).sum()} are above 1. The best is {wall.max():.3g}: {WAYS[best['mode']]} {best['step']}, "
+        f"{best['batch']} x {best['tokens']} tokens. Predictions were committed first. Their median error is "
+        f"{cell(off, 'error_frac')} of the wall time and {cell(off_busy, 'error_frac')} of the GPU time "
+        "([study](studies/multi_gpu/README.md))."
+    )

@@ -146,7 +146,7 @@ def _predictions(gpus: Sequence[Runs]) -> Iterator[list[str]]:
             yield from _of_study(f"{file.stem.removeprefix('lecture_')}, {gpu}", pd.read_csv(file))
     for gpu, folder in _folders(gpus, "multi_gpu"):
         for row in read_table(folder, "multi_gpu").query(f"abs(error_frac) > {FAR}").to_dict("records"):
-            what = "two GPUs: {mode} {step}, batch {batch}, {tokens} tokens, " + gpu
+            what = "{gpus} GPUs: {mode} {step}, batch {batch}, {tokens} tokens, " + gpu
             yield [filled(what, row), filled("{speedup} times", row), filled("{measured_speedup} times", row), ""]
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from studies.multi_gpu import links, predict, tables, times
+from tests.declared import facts_of
 
 # Links of two ranks as harness.links writes them, each byte at 100 GB/s behind 10 µs.
 CEILINGS = {
@@ -73,11 +75,13 @@ def test_what_was_measured_stands_beside_its_prediction() -> None:
         time_entry("one", "decode_b8_ctx1022", 1, 900_000), time_entry("tp", "decode_b8_ctx1022", 2, 1_200_000),
         time_entry("one", "prefill_b8_t1024", 1, 50_000_000), time_entry("dp", "prefill_b8_t1024", 4, 20_000_000),
     ])  # fmt: skip
-    made = tables.compare(run, CEILINGS).set_index(list(predict.KEY))
-    row = made.loc[("tp", "decode", 8, 1024)]
+    made = tables.compare(run, CEILINGS).set_index(["gpus", *predict.KEY])
+    row = made.loc[(2, "tp", "decode", 8, 1024)]
     assert row["measured_speedup"] == row["measured_wall_speedup"] == 0.75
     assert row["error_frac"] == pytest.approx(row["speedup"] / 0.75 - 1)
-    assert made["measured_speedup"].notna().sum() == 1  # of four ranks nothing was predicted
+    assert made["measured_speedup"].notna().sum() == 2
+    assert made.at[(4, "dp", "prefill", 8, 1024), "measured_speedup"] == 2.5
+    assert set(tables.compare(run_of(times=run["times"][:2]), CEILINGS)["gpus"]) == {2}
     assert (
         row["linked_speedup"]
         == predict.row("tp", "decode", 8, 1024, links.links("NVIDIA H200", 2, CEILINGS))["speedup"]
@@ -105,5 +109,29 @@ def test_claims_are_judged_by_whether_slicing_gains() -> None:
     assert made.at[("attention", "resident"), "verdict"] == "refuted"  # claimed to gain nothing
     assert made.at[("attention", "resident"), "found_speedup"] == pytest.approx(100 / 60)
     assert made.at[("matmul", "trap"), "verdict"] == "not measured"
+    assert pd.isna(made.at[("residual", "trap"), "allocating_ns"])
     assert made.at[("residual", "resident"), "verdict"] == ""  # nobody claimed anything
     assert made.at[("residual", "trap"), "claimed_speedup"] == pytest.approx(4.1 / 463)
+
+
+def test_four_gpus_judge_a_claim_where_they_were_measured_and_the_trap_has_its_parts() -> None:
+    entries = [trap_entry("attention", way, gpus, ns) for way, gpus, ns in (
+        ("one", 1, 100), ("trap", 2, 90), ("resident", 2, 60), ("trap", 4, 1000), ("copies", 4, 300), ("resident", 4, 110),
+    )]  # fmt: skip
+    made = tables.judge(run_of(trap=entries)).set_index(["op", "way"])
+    row = made.loc[("attention", "trap")]
+    assert (row["allocating_ns"], row["copying_ns"], row["verdict"]) == (700, 190, "confirmed")
+    assert made.at[("attention", "resident"), "verdict"] == "confirmed"  # on two GPUs it gains
+    assert pd.isna(made.at[("attention", "resident"), "allocating_ns"])
+
+
+def test_splits_stand_beside_their_predictions() -> None:
+    entry = {"op": "attention", "split": "heads", "shape": "B 8, T 1024, C 768", "gpus": 4, "one_ns": 400, "found_ns": 125,
+             "found_p5_ns": 120, "found_p95_ns": 130, "error": 0.0}  # fmt: skip
+    ours = entry | {"op": "all_reduce", "split": "ours", "shape": "4096 byte"}
+    made = tables.build_splits(facts_of(built={tables.run_of: run_of(splits=[entry, ours])}))
+    assert made["found_speedup"].tolist() == [3.2, 3.2]
+    assert made["efficiency_frac"].iloc[0] == 0.8
+    assert pd.isna(made["efficiency_frac"].iloc[1])
+    assert made["error_frac"].iloc[0] == pytest.approx(3.927 / 3.2 - 1)
+    assert tables.build_splits(facts_of(built={tables.run_of: run_of()})).empty
