@@ -358,7 +358,7 @@ class Facts:
     @cached_property
     def gaps(self) -> pd.DataFrame:
         """The measured columns of gaps.csv."""
-        return gaps.measure_steps(self)
+        return self.once(gaps.measure_steps)
 
     @cached_property
     def steps(self) -> pd.DataFrame:

@@ -36,9 +36,10 @@ from analysis.formats.report import (
 from analysis.page.canvas import compact, to_bytes, to_svg
 from analysis.tables import order
 from analysis.tables.declare import Declaration, Drawn, Picture, Table, arrange, every, find, first, pictures
+from analysis.tables.gaps import measure_steps
 
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in the caption of every figure
-# Tables of every launch that rest on no answer about the steps, and that these need late or never.
+# Tables of every launch that rest on no answer about the steps, which needs them late or never.
 ASIDE = ("fusion", "fusion_check", "devices", "ranks", "operations", "launch_times")
 Tables = dict[str, pd.DataFrame]
 
@@ -72,7 +73,7 @@ def analyse(
     tables = [one for one in declared if isinstance(one, Table) and (only is None or one.name.startswith(only))]
     tables = [table for table in tables if table.optional or facts.is_program]
     if only is None:
-        facts.begin([table for table in tables if table.name in ASIDE])
+        facts.begin([*(table for table in tables if table.name in ASIDE), measure_steps])
     built = {table: facts.once(table) for table in tables}
     listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}
     whole = only is None

@@ -186,9 +186,9 @@ def _idle_ns(facts: Facts) -> float:
         return np.inf
     begin = min(int(rows["start_ns"].min()) for rows in (ops, facts.step_ranges) if len(rows))
     end, idle = int((ops["start_ns"] + ops["duration_ns"]).max()), 0
-    for _, own in ops.groupby("device"):
-        start, length = (own[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
-        idle += end - begin - busy_and_gaps(start, length)[0]
+    start, length = (ops[name].to_numpy(np.int64) for name in ("start_ns", "duration_ns"))
+    for own in ops.groupby("device").indices.values():
+        idle += end - begin - busy_and_gaps(start[own], length[own])[0]
     return float(idle)
 
 
