@@ -12,6 +12,7 @@ from analysis.capture.model import IntArray
 from analysis.diagnosis.claims import Replays
 from analysis.diagnosis.findings import findings_of
 from analysis.diagnosis.spans import Span, Timeline, build_spans, timeline_of
+from analysis.diagnosis.step_rules.view import of_each
 from analysis.formats import intervals, symbols
 from analysis.formats.words import duration, share
 from analysis.replay.graph import Bools
@@ -175,7 +176,7 @@ def _run_lanes(run: Run, chosen: Run, word: str, about: Bools) -> Iterator[Lane]
     if len(set(graph.stream_pid.tolist())) > 1:
         streams = [f"process {pid}, {name}" for pid, name in zip(graph.stream_pid, streams, strict=True)]
     hosts = [f"host {pid}" if len(graph.seq_pid) > 1 else "host" for pid in graph.seq_pid]
-    names = np.array([_shown(name) for name in graph.o_name.astype(str)], dtype=object)
+    names = of_each(graph.o_name, _shown, object)
     kinds = np.where(about, "about", graph.o_kind.astype(str))
     calls = np.where(graph.c_launches, "launch", "call")
     tracks = (

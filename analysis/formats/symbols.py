@@ -24,6 +24,7 @@ _NAMESPACE = re.compile(
 )
 _CAST = re.compile(r"(?<=[<,( ])\((?:[A-Za-z_][A-Za-z0-9_:<>]*(?: (?!instance)[A-Za-z_][A-Za-z0-9_]*)*)\)(?=-?[0-9])")
 _LITERAL = re.compile(r"(?<![A-Za-z0-9_.])(-?[0-9]+)[uUlL]+(?![A-Za-z0-9_])")
+_MAYBE_CAST, _MAYBE_LITERAL = re.compile(r"\)-?[0-9]"), re.compile(r"[0-9][uUlL]")
 _GNU_LAMBDA = re.compile(r"\{lambda\((.*?)\)#([0-9]+)\}")
 _CLOSED = re.compile(
     r"\b(at|c10|cub|thrust|cutlass|cudnn|cufft|cublas\w*|gemvx?|internal)::|cutlass|nvjet|xmma|cudnn|cublas|nccl"
@@ -38,7 +39,8 @@ _BRACKET, _BRACKET_OR_COLONS = re.compile(r"[][<>(){}]"), re.compile(r"[][<>(){}
 
 def _without_parameters(name: str) -> str:
     """Return `name` without the parameter list at its end, which is the last balanced pair of parentheses."""
-    text = re.sub(r"\s*(?:const|volatile|&|noexcept|\[clone [^\]]*\])\s*$", "", name)
+    trailed = name.rstrip()[-1:] in ("t", "e", "&", "]")  # how each word of the pattern ends
+    text = re.sub(r"\s*(?:const|volatile|&|noexcept|\[clone [^\]]*\])\s*$", "", name) if trailed else name
     if not text.endswith(")"):
         return text
     depth = 0
@@ -92,19 +94,23 @@ def key(name: str) -> str:
     where a console cut the name.
     """
     text = " ".join(name.split())
-    if _CUT.search(text) and (parts := _parts_of_cut(text))[1]:
+    if text.endswith(("...", "…")) and (parts := _parts_of_cut(text))[1]:
         return key(parts[0]) + ("" if parts[1].startswith("(") else parts[1])
     text = text.replace("operator ()", "operator()")
-    text = _GNU_LAMBDA.sub(r"[lambda(\1) (instance \2)]", text)
-    if any(mark in text for mark in _UNNAMED):  # to look for it takes less time than the pattern
+    # to look whether a pattern may match takes less time than the pattern
+    if "{lambda(" in text:
+        text = _GNU_LAMBDA.sub(r"[lambda(\1) (instance \2)]", text)
+    if any(mark in text for mark in _UNNAMED):
         text = re.sub(r"@(?:::)?", "", _ANONYMOUS.sub("@", text))
-    text = _CAST.sub("", text)
-    text = _LITERAL.sub(r"\1", text)
+    if _MAYBE_CAST.search(text):
+        text = _CAST.sub("", text)
+    if _MAYBE_LITERAL.search(text):
+        text = _LITERAL.sub(r"\1", text)
     for word, digit in (("true", "1"), ("false", "0")):
         text = re.sub(rf"(?<=[<,] ){word}\b|(?<=<){word}\b", digit, text) if word in text else text
     text = _without_return_type(_without_parameters(text).strip())
     previous = ""
-    while previous != text:
+    while previous != text and "::" in text:
         previous, text = text, _NAMESPACE.sub("", text)
     text = re.sub(r"\s+(?=[*&,<>])|(?<=[*&,<])\s+", "", text).replace(",", ", ")
     return text or name

@@ -46,7 +46,8 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
     copied safely (Windows, macOS, other threads in Python), or the copy fails, the work is done when it is asked for.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if min(cores, _most_cores) < 2 or threading.active_count() > 1:
+    threads = [one for one in threading.enumerate() if one.name != "tqdm_monitor"]  # it only redraws bars of progress
+    if min(cores, _most_cores) < 2 or len(threads) > 1:
         return work
     reading, writing = os.pipe()
     sys.stdout.flush()
