@@ -53,7 +53,7 @@ def straggler(facts: Facts) -> Straggler | None:
     late = table.pivot_table(index="step", columns="rank", values="late_ns", aggfunc="first").astype(float)
     steady = table.groupby("step")["steady"].first().reindex(late.index).eq("yes")
     early = ~steady & (np.arange(len(late)) < max(EARLY * len(late), 1))
-    more = (late[early] - late[steady].median()).stack()
+    more = (late[early] - late[steady].median()).stack().dropna()
     if more.empty or more.max() < max(STRAGGLES_NS, STRAGGLES * answer.view.step.step_ns):
         return None
     step, rank = more.idxmax()

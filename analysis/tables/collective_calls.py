@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis.formats.collectives import TOGETHER, Verdict, bus_factor, protocol_of, verdict
+from analysis.formats.collectives import TOGETHER, Verdict, bus_factor, communicates, protocol_of, verdict
 from analysis.formats.distinct import holds
 from analysis.formats.place import EXPORT
 from analysis.formats.ranges import warms_up
@@ -25,9 +25,15 @@ from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.collectives import with_bytes
 from analysis.tables.declare import Column, part, table
 from analysis.tables.links import roof_at
+from analysis.tables.sampled import device_number
 
 if TYPE_CHECKING:
     from analysis.facts import Facts
+
+
+SENT = "nvlink_tx_frac"
+RAW = 478.1 / 450  # what a share of 1 is, over the datasheet's rate: 18 links of 26.562 GB/s on an H100
+SURE = 0.5  # half of the interval of a mean, over it
 
 
 def _most_waiting(calls: pd.DataFrame) -> pd.DataFrame:
@@ -45,7 +51,9 @@ def _most_waiting(calls: pd.DataFrame) -> pd.DataFrame:
         Column("kind", "", "all_reduce, all_gather …, or send_recv", "key"),
         Column("range", "", "folded range that launched it on the first rank", "key"),
         Column("ranks", "1", "ranks that ran it in the capture", "key"),
-        Column("bytes", "byte", "size as nccl-tests counts it; blank if neither NCCL nor torch states it", "row"),
+        Column("bytes", "byte", "size as nccl-tests counts it; blank if no file and no sample tells it", "row"),
+        Column("bytes_from", "", "NCCL, torch.profiler, or samples: the mean of its kernel in its range, by the NVLink "
+               "traffic that nsys sampled", "row", shown=False),
         Column("protocol", "", "algorithm and protocol in the name of NCCL's kernel", "row", shown=False),
         Column("channels", "1", "blocks of the kernel of the first rank: NCCL starts one for each channel", "timing"),
         Column("start_ns", "ns", "start of its first rank, from the first GPU operation of the capture", "timing"),
@@ -80,6 +88,7 @@ def build_collective_calls(facts: Facts) -> pd.DataFrame | None:
     if rows.empty or len(facts.rank_places) < 2:
         return None
     calls = _calls(with_bytes(rows), facts)
+    calls = _with_samples(calls, facts)
     known = calls["decidable"].to_numpy(bool)
     for name in ("skew_ns", "transfer_ns", "unsure_ns"):
         calls[name] = calls[name].astype("Float64").round().where(known).astype("Int64")
@@ -94,7 +103,7 @@ def build_collective_calls(facts: Facts) -> pd.DataFrame | None:
         for decidable, (skew, moved, unsure) in zip(known, spans, strict=True)
     ]
     calls = calls.sort_values(["start_ns", "first"], kind="stable", ignore_index=True)
-    return calls.drop(columns="decidable").assign(call=np.arange(1, len(calls) + 1), tier="timing")
+    return calls.drop(columns=["decidable", "op"]).assign(call=np.arange(1, len(calls) + 1), tier="timing")
 
 
 def _calls(rows: pd.DataFrame, facts: Facts) -> pd.DataFrame:
@@ -128,6 +137,8 @@ def _calls(rows: pd.DataFrame, facts: Facts) -> pd.DataFrame:
             "range": fold_paths(first["path"]).replace("", UNATTRIBUTED).to_numpy(),
             "ranks": pd.array(count, dtype="Int64"),
             "bytes": first["bytes"],
+            "bytes_from": first["bytes_from"],
+            "op": first["op"],
             "protocol": of_each(ops["name"], protocol_of),
             "channels": pd.array(of_each(ops["grid"], _channels), dtype="Int64"),
             "start_ns": begin - int(facts.gpu_ops["start_ns"].min()),
@@ -139,6 +150,33 @@ def _calls(rows: pd.DataFrame, facts: Facts) -> pd.DataFrame:
             "decidable": decidable,
         }
     )
+
+
+def _with_samples(calls: pd.DataFrame, facts: Facts) -> pd.DataFrame:
+    """Fill in unknown bytes from the sampled traffic of the first rank's GPU, where its mean is known to SURE."""
+    device = find_device(facts.gpu) if facts.gpu else None
+    if not calls["bytes"].isna().any() or device is None or not device.nvlink_bytes_per_s:
+        return calls
+    sent: dict[tuple[int, int], float] = {}
+    for one in facts.sampled:
+        for group in np.flatnonzero([communicates(str(name)) for name in one.groups["kernel"]]):
+            figure, count = one.found.figure(SENT, [int(group)]), int(one.groups["launches"].iloc[group])
+            if figure is None or figure.half > SURE * figure.rate:
+                continue
+            size = figure.rate * RAW * device.nvlink_bytes_per_s * float(one.found.time[group]) / count / 1e9
+            starts = one.found.launches.start[one.found.launches.group == group]
+            sent |= {(one.found.gpu, int(start)): size for start in starts}
+    ops = facts.gpu_ops.iloc[calls["op"].to_numpy(np.int64)]
+    numbers = of_each(ops["device"].astype(str), device_number)
+    known = [sent.get(key) for key in zip(numbers.tolist(), ops["start_ns"].tolist(), strict=True)]
+    factors = [bus_factor(kind, int(ranks)) for kind, ranks in calls[["kind", "ranks"]].itertuples(index=False)]
+    sizes = pd.Series(
+        [round(size / factor) if size and factor else pd.NA for size, factor in zip(known, factors, strict=True)],
+        calls.index, dtype="Int64",
+    )  # fmt: skip
+    filled = calls["bytes"].isna() & sizes.notna()
+    source = calls["bytes_from"].mask(filled, "samples")
+    return calls.assign(bytes=calls["bytes"].where(~filled, sizes), bytes_from=source)
 
 
 def of_each(names: pd.Series, told: Callable[[str], object]) -> np.ndarray:

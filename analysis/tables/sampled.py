@@ -73,7 +73,7 @@ def attribute_samples(facts: Facts) -> list[OfGpu]:
     if rows is None or rows.empty or ops.empty:
         return []
     keyed = _keyed(facts)
-    number = keyed["device"].map({one: _number(str(one)) for one in keyed["device"].unique()}).astype("int64")
+    number = keyed["device"].map({one: device_number(str(one)) for one in keyed["device"].unique()}).astype("int64")
     only = rows["gpu"].nunique() == 1 and keyed["device"].nunique() == 1
     peak = _peak(facts)
     found = []
@@ -90,7 +90,7 @@ def _peak(facts: Facts) -> float:
     return float(stated or device or np.nan)
 
 
-def _number(device: str) -> int:
+def device_number(device: str) -> int:
     found = re.search(r"(\d+)\)?$", device)
     return int(found[1]) if found else 0
 
@@ -377,7 +377,9 @@ def _steps_of(facts: Facts, one: OfGpu) -> dict[str, Ends]:
         return {}
     only = ops["device"].astype(str).nunique() == 1
     step = facts.step_of_op
-    own = (step >= 0) & (True if only else (ops["device"].astype(str).map(_number) == one.found.gpu).to_numpy(bool))
+    own = (step >= 0) & (
+        True if only else (ops["device"].astype(str).map(device_number) == one.found.gpu).to_numpy(bool)
+    )
     start = ops["start_ns"].to_numpy(np.float64)[own]
     end = start + ops["duration_ns"].to_numpy(np.float64)[own]
     spans = pd.DataFrame({"start": start, "end": end}).groupby(step[own]).agg({"start": "min", "end": "max"})
@@ -526,7 +528,7 @@ def _unsampled(facts: Facts) -> list[Missing]:
             found.append(Missing(Reason.CLOCKS, f"exact samples of {name}", why, "capture again, in a shorter window"))
     if rows is None or rows.empty or facts.gpu_ops.empty:
         return found
-    ran = {_number(str(one)) for one in facts.gpu_ops["device"].unique()}
+    ran = {device_number(str(one)) for one in facts.gpu_ops["device"].unique()}
     without = sorted(ran - {one.found.gpu for one in facts.sampled})
     if without and (len(ran) > 1 or not facts.sampled):
         names = ", ".join(f"GPU {one}" for one in without)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,11 @@ def test_a_straggling_first_step_is_named_with_its_rank(tmp_path: Path) -> None:
     assert not any(" later in step " in one for one in notes_of(steady))
 
 
+def test_ranks_that_start_late_in_unknown_ways_straggle_in_no_step(tmp_path: Path) -> None:
+    four = Program("ddp", ranks=4).save(tmp_path, ((0, 0.0),) * 4)
+    assert not any(" later in step " in one for one in notes_of(Facts(load(four[:3]))))
+
+
 def test_a_kernel_that_one_rank_alone_runs_is_noted_where_it_is_too_short_for_a_finding(tmp_path: Path) -> None:
     said = [one for one in notes_of(facts_of(Program("tp", ranks=4, own=20_000), tmp_path)) if "alone runs" in one]
     assert said == [
@@ -268,6 +274,17 @@ def test_without_a_payload_the_bytes_are_missing(tmp_path: Path) -> None:
     assert facts.collective_calls["bytes"].isna().all()
     assert any(gap.reason == "no_payload" for gap in missing_of(facts))
     assert not any(gap.reason == "no_payload" for gap in missing_of(facts_of(Program("ddp"), tmp_path / "with")))
+
+
+def test_bytes_that_no_payload_states_come_from_sampled_traffic(tmp_path: Path) -> None:
+    run = Path(__file__).parents[2] / "reports" / "h100-sampled-ddp" / "captures"
+    shutil.copytree(run, tmp_path / "captures", ignore=shutil.ignore_patterns("nccl_calls*"))
+    told, sampled = (Facts(load([path])).collective_calls for path in (run, tmp_path / "captures"))
+    assert set(told["bytes_from"]) == {"NCCL"}
+    known = sampled[sampled["bytes_from"] == "samples"]
+    assert len(known) == 30  # of 31: the first is a barrier of one number
+    assert known["bytes"].mean() == pytest.approx(told["bytes"].mean(), rel=0.2)
+    assert sampled["bytes"].isna().sum() == 1
 
 
 # Real captures ----------------------------------------------------------------------------------------------------
