@@ -11,17 +11,18 @@ import ctypes
 import re
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from analysis.formats import system
 from analysis.formats.errors import InputError
 
 _MAGIC = b"SQLite format 3\0"
@@ -30,6 +31,9 @@ _CHUNK = 65536
 _FEW = 4096  # different triples of a table that are worth a look at all of them
 _LONG = 2_000_000  # rows of a table after which memory is given back
 _WAIT_S = 5.0  # how long to wait for a lock
+
+
+Made = TypeVar("Made")
 
 
 class Column(NamedTuple):
@@ -104,9 +108,12 @@ class Tables:
         names = ",".join(triples).split(",")
         if self._changing or not set(names) <= set(self._types.get(table, ())):
             return False
-        different = f"SELECT DISTINCT {', '.join(map(_name, names))} FROM {_name(table)} NOT INDEXED LIMIT {_FEW + 1}"
+        different = f"SELECT DISTINCT {', '.join(map(_name, names))} FROM {_name(table)} NOT INDEXED"
         with self._errors():
-            rows = self._db.execute(different).fetchall()
+            parts = self._both(
+                lambda part: self._another(f"{part} LIMIT {_FEW + 1}"), self._in_halves(table, different)
+            )
+            rows = [row for part in parts for row in part]
         most = [1 << 31, 1 << 16, 1 << 16] * len(triples)
         fit = (type(cell) is int and 0 <= cell < end for row in rows for cell, end in zip(row, most, strict=True))
         return len(rows) <= _FEW and all(fit)
@@ -205,7 +212,25 @@ class Tables:
         except adbc.Error as error:
             raise OSError(str(error)) from None
 
+    def _another(self, query: str) -> list[tuple[Any, ...]]:
+        """Return the rows of a query from a connection of its own: one connection answers one thread at a time."""
+        with closing(_connect(self._path, self._where, self._changing)) as db:
+            return db.execute(query).fetchall()
+
     def _halves(self, table: str, query: str) -> Iterator[list[Part]]:
+        halves = self._in_halves(table, query)
+        if len(halves) < 2:
+            return self._driven(query)
+        return chain(*self._both(lambda half: list(self._driven(half)), halves))
+
+    @staticmethod
+    def _both(read: Callable[[str], list[Made]], queries: Sequence[str]) -> list[list[Made]]:
+        """Return what `read` makes of each query, each in a thread of its own."""
+        with ThreadPoolExecutor(len(queries)) as pool:
+            return list(pool.map(read, queries))
+
+    def _in_halves(self, table: str, query: str) -> list[str]:
+        """Return queries for each half of a long table, by its rowid; the query itself if the table is not long."""
         of = _name(table)
         try:  # asked for both at once, SQLite walks through the whole table
             ends = f"SELECT (SELECT min(rowid) FROM {of}), (SELECT max(rowid) FROM {of})"
@@ -213,11 +238,9 @@ class Tables:
         except sqlite3.Error:  # a table without rowid; or a fault, which the driver will find
             first, last = None, None
         if not (isinstance(first, int) and isinstance(last, int) and last - first > 4 * _CHUNK):
-            return self._driven(query)
+            return [query]
         middle = (first + last) // 2
-        halves = [f"{query} WHERE rowid <= {middle}", f"{query} WHERE rowid > {middle}"]
-        with ThreadPoolExecutor(2) as pool:
-            return chain(*pool.map(lambda half: list(self._driven(half)), halves))
+        return [f"{query} WHERE rowid <= {middle}", f"{query} WHERE rowid > {middle}"]
 
     def _check_text(self, table: str, column: str) -> None:
         """Raise ValueError for a column of text that holds numbers or bytes, too: the driver makes text of them."""
