@@ -40,7 +40,9 @@ from analysis.tables.gaps import measure_steps
 
 CAPTION = ("GPU", "workload", "SM clock", "ncu cache control")  # conditions in the caption of every figure
 # Tables of every launch that rest on no answer about the steps, which needs them late or never.
-ASIDE = ("fusion", "fusion_check", "devices", "ranks", "operations", "launch_times")
+ASIDE = ("devices", "ranks", "operations")
+ASIDE_IF_FEW = ("fusion", "fusion_check", "launch_times")  # their launches, made twice, take a third of the memory
+FEW = 3_000_000
 Tables = dict[str, pd.DataFrame]
 
 
@@ -73,7 +75,8 @@ def analyse(
     tables = [one for one in declared if isinstance(one, Table) and (only is None or one.name.startswith(only))]
     tables = [table for table in tables if table.optional or facts.is_program]
     if only is None:
-        facts.begin([*(table for table in tables if table.name in ASIDE), measure_steps])
+        names = ASIDE if len(capture.gpu_ops) > FEW else (*ASIDE_IF_FEW, *ASIDE)
+        facts.begin([*(table for table in tables if table.name in names), measure_steps])
     built = {table: facts.once(table) for table in tables}
     listed = {table: rows for table, rows in built.items() if len(rows) or not table.optional}
     whole = only is None

@@ -22,7 +22,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analysis.formats import system
 from analysis.formats.errors import InputError
 
 _MAGIC = b"SQLite format 3\0"

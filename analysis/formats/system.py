@@ -6,7 +6,6 @@ Imports only the standard library.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pickle
 import signal
@@ -46,11 +45,11 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
     The copy shares what this process holds, and changes nothing here; its answer is pickled. Where no process can be
     copied safely (Windows, macOS, other threads in Python), or the copy fails, the work is done when it is asked for.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "memfd_create") else 1
     threads = [one for one in threading.enumerate() if one.name != "tqdm_monitor"]  # it only redraws bars of progress
     if min(cores, _most_cores) < 2 or len(threads) > 1:
         return work
-    reading, writing = os.pipe()
+    answer = os.memfd_create("answer")  # unlike a pipe, it lets a copy that is done end, and give its memory back
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -58,41 +57,38 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
             warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which wait for work
             copy = os.fork()
     except OSError:  # no process or no memory is left
-        os.close(reading)
-        os.close(writing)
+        os.close(answer)
         return work
     if not copy:
-        _answer(work, reading, writing)
-    os.close(writing)
+        _write(work, answer)
 
     def result() -> Made:
         unused.detach()
-        with open(reading, "rb") as pipe:
-            answer = pipe.read()
         _, status = os.waitpid(copy, 0)
-        made: Made = work() if status else pickle.loads(answer)
+        with open(answer, "rb") as file:
+            file.seek(0)
+            made: Made = work() if status else pickle.load(file)
         return made
 
-    unused = weakref.finalize(result, _end, reading, copy)
+    unused = weakref.finalize(result, _end, answer, copy)
     return result
 
 
-def _end(reading: int, copy: int) -> None:
+def _end(answer: int, copy: int) -> None:
     """End a copy of a process whose answer nobody wants."""
-    os.close(reading)
+    os.close(answer)
     os.kill(copy, signal.SIGKILL)
     os.waitpid(copy, 0)
 
 
-def _answer(work: Callable[[], Any], reading: int, writing: int) -> NoReturn:
+def _write(work: Callable[[], Any], answer: int) -> NoReturn:
     """Write what the work makes, and end this copy of a process: nothing that its original began is done twice."""
     status = 1
     try:
-        os.close(reading)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        with open(writing, "wb") as pipe:
-            pickle.dump(work(), pipe, pickle.HIGHEST_PROTOCOL)
+        with open(answer, "wb") as file:
+            pickle.dump(work(), file, pickle.HIGHEST_PROTOCOL)
         status = 0
     except BaseException:
         pass  # the original does the work itself, and meets what this met
@@ -149,17 +145,6 @@ def limit_memory(more: int) -> None:
     except OSError:  # not Linux
         mapped = 0
     resource.setrlimit(resource.RLIMIT_AS, (mapped + more, mapped + more))
-
-
-def keep_memory() -> None:
-    """Let this process keep memory that it frees, where it runs on glibc: columns of ten million rows come and go.
-
-    Pages that the system gives anew for each of them take a fifth of the time of such a report.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        for parameter, value in ((-4, 0), (-1, (1 << 31) - 1)):  # M_MMAP_MAX, M_TRIM_THRESHOLD
-            mallopt(parameter, value)
 
 
 def apart(inherits: int | None) -> dict[str, Any]:
