@@ -7,10 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
+import numpy as np
+import psutil
 import pytest
 
+from analysis.formats import system
 from tests.checkout import ROOT, files
 from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
 
@@ -31,6 +36,7 @@ NAMES = {
         "getuid",
         "initgroups",
         "killpg",
+        "memfd_create",
         "mkfifo",
         "nice",
         "openpty",
@@ -149,6 +155,25 @@ def test_one_module_holds_what_differs_between_systems() -> None:
                 used += [node.attr] if node.attr in NAMES.get(node.value.id, ()) else []
             found |= {(name, one) for one in used if one in MODULES or one in NAMES["os"] + NAMES["signal"]}
     assert {name for name, _ in found} == {"analysis/formats/system.py"}, found
+
+
+def test_work_aside_comes_back_from_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(system, "_most_cores", 2)
+    monkeypatch.setattr("threading.enumerate", lambda: [threading.main_thread()])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    here = os.getpid()
+    there, answer = system.aside(lambda: (os.getpid(), np.arange(100_000)))()
+    assert there != here
+    assert answer.sum() == 4999950000
+    assert system.aside(lambda: os.getpid() if os.getpid() == here else os._exit(9))() == here  # the copy was killed
+    with pytest.raises(ZeroDivisionError):
+        system.aside(lambda: 1 // 0)()
+    unused = system.aside(lambda: time.sleep(1000))
+    (copy,) = psutil.Process().children()
+    del unused
+    assert not copy.is_running()
+    system.use_one_core()
+    assert system.aside(os.getpid)() == here
 
 
 POOR = """
