@@ -21,7 +21,8 @@ MOSTLY = 2 / 3  # of all lateness: below, the ranks are late in turns
 ALIKE = 0.5  # of the excess of a slower GPU: so far its kernels may differ from their mean factor
 SHARED = 0.9  # of the GPU time of a rank that others spend in the same kernels, if only its GPU is slower
 KERNELS = 3  # names that a slower GPU makes longer, at least
-ONE_PLACE = 0.5  # of the excess: a range that holds more is named
+ONE_PLACE = 0.5  # of the excess in ranges: a range that holds more is named
+KNOWN = 0.2  # of the excess lies in ranges, if one is named: gradients take twice as long as what they belong to
 
 
 class Cause(StrEnum):
@@ -124,8 +125,10 @@ def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late:
     models = dict(zip(place.tolist(), (graph.stream_devices[one] for one in graph.o_stream), strict=True))
     cards = tuple(sorted({symbols.split_device(one)[0] for one in models.values()}))
     kernels, ranges = (_apart(view, rows, others, by) for by in (["name"], ["path"]))
-    kernel, where = str(kernels["more"].idxmax()), str(ranges["more"].idxmax())
-    if where == "" or ranges["more"].max() < ONE_PLACE * max(late.gpu_ns, 1.0):
+    kernel = str(kernels["more"].idxmax())
+    named = ranges["more"].drop("", errors="ignore").clip(lower=0)  # the thread of gradients has no ranges
+    where = str(named.idxmax()) if len(named) and named.max() >= max(ONE_PLACE * named.sum(), 1.0) else ""
+    if named.sum() < KNOWN * late.gpu_ns:
         where = ""
     cause, factor = Cause.MORE_WORK, 1.0
     own = kernels["more"].where(kernels["count"] > kernels["count_others"], 0.0).clip(lower=0).sum()

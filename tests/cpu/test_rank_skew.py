@@ -25,7 +25,7 @@ from tests.rank_programs import LAYER, Program
 KEY = Path(__file__).parents[1] / "answer_key"
 REAL = {
     "tuned": ("allreduce_late", "a"),
-    "blind_screen": ("tensor_parallel", "b"),
+    "blind_screen": ("tensor_parallel", "a"),
     "blind_screen_4": ("gathered_layers", "a"),
 }
 AMOUNTS = (10_000, 100_000, 1_000_000, 10_000_000)
