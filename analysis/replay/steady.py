@@ -9,6 +9,7 @@ end of the step costs it) and so does every second step.
 from __future__ import annotations
 
 import re
+import weakref
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,8 +112,21 @@ class _Launches:
     tunes: npt.NDArray[np.bool_]  # a kernel that XLA runs around one that it tries out
 
 
+_FOUND: dict[int, dict[int | None, Steady]] = {}  # by capture, while it is there, and process
+
+
 def find(capture: Capture, pid: int | None = None) -> Steady:
     """Return the start-up and the steady phases of a process: of that with the most GPU time, if none is named."""
+    if id(capture) not in _FOUND:
+        weakref.finalize(capture, _FOUND.pop, id(capture), None)
+        _FOUND[id(capture)] = {}
+    known = _FOUND[id(capture)]
+    if pid not in known:
+        known[pid] = _find(capture, pid)
+    return known[pid]
+
+
+def _find(capture: Capture, pid: int | None) -> Steady:
     ops = _operations(capture)
     if ops.empty:
         return Steady(reason="No GPU operation was recorded, so no step can be found.")
@@ -360,7 +374,8 @@ def _whole(place: IntArray, symbol: IntArray) -> IntArray:
     """Return every k-th anchor if the stretches between them repeat only after k of them: layers of one step."""
     length = np.diff(np.append(place, len(symbol)))[:-1]
     sums = np.insert(np.cumsum(symbol.astype(np.float64) ** 2), 0, 0)
-    kind = np.unique(np.stack([length, sums[place[1:]] - sums[place[:-1]]]), axis=1, return_inverse=True)[1].ravel()
+    of_length, of_sum = (pd.factorize(one)[0] for one in (length, sums[place[1:]] - sums[place[:-1]]))
+    kind = pd.factorize(of_length * (int(of_sum.max(initial=0)) + 1) + of_sum)[0]
     late = kind[len(kind) // 4 :][-MOST_STRETCHES:]
     if len(late) < 6:
         return place
@@ -457,8 +472,7 @@ def _steps(
     if good.sum() < 2:
         return None, used
     first, last = left[edges[:-1][good]], left[edges[1:][good] - 1]
-    for begin, end in zip(edges[:-1][good], edges[1:][good], strict=True):
-        used[begin:end] = True
+    used[edges[0] : edges[-1]] = np.repeat(good, np.diff(edges))
     total = len(launches.symbol)
     after = np.minimum(last + 1, total - 1)
     start = launches.before_ns[first]
