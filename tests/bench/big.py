@@ -229,6 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         one(options.one[0], Path(options.one[1]))
         return 0
     rows: list[dict[str, Any]] = []
+    git = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True)
+    commit = git.stdout.strip()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for size, name, tools in _cases(options):
         with tempfile.TemporaryDirectory() as folder:
@@ -238,7 +240,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     continue
                 found = measure(tool, path, 1 if options.all else options.repeats)
                 goals = GOALS.get(size, (None, None)) if tool == "report" else (None, None)
-                row = {"shape": name, "launches": size, "tool": tool, **found, "goal_s": goals[0], "goal_mb": goals[1]}
+                row = {
+                    "commit": commit,
+                    "shape": name,
+                    "launches": size,
+                    "tool": tool,
+                    **found,
+                    "goal_s": goals[0],
+                    "goal_mb": goals[1],
+                }
                 rows.append(row)
                 print(*row.values(), sep="\t", flush=True)
         with options.out.open("w", newline="", encoding="utf-8") as stream:
