@@ -22,6 +22,7 @@ ALIKE = 0.5  # of the excess of a slower GPU: so far its kernels may differ from
 SHARED = 0.9  # of the GPU time of a rank that others spend in the same kernels, if only its GPU is slower
 KERNELS = 3  # names that a slower GPU makes longer, at least
 ONE_PLACE = 0.5  # of the excess in ranges: a range that holds more is named
+CARDS = 1.03  # times as long, the same launches may take on another board of one model: that is no cause
 KNOWN = 0.2  # of the excess lies in ranges, if one is named: gradients take twice as long as what they belong to
 
 
@@ -111,8 +112,8 @@ def _mean(own: dict[int, float], slow: int) -> float:
     return float(np.mean([ns for one, ns in own.items() if one != slow]))
 
 
-def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late:
-    """Return the cause of more GPU time, with the range and the kernel that have most of it."""
+def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late | None:
+    """Return the cause of more GPU time, with the range and the kernel that have most of it; None of like boards."""
     graph = view.graph
     grids = view.capture.gpu_ops["grid"].astype(str).to_numpy(object)[graph.o_row]
     rows = pd.DataFrame(
@@ -124,7 +125,12 @@ def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late:
     others = len(np.unique(place)) - 1
     models = dict(zip(place.tolist(), (graph.stream_devices[one] for one in graph.o_stream), strict=True))
     cards = tuple(sorted({symbols.split_device(one)[0] for one in models.values()}))
-    kernels, ranges = (_apart(view, rows, others, by) for by in (["name"], ["path"]))
+    kernels, ranges, launches = (_apart(view, rows, others, by) for by in (["name"], ["path"], ["name", "grid"]))
+    if (
+        launches["count"].eq(launches["count_others"]).all()
+        and launches["ns"].sum() < CARDS * launches["ns_others"].sum()
+    ):
+        return None
     kernel = str(kernels["more"].idxmax())
     named = ranges["more"].drop("", errors="ignore").clip(lower=0)  # the thread of gradients has no ranges
     where = str(named.idxmax()) if len(named) and named.max() >= max(ONE_PLACE * named.sum(), 1.0) else ""
@@ -134,7 +140,7 @@ def _on_gpu(view: View, late: Late, works: Bools, place: IntArray) -> Late:
     own = kernels["more"].where(kernels["count"] > kernels["count_others"], 0.0).clip(lower=0).sum()
     if own >= MOST * late.gpu_ns:
         cause = Cause.OWN_WORK
-    elif (found := _factor(_apart(view, rows, others, ["name", "grid"]))) > 1:
+    elif (found := _factor(launches)) > 1:
         cause, factor, where = Cause.SLOW_GPU, found, ""
     names = dict(zip(view.keys[works], view.names[works], strict=True))
     return Late(
