@@ -19,6 +19,8 @@ if __name__ == "__main__":
 
 from analysis.capture.load import load
 from analysis.capture.model import Capture
+from analysis.diagnosis.steady_of import steady_of
+from analysis.facts import Facts
 from analysis.formats.console import run_program
 from analysis.formats.errors import InputError, LedgerError, UsageError
 from analysis.formats.place import program
@@ -162,6 +164,8 @@ def _asked(args: argparse.Namespace) -> list[tuple[str, str, str]]:
 
 def _chosen(capture: Capture, name: str | None) -> Step:
     steady = find(capture)
+    if name is not None and name not in {one.name for one in steady.phases}:
+        steady = steady_of(Facts(capture))  # what the report judges where nothing repeats
     if not steady.phases:
         raise InputError(f"{steady.reason} Without one, no change can be replayed.")
     phases = [one for one in steady.phases if name in (None, one.name)]
@@ -210,8 +214,11 @@ def _made(capture: Capture, chosen: Step, asked: Sequence[tuple[str, str, str]])
 
 def _print(chosen: Step, found: Any) -> None:
     phase, parts = chosen.phase, decompose(chosen.told_run, chosen.told_ns)
-    print(f"Step {phase.name}: {chosen.step_ns / 1e3:,.1f} µs ({phase.count} steady steps), replayed {chosen.off:+.1%}")
-    for part, ns in sorted(parts.parts, key=lambda item: -item[1]):
+    print(
+        f"Step {phase.name.removeprefix('step').strip()}".rstrip()
+        + f": {chosen.step_ns / 1e3:,.1f} µs ({phase.count} steady steps), replayed {chosen.off:+.1%}"
+    )
+    for part, ns in sorted(parts.busy_parts, key=lambda item: -item[1]):
         print(f"  {part:14} {ns / 1e3:12,.1f} µs  {ns / max(parts.wall_ns, 1):4.0%}")
     for note in (*chosen.graph.notes, chosen.reason):
         if note:

@@ -18,7 +18,7 @@ from analysis.formats import intervals, symbols
 from analysis.formats.errors import InputError
 from analysis.formats.report import Condition
 from analysis.replay import savings, steady
-from analysis.replay.decompose import PARTS, decompose
+from analysis.replay.decompose import ON_GPU, PARTS, decompose
 from analysis.tables.attribution import UNATTRIBUTED, fold_paths
 from analysis.tables.conditions import conditions_of_program
 from analysis.tables.sampled import ALONE, build_sampled_kernels
@@ -259,7 +259,7 @@ def _idle_shares(capture: Capture, phase: steady.Phase) -> dict[str, float]:
     if capture.calls is None or not len(capture.calls):
         return {"other": 1.0}
     parts = dict(decompose(savings.step(capture, phase).run).busy_parts)
-    idle = {part: float(parts.get(part, 0)) for part in PARTS if part not in ("gpu_busy", "copies", "communication")}
+    idle = {part: float(parts.get(part, 0)) for part in PARTS if part not in ON_GPU}
     total = sum(idle.values())
     return {part: ns / total for part, ns in idle.items() if ns > 0} if total > 0 else {"other": 1.0}
 

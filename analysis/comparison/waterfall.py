@@ -9,14 +9,11 @@ import numpy as np
 from analysis.comparison.runs import StepOf
 from analysis.formats import symbols
 from analysis.formats.comparison import Bar, Row
+from analysis.formats.report import PartKind
 from analysis.formats.words import duration
 
 SHOWN = 0.0005  # of the step: smaller bars are one bar
 TOLD = 0.1  # of the longest bar: the sentence names no shorter one
-_WAITS = {
-    "launching": "launching", "host_work": "host work", "sync": "waiting for the GPU", "allocation": "allocation",
-    "rank_wait": "waiting for a rank", "storage": "storage", "pause": "a pause", "other": "waiting, unknown for what",
-}  # fmt: skip
 
 
 def waterfall(
@@ -37,7 +34,7 @@ def waterfall(
             idle_a, idle_b = ({"other": sum(idle.values())} for idle in (idle_a, idle_b))
         for part in dict.fromkeys([*idle_a, *idle_b]):
             ns = round(idle_b.get(part, 0.0)) - round(idle_a.get(part, 0.0))
-            bars.append(Bar(_WAITS.get(part, part), "host", ns, f"the GPU waits {'longer' if ns > 0 else 'less'}"))
+            bars.append(Bar(PartKind(part).said, "host", ns, f"the GPU waits {'longer' if ns > 0 else 'less'}"))
         bars.append(Bar("overlap of kernels", "", round(_overlap(b)) - round(_overlap(a)), "they run together"))
     floor = SHOWN * max(total_a, total_b)
     small = [bar for bar in bars if abs(bar.ns) < floor]

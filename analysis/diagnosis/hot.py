@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, busiest, reasons, rows_of
+from analysis.diagnosis.vocabulary import library_of
 from analysis.formats import symbols
 from analysis.formats.words import count_of, duration, share
 from analysis.tables.attribution import UNATTRIBUTED
@@ -47,7 +48,7 @@ def hot_kernels(
     total = float(timed[column].sum())
     sums = timed.groupby("kernel", sort=False)[[column, "launches"]].sum()
     sums = sums.sort_values(column, ascending=False, kind="stable")
-    labels = symbols.short_all(sums.index)
+    labels, library = symbols.short_all(sums.index), library_of(sums.index, sums[column])
     sums = sums[~sums.index.isin(list(skip))]
     found: list[Claim] = []
     longest = sums.head(2 * most)
@@ -56,7 +57,7 @@ def hot_kernels(
         part = float(row[column]) / total if total else 0.0
         if found and (part < LEAST_SHARE or len(found) == most):
             break
-        kernel = Kernel(str(name), int(row["launches"]), float(row[column]), rows[name], sm_count)
+        kernel = Kernel(str(name), int(row["launches"]), float(row[column]), rows[name], sm_count, library)
         known = list(islice(reasons(kernel), MOST_REASONS))
         if found and not known:
             continue
@@ -78,10 +79,11 @@ def reasons_of_each(tables: Tables, *, sm_count: int | None = None, most: int) -
         return
     column = time_column(kernels)
     sums = kernels.assign(time=kernels[column].astype("Float64").fillna(0.0)).groupby("kernel", sort=False)
-    totals = sums[["time", "launches"]].sum().sort_values("time", ascending=False, kind="stable").head(most)
+    totals = sums[["time", "launches"]].sum().sort_values("time", ascending=False, kind="stable")
+    library, totals = library_of(totals.index, totals["time"]), totals.head(most)
     rows = _rows_by_kernel(tables, totals.index)
     for name, row in totals.iterrows():
-        kernel = Kernel(str(name), int(row["launches"]), float(row["time"]), rows[name], sm_count)
+        kernel = Kernel(str(name), int(row["launches"]), float(row["time"]), rows[name], sm_count, library)
         yield kernel.name, [one for one in reasons(kernel) if kernel.time_ns or not one.of_time]
 
 

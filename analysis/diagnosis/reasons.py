@@ -16,7 +16,7 @@ import pandas as pd
 
 from analysis.diagnosis.claims import cell
 from analysis.diagnosis.evidence import count
-from analysis.diagnosis.vocabulary import cure
+from analysis.diagnosis.vocabulary import cure, do
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.report import Cell, kinds
@@ -87,6 +87,7 @@ class Kernel:
     time_ns: float
     rows: Mapping[str, list[Row]]
     sm_count: int | None = None
+    library: str = "cuda"  # that launches most of the program's GPU time
 
     @property
     def mean_ns(self) -> float:
@@ -484,30 +485,35 @@ def _registers(kernel: Kernel) -> Reason | None:
     )
 
 
-# Pattern of the whole name of a library's kernel, as in the tables -> what the name tells.
+# Pattern of the whole name of a library's kernel, as in the tables -> what the name tells; "": do as advice.toml says.
 _NAMES: tuple[tuple[str, tuple[str, str, str, str]], ...] = (
     (r"nccl|rccl|AllReduce|AllGather|ReduceScatter", ("exposed_communication",
      "a collective, which waits for other GPUs",
      "by its name it is a collective: its time includes the wait for the slowest rank", "Compare the ranks.")),
     (r"_simt_sgemm|(ampere|volta|maxwell|turing|hopper)_sgemm|f32f32_f32f32_f32_.*ffma|^sgemm", ("precision",
      "FP32 without tensor cores", "by its name it multiplies in FP32 without tensor cores",
-     "Use TF32 (`torch.set_float32_matmul_precision('high')`) or BF16, if the lower precision is acceptable.")),
+     "")),
     (r"gemv|gemmk1_kernel|dot_kernel", ("memory_roof", "a matrix times a vector",
      "by its name it multiplies a matrix by a vector, which takes as long as reading the matrix",
      "Use smaller types, or several vectors at a time.")),
     (r"nchwToNhwc|nhwcToNchw|[Tt]ranspose|[Pp]ermute|convertTensor", ("layout",
      "it only changes a layout", "by its name it only changes the layout of a tensor",
-     "Keep one layout (`channels_last` in PyTorch), so that the change does not happen.")),
+     "")),
     (r"elementwise|FillFunctor|copy_kernel|CatArray|_copy_|CopyKernel", ("fuse",
      "one pass over memory for a simple operation",
      "by its name it does one simple operation for each element, so memory limits it",
-     "Fuse it with its neighbours (`torch.compile`), or avoid it.")),
+     "")),
 )  # fmt: skip
 
 
 def _named(kernel: Kernel) -> Reason | None:
     """Return the meaning of a library kernel's name."""
-    return next((Reason(*told) for name, told in _NAMES if re.search(name, kernel.name)), None)
+    found = next((Reason(*told) for name, told in _NAMES if re.search(name, kernel.name)), None)
+    if found is None or found.do:
+        return found
+    told = do(found.kind, kernel.library)
+    begins = told[0].upper() if told.split()[0].isalpha() else told[0]  # code keeps its case
+    return replace(found, do=f"{begins}{told[1:]}.")
 
 
 def _short(kernel: Kernel) -> Reason | None:

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +20,7 @@ from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats import intervals
-from analysis.formats.report import Saving, kind_of, kinds
+from analysis.formats.report import Saving
 from analysis.replay import savings
 from analysis.replay.decompose import Decomposition, decompose
 from analysis.replay.graph import Bools, Floats, Graph
@@ -99,18 +97,6 @@ def rules() -> tuple[str, ...]:
     """Return the names of the modules that propose changes."""
     names = sorted(one.name for one in pkgutil.iter_modules(step_rules.__path__))
     return tuple(name for name in names if name != "view")
-
-
-@cache
-def advice() -> dict[str, dict[str, str]]:
-    """Return what to do, by kind and library (`any` for all others)."""
-    return tomllib.loads(Path(__file__).with_name("advice.toml").read_text("utf-8"))
-
-
-def do(kind: str, library: str) -> str:
-    """Return what to do about a cause in a program of a library: by default the cure in kinds.toml."""
-    own = advice().get(kind, {})
-    return own.get(library) or own.get("any") or kinds()[kind_of(kind)]["cure"]
 
 
 def proposals(view: View) -> Iterator[Proposal]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pandas as pd
 
 from analysis.diagnosis.claims import Claim, Replays, cell
-from analysis.diagnosis.savers import BUSY, WORTH, Saver, StepAnswer, do, total_ns, touched
+from analysis.diagnosis.savers import BUSY, WORTH, Saver, StepAnswer, total_ns, touched
 from analysis.diagnosis.step_rules.view import Proposal
+from analysis.diagnosis.vocabulary import do
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.place import program
@@ -61,7 +63,7 @@ def steps(answers: Sequence[StepAnswer]) -> list[Step]:
                 wall_ns=Quantiles(middle, *spread),
                 bare=step.bare_known,
                 kind=kind_of_step(one),
-                parts=[Part(PartKind(part), float(ns), ns / max(wall, 1)) for part, ns in one.view.parts.parts],
+                parts=[Part(PartKind(part), float(ns), ns / max(wall, 1)) for part, ns in one.view.parts.busy_parts],
             )
         )
     return found
@@ -119,7 +121,7 @@ def _claim(answer: StepAnswer, one: Saver, several: bool) -> Claim:
         do=proposal.do or do(proposal.kind, answer.view.library),
         wrong_if=proposal.wrong_if, scope=scope,
         confidence=_confidence(answer, one), cells=cells, subject=proposal.about, saves_ns=one.saves_ns,
-        saves_frac=one.saves_frac, later=later, span=proposal.span or _usual(answer), check=_check(proposal),
+        saves_frac=one.saves_frac, later=later, span=proposal.span or _usual(answer), check=_check(answer, proposal),
         ops=answer.view.graph.o_row[about], replays=replays,
     )  # fmt: skip
 
@@ -154,9 +156,12 @@ def _usual(answer: StepAnswer) -> tuple[int, int]:
     return int(phase.start_ns[place]), int(max(phase.end_ns[place], phase.gpu_end_ns[place]))
 
 
-def _check(proposal: Proposal) -> str:
+def _check(answer: StepAnswer, proposal: Proposal) -> str:
+    steady = answer.view.steady
+    first = not steady.reason and answer.view.step.phase is steady.phases[0]
+    phase = "" if first else f" --phase {shlex.quote(answer.name)}"
     command = program("python analysis/what_if.py", "what-if")
-    return f"{command} CAPTURE {proposal.what_if}" if proposal.what_if else ""
+    return f"{command} CAPTURE {proposal.what_if}{phase}" if proposal.what_if else ""
 
 
 def _confidence(answer: StepAnswer, one: Saver) -> Confidence:
@@ -175,7 +180,6 @@ def _nothing(answer: StepAnswer) -> Claim:
     busy = dict(parts.busy_parts).get("gpu_busy", 0)
     of = busy / max(parts.wall_ns, 1)
     scope, row = f"step {answer.name}", {"step": answer.name, "part": "gpu_busy"}
-    in_path = dict(parts.parts).get("gpu_busy", 0)
     kind, title, why = "nothing", "Nothing saves 1% of the step", ""
     if of >= BUSY and (roof := _roof(answer)) is not None:
         kind, title = f"{roof[0]}_roof", f"The kernels are at the {roof[0]} roof"
@@ -195,7 +199,7 @@ def _nothing(answer: StepAnswer) -> Claim:
         ),
         saves_ns=Saving(0.0, WORTH * parts.wall_ns), saves_frac=Saving(0.0, WORTH),
         subject=answer.name, span=_usual(answer),
-        cells=(cell("steady_steps", row, "part_ns", in_path),) if in_path else (),
+        cells=(cell("steady_steps", row, "part_ns", busy),) if busy else (),
     )  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def _no_steady_step(facts: Facts) -> Missing | None:
     optional=True,
     columns=(
         Column("step", "", "steps that repeat: the range that begins them, or step", "key"),
-        Column("part", "", "what the step waits for, by the critical path of its replay; the parts add up", "key"),
+        Column("part", "", "what the GPU does, or what it waits for, by the critical path; the parts add up", "key"),
         Column("part_ns", "ns", "length of the part in one step: without a profiler if bare_ns is known", "timing"),
         Column("share_frac", "0-1", "the part over the step", "timing", style="bar"),
         Column("step_ns", "ns", "the step in the timeline: the mean of the steps that were replayed", "timing"),
@@ -74,7 +74,7 @@ def build_steady_steps(facts: Facts) -> pd.DataFrame | None:
             "tier": "timing",
         }
         for one in facts.once(answer_steps)
-        for part, ns in sorted(one.view.parts.parts, key=lambda item: -item[1])
+        for part, ns in sorted(one.view.parts.busy_parts, key=lambda item: -item[1])
     ]
     return pd.DataFrame(rows).astype({"bare_ns": "Int64"}) if rows else None
 

@@ -96,7 +96,7 @@ def verdicts(facts: Facts) -> list[tuple[str, str]]:
 
 def _verdict(answer: StepAnswer) -> tuple[str, str]:
     """Return the cause of a step and its largest parts."""
-    parts = sorted(answer.view.parts.parts, key=lambda part: -part[1])[:LARGEST]
+    parts = sorted(answer.view.parts.busy_parts, key=lambda part: -part[1])[:LARGEST]
     wall = answer.view.parts.wall_ns
     told = ", ".join(f"{name.replace('_', ' ')} {share(ns / max(wall, 1))}" for name, ns in parts)
     return kind_of_step(answer), f"{answer.name} of {duration(wall)}: {told}"

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 
 from analysis.formats import symbols
 from analysis.formats.place import here
@@ -11,6 +15,11 @@ from analysis.formats.report import kind_of, kinds
 # What columns say of a cause and of how sure it is.
 CAUSE = here("the cause: an identifier of analysis/diagnosis/kinds.toml", "the cause, as its identifier")
 SURE = "how often such a verdict is right"
+_LIBRARIES = (
+    ("pytorch", re.compile(r"\bat::|\bc10::|^triton_(poi|red|per|tem|mm)_|FillFunctor|ampere_|cudnn::")),
+    ("jax", re.compile(r"^(loop|input|wrapped|fused|gemm)_\w+|_fusion(_\d+)?$|^fusion(_\d+)?$")),
+    ("cupy", re.compile(r"^cupy_|^_?cupy")),
+)
 NONE_AT_ROOF, LAUNCH_LATENCY = "none_at_roof", "launch_latency"
 
 
@@ -22,3 +31,28 @@ def words(name: str) -> Mapping[str, str]:
 def cure(name: str, kernel: str) -> str:
     """Return what to do about a cause in a kernel; "" if nobody but its library can."""
     return words(name)["closed" if symbols.is_closed(kernel) else "cure"]
+
+
+@cache
+def advice() -> dict[str, dict[str, str]]:
+    """Return what to do, by kind and library (`any` for all others)."""
+    return tomllib.loads(Path(__file__).with_name("advice.toml").read_text("utf-8"))
+
+
+def do(kind: str, library: str) -> str:
+    """Return what to do about a cause in a program of a library: by default the cure in kinds.toml."""
+    own = advice().get(kind, {})
+    return own.get(library) or own.get("any") or kinds()[kind_of(kind)]["cure"]
+
+
+def library_of(names: Iterable[object], times: Iterable[float]) -> str:
+    """Return pytorch, jax, cupy or cuda: the library that launches most of the GPU's time, by the names of kernels."""
+    by_name: dict[str, float] = {}
+    for name, ns in zip(names, times, strict=True):
+        by_name[str(name)] = by_name.get(str(name), 0.0) + ns
+    known: dict[str, float] = {}
+    for name, ns in by_name.items():
+        if library := next((one for one, pattern in _LIBRARIES if pattern.search(name)), ""):
+            known[library] = known.get(library, 0.0) + ns
+    enough = sum(known.values()) > 0.05 * sum(by_name.values())
+    return max(known, key=lambda name: known[name]) if enough else "cuda"

@@ -71,6 +71,15 @@ class PartKind(StrEnum):
     PAUSE = "pause"
     OTHER = "other"
 
+    @property
+    def said(self) -> str:
+        """Return the part in a reader's words."""
+        told = {
+            PartKind.GPU_BUSY: "kernels", PartKind.SYNC: "waiting for the GPU", PartKind.OTHER: "cause unknown",
+            PartKind.RANK_WAIT: "waiting for a rank",
+        }  # fmt: skip
+        return told.get(self) or self.value.replace("_", " ")
+
 
 class Reason(StrEnum):
     """Why something is missing."""

@@ -6,26 +6,13 @@ import itertools
 from collections.abc import Iterator
 
 from analysis.diagnosis.step_findings import KIND_OF_PART
-from analysis.formats.report import PartKind, Report, StartUp, StartUpKind, Step, kinds
+from analysis.formats.report import Report, StartUp, StartUpKind, Step, kinds
 from analysis.formats.words import duration, share
 from analysis.page import colours, text
 
 BARS = 5  # parts of a step in a text
 BAR = 36  # characters of the longest bar
 _SAID = ("GPU", "driver", "date", "cuda", "torch", "nsys", "ncu")  # conditions, in this order
-_LABELS = {
-    PartKind.GPU_BUSY: "kernels",
-    PartKind.LAUNCHING: "launching",
-    PartKind.HOST_WORK: "host work",
-    PartKind.SYNC: "waiting for the GPU",
-    PartKind.COPIES: "copies",
-    PartKind.ALLOCATION: "allocation",
-    PartKind.COMMUNICATION: "communication",
-    PartKind.RANK_WAIT: "waiting for a rank",
-    PartKind.STORAGE: "storage",
-    PartKind.PAUSE: "pause",
-    PartKind.OTHER: "other",
-}
 ALSO = 0.1  # of the step: such a wait is named beside the longest one
 LEAST = 0.005  # of the step: a smaller part is not shown
 _STARTS = {
@@ -73,7 +60,7 @@ def verdict(step: Step) -> str:
     parts = sorted(step.parts, key=lambda one: -one.ns)
     kind = KIND_OF_PART.get(parts[0].part, step.kind) if parts else step.kind
     waits = [one for one in parts if (one.frac or 0.0) >= ALSO and KIND_OF_PART.get(one.part, kind) != kind]
-    also = ", ".join(f"{_LABELS[one.part]} {share(one.frac or 0.0)}" for one in waits)
+    also = ", ".join(f"{one.part.said} {share(one.frac or 0.0)}" for one in waits)
     return str(kinds()[kind]["what"]) + (f" Also: {also}." if also else "")
 
 
@@ -87,7 +74,7 @@ def rows(step: Step) -> Iterator[tuple[str, str, float, float]]:
     """Yield label, colour, time in ns and share of each part of a step that is not too small, the longest first."""
     for part in sorted(step.parts, key=lambda one: -one.ns):
         if part.frac is not None and part.frac >= LEAST:
-            yield _LABELS[part.part], colours.PARTS.get(part.part, colours.OTHER), part.ns, part.frac
+            yield part.part.said, colours.PARTS.get(part.part, colours.OTHER), part.ns, part.frac
 
 
 def lines(report: Report, most: int = 2, bars: int = BARS) -> list[str]:

@@ -16,13 +16,14 @@ from analysis.formats import intervals
 from analysis.formats.collectives import communicates
 from analysis.replay.changes import host_work_ns
 from analysis.replay.graph import ALLOCATION, NONE, OPERATION, STREAM, Floats, Graph
+from analysis.replay.savings import REFUSED
 from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, Run
 
 PARTS = (
     "gpu_busy", "launching", "host_work", "sync", "copies", "allocation", "communication", "rank_wait", "storage",
     "pause", "other",
 )  # fmt: skip
-GPU_PARTS = ("gpu_busy", "copies", "communication")
+ON_GPU = ("gpu_busy", "copies", "communication", "rank_wait")  # an operation runs: the first of these counts
 BUSY = 0.95  # of a step: its kernels and copies decide it
 _USUAL_NS = 20_000  # a longer time between two operations of a stream is no gap of launches
 _SYNC = re.compile(r"\w+Synchronize|\w*StreamWaitEvent|\w*EventQuery|\w*StreamQuery")
@@ -32,10 +33,12 @@ _SYNC = re.compile(r"\w+Synchronize|\w*StreamWaitEvent|\w*EventQuery|\w*StreamQu
 class Decomposition:
     """What a step waits for. `parts` in ns, in the order of PARTS, without zeros; they add up to `wall_ns`.
 
-    `busy_parts` add up as well: time in which the GPU works counts as gpu_busy, copies or communication whatever the
-    step waits for, and only idle time by its cause. Where kernels and copies fill BUSY of the step, host and GPU end
-    together, and the path may follow either: then `parts` are `busy_parts`. `operations` has a row for each operation
-    of the window, by row of gpu_ops: slack_ns (how much later it could end), critical_ns (of it on the critical path).
+    `busy_parts` are what a reader sees, and add up as well: time in which the GPU works counts as gpu_busy, copies,
+    communication or, in a collective before the last rank begins it, rank_wait, whatever the step waits for; only idle
+    time counts by its cause, as other if the replay is further off than REFUSED. Where kernels and copies fill BUSY of
+    the step, host and GPU end together, and the path may follow either: then `parts` are `busy_parts`. `operations`
+    has a row for each operation of the window, by row of gpu_ops: slack_ns (how much later it could end), critical_ns
+    (of it on the critical path).
     """
 
     wall_ns: int
@@ -67,7 +70,7 @@ def decompose(run: Run, wall_ns: float | None = None) -> Decomposition:
         },
         index=run.graph.o_row,
     )
-    busy = _whole(_busy(run, path), steps, wall)
+    busy = _shown(run, path, wall)
     works = sum(ns for part, ns in busy if part in ("gpu_busy", "copies")) >= BUSY * wall
     return Decomposition(wall, busy if works else _whole(sums, steps, wall), busy, table, tuple(path))
 
@@ -188,19 +191,35 @@ class _Walk:
         return "sync" if _SYNC.match(name) else "launching"
 
 
+def _shown(run: Run, path: list[tuple[float, float, str, int]], wall: int) -> tuple[tuple[str, int], ...]:
+    """Return `busy_parts`. Of a replay that misses the wall, only the GPU's own work is known: the rest is other."""
+    sums, steps = _busy(run, path), run.graph.steps
+    works = {part: sums[part] for part in ON_GPU}
+    if abs(run.step_ns - wall) > REFUSED * wall and sum(works.values()) <= wall * steps:
+        return _whole(works | {"other": wall * steps - sum(works.values())}, steps, wall)
+    return _whole(sums, steps * max(run.step_ns, 1.0) / max(wall, 1), wall)
+
+
 def _busy(run: Run, path: list[tuple[float, float, str, int]]) -> dict[str, float]:
-    """Return the time of each part if the GPU's work counts first, and the idle rest by the path."""
-    of = np.array([GPU_PARTS.index(part_of(run.graph, row)) for row in range(len(run.o_start))], dtype=np.int64)
-    start, end = (np.clip(each, run.begin_ns, run.end_ns) for each in (run.o_start, run.o_end))
+    """Return the time of each part if the work of the process's own GPUs counts first, and the idle rest by the path.
+
+    A collective waits for the last rank that begins it, and only then communicates.
+    """
+    mine = np.flatnonzero(run.graph.main_streams()[run.graph.o_stream])
+    of = np.array([ON_GPU.index(part_of(run.graph, row)) for row in mine.tolist()], dtype=np.int64)
+    start, end = (np.clip(each[mine], run.begin_ns, run.end_ns) for each in (run.o_start, run.o_end))
+    waits = run.o_why[mine] == BY_RANKS
+    together = start.copy()
+    together[waits] = np.clip(run.o_start[run.o_cause[mine[waits]].astype(np.int64)], start[waits], end[waits])
     sums: dict[str, float] = {}
-    for number, kind in enumerate(GPU_PARTS):
-        rows = of <= number
-        begins, ends = works = intervals.union(start[rows], (end - start)[rows])
+    for number, kind in enumerate(ON_GPU):
+        rows, since = of <= number, start if kind == "rank_wait" else together
+        begins, ends = works = intervals.union(since[rows], (end - since)[rows])
         sums[kind] = float((ends - begins).sum()) - sum(sums.values())
     edges = np.array([piece[:2] for piece in path]).reshape(len(path), 2)
     idle = edges[:, 1] - edges[:, 0] - intervals.covered(edges[:, 0], edges[:, 1], works)
     for (_, _, part, _), ns in zip(path, idle.tolist(), strict=True):
-        name = part if part not in GPU_PARTS else "other"
+        name = part if part not in ON_GPU else "other"
         sums[name] = sums.get(name, 0.0) + ns
     return sums
 

@@ -234,7 +234,7 @@ def test_what_one_side_waits_for_is_not_held_against_the_other() -> None:
     known = StepOf("s", items(["k"], 1e5), 5e5, 1e5, {"launching": 3e5, "sync": 1e5})
     unknown = StepOf("s", items(["k"], 1e5), 6e5, 1e5, {"other": 5e5})
     bars = compare._step([known], [unknown], False, 0.02, 0.01).waterfall
-    assert [(bar.what, bar.ns) for bar in bars if bar.ns] == [("waiting, unknown for what", 100_000)]
+    assert [(bar.what, bar.ns) for bar in bars if bar.ns] == [("cause unknown", 100_000)]
 
 
 @pytest.mark.parametrize(

@@ -383,8 +383,16 @@ def test_idle_time_counts_by_its_cause_and_busy_time_first() -> None:
               {"ns": 20.0, "group": 0, "stream": 1, "call": 1, "name": "ncclKernel_AllReduce"}],
               stream_pid=np.array([1, 2]), seq_pid=np.array([1, 2])), 2
     )  # fmt: skip
-    told = dict(decompose.decompose(rank).parts)
-    assert (told["communication"], told["rank_wait"]) == (20, 44)
+    told = decompose.decompose(rank)
+    for parts_of in (dict(told.parts), dict(told.busy_parts)):  # a collective waits on the GPU for its last rank
+        assert (parts_of["communication"], parts_of["rank_wait"]) == (20, 44)
+
+
+@pytest.mark.parametrize(("wall", "rest"), [(47, {"launching": 41}), (48, {"other": 42})])
+def test_of_a_replay_that_misses_the_step_only_the_work_of_the_gpu_is_told(wall: int, rest: dict[str, int]) -> None:
+    found = decompose.decompose(simulate(launches(2, 2, 2)), wall)  # 45 replayed
+    assert dict(found.busy_parts) == {"gpu_busy": 6} | rest
+    assert sum(ns for _, ns in found.parts) == wall
 
 
 def test_slack_is_the_time_to_the_end_that_nothing_needs() -> None:

@@ -466,7 +466,7 @@ def test_a_wait_of_one_side_only_is_a_bar() -> None:
     rows = [Row("l", ["k"], ["k"], Match.NAME, 1.0, 1.0)]
     found = waterfall.waterfall([a], [b], rows, 100, 94, False)
     assert [(bar.what, bar.ns, bar.cause) for bar in found[:3]] == [
-        ("waiting for the GPU", -10, "the GPU waits less"), ("a pause", 3, "the GPU waits longer"), ("launching", 1, "the GPU waits longer")
+        ("waiting for the GPU", -10, "the GPU waits less"), ("pause", 3, "the GPU waits longer"), ("launching", 1, "the GPU waits longer")
     ]  # fmt: skip
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import savers
-from analysis.diagnosis.savers import Saver, StepAnswer, answer, answers, do, rules, total_ns, touched
+from analysis.diagnosis.savers import Saver, StepAnswer, answer, answers, rules, total_ns, touched
 from analysis.diagnosis.step_rules.view import Proposal
+from analysis.diagnosis.vocabulary import do
 from analysis.formats.report import Saving, kinds
 from analysis.replay import savings
 from analysis.replay.decompose import Decomposition

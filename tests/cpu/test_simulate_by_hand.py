@@ -350,7 +350,7 @@ def test_idle_time_is_what_no_operation_covers() -> None:
     """The path is all launching: 45; kernels of 10 each overlap none of 15 of it."""
     run = simulate.simulate(launches(10, 10, 10))
     assert decompose._busy(run, [(run.begin_ns, run.end_ns, "launching", -1)]) == {
-        "gpu_busy": 30, "copies": 0, "communication": 0, "launching": 15
+        "gpu_busy": 30, "copies": 0, "communication": 0, "rank_wait": 0, "launching": 15
     }  # fmt: skip
     mixed = graph(
         [{}] * 3,

@@ -270,7 +270,7 @@ def test_the_path_may_differ_from_what_the_gpu_does() -> None:
     one = told(busy={"gpu_busy": 900})
     parts = replace(one.view.parts, parts=(("copies", 850), ("gpu_busy", 150)))
     (found,) = claims([replace(one, view=replace(one.view, parts=parts))])
-    assert (found.kind, found.cells[0].value) == ("copy_bound", 150)
+    assert (found.kind, found.cells[0].value) == ("copy_bound", 900)
     assert "works for 90%" in found.sentence
 
 

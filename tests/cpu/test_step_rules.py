@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from analysis import pipeline
-from analysis.diagnosis import savers, step_findings
+from analysis.diagnosis import savers, step_findings, vocabulary
 from analysis.diagnosis.claims import Claim
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.facts import Facts
@@ -228,10 +228,10 @@ def test_counters_name_the_roof_of_a_busy_step(bound: str, frac: float, kind: st
     assert [one.kind for one in step_findings.claims(savers.answers(capture, roofline=rows))] == [kind]
 
 
-@pytest.mark.parametrize("kind", sorted(savers.advice()))
+@pytest.mark.parametrize("kind", sorted(vocabulary.advice()))
 def test_advice_is_about_a_known_cause(kind: str) -> None:
     assert kind in kinds()
-    assert all(savers.do(kind, library) for library in ("pytorch", "jax", "cupy", "cuda"))
+    assert all(vocabulary.do(kind, library) for library in ("pytorch", "jax", "cupy", "cuda"))
 
 
 @pytest.mark.parametrize(("launches", "pause"), [(12, 750), (20, 2_000)])

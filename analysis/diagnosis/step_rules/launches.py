@@ -31,7 +31,9 @@ def propose(view: View) -> Iterator[Proposal]:
     least = 1 if idle and view.step.phase.count >= LOOP else LEAST_LAUNCHES
     if not graph.has_calls or launches < least or view.graphed > GRAPHED:
         return
-    own = view.of_step((graph.c_own + np.minimum(graph.c_gap, graph.c_gap - view.long_gaps))[graph.c_launches].sum())
+    short = graph.c_gap - view.long_gaps
+    own = view.of_step(graph.c_own[graph.c_launches].sum() + short.sum())
+    calls = view.of_step((graph.c_own + np.minimum(graph.c_gap, short))[graph.c_launches].sum())
     pageable = view.to_gpu() & of_each(view.memory, lambda memory: "Pageable" in memory, bool)
     held = ~view.calls_of(pageable)  # a graph would copy the same bytes again
     after = _blockers(view)
@@ -58,7 +60,7 @@ def propose(view: View) -> Iterator[Proposal]:
         after=after,
         what_if="--graph '.*'",
         wrong_if="the shapes or the order of the launches change from step to step",
-        most_ns=max(own - works, 0.0) if waits else None,
+        most_ns=max(calls - works, 0.0) if waits else None,
     )
 
 

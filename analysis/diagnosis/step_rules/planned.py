@@ -45,18 +45,22 @@ def propose(view: View) -> Iterator[Proposal]:
         def fused(base: Graph, part: float, runs: list[np.ndarray] = runs, factor: float = factor) -> Graph:
             spent, others = base.o_duration.copy(), np.zeros(len(base.o_start), bool)
             for one in runs:
-                spent[one[0]] = spent[one].sum() * min(factor * (SLOWER - part * (SLOWER - 1)), 1.0)
+                whole = spent[one].sum()
+                least = min(whole, changes.KERNEL_FLOOR_NS)
+                spent[one[0]] = max(whole * min(factor * (SLOWER - part * (SLOWER - 1)), 1.0), least)
                 others[one[1:]] = True
             return changes.drop(replace(base, o_duration=spent), others, share=part)
 
         inner = max(str(row["range"]).split(" + "), key=len)
         count = view.of_step(np.count_nonzero(inside))
+        bound, shortest = time * factor, min(view.of_step(len(runs)) * changes.KERNEL_FLOOR_NS, time)
+        least = duration(shortest) if shortest > bound else f"{duration(bound)} for its bytes"
         fewer = count_of(round(count - view.of_step(len(runs))), "launch goes", "launches go")
         yield Proposal(
             kind="fuse", about=f"{row['pattern']} in {inner}", title=f"Fuse {row['pattern']} in {inner}",
             sentence=(
                 f"{count_of(round(count), 'launch a step takes', 'launches a step take')} {duration(time)}. One kernel "
-                f"for each chain needs at least {duration(time * factor)} for its bytes, and {fewer}."
+                f"for each chain needs at least {least}, and {fewer}."
             ),
             do="torch.compile the function, or a fused kernel" if view.library == "pytorch" else "",
             change=fused, count=count, time_ns=time, placed=True,

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.diagnosis.vocabulary import library_of
 from analysis.formats import intervals, symbols
 from analysis.formats.report import Confidence
 from analysis.replay.changes import host_work_ns, neighbours
@@ -36,11 +37,6 @@ TRIMS_NS = 50_000.0  # a wait returns much sooner after the end of what it waits
 UP, DOWN = r"Host-to-Device|HtoD", r"Device-to-Host|DtoH"
 GRAPHS = r"cu(da)?(GraphInstantiate|GraphExecDestroy|StreamBeginCapture|StreamEndCapture)"
 SYNCHRONISES = r"(cu|hip)(da)?((Device|Ctx|Thread|Stream|Event)Synchronize|(Stream|Event)Query)"
-_LIBRARIES = (
-    ("pytorch", re.compile(r"\bat::|\bc10::|^triton_(poi|red|per|tem|mm)_|FillFunctor|ampere_|cudnn::")),
-    ("jax", re.compile(r"^(loop|input|wrapped|fused|gemm)_\w+|_fusion(_\d+)?$|^fusion(_\d+)?$")),
-    ("cupy", re.compile(r"^cupy_|^_?cupy")),
-)
 
 
 @dataclass(frozen=True)
@@ -356,16 +352,7 @@ class View:
     @cached_property
     def library(self) -> str:
         """pytorch, jax, cupy or cuda: the library that launches most of the GPU's time, by the names of kernels."""
-
-        def of(name: str) -> str:
-            return next((library for library, pattern in _LIBRARIES if pattern.search(name)), "cuda")
-
-        times: dict[str, float] = {}
-        found = of_each(self.names[self.kernels], of, object)
-        for library, ns in zip(found.tolist(), self.graph.o_duration[self.kernels].tolist(), strict=True):
-            times[library] = times.get(library, 0.0) + ns
-        known = {name: ns for name, ns in times.items() if name != "cuda"}
-        return max(known, key=lambda name: known[name]) if sum(known.values()) > 0.05 * sum(times.values()) else "cuda"
+        return library_of(self.names[self.kernels], self.graph.o_duration[self.kernels])
 
 
 def of_each(names: Collection[object], told: Callable[[str], object], kind: type) -> npt.NDArray[Any]:
