@@ -1,6 +1,6 @@
 """Pack the cut exports of run.py as text, a line for each column with the differences of its numbers, and unpack them.
 
-python tests/answer_key/ranks/pack.py FOLDER            writes captures/NAME.txt.xz for each NAME.sqlite
+python tests/answer_key/ranks/pack.py FOLDER            writes captures/NAME.txt.xz for each NAME.sqlite, and times.json
 python tests/answer_key/ranks/pack.py --unpack FOLDER   writes FOLDER/NAME.sqlite for each of captures/
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 CAPTURES = Path(__file__).resolve().parent / "captures"
+TIMES = CAPTURES.with_name("times.json")
 PRIVATE = {"uuid", "busLocation", "pciBusId"}  # columns that tell which machine it was
 
 
@@ -92,6 +93,11 @@ def main() -> int:
         packed = lzma.compress(text_of(path).encode("utf-8"), preset=9 | lzma.PRESET_EXTREME)
         (CAPTURES / f"{path.stem}.txt.xz").write_bytes(packed)
         print(f"{len(packed):8d} {path.stem}")
+    times: dict[str, Any] = {}
+    for path in sorted(options.folder.rglob("times-*.json")):
+        times |= json.loads(path.read_text(encoding="utf-8"))
+    lines = [f"{json.dumps(name)}: {json.dumps(of)}" for name, of in sorted(times.items())]
+    TIMES.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
     return 0
 
 

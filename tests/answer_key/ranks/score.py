@@ -1,8 +1,8 @@
 """Score what the reports say of captures of run.py against cases.toml: prints totals, and writes a row for each capture.
 
-    python tests/answer_key/ranks/score.py FOLDER --half tuned|blind
+    python tests/answer_key/ranks/score.py --half tuned|blind [FOLDER]
 
-FOLDER has NAME.NUMBER.sqlite of each capture and times-2.json, times-4.json. Rows stand in latest_HALF.csv; those of the
+FOLDER has NAME.NUMBER.sqlite of each capture; without it, captures/ is unpacked. Rows stand in latest_HALF.csv; those of the
 first look at the blind half stay in first_look.csv, which is never written again.
 """
 
@@ -13,6 +13,7 @@ import csv
 import json
 import re
 import sys
+import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +23,9 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(ROOT), str(HERE)]
+
+import pack  # noqa: E402
 
 from analysis.capture.load import load  # noqa: E402
 from analysis.diagnosis.rank_note import alone, straggler  # noqa: E402
@@ -151,19 +154,19 @@ def _near(row: dict[str, Any]) -> bool:
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--half", choices=["tuned", "blind"], required=True)
     parser.add_argument("--only", default="")
     options = parser.parse_args()
-    times: dict[str, Any] = {}
-    for path in options.folder.glob("times-*.json"):
-        times |= json.loads(path.read_text(encoding="utf-8"))
+    times = json.loads(pack.TIMES.read_text(encoding="utf-8"))
+    found = {path.stem: path for path in options.folder.rglob("*.sqlite")} if options.folder else {}
+    names = sorted(found or (path.name.removesuffix(".txt.xz") for path in pack.CAPTURES.glob("*.txt.xz")))
     rows = []
-    for path in sorted(options.folder.rglob("*.sqlite")):
-        name = path.stem
-        if CASES[name.partition(".")[0]]["half"] == options.half and re.search(options.only, name):
-            rows.append(row_of(name, path, times))
-            print({key: value for key, value in rows[-1].items() if value != ""}, flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in names:
+            if CASES[name.partition(".")[0]]["half"] == options.half and re.search(options.only, name):
+                rows.append(row_of(name, found.get(name) or pack.unpack(name, Path(folder)), times))
+                print({key: value for key, value in rows[-1].items() if value != ""}, flush=True)
     print("\n".join(totals(rows)))
     names = [f"latest_{options.half}.csv"] + (["first_look.csv"] if options.half == "blind" else [])
     for target in [HERE / name for name in names] if rows and not options.only else []:
