@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from analysis.formats.errors import LedgerError
     from analysis.formats.writing import failed
 
+    gc.set_threshold(100_000, 50, 50)  # frequent collections of garbage cost a tenth of the time
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
@@ -380,5 +381,4 @@ if __name__ == "__main__":
     from analysis.formats.console import name_lacking_packages, run_program
 
     name_lacking_packages()
-    gc.set_threshold(100_000, 50, 50)  # frequent collections of garbage cost a tenth of the time
     sys.exit(run_program(main))
