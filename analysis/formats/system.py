@@ -10,7 +10,6 @@ import os
 import pickle
 import signal
 import subprocess
-import sys
 import threading
 import warnings
 import weakref
@@ -50,8 +49,6 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
     if min(cores, _most_cores) < 2 or len(threads) > 1:
         return work
     answer = os.memfd_create("answer")  # unlike a pipe, it lets a copy that is done end, and give its memory back
-    sys.stdout.flush()
-    sys.stderr.flush()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries, which wait for work
