@@ -45,6 +45,7 @@ ENDLESS, LIMIT_S, WORKERS = 100_000_000, 200, 4
 NOTHING = 0.02  # of the step
 EMPTY_NS = 2500.0  # a kernel that does nothing, between two others of a stream
 HIDDEN, WIDE = 0.05, 0.2  # slopes that are surely below this; intervals that say nothing
+COLUMNS = ("predicted", "won", "replay", "sum", "share")
 APART = 1.7  # quotient of two steps that are not the same step
 CALLS = re.compile("cuda|Malloc|Free|Synchronize|HostAlloc")
 LAUNCHES = "^cuLaunchKernel|^cuMemcpy.*Async|^cuMemset.*Async|^cuGraphLaunch"
@@ -267,8 +268,11 @@ def score(folder: Path) -> None:
         if name.startswith("blind_measured") and not first.exists():
             write(first, rows)
     write(TABLE, lines)
+    print("| set | pair | slopes | predicted | won | replay | sum | share |\n" + "|---" * 8 + "|")
     for line in lines:
-        print(*line.values(), sep="  ")
+        numbers = [f"{float(line[what]):.1%}" if line[what] else "" for what in COLUMNS]
+        pair = f"`{line['program']}`" + ("" if line["counts"] else " (does not count)")
+        print("|", " | ".join([line["set"], pair, line["slopes"], *numbers]), "|")
     for sets in (sorted({one["set"] for one in lines}), ["blind_measured"], ["blind_measured_2"]):
         judged = [one for one in lines if one["set"] in sets and one["counts"] and one["predicted"]]
         for what in ("predicted", "replay", "sum", "share"):
