@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.diagnosis.reasons import BUSY, SHORT_NS
+from analysis.diagnosis.sampled_reasons import bounds as sampled_bounds
 from analysis.diagnosis.steps import build_gaps
+from analysis.formats.report import Bound
 from analysis.tables.attribution import fold_paths
 from analysis.tables.declare import Column, table
 from analysis.tables.gaps import BUSY_FRAC_LIMIT, busy_and_gaps, step_paths
@@ -114,7 +117,10 @@ def build_program(facts: Facts) -> pd.DataFrame | None:
     if kernels.empty and copies.empty:
         return None
     steps = _steps(facts.once(build_gaps), layers, facts.filled)
-    leaves = [*_kernel_leaves(kernels, facts.roofline, facts.counters, steps), *_copy_leaves(copies)]
+    leaves = [
+        *_kernel_leaves(kernels, facts.roofline, facts.counters, steps, sampled_bounds(facts)),
+        *_copy_leaves(copies),
+    ]
     if not any(leaf.time_ns for leaf in leaves):
         return None
     root = _Node("", "program")
@@ -229,9 +235,10 @@ def _text(value: Any) -> str:
 
 
 def _kernel_leaves(
-    kernels: pd.DataFrame, roofline: pd.DataFrame, counters: pd.DataFrame, steps: dict[str, _Step]
-) -> Iterator[_Node]:
-    """Yield one leaf per kernel and folded range."""
+    kernels: pd.DataFrame, roofline: pd.DataFrame, counters: pd.DataFrame, steps: dict[str, _Step],
+    sampled: Mapping[str, Bound] = MappingProxyType({}),
+) -> Iterator[_Node]:  # fmt: skip
+    """Yield one leaf per kernel and folded range. Where ncu counted nothing, samples of the GPU tell the bound."""
     timed = kernels["nsys_time_ns"].notna().any()
     rows = kernels.assign(
         time_ns=kernels["nsys_time_ns" if timed else "ncu_time_ns"].astype("Float64").fillna(0.0),
@@ -250,6 +257,9 @@ def _kernel_leaves(
         roof, side = roofs.get(key, (None, ""))
         leaf = _Node(row.range, "kernel", row.kernel, float(row.time_ns), launches, roof=roof)
         leaf.bytes = float(measured.dram_bytes) if known and measured is not None else None
+        if roof is None and (seen := sampled.get(str(row.kernel))) is not None:
+            roof, side = seen.frac, "memory" if seen.by == "dram" else "compute"
+            roof = roof if roof is not None and roof >= BUSY else None  # a unit that is less busy tells no limit
         leaf.bound = _bound(roof, str(side), leaf.time_ns / max(launches, 1), _step_of(row.range, steps))
         yield leaf
 

@@ -109,8 +109,9 @@ def lanes_of(facts: Facts) -> Lanes | None:
         return None
     zero = int(facts.gpu_ops["start_ns"].min())
     calls, ranges = facts.once(calls_of), facts.ranges
-    order = _threads_of([calls, ranges])
-    code = {place: at for at, place in enumerate(order[:MOST_THREADS])}
+    order, ranks = _threads_of([calls, ranges]), _ranks(facts)
+    main = sorted(order[:MOST_THREADS], key=lambda place: ranks.get(place[0], 0))  # else the busiest first
+    code = {place: at for at, place in enumerate(main)}
     shown, merged, row_of_call = _merged(calls, _threads(calls, code), zero)
     known = _threads(ranges, code)
     kept = np.flatnonzero(known >= 0)
@@ -137,12 +138,16 @@ def lanes_of(facts: Facts) -> Lanes | None:
     )
 
 
+def _ranks(facts: Facts) -> dict[int, int]:
+    """Return the rank of each process that has one."""
+    known = facts.rank_places.dropna(subset=["process_rank"])
+    return {int(row.pid): int(row.process_rank) for row in known.itertuples()}
+
+
 def _names(facts: Facts, places: list[tuple[int, int]]) -> list[str]:
     """Return the name of each thread, with its rank or process if there are several processes."""
     several = len({pid for pid, _ in places}) > 1
-    ranks = {
-        row.pid: f"rank {row.process_rank}" for row in facts.rank_places.dropna(subset=["process_rank"]).itertuples()
-    }
+    ranks = {pid: f"rank {rank}" for pid, rank in _ranks(facts).items()}
     of = {pid: ranks.get(pid, f"process {pid}") for pid, _ in places}
     return [
         of[pid]

@@ -134,7 +134,7 @@ const kernelPage = {
     const gain = (leavesOf.get(name) ?? []).map((leaf) => program.of.at("gain_ns", leaf.row)).filter((value) => value !== null);
     const won = gain.reduce((sum, value) => sum + value, 0);
     return block("Diagnosis",
-      rows.length ? make("ul", {}, rows.map((row) => make("li", {}, of.at("range", row) ? make("code", {}, `${of.at("range", row)}: `) : "", coded(of.at("reason", row)), of.at("evidence", row) ? make("small", {}, ` ${of.at("evidence", row)}`) : ""))) : make("p", {}, because("counters", "no table says why this kernel takes its time")),
+      rows.length ? make("ul", {}, rows.map((row) => make("li", {}, of.at("range", row) && leavesOf.get(name)?.length > 1 ? make("code", {}, `${of.at("range", row)}: `) : "", coded(of.at("reason", row)), of.at("evidence", row) ? make("small", {}, ` ${of.at("evidence", row)}`) : ""))) : make("p", {}, because("counters", "no table says why this kernel takes its time")),
       gain.length ? make("p", {}, "At its limit it would take ", make("b", {}, show(won, "ns")), " less.") : "",
       ...cards);
   },
