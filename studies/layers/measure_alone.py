@@ -34,7 +34,7 @@ from harness.weights import load_weights
 from studies.layers import measure as layers
 from studies.layers.measure import BLOCKS, Generation, fold
 from studies.layers.measure_events import Clock, Stopwatch, make_clock
-from studies.layers.tables import COMPOUNDS
+from studies.layers.tables import COMPOUNDS, part_of
 
 HEAVIEST, CALLS, WARMUP = 5, 50, 5
 ALONE = "alone"
@@ -71,7 +71,7 @@ def heaviest(profile: dict[str, Any], count: int = HEAVIEST) -> list[Heavy]:
         if not row["base"] and row["path"] not in bases and row["component"] != BLOCKS
     ]
     found.sort(key=lambda heavy: -heavy.per_forward_ns)
-    named = {one.component.partition(" ")[2]: one for one in found}
+    named = {part_of(one.component): one for one in found}
     compounds = [[named[part] for part in parts if part in named] for parts in COMPOUNDS.values()]
     compounds.sort(key=lambda parts: -sum(one.per_forward_ns for one in parts))
     return [one for parts in compounds[:count] for one in parts] or found[:count]

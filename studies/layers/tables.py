@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.facts import Facts
+from analysis.formats import symbols
 from analysis.tables import attribution
 from analysis.tables.declare import Column, part, table
 
@@ -215,12 +216,20 @@ COMPOUNDS = {
         Column("count", "1", "calls of the first component: layers times forward passes", "timing"),
         Column("avg_ns", "ns", "mean of a call", "timing"),
         Column("share_frac", "0-1", "total over that of all forward passes", "timing", style="bar"),
+        Column(
+            "kernels", "", "each kernel of a call run alone, with its time (torch.profiler)", "timing", style="prose"
+        ),
     ),
     optional=True,
 )
 def build_compounds(facts: Facts) -> pd.DataFrame | None:
     """Return layer_compounds.csv: the compounds of each profile of GPT-2, most time first."""
     rows: list[dict[str, Any]] = []
+    alone = {
+        (profile_label(entry), part_of(component["component"])): _each_call(component, entry["calls"])
+        for entry in (facts.capture.kernels_of_layers or {}).get("profiles") or []
+        for component in entry["components"]
+    }
     for entry in facts.once(profiles_of):
         seen = {one["component"]: one for level in entry["levels"] for one in level["components"]}
         whole = (seen.get(WHOLE) or {}).get("total_ns")
@@ -233,10 +242,22 @@ def build_compounds(facts: Facts) -> pd.DataFrame | None:
                 found.append(
                     {"profile": profile_label(entry), "compound": compound,
                      "parts": " + ".join(one["component"] for one in parts), "count": parts[0]["count"],
-                     "avg_ns": total, "share_frac": total * passes / (whole / seen[WHOLE]["count"])}
+                     "avg_ns": total, "share_frac": total * passes / (whole / seen[WHOLE]["count"]),
+                     "kernels": "; ".join(filter(None, (alone.get((profile_label(entry), name)) for name in names)))}
                 )  # fmt: skip
         rows += sorted(found, key=lambda row: -row["share_frac"])
     return _frame(rows)
+
+
+def part_of(component: str) -> str:
+    """Return a component's name without its level, which comes first: `mlp Projection`."""
+    return component.rpartition(" ")[2]
+
+
+def _each_call(component: dict[str, Any], calls: float) -> str:
+    return "; ".join(
+        f"{symbols.short(one['name'], 40)} {one['self_ns'] / calls / 1e3:.1f} µs" for one in component["kernels"]
+    )
 
 
 FAR = 5.0  # times the median absolute deviation of a position
@@ -429,7 +450,7 @@ def build_component_kernels(facts: Facts) -> pd.DataFrame | None:
             rows += [
                 {
                     "profile": profile_label(entry),
-                    "compound": compounds.get(component["component"].partition(" ")[2]),
+                    "compound": compounds.get(part_of(component["component"])),
                     "component": component["component"],
                     "kernel": name,
                     "source": told_by,

@@ -12,6 +12,7 @@ import pandas as pd
 
 from analysis.facts import Facts
 from analysis.formats.lectures import LECTURES
+from analysis.hardware.devices import find_device
 from analysis.tables.declare import Column, Table, part, table
 from studies.lectures.predict import REFITTED, Expected, fits, frozen
 from studies.lectures.second import fitted
@@ -167,6 +168,22 @@ build_units = _study(
 )
 
 
+# First word of a case (and 2:4, which doubles it) -> the datasheet's rate, and how many times it.
+_DATASHEET = {
+    "IMMA": ("bf16_flop_per_s", 2.0),
+    "FP8": ("bf16_flop_per_s", 2.0),
+    "BF16": ("bf16_flop_per_s", 1.0),
+    "TF32": ("tf32_flop_per_s", 1.0),
+    "FP64": ("fp32_flop_per_s", 1.0),  # tensor cores in FP64 have the rate of FP32 without them
+}
+
+
+def _of_datasheet(case: str, rate: float, gpu: str) -> float | None:
+    device, (name, times) = find_device(gpu), _DATASHEET.get(case.split()[0], ("", 1.0))
+    peak = getattr(device, name, None) if name else None
+    return rate / peak / times / (2.0 if "2:4" in case else 1.0) if peak else None
+
+
 @table(
     "lecture_roofs",
     question="How fast does this GPU issue its math instructions?",
@@ -176,7 +193,8 @@ build_units = _study(
         Column(
             "rate_per_s", "1/s", "operations a second of the whole GPU; of a sparse product as if it were dense", "row"
         ),
-        Column("cycles", "cycle", "between two of them on one scheduler", "row"),
+        Column("datasheet_frac", "0-1", "rate_per_s over the datasheet's; blank: it has no line for it", "row"),
+        Column("cycles", "cycle", "between two of them on one scheduler; of wgmma, between two of the whole SM", "row"),
         Column("time_ns", "ns", "GPU time of the MLP", "timing"),
         Column(
             "error_frac", "1", "norm of the difference from the dense MLP over its norm, with random weights", "row"
@@ -188,8 +206,12 @@ def build_roofs(facts: Facts) -> pd.DataFrame | None:
     """Return lecture_roofs.csv; None if no roofs were measured."""
     names = {"rate": "rate_per_s", "cycles": "cycles", "GPU time": "time_ns", "error of pruning": "error_frac"}
     rows: dict[str, dict[str, Any]] = {}
+    gpu = str((facts.capture.of(LECTURES.kind) or {}).get("gpu") or "")
     for (study, case, quantity), one in facts.once(points).items():
         if study == "roofs" and quantity in names:
-            row = rows.setdefault(case, {"case": case, **dict.fromkeys(names.values()), "tier": "timing"})
+            columns = ["rate_per_s", "datasheet_frac", *list(names.values())[1:]]
+            row = rows.setdefault(case, {"case": case, **dict.fromkeys(columns), "tier": "timing"})
             row[names[quantity]] = one["value"]
+            if quantity == "rate":
+                row["datasheet_frac"] = _of_datasheet(case, one["value"], gpu)
     return pd.DataFrame(rows.values()) if rows else None

@@ -123,6 +123,11 @@ def test_roofs_become_a_table_with_cycles() -> None:
     assert row["rate_per_s"] == pytest.approx(4096 * 8 * 8 * 4096 * 132 / 1e-3)
     assert table["case"].tolist() == ["BF16 m16n8k16", "MLP 2:4"]
     assert tables.build_roofs(of(points_of(1.0))).empty
+    rate = tables._of_datasheet
+    assert rate("BF16 2:4 wgmma m64n128k32", 989.4e12, "NVIDIA H100 80GB HBM3") == pytest.approx(0.5)
+    assert rate("FP8 wgmma m64n128k32", 989.4e12, "NVIDIA H100 80GB HBM3") == pytest.approx(0.5)
+    assert rate("DP4A", 1e12, "NVIDIA H100 80GB HBM3") is None
+    assert rate("FP64 m8n8k4", 1e12, "") is None
 
 
 def test_pruning_keeps_the_two_largest_of_four() -> None:
