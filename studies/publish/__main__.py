@@ -156,7 +156,7 @@ def _text(part: Part, file: str, folder: Path, tables: Mapping[str, pd.DataFrame
     blocks = [block for one in part.tables for block in _blocks(one, tables[one.name])]
     if part.figure:
         blocks.append(f"![{part.figure}]({up}reports/{folder.name}/figures/{part.figure}.svg)")
-    files = [packed.find(folder / "tables" / f"{one.name}.csv").name for one in part.tables]
+    files = dict.fromkeys(packed.find(folder / "tables" / f"{one.name}.csv").name for one in part.tables)
     names = ", ".join(f"[{name}]({up}reports/{folder.name}/tables/{name})" for name in files)
     return "\n\n".join([*blocks, f"From {names} of `reports/{folder.name}`, which `make readme` builds."])
 

@@ -12,10 +12,11 @@ import pytest
 import torch
 
 from analysis import report
+from analysis.capture.model import Capture
 from harness.ranges import attach, component, detach
 from studies import show
 from studies.layers import measure as layers
-from studies.layers import tables
+from studies.layers import measure_alone, tables
 from studies.layers.measure import GPT2_LEVELS, Level
 from studies.layers.tables import BETWEEN
 from tests.declared import facts_of
@@ -293,6 +294,22 @@ def test_compounds_join_components_and_rank_them() -> None:
     assert made["compound"].tolist() == ["expansion + GELU", "scores + mask"]  # of the first, one part is there
     assert made["avg_ns"].tolist() == [100, 75]
     assert made["share_frac"].tolist() == pytest.approx([0.2, 0.15])  # two layers a forward pass
+
+
+def test_a_compound_has_the_kernels_of_its_components() -> None:
+    found = measure_alone.heaviest(profile_with([]), 1)
+    assert [one.component for one in found] == ["all Expansion"]
+    assert [one.component for one in measure_alone.heaviest(profile_with([]))[1:]] == [
+        "all Scores_Compute",
+        "all Mask_Apply",
+    ]
+    kernels = {"kernels": [{"name": "void gemm<float>(float*)", "count": 50, "self_ns": 100_000.0}]}
+    components = [{"component": f"all {name}", **kernels} for name in ("Expansion", "Mask_Apply")]
+    profiles = {"profiles": [{"name": "cache", "dtype": "float32", "calls": 50, "components": components}]}
+    capture = Capture(kernels_of_layers=profiles)
+    made = tables.build_compounds(facts_of(capture, built={tables.profiles_of: [profile_with([])]}))
+    assert made is not None
+    assert made["kernels"].tolist() == ["gemm 2.0 µs", "gemm 2.0 µs"]
 
 
 def test_passes_that_lie_apart_are_named_with_their_cause() -> None:
