@@ -43,7 +43,8 @@ class Shelf:
                 inside = Path(folder).relative_to(root)
                 below[:] = sorted(one for one in below if not one.startswith("."))
                 run = "captures" in below or "report.json" in files
-                if run or any(file.endswith(SUFFIXES) for file in files):
+                exports = any(file.endswith(SUFFIXES) and not file.startswith("report.") for file in files)
+                if "captures" in below or exports:  # a report without its captures answers nothing
                     yield "/".join((name, *inside.parts))
                 if run or len(inside.parts) >= DEEPEST:
                     below.clear()
@@ -66,6 +67,8 @@ class Shelf:
             if not path.resolve(strict=True).is_relative_to(root):
                 raise InputError(f"{name[:200]}: a link leads outside the folders given at the start")
             source = path / "captures" if (path / "captures").is_dir() else path
+            if source == path and (path / "tables").is_dir() and (path / "report.json").is_file():
+                raise InputError(f"{name[:200]}: is a report without its captures; start the server on their folder")
             return source, tuple(_files(source, root, name))
         except (OSError, ValueError, RuntimeError):
             raise InputError(f"{name[:200]}: there is no such capture; list_captures names them all") from None
