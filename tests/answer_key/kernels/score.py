@@ -35,7 +35,7 @@ def score(name: str = HERE.name) -> pd.DataFrame:
     folder = HERE.parent / name
     truth = pd.read_csv(folder / "times.csv", keep_default_na=False, na_values={"fixed_us": [""]})
     rows = []
-    for metrics in ("default", "full"):
+    for metrics in (one for one in ("default", "full") if (folder / "captures" / one).is_dir()):
         table = Facts(load([folder / "captures" / metrics])).once(build_diagnosis)
         first = table.sort_values("rank", kind="stable").drop_duplicates("range").set_index("range")
         captured = lzma.decompress((folder / "captures" / metrics / "ncu_raw.csv.xz").read_bytes()).decode()
