@@ -12,6 +12,8 @@ import pytest
 
 from analysis.capture.load import load
 from analysis.facts import Facts
+from analysis.samples.attribute import Attributed, attribute
+from analysis.samples.overlap import Floats, Launches, overlap
 from analysis.tables.sampled import ALONE, OPEN, build_sampled_kernels
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,3 +46,39 @@ def test_samples_resolve_the_time_of_an_unlike_program(folder: str) -> None:
         single = own[(own["stands"] == ALONE) & (own["launch_ns"] >= LONG_NS)]["nsys_time_ns"].sum()
         found.append(single / long)
     assert np.array(found) == pytest.approx(np.array(ALONE_FRAC[folder]), abs=0.006)
+
+
+def invented(one: Attributed, seed: int) -> tuple[Floats, Floats]:
+    """Return the rate of each group in an invented run of the launches of a capture, and the samples that it gives.
+
+    Each group idles at first, reads at four rates, and then at half of one. Its work lies up to 0.4 µs beside its time
+    stamps, each launch differs by 5 %, and the clock of the samples is 1.9 µs behind.
+    """
+    random, launches = np.random.default_rng(seed), one.launches
+    groups, group = launches.groups, launches.group
+    rate = np.where(random.random(groups) < 0.25, random.uniform(0, 0.03, groups), random.uniform(0.05, 0.9, groups))
+    idle, late, shift = (random.uniform(low, high, groups) for low, high in ((0, 2500), (0, 4000), (-400, 400)))
+    slope, each = random.uniform(-0.4, 0.4, groups), 1 + 0.05 * random.standard_normal(len(group))
+    start, end = launches.start + shift[group], launches.end + shift[group]
+    first = start + np.minimum(idle[group], (end - start) / 3)
+    last = end - np.minimum(late[group], (end - start) / 3)
+    edges = [first + (last - first) * part / 4 for part in range(5)] + [end]
+    rates = [each * (rate * (1 + slope * (part - 1.5) / 1.5))[group] for part in range(4)] + [each * rate[group] / 2]
+    begin, until, moved = np.concatenate(edges[:-1]), np.concatenate(edges[1:]), np.concatenate(rates)
+    true = np.bincount(np.tile(group, 5), (until - begin) * moved, groups) / launches.time_of_groups()
+    mean = overlap(one.samples, Launches(begin, until, np.arange(len(begin)), len(begin)), 1_900.0) @ moved
+    return true, np.clip(np.where((mean > 0) & (mean < 0.015), 0.01, np.round(mean, 2)), 0.0, 1.0)
+
+
+def test_intervals_hold_the_rates_of_invented_runs() -> None:
+    """Launches from 8 µs on of real timelines, with rates that rise, fall and vary: 95 % of the intervals hold them."""
+    inside = []
+    for folder in ALONE_FRAC:
+        (one,) = (each.found for each in Facts(load([ROOT / folder])).sampled)
+        for seed in range(3):
+            true, samples = invented(one, seed)
+            found = attribute(0, one.samples, {"dram_read_frac": samples}, one.launches)
+            for group in np.flatnonzero(one.time >= 8_000 * np.bincount(one.launches.group)):
+                figure = found.figure("dram_read_frac", [int(group)])
+                inside.append(figure is not None and abs(figure.rate - true[group]) <= figure.half)
+    assert np.mean(inside) >= 0.95
