@@ -28,7 +28,7 @@ SHORTEST_NS, LONGEST_NS = 2000, 200_000_000
 APART_NS = 100_000  # mean distance of delays: each costs a launch
 MOST_ROUNDS, ENOUGH = 60, 6  # rounds of four blocks
 WIDE, NARROW = 0.2, 0.03  # intervals that need longer delays, and no more rounds
-COPIES, COPY_NS = "[CUDA mem", 8000  # a copy that waits for a kernel starts later, so its control waits for one, too
+COPIES, COPY_NS = "[CUDA mem", 20_000  # a copy that waits for a kernel starts later, so its control waits for one, too
 SPED_UP = 0.9  # of a part's time, so much faster the host virtually is
 START_UP_S = 180.0
 WARM_STEPS, WARM_S = 10, 0.5
@@ -241,7 +241,7 @@ def _plan(run: Run, slot: int, target: Target, step_ns: float) -> Plan | None:
         probe = run.measure([quiet])[0]
         each = max(probe.hits, probe.delays, 1) / steps
     if mode is Mode.DELAY and any(name.startswith(COPIES) for name in target.met):
-        quiet = replace(quiet, mode=mode, length_ns=round(min(COPY_NS, GROWTH / 2 * probe.step_ns / each)))
+        quiet = replace(quiet, mode=mode, length_ns=round(min(COPY_NS, GROWTH * probe.step_ns / each)))
     return Plan(quiet, replace(quiet, mode=mode), each, probe.step_ns, probe.part_ns / steps)
 
 
