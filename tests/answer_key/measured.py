@@ -3,7 +3,7 @@
     python tests/answer_key/measured.py run SET… --out FOLDER [--only REGEX] [--seconds N] [--each S]
     python tests/answer_key/measured.py score FOLDER     writes measured.json (all of FOLDER) and measured.csv
 
-SET/measured_first_look.csv is the first score of a set, and is never written again.
+SET/measured_first_look.csv has the first score of each pair of a set, and never changes a row.
 
 `run` needs a GPU: it runs form a of each pair under `measure-fix`; FOLDER/SET/NAME.json holds what that measured.
 
@@ -264,9 +264,11 @@ def score(folder: Path) -> None:
     for name, of in known.items():
         rows = [row_of(name, program, found, rivals.get((name, program), {})) for program, found in of.items()]
         lines += rows
-        first = HERE / name / "measured_first_look.csv"
-        if name.startswith("blind_measured") and not first.exists():
-            write(first, rows)
+        if name.startswith("blind_measured"):
+            first = HERE / name / "measured_first_look.csv"
+            seen = list(csv.DictReader(first.read_text(encoding="utf-8").splitlines())) if first.exists() else []
+            known_rows = {(one["set"], one["program"]) for one in seen}
+            write(first, seen + [one for one in rows if (one["set"], one["program"]) not in known_rows])
     write(TABLE, lines)
     print("| set | pair | slopes | predicted | won | replay | sum | share |\n" + "|---" * 8 + "|")
     for line in lines:
