@@ -1,10 +1,11 @@
-"""Write docs/screens.md: the first screens of eight unlike programs of the answer key, as the terminal shows them.
+"""Write docs/screens.md: the first screens of ten programs of the answer key; two have measured slopes.
 
 python tests/answer_key/screens.py
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from score import declared, unpack  # noqa: E402
 
 from analysis import pipeline  # noqa: E402
 from analysis.capture.load import load  # noqa: E402
+from analysis.formats.measured import MEASURED  # noqa: E402
 from analysis.page.markdown import render_terminal  # noqa: E402
 
 FILE = ROOT / "docs" / "screens.md"
@@ -29,20 +31,28 @@ PROGRAMS = (
     ("blind_screen_2", "seismic_slabs"),
     ("blind_screen", "tensor_parallel"),
     ("blind_screen_2", "attention_long_clean"),
+    ("blind_measured", "weights_cast"),
+    ("blind_measured_2", "frames_download"),
 )
 
 
 def screen(name: str, program: str) -> str:
     """Return the first screen of form a of a program: to the end of its findings."""
     with tempfile.TemporaryDirectory() as where:
-        capture = load([unpack(name, program, "h100", Path(where)) / "captures"])
+        folder = unpack(name, program, "h100", Path(where)) / "captures"
+        if slopes := json.loads((HERE / "measured.json").read_text(encoding="utf-8")).get(name, {}).get(program):
+            (folder / MEASURED.name).write_text(json.dumps(slopes), encoding="utf-8")
+        capture = load([folder])
     shown = render_terminal(pipeline.analyse(capture).report)
     return shown.partition("\nMissing (")[0].strip()
 
 
 def document() -> str:
     """Return docs/screens.md."""
-    parts = ["# First screens of eight programs", "`python tests/answer_key/screens.py` writes this file."]
+    parts = [
+        "# First screens of ten programs",
+        "`python tests/answer_key/screens.py` writes this file. The last two have slopes of measure-fix.",
+    ]
     for name, program in PROGRAMS:
         made = declared(name)[program]
         parts += [f"## {program} ({made['framework']})", f"```text\n{screen(name, program)}\n```"]
