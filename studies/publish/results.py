@@ -30,7 +30,7 @@ def _all(tables: Iterable[pd.Series]) -> str:
 
 
 def _advice(root: Path) -> str:
-    first, latest = ([*looks(root, f"blind_screen*/screen_{one}.csv").values()] for one in ("first_look", "latest"))
+    first, latest = ([*looks(root, f"blind*/screen_{one}.csv").values()] for one in ("first_look", "latest"))
     kernels = [*looks(root, "kernels*/first_look.csv").values()]
     slow = [one[(one["metrics"] == "full") & (one["kind"] == "defect")]["right"] for one in kernels]
     every = pd.concat(first)

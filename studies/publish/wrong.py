@@ -62,13 +62,13 @@ def _of_kernels(gpus: Sequence[Runs]) -> Iterator[list[str]]:
 
 def _of_advice(root: Path) -> Iterator[list[str]]:
     """Yield what the first, blind look at each set of the answer key missed."""
-    for name, table in looks(root, "blind_screen*/screen_first_look.csv").items():
+    for name, table in looks(root, "blind*/screen_first_look.csv").items():
         yield from _missed(f"first finding names the cause, `{name}`", table["right"], 0.9)
         yield from _missed(f"saving in the stated interval, `{name}`", table["inside"], 0.8)
         if harm := table["advised"].notna().sum():
             unharmed = (table["cause"] == "nothing") | table["trap"].notna()
             yield [f"advice that wins nothing, `{name}`", "0", f"{harm} of {unharmed.sum()}", _KEY]
-    for name, table in looks(root, "blind_replay*/replay_first_look.csv").items():
+    for name, table in looks(root, "blind*/replay_first_look.csv").items():
         pairs = table[table["counts"] == "yes"]
         yield from _missed(f"replayed saving within ± 12 % of the step, `{name}`", pairs["inside"], 0.85)
     for name, table in looks(root, "kernels*/first_look.csv").items():
@@ -86,7 +86,7 @@ def _of_advice(root: Path) -> Iterator[list[str]]:
 
 
 def _wrong_causes(root: Path) -> Iterator[list[str]]:
-    for name, table in looks(root, "blind_screen*/screen_first_look.csv").items():
+    for name, table in looks(root, "blind*/screen_first_look.csv").items():
         for row in table[table["right"] == "no"].itertuples():
             yield [name, str(row.program), str(row.cause), str(row.first)]
     for name, table in looks(root, "kernels*/first_look.csv").items():

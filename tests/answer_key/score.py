@@ -33,6 +33,7 @@ ROOT = HERE.parents[1]
 SETS = (
     "tuned",
     *(f"blind_{half}{number}" for number in ("", "_2", "_3", "_4") for half in ("replay", "screen")),
+    "blind_5",
     "blind_measured",
 )
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing

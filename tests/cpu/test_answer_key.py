@@ -14,8 +14,8 @@ from analysis.formats.report import kinds
 from tests.checkout import loaded
 
 KEY = Path(__file__).resolve().parents[1] / "answer_key"
-REPLAY = ("tuned", "blind_replay", "blind_replay_2", "blind_replay_3", "blind_replay_4")
-SCREEN = ("tuned", "blind_screen", "blind_screen_2", "blind_screen_3", "blind_screen_4")
+REPLAY = ("tuned", "blind_replay", "blind_replay_2", "blind_replay_3", "blind_replay_4", "blind_5")
+SCREEN = ("tuned", "blind_screen", "blind_screen_2", "blind_screen_3", "blind_screen_4", "blind_5")
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +62,7 @@ def test_captures_are_small_and_name_no_machine(score: Any, tmp_path: Path) -> N
     assert size("blind_replay_2", "blind_screen_2") <= 4_000_000
     assert size("blind_replay_3", "blind_screen_3") <= 4_000_000
     assert size("blind_replay_4", "blind_screen_4") <= 1_700_000
+    assert size("blind_5") <= 1_450_000
     score.unpack("tuned", "norm_few_blocks", "h100", tmp_path)
     texts = [path.read_text(encoding="utf-8") for path in tmp_path.rglob("*.csv")]
     assert len(texts) == 6
