@@ -30,7 +30,7 @@ from analysis.formats.errors import InputError  # noqa: E402
 from analysis.replay.decompose import decompose  # noqa: E402
 from analysis.replay.savings import Change, Step  # noqa: E402
 
-SETS = ("tuned", "blind_replay", "blind_replay_2", "blind_replay_3", "blind_replay_4", "blind_5")
+SETS = ("tuned", "blind_replay", "blind_replay_2", "blind_replay_3", "blind_replay_4")
 FILE, HTA = HERE / "rivals.csv", HERE / "hta.csv"
 NEAR = 0.12  # of the step: the half of the widest interval that counts as a prediction
 
