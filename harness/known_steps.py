@@ -2,8 +2,9 @@
 
 usage: python -m harness.known_steps RUN STEPS -- COMMAND…      needs ncu and a GPU
 
-RUN is a run folder of `make profile`, with samples of COMMAND, to which the number of its steps is added: ncu counts
-the kernels of one step, and then STEPS steps as one range. Prints rows of known_steps.csv.
+RUN is a run folder of `make profile`, with samples of COMMAND, to which the number of its steps is added. Its tables
+tell the bytes of a step; ncu counts the kernels of one step, and then STEPS steps as one range. Prints rows of
+known_steps.csv.
 """
 
 from __future__ import annotations
@@ -16,9 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from analysis.capture.load import load
-from analysis.facts import Facts
-from analysis.tables.sampled import CAPTURE, PAUSES, build_sampled_steps
+import pandas as pd
 
 BYTES = {"read": "dram__bytes_read.sum", "written": "dram__bytes_write.sum"}
 COLUMNS = ("program", "metric", "sampled_bytes", "error_bytes", "kernels_bytes", "range_bytes")
@@ -40,10 +39,12 @@ def counted(command: Sequence[str], steps: int, replay: str) -> dict[str, float]
 
 def rows_of(run: Path, name: str, steps: int, command: Sequence[str]) -> list[dict[str, object]]:
     """Return the rows of one program: each metric by samples, by ncu's kernels, and by ncu's range."""
-    sampled = build_sampled_steps(Facts(load([run / "captures"])))
-    if sampled is None:
+    table = run / "tables" / "sampled_steps.csv"
+    if not table.exists():
+        print(f"known_steps: {table} is missing: profile the program with samples first", file=sys.stderr)
         return []
-    own = sampled[~sampled["range"].isin((CAPTURE, PAUSES))].nlargest(1, "instances").iloc[0]
+    sampled = pd.read_csv(table)
+    own = sampled[~sampled["range"].isin(("capture", "pauses"))].nlargest(1, "instances").iloc[0]
     kernels, whole = counted(command, 1, "kernel"), counted(command, steps, "app-range")
     return [
         {

@@ -13,7 +13,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from analysis import counting
+from analysis import api, counting
 from analysis.capture.load import load
 from analysis.facts import Facts
 from analysis.formats.errors import InputError
@@ -471,9 +471,8 @@ def test_the_cost_of_samples_is_a_row_for_each_run(tmp_path: Path, monkeypatch: 
 
 
 def test_bytes_of_a_step_are_held_against_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "captures").mkdir()
-    ranges = ("step", "kernel")
-    export(tmp_path / "captures" / "a.sqlite", ranges=ranges)
+    assert known_steps.rows_of(tmp_path, "ours", 10, ["program"]) == []
+    api.analyse(api.load(export(tmp_path / "a.sqlite", ranges=("step", "kernel")))).save(tmp_path)
     head = '"ID","dram__bytes_read.sum","dram__bytes_write.sum"\n"","byte","byte"'
     stand_in(monkeypatch, tmp_path, "ncu", f'printf \'==PROF==\\n{head}\\n"0","600","60"\\n"1","400","0"\\n\'')
     rows = known_steps.rows_of(tmp_path, "ours", 10, ["program"])
