@@ -1,15 +1,14 @@
 """Time the splits of splits.py on the ranks that torchrun starts, and our all-reduce beside NCCL's.
 
-    torchrun --nproc-per-node 4 -m studies.multi_gpu.measure_splits --out FILE
+    torchrun --nproc-per-node 4 -m studies.multi_gpu.measure_splits --out RUN
 
-Rank 0 writes one row for each: the time on one GPU (rank 0 alone), the time of the slowest rank, and the largest error
-of the joined result. A sample is of a queue that the host fills while the GPU sleeps.
+Rank 0 adds an entry for each to RUN/captures/multi_gpu.json: the time on one GPU (rank 0 alone), the time of the
+slowest rank, and the largest error of the result. A sample is of a queue that the host fills while the GPU sleeps.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import importlib
 import math
 import sys
@@ -24,7 +23,8 @@ from torch.nn import functional as F  # noqa: N812
 from torch.nn.attention.bias import causal_lower_right
 
 from harness.timing import hold_gpu
-from studies.multi_gpu.measure_ranks import join
+from studies.multi_gpu.measure import write
+from studies.multi_gpu.measure_ranks import CUDA, join
 from studies.multi_gpu.splits import SIZES, SPLITS, WINDOW, Split
 
 SAMPLES, CALLS, HOLD_NS = 15, 5, 1_500_000
@@ -257,22 +257,20 @@ def measure(rank: int, size: int, device: Any) -> list[dict[str, Any]]:
 def _row(op: str, by: str, shape: str, size: int, one: list[float], found: list[float], error: float) -> dict[str, Any]:
     middle, low, high = (found[math.floor(share * (len(found) - 1))] for share in (0.5, 0.05, 0.95))
     return dict(zip(COLUMNS, (op, by, shape, size, round(one[len(one) // 2]), round(middle), round(low), round(high),
-                              f"{error:.2g}"), strict=True))  # fmt: skip
+                              error), strict=True))  # fmt: skip
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="measure_splits", description=__doc__)
-    parser.add_argument("--out", type=Path, required=True, help="CSV file")
+    parser.add_argument("--out", type=Path, required=True, help="run folder")
     options = parser.parse_args(argv)
+    options.device = CUDA
     torch.set_float32_matmul_precision("highest")
-    with join("splits", "cuda") as world, torch.inference_mode():
+    with join("splits", CUDA) as world, torch.inference_mode():
         world.watch.limit_s = 60.0
         rows = measure(world.rank, world.size, world.device)
         if world.first:
-            with options.out.open("w", newline="", encoding="utf-8") as stream:
-                writer = csv.DictWriter(stream, COLUMNS, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
+            write(options, rows, "splits", COLUMNS[:4], list(argv or sys.argv[1:]))
     return 0
 
 

@@ -13,6 +13,7 @@
 #                   check      compare logits and greedy tokens with those of one process
 #                   times      time every predicted step on one GPU, data parallel and tensor parallel
 #                   trap       time the claims: one process that allocates and copies on every call
+#                   splits     time single kernels split over the GPUs, and our all-reduce beside NCCL's
 #                   timelines  capture the trap and resident slices (DIR), data parallel (DIR/dp), tensor parallel (DIR/tp)
 #                   pack       compress the exports; fails above 3 MB
 #
@@ -21,7 +22,7 @@
 # exit: 0 all done, 1 a step failed, 2 usage
 source "$(dirname "$0")/../../nsys_scripts/common.sh"
 
-dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-multi-gpu gpus=2 seconds=1 steps=links,predicted,check,times,trap,timelines,pack
+dry='' out=runs/$(date -u +%Y%m%dT%H%M%SZ)-multi-gpu gpus=2 seconds=1 steps=links,predicted,check,times,trap,splits,timelines,pack
 while (($#)); do
   case $1 in
   -h | --help) usage ;;
@@ -35,7 +36,7 @@ while (($#)); do
 done
 [[ $gpus =~ ^[1-9][0-9]*$ ]] || bad_usage "--gpus takes a whole number from 1 on, not '$gpus'."
 for one in ${steps//,/ }; do
-  [[ $one =~ ^(links|predicted|check|times|trap|timelines|pack)$ ]] || bad_usage "Unknown step '$one'."
+  [[ $one =~ ^(links|predicted|check|times|trap|splits|timelines|pack)$ ]] || bad_usage "Unknown step '$one'."
 done
 export NCCL_NVLS_ENABLE=0
 cd "$ROOT"
@@ -69,6 +70,9 @@ if wanted times; then
   measure "times of $gpus ranks" times --modes dp tp --processes "$gpus" --seconds "$seconds"
 fi
 if wanted trap; then measure "the trap" trap --processes "$gpus" --batches 8 --tokens 1024; fi
+if wanted splits && [[ -z ${options[*]-} ]]; then
+  try "splits" "$PYTHON" -m torch.distributed.run --standalone --nproc-per-node "$gpus" -m studies.multi_gpu.measure_splits --out "$out"
+fi
 if wanted timelines && [[ -z ${options[*]-} ]]; then
   # Under nsys 2025.3.1 the trap ends with "unspecified launch failure" where cudaFree returns a large segment that both GPUs use.
   PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True timeline trap "$out"
