@@ -145,7 +145,8 @@ def _find(capture: Capture, pid: int | None) -> Steady:
         return Steady(reason=_why_not(launches), start_up_ns=(0, 0))
     found.sort(key=lambda one: -int(one.wall_ns[one.steady].sum()))
     works = np.sort(ops["start_ns"].to_numpy(np.int64)[(ops["kind"] == "kernel").to_numpy(bool)])
-    main = next((one for one in found if _lasts(one, launches)), found[0])
+    lasting = [one for one in found if _lasts(one, launches)] or found[:1]
+    main = next((one for one in lasting if _works(one, works)), lasting[0])  # uploads of weights repeat, too
     later = (one for one in found if one.start_ns[0] >= main.end_ns[-1] and EARLY * one.launches > main.launches)
     main = next(later, main)
     if main.count < FEW and (often := [one for one in found if _replaces(one, main, launches, works)]):

@@ -21,6 +21,8 @@ def propose(view: View) -> Iterator[Proposal]:
                       "allocate or free memory", "sizes grow from step to step", False)  # fmt: skip
     yield from _again(view, view.compiles, "compile_in_loop", "Compile and load kernels before the loop",
                       "load or compile kernels", "each step needs a kernel that no earlier step had", True)  # fmt: skip
+    if view.of_step(np.count_nonzero(view.recording & view.compiles)) >= COMPILES:
+        return  # a compiler makes a graph of what it has just compiled
     yield from _again(view, view.called(GRAPHS), "graph_each_step", "Instantiate the CUDA graph once",
                       "record or instantiate CUDA graphs", "the graph differs in each step", True)  # fmt: skip
 

@@ -42,7 +42,7 @@ _XLA_LOOP = re.compile(r"loop_(?!copy|transpose|reduce|slice|concat|gather|scatt
 _LAYOUT = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|tensorTransform|convertTensor"
 _CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
 _ON_GPU = "Device-to-Device|DtoD"
-_COPY = rf"direct_copy_kernel|copy_kernel|{_ON_GPU}|wrapped_copy|clone"
+_COPY = rf"direct_copy_kernel|copy_kernel|{_ON_GPU}|wrapped_copy|clone|roll_cuda_kernel"
 
 _APPEND = "Allocate the whole tensor once, and copy each part into its slice."
 

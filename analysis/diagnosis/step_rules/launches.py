@@ -19,7 +19,7 @@ LOOPS = (0.1, 0.3)  # of a short step: jax.lax.scan makes one call of many steps
 MOST_HOST = 0.5  # of the step: host work that takes more may need the results of the kernels before it
 SCALAR = 64.0  # bytes
 ONCE = 1.2  # interruptions of a step; one of them may stand at its end, which a short step of a loop has not
-GRAPHED = 0.5  # a program that launches more of its kernels by graphs has no launches to capture
+GRAPHED = 0.5  # of its kernels: who launches more by graphs has no launches to capture, but JAX may call less often
 BUSY = 0.5  # of a step: kernels that take longer are not short enough for one step of few launches to need a graph
 
 
@@ -29,7 +29,8 @@ def propose(view: View) -> Iterator[Proposal]:
     launches = view.of_step(np.count_nonzero(graph.c_launches))
     idle = view.time(view.kernels) < BUSY * view.parts.wall_ns
     least = 1 if idle and view.step.phase.count >= LOOP else LEAST_LAUNCHES
-    if not graph.has_calls or launches < least or view.graphed > GRAPHED:
+    joins = view.library == "jax" and not view.to_host().any()  # what the host reads, it may decide by
+    if not graph.has_calls or launches < least or (view.graphed > GRAPHED and not joins):
         return
     short = graph.c_gap - view.long_gaps
     own = view.of_step(graph.c_own[graph.c_launches].sum() + short.sum())
@@ -48,7 +49,7 @@ def propose(view: View) -> Iterator[Proposal]:
     yield Proposal(
         kind="launch_bound",
         about="launches",
-        title="Launch the step as one CUDA graph",
+        title="Launch the step as one CUDA graph" if view.graphed <= GRAPHED else "Make one jitted call of many",
         sentence=(
             f"{'The host' if view.ranks == 1 else 'Each process'} needs {duration(own)} to launch "
             f"{count_of(round(launches), 'operation')}, "
