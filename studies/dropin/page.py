@@ -15,7 +15,7 @@ from studies.publish.committed import plain
 OURS, OTHERS = "kernel_ledger", ("eager", "sdpa")
 MEASURED = ("token", "prompt", "memory of a prompt")
 EACH = [f"{what}: {name}" for what in MEASURED for name in ("eager", "sdpa", "ours")]
-HEADERS = ["model, mode, batch", *EACH, "same text"]
+HEADERS = ["model, mode, batch x tokens", *EACH, "same text"]
 
 
 def text(folder: Path) -> str:
@@ -29,11 +29,11 @@ def _rows(settings: list[dict[str, Any]]) -> Iterator[list[str]]:
     for one in settings:
         key = one.get("model", "gpt2"), one["mode"], one["dtype"], one["batch"], one["context_tokens"]
         groups.setdefault(key, {})[one["attention"]] = one
-    for (model, mode, _, batch, _), ran in groups.items():
+    for (model, mode, _, batch, tokens), ran in groups.items():
         rows = [ran.get(name, {}) for name in (*OTHERS, OURS)]
         same = ran.get(OURS, {}).get("same_text")
         yield [
-            f"{model}, {mode}, {batch}",
+            f"{model}, {mode}, {batch} x {tokens}",
             *(cell(one.get("token_time_p50_ns"), "time_ns") for one in rows),
             *(cell(one.get("prompt_time_p50_ns"), "time_ns") for one in rows),
             *(cell(one.get("prompt_peak_bytes"), "peak_bytes") for one in rows),

@@ -72,4 +72,4 @@ def test_the_readme_has_a_row_for_each_model_mode_and_batch(tmp_path):
     document = DROPIN.document({"conditions": {}, "settings": rows, "left_out": {}})
     (tmp_path / DROPIN.name).write_text(json.dumps(document), encoding="utf-8")
     last = page.text(tmp_path).splitlines()[-1]
-    assert last == "| opt-1.3b, eager, 8 | – | 50 ms | 50 ms | – | – | 3 ms | – | 2 MB | – | no |"
+    assert last == "| opt-1.3b, eager, 8 x 1024 | – | 50 ms | 50 ms | – | – | 3 ms | – | 2 MB | – | no |"
