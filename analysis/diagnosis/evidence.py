@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.diagnosis.limits import Limits
+from analysis.formats import symbols
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -109,6 +110,12 @@ class Evidence:
         per_wave = self.blocks / self["waves"] / self.limits.sm_count  # blocks that fit on an SM
         most = np.clip(self["waves"], 1 / np.maximum(per_wave, 1), 1)
         return np.asarray(self["occupancy_achieved_frac"] / (self["occupancy_theoretical_frac"] * most))
+
+    @cached_property
+    def closed(self) -> Bools:
+        """Return whether the kernel's name is one of a library or a compiler, whose registers nobody else chooses."""
+        names = self.rows["kernel"] if "kernel" in self.rows else [""] * len(self.rows)
+        return np.array([symbols.is_closed(str(name)) for name in names], bool)
 
     @cached_property
     def of_16_bits(self) -> Bools:

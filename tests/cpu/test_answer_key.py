@@ -116,7 +116,8 @@ def test_kernels_declare_known_causes_and_enough_clean_ones(name: str, least: in
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "full", "default", "clean", "traps"), [("kernels", 32, 32, 8, (5, 4)), ("kernels_2", 31, 39, 10, (0, 6))]
+    ("name", "full", "default", "clean", "traps"),
+    [("kernels", 32, 32, 8, (5, 4)), ("kernels_2", 31, 39, 10, (0, 6)), ("kernels_3", 15, 28, 9, (1, 8))],
 )
 def test_causes_of_unseen_kernels_stay_as_right_as_they_were(
     name: str, full: int, default: int, clean: int, traps: tuple[int, int]
@@ -125,18 +126,20 @@ def test_causes_of_unseen_kernels_stay_as_right_as_they_were(
     right = rows.groupby(["metrics", "kind"])["right"].sum().to_dict()
     assert right["full", "defect"] >= full
     assert right["default", "defect"] >= default
-    assert right["full", "clean"] == right["default", "clean"] == clean
+    assert (
+        right.get(("full", "clean"), clean) == right["default", "clean"] == clean
+    )  # no clean one of the third has all
     assert (right.get(("full", "trap"), 0), right["default", "trap"]) == traps
 
 
 @pytest.mark.slow
 def test_weights_are_those_of_the_fit_and_hold_on_sets_that_it_left_out() -> None:
     fit = loaded("tests/answer_key/kernels/fit.py")
-    assert np.allclose(fit.fit(list(fit.known())), fit.likelihood.weights(), rtol=1e-2, atol=1e-3, equal_nan=True)
+    assert np.allclose(fit.fit(fit.fitted()), fit.likelihood.weights(), rtol=1e-2, atol=1e-3, equal_nan=True)
     rows = fit.left_out()
     right = rows.groupby(["tier", "kind"])["right"].agg(["sum", "size"])
-    assert right.loc[[("default", "defect"), ("full", "defect")], "sum"].tolist() >= [159, 159]
-    assert right.loc[("default", "clean"), "sum"] == right.loc[("full", "clean"), "size"] == 39
+    assert right.loc[[("default", "defect"), ("full", "defect")], "sum"].tolist() >= [190, 177]
+    assert right.loc[[("default", "clean"), ("full", "clean")], "sum"].tolist() == [48, 39]
 
 
 def test_changes_become_delays_and_slopes_become_savings() -> None:

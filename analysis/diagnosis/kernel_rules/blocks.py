@@ -44,13 +44,17 @@ RULES = (
             & (e.shared >= 4 * e.threads)
             & (e.busy["fp32"] < 0.25)
         ),
-        lambda e: e.after(issue=slots(e, flops(e) / WARP)),
+        lambda e: np.where(
+            flops(e) > 0,
+            e.after(issue=slots(e, flops(e) / WARP)),
+            e.without(e.waits("barrier", "short_scoreboard"), issue=0),
+        ),
         0.6,
         "issue slots",
         "Warps spend a tenth of their time at barriers, and another tenth waiting for shared memory, while the issue "
         "slots are busy. So all warps work between barriers, and none is waited for: they exchange partial results in "
         "many steps, such as a tree. A warp that does this work alone needs neither. The bound keeps an instruction "
-        "for each floating-point operation.",
+        "for each floating-point operation; without any, it takes away these waits.",
         "The data that warps exchange does not fit into the registers of one warp.",
         ("stall_barrier", "stall_short_scoreboard", "inst_issued"),
     ),

@@ -1,7 +1,7 @@
 """Fit analysis/diagnosis/likelihood.json to all kernels of known causes, and judge the fit on sets that it left out.
 
     python tests/answer_key/kernels/fit.py            print the first cause of sets left out: by the weights alone, and by all
-    python tests/answer_key/kernels/fit.py --write    write likelihood.json, fitted to all sets
+    python tests/answer_key/kernels/fit.py --write    write likelihood.json, fitted to all sets but NOT_FITTED
     python tests/answer_key/kernels/fit.py --metrics  print what single metrics beside the default ones add
 
 Sets: the three of kernels/specimens and those of the answer key. Left out is not blind: the quantities, and the rules
@@ -36,7 +36,8 @@ from studies.specimens import score as specimens  # noqa: E402
 SHRUNK = 0.5  # of the covariance, towards a multiple of the identity: 0.1 to 0.7 give the same within 2 of 190 kernels
 WORTH = 0.06  # of the time of the slow form, as in score.py
 TIERS = ("default", "full")
-FITTED = ("kernels", "kernels_2")  # sets that were scored; a new one is judged first, and fitted afterwards
+SCORED = ("kernels", "kernels_2", "kernels_3")  # a new set is judged first, and joins afterwards
+NOT_FITTED = ("kernels_3",)  # with it, 3 more causes of the other sets are right left out, but 2 of kernels_2 get lost
 CLEAN = ("", "none_at_roof", "launch_latency")
 AS = {"precision": "fp32_for_matrix"}  # a cause of steps, in the words of kernels
 FULL_ONLY = (
@@ -78,9 +79,9 @@ def _key(name: str, tier: str) -> Known:
     facts = Facts(load([folder / "captures" / tier]))
     rows, limits = mean_launches_of(facts), limits_of_gpu(facts)
     assert limits is not None
-    rows = rows[~rows["range"].duplicated(keep=False)].reset_index(
-        drop=True
-    )  # of a form with several kernels, none is the cause
+    kept = rows["range"].str.partition("/")[0].isin(times.index)  # a kernel may be captured and then left out
+    kept &= ~rows["range"].duplicated(keep=False)  # of a form with several kernels, none is the cause
+    rows = rows[kept].reset_index(drop=True)
     parts = rows["range"].str.split("/", expand=True)
     own = times.loc[parts[0]].reset_index()
     trap = 1 - own["fixed_us"] / own["slow_us"] < WORTH
@@ -93,8 +94,13 @@ def known() -> tuple[Known, ...]:
     """Return every set with captures, each with the default metrics and with all there are."""
     return tuple(
         [_specimens(half, tier) for half in registry.SETS for tier in TIERS]
-        + [_key(name, tier) for name in FITTED for tier in TIERS]
+        + [_key(name, tier) for name in SCORED for tier in TIERS]
     )
+
+
+def fitted() -> list[Known]:
+    """Return the sets to which likelihood.json is fitted."""
+    return [one for one in known() if one.name not in NOT_FITTED]
 
 
 def fit(sets: list[Known], without: tuple[str, ...] = ()) -> pd.DataFrame:
@@ -165,7 +171,7 @@ def _short(value: float) -> float | None:
 def main(arguments: list[str]) -> None:
     """Run the command line."""
     if "--write" in arguments:
-        table = fit(list(known()))
+        table = fit(fitted())
         rows = [
             ["quantity", *table],
             *([name, *map(_short, row)] for name, row in zip(table.index, table.to_numpy(), strict=True)),
