@@ -11,7 +11,7 @@ RULES = (
     Rule(
         "register_spills",
         ("local_bytes", "l1_bytes", "registers", "inst_issued"),
-        lambda e: local(e) & capped(e),
+        lambda e: local(e) & capped(e) & ~e.closed,
         without_spills,
         0.75,
         "bytes",
@@ -20,7 +20,7 @@ RULES = (
         "ptxas -v reports no spills. Then the thread indexes an array at run time (local_array).",
         ("local_bytes", "l1_bytes", "registers"),
         ("dram", "l2"),
-        refutes=lambda e: (e["spill_inst"] <= 0) | e.closed,
+        refutes=lambda e: e["spill_inst"] <= 0,
     ),
     Rule(
         "local_array",
@@ -39,7 +39,7 @@ RULES = (
     Rule(
         "register_spills",
         ("local_bytes", "l1_bytes", "spill_inst", "inst_issued"),
-        lambda e: local(e) & (e["spill_inst"] > 0),
+        lambda e: local(e) & (e["spill_inst"] > 0) & ~e.closed,
         without_spills,
         0.95,
         "bytes",
@@ -49,7 +49,7 @@ RULES = (
         ("dram", "l2"),
         FULL,
         True,
-        refutes=lambda e: (e["spill_inst"] <= 0) | e.closed,
+        refutes=lambda e: e["spill_inst"] <= 0,
     ),
     Rule(
         "local_array",
