@@ -45,7 +45,7 @@ RULES = (
             & (e.busy["fp32"] < 0.25)
         ),
         lambda e: np.where(
-            flops(e) > 0,
+            (flops(e) > 0) | (e.waits("barrier") <= 0.1),  # the rule holds only above
             e.after(issue=slots(e, flops(e) / WARP)),
             e.without(e.waits("barrier", "short_scoreboard"), issue=0),
         ),
