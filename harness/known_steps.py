@@ -1,6 +1,6 @@
 """Hold the bytes that samples see in a step against ncu, which counts the same program without cache control.
 
-usage: python -m harness.known_steps RUN STEPS -- COMMAND…      needs ncu and a GPU
+usage: python -m harness.known_steps RUN STEPS -- COMMAND...      needs ncu and a GPU
 
 RUN is a run folder of `make profile`, with samples of COMMAND, to which the number of its steps is added. Its tables
 tell the bytes of a step; ncu counts the kernels of one step, and then STEPS steps as one range. Prints rows of

@@ -8,7 +8,9 @@
 # OUT/compiled, OUT/jax and OUT/ddp are the runs of the three reports with lanes.
 # exit: 0 all steps ran, 1 one failed, 2 usage
 set -uo pipefail
-[[ $# == 1 && $1 != -* ]] || { sed -n '2,10s/^# \?//p' "$0" && exit 2; }
+help() { sed -n '2,10s/^# \?//p' "$0"; }
+[[ ${1:-} != @(-h|--help) ]] || { help && exit 0; }
+[[ $# == 1 && $1 != -* ]] || { help >&2 && exit 2; }
 cd "$(dirname "$0")/.." && out=$(mkdir -p "$1" && cd "$1" && pwd) || exit 2
 export PYTHONPATH=$PWD${PYTHONPATH:+:$PYTHONPATH}
 form=tests/samples/gpt_steps.py worst=0

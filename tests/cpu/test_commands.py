@@ -171,9 +171,9 @@ def test_an_output_that_is_full_is_one_sentence(command: str, tmp_path: Path) ->
 
 
 def test_the_analysis_writes_every_file_whole_or_not_at_all() -> None:
-    """Through analysis/formats/writing.py, but for files in folders of its own that it renames or removes."""
+    """Through analysis/formats/writing.py, but for files of its own that it renames, removes, or keeps in memory."""
     own = {
-        "analysis/comparison/history.py", "analysis/formats/moving.py", "analysis/formats/writing.py",
+        "analysis/comparison/history.py", "analysis/formats/moving.py", "analysis/formats/system.py", "analysis/formats/writing.py",
         "analysis/page/trace.py", "kernel_ledger/magic.py",
     }  # fmt: skip
     writers = {

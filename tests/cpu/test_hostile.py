@@ -32,7 +32,8 @@ def made() -> Analysis:
         )
         for at, name in enumerate(NAMES)
     ]  # fmt: skip
-    return replace(found, report=structs.replace(found.report, findings=findings, notes=list(NAMES), title=NAMES[15]))
+    told = structs.replace(found.report, findings=findings, notes=list(NAMES), title=NAMES[15])
+    return replace(found, without_figures=told, drawn=lambda: (told, {}))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -453,7 +453,7 @@ def test_verdicts_come_before_what_tables_say() -> None:
     assert (
         found["reason"]
         .tolist()[1]
-        .startswith("We do not know why it takes its time: the GPU of the counters is unknown")
+        .startswith("We do not know what keeps it from its limit: the GPU of the counters is unknown")
     )
     assert found["unsettled"].fillna("").tolist() == ["", "", each.TIMES_ALONE]  # b was never measured
     assert [pd.isna(one) for one in found["recapture"]] == [True, False, False]
@@ -558,13 +558,13 @@ def test_what_a_verdict_says_of_a_launch() -> None:
     assert "Wrong if" not in first["reason"]
     assert "unsettled" in first
     assert "unsettled" not in other
-    assert none["reason"] == "We do not know why it takes its time: too few counters."
+    assert none["reason"] == "We do not know what keeps it from its limit: too few counters."
     assert none["unsettled"] == "full sections would settle: a, b"
     (_one, unjudged) = each._judged(mean, None, "no limits", tables_of(), {}, Program())
-    assert unjudged["reason"] == "We do not know why it takes its time: no limits."
+    assert unjudged["reason"] == "We do not know what keeps it from its limit: no limits."
     judged.why = ["", ""]
     *_rest, none = each._judged(mean, judged, "no limits", tables_of(), {}, Program())  # type: ignore[arg-type]
-    assert none["reason"].endswith("none holds, and it is not at a roof.")
+    assert none["reason"].endswith(": no rule holds.")
     assert pd.isna(next(each._judged(mean, judged, "", tables_of(), {}, Program()))["time_to_win_ns"])  # type: ignore[arg-type]
 
 
