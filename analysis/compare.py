@@ -31,12 +31,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("put -- between the paths of A and those of B")
     place = given.index("--")
     options = parser.parse_args(given[:place])
-    b = parser.parse_args(given[place + 1 :], argparse.Namespace(**vars(options))).paths
+    after = parser.parse_args(given[place + 1 :], argparse.Namespace(**vars(options)))  # options may follow B as well
     from analysis.formats.errors import LedgerError
     from analysis.formats.writing import failed
 
     try:
-        return _run(options, options.paths, b)
+        return _run(after, options.paths, after.paths)
     except LedgerError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return error.exit_code

@@ -305,7 +305,7 @@ def test_every_form_shows_the_comparison(tmp_path: Path, capsys: pytest.CaptureF
     a = capture(tmp_path / "a", {"scale<1>": 20_000, "gemm": 100_000})
     b = capture(tmp_path / "b", {"<script>fused": 30_000, "gemm": 110_000})
     page, comment = tmp_path / "c.html", tmp_path / "c.md"
-    assert command.main(["--html", str(page), "--markdown", str(comment), str(a), "--", str(b)]) == 0
+    assert command.main(["--html", str(page), str(a), "--", str(b), "--markdown", str(comment)]) == 0
     out = capsys.readouterr().out
     for text in (out, page.read_text("utf-8"), comment.read_text("utf-8")):
         assert "gemm" in text
