@@ -82,7 +82,7 @@ lint: setup-tests  ## run ruff, mypy, import-linter, shellcheck, clang-format
 	@$(PY) -m ruff format --check .
 	@$(PY) -m mypy
 	@$(dir $(PY))lint-imports --no-cache
-	@$(TOOLS) shellcheck -x -P SCRIPTDIR nsys_scripts/*.sh nsys_scripts/slurm/*.s* studies/*/*.sh .ci/run .ci/package .ci/setup .ci/census_gate
+	@$(TOOLS) shellcheck -x -P SCRIPTDIR harness/*.sh nsys_scripts/*.sh nsys_scripts/slurm/*.s* studies/*/*.sh .ci/run .ci/package .ci/setup .ci/census_gate
 	@$(CODE) | $(TOOLS) xargs -r clang-format --dry-run -Werror
 
 format: setup-tests  ## format the sources as lint requires
