@@ -132,9 +132,9 @@ def _findings(report: Report, tables: Mapping[str, pd.DataFrame], detail: Detail
 def finding_lines(
     finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame], *, sentence: bool
 ) -> Iterator[RenderableType]:
-    """Yield the lines of a finding: its title with its gain, and its evidence on one line.
+    """Yield the lines of a finding: its title with its gain, and what to do, without which its evidence, on one line.
 
-    With `sentence`, also its sentence and where to look for it.
+    With `sentence`, all of it: its sentence, what to do, where to look for it and its evidence.
     """
     head = Grid.grid(padding=(0, 2, 0, 0), expand=True)
     head.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -148,7 +148,10 @@ def finding_lines(
         yield prose(f"→ {finding.do}", indent=3)
     if sentence and (where := markdown.where_to_look(finding)):
         yield prose(where, indent=3)
-    yield Padding(line(evidence(finding, report, tables), FAINT), (0, 0, 0, 3))
+    if sentence or not finding.do:
+        yield Padding(line(evidence(finding, report, tables), FAINT), (0, 0, 0, 3))
+    else:
+        yield Padding(line(f"→ {finding.do}"), (0, 0, 0, 3))
 
 
 def evidence(finding: Finding, report: Report, tables: Mapping[str, pd.DataFrame]) -> str:
