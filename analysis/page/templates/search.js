@@ -33,9 +33,9 @@ const search = {
       ($("summary", element) ?? element).focus({ preventScroll: true });
     };
     this.all = [
+      ...$$(".card h3").map((head, place) => ({ kind: "finding", text: head.textContent, also: $(".kind", head.closest(".card")).textContent, more: "", act: jump(`finding-${place + 1}`) })),
       ...[...kernelOrder().values()].map((one) => ({ kind: "kernel", text: one.name, also: bindings[boundOf(one.name)] ?? "", brief: toldApart(one.name), more: one.time ? show(one.time, "ns") : "", act: () => openKernel(one.name) })),
       ...[...program.ranges.values()].filter((node) => node.path).map((node) => ({ kind: node.kind, text: node.path, more: show(node.time, "ns"), act: to(`range=${encodeURIComponent(node.path)}`) })),
-      ...$$(".card h3").map((head, place) => ({ kind: "finding", text: head.textContent, also: $(".kind", head.closest(".card")).textContent, more: "", act: jump(`finding-${place + 1}`) })),
       ...[...tables.keys()].filter((name) => document.getElementById(name)).map((name) => ({ kind: "table", text: name.replace(/_/g, " "), more: "", act: jump(name) })),
       ...$$("#missing tbody tr").map((row) => ({ kind: "missing", text: row.cells[0].textContent, more: "", act: jump("missing") })),
     ].map((item) => ({ ...item, lower: `${item.kind} ${item.text} ${item.also ?? ""} ${(item.also ?? "").replace("-", " ")}`.toLowerCase() }));
