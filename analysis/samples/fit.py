@@ -10,6 +10,7 @@ lie around that of the group. Without them, what a kernel does late counts for i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -164,23 +165,24 @@ def find_clock(parts: list[Part]) -> tuple[Clock, bool]:
     own = each.argmin(axis=0)
     gained = each[at] - each[own, np.arange(len(parts))]
     jumps = (np.abs(offsets[own] - best) > JUMP_NS) & (gained > MUCH * count)
-    for _ in range(_RECENTRED):
-        fine = _around(best, 3 * _FINE, _FINE)
-        sums = np.array([float(badness(float(one)).sum()) for one in fine])
-        lowest = int(sums.argmin())
-        best = float(fine[lowest])
-        if 0 < lowest < len(fine) - 1:
-            break
-    return Clock(*_parabola(fine, sums, lowest)), bool(jumps.any())
+    return _lowest(badness, best, 3 * _FINE, _FINE), bool(jumps.any())
 
 
 def refine_clock(parts: list[Part], clock: Clock) -> Clock:
     """Return the offset near a known one with which pieces of launches explain the samples of a unit best."""
-    cuts, middle = [(samples, cut(launches), values) for samples, launches, values in parts], clock.offset
+    cuts = [(samples, cut(launches), values) for samples, launches, values in parts]
+
+    def badness(offset: float) -> Floats:
+        return np.array([len(one[2]) * np.log(_unexplained(*one, offset)) for one in cuts])
+
+    return _lowest(badness, clock.offset, _UNIT, _UNIT_STEP)
+
+
+def _lowest(badness: Callable[[float], Floats], middle: float, reach: float, step: float) -> Clock:
+    """Return the clock where the badness of all parts together is lowest, near `middle`."""
     for _ in range(_RECENTRED):
-        offsets = _around(middle, _UNIT, _UNIT_STEP)
-        each = [[len(one[2]) * np.log(_unexplained(*one, float(at))) for at in offsets] for one in cuts]
-        sums = np.sum(each, axis=0)
+        offsets = _around(middle, reach, step)
+        sums = np.array([badness(float(one)).sum() for one in offsets])
         lowest = int(sums.argmin())
         middle = float(offsets[lowest])
         if 0 < lowest < len(offsets) - 1:
