@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.diagnosis.claims import Claim, cell
 from analysis.formats.report import Cell, kinds
-from analysis.formats.words import count_of, duration, share
+from analysis.formats.words import begin, count_of, duration, share
 
 LEAST_SHARE = 0.1  # of the time of all GPU operations
 SLOW_LINK = 0.5  # of the link's bandwidth; below it, pinned memory and larger pieces help
@@ -55,9 +55,7 @@ def _finding(row: Any, *, several: bool) -> Claim:
     return Claim(
         kind=next((one.kind for one in why if one.kind), "copy_bound"),
         title=f"{what[0]}{on}, {part} of the GPU operations' time: {why[0].headline}",
-        sentence=" ".join(
-            [f"{takes} {duration(float(row['time_ns']))}.", *(f"{one.said[0].upper()}{one.said[1:]}." for one in why)]
-        ),
+        sentence=" ".join([f"{takes} {duration(float(row['time_ns']))}.", *(f"{begin(one.said)}." for one in why)]),
         do=" ".join(dict.fromkeys(one.do for one in why if one.do)),
         bound_ns=won,
         cells=tuple(cells),

@@ -20,7 +20,7 @@ from analysis.diagnosis.sampled_reasons import reasons as sampled_reasons
 from analysis.diagnosis.vocabulary import CAUSE, SURE, cure, words
 from analysis.formats import symbols
 from analysis.formats.place import here
-from analysis.formats.words import share
+from analysis.formats.words import begin, share
 from analysis.planning.select import exact_filters
 from analysis.tables.declare import Column, table
 from analysis.tables.graphs import of_graphs
@@ -242,7 +242,7 @@ def _said(tables: Tables, sm_count: int | None, judged: set[tuple[str, str]]) ->
             if (name, reason.kind) in judged:
                 continue
             cells = (f"{one.table}.{one.column}{parts(one)} = {one.value}" for one in reason.cells)
-            told = f"{reason.said[0].upper()}{reason.said[1:]}."
+            told = f"{begin(reason.said)}."
             yield {
                 "kernel": name,
                 "reason": f"{told} {reason.do}".rstrip(),

@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.diagnosis.claims import Claim, cell
 from analysis.formats.report import Cell
-from analysis.formats.words import count_of, duration, share
+from analysis.formats.words import begin, count_of, duration, share
 from analysis.tables.attribution import fold_paths
 from analysis.tables.cpu_times import self_times
 from analysis.tables.host import CUDA, SYSTEM
@@ -97,17 +97,17 @@ def host_waits(host: pd.DataFrame, *, most: int = MOST) -> list[Claim]:
                 continue
             cells = [_host_cell(row, name) for name in ("host_time_ns", "calls", "longest_ns") if pd.notna(row[name])]
             told = f"{_time_in(row)}, {share(float(row['share_frac']))} of all time in {_plural(str(source))}."
-            told = f"{told[0].upper()}{told[1:]}"
+            told = begin(told)
             once = _once(row) if meaning and meaning[0] == "allocation" else 0.0
             if meaning and once and int(row["calls"]) <= FEW:  # then the others take a tenth of its time
                 meaning = ("start_up", "the first call sets CUDA up, once", "")
-            why = f" {_begin(meaning[1])}." if meaning else ""
+            why = f" {begin(meaning[1])}." if meaning else ""
             found.append(
                 Claim(
                     kind=meaning[0] if meaning else "host_work",
                     title=f"{row['call']}: {meaning[1] if meaning else headline}",
                     sentence=f"{told}{spread}{why}",
-                    do=f"{_begin(meaning[2])}." if meaning and meaning[2] else "",
+                    do=f"{begin(meaning[2])}." if meaning and meaning[2] else "",
                     cells=tuple(cells),
                     weight_ns=0.0 if meaning and meaning[0] == "start_up" else float(row["host_time_ns"]) - once,
                 )
@@ -139,8 +139,8 @@ def _of_loop(rows: pd.DataFrame) -> Claim:
     assert meaning is not None
     return Claim(
         kind="allocation", title=f"{names}: {meaning[1]}",
-        sentence=f"{'; '.join(parts)}: {duration(total)} in all. {_begin(meaning[1])}.",
-        do=f"{_begin(meaning[2])}.", cells=tuple(cells), weight_ns=total,
+        sentence=f"{'; '.join(parts)}: {duration(total)} in all. {begin(meaning[1])}.",
+        do=f"{begin(meaning[2])}.", cells=tuple(cells), weight_ns=total,
     )  # fmt: skip
 
 
@@ -155,10 +155,6 @@ def _once(row: Any) -> float:
 
 def _plural(source: str) -> str:
     return {CUDA: "CUDA calls", SYSTEM: "calls of the operating system, summed over threads"}.get(source, "ranges")
-
-
-def _begin(said: str) -> str:
-    return f"{said[0].upper()}{said[1:]}"
 
 
 def explain_call(name: str) -> tuple[str, str, str] | None:

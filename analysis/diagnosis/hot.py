@@ -13,7 +13,7 @@ from analysis.diagnosis.claims import Claim, cell
 from analysis.diagnosis.reasons import Cells, Kernel, Reason, Row, Tables, busiest, reasons, rows_of
 from analysis.diagnosis.vocabulary import library_of
 from analysis.formats import symbols
-from analysis.formats.words import count_of, duration, share
+from analysis.formats.words import begin, count_of, duration, share
 from analysis.tables.attribution import UNATTRIBUTED
 
 LEAST_SHARE = 0.01  # of the kernel time: a kernel with less gives no finding, unless it is the longest
@@ -166,7 +166,7 @@ def _times(rows: list[Row], column: str) -> dict[str, float]:
 
 def _begin(said: str) -> str:
     """Begin a sentence with a capital letter, unless it begins with `ncu`."""
-    return said if said.startswith("ncu") else f"{said[0].upper()}{said[1:]}"
+    return said if said.startswith("ncu") else begin(said)
 
 
 def _where(kernel: Kernel, column: str) -> str:

@@ -10,11 +10,11 @@ import pandas as pd
 from analysis.diagnosis.rank_cause import SHARED, starts_of
 from analysis.diagnosis.rank_steps import build_rank_steps
 from analysis.diagnosis.step_rules.ranks import place_name
-from analysis.diagnosis.step_rules.view import View
+from analysis.diagnosis.step_rules.view import View, of_each
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.formats import symbols
-from analysis.formats.collectives import TOGETHER, communicates, kind_of
-from analysis.formats.words import duration
+from analysis.formats.collectives import TOGETHER, kind_of
+from analysis.formats.words import begin, duration
 from analysis.replay import changes
 from analysis.tables.declare import part
 
@@ -63,13 +63,12 @@ def straggler(facts: Facts) -> Straggler | None:
 def alone(view: View) -> Alone | None:
     """Return the longest kernel that one rank alone runs, and after which it is the last to start a collective."""
     graph = view.graph
-    talks = np.array([communicates(name) for name in view.names], bool)
     places = changes.places(graph)
     place = places[graph.o_stream]
-    starts = starts_of(view, places) if talks.any() else pd.DataFrame()
+    starts = starts_of(view, places) if view.talks.any() else pd.DataFrame()
     if starts.empty:
         return None
-    works = view.kernels & ~talks
+    works = view.kernels & ~view.talks
     time = pd.DataFrame({"key": view.keys, "place": place, "ns": graph.o_duration})[works]
     wide = time.pivot_table(index="key", columns="place", values="ns", aggfunc="sum")
     single = wide[wide.notna().sum(axis=1) == 1]
@@ -90,7 +89,7 @@ def alone(view: View) -> Alone | None:
 def _waited_for(view: View, ops: np.ndarray, one: int, place: np.ndarray, starts: pd.DataFrame) -> bool:
     """Return whether the others mostly wait in the collective that follows these operations of a place."""
     graph = view.graph
-    together = np.array([kind_of(name) in TOGETHER for name in view.names], bool)
+    together = of_each(view.names, lambda name: kind_of(name) in TOGETHER, bool)
     rows = np.flatnonzero((place == one) & (graph.o_group >= 0) & together)
     rows = rows[np.isin(graph.o_group[rows], starts.index)]
     rows = rows[np.argsort(graph.o_start[rows], kind="stable")]
@@ -109,9 +108,8 @@ def _straggles(facts: Facts) -> str | None:
     found = straggler(facts)
     if found is None:
         return None
-    rank = found.rank[0].upper() + found.rank[1:]
     return (
-        f"{rank} is {duration(found.ns)} later in step {found.step} than in the steady "
+        f"{begin(found.rank)} is {duration(found.ns)} later in step {found.step} than in the steady "
         "steps, and the others wait for it: warm up before the loop what only this rank does or compiles."
     )
 
@@ -126,8 +124,7 @@ def _alone(facts: Facts) -> str | None:
     if found is None:
         return None
     where = f" in range {found.range}" if found.range else ""
-    rank = found.rank[0].upper() + found.rank[1:]
     return (
-        f"{rank} alone runs {symbols.short(found.kernel)}{where}, {duration(found.ns)} "
+        f"{begin(found.rank)} alone runs {symbols.short(found.kernel)}{where}, {duration(found.ns)} "
         "of each step, and is then the last to start a collective."
     )

@@ -20,7 +20,7 @@ from analysis.diagnosis.vocabulary import cure, do
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
 from analysis.formats.report import Cell, kinds
-from analysis.formats.words import count_of, duration, share
+from analysis.formats.words import begin, count_of, duration, share
 from analysis.tables.stalls import NOT_WAITING
 
 Tables = Mapping[str, pd.DataFrame]
@@ -223,7 +223,7 @@ def _near(kernel: Kernel) -> Reason | None:
         ),
         f"{unit} busy at {share(frac)}",
         f"{unit} at {share(frac)} of {'their' if unit.endswith('are') else 'its'} peak{', ' if beside else ''}{beside}",
-        f"Only {remedy} make it much faster." if is_near else f"{remedy[0].upper()}{remedy[1:]} make it faster.",
+        f"Only {remedy} make it much faster." if is_near else f"{begin(remedy)} make it faster.",
         [cell("units", place(row), one, _digits(float(row[one]))) for one in (name, *others)],
     )
 
@@ -356,7 +356,7 @@ def _throughput(kernel: Kernel) -> Reason | None:
     verb = "are" if busy == "the SMs" else "is"
     kind = "unknown" if not is_near else "memory_roof" if moved >= computed else "compute_roof"
     headline = f"{busy} {verb} busy at {share(max(moved, computed))}"
-    return Reason(kind, headline, both, f"{told[0].upper()}{told[1:]}", cells)
+    return Reason(kind, headline, both, begin(told), cells)
 
 
 _MEMORY = ("dram_throughput_frac", "memory_throughput_frac")
@@ -512,8 +512,8 @@ def _named(kernel: Kernel) -> Reason | None:
     if found is None or found.do:
         return found
     told = do(found.kind, kernel.library)
-    begins = told[0].upper() if told.split()[0].isalpha() else told[0]  # code keeps its case
-    return replace(found, do=f"{begins}{told[1:]}.")
+    said = begin(told) if told.split()[0].isalpha() else told  # code keeps its case
+    return replace(found, do=f"{said}.")
 
 
 def _short(kernel: Kernel) -> Reason | None:

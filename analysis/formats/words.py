@@ -14,6 +14,11 @@ def count_of(number: float, one: str, many: str = "") -> str:
     return f"{number:.0f} {one if round(number) == 1 else more}"
 
 
+def begin(said: str) -> str:
+    """Return words as the begin of a sentence: with a capital letter."""
+    return said[:1].upper() + said[1:]
+
+
 def duration(ns: float) -> str:
     """Return `0.3 µs`, `1.71 ms`, `919 ms`: a time with the unit that tables give it, and fewer digits."""
     for most, scale, unit in ((1e6, 1e3, "µs"), (1e9, 1e6, "ms")):

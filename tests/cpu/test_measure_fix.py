@@ -113,7 +113,7 @@ def test_a_longer_delay_bounds_the_slope_of_a_shorter_one() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("host_us", "slope"), [("900", 1), ("100", 0)])
 def test_virtual_host(fake: Path, host_us: str, slope: float) -> None:
-    """A call that the GPU waits for wins all of its time, one beside kernels nothing; its own time is told."""
+    """A faster call saves all of its time if the GPU waits for it, and nothing beside kernels; both tell that time."""
     code, said, found = run(fake, "--virtual-host", "MemGetInfo", "--host", "MemGetInfo", host_us=host_us)
     assert code == 0, said
     assert [one["slope"] for one in found["targets"]] == pytest.approx([slope, slope], abs=0.02)

@@ -13,8 +13,7 @@ from analysis.diagnosis.rank_cause import Cause, Late, find_late, starts_of
 from analysis.diagnosis.step_rules.host_work import kind_of_work, range_around
 from analysis.diagnosis.step_rules.view import Proposal, View, unlike
 from analysis.formats import intervals
-from analysis.formats.collectives import communicates
-from analysis.formats.words import count_of, duration
+from analysis.formats.words import begin, count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import Bools, Floats, Graph
 
@@ -37,7 +36,7 @@ _DO = {
 
 def propose(view: View) -> Iterator[Proposal]:
     """Propose equal work for the ranks, and collectives beside kernels."""
-    talks = np.array([communicates(name) for name in view.names], bool)
+    talks = view.talks
     if not talks.any():
         yield from _unlike(view)
         return
@@ -138,7 +137,7 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
 
     yield Proposal(
         kind="exposed_communication", about="small collectives", title="Send fewer, larger collectives",
-        sentence=f"{name[0].upper()}{name[1:]} runs {counts[most]:.0f} collectives a step of at most "
+        sentence=f"{begin(name)} runs {counts[most]:.0f} collectives a step of at most "
         f"{duration(SMALL_NS)} without waiting, for {duration(time)} in all: such a time is what a collective costs "
         "besides its bytes.",
         change=bucket, count=float(counts[most]), time_ns=time, what_if=f"--bucket 'nccl={MANY}'",
@@ -192,7 +191,7 @@ def _uneven(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
         factor = np.where(alone & (of_call == pids[late.place]), host_left, 1.0)
         return replace(even, c_gap=even.c_gap * factor, c_own=even.c_own * factor)
 
-    title, doing = name[0].upper() + name[1:], _of_host(view, of_call == pids[late.place])
+    title, doing = begin(name), _of_host(view, of_call == pids[late.place])
     yield Proposal(
         kind="slow_rank", about=title, title=_TITLES[late.cause], sentence=_told(title, late, more, waited, doing),
         change=equal, count=1.0, time_ns=more, do=_DO.get(late.cause, ""),

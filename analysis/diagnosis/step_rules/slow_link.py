@@ -8,7 +8,6 @@ import numpy as np
 
 from analysis.diagnosis.step_rules.ranks import LEAST, place_name, waits_of
 from analysis.diagnosis.step_rules.view import Proposal, View
-from analysis.formats.collectives import communicates
 from analysis.formats.words import count_of, duration
 from analysis.replay import changes
 from analysis.replay.graph import Graph
@@ -20,13 +19,12 @@ FEW = 4  # channels: NCCL uses 16 or more over NVLink
 def propose(view: View) -> Iterator[Proposal]:
     """Propose a sound link for the collectives that take TIMES as long as on one."""
     graph = view.graph
-    talks = np.array([communicates(name) for name in view.names], bool)
-    if view.expected is None or not talks.any():
+    if view.expected is None or not view.talks.any():
         return
     places = changes.places(graph)
     alone = graph.o_duration - waits_of(view, places)
-    expected = np.where(talks, view.expected[graph.o_row], np.nan)
-    slow = talks & (alone > TIMES * expected)
+    expected = np.where(view.talks, view.expected[graph.o_row], np.nan)
+    slow = view.talks & (alone > TIMES * expected)
     place = places[graph.o_stream]
     lost = np.bincount(place[slow], (alone - expected)[slow], minlength=1)
     most = int(lost.argmax())

@@ -15,6 +15,7 @@ import pandas as pd
 from analysis.capture.model import Capture
 from analysis.diagnosis.vocabulary import library_of
 from analysis.formats import intervals, symbols
+from analysis.formats.collectives import communicates
 from analysis.formats.report import Confidence
 from analysis.replay.changes import host_work_ns, neighbours
 from analysis.replay.decompose import Decomposition
@@ -127,6 +128,11 @@ class View:
     @cached_property
     def kernels(self) -> Bools:
         return np.asarray(self.graph.o_kind == "kernel")
+
+    @cached_property
+    def talks(self) -> Bools:
+        """Return which operations are collectives, which other GPUs take part in."""
+        return of_each(self.names, communicates, bool)
 
     @cached_property
     def bytes(self) -> Floats:
