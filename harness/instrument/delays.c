@@ -613,8 +613,7 @@ static void on_call(void* user, int domain, uint32_t id, const call* c) {
       if (c->site && capturing) capturing--;
       break;
     case INSTANTIATE:
-      if (c->site && !*c->result && wants_removal)
-        keep_graph(*(void**)parameters[0], parameters[1]);
+      if (c->site && !*c->result && wants_removal) keep_graph(*(void**)parameters[0], parameters[1]);
       break;
     case REPLAY:
       if (!c->site) meet(name_of("[CUDA graph]", GRAPH));
