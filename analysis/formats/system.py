@@ -10,7 +10,9 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import threading
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -30,6 +32,8 @@ Made = TypeVar("Made")
 
 
 _most_cores = 2
+_MOST_S = 120.0  # to wait for a copy once its answer is asked for; one that hangs would hang the report
+_LOOK_S = 0.005
 
 
 def use_one_core() -> None:
@@ -41,8 +45,9 @@ def use_one_core() -> None:
 def aside(work: Callable[[], Made]) -> Callable[[], Made]:
     """Begin `work` in a copy of this process, if another core is there for it; return what waits for its answer.
 
-    The copy shares what this process holds, and changes nothing here; its answer is pickled. Where no process can be
-    copied safely (Windows, macOS, other threads in Python), or the copy fails, the work is done when it is asked for.
+    The copy shares what this process holds, and changes nothing here; its answer is pickled. The work is done when it
+    is asked for where no process can be copied safely (Windows, macOS, other threads in Python), or the copy fails or
+    hangs.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "memfd_create") else 1
     threads = [one for one in threading.enumerate() if one.name != "tqdm_monitor"]  # it only redraws bars of progress
@@ -61,7 +66,7 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
 
     def result() -> Made:
         unused.detach()
-        _, status = os.waitpid(copy, 0)
+        status = _ended(copy)
         with open(answer, "rb") as file:
             file.seek(0)
             made: Made = work() if status else pickle.load(file)
@@ -69,6 +74,19 @@ def aside(work: Callable[[], Made]) -> Callable[[], Made]:
 
     unused = weakref.finalize(result, _end, answer, copy)
     return result
+
+
+def _ended(copy: int) -> int:
+    """Wait for the end of a copy, and return its status; one that takes too long is killed."""
+    until = time.monotonic() + _MOST_S
+    while time.monotonic() < until:
+        ended, status = os.waitpid(copy, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(_LOOK_S)
+    print(f"a second process gave no answer in {_MOST_S:g} s; its work is done in this one now", file=sys.stderr)
+    os.kill(copy, signal.SIGKILL)
+    return os.waitpid(copy, 0)[1]
 
 
 def _end(answer: int, copy: int) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -175,6 +176,33 @@ def _room(graph: Graph, queues: dict[int, int], epoch: IntArray, before: Floats)
 
 def simulate(graph: Graph, passes: int = MOST_PASSES) -> Run:
     """Return the last pass of a simulation whose time of a step has settled."""
+    for known, most, run in _RECENT:
+        if (most == passes or (len(run.passes) <= passes and _settled(run.passes))) and _equal(known, graph):
+            return run
+    run = _simulated(graph, passes)
+    _RECENT.append((graph, passes, run))
+    return run
+
+
+# The last graphs with their runs: many a change does the same to a step at both ends of its `share`.
+_RECENT: deque[tuple[Graph, int, Run]] = deque(maxlen=4)
+
+
+def _equal(graph: Graph, other: Graph) -> bool:
+    """Return whether two graphs hold the same."""
+    pairs = ((getattr(graph, one.name), getattr(other, one.name)) for one in fields(graph))
+    return all(
+        one is two
+        or (type(one) is type(two) and (np.array_equal(one, two) if isinstance(one, np.ndarray) else one == two))
+        for one, two in pairs
+    )
+
+
+def _settled(times: Sequence[float]) -> bool:
+    return len(times) >= 3 and abs(times[-1] - times[-2]) <= SETTLED * max(times[-1], 1.0)
+
+
+def _simulated(graph: Graph, passes: int) -> Run:
     program = _compile(graph)
     tails = graph.stream_free.tolist()
     origin = float(max(graph.start_ns, graph.stream_free[graph.main_streams()].max(initial=0)))
@@ -184,7 +212,7 @@ def simulate(graph: Graph, passes: int = MOST_PASSES) -> Run:
         begin = state.end
         _pass(graph, program, state)
         times.append(state.end - begin)
-        if len(times) >= 3 and abs(times[-1] - times[-2]) <= SETTLED * max(times[-1], 1.0):
+        if _settled(times):
             break
     call_begin, call_end = _call_times(graph, program, state)
     return Run(
@@ -267,7 +295,18 @@ def _pass(graph: Graph, program: _Program, state: _State) -> None:
             special.host(node)
             continue
         _, row, stream, epoch, issued, after, duration, dep, dep_gap, extra = node
-        begin, other = offsets[epoch] + issued, 1
+        begin = offsets[epoch] + issued
+        if kind == _PLAIN and dep < 0:  # most are
+            if (free := tails[stream] + after) >= begin:
+                begin, cause[row] = free, last[stream]
+            else:
+                why[row] = BY_HOST
+            start[row] = begin
+            done[row] = end = begin + duration
+            if end >= tails[stream]:
+                tails[stream], last[stream] = end, row
+            continue
+        other = 1
         free = (done[extra] if kind == _BRANCH else tails[stream]) + after
         if free >= begin:
             begin, other = free, 0

@@ -8,6 +8,7 @@ when stdin does.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -25,6 +26,8 @@ def main() -> int:
     store, memory, key = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     from analysis.store import rows  # before the limit: what is imported is not the capture's
 
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 50)
     system.use_one_core()
     if memory:
         system.limit_memory(memory)

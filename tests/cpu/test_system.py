@@ -157,10 +157,24 @@ def test_one_module_holds_what_differs_between_systems() -> None:
     assert {name for name, _ in found} == {"analysis/formats/system.py"}, found
 
 
-def test_work_aside_comes_back_from_a_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def second_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "_most_cores", 2)
     monkeypatch.setattr("threading.enumerate", lambda: [threading.main_thread()])
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+
+
+@pytest.mark.usefixtures("second_core")
+def test_a_copy_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(system, "_MOST_S", 0.1)
+    here, before = os.getpid(), set(psutil.Process().children())
+    assert system.aside(lambda: os.getpid() if os.getpid() == here else time.sleep(1000))() == here
+    assert capsys.readouterr().err == "a second process gave no answer in 0.1 s; its work is done in this one now\n"
+    assert set(psutil.Process().children()) == before
+
+
+@pytest.mark.usefixtures("second_core")
+def test_work_aside_comes_back_from_a_copy() -> None:
     here = os.getpid()
     there, answer = system.aside(lambda: (os.getpid(), np.arange(100_000)))()
     assert there != here
