@@ -39,7 +39,16 @@ TORCH_SOFTMAX = "torch"  # the unfused chain: scale, masked_fill, softmax
 # The kernels beside softmax: PyTorch's operations; our best kernel of each op that fuses; or our best kernel of every
 # op, which includes the attention and the matrix products of a prefill.
 TORCH_OPS, FUSED_OPS, BEST_OPS = "torch", "fused", "best"
+# The registered ops that a prompt of several tokens runs; a short last row takes gemv.
+PROMPT_KERNELS = {
+    FUSED_OPS: ("encoder", "residual_layernorm", "bias_gelu", "merge_heads"),
+    BEST_OPS: (
+        "encoder", "layernorm", "residual_layernorm", "split_permute", "merge_heads", "attention", "matmul", "gelu",
+        "gemv",
+    ),
+}  # fmt: skip
 _GELU = {"gelu_new": "tanh", "gelu_pytorch_tanh": "tanh", "gelu": "none"}
+TANH_GELU = tuple(name for name, form in _GELU.items() if form == "tanh")
 
 
 @dataclass(frozen=True)
@@ -93,6 +102,11 @@ class GPT2Config:
         Raises:
             InputError: an option changes the arithmetic to one that the model does not have.
         """
+        if (kind := values.get("model_type", "gpt2")) != "gpt2":
+            raise InputError(
+                f"The configuration is of a {kind} model and the engines decode gpt2 only: run it with transformers, "
+                "whose attention `python -m studies.dropin.measure` replaces by ours."
+            )
         if values.get("reorder_and_upcast_attn"):
             raise InputError(
                 "The checkpoint sets reorder_and_upcast_attn, which this harness does not have: "

@@ -24,7 +24,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -240,6 +241,56 @@ def compile_library(folder: str, arch: str, source: Path | None = None) -> Path:
     return library
 
 
+def prepare(folders: Sequence[str]) -> None:
+    """Build side by side those of `folders` that were never built for this GPU, so that no later call waits for one.
+
+    Raises: BuildError, one sentence, if a folder does not compile.
+    """
+    if missing := [folder for folder in dict.fromkeys(folders) if not _is_built(folder)]:
+        _build_all(missing)
+
+
+def _is_built(folder: str) -> bool:
+    """Return whether build/ has a library of this folder, though it may be stale: loading it compiles what changed."""
+    return any(BUILD.glob(f"{folder}-sm*.so") if folder in LIBRARIES else extension_folder(folder).glob("*.so"))
+
+
+def _build_all(folders: Sequence[str]) -> None:
+    """Build every folder in a process of its own, those with most source first. Raises: BuildError."""
+    from tqdm import tqdm
+
+    cores = len(os.sched_getaffinity(0))
+    at_once = min(len(folders), max(1, cores // 2))
+    environment = {"MAX_JOBS": str(max(2, cores // 2))} | os.environ
+    order = sorted(folders, key=lambda folder: -sum(file.stat().st_size for file in sources(folder)))
+    print(
+        f"compiling {len(order)} folders of kernels/ (once), {at_once} at a time: {', '.join(order)}",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip
+
+    def build_one(folder: str) -> tuple[str, int, str]:
+        command = [sys.executable, "-m", "kernels.build", folder]
+        done = subprocess.run(
+            command, cwd=FOLDER.parent, env=environment, capture_output=True, text=True, encoding="utf-8",
+            errors="replace", check=False,
+        )  # fmt: skip
+        return folder, done.returncode, done.stderr.strip()
+
+    failed = ""
+    with ThreadPoolExecutor(at_once) as pool, tqdm(total=len(order), desc="kernels", disable=None) as bar:
+        for job in as_completed([pool.submit(build_one, folder) for folder in order]):
+            folder, code, said = job.result()
+            lines = said.splitlines()
+            for line in lines:
+                if line.startswith("warning:"):
+                    tqdm.write(line, file=sys.stderr)
+            failed = failed or (lines[-1] if lines else f"kernels/{folder} did not compile.") if code else failed
+            bar.set_postfix_str(folder)
+            bar.update()
+    if failed:
+        raise BuildError(failed)
+
+
 def check_arch(architectures: tuple[int, ...] = ARCHITECTURES) -> int:
     """Compile every .cu for every architecture with nvcc alone; 1 if one fails or spills."""
     files = objects.sources()
@@ -282,13 +333,10 @@ def main() -> int:
         if op not in known:
             print(f"kernels/{op} has nothing to build; known: {', '.join(known)}", file=sys.stderr)
             return 2
-    if len(wanted) > 1:
-        # one process per op, so that the compilers run in parallel
-        command = [sys.executable, "-m", "kernels.build"]
-        running = [subprocess.Popen([*command, op], cwd=FOLDER.parent) for op in wanted]
-        return max(process.wait() for process in running)
     try:
-        if wanted[0] not in LIBRARIES:
+        if len(wanted) > 1:
+            _build_all(wanted)
+        elif wanted[0] not in LIBRARIES:
             extension(wanted[0])
         elif arguments.arch:
             compile_library(wanted[0], arguments.arch)
@@ -297,7 +345,7 @@ def main() -> int:
     except BuildError as error:
         print(error, file=sys.stderr)
         return 127
-    print(f"kernels/{wanted[0]} is built")
+    print("\n".join(f"kernels/{op} is built" for op in wanted))
     return 0
 
 

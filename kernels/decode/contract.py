@@ -2,7 +2,8 @@
 
 A module of this folder that decodes (few.py, persistent.py) has two functions:
 
-    refuses(sizes, gpu) -> str      why it does not run these sizes on this GPU, in one sentence; "" if it does
+    refuses(sizes, gpu, build=True) -> str      why it does not run these sizes on this GPU, in one sentence; "" if it
+                                                does; without `build`, what can be said before anything is compiled
     make(weights, sizes, state, sampling, stamped=0) -> Program
 
 `weights` are the parameters by their checkpoint names ("h.0.attn.c_attn.weight" is (C, 3 C)), of `sizes.dtype`, on the

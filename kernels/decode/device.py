@@ -104,8 +104,11 @@ def refuses_sizes(name: str, sizes: Sizes, shape: Shape = GPT2) -> str:
     return ""
 
 
-def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu) -> str:
-    """Why an engine does not run these sizes on this GPU, in one sentence; "" if it does."""
+def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu, *, build: bool = True) -> str:
+    """Why an engine does not run these sizes on this GPU, in one sentence; "" if it does.
+
+    Without `build`, nothing is compiled, so nothing is said about the blocks that fit the GPU at once.
+    """
     if said := refuses_sizes(name, sizes):
         return said
     if gpu.capability != CAPABILITY:
@@ -119,6 +122,8 @@ def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu) -> str:
             f"Engine {name} needs {needed >> 10} KiB of shared memory a block, and {gpu.name} has "
             f"{gpu.shared_bytes >> 10}."
         )
+    if not build:
+        return ""
     try:
         blocks = gpu_library().resident_blocks(slots)
     except BuildError as error:

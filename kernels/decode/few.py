@@ -9,9 +9,9 @@ from kernels.decode import device
 from kernels.decode.contract import Gpu, Sampling, Sizes, State
 
 
-def refuses(sizes: Sizes, gpu: Gpu) -> str:
-    """Why the engine does not run these sizes on this GPU, in one sentence; "" if it does."""
-    return device.refuses("few", device.FEW_SLOTS, sizes, gpu)
+def refuses(sizes: Sizes, gpu: Gpu, *, build: bool = True) -> str:
+    """Why the engine does not run these sizes on this GPU, in one sentence; "" if it does. See device.refuses."""
+    return device.refuses("few", device.FEW_SLOTS, sizes, gpu, build=build)
 
 
 def make(

@@ -23,11 +23,12 @@ import torch
 
 from analysis.formats.errors import InputError, UsageError
 from harness.console import progress
-from harness.gpt2 import BEST_OPS, FUSED_OPS, GPT2, KVCache
+from harness.gpt2 import BEST_OPS, FUSED_OPS, GPT2, PROMPT_KERNELS, TANH_GELU, GPT2Config, KVCache
 from harness.ranges import NvtxTracer, Tracer, attach, detach
 from harness.weights import Weights, build_model
+from kernels.build import BuildError, prepare
 from kernels.decode.contract import Gpu, Program, Sampling, Sizes, State
-from studies.decode.measure_step import Step, sample
+from studies.decode.measure_step import STEP_KERNELS, Step, sample
 
 EAGER, GRAPH, FEW, PERSISTENT = "eager", "graph", "few", "persistent"
 ENGINES = (EAGER, GRAPH, FEW, PERSISTENT)
@@ -218,8 +219,14 @@ def _pieces(tokens: int, most: int) -> Sequence[int]:
     return [most] * whole + [rest] * (rest > 0)
 
 
-def refusal(name: str, sizes: Sizes, gpu: Gpu | None, sampling: Sampling = GREEDY) -> str:
-    """Return why an engine does not support these sizes, this GPU or this sampling, in one sentence; "" if it does."""
+def refusal(
+    name: str, sizes: Sizes, gpu: Gpu | None, sampling: Sampling = GREEDY, config: GPT2Config | None = None,
+    *, build: bool = True,
+) -> str:  # fmt: skip
+    """Return why an engine does not support this model, GPU or sampling, in one sentence; "" if it does.
+
+    Without `build`, nothing is compiled to find out.
+    """
     if name in (EAGER, GRAPH):
         return ""
     if gpu is None:
@@ -228,8 +235,18 @@ def refusal(name: str, sizes: Sizes, gpu: Gpu | None, sampling: Sampling = GREED
         return (
             f"Engine {name} always takes the largest logit: it cannot sample at temperature {sampling.temperature:g}."
         )
-    maker = _maker(name)
-    return str(maker.refuses(sizes, gpu)) if maker is not None else f"Engine {name} has no kernels in this version."
+    if config is not None and (other := _other_arithmetic(config)):
+        return f"Engine {name} has GPT-2's own arithmetic, and the model has {other}."
+    return str(importlib.import_module(f"kernels.decode.{name}").refuses(sizes, gpu, build=build))
+
+
+def _other_arithmetic(config: GPT2Config) -> str:
+    """Return the option of a model that the kernels of few and persistent compute differently; "" if there is none."""
+    if config.activation_function not in TANH_GELU:
+        return f"the activation {config.activation_function!r}"
+    if any(config.scale(layer) != config.head_size**-0.5 for layer in range(config.n_layer)):
+        return "scores that are not scaled by the root of the head size alone"
+    return ""
 
 
 def prefill_ops(gpu: Gpu | None) -> str:
@@ -240,14 +257,53 @@ def prefill_ops(gpu: Gpu | None) -> str:
     return BEST_OPS if gpu is None or gpu.capability[0] == 9 else FUSED_OPS
 
 
-def _maker(name: str) -> Any:
-    """Import kernels/decode/few.py or persistent.py; return None if the file does not exist."""
+def folders_of(name: str, gpu: Gpu | None) -> list[str]:
+    """Return the folders of kernels/ that an engine compiles: of its prompts, and of its steps."""
+    from kernels.registry import ops
+
+    declared = ops()
+    own = STEP_KERNELS if name in (EAGER, GRAPH) else ()
+    found = [declared[op].folder for op in (*PROMPT_KERNELS[prefill_ops(gpu)], *own)]
+    return sorted({*found, *([] if own else ["decode"])})
+
+
+def check_weights(weights: Weights) -> None:
+    """Raise an InputError that names the first parameter with a value that is not a number, or is infinite."""
+    for name, tensor in weights.state.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(
+                f"The parameter {name} holds a value that is not a finite number: no engine can decode with it, so get "
+                "the checkpoint again."
+            )
+
+
+def check_memory(sizes: Sizes, free_bytes: int, name: str) -> None:
+    """Raise an InputError if `free_bytes` of a GPU cannot hold an engine.
+
+    Each keeps the model that runs prompts, its own copy of the weights, and the cache (few and persistent two caches).
+    """
+    caches = 1 if name in (EAGER, GRAPH) else 2
+    model = sizes.weight_bytes + (sizes.positions - 1) * sizes.width * sizes.item_bytes
+    needed = 2 * model + caches * sizes.cache_bytes(sizes.capacity)
+    if needed > free_bytes:
+        smaller = "--dtype bfloat16" if sizes.dtype == "float32" else "a smaller --context or --batch"
+        if 2 * model > free_bytes:
+            smaller = "--dtype bfloat16 or a smaller model" if sizes.dtype == "float32" else "a smaller model"
+        raise InputError(
+            f"Engine {name} needs {needed / 2**30:.1f} GiB for two copies of the weights and the cache, and the GPU "
+            f"has {free_bytes / 2**30:.1f} GiB free: use {smaller}."
+        )
+
+
+def _compile(name: str, gpu: Gpu) -> None:
+    """Compile side by side all folders that an engine needs; say it if one does not compile.
+
+    The first kernel that is missing raises the same sentence, or another engine replaces this one.
+    """
     try:
-        return importlib.import_module(f"kernels.decode.{name}")
-    except ModuleNotFoundError as error:
-        if error.name != f"kernels.decode.{name}":
-            raise
-        return None
+        prepare(folders_of(name, gpu))
+    except BuildError as error:
+        progress(str(error))
 
 
 def open_engine(
@@ -264,16 +320,23 @@ def open_engine(
 ) -> Engine:
     """Return the engine `name` of ENGINES, ready for its first prompt.
 
-    If that engine does not support the model, this prints the reason and returns engine `graph`. Engine `graph` on the
-    CPU launches its step without a CUDA graph. With `ranges`, a CUDA graph is recorded inside NVTX ranges. Engine
-    `persistent` stamps its phases for the first `stamped` tokens of each launch; the other engines have no stamps.
-    Raises: UsageError for an unknown engine, and for a batch or a capacity that no engine supports.
+    If that engine does not support the model, this prints the reason and returns engine `graph`. The first use on a GPU
+    compiles the kernels. Engine `graph` on the CPU launches its step without a CUDA graph. With `ranges`, a CUDA graph
+    is recorded inside NVTX ranges. Engine `persistent` stamps its phases for the first `stamped` tokens of each launch;
+    the other engines have no stamps.
+    Raises: UsageError for an unknown engine, and for a batch or a capacity that no engine supports; InputError for
+    weights that are no numbers, or that the GPU cannot hold.
     """
     if name not in ENGINES:
         raise UsageError(f"There is no engine {name!r}: use {', '.join(ENGINES)}.")
     sizes = sizes_of(weights, dtype, batch, capacity)
     gpu = gpu_at_hand() if device == "cuda" else None
-    if why := refusal(name, sizes, gpu, sampling):
+    check_weights(weights)
+    if gpu is not None:
+        able = not refusal(name, sizes, gpu, sampling, weights.config, build=False)
+        check_memory(sizes, torch.cuda.mem_get_info()[0], name if able else GRAPH)
+        _compile(name if able else GRAPH, gpu)
+    if why := refusal(name, sizes, gpu, sampling, weights.config):
         progress(f"{why} Engine {GRAPH} runs instead.")
         name = GRAPH
     model = build_model(weights, device=device, dtype=getattr(torch, dtype), ops=prefill_ops(gpu))
@@ -282,7 +345,7 @@ def open_engine(
         program = (
             Step(held, sizes, weights.config, state, sampling, device)
             if name in (EAGER, GRAPH)
-            else _maker(name).make(held, sizes, state, sampling, stamped)
+            else importlib.import_module(f"kernels.decode.{name}").make(held, sizes, state, sampling, stamped)
         )
     engine = Engine(name, model, sizes, state, program, sampling)
     if device == "cuda" and name != EAGER and program.most == 1:

@@ -218,7 +218,8 @@ def captured(run: Callable[[], object]) -> Any:
 
 def engine(shared: Shared, name: str, *, ranges: bool = False, stamped: int = 0) -> Engine:
     """Return the engine `name`, never engine `graph` in its place. Raises: UnavailableError if it does not run here."""
-    if why := refusal(name, shared.sizes, gpu_at_hand() if shared.device == "cuda" else None):
+    gpu = gpu_at_hand() if shared.device == "cuda" else None
+    if why := refusal(name, shared.sizes, gpu, config=shared.weights.config):
         raise UnavailableError(why)
     return open_engine(
         name,

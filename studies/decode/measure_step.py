@@ -23,6 +23,7 @@ from kernels.registry import ops
 
 Weights = Mapping[str, Any]
 _GROUPED = "attention_decode_grouped"
+STEP_KERNELS = ("encoder", "layernorm", "residual_layernorm", "gelu", "gemv", _GROUPED)
 
 
 def best_kernel(op: str, device: str, dtype: str) -> Callable[..., Any]:

@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from analysis.formats.errors import UsageError
-from harness.gpt2 import GPT2Config
+from analysis.formats.errors import InputError, UsageError
+from harness import gpt2
+from harness.gpt2 import BEST_OPS, GPT2Config
 from harness.ranges import RecordingTracer
 from harness.weights import Weights, build_model, load_weights
 from kernels.decode.contract import Gpu, Sampling, Sizes
@@ -21,6 +22,8 @@ from studies.decode.measure_engines import (
     ENGINES,
     MOST_BATCH,
     Engine,
+    check_memory,
+    folders_of,
     gpu_at_hand,
     open_engine,
     refusal,
@@ -249,6 +252,72 @@ def test_an_engine_that_refuses_falls_back_to_the_graph_and_says_so(
         name, engine.sizes, Gpu("GPU", (9, 0), 132, 232448), Sampling(1.0)
     )
     assert engine.generate(prompt(SMALL, 1, 3), 4).shape == (1, 7)
+
+
+H200 = Gpu("NVIDIA H200", (9, 0), 132, 232448)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"activation_function": "gelu"}, "the activation 'gelu'"),
+        ({"scale_attn_weights": False}, "scores that are not scaled by the root"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scores that are not scaled by the root"),
+    ],
+)
+@pytest.mark.parametrize("name", ["few", "persistent"])
+def test_a_model_of_other_arithmetic_is_refused_and_not_decoded_wrongly(
+    name: str, changed: dict[str, Any], said: str
+) -> None:
+    config = GPT2Config(**changed)
+    sizes = Sizes(12, 768, 12, 3072, 50257, 1024, 1e-5, 1, 1024, "bfloat16")
+    assert said in refusal(name, sizes, H200, config=config, build=False)
+    assert refusal(name, sizes, H200, config=GPT2Config(), build=False) == ""
+    assert refusal("graph", sizes, H200, config=config) == ""
+
+
+def test_weights_that_are_no_numbers_are_one_sentence() -> None:
+    weights = load_weights("random", 0, SMALL)
+    weights.state["h.1.mlp.c_fc.weight"][3, 5] = float("nan")
+    with pytest.raises(InputError, match=r"^The parameter h\.1\.mlp\.c_fc\.weight holds a value that is not a finite"):
+        on_cpu(weights)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "free", "way"),
+    [
+        ("float32", 1 << 30, "use --dtype bfloat16\\."),
+        ("float32", 1 << 28, "use --dtype bfloat16 or a smaller model"),
+        ("bfloat16", 1 << 28, "use a smaller model"),
+        ("bfloat16", 560_000_000, "use a smaller --context or --batch"),
+    ],
+)
+def test_a_model_that_the_gpu_cannot_hold_is_one_sentence(dtype: str, free: int, way: str) -> None:
+    sizes = Sizes(12, 768, 12, 3072, 50257, 1024, 1e-5, 8, 1024, dtype)
+    check_memory(sizes, 1 << 32, "graph")
+    with pytest.raises(InputError, match=rf"^Engine graph needs \d\.\d GiB .*: {way}"):
+        check_memory(sizes, free, "graph")
+
+
+def test_a_configuration_of_another_architecture_is_one_sentence() -> None:
+    with pytest.raises(
+        InputError, match=r"of a llama model and the engines decode gpt2 only: run it with transformers"
+    ):
+        GPT2Config.from_dict({"model_type": "llama", "num_key_value_heads": 8, "hidden_act": "silu"})
+
+
+@pytest.mark.parametrize("name", ["eager", "graph", "few", "persistent"])
+def test_an_engine_compiles_what_it_calls_and_nothing_else(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kernels.registry import ops
+
+    called = {"split_permute", "merge_heads", "matmul", "gemv"}  # of a GPU, or of larger sizes
+    plain = gpt2._kernel
+    monkeypatch.setattr(gpt2, "_kernel", lambda op, *more: called.add(op) or plain(op, *more))
+    build_model(load_weights("random", 0, SMALL), ops=BEST_OPS)(prompt(SMALL, 1, 4))
+    folders = {ops()[op].folder for op in called}
+    assert set(folders_of(name, H200)) == folders | (
+        {"decode"} if name in ("few", "persistent") else {"attention_grouped"}
+    )
 
 
 def test_bytes_of_a_step_are_those_of_the_parameters() -> None:

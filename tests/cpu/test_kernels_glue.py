@@ -1,6 +1,8 @@
 """Bindings, made of the declarations."""
 
 import re
+import subprocess
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,6 +54,30 @@ def test_a_new_rung_needs_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(op.variants, "v04_new", new)  # type: ignore[arg-type]
     assert 'module.def("gelu_v04_new", gelu<gelu_v04_new>);' in glue.binding_text("gelu")
     assert objects.fingerprint(FOLDER / "gelu" / "v02_vector.cu") == before
+
+
+def test_folders_that_were_never_built_are_built_side_by_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    together, asked = threading.Barrier(2, timeout=20), []
+
+    def run(command: list[str], **settings: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command[-1])
+        if command[-1] != "softmax":
+            together.wait()  # breaks if the two do not run at the same time
+        return subprocess.CompletedProcess(command, int(command[-1] == "softmax"), "", "softmax.cu: error")
+
+    monkeypatch.setattr(build, "BUILD", tmp_path)
+    monkeypatch.setattr(build, "extension_folder", lambda folder: tmp_path / folder)
+    monkeypatch.setattr(build.os, "sched_getaffinity", lambda process: range(8))
+    monkeypatch.setattr(build.subprocess, "run", run)
+    (tmp_path / "gemv").mkdir()
+    (tmp_path / "gemv" / "gemv.so").touch()
+    build.prepare(["gemv", "gelu", "decode", "gelu"])
+    assert sorted(asked) == ["decode", "gelu"]
+    assert "compiling 2 folders of kernels/ (once), 2 at a time" in capsys.readouterr().err
+    with pytest.raises(build.BuildError, match=r"softmax\.cu: error"):
+        build.prepare(["softmax"])
 
 
 @pytest.mark.xdist_group("compiler")
