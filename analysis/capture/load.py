@@ -566,6 +566,13 @@ def _with_recordings(found: _Found, timeline: Timeline) -> Timeline:
     )
 
 
+def _session(found: _Found, timeline: Timeline) -> dict[str, str]:
+    """Return what ncu's session page states; the timeline, then the tools' status files tell the day better."""
+    days = [timeline.date, *(str(tool.get("date") or "") for tool in found.tools), found.ncu.session.get("date", "")]
+    known = {"gpu": timeline.gpu} | found.ncu.session | {"date": next(filter(None, days), "")}
+    return {name: value for name, value in known.items() if value}
+
+
 def _note_graphs(found: _Found, ops: pd.DataFrame) -> None:
     """Add the missing of CUDA graphs in CSV exports: kernels that may be missing, or whose recording is unknown.
 
@@ -654,8 +661,7 @@ def _put_together(found: _Found, given: list[str]) -> Capture:
         counter_units=found.units,
         samples=found.samples[1] if found.samples else timeline.samples,
         gpu_attributes=timeline.gpu_attributes or (found.samples[2] if found.samples else {}),
-        session={name: one for name, one in (("gpu", timeline.gpu), ("date", timeline.date)) if one}
-        | found.ncu.session,
+        session=_session(found, timeline),
         process_ranks=timeline.process_ranks,
         ranks_from=timeline.ranks_from,
         clock_shifts=timeline.clock_shifts,

@@ -34,6 +34,8 @@ _DEVICE = {
 }
 # Words and versions. The reader drops any other value, such as a path.
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .,:()+_-]{0,79}")
+_MONTHS = "JanFebMarAprMayJunJulAugSepOctNovDec"
+_DAY = re.compile(rf"(?P<year>\d{{4}})-(?P<month>{'|'.join(re.findall('...', _MONTHS))})-(?P<day>\d\d)\b")
 _OPTION = re.compile(
     r"(?<=\s)--(?P<name>set|clock-control|cache-control|replay-mode|target-processes|pipeline-boost-state|"
     r"graph-profiling)[= ](?P<value>[a-z-]+)(?=\s|$)"
@@ -55,6 +57,8 @@ def read_session(section: ncu_csv.Section) -> dict[str, str]:
             short = _SESSION.get(name) or _DEVICE.get(name)
             if short:
                 kept.setdefault(short, value)
+    if day := _DAY.match(kept.pop("created", "")):
+        kept["date"] = f"{day['year']}-{_MONTHS.index(day['month']) // 3 + 1:02}-{day['day']}"
     if "cc_major" in kept and "cc_minor" in kept:
         kept["cc"] = f"{kept['cc_major']}.{kept['cc_minor']}"
     return {name: value for name, value in kept.items() if not name.startswith("cc_")}

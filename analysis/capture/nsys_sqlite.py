@@ -12,7 +12,6 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +40,7 @@ from analysis.capture.sqlite_table import Tables, open_tables
 from analysis.formats.errors import InputError
 from analysis.formats.ranges import DOMAIN, never_closes
 from analysis.formats.report import Missing, Reason
-from analysis.formats.words import count_of
+from analysis.formats.words import count_of, day_of
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -670,7 +669,7 @@ def _date(export: _Export) -> str:
     if "utcEpochNs" not in export.tables.get(STARTED, ()):
         return ""
     began = export.read(STARTED, ("utcEpochNs",))["utcEpochNs"].values.tolist()[:1]
-    return datetime.fromtimestamp(began[0] // 10**9, UTC).date().isoformat() if began else ""
+    return day_of(began[0]) if began else ""
 
 
 def _devices(export: _Export, device: IntArray) -> pd.Categorical:

@@ -145,11 +145,13 @@ class _Document(
         "events": "traceEvents",
         "devices": "deviceProperties",
         "distributed": "distributedInfo",
+        "base": "baseTimeNanoseconds",
     },
 ):
     events: list[_Event]
     devices: list[Device] = []
     distributed: _Distributed = _Distributed()
+    base: Any = 0
 
 
 @dataclass(frozen=True)
@@ -220,12 +222,16 @@ class Events:
 
 @dataclass(frozen=True)
 class Trace:
-    """A trace as columns: its events by kind (gpu, call, mark, module, operator), and how many others it has."""
+    """A trace as columns: its events by kind (gpu, call, mark, module, operator), and how many others it has.
+
+    `base_ns` is what its time stamps count from, since 1970; 0 if it does not tell.
+    """
 
     events: dict[str, Events]
     others: Counter[str]
     devices: list[Device]
     rank: int | None
+    base_ns: int = 0
 
 
 def columns(raw: bytes | mmap.mmap, where: str) -> Trace:
@@ -236,17 +242,17 @@ def columns(raw: bytes | mmap.mmap, where: str) -> Trace:
     kinds = {kind: _Kind(kind, where) for kind in ("gpu", "call", "mark", "module", "operator")}
     others: Counter[str] = Counter()
     devices: list[Device] = []
-    rank = None
+    rank, base = None, 0
     try:
         for events, end in _blocks(_texts(raw, where)):
             _sort(events, kinds, others)
             if end is not None:
-                devices, rank = end.devices, end.distributed.rank
+                devices, rank, base = end.devices, end.distributed.rank, end.base if isinstance(end.base, int) else 0
     except msgspec.ValidationError as error:
         raise InputError(f"{where}: is not a trace of torch.profiler ({_reason(error)}); {AGAIN}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: is a damaged trace or one cut off ({_reason(error)}); {AGAIN}.") from None
-    return Trace({kind: one.whole() for kind, one in kinds.items()}, others, devices, rank)
+    return Trace({kind: one.whole() for kind, one in kinds.items()}, others, devices, rank, base)
 
 
 def _reason(error: Exception) -> str:

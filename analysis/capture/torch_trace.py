@@ -57,7 +57,7 @@ from analysis.capture.torch_events import (
 from analysis.formats.collectives import kind_of
 from analysis.formats.errors import InputError
 from analysis.formats.report import Missing, Reason
-from analysis.formats.words import count_of
+from analysis.formats.words import count_of, day_of
 
 MARK = b'"traceEvents"'
 _MEMORY = re.compile(r"\((\w+) *-> *(\w+)\)$")  # Memcpy HtoD (Pinned -> Device)
@@ -120,6 +120,7 @@ def read(raw: bytes | mmap.mmap, where: str) -> Timeline:
         missing=missing,
         vendor=elsewhere or _vendor(names, calls.names.used()),
         gpu=names[0] if names and used else elsewhere,
+        date=day_of(trace.base_ns + first),
         gpu_attributes=_attributes(trace.devices) if used else {},
         is_unrecorded=used and gpu_ops.empty,
         process_ranks=(ranks := _ranks(gpu_ops, trace)),

@@ -15,7 +15,7 @@ class ToolStatus(Struct):
     `exit_code` and `ranges` belong to a bare run: the program's exit code, and the number of recorded ranges.
     `auto_ranges` of a bare run: "on" if its ranges are automatic; "own" if the program opens ranges itself, and only
     those count. `range_cost_ns`: the cost of an automatic range, subtracted from the times. `planned`: ncu replayed the
-    launches of count_plan.csv. `unsampled`: why nsys did not sample counters.
+    launches of count_plan.csv. `unsampled`: why nsys did not sample counters. `date`: its day, UTC.
     """
 
     tool: str
@@ -38,6 +38,7 @@ class ToolStatus(Struct):
     auto_ranges: str | UnsetType = UNSET
     range_cost_ns: float | UnsetType | None = UNSET
     unsampled: str | UnsetType = UNSET
+    date: str | UnsetType = UNSET
 
 
 TOOL_STATUS = JsonFile("tool-status", "ncu.json", ToolStatus, again=f"capture again with `{profile()}`")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from itertools import zip_longest
 
 Names = Callable[[str], str]
+_FIRST_NS, _LAST_NS = 1_167_609_600_000_000_000, 4_102_444_800_000_000_000  # 2007, when CUDA appeared, and 2100
 
 
 def count_of(number: float, one: str, many: str = "") -> str:
@@ -26,6 +28,11 @@ def duration(ns: float) -> str:
             value = ns / scale
             return f"{value:.3g} {unit}" if abs(value) < 999.5 else f"{value:.0f} {unit}"
     return f"{ns / 1e9:,.4g} s"
+
+
+def day_of(ns: int) -> str:
+    """Return the day, UTC, of a time since 1970; "" if that is before 2007 or after 2100."""
+    return datetime.fromtimestamp(ns // 10**9, UTC).date().isoformat() if _FIRST_NS < ns < _LAST_NS else ""
 
 
 def share(frac: float) -> str:

@@ -27,12 +27,19 @@ _STARTS = {
 def program_line(report: Report, *, alone: bool = False) -> str:
     """Return GPU, driver, date and versions in one line; without the GPU if the title names it, unless `alone`."""
     program = report.program
-    known = {str(one.name): one.value for one in report.conditions} | ({"date": program.date} if program.date else {})
+    known = {str(one.name): one.value for one in report.conditions}
+    known |= {"date": program.date} if program.date else {}
     if not alone and str(known.get("GPU", "")) in report.title:
         known.pop("GPU", None)
     bare = ("GPU", "date")
     said = [f"{'' if name in bare else name + ' '}{text.shorten(known[name], 40)}" for name in _SAID if name in known]
-    return " · ".join(said)
+    return " · ".join([*said, *unknown(report)])
+
+
+def unknown(report: Report) -> list[str]:
+    """Return what is unknown of a program that ran on a GPU, in one text: [`unknown: command, date`] or []."""
+    names = [name for name in ("command", "driver", "date") if not getattr(report.program, name)]
+    return [f"unknown: {', '.join(names)}"] if names and report.program.gpus else []
 
 
 def step_line(step: Step, start_up: StartUp | None) -> str:

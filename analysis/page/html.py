@@ -143,6 +143,7 @@ def render_html(
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
         measured=text.clean(" · ".join(filter(None, [first.program_line(report), *_measured(report, tables)]))),
+        command=text.clean(report.program.command or ""),
         steps=_steps(report),
         conditions=[_cleaned(c, "name", "value") for c in report.conditions],
         trust=_trust(report.trust, tables),

@@ -129,7 +129,7 @@ def table_of(headers: Sequence[str], body: Sequence[Sequence[str]], align: Seque
 
 def _facts(report: Report) -> str:
     trust, coverage = report.trust, report.coverage
-    facts = []
+    facts = [f"- **Command:** {as_code(report.program.command)}"] if report.program.command else []
     if conditions := conditions_line(report):
         facts.append(f"- **Conditions:** {escape(conditions)}")
     if trust.sentence:
@@ -141,14 +141,16 @@ def _facts(report: Report) -> str:
 
 
 _CONDITIONS = (
-    "GPU", "driver", "cuda", "torch", "nsys", "ncu", "SM clock", "memory clock", "throttling", "workload", "calls",
+    "GPU", "driver", "date", "cuda", "torch", "nsys", "ncu", "SM clock", "memory clock", "throttling", "workload",
+    "calls",
 )  # fmt: skip
 
 
 def conditions_line(report: Report) -> str:
     """Return the conditions that matter most for the numbers, in one line; the table of conditions has all."""
-    known = {str(c.name): c.value for c in report.conditions}
-    return " · ".join(f"{name} {text.shorten(known[name], 90)}" for name in _CONDITIONS if name in known)
+    known = {str(c.name): c.value for c in report.conditions} | {"date": report.program.date}
+    said = [f"{name} {text.shorten(known[name], 90)}" for name in _CONDITIONS if known.get(name)]
+    return " · ".join([*said, *first.unknown(report)])
 
 
 def is_from_counters(column: ReportColumn | None) -> bool:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import sys
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -206,6 +207,7 @@ def record(options: argparse.Namespace) -> int:
         "fix": verdict[2],
         "command": scrub_command(options.command),
         "seconds": options.seconds,
+        "date": datetime.now(UTC).date().isoformat(),
         **asked(options.command),
     }
     write(options.file, status)

@@ -1,5 +1,6 @@
 """ncu's other pages: details of every header, source, session, several tables in a file, live output."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -405,7 +406,7 @@ def test_of_a_session_page_only_what_is_safe_is_kept(tmp_path: Path) -> None:
     put(tmp_path, details([*who(), "S", "dram__bytes.sum", "byte", "1"]), "details")
     capture = load([tmp_path])
     assert capture.session == {
-        "set": "full", "clock_control": "none", "cache_control": "all", "created": "2023-Oct-24 18:55:50", "cuda": "12.3",
+        "set": "full", "clock_control": "none", "cache_control": "all", "date": "2023-10-24", "cuda": "12.3",
         "driver": "545.19", "ncu": "2023.3.0.0 (build 33266684) (public-release)", "gpu": "NVIDIA RTX A4500",
         "sm_count": "56", "max_gpu_frequency_khz": "1650000", "cc": "8.6",
     }  # fmt: skip
@@ -414,6 +415,9 @@ def test_of_a_session_page_only_what_is_safe_is_kept(tmp_path: Path) -> None:
     )
     assert "secret" not in everything
     assert "someone" not in everything
+    status = {"kind": "tool-status", "schema_version": 1, "tool": "ncu", "status": "ok", "date": "2026-01-02"}
+    (tmp_path / "ncu.json").write_text(json.dumps(status), encoding="utf-8")
+    assert load([tmp_path]).session["date"] == "2026-01-02"
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,20 @@ def test_a_distributed_program_has_ranks(said: str, ranks: dict[int, int]) -> No
     assert read(raw).process_ranks == ranks
 
 
+@pytest.mark.parametrize(
+    ("ts", "base", "day"),
+    [
+        ("2000.5", BASE, "2026-10-01"),
+        ("1764234000000000.125", None, "2025-11-27"),  # microseconds since 1970
+        ("5000000000", None, ""),  # since the machine started
+        ("5", '"soon"', ""),
+        ("5", 1 << 62, ""),
+    ],
+)
+def test_the_day_of_a_trace_is_that_of_its_first_event(ts: str, base: Any, day: str) -> None:
+    assert torch_trace.read(trace(call(ts, 1), base=base), "trace.json").date == day
+
+
 def test_times_are_exact_where_floats_are_not() -> None:
     # 64-bit floats of this size are 0.25 µs (with the epoch) and 0.004 µs (since the base) apart
     for base, first, ts, start in (

@@ -54,6 +54,11 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
     report = api.analyse(api.load(ROOT / "examples/h200/cuda_graph/captures")).report
     assert report.title == "cuda_graph.py on NVIDIA H200"
     assert report.program.command == "python3 examples/kinds/cuda_graph.py"
+    assert first.program_line(report).endswith(" · unknown: date")
+    dated = structs.replace(report, program=structs.replace(report.program, date="2026-11-24", driver=None))
+    line = first.program_line(dated)
+    assert line.endswith(" · unknown: driver")
+    assert " · 2026-11-24 · " in line
     step = report.steps[0]
     assert step.name == "step CUDAGraph"
     assert first.step_line(step, None).startswith("Steady step CUDAGraph 287 µs (15 steps, p5 to p95 ")

@@ -19,7 +19,7 @@ from analysis.formats.report import Report
 from analysis.page import data, markdown, text
 from analysis.page import html as page_html
 from analysis.page.html import STATIC_ROWS
-from analysis.page.markdown import escape, escape_prose
+from analysis.page.markdown import as_code, escape, escape_prose
 from tests.declared import TABLES
 
 NAN = float("nan")
@@ -88,7 +88,7 @@ def report(
     check = {"name": name, "unit": "byte", "expected": 1e9, "measured": 1.1e9, "error_frac": 0.1, "limit_frac": 0.03}
     return {
         "title": f"GPT-2 {name}",
-        "program": {},
+        "program": {"command": f"python3 {name}"},
         "steps": [],
         "kernels": [],
         "nsys_equality": {"equal": 0, "compared": 0},
@@ -201,6 +201,7 @@ def test_hostile_names_are_only_text_in_the_page(name: str) -> None:
     assert not [a for _, attributes in page.seen for a in attributes if a.startswith("on")]
     assert "49" not in re.findall(r"\{\{.*?\}\}|\b49\b", page.shown)  # no second rendering of a template in a name
     assert text.clean(HOSTILE[0]) in page.shown
+    assert f"Command: python3 {text.clean(name)}" in page.shown
 
 
 def test_long_names_are_cut_with_the_full_name_at_hand() -> None:
@@ -383,6 +384,9 @@ def test_nothing_is_marked_untrusted_unless_the_self_test_failed(status: str) ->
 @pytest.mark.parametrize("name", HOSTILE)
 def test_markdown_tables_keep_their_shape(name: str) -> None:
     shown = render_markdown(report(name=name), tables(HOSTILE))
+    command = as_code(f"python3 {name}")
+    assert f"- **Command:** {command}\n" in shown
+    shown = shown.replace(command, "")
     assert "<script" not in shown
     assert "<img" not in shown
     columns = 0

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,7 @@ def test_a_capture_that_works(gpu_machine: Machine) -> None:
         assert answer.returncode == 0, answer.stderr
     nsys, ncu = gpu_machine.json("r/captures/nsys.json"), gpu_machine.json("r/captures/ncu.json")
     assert nsys["status"] == ncu["status"] == "ok"
+    assert date.fromisoformat(nsys["date"]) <= date.fromisoformat(ncu["date"])
     assert nsys["version"] == "2025.3.1.90"
     assert ncu["version"] == "2025.3.1.0"
     assert nsys["command"][:2] == ["nsys", "profile"]
