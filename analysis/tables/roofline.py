@@ -140,7 +140,8 @@ def _at_dram(roofline: pd.DataFrame) -> pd.DataFrame:
         Column(
             "flops",
             "FLOP",
-            "floating-point operations of the measured launches on all pipes, without special functions",
+            "floating-point operations of the measured launches on all pipes, as issued (with the padding of tiles), "
+            "without special functions",
             "counters",
             shown=False,
         ),

@@ -175,7 +175,7 @@ const kernelPage = {
       answerPoints(svg, points);
       plot.append(svg);
     }
-    return block("Roofline", plot, pick(of, rows, [["range", "range"], ["level", "level"], ["roof_frac", "reaches, of its limit"], ["achieved_flop_per_s", "achieved"], ["achieved_byte_per_s", "bandwidth"], ["intensity_flop_per_byte", "intensity"]]));
+    return block("Roofline", plot, pick(of, rows, [["range", "range"], ["level", "level"], ["roof_frac", "reaches, of its limit"], ["achieved_flop_per_s", "achieved"], ["achieved_byte_per_s", "bandwidth"], ["intensity_flop_per_byte", "intensity"]]), make("p", { class: "question" }, points.length ? PADDED : ""));
   },
   bytes(name, ranges) {
     const counters = table("counters"), items = ranges.map((range) => {

@@ -1,5 +1,6 @@
 // The roofline: points of the selected range at one memory level below measured roofs and those of the datasheet.
 const MOST_POINTS = 600, TABBABLE = 30;
+const PADDED = "FLOPs are those issued: a tile that a product does not fill counts whole, so a matrix times a vector may count 64 times its useful FLOPs.";
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const keyOf = (kernel, range) => `${kernel}\n${range ?? ""}`;
 const leafOf = new Map(), leavesOf = new Map();  // by kernel and range; by kernel, the longest first
@@ -133,7 +134,7 @@ const roofline = {
     answerPoints(svg, points);
     this.plot.replaceChildren(svg);
     this.said.textContent = `${grouped(points.length)} ${points.length === 1 ? "point" : "points"}, area by share of time, colour by what binds the kernel, solid roofs measured, dashed ones of the datasheet. `
-      + (points.length > MOST_POINTS ? `The ${MOST_POINTS} with most time are drawn. ` : "") + (left ? `${grouped(left)} without floating-point operations ${left === 1 ? "is" : "are"} not drawn.` : "");
+      + (points.length > MOST_POINTS ? `The ${MOST_POINTS} with most time are drawn. ` : "") + (left ? `${grouped(left)} without floating-point operations ${left === 1 ? "is" : "are"} not drawn. ` : "") + (points.length ? PADDED : "");
   },
   export(kind) {
     const svg = $("svg", this.plot), name = `roofline-${this.level.value}`, source = new XMLSerializer().serializeToString(svg);
