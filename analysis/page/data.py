@@ -1,12 +1,13 @@
 """Write the data block of report.html: the tables with their columns, as the page's script reads them.
 
 `strings` holds every distinct text once, cleaned. A cell of text is its position there, -1 if missing. Numbers have the
-six digits of the CSV files, in base units; of whole numbers that ascend, it holds the steps. A column with the same
-value in every row is stored as that value.
+six digits of the CSV files, in base units; of whole numbers, it holds the steps between them if those are shorter. A list
+that repeats its values is stored as `runs`: a value, how often it follows itself, the next value.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,14 +83,14 @@ class Data:
         codes, different = pd.factorize(cells)
         known = [value for value in different.tolist() if not text.is_missing(value)]
         if any(text.is_number(value) for value in known):
-            return column | {"mixed": [_mixed(value, name, str(described["unit"])) for value in cells.tolist()]}
+            return column | {"mixed": packed([_mixed(value, name, str(described["unit"])) for value in cells.tolist()])}
         shown = {value: text.clean(text.cell(value, name, described["unit"])) for value in known}
         place = [self.place(shown[value]) if value in shown else -1 for value in different.tolist()] + [-1]
         places = [place[code] for code in codes.tolist()]
         if short := shortened(shown.values(), name, rows, described, self._kernels):
             self.short[table, name] = short
             column["short"] = {self.place(full): self.place(cut) for full, cut in short.items()}
-        return column | {"texts": places[0] if places and len(set(places)) == 1 else places}
+        return column | {"texts": packed(places)}
 
     def dump(self, **more: Any) -> str:
         """Return the block as JSON that cannot close its HTML element."""
@@ -98,15 +99,23 @@ class Data:
         return written.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _numbers(cells: pd.Series) -> dict[str, list[Any]]:
-    """Return the numbers of a column, None if missing; if they are whole and ascend, the shorter steps between them."""
+def packed(values: list[Any]) -> list[Any] | dict[str, list[Any]]:
+    """Return a list as the page holds it: as its runs if they are shorter."""
+    runs = [(value, len(list(same))) for value, same in itertools.groupby(values)]
+    return {"runs": list(itertools.chain.from_iterable(runs))} if 2 * len(runs) < len(values) else values
+
+
+def _numbers(cells: pd.Series) -> dict[str, Any]:
+    """Return the numbers of a column, None if missing; of whole ones the steps between them if these are shorter."""
     if not pd.api.types.is_integer_dtype(cells):
-        return {"numbers": [None if value != value else _plain(value) for value in cells.astype(float).tolist()]}
+        return {"numbers": packed([None if value != value else _plain(value) for value in cells.astype(float).tolist()])}
     if cells.hasnans:
-        return {"numbers": [None if value is pd.NA else value for value in cells.tolist()]}
-    if len(cells) > 1 and cells.is_monotonic_increasing and cells.iloc[0] > -_EXACT and cells.iloc[-1] < _EXACT:
-        return {"steps": np.diff(cells.to_numpy(np.int64), prepend=0).tolist()}
-    return {"numbers": cells.tolist()}
+        return {"numbers": packed([None if value is pd.NA else value for value in cells.tolist()])}
+    found = {"numbers": packed(cells.tolist())}
+    if len(cells) > 1 and cells.abs().max() < _EXACT:
+        found["steps"] = packed(np.diff(cells.to_numpy(np.int64), prepend=0).tolist())
+    shorter = min(found, key=lambda name: len(str(found[name])))
+    return {shorter: found[shorter]}
 
 
 def _plain(value: Any) -> Any:

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.formats import intervals
 from analysis.formats.report import Report
 from analysis.page import mpl, text
+from analysis.page.data import packed
 from analysis.page.canvas import (
     LIGHT_GREY,
     SKY,
@@ -115,16 +116,16 @@ def block(lanes: Lanes | None, report: Report, place: Callable[[str], int]) -> d
 
     def rows(of: pd.DataFrame, name: str) -> dict[str, Any]:
         told = {"thread": of["thread"].tolist(), "start": steps(of["start_ns"]), "extent": of["extent_ns"].tolist()}
-        return told | {"name": places(of[name])}
+        return {key: packed(values) for key, values in (told | {"name": places(of[name])}).items()}
 
-    merges = {"count": lanes.calls["count"].tolist()} if lanes.calls["count"].gt(1).any() else {}
+    merges = {"count": packed(lanes.calls["count"].tolist())} if lanes.calls["count"].gt(1).any() else {}
     return {
         "zero": lanes.zero_ns,
         "origin": lanes.origin_ns,
         "threads": [text.clean(name) for name in lanes.threads],
         "calls": rows(lanes.calls, "name") | merges,
         "ranges": rows(lanes.ranges, "path"),
-        "called": steps(lanes.called),
+        "called": packed(steps(lanes.called)),
         "pauses": [list(pause) for pause in lanes.pauses],
         "left": list(lanes.left_out),
         "findings": [

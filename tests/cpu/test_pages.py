@@ -155,18 +155,24 @@ SVGS = {
 }
 
 
+def unpacked(values: Any) -> Any:
+    if not isinstance(values, dict):
+        return values
+    runs = zip(values["runs"][::2], values["runs"][1::2], strict=True)
+    return [value for value, count in runs for _ in range(count)]
+
+
 def block(source: str) -> dict[str, Any]:
     """The block of data of a page, with the texts of each column in place."""
     found = json.loads(source.split('<script type="application/json" id="data">')[1].split("</script>")[0])
     for table in found["tables"]:
         for column in table["columns"]:
-            if "texts" in column:
-                places = column["texts"] if isinstance(column["texts"], list) else [column["texts"]] * table["rows"]
-                column["values"] = [None if place < 0 else found["strings"][place] for place in places]
-            elif "steps" in column:
-                column["values"] = list(itertools.accumulate(column["steps"]))
-            else:
-                column["values"] = column.get("numbers", column.get("mixed"))
+            (kind,) = {"texts", "steps", "numbers", "mixed"} & column.keys()
+            column["values"] = values = unpacked(column[kind])
+            if kind == "texts":
+                column["values"] = [None if place < 0 else found["strings"][place] for place in values]
+            elif kind == "steps":
+                column["values"] = list(itertools.accumulate(values))
     return found
 
 
@@ -301,6 +307,23 @@ def test_the_block_of_data_holds_what_the_csv_files_hold() -> None:
                 assert [value for value in values if value is not None] == [
                     text.clean(value) for value in table[column] if not text.is_missing(value)
                 ]
+
+
+@pytest.mark.parametrize(
+    ("values", "stored"),
+    [
+        ([5] * 9, '{"name":"x","label":"x","right":1,"numbers":{"runs":[5,9]}}'),
+        ([9, 8, 9, 8], '"numbers":[9,8,9,8]'),
+        (list(range(1000, 1100)), '"steps":{"runs":[1000,1,1,99]}'),
+        ([*range(1000, 1050), *range(1000, 1050)], '"steps":{"runs":[1000,1,1,49,-49,1,1,49]}'),  # two lanes
+        ([0.5, 0.5, 0.5, None, None, None], '"numbers":{"runs":[0.5,3,null,3]}'),
+        ([-(2**60), 2**60], '"numbers":[-1152921504606846976,1152921504606846976]'),  # a double does not hold the step
+    ],
+)
+def test_what_repeats_is_stored_once(values: list[Any], stored: str) -> None:
+    page = render_html(report(), {"kernels": pd.DataFrame({"kernel": "k", "x": values})}, {})
+    assert stored in page
+    assert column_of(page, "kernels", "x") == values
 
 
 def test_infinite_numbers_and_answers_have_a_place_in_the_block() -> None:

@@ -5,10 +5,19 @@ const page = JSON.parse(document.getElementById("data").textContent);
 const picked = (rows, value) => { const found = new Float64Array(rows.length); for (let at = 0; at < found.length; at++) found[at] = value(rows[at]); return found; };
 const summed = (steps) => { let at = 0; return picked(steps, (step) => at += step); };
 
+// A list, also where it is stored as its runs.
+const unpacked = (list) => {
+  if (!list?.runs) return list;
+  const found = [];
+  for (let at = 0; at < list.runs.length; at += 2) for (let left = list.runs[at + 1]; left; left--) found.push(list.runs[at]);
+  return found;
+};
+
 class Column {
   constructor(raw) {
     Object.assign(this, { name: "", label: "", unit: "", style: "" }, raw);
     this.label ||= this.name;
+    for (const name of ["numbers", "steps", "texts", "mixed"]) this[name] = unpacked(this[name]);
     if (this.steps) this.numbers = summed(this.steps);
   }
   // A number, a text, or null where it is missing.
@@ -19,7 +28,7 @@ class Column {
     return place < 0 ? null : page.strings[place];
   }
   place(row) {
-    return typeof this.texts === "number" ? this.texts : this.texts[row];
+    return this.texts[row];
   }
   brief(row) {
     const cut = this.short?.[this.place(row)];

@@ -234,7 +234,8 @@ const timeline = {
   load() {
     const { host, canvas } = this;
     this.ops = loadOperations();
-    this.called = summed(host.called);
+    for (const of of [host.calls, host.ranges]) for (const [name, list] of Object.entries(of)) of[name] = unpacked(list);
+    this.called = summed(unpacked(host.called));
     const around = loadPaths(this.ops);
     this.lanes = [...loadMarks(host), ...loadHost(host, new Set(this.called)), ...byGpu(this.ops.lanes).flatMap(([gpu, streams]) => loadGpu(gpu, streams, this.ops, around)), ...loadSampled()];
     let top = AXIS;
