@@ -1,8 +1,8 @@
 """Write the data block of report.html: the tables with their columns, as the page's script reads them.
 
 `strings` holds every distinct text once, cleaned. A cell of text is its position there, -1 if missing. Numbers have the
-six digits of the CSV files, in base units; of whole numbers, it holds the steps between them if those are shorter. A list
-that repeats its values is stored as `runs`: a value, how often it follows itself, the next value.
+six digits of the CSV files, in base units; of whole numbers, it holds the steps between them if those are shorter. A
+list that repeats its values is stored as `runs`: a value, how often it follows itself, the next value.
 """
 
 from __future__ import annotations
@@ -108,7 +108,9 @@ def packed(values: list[Any]) -> list[Any] | dict[str, list[Any]]:
 def _numbers(cells: pd.Series) -> dict[str, Any]:
     """Return the numbers of a column, None if missing; of whole ones the steps between them if these are shorter."""
     if not pd.api.types.is_integer_dtype(cells):
-        return {"numbers": packed([None if value != value else _plain(value) for value in cells.astype(float).tolist()])}
+        return {
+            "numbers": packed([None if value != value else _plain(value) for value in cells.astype(float).tolist()])
+        }
     if cells.hasnans:
         return {"numbers": packed([None if value is pd.NA else value for value in cells.tolist()])}
     found = {"numbers": packed(cells.tolist())}

@@ -61,6 +61,7 @@ LIVE = ("roofline", "stalls")  # tables that the script draws itself, for the se
 # The page links to these figures instead of showing them: the script draws the first two, and the icicle shows layers.
 _BESIDE = (*LIVE, "layers")
 _DARK = (colours.BLUE, colours.BLACK)  # white letters are readable on them
+_LINE = 120  # letters; of a longer command the first screen shows this much, and the rest on demand
 _LONG = 300  # letters; a longer sentence gets a wider column, so that its row stays low
 SURE = {Confidence.SURE: "sure", Confidence.LIKELY: "probably", Confidence.UNSURE: "unsure"}
 _KERNELS = ("kernels", "counters", "sampled_kernels")  # the first that has rows is the table of the kernels
@@ -143,7 +144,7 @@ def render_html(
         untrusted_sentence=markdown.UNTRUSTED_SENTENCE,
         mark=text.UNTRUSTED_MARK,
         measured=text.clean(" · ".join(filter(None, [first.program_line(report), *_measured(report, tables)]))),
-        command=text.clean(report.program.command or ""),
+        command={"full": (command := text.clean(report.program.command or "")), "short": text.shorten(command, _LINE)},
         steps=_steps(report),
         conditions=[_cleaned(c, "name", "value") for c in report.conditions],
         trust=_trust(report.trust, tables),

@@ -11,7 +11,6 @@ import pandas as pd
 from analysis.formats import intervals
 from analysis.formats.report import Report
 from analysis.page import mpl, text
-from analysis.page.data import packed
 from analysis.page.canvas import (
     LIGHT_GREY,
     SKY,
@@ -23,6 +22,7 @@ from analysis.page.canvas import (
     place_axes,
     style_context,
 )
+from analysis.page.data import packed
 from analysis.tables import devices as device_tables
 from analysis.tables.declare import picture
 from analysis.tables.gaps import gpu_label

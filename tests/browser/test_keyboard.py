@@ -83,6 +83,31 @@ def test_tab_reaches_every_control_and_enter_loses_no_focus(
     assert keys.lost == []
 
 
+# The first rows of a table stand in the page; all are drawn anew as the table comes near the screen.
+INTO_EACH_TABLE = """async () => {
+  const lost = [];
+  for (const table of document.querySelectorAll("table[data-table]")) {
+    const one = table.tBodies[0].querySelector("summary, button"), place = (of) => [of?.parentElement?.rowIndex, of?.cellIndex];
+    for (let box = table.closest("details"); box; box = box.parentElement.closest("details")) box.open = true;
+    one?.focus({ preventScroll: true });
+    if (!one || document.activeElement !== one) continue;
+    const before = place(one.closest("td"));
+    one.scrollIntoView();
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    const now = document.activeElement.closest("td");
+    if (!table.contains(now) || String(place(now)) !== String(before)) lost.push(table.dataset.table);
+  }
+  return lost;
+}"""
+
+
+@pytest.mark.parametrize("kind", ["layers", "ranks"])
+def test_a_cell_keeps_the_focus_while_its_table_is_drawn(
+    opened: Opened, pages: Callable[[str], Path], kind: str
+) -> None:
+    assert opened(pages(kind)).evaluate(INTO_EACH_TABLE) == []
+
+
 @pytest.mark.parametrize("kind", ["layers", "ranks"])
 def test_arrows_move_among_layers_lanes_and_lines(opened: Opened, pages: Callable[[str], Path], kind: str) -> None:
     page = opened(pages(kind))

@@ -66,10 +66,13 @@ class Grid {
     this.redraw();
   }
   redraw(least = CHUNK) {
+    const cell = this.body.contains(document.activeElement) ? document.activeElement.closest("td") : null;
+    const [row, column] = [cell?.parentElement.sectionRowIndex, cell?.cellIndex];
     this.stale = false;
     this.body.replaceChildren();
     this.drawn = 0;
-    this.more(least);
+    this.more(Math.max(least, row + 1 || 0));
+    if (cell) ($("summary, button", this.body.rows[row]?.cells[column] ?? this.body) ?? this.scroller).focus({ preventScroll: true });  // every row is drawn anew
     const all = this.of.rows, left = this.rows.length;
     const said = left === all ? `${grouped(all)} ${all === 1 ? "row" : "rows"}` : `${grouped(left)} of ${grouped(all)} rows`;
     const place = selection.path && followed(this.of).length ? ` in ${selection.path}` : "";
