@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.comparison.runs import StepOf
 from analysis.formats import symbols
-from analysis.formats.comparison import Bar, Row
+from analysis.formats.comparison import Bar, Match, Row
 from analysis.formats.report import PartKind
 from analysis.formats.words import duration
 
@@ -57,15 +57,17 @@ def _mean_parts(steps: Sequence[StepOf]) -> dict[str, float]:
 
 
 def said(a: int, b: int, bars: Sequence[Bar]) -> str:
-    """Return "+1.31 ms (4.2 ms → 5.5 ms): softmax replaced by fused (−1.42 ms), …"."""
+    """Return "+1.31 ms (4.2 ms → 5.5 ms): softmax replaced by fused (−1.42 ms); …"."""
     told = [bar for bar in bars if bar.what != "residual" and bar.ns][:3]
     told = [bar for bar in told if abs(bar.ns) >= TOLD * abs(told[0].ns)]
-    parts = ", ".join(f"{bar.what}{_because(bar)} ({signed(bar.ns)})" for bar in told)
+    parts = "; ".join(f"{bar.what}{_because(bar)} ({signed(bar.ns)})" for bar in told)
     return f"{signed(b - a)} ({duration(a)} → {duration(b)})" + (f": {parts}" if parts else "")
 
 
 def _because(bar: Bar) -> str:
-    return f", {bar.cause.split(';')[0]}" if bar.cause and bar.row is not None else ""
+    if not bar.cause or bar.row is None:
+        return ""
+    return f"{' ' if bar.cause.startswith(Match.REPLACED) else ', '}{bar.cause.split(';')[0]}"
 
 
 def signed(ns: float) -> str:

@@ -125,11 +125,12 @@ def _cause(row: pd.Series) -> Claim:
     """Return the finding of one verdict: the cause, its cure, the gain, and commands to look closer."""
     label = {"kernel": row["kernel"], "range": row["range"], "rank": 1}
     rests = f" It rests on {row['evidence']}." if pd.notna(row["evidence"]) else ""
+    do = cure(str(row["defect"]), str(row["kernel"]))
     return Claim(
         kind=str(row["defect"]),
         title=f"{row['range']}: {symbols.short(row['kernel'])}: {str(row['defect']).replace('_', ' ')}",
-        sentence=f"{row['reason']}{rests}",
-        do=f"{cure(str(row['defect']), str(row['kernel']))} {_look_closer(row['recapture'])}".strip(),
+        sentence=f"{row['reason']}{rests}".replace(f" {do}", "", 1) if do else f"{row['reason']}{rests}",
+        do=f"{do} {_look_closer(row['recapture'])}".strip(),
         bound_ns=int(row["time_to_win_ns"]),
         confidence=Confidence.SURE if row["sure_frac"] >= SURE else Confidence.LIKELY,
         cells=(

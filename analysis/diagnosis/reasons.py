@@ -511,9 +511,7 @@ def _named(kernel: Kernel) -> Reason | None:
     found = next((Reason(*told) for name, told in _NAMES if re.search(name, kernel.name)), None)
     if found is None or found.do:
         return found
-    told = do(found.kind, kernel.library)
-    said = begin(told) if told.split()[0].isalpha() else told  # code keeps its case
-    return replace(found, do=f"{said}.")
+    return replace(found, do=f"{do(found.kind, kernel.library)}.")
 
 
 def _short(kernel: Kernel) -> Reason | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from analysis.formats import symbols
 from analysis.formats.place import here
 from analysis.formats.report import kind_of, kinds
+from analysis.formats.words import begin
 
 # What columns say of a cause and of how sure it is.
 CAUSE = here("the cause: an identifier of analysis/diagnosis/kinds.toml", "the cause, as its identifier")
@@ -42,7 +43,8 @@ def advice() -> dict[str, dict[str, str]]:
 def do(kind: str, library: str) -> str:
     """Return what to do about a cause in a program of a library: by default the cure in kinds.toml."""
     own = advice().get(kind, {})
-    return own.get(library) or own.get("any") or kinds()[kind_of(kind)]["cure"]
+    told = own.get(library) or own.get("any") or kinds()[kind_of(kind)]["cure"]
+    return begin(told) if re.match(r"[a-z]+ ", told) else told  # code keeps its case
 
 
 def library_of(names: Iterable[object], times: Iterable[float]) -> str:

@@ -89,7 +89,10 @@ def render(template: str, title: str, block: str, **context: Any) -> str:
 
 def plain_table(name: str, question: str, rows: pd.DataFrame, about: Mapping[str, str]) -> ReportTable:
     """Return the description of a table that no report lists; `about` has a sentence for each of its columns."""
-    columns = [ReportColumn(column, "", about.get(column, ""), "") for column in map(str, rows.columns)]
+    columns = [
+        ReportColumn(column, "", about.get(column, ""), "", style="prose" if column == "why" else "")
+        for column in map(str, rows.columns)
+    ]
     return ReportTable(name, "", f"{name}.csv", question, len(rows), columns, Glance([], []))
 
 

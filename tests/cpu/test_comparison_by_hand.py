@@ -593,7 +593,9 @@ def test_waits_are_means_over_the_runs_that_lack_them_too() -> None:
 def test_the_sentence_names_the_three_largest_bars() -> None:
     bars = [Bar(name, "", ns, "why; more", 0 if name == "a" else None) for name, ns in
             (("a", 5000), ("zero", 0), ("b", -3000), ("c", 2000), ("d", 1000), ("residual", 7))]  # fmt: skip
-    assert waterfall.said(10_000, 15_000, bars) == "+5 µs (10 µs → 15 µs): a, why (+5 µs), b (−3 µs), c (+2 µs)"
+    assert waterfall.said(10_000, 15_000, bars) == "+5 µs (10 µs → 15 µs): a, why (+5 µs); b (−3 µs); c (+2 µs)"
+    replaced = [Bar("a", "", 5000, "replaced by b; more", 0)]
+    assert waterfall.said(0, 5000, replaced).endswith(": a replaced by b (+5 µs)")
     assert waterfall.said(10_000, 9000, []) == "−1 µs (10 µs → 9 µs)"
     assert waterfall.signed(0) == "+0 µs"
 

@@ -156,7 +156,7 @@ def test_a_finding_cites_its_row_of_changes() -> None:
     assert found.do == "Do."
     assert found.check.endswith("CAPTURE --sync")
     assert claims([told(saver())])[0].check == ""
-    assert claims([told(saver())])[0].do.startswith("synchronise once")
+    assert claims([told(saver())])[0].do.startswith("Synchronise once")
 
 
 def test_a_finding_shows_its_stretch_else_the_step_in_the_middle() -> None:

@@ -56,7 +56,7 @@ const tip = {
 };
 
 const bindings = {
-  launch: "launch-bound", host: "host-bound", memory: "memory-bound", compute: "compute-bound", latency: "latency-bound", unknown: "limit unknown", slower: "slower", faster: "faster", same: "no difference",
+  launch: "launch-bound", host: "host-bound", memory: "memory-bound", compute: "compute-bound", latency: "latency-bound", unknown: "limit unknown", slower: "longer", faster: "shorter", same: "no difference",
 };
 const lastPart = (path) => path.slice(path.lastIndexOf("/") + 1);
 

@@ -132,7 +132,8 @@ const icicle = {
   explain(focus) {
     const sums = {};
     const count = (node) => {
-      if (!node.children.length) sums[node.bound] = (sums[node.bound] ?? 0) + (node.kind === "idle" ? node.idle : node.time);
+      const apart = program.of.at("difference_ns", node.row);  // of two sides
+      if (!node.children.length) sums[node.bound] = (sums[node.bound] ?? 0) + (apart !== null ? Math.abs(apart) : node.kind === "idle" ? node.idle : node.time);
       node.children.forEach(count);
     };
     count(focus);
