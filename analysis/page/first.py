@@ -62,11 +62,13 @@ def step_line(step: Step, start_up: StartUp | None) -> str:
 def verdict(step: Step) -> str:
     """Return what limits the step, and what else it waits for, in the words of its parts.
 
-    Where it mostly waits, that wait is the limit; where it mostly computes, the cause of its first finding is.
+    Where it mostly waits, that wait is the limit; where it mostly computes, or copies and the copies have a cause, the
+    cause of its first finding is.
     """
     parts = sorted(step.parts, key=lambda one: -one.ns)
-    kind = KIND_OF_PART.get(parts[0].part, step.kind) if parts else step.kind
-    waits = [one for one in parts if (one.frac or 0.0) >= ALSO and KIND_OF_PART.get(one.part, kind) != kind]
+    is_cause = not parts or kinds()[step.kind]["part"] == parts[0].part
+    kind = step.kind if is_cause else KIND_OF_PART.get(parts[0].part, step.kind)
+    waits = [one for one in parts[1:] if (one.frac or 0.0) >= ALSO and KIND_OF_PART.get(one.part, kind) != kind]
     also = ", ".join(f"{one.part.said} {share(one.frac or 0.0)}" for one in waits)
     return str(kinds()[kind]["what"]) + (f" Also: {also}." if also else "")
 

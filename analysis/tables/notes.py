@@ -8,6 +8,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.formats.report import Missing, Reason
+from analysis.formats.words import count_of, duration
 from analysis.tables import attribution, layers, nsys_sums
 from analysis.tables.declare import part
 
@@ -117,10 +118,11 @@ def api_notes(summaries: dict[str, pd.DataFrame], largest: int = 3) -> list[str]
     total = int(calls["total_ns"].sum())
     parts = []
     for call in calls.sort_values("total_ns", ascending=False, kind="stable").head(largest).to_dict("records"):
-        median = "" if pd.isna(call["median_ns"]) else f", median {call['median_ns'] / 1e3:,.1f} µs"
-        parts.append(f"{call['name']} {call['total_ns'] / 1e6:,.2f} ms ({call['count']:,} calls{median})")
+        median = "" if pd.isna(call["median_ns"]) else f", median {duration(call['median_ns'])}"
+        many = count_of(call["count"], "call")
+        parts.append(f"{call['name']} {duration(call['total_ns'])} ({many}{median})")
     named = "; ".join(parts)
-    return [f"CUDA API calls took {total / 1e6:,.2f} ms with nsys attached (cuda_api_sum), most of it in {named}."]
+    return [f"CUDA API calls took {duration(total)} with nsys attached (cuda_api_sum), most of it in {named}."]
 
 
 def counter_notes(tables: dict[str, pd.DataFrame], ncu: dict[str, Any] | None) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 from msgspec import structs
 
 from analysis import api
+from analysis.formats.report import Part, PartKind, Quantiles, Step
 from analysis.page import first, markdown
 from analysis.tables.conditions import name_of_program, user_command
 
@@ -65,6 +66,18 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
     assert first.step_line(structs.replace(step, count=1), None) == "Step CUDAGraph 287 µs (1 step, without a profiler)"
     assert markdown.saves(report.findings[0], report).endswith(" of step CUDAGraph")
     assert report.findings[0].title.count("CUDAGraph") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("pageable_copy", "Copies between host and device use pageable memory. Also: launching 38%."),
+        ("launch_bound", "Copies take most of the step, and they are as fast as the link. Also: launching 38%."),
+    ],
+)
+def test_copies_with_a_cause_are_not_as_fast_as_the_link(kind: str, said: str) -> None:
+    parts = [Part(PartKind.LAUNCHING, 380.0, 0.38), Part(PartKind.COPIES, 620.0, 0.62)]
+    assert first.verdict(Step("step", 9, Quantiles(1000.0), True, kind, parts)) == said
 
 
 @pytest.mark.slow
