@@ -274,7 +274,7 @@ def _roof(kernel: Kernel) -> Reason | None:
     roof = nearest_roof(row)
     headline = f"reaches {share(frac)} of the {roof} limit"
     near = frac >= NEAR_ROOF
-    told = "it is near that limit" if near else f"a faster kernel could win up to {share(1 - frac)} of its time"
+    told = "it is near that limit" if near else f"a faster kernel could save up to {share(1 - frac)} of its time"
     kind = "compute_roof" if row["bound"] == "compute" else "memory_roof"
     return Reason(
         kind if near else "unknown",

@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.capture.model import IntArray
 from analysis.diagnosis.claims import Replays
 from analysis.diagnosis.findings import findings_of
-from analysis.diagnosis.spans import Span, Timeline, build_spans, timeline_of
+from analysis.diagnosis.spans import Span, Timeline, build_spans, process_of, timeline_of
 from analysis.diagnosis.step_rules.view import of_each
 from analysis.formats import intervals, symbols
 from analysis.formats.words import duration, share
@@ -174,7 +174,7 @@ def _run_lanes(run: Run, chosen: Run, word: str, about: Bools) -> Iterator[Lane]
         f"stream {number}" if len({gpu for gpu, *_ in pairs}) == 1 else f"{gpu}/{number}" for gpu, _, number in pairs
     ]
     if len(set(graph.stream_pid.tolist())) > 1:
-        streams = [f"process {pid}, {name}" for pid, name in zip(graph.stream_pid, streams, strict=True)]
+        streams = [f"{process_of(pid)}, {name}" for pid, name in zip(graph.stream_pid, streams, strict=True)]
     hosts = [f"host {pid}" if len(graph.seq_pid) > 1 else "host" for pid in graph.seq_pid]
     names = of_each(graph.o_name, _shown, object)
     kinds = np.where(about, "about", graph.o_kind.astype(str))

@@ -90,13 +90,18 @@ def timeline_of(facts: Facts) -> Timeline:
     return Timeline(facts.gpu_ops, facts.ranges, calls, facts.place_of_op, _labels(facts.rank_places))
 
 
+def process_of(pid: int) -> str:
+    """Return a process in words; -1 and NA are unknown ones."""
+    return f"process {pid}" if pd.notna(pid) and pid >= 0 else "unknown process"
+
+
 def _labels(places: pd.DataFrame) -> list[list[str]]:
     """Return the words that tell each place from others: its rank, else its GPU and process id where these differ."""
     gpus, processes = (places[name].nunique() > 1 for name in ("device", "pid"))
     return [
         [str(row.label)]
         if str(row.label).startswith("rank ")
-        else [gpu_label(str(row.device))] * gpus + [f"process {row.pid}"] * processes
+        else [gpu_label(str(row.device))] * gpus + [process_of(row.pid)] * processes
         for row in places.itertuples()
     ]
 

@@ -60,8 +60,9 @@ def tell_apart(names: Iterable[str], cut: Callable[[str], str], width: int, whol
     for label, same in _alike(shown).items():
         by_head.setdefault(label.rstrip("…")[: max(width - room - 1, 1)].rstrip("…"), []).extend(same)
     for head, same in by_head.items():
-        windows = _windows([whole(name) for name in same], room)
-        shown |= {name: f"{head}…{window}" for name, window in zip(same, windows, strict=True)}
+        texts = [whole(name) for name in same]
+        cuts = zip(same, texts, _windows(texts, room), strict=True)
+        shown |= {name: min(text, f"{head}…{window}", key=len) for name, text, window in cuts}
     for label, same in _alike(shown).items():
         shown |= {name: f"{label[: width - 6]} ({at})" for at, name in enumerate(same, 1)}
     return shown

@@ -1016,7 +1016,7 @@ def evaluate(candidate: Candidate, work: Work, machine: Machine) -> dict[str, ob
 
 @table(
     "fusion",
-    question="Which neighbouring kernels should be fused, and how much would that win?",
+    question="Which neighbouring kernels should be fused, and how much would that save?",
     title="What to fuse",
     columns=(
         Column("pattern", "", "known name of the chain, else its operations", "key"),

@@ -754,7 +754,7 @@ def plot_fusion(fusion: pd.DataFrame, caption: str) -> mpl.Figure | None:
         notes = ["Per step, repeated layers as one row. The gain includes the idle time before each saved launch."]
         notes += [f"The {len(rows)} largest of {total} gains; all in the table."] if total > len(rows) else []
         body = 1.5 + 0.42 * len(rows)
-        figure, foot = new_canvas("fusion", body, caption, notes, "What fusing wins")
+        figure, foot = new_canvas("fusion", body, caption, notes, "What fusing saves")
         axes = place_axes(figure, 3.3, 1.6, 0.75, foot + 0.5)
         positions = np.arange(len(rows))
         axes.barh(positions - 0.18, rows.now_time_ns, height=0.34, color="#a9d3ee")

@@ -101,6 +101,24 @@ INTO_EACH_TABLE = """async () => {
 }"""
 
 
+@pytest.mark.parametrize("selects", [False, True])
+def test_a_kernel_that_is_left_gives_the_focus_back(
+    opened: Opened, pages: Callable[[str], Path], selects: bool
+) -> None:
+    page = opened(pages("qwen"))
+    if selects:
+        page.locator("#icicle .part[tabindex='-1']").first.press("Enter")
+    page.locator("#work table").scroll_into_view_if_needed()
+    opener = page.locator("#work tbody tr:nth-child(3) button.name").first
+    opener.focus()
+    before = page.evaluate("[document.activeElement.title, Math.round(scrollY)]")
+    page.keyboard.press("Enter")
+    page.locator("#kernel-page h1").wait_for()
+    page.keyboard.press("Escape")
+    page.wait_for_timeout(300)
+    assert page.evaluate("[document.activeElement.title, Math.round(scrollY)]") == before
+
+
 @pytest.mark.parametrize("kind", ["layers", "ranks"])
 def test_a_cell_keeps_the_focus_while_its_table_is_drawn(
     opened: Opened, pages: Callable[[str], Path], kind: str

@@ -369,7 +369,8 @@ def test_names_that_are_cut_alike_show_their_difference():
 def test_paths_stay_apart_too_and_equal_texts_are_numbered():
     paths = [f"{'a' * 40}/layer_{at}/{'b' * 40}" for at in range(3)]
     assert len(set(text.shorten_all(paths, 40).values())) == 3
-    assert tell_apart(["x1", "x2"], lambda _: "x", 12, lambda _: "x") == {"x1": "x…x (1)", "x2": "x…x (2)"}
+    assert tell_apart(["x1", "x2"], lambda _: "x", 12, lambda _: "x") == {"x1": "x (1)", "x2": "x (2)"}
+    assert symbols.short_all(["rc4<0>", "rc4<1>"]) == {"rc4<0>": "rc4<0>", "rc4<1>": "rc4<1>"}
 
 
 @pytest.mark.parametrize(

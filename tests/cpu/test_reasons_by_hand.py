@@ -88,7 +88,7 @@ CALL = _(call="cudaLaunchKernel", source="CUDA API", median_ns=5500)
      _(roof_frac=0.8)),
     (r._roof, _(roofline=_(level="dram", bound="compute", roof_frac=0.75, roof_from="datasheet")), "unknown",
      "reaches 75% of the compute by the datasheet limit",
-     "it reaches 75% of the compute by the datasheet limit: a faster kernel could win up to 25% of its time", _(roof_frac=0.75)),
+     "it reaches 75% of the compute by the datasheet limit: a faster kernel could save up to 25% of its time", _(roof_frac=0.75)),
     (r._roof, _(roofline=_(level="dram", bound="compute", roof_frac=0.9)), "compute_roof", "reaches 90% of the compute limit",
      "it reaches 90% of the compute limit: it is near that limit", _(roof_frac=0.9)),
     (r._roof, _(roofline=_(level="dram", bound="memory", bandwidth_frac=0.8)), "memory_roof",

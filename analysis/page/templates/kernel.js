@@ -33,10 +33,10 @@ const toldApart = (name) => {
 };
 let sharedNames = null;
 
-const because = (part, fallback = "no table of this report holds it") => make("span", { class: "missing" }, `${MISSING} `, page.why[part] ?? fallback);
+const because = (part, fallback = "no table of this report holds it") => make("span", { class: "missing" }, `${MISSING} `, ...coded(page.why[part] ?? fallback));
 const NOT_COLLECTED = "ncu counted this kernel without the metrics of this field: capture it with `ncu --set full`";
 // A short sign that unfolds into the reason.
-const folded = (reason, label) => make("details", { class: "why" }, make("summary", { "aria-label": `${label}: unknown, why?` }, `${MISSING} why?`), reason);
+const folded = (reason, label) => make("details", { class: "why" }, make("summary", { "aria-label": `${label}: unknown, why?` }, `${MISSING} why?`), ...(typeof reason === "string" ? coded(reason) : [reason]));
 // Why there are no counters of a kernel: what the join says of its ranges, else what is missing.
 const whyNoCounters = (ranges, kernel) => {
   const of = table("coverage");
@@ -88,8 +88,10 @@ const kernelPage = {
     (this.opener?.isConnected && this.opener !== document.body ? this.opener : $("#top")).focus({ preventScroll: true });
     if (this.scrolled !== undefined && ["", "#top"].includes(location.hash)) scrollTo(0, this.scrolled);
   },
-  leave() {
-    location.hash = selection.path ? `range=${encodeURIComponent(selection.path)}` : "top";
+  leave() {  // without a link's event, after which the browser would move the focus to the link's place
+    history.pushState(null, "", selection.path ? `#range=${encodeURIComponent(selection.path)}` : "#top");
+    this.hide();
+    scrollTo(0, this.scrolled);
   },
   step(by) {
     const names = [...kernelOrder().keys()], to = names[kernelOrder().get(this.name).place + by];
