@@ -337,3 +337,16 @@ def test_a_phone_shows_it_without_scrolling_sideways(kind: str, opened: Opened, 
     kernel.dispatch_event("click")
     page.locator("#kernel-page h1").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+OVERLAPS = """() => { const boxes = [...document.querySelectorAll("[data-live=roofline] svg text")].map((one) => one.getBoundingClientRect());
+  return boxes.flatMap((a, i) => boxes.slice(i + 1).filter((b) => a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom).map((b) => [a.top, b.top])); }"""
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "specimens"])
+def test_labels_of_roofs_do_not_overlap_on_a_phone(kind: str, opened: Opened, pages: Pages) -> None:
+    page = opened(pages(kind), viewport={"width": 390, "height": 844})
+    page.locator("[data-live=roofline]").scroll_into_view_if_needed()
+    page.locator("[data-live=roofline] svg").wait_for()
+    assert page.locator("[data-live=roofline] svg g text").count() > 1
+    assert page.evaluate(OVERLAPS) == []

@@ -39,7 +39,7 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
   svg.append(draw("rect", { width, height, fill: css("--bg") }));
   for (const power of powers(lowX, highX)) {
     svg.append(draw("line", { x1: x(10 ** power), x2: x(10 ** power), y1: head, y2: height - foot, stroke: line }));
-    svg.append(draw("text", { ...text, x: x(10 ** power), y: height - foot + 15, "text-anchor": "middle" }, String(Number((10 ** power).toPrecision(1)))));
+    if ((power - lowX) % Math.ceil(44 * (highX - lowX) / (width - left - right)) === 0) svg.append(draw("text", { ...text, x: x(10 ** power), y: height - foot + 15, "text-anchor": "middle" }, String(Number((10 ** power).toPrecision(1)))));
   }
   for (const power of powers(lowY, highY)) {
     svg.append(draw("line", { x1: left, x2: width - right, y1: y(10 ** power), y2: y(10 ** power), stroke: line }));
@@ -47,7 +47,7 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
   }
   svg.append(draw("text", { ...text, x: (left + width) / 2, y: height - 8, "text-anchor": "middle" }, `arithmetic intensity at ${level.toUpperCase()}, FLOP/byte`));
   const roofGroup = draw("g"), told = { ...text, fill: ink, stroke: css("--bg"), "stroke-width": 4, "paint-order": "stroke" };  // readable where lines cross it
-  const peak = Math.max(...lines.map((one) => one.flop ?? 0), 0) || 10 ** highY;
+  const narrow = width < 600, taken = [], peak = Math.max(...lines.map((one) => one.flop ?? 0), 0) || 10 ** highY;
   for (const one of lines) {
     const dash = one.whose === "datasheet" ? "5 4" : null;
     const y1 = one.flop ?? Math.max(one.byte * 10 ** lowX, 10 ** lowY), y2 = one.flop ?? Math.min(one.byte * 10 ** highX, peak);
@@ -57,11 +57,14 @@ const rooflineSvg = (points, level, { measured = true, datasheet = true, width =
   for (const [place, roof] of [...new Set(lines.map((one) => one.roof))].entries()) {  // one label a roof, each in a column of its own
     const both = lines.filter((one) => one.roof === roof), flops = both.map((one) => one.flop ?? 0), highest = Math.max(...flops);
     const crossed = lines.some((one) => one.roof !== roof && one.flop > highest && y(highest) - y(one.flop) < 16);  // then below its own lines
-    const said = `${roof} ${both.slice(0, width < 600 ? 1 : 2).map((one) => `${show(one.flop ?? one.byte, one.flop === null ? "byte/s" : "flop/s")}${one.whose === "datasheet" ? " datasheet" : ""}`).join(", ")}`;
-    const moment = 10 ** (lowX + (highX - lowX) * (width < 600 ? 0.55 : Math.min(240 / (width - left), 0.8)));
+    const said = `${roof} ${both.slice(0, narrow ? 1 : 2).map((one) => `${show(one.flop ?? one.byte, one.flop === null ? "byte/s" : "flop/s")}${one.whose === "datasheet" ? " datasheet" : ""}`).join(", ")}`;
+    const moment = 10 ** (lowX + (highX - lowX) * (narrow ? 0.25 : Math.min(240 / (width - left), 0.8)));
+    let at = crossed ? y(Math.min(...flops)) + 13 : y(highest) - 5;
+    while (narrow && taken.some((other) => Math.abs(other - at) < 12)) at += 12;
+    if (highest) taken.push(at);
     roofGroup.append(highest
-      ? draw("text", { ...told, x: width - right - 4 - (width - left) * 0.25 * Math.max(place - 1, 0), y: crossed ? y(Math.min(...flops)) + 13 : y(highest) - 5, "text-anchor": "end" }, said)
-      : draw("text", { ...told, x: x(moment) - 6, y: y(Math.max(...both.map((one) => one.byte)) * moment) - 4, "text-anchor": "end" }, said));
+      ? draw("text", { ...told, x: width - right - 4 - (narrow ? 0 : (width - left) * 0.25 * Math.max(place - 1, 0)), y: at, "text-anchor": "end" }, said)
+      : draw("text", { ...told, x: x(moment) + (narrow ? 8 : -6), y: y(Math.max(...both.map((one) => one.byte)) * moment) + (narrow ? 12 : -4), "text-anchor": narrow ? "start" : "end" }, said));
   }
   svg.append(roofGroup);
   points.slice(0, MOST_POINTS).forEach((one, place) => {
