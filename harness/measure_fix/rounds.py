@@ -32,6 +32,7 @@ COPIES, COPY_NS = "[CUDA mem", 20_000  # a copy that waits for a kernel starts l
 SPED_UP = 0.9  # of a part's time, so much faster the host virtually is
 START_UP_S = 180.0
 WARM_STEPS, WARM_S = 10, 0.5
+END_S = 0.5  # for the library to free what it took
 
 
 class EndedError(Exception):
@@ -181,7 +182,7 @@ class Run:
         for one in self.files.values():
             one.head.asked_to_end = 1
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(0.5)
+            self.process.wait(END_S)
         for what in (signal.SIGTERM, signal.SIGKILL):
             if self.process.poll() is None:
                 os.killpg(self.process.pid, what)

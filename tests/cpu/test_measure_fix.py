@@ -65,7 +65,8 @@ def run(
     out = fake / "measured.json"
     out.unlink(missing_ok=True)
     code = (
-        "import sys; from pathlib import Path; from harness.measure_fix import __main__ as m;"
+        "import functools, sys; from pathlib import Path; from harness.measure_fix import __main__ as m, rounds;"
+        "m.Run = functools.partial(m.Run, look_s=0.01); rounds.WARM_S = rounds.END_S = 0.05;"  # its clock is fake
         f"m.library = lambda: Path({str(fake / 'delays.so')!r}); sys.exit(m.run_program(m.main))"
     )
     command = [sys.executable, "-c", code, *words, "--seconds", "0.05", "--out", str(out)]
@@ -135,6 +136,7 @@ def test_two_ranks(fake: Path, tmp_path: Path) -> None:
 
 
 @needs_compiler
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "steps", "env", "status", "said"),
     [
