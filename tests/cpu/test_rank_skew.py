@@ -28,6 +28,8 @@ REAL = {
     "blind_screen": ("tensor_parallel", "a"),
     "blind_screen_4": ("gathered_layers", "a"),
 }
+pytestmark = pytest.mark.slow
+
 AMOUNTS = (10_000, 100_000, 1_000_000, 10_000_000)
 
 
@@ -97,7 +99,6 @@ def test_each_call_of_a_simulated_program_has_its_skew_its_last_rank_and_its_ver
     assert calls["protocol"].eq("RING LL").all()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("amount", AMOUNTS)
 def test_skew_of_simulated_programs_is_recovered_and_its_rank_and_layer_are_named(
@@ -110,17 +111,16 @@ def test_skew_of_simulated_programs_is_recovered_and_its_rank_and_layer_are_name
         program = Program(kind, ranks=ranks, slow=number % ranks, layer=number % 4, late=amount, seed=number)
         facts = facts_of(program, tmp_path / kind)
         right += recovered(facts, program.skews)
-        slow = slow_of(facts)
-        if amount >= 0.05 * answer_of(facts).view.step.told_ns:
+        if amount >= 1_000_000:  # over a fifth of its step; the two smaller amounts are below a thirtieth
+            slow = slow_of(facts)
             assert slow is not None
             assert slow.about == f"Rank {program.slow}"
             assert f"step/layer.{program.layer}, " in slow.sentence
     assert np.mean(right) >= 0.95
 
 
-@pytest.mark.slow
 def test_clean_programs_have_no_slow_rank_and_no_skew(tmp_path: Path) -> None:
-    for seed in range(20):
+    for seed in range(10):  # each kind with two and with four ranks
         program = Program(list(LAYER)[seed % 5], ranks=2 + 2 * (seed % 2), seed=seed, jitter=0.005)
         facts = facts_of(program, tmp_path / str(seed))
         assert "slow_rank" not in {one.proposal.kind for one in answer_of(facts).savers}
@@ -302,7 +302,6 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Facts(load([folder]))
 
 
-@pytest.mark.slow
 def test_skew_injected_into_a_real_capture_is_recovered(real: Facts) -> None:
     count, right = len(serial(real)), []
     rng = np.random.default_rng(56)
@@ -318,7 +317,6 @@ def test_skew_injected_into_a_real_capture_is_recovered(real: Facts) -> None:
     assert np.mean(right) >= 0.95
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 1])
 def test_the_guilty_rank_and_kernel_of_a_real_capture_are_named(real: Facts, rank: int) -> None:
     step = answer_of(real).view.step.told_ns

@@ -5,6 +5,7 @@ A program of the folder `tests/samples` ran with samples at 10 kHz; so did those
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -28,12 +29,18 @@ ALONE_FRAC = {
     "reports/h100-sampled-jax/captures": [0.61],
 }
 
-pytestmark = pytest.mark.slow
+# One worker, which reads each capture once.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("sampled_programs")]
+
+
+@functools.cache
+def facts_of(folder: str) -> Facts:
+    return Facts(load([ROOT / folder]))
 
 
 @pytest.mark.parametrize("folder", ALONE_FRAC)
 def test_samples_resolve_the_time_of_an_unlike_program(folder: str) -> None:
-    facts = Facts(load([ROOT / folder]))
+    facts = facts_of(folder)
     rows = facts.once(build_sampled_kernels)
     found = []
     for one in facts.sampled:
@@ -74,7 +81,7 @@ def test_intervals_hold_the_rates_of_invented_runs() -> None:
     """Launches from 8 µs on of real timelines, with rates that rise, fall and vary: 95 % of the intervals hold them."""
     inside = []
     for folder in ALONE_FRAC:
-        (one,) = (each.found for each in Facts(load([ROOT / folder])).sampled)
+        (one,) = (each.found for each in facts_of(folder).sampled)
         for seed in range(3):
             true, samples = invented(one, seed)
             found = attribute(0, one.samples, {"dram_read_frac": samples}, one.launches)
