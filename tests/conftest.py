@@ -51,8 +51,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Run from any folder: tests name files of the checkout."""
+    """Run from any folder: tests name files of the checkout. The other cores are for the other workers."""
+    from analysis.formats import system
+
     os.chdir(ROOT)
+    system.use_one_core()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

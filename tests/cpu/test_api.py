@@ -60,7 +60,7 @@ def test_the_report_says_what_ran_and_what_to_do_with_each_kernel(analysis: kern
     assert {copies.finding, adds.finding} <= {finding.id for finding in report.findings}
 
 
-def test_tables_figures_and_page_are_at_hand(analysis: kernel_ledger.Analysis) -> None:
+def test_tables_figures_and_page_are_at_hand(analysis: kernel_ledger.Analysis, drawn: None) -> None:
     assert set(analysis.tables["kernels"]["kernel"]) == {"direct_copy_kernel", "second"}
     for figure in analysis.report.figures:
         assert "<svg" in analysis.figure(figure.name)
@@ -68,7 +68,9 @@ def test_tables_figures_and_page_are_at_hand(analysis: kernel_ledger.Analysis) -
         analysis.figure("nothing")
 
 
-def test_an_analysis_and_a_capture_show_themselves(analysis: kernel_ledger.Analysis, tmp_path: Path) -> None:
+def test_an_analysis_and_a_capture_show_themselves(
+    analysis: kernel_ledger.Analysis, tmp_path: Path, drawn: None
+) -> None:
     shown = analysis._repr_html_()
     assert len(shown) < 8_000
     assert "<script" not in shown

@@ -469,7 +469,7 @@ def test_the_environment_of_the_process_is_never_read(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
-def test_a_report_from_an_export_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str], undrawn: None) -> None:
+def test_a_report_from_an_export_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = two_layers().save(tmp_path / "capture.bin")  # the name says nothing
     assert report.main([str(path), "--out", str(tmp_path / "out"), "--quiet"]) == 0
     assert "Capture on NVIDIA H200" in capsys.readouterr().out

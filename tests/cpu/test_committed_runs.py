@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("folder", BUILT, ids=lambda folder: folder.name)
-def test_a_committed_report_is_built_again(folder: Path, tmp_path: Path, undrawn: None) -> None:
+def test_a_committed_report_is_built_again(folder: Path, tmp_path: Path) -> None:
     capture = api.load(folder / "captures")
     built = pipeline.analyse(capture, api.declared(capture))
     report, images = pipeline.draw(built, only=None)

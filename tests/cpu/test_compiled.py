@@ -122,7 +122,7 @@ def test_compiled_kernels_of_which_nothing_was_recorded_are_a_gap(tmp_path: Path
     assert "compiled" not in tables
 
 
-def test_the_graph_is_a_picture_with_what_each_kernel_reads(tmp_path: Path) -> None:
+def test_the_graph_is_a_picture_with_what_each_kernel_reads(tmp_path: Path, drawn: None) -> None:
     figure = compiled_graph.plot_graph(calls(LAYERS), "a caption")
     assert figure is not None
     axes = figure.axes[0]

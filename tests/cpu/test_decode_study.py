@@ -246,7 +246,7 @@ def test_parts_of_a_step_add_up_to_its_bare_time() -> None:
     assert row[["launches", "kernels", "busy_ns"]].tolist() == [1, 2, 50_000]
 
 
-def test_the_report_of_a_run_has_all_of_it(measured: Path, tmp_path: Path) -> None:
+def test_the_report_of_a_run_has_all_of_it(measured: Path, tmp_path: Path, drawn: None) -> None:
     assert report.main([str(measured / "captures"), "--out", str(tmp_path), "--quiet", "--text"]) == 0
     names = [entry["name"] for entry in json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["tables"]]
     assert {"decode", "decode_bounds", "decode_checks", "decode_prefill"} <= set(names)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,11 @@ def place(tmp_path: Path) -> Path:
 # process makes it, since the first report of a process takes longest.
 APART = """
 import contextlib, ctypes, json, os, subprocess, sys
-from analysis import report
+from analysis import pipeline, report
+from analysis.formats import system
+system.use_one_core()
+pipeline.to_svg, pipeline.compact = (lambda figure: b"<svg></svg>"), (lambda svg: svg)  # drawing takes the time
+pipeline.to_bytes = lambda figure: {"svg": b"<svg></svg>", "png": b""}
 def ran(script):
     assert ctypes.CDLL(None).unshare(0x20000) == 0  # CLONE_NEWNS
     (asked, asks), (told, tells) = os.pipe(), os.pipe()
@@ -121,20 +126,16 @@ def test_a_target_takes_a_report_or_keeps_what_it_had(targets: dict[str, tuple[i
 
 
 @pytest.mark.parametrize(("killing", "points"), [(faults.of_report, 4), (faults.of_profile, 2)])
-def test_after_a_kill_the_old_or_the_new_files_are_whole(tmp_path: Path, killing: object, points: int) -> None:
-    """A sample: CI kills at 20 points, and tests/fuzz/KILLS.csv lists those of a longer run."""
-    name = killing.__name__.removeprefix("of_")  # type: ignore[attr-defined]
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults", "--only", name, "--points", str(points)],
-        cwd=ROOT, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert int(done.stdout.split()[0]) >= points - 1
-
-
-def test_the_second_of_two_writers_ends_with_a_sentence(
-    place: Path, undrawn: None, capsys: pytest.CaptureFixture[str]
+def test_after_a_kill_the_old_or_the_new_files_are_whole(
+    tmp_path: Path, killing: Callable[[Path, int], Iterator[faults.Kill]], points: int
 ) -> None:
+    """A sample: CI kills at 20 points, and tests/fuzz/KILLS.csv lists those of a longer run."""
+    kills = list(killing(tmp_path, points))
+    assert [kill for kill in kills if not kill.sound] == []
+    assert sum(kill.killed for kill in kills) >= points - 1
+
+
+def test_the_second_of_two_writers_ends_with_a_sentence(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = place / "out"
     with writing.exchanged(out) as (put, finish):
         put("report.md", b"of the first")
@@ -246,7 +247,7 @@ def test_a_link_out_of_a_folder_is_named_and_not_read(place: Path) -> None:
     assert list(load([folder / "passwd.csv"]).gpu_ops["name"]) == ["old"]
 
 
-def test_no_cell_of_a_table_is_a_formula(place: Path, undrawn: None) -> None:
+def test_no_cell_of_a_table_is_a_formula(place: Path) -> None:
     """Names of kernels, steps, layers and files; a negative number stays one."""
     names = ["=1+1", "+1", "-1+2", "@SUM", "=cmd'!A0"]
     folder = place / "captures"
@@ -266,7 +267,7 @@ def test_no_cell_of_a_table_is_a_formula(place: Path, undrawn: None) -> None:
         shutil.rmtree(folder)
 
 
-def test_a_clock_that_is_set_back_changes_no_report(place: Path, undrawn: None) -> None:
+def test_a_clock_that_is_set_back_changes_no_report(place: Path) -> None:
     """An old report of the future is replaced, and a folder keeps no file of it."""
     out = place / "out"
     for name in ("old", "new"):

@@ -45,6 +45,7 @@ def session(folder: Path, windows: dict[str, Program]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_window_is_cut_packed_and_read_as_before(key: Any, tmp_path: Path) -> None:
     run, score = key
     whole = session(tmp_path / "whole", {"tp4_30us.0": Program("tp", ranks=4, own=30_000)})

@@ -73,7 +73,7 @@ def read(out, name):
     return pd.read_csv(out / "tables" / f"{name}.csv")
 
 
-def test_foreign_exports_give_every_table_and_named_gaps(capture, tmp_path, capsys):
+def test_foreign_exports_give_every_table_and_named_gaps(capture, tmp_path, capsys, drawn):
     out = tmp_path / "out"
     assert run(capture, "--out", out, "--quiet") == 0
     for name, schema in TABLES.items():
@@ -94,7 +94,7 @@ def test_foreign_exports_give_every_table_and_named_gaps(capture, tmp_path, caps
     assert "NVIDIA Imaginary 9000" in (out / "report.html").read_text()
 
 
-def test_a_capture_without_ranges_is_complete_but_for_a_named_gap(capture, tmp_path, undrawn):
+def test_a_capture_without_ranges_is_complete_but_for_a_named_gap(capture, tmp_path):
     (capture / "c").unlink()
     assert run(capture, "--out", tmp_path / "out", "--quiet") == 0
     content = json.loads((tmp_path / "out" / "report.json").read_text())
@@ -103,7 +103,7 @@ def test_a_capture_without_ranges_is_complete_but_for_a_named_gap(capture, tmp_p
 
 
 @pytest.mark.parametrize("kept", ["a.txt", "b.dat", "d.log"])
-def test_any_single_export_gives_a_report(capture, tmp_path, kept, undrawn):
+def test_any_single_export_gives_a_report(capture, tmp_path, kept):
     assert run(capture / kept, "--out", tmp_path / "out", "--quiet") == 0
     assert len(read(tmp_path / "out", "kernels")) == 2
 
@@ -154,7 +154,7 @@ def test_the_report_goes_into_a_run_but_never_over_a_committed_one(tmp_path):
     assert report.default_out(tmp_path) == report.RUNS / f"{tmp_path.name}-report"
 
 
-def test_one_launch_is_no_launches(capture, tmp_path, undrawn):
+def test_one_launch_is_no_launches(capture, tmp_path):
     built = report.build([capture], tmp_path / "out")
     kernels = [one for one in built.report.findings if "launch" in one.sentence]
     assert [one.sentence.split(" µs")[0] for one in kernels] == [
@@ -336,7 +336,7 @@ def test_the_finding_to_fuse_is_the_row_of_the_plan():
     assert 0.5 * row["gain_ns"] < finding["saves_ns"]["high"] <= row["gain_ns"]
 
 
-def test_only_files_of_a_report_are_replaced(capture, tmp_path, undrawn):
+def test_only_files_of_a_report_are_replaced(capture, tmp_path):
     out = tmp_path / "paper"
     (out / "tables").mkdir(parents=True)
     (out / "figures").mkdir()
@@ -349,7 +349,7 @@ def test_only_files_of_a_report_are_replaced(capture, tmp_path, undrawn):
     assert not (out / "figures" / "stalls.svg").exists()
 
 
-def test_a_run_without_counters_keeps_the_roofline_that_was_there(capture, tmp_path, capsys, undrawn):
+def test_a_run_without_counters_keeps_the_roofline_that_was_there(capture, tmp_path, capsys):
     (capture / "d.log").unlink()
     (tmp_path / "out" / "tables").mkdir(parents=True)
     (tmp_path / "out" / "tables" / "roofline.csv").write_text("old")
@@ -358,7 +358,7 @@ def test_a_run_without_counters_keeps_the_roofline_that_was_there(capture, tmp_p
     assert (tmp_path / "out" / "tables" / "roofline.csv").read_text() == "old"
 
 
-def test_the_fusion_plan_alone(capture, tmp_path, capsys, undrawn):
+def test_the_fusion_plan_alone(capture, tmp_path, capsys):
     """Two neighbouring kernels of one range, of a program whose dataflow nobody recorded: listed, without a gain."""
     for file in capture.iterdir():
         text = file.read_text().replace("void gemm<(int)4>(float *, int)", "CUDAFunctor_add(float *)")
@@ -383,9 +383,7 @@ def test_no_fusion_plan_is_one_sentence(capture, tmp_path, capsys):
 
 
 @needs_committed
-def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(
-    capture, tmp_path, monkeypatch, capsys, undrawn
-):
+def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(capture, tmp_path, monkeypatch, capsys):
     runs = tmp_path / "runs"
     runs.mkdir()
     (runs / "mine").mkdir()
@@ -407,7 +405,7 @@ def test_a_newest_run_without_fusion_plan_gives_way_to_the_committed_one(
 
 @needs_committed
 def test_a_newest_run_without_counters_gives_way_to_the_committed_one_and_says_so(
-    capture, tmp_path, monkeypatch, capsys, undrawn
+    capture, tmp_path, monkeypatch, capsys
 ):
     runs = tmp_path / "runs"
     (runs / "mine").mkdir(parents=True)

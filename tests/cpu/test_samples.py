@@ -312,6 +312,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     return Facts(load([export(tmp_path_factory.mktemp("samples") / "a.sqlite", gpus=2)]))
 
 
+@pytest.mark.slow
 def test_tables_give_bytes_of_kernels_layers_and_steps_of_each_gpu(facts: Facts) -> None:
     tables = analyse(facts.raw).facts
     of = {one.name: one for one in analyse(facts.raw, only="sampled").declared if one.name.startswith("sampled_")}
@@ -470,6 +471,7 @@ def test_the_cost_of_samples_is_a_row_for_each_run(tmp_path: Path, monkeypatch: 
     assert set(rows["program"]) == {"stream", "graph"}
 
 
+@pytest.mark.slow
 def test_bytes_of_a_step_are_held_against_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert known_steps.rows_of(tmp_path, "ours", 10, ["program"]) == []
     api.analyse(api.load(export(tmp_path / "a.sqlite", ranges=("step", "kernel")))).save(tmp_path)

@@ -195,6 +195,7 @@ def test_two_captures_are_compared(served: Answers) -> None:
         served.compare("given/first", "../secret")
 
 
+@pytest.mark.slow
 def test_a_changed_capture_is_read_again(tmp_path: Path) -> None:
     path = capture(tmp_path / "given" / "x")
     served = Answers(Shelf([tmp_path / "given"]))

@@ -116,6 +116,7 @@ def test_processes_are_told_apart(tmp_path: Path) -> None:
     assert "CUDA calls of process 2, thread 1" in labels
 
 
+@pytest.mark.slow
 def test_a_crowd_is_drawn_in_few_bars(tmp_path: Path) -> None:
     export = Export(2025)
     export.push("step Net", 0, 10_000_000)

@@ -50,6 +50,7 @@ TWO = ops(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_gpu_is_judged_by_itself() -> None:
     _, tables = analyse(Capture(gpu_ops=TWO, process_ranks={1: 4}))
     assert tables["devices"].drop(columns=["busy_frac", "tier"]).fillna(-1).to_numpy().tolist() == [

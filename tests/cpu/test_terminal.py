@@ -122,6 +122,7 @@ def test_the_bars_are_drawn_to_scale(gpt2):
         assert abs(bar / bars[0] - time / top["time_ns"].iloc[0]) <= 1 / bars[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kinds", [("trace",), ("ncu",), ("trace", "exec", "ranges"), tuple(EXPORTS)])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_capture_has_a_screen_and_pages(made, kinds, width):
@@ -333,7 +334,7 @@ def test_a_terminal_gets_the_screen_and_a_pipe_text(built, exports, tmp_path, mo
 
 
 @pytest.mark.slow
-def test_json_is_the_report_and_nothing_else(exports, tmp_path, capsys, undrawn):
+def test_json_is_the_report_and_nothing_else(exports, tmp_path, capsys):
     arguments = [str(exports), "--out", str(tmp_path / "out"), "--quiet", "--json"]
     assert report.main(arguments) == 0
     whole = capsys.readouterr().out
