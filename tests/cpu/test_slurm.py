@@ -57,6 +57,7 @@ TCPTimeout=1
 KillWait=1
 WaitTime=0
 SchedulerType=sched/builtin
+SchedulerParameters=batch_sched_delay=0
 NodeName=n[0-1] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{second}-{third}] CPUs=1 RealMemory=50
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
