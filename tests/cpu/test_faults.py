@@ -125,11 +125,11 @@ def test_a_target_takes_a_report_or_keeps_what_it_had(targets: dict[str, tuple[i
     assert not said or Path(lines[-1]).match(said) or lines[-1].startswith(said.split("*")[0])
 
 
-@pytest.mark.parametrize(("killing", "points"), [(faults.of_report, 4), (faults.of_profile, 2)])
+@pytest.mark.parametrize(("killing", "points"), [(faults.of_report, 2), (faults.of_profile, 2)])
 def test_after_a_kill_the_old_or_the_new_files_are_whole(
     tmp_path: Path, killing: Callable[[Path, int], Iterator[faults.Kill]], points: int
 ) -> None:
-    """A sample: CI kills at 20 points, and tests/fuzz/KILLS.csv lists those of a longer run."""
+    """A sample: .ci/run kills at 20 points, and tests/fuzz/KILLS.csv lists those of a longer run."""
     kills = list(killing(tmp_path, points))
     assert [kill for kill in kills if not kill.sound] == []
     assert sum(kill.killed for kill in kills) >= points - 1
