@@ -70,7 +70,7 @@ def test_every_module_of_rules_is_asked_but_not_what_they_see() -> None:
 
 def test_what_to_do_is_that_of_the_library_then_of_any_then_the_cure() -> None:
     assert do("data_loader", "pytorch").startswith("DataLoader(")
-    assert do("data_loader", "cupy").startswith("prepare the next batch")
+    assert do("data_loader", "cupy").startswith("Prepare the next batch")
     assert do("memory_roof", "pytorch") == kinds()["memory_roof"]["cure"]
 
 

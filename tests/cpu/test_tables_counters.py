@@ -150,7 +150,7 @@ FULL = {
 
 
 @pytest.mark.slow
-def test_the_datasheet_stands_in_for_roofs_that_were_not_measured() -> None:
+def test_the_datasheet_stands_in_for_roofs_that_were_not_measured(drawn: None) -> None:
     capture = launches(FULL, device="NVIDIA H200")
     row = analyse(capture)[1]["roofline"].iloc[0]
     assert (row["level"], row["bound"], row["roof_from"]) == ("dram", "memory", "datasheet")

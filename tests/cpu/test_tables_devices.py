@@ -84,7 +84,7 @@ def test_the_steps_of_two_ranks_stay_on_their_gpus() -> None:
     assert not tables["gaps"]["evidence"].str.contains("GPUs").any()
 
 
-def test_every_gpu_has_a_row_of_the_timeline() -> None:
+def test_every_gpu_has_a_row_of_the_timeline(drawn: None) -> None:
     from analysis import pipeline
 
     made = pipeline.analyse(Capture(gpu_ops=TWO), DECLARED)
