@@ -180,6 +180,18 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipeline, "compact", lambda svg: svg)
 
 
+@pytest.fixture
+def drawn() -> None:
+    """Let the reports of a test in tests/cpu have figures."""
+
+
+@pytest.fixture(autouse=True)
+def undrawn_unless_asked(request: pytest.FixtureRequest) -> None:
+    """Leave figures blank in tests/cpu, but where a test asks for them."""
+    if request.path.parent.name == "cpu" and not {"drawn", "rebuilt"} & set(request.fixturenames):
+        request.getfixturevalue("undrawn")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how many tests were skipped for each reason, and how many GPU tests did not run."""
     skipped = terminalreporter.getreports("skipped")

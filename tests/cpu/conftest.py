@@ -8,18 +8,6 @@ from tests.machine import FAKE_NCU, FAKE_NSYS, FAKE_SMI, Machine
 
 
 @pytest.fixture
-def drawn() -> None:
-    """Let the reports of a test have figures."""
-
-
-@pytest.fixture(autouse=True)
-def undrawn_unless_asked(request: pytest.FixtureRequest) -> None:
-    """Leave the figures of reports blank."""
-    if not {"drawn", "rebuilt"} & set(request.fixturenames):
-        request.getfixturevalue("undrawn")
-
-
-@pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
