@@ -36,6 +36,7 @@ _RULE_TYPE = re.compile("[A-Z]{2,8}|")  # 2022.3 leaves it blank for some messag
 
 # Display name of each section (in rows of metrics) and its identifier (in rules), from `ncu --list-sections`, 2024.1.1.
 SECTIONS = {
+    "GPU Speed Of Light": "SpeedOfLight",  # until 2021
     "GPU Speed Of Light Throughput": "SpeedOfLight",
     "GPU Speed Of Light Roofline Chart": "SpeedOfLight_RooflineChart",
     "GPU Speed Of Light Hierarchical Roofline Chart (Double Precision)": "SpeedOfLight_HierarchicalDoubleRooflineChart",
@@ -70,8 +71,17 @@ LABELS: dict[tuple[str, str], tuple[str, str]] = {
     ("SpeedOfLight", "DRAM Frequency"): ("dram__cycles_elapsed.avg.per_second", "hz"),
     ("SpeedOfLight", "SM Frequency"): ("gpc__cycles_elapsed.avg.per_second", "hz"),
     ("SpeedOfLight", "Elapsed Cycles"): ("gpc__cycles_elapsed.max", "cycle"),
-    ("SpeedOfLight", "Memory Throughput"): (
-        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    **{("SpeedOfLight", label): ("gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed", "%")
+       for label in ("Memory Throughput", "Memory [%]")},
+    # Until 2020 and until 2021, by the values that public outputs of then print: no ncu of that time was run.
+    **{("SpeedOfLight", label): ("dram__throughput.avg.pct_of_peak_sustained_elapsed", "%")
+       for label in ("SOL FB", "SOL DRAM")},
+    **{("SpeedOfLight", label): ("lts__throughput.avg.pct_of_peak_sustained_elapsed", "%")
+       for label in ("SOL L2", "SOL L2 Cache")},
+    **{("SpeedOfLight", label): ("l1tex__throughput.avg.pct_of_peak_sustained_active", "%")
+       for label in ("SOL TEX", "SOL L1/TEX Cache")},
+    ("SpeedOfLight", "SM [%]"): ("sm__throughput.avg.pct_of_peak_sustained_elapsed", "%"),
+    ("SpeedOfLight", "Memory Frequency"): ("dram__cycles_elapsed.avg.per_second", "hz"),
     ("SpeedOfLight", "DRAM Throughput"): ("gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed", "%"),
     ("SpeedOfLight", "Duration"): ("gpu__time_duration.sum", "ns"),
     ("SpeedOfLight", "L1/TEX Cache Throughput"): ("l1tex__throughput.avg.pct_of_peak_sustained_active", "%"),

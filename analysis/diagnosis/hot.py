@@ -23,6 +23,11 @@ MOSTLY = 0.5
 NO_CAUSE = "no table shows why"
 NOT_COUNTED = "ncu did not count it"
 LONG_NAME = 80  # characters of a kernel's name in a command; ncu also accepts a part of a name
+# What tells the nearest limit of a kernel: column of units.csv -> metric of ncu.
+_LIMITS = {
+    "dram_busy_frac": "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm_busy_frac": "sm__throughput.avg.pct_of_peak_sustained_elapsed",
+}
 _BY_KERNEL = ("kernels", "rules", "roofline", "stalls", "source", "counters", "graphed", "units")
 
 
@@ -182,6 +187,16 @@ def _where(kernel: Kernel, column: str) -> str:
     return f", {share(part)} of it in {most}" if part >= MOSTLY else f", over {len(times):,} ranges"
 
 
+def _lacking(kernel: Kernel) -> str:
+    """Return the known shares of bandwidths, and which metrics of ncu would tell the nearest limit."""
+    units = next(iter(kernel.rows["units"]), {})
+    lacks = [name for column, name in _LIMITS.items() if units.get(column) is None]
+    known = (row for row in kernel.rows["roofline"] if row["bandwidth_frac"] is not None)
+    reached = [f"{share(row['bandwidth_frac'])} of the {str(row['level']).upper()} bandwidth" for row in known]
+    beside = f"It reaches {' and '.join(reached)}. " if reached else ""
+    return f"{beside}Its nearest limit is unknown, because the file has no usable value of {' and '.join(lacks)}"
+
+
 def _unknown(kernel: Kernel, by: str, vendor: str, *, others: bool = False) -> str:
     """Return a sentence on which capture would show why the kernel takes its time.
 
@@ -195,7 +210,7 @@ def _unknown(kernel: Kernel, by: str, vendor: str, *, others: bool = False) -> s
     chosen = f"-k regex:{plain} " if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", plain) else ""
     command = f"`ncu {chosen}-c 3 --set full -o kernels APP`"
     if by == "ncu":
-        return f"The metrics of this capture do not tell what it waits for: {command} collects all sections."
+        return f"{_lacking(kernel)}: {command} collects all sections."
     if others:
         return f"ncu counted other kernels, but not this one. Its counters tell what it waits for: run {command}."
     return (

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CATALOGUE = Path(__file__).with_name("metrics.toml")
+# Shares of a unit's peak: one below 0 or far beyond 1 is no measurement. Counters of several passes differ by less.
+_OF_PEAK = ("dram_throughput_frac", "memory_throughput_frac", "l2_throughput_frac", "l1_throughput_frac",
+            "sm_throughput_frac", "tensor_active_frac")  # fmt: skip
+_BEYOND = 1.15
 _OLDEST = 70  # the oldest architecture that the supported versions of ncu profile
 
 
@@ -359,6 +363,9 @@ def _derive(counters: pd.DataFrame) -> pd.DataFrame:
     if "lts__t_bytes.sum" in counters:
         derived["l2_bytes"] = derived["l2_bytes"].fillna(counters["lts__t_bytes.sum"].astype("float64"))
     derived["branch_efficiency_frac"] = _without_branches(counters, derived["branch_efficiency_frac"])
+    for name in _OF_PEAK:
+        derived[name] = derived[name].where(derived[name].between(0, _BEYOND))
+    derived["duration_ns"] = derived["duration_ns"].where(derived["duration_ns"] > 0)
     frame = pd.DataFrame(derived, index=counters.index)
     frame["occupancy_limiter"] = _limiter(frame)
 
