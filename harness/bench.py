@@ -564,14 +564,12 @@ def measure_copy(rounds: int) -> dict[str, list[float]]:
 def measure_roofs(op: Op) -> dict[str, float]:
     """Measure the roofs that the op's floor needs beside the copy.
 
-    They are fp32, tf32 and bf16 in FLOP/s for an op bound by arithmetic, dram_read in byte/s for one that only reads.
+    They are dram_read in byte/s and, for an op bound by arithmetic, fp32, tf32 and bf16 in FLOP/s.
     """
     from kernels.ceilings import measure_ceilings
 
-    if not (op.compute_bound or op.reads_only):
-        return {}
     roofs = measure_ceilings(samples=10, progress=False)["roofs"]
-    wanted = [roof for roof in roofs if (roof["unit"] == "flop/s" if op.compute_bound else roof["name"] == "dram_read")]
+    wanted = [roof for roof in roofs if roof["name"] == "dram_read" or (op.compute_bound and roof["unit"] == "flop/s")]
     return {roof["name"]: roof["value"] for roof in wanted}
 
 
@@ -592,7 +590,7 @@ def rows_of(
     judged = isolated or timed
     rows = []
     for name, seconds in timed.seconds.items():
-        floor_ns = minimum / (roofs or {}).get("dram_read", copy_byte_per_s) * 1e9
+        floor_ns = op.memory_ns(timed.shape, timed.dtype, copy_byte_per_s, (roofs or {}).get("dram_read"))
         if op.compute_bound and roofs:
             floor_ns = max(floor_ns, flops / roofs[op.variants[name].precision or short_dtype(timed.dtype)] * 1e9)
         p50 = quantiles(judged.seconds[name])[1] * 1e9
@@ -693,7 +691,9 @@ def microbenchmark_text(rows: Sequence[dict[str, Any]], conditions: dict[str, An
     copies = ", ".join(f"{name} {value / 1e12:.3f} TB/s" for name, value in conditions["copy_byte_per_s"].items())
     roofs = conditions.get("roofs", {})
     with_flops = any(row["achieved_flop_per_s"] for row in rows)
-    floor = "minimum bytes / dram_read" if "dram_read" in roofs else "minimum bytes / the faster one"
+    floor = "minimum bytes / the faster one"
+    if "dram_read" in roofs:
+        floor = "what is read beyond what is written / dram_read, the rest / the faster copy"
     parts = [
         f"{conditions['gpu']['name']}, driver {conditions['driver']}, torch {conditions['torch']}, "
         f"triton {conditions['triton']}\n"

@@ -12,6 +12,7 @@ import argparse
 import functools
 import importlib
 import importlib.util
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -192,6 +193,25 @@ class Op:
     def fused_bytes(self, shape: Shape, dtype: str, variant: str = "") -> int:
         """Return predicted DRAM bytes of `variant` (default: the op's best)."""
         return self.variant(variant or self.best).bytes_model(shape, dtype)
+
+    def written_bytes(self, shape: Shape, dtype: str) -> int:
+        """Return the bytes of the outputs; C is nh times hs where a shape has heads."""
+        sizes = dict(zip(self.axes, shape, strict=True))
+        sizes.setdefault("C", sizes.get("nh", 0) * sizes.get("hs", 0))
+        outputs = (tensor.axes for tensor in self.tensors if tensor.role == "out")
+        return item_bytes(dtype) * sum(math.prod(sizes[a] if a in sizes else int(a) for a in axes) for axes in outputs)
+
+    def memory_ns(self, shape: Shape, dtype: str, copy: float, read: float | None = None) -> float:
+        """Return the least time (ns) of the op's bytes at the measured byte/s of a copy and, if known, of reads.
+
+        A copy reads as much as it writes. What an op reads beyond that goes at the read bandwidth, the whole if the op
+        only reads. An op that writes more than it reads is held against the copy: no roof of writes was measured.
+        """
+        least = self.minimum_bytes(shape, dtype)
+        copied = 0 if self.reads_only and read else least
+        if read and not self.reads_only:
+            copied = min(least, 2 * self.written_bytes(shape, dtype))
+        return (copied / copy + (least - copied) / (read or copy)) * 1e9
 
     def variant(self, name: str) -> Variant:
         """Return the variant of that name. Raises KeyError with the known names."""

@@ -105,6 +105,7 @@ class Decode(Struct):
     prefill_tokens: Whole | UnsetType = UNSET
     prefill_flops: Amount | UnsetType = UNSET
     copy_bytes_per_s: Positive | UnsetType | None = UNSET
+    read_bytes_per_s: Positive | UnsetType | None = UNSET
     flop_per_s: Positive | UnsetType | None = UNSET
 
 

@@ -1,7 +1,8 @@
 """Declare the rungs from Hugging Face's eager GPT-2 to the floor, with hypotheses that precede the measurement.
 
 TIME is the wall time per token at batch 1, bfloat16 and a mean context of 256 tokens. FLOOR is the time to read the
-bytes of a step (weights and cache, contract.Sizes) at copy speed. `ours` names engines of studies/decode.
+bytes of a step (weights and cache, contract.Sizes) at the read bandwidth; in a run that did not measure it, at copy
+speed. `ours` names engines of studies/decode.
 
     python -m kernels.decode.rungs               prints the table of README.md
     python -m kernels.decode.rungs --sources     prints sources.toml: what identifies the kernels that the rungs run now

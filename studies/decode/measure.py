@@ -38,6 +38,7 @@ from analysis.formats.errors import InputError, UsageError
 from analysis.formats.run import TIMING
 from analysis.formats.spans import spread
 from harness import manifest, outputs
+from harness.bench import measure_roofs
 from harness.console import progress, say
 from harness.ranges import NvtxTracer, RecordingTracer, attach, detach, span
 from harness.run import DTYPES, parse_config
@@ -45,6 +46,7 @@ from harness.timing import measure_gpu
 from harness.weights import Weights, build_model, build_transformers_model, load_weights
 from kernels.decode.contract import Sizes
 from kernels.decode.rungs import KERNELS, NAMES, RUNGS, Rung, kernels_now, rung_of
+from kernels.registry import ops
 from studies.baseline.measure import copy_bandwidth
 from studies.decode import measure_agreement as check
 from studies.decode import measure_rungs as rungs
@@ -301,7 +303,7 @@ def add_process(document: dict[str, Any], found: Mapping[str, Any], captures: Pa
 
 
 def open_document(options: argparse.Namespace, captures: Path) -> dict[str, Any]:
-    """Return the content of this run's decode.json, or of a new one; on a GPU, a new one measures the two roofs.
+    """Return the content of this run's decode.json, or of a new one; on a GPU, a new one measures its roofs.
 
     Raises: InputError if the existing file was measured under other conditions.
     """
@@ -317,6 +319,7 @@ def open_document(options: argparse.Namespace, captures: Path) -> dict[str, Any]
             "checks": [],
             "captured": [],
             "copy_bytes_per_s": copy_bandwidth() if on_gpu else None,
+            "read_bytes_per_s": measure_roofs(ops()["gemv"])["dram_read"] if on_gpu else None,
             "flop_per_s": gemm_rate(DTYPES[options.dtype]) if on_gpu else None,
         }
     DECODE.check(old, DECODE.name)

@@ -25,11 +25,29 @@ def run_of(facts: Facts) -> Run:
     return facts.capture.of("decode") or {}
 
 
-def floor_of(facts: Facts) -> float | None:
-    """Return the time in ns that a step's bytes take at the measured speed of a copy; None if no speed was measured."""
+def roof_of(facts: Facts) -> tuple[str, float | None]:
+    """Return the roof of a step, which only reads, and its bytes per second; a run before this roof has a copy's."""
     decode_run = facts.once(run_of)
-    copy = decode_run.get("copy_bytes_per_s")
-    return (decode_run["weight_bytes"] + decode_run["cache_bytes"]) / copy * 1e9 if copy else None
+    read = decode_run.get("read_bytes_per_s")
+    return ("read", read) if read else ("copy", decode_run.get("copy_bytes_per_s"))
+
+
+def floor_of(facts: Facts) -> float | None:
+    """Return the time in ns that a step's bytes take at the roof of `roof_of`; None if none was measured."""
+    decode_run, (_, rate) = facts.once(run_of), facts.once(roof_of)
+    return (decode_run["weight_bytes"] + decode_run["cache_bytes"]) / rate * 1e9 if rate else None
+
+
+def by_order(decode_run: Run) -> pd.DataFrame:
+    """Return the median time a token of each rung: `forward_ns` of processes in declared order, and `reverse_ns`."""
+    samples = pd.DataFrame(decode_run.get("samples", []), columns=["process", "rung", "token_time_ns"])
+    odd = samples["process"].astype(int) % 2 == 1
+    return pd.DataFrame(
+        {
+            name: samples[chosen].groupby("rung")["token_time_ns"].median()
+            for name, chosen in (("forward_ns", ~odd), ("reverse_ns", odd))
+        }
+    )
 
 
 def times_of(facts: Facts) -> pd.DataFrame:
@@ -83,7 +101,10 @@ def _spread(values: pd.Series) -> dict[str, float]:
         Column("kernels", "1", "kernels for each token (nsys); blank if nsys recorded whole graphs only", "timing"),
         Column("busy_ns", "ns", "time a token in which the GPU works, over all streams (nsys)", "timing"),
         Column("bytes", "byte", "bytes of all weights, and of keys and values at the mean context", "static"),
-        Column("floor_ns", "ns", "time of these bytes at the measured speed of a copy", "timing"),
+        Column("forward_ns", "ns", "token_ns of the processes that time the rungs in order", "timing", shown=False),
+        Column("reverse_ns", "ns", "token_ns of the processes that reverse the order", "timing", shown=False),
+        Column("floor_ns", "ns", "time of these bytes at the roof of this run", "timing"),
+        Column("floor_roof", "", "that roof: read, or copy for a run that did not measure how fast it reads", "key"),
         Column("floor_frac", "0-1", "floor_ns over token_ns", "timing", style="bar"),
         Column(
             "source",
@@ -102,7 +123,7 @@ def build_decode(facts: Facts) -> pd.DataFrame | None:
     decode_run, decode_times, decode_floor_ns = facts.once(run_of), facts.once(times_of), facts.once(floor_of)
     if not decode_run.get("rungs"):
         return None
-    seen = _seen(decode_run)
+    seen, orders, (roof, _) = _seen(decode_run), by_order(decode_run), facts.once(roof_of)
     counted = _counted(decode_run, facts.gpu_ops, facts.step_ranges, facts.step_of_op)
     sources: dict[str, set[str]] = {}
     for sample in decode_run.get("samples", []):
@@ -122,7 +143,8 @@ def build_decode(facts: Facts) -> pd.DataFrame | None:
                 "processes": decode_times[name].count() if name in decode_times else 0,
                 **counted.get(name, {"launches": np.nan, "kernels": np.nan, "busy_ns": np.nan}),
                 "bytes": decode_run["weight_bytes"] + decode_run["cache_bytes"],
-                "floor_ns": np.nan if decode_floor_ns is None else decode_floor_ns,
+                **{order: times.get(name, np.nan) for order, times in orders.items()},
+                "floor_ns": np.nan if decode_floor_ns is None else decode_floor_ns, "floor_roof": roof,
                 "floor_frac": np.nan if decode_floor_ns is None else decode_floor_ns / token_ns,
                 "source": "".join(own) if len(own := sources.get(name, set())) == 1 else "",
                 "idea": rung["idea"], "reason": rung.get("reason") or "", "tier": "timing",

@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.comparison.verdict import APART
 from analysis.formats import packed
-from analysis.formats.errors import LedgerError
+from analysis.formats.errors import InputError, LedgerError
 from analysis.page.text import cell
 from analysis.tables import join
 from analysis.tables.declare import Column, Table, table
@@ -27,6 +27,8 @@ from studies.ladder.read import KEY, Ladder, LadderRun, judged, read_ladder
 from studies.ladder.searched import build_searched, search_rows
 
 WORSE = 4  # exit code
+# Medians of one copy differ by so much between the benchmarks of one GPU model (H100: 3.0189 to 3.0251 TB/s).
+ROOF_SPREAD = 0.002
 _COUNTERS = [
     *KEY, "launches", "kernel", "grid", "block", *ladder.COUNTERS, "uncoalesced_frac", "occupancy_limiter",
     "measured_bytes", "top_stall", "top_stall_frac", "hot_line", "hot_line_frac", "hot_line_stall", "hot_line_text",
@@ -50,6 +52,7 @@ def tables_of(found: Ladder) -> dict[str, pd.DataFrame]:
     every_time = _every_time(found)
     hypotheses = ladder.build_hypotheses(found.hypotheses, rungs, every_time, shares, cell_of)
     whole = ladder.with_verdicts(rungs, hypotheses)
+    check_floors(whole, every_time)
     searched = build_searched(search_rows(found), every_time)
     built = (
         whole,
@@ -62,6 +65,23 @@ def tables_of(found: Ladder) -> dict[str, pd.DataFrame]:
         _runs(found, whole),
     )
     return {one.name: rows.copy() for one, rows in zip(declared_tables(), built, strict=True)}
+
+
+def check_floors(whole: pd.DataFrame, every_time: pd.DataFrame) -> None:
+    """Raise an InputError for a row of ladder.csv, or of all times, that is faster than its floor.
+
+    Counters may explain it: the bytes that L2 served never were DRAM traffic, so the floor shrinks by their share.
+    """
+    served = whole.set_index(KEY)["measured_over_minimum"].clip(upper=1.0).fillna(1.0)
+    for rows in (whole, every_time):
+        keys = pd.MultiIndex.from_frame(rows[KEY])
+        share = rows["floor_frac"].astype(float) * served.reindex(keys).fillna(1.0).to_numpy(float)
+        if (over := share > 1 + ROOF_SPREAD).any():
+            row = rows.loc[share.idxmax()]
+            raise InputError(
+                f"{' '.join(str(row[name]) for name in KEY)}: its speed is {share.max():.1%} of the roof's, and no "
+                f"counters show that L2 served the rest ({over.sum()} such rows): measure the roof in the same run."
+            )
 
 
 def declared_tables() -> list[Table]:

@@ -35,6 +35,7 @@ from analysis.formats.run import MANIFEST
 from analysis.formats.spans import QUANTILES
 from analysis.formats.tools import TOOL_STATUS
 from harness.bench_files import BENCH, BENCH_ROWS, KINDS
+from kernels.registry import ops
 from studies.ladder.files import LADDER, POINTS
 
 KEY = ["op", "variant", "dtype", "shape_name"]
@@ -159,33 +160,40 @@ def _table(path: Path, file: CsvFile, needed: Sequence[str] = ()) -> pd.DataFram
     return table.assign(**{name: np.nan for name in LATER if name in file.names and name not in table})
 
 
-def held_against_copy(table: pd.DataFrame, file: Path) -> pd.DataFrame:
-    """Return the rows of a bench.csv with floors of the usual copy among the benchmarks beside it (`usual_copy`).
+def held_against_roofs(table: pd.DataFrame, file: Path) -> pd.DataFrame:
+    """Return the rows of a bench.csv with floors of the usual roofs among the benchmarks beside it (`usual_roofs`).
 
-    One run may measure its copy 10 % slower than the others, as softmax's does on two GPUs. Floors of ops that are
-    bound by arithmetic, or that only read, stay.
+    One run may measure its copy 10 % slower than the others, as softmax's does on two GPUs. A run that measured no
+    reads has floors of the copy alone, too easy for an op that reads more than it writes (`Op.memory_ns`). Floors of
+    ops that are bound by arithmetic, or that only read, stay.
     """
-    own, usual = _copy(_conditions(file)), usual_copy(file)
-    if own is None or usual is None:
+    copy, read = usual_roofs(file)
+    if copy is None:
         return table
-    by_copy = table["achieved_flop_per_s"].isna() if "achieved_flop_per_s" in table else True
-    for name, digits in (("floor_time_ns", 0), ("floor_frac", 4)):
-        table[name] = table[name].where(~by_copy, (table[name] * own / usual).round(digits))
+    by_copy = table["achieved_flop_per_s"].isna() if "achieved_flop_per_s" in table else pd.Series(True, table.index)
+    known = ops()
+    for at, row in table[by_copy].iterrows():
+        shape = tuple(map(int, row["shape"].split("x")))
+        floor_ns = known[row["op"]].memory_ns(shape, row["dtype"], copy, read)
+        table.loc[at, "floor_frac"] = round(row["floor_frac"] * floor_ns / row["floor_time_ns"], 4)
+        table.loc[at, "floor_time_ns"] = round(floor_ns)
     return table
 
 
-def usual_copy(file: Path) -> float | None:
-    """Return the median copy of the benchmarks beside a bench.csv that name a GPU of the same model.
+def usual_roofs(file: Path) -> tuple[float | None, float | None]:
+    """Return the median copy and read roof of the benchmarks beside a bench.csv that name a GPU of the same model.
 
-    None if its floors do not rest on a copy, or it names no GPU.
+    None for both if its floors do not rest on a copy, or it names no GPU.
     """
     conditions = _conditions(file)
     gpu = _name(conditions)
     if not gpu or "dram_read" in (conditions.get("roofs") or {}):
-        return None
-    beside = (_conditions(one) for one in {file, *file.parent.parent.glob(f"*-bench/{BENCH_ROWS.name}")})
-    copies = [copy for one in beside if _name(one) == gpu and (copy := _copy(one))]
-    return median(copies) if copies else None
+        return None, None
+    beside = [_conditions(one) for one in {file, *file.parent.parent.glob(f"*-bench/{BENCH_ROWS.name}")}]
+    same = [one for one in beside if _name(one) == gpu]
+    copies = [copy for one in same if (copy := _copy(one))]
+    reads = [(one.get("roofs") or {})["dram_read"] for one in same if "dram_read" in (one.get("roofs") or {})]
+    return (median(copies) if copies else None), (median(reads) if reads else None)
 
 
 def _conditions(file: Path) -> dict[str, Any]:
@@ -258,7 +266,7 @@ def _beside(folder: Path) -> pd.DataFrame:
         header = file.read_text(encoding="utf-8").partition("\n")[0].split(",")
         if not set(TIMES) <= {today.get(name, name) for name in header}:
             continue  # a benchmark of something else
-        rows = held_against_copy(_table(file, BENCH_ROWS, TIMES), file)
+        rows = held_against_roofs(_table(file, BENCH_ROWS, TIMES), file)
         sources = (_json(file.with_name(BENCH.name), BENCH) or {}).get("sources", {})
         rows = rows[rows["convention"] == "cold"]
         known = [sources.get(variant, "") for variant in rows["variant"]]

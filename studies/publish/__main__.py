@@ -109,6 +109,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
     for runs in gpus:
         if (folder := runs.folder("ladder")) is not None:
             texts.setdefault(("kernels/README.md", "ladder"), {})[runs.gpu] = goals_table(read_table(folder, "goals"))
+        if (folder := runs.folder("decode")) is not None:
+            texts.setdefault(("kernels/decode/README.md", "floors"), {})[runs.gpu] = results.decode_floors(runs, folder)
         if (folder := runs.folder("training")) is not None:
             texts.setdefault(("studies/training/README.md", "training"), {})[runs.gpu] = training.text(folder, runs.gpu)
         if (folder := runs.folder("models")) is not None:

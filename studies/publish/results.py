@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ import pandas as pd
 
 from analysis.hardware.devices import find_device
 from analysis.page.text import cell
-from studies.publish.committed import looks, read_table, yes
+from harness.bench_files import BENCH
+from studies.publish.committed import looks, plain, read_table, yes
 from studies.runs import Runs
 
 WIDTH = 118
@@ -94,20 +96,40 @@ def _tokens(gpus: Sequence[Runs]) -> Iterable[str]:
             continue
         rungs = read_table(folder, "decode").set_index("rung")
         ours, theirs = rungs.loc["persistent"], rungs.loc["hf_compile_graph"]
-        device = find_device(runs.gpu)
-        assert device is not None
+        floors = [(roof.split(",")[0], ours["bytes"] / rate * 1e9) for roof, rate in decode_roofs(runs, ours).items()]
         said.append(
             f"On {runs.gpu} the host sees a token every {_ns(ours['seen_ns'])}, theirs every {_ns(theirs['seen_ns'])}: "
             f"{theirs['seen_ns'] / ours['seen_ns']:.1f} times as fast. If it waits once at the end: "
-            f"{theirs['token_ns'] / ours['token_ns']:.1f} times. One read of weights and cache takes "
-            f"{_ns(ours['floor_ns'])} at the speed of a copy, "
-            f"{_ns(1e9 * ours['bytes'] / device.dram_bytes_per_s)} at the datasheet's."
+            f"{_ns(ours['token_ns'])}, {theirs['token_ns'] / ours['token_ns']:.1f} times. "
+            f"One read of weights and cache takes {', '.join(f'{_ns(floor)} ({roof})' for roof, floor in floors)}."
         )
     if said:
         yield (
             "**One token of GPT-2**: our persistent kernel and Hugging Face's compiled step in a CUDA graph "
             f"(bfloat16, batch 1, mean context 256). {' '.join(said)} ([rung by rung](kernels/decode/README.md))."
         )
+
+
+def decode_roofs(runs: Runs, row: pd.Series) -> dict[str, float]:
+    """Return {roof, and where it was measured: byte/s} for a row of decode.csv, the datasheet's last."""
+    rates = {f"{row['floor_roof']}, measured in this run": row["bytes"] / row["floor_ns"] * 1e9}
+    bench, device = runs.bench("gemv"), find_device(runs.gpu)
+    if row["floor_roof"] != "read" and bench is not None:
+        roofs = json.loads((bench / BENCH.name).read_text(encoding="utf-8"))["conditions"]["roofs"]
+        rates[f"read, measured in {bench.name}, as this run lacks it"] = roofs["dram_read"]
+    assert device is not None
+    return rates | {"datasheet": device.dram_bytes_per_s}
+
+
+def decode_floors(runs: Runs, folder: Path) -> str:
+    """Return a table of the floors of a token at each roof, and how far engine `persistent` is from them."""
+    row = read_table(folder, "decode").set_index("rung").loc["persistent"]
+    body = []
+    for roof, rate in decode_roofs(runs, row).items():
+        floor_ns = row["bytes"] / rate * 1e9
+        times = (f"{row[name] / floor_ns:.2f} × ({_ns(row[name])})" for name in ("busy_ns", "token_ns", "seen_ns"))
+        body.append([roof, f"{rate / 1e12:.3f} TB/s", _ns(floor_ns), *times])
+    return plain(["roof", "rate", "floor", "GPU busy", "wall time, host waits once", "host sees each token"], body)
 
 
 def _ns(value: float) -> str:

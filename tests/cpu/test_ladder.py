@@ -79,6 +79,31 @@ def test_the_committed_tables_are_those_of_the_committed_runs(tmp_path: Path, co
         assert not file.is_file() or packed.read_bytes(file) == written, f"{file.name}: run `make readme`"
 
 
+def test_a_row_faster_than_its_floor_fails_the_build_unless_l2_served_it() -> None:
+    row = dict.fromkeys(composer.KEY, "x") | {"floor_frac": 1.05, "measured_over_minimum": float("nan")}
+    planted, none = pd.DataFrame([row]), pd.DataFrame([row | {"floor_frac": 0.9}])
+    for whole, every_time in ((planted, none), (none, planted)):
+        with pytest.raises(InputError, match=r"^x x x x: its speed is 105\.0% of the roof's, and no counters"):
+            composer.check_floors(whole, every_time)
+    composer.check_floors(none, none)
+    composer.check_floors(planted.assign(measured_over_minimum=0.94), planted)
+    with pytest.raises(InputError, match=r"1 such rows"):
+        composer.check_floors(planted.assign(measured_over_minimum=0.98), none)
+
+
+def test_reads_beyond_a_copy_are_held_against_the_read_roof() -> None:
+    known, shape = registry.ops(), (1000, 768)
+    residual, norm, gemv = (known[name] for name in ("residual", "layernorm", "gemv"))
+    assert residual.written_bytes(shape, "fp32") == 4 * 768_000
+    assert residual.memory_ns(shape, "fp32", 2.0, 4.0) == pytest.approx(4 * 768_000 * (2 / 2 + 1 / 4) * 1e9)
+    assert residual.memory_ns(shape, "fp32", 2.0) == pytest.approx(residual.minimum_bytes(shape, "fp32") / 2 * 1e9)
+    least = norm.minimum_bytes(shape, "fp32")
+    assert least / 2 * 0.999e9 < norm.memory_ns(shape, "fp32", 2.0, 4.0) <= least / 2 * 1e9
+    assert gemv.memory_ns(shape, "bf16", 2.0, 4.0) == gemv.minimum_bytes(shape, "bf16") / 4 * 1e9
+    heads = known["merge_heads"]
+    assert heads.written_bytes((2, 5, 3, 64), "bf16") * 2 == heads.minimum_bytes((2, 5, 3, 64), "bf16")
+
+
 # What is missing ---------------------------------------------------------------------------------------------
 
 
