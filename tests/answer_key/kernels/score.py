@@ -1,4 +1,4 @@
-"""Score what the diagnosis says of kernels with one known defect: `python tests/answer_key/kernels/score.py [SET] [--each]`.
+"""Score what the diagnosis says of kernels with one known defect: `python tests/answer_key/kernels/score.py [SET] [--each]`, or `--sets`.
 
 SET is `kernels`, `kernels_2` or `kernels_3`. Its CUDA files hold kernels in two forms, slow and fixed, and clean ones; `times.csv`
 their times on an H100 without a profiler, the cause, and after | causes that are as right. A pair whose fix wins less
@@ -70,24 +70,46 @@ def score(name: str = HERE.name) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["kernel", "metrics", "kind", "cause", "named", "right", "sure", "won", "bound"])
 
 
+def figures(rows: pd.DataFrame) -> dict[str, tuple[int, int]]:
+    """Return what is counted for one list of metrics: how many, and of how many; wrong ones of clean kernels and traps."""
+    of = {kind: rows.loc[rows["kind"] == kind, "right"].astype(bool) for kind in ("defect", "clean", "trap")}
+    pairs = rows[(rows["kind"] == "defect") & rows["right"] & rows["bound"].notna()]
+    saved, most = 1 - 1 / pairs["won"], 1 - 1 / pairs["bound"]  # of the time of the slow form, which a finding states
+    found = {
+        "first cause right": of["defect"].sum(),
+        "clean kernels advised": (~of["clean"]).sum(),
+        "traps whose tempting cause is named": (~of["trap"]).sum(),
+        "speed-up within the bound × 1.1": (pairs["won"] <= pairs["bound"] * SLACK).sum(),
+        "bound within 25 % of the speed-up": ((pairs["bound"] / pairs["won"] - 1).abs() <= NEAR).sum(),
+        "bound within 25 % of the time saved": ((most / saved - 1).abs() <= NEAR).sum(),
+    }
+    counted = [*(len(one) for one in of.values()), *[len(pairs)] * 3]
+    return {name: (int(many), all_) for (name, many), all_ in zip(found.items(), counted, strict=True)}
+
+
 def summary(rows: pd.DataFrame) -> str:
     """Return the figures as lines."""
-    lines = []
-    for metrics, of in rows.groupby("metrics"):
-        for kind, some in of.groupby("kind"):
-            lines.append(f"{metrics:8} {kind:7} {int(some['right'].sum())} of {len(some)} right")
-        pairs = of[(of["kind"] == "defect") & of["right"] & of["bound"].notna()]
-        holds = (pairs["won"] <= pairs["bound"] * SLACK).sum()
-        near = ((pairs["bound"] / pairs["won"] - 1).abs() <= NEAR).sum()
-        saved, most = (
-            1 - 1 / pairs["won"],
-            1 - 1 / pairs["bound"],
-        )  # of the time of the slow form, which a finding states
-        near_saved = ((most / saved - 1).abs() <= NEAR).sum()
-        lines.append(
-            f"{metrics:8} of {len(pairs)} right causes: {holds} speed-ups within the bound, {near} bounds near, "
-            f"{near_saved} near in saved time"
-        )
+    return "\n".join(
+        f"{metrics:8} {name}: {many} of {all_}"
+        for metrics, of in rows.groupby("metrics")
+        for name, (many, all_) in figures(of).items()
+        if all_
+    )
+
+
+def side_by_side() -> str:
+    """Return the table of the README: every set with captures, its first look beside today's score."""
+    first = {
+        path.parent.name: pd.read_csv(path, **READ) for path in sorted(HERE.parent.glob("kernels*/first_look.csv"))
+    }
+    heads = [f"`{name}`: {look}" for name in first for look in ("first look", "later")]
+    lines = [f"| what, metrics | {' | '.join(heads)} |", "|---" * (len(heads) + 1) + "|"]
+    looks = [rows for name in first for rows in (first[name], score(name))]
+    for metrics in ("default", "full"):
+        counted = [figures(rows[rows["metrics"] == metrics]) for rows in looks]
+        for name in counted[0]:
+            cells = (f"{many} of {all_}" if all_ else "–" for many, all_ in (one[name] for one in counted))
+            lines.append(f"| {name}, {'all' if metrics == 'full' else metrics} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -103,7 +125,10 @@ def calibration() -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the score of a set, and keep it if it is the first."""
+    """Print the score of a set, and keep it if it is the first; with --sets the table of the README."""
+    if "--sets" in arguments:
+        print(side_by_side())
+        return
     name = next((word for word in arguments if not word.startswith("-")), HERE.name)
     rows = score(name)
     first = HERE.parent / name / "first_look.csv"
