@@ -108,7 +108,8 @@ def render(root: Path = ROOT) -> dict[str, str]:
         texts["examples/README.md", "examples"] = {"": examples.render(programs)}
     for runs in gpus:
         if (folder := runs.folder("ladder")) is not None:
-            texts.setdefault(("kernels/README.md", "ladder"), {})[runs.gpu] = goals_table(read_table(folder, "goals"))
+            goals = f"{goals_table(read_table(folder, 'goals'))}\n\n{absent()}"
+            texts.setdefault(("kernels/README.md", "ladder"), {})[runs.gpu] = goals
         if (folder := runs.folder("decode")) is not None:
             texts.setdefault(("kernels/decode/README.md", "floors"), {})[runs.gpu] = results.decode_floors(runs, folder)
         if (folder := runs.folder("training")) is not None:
@@ -150,7 +151,23 @@ def _of_run(part: Part, folder: Path) -> Iterator[tuple[str, str]]:
     for value, of in first.groupby(part.each, sort=False):
         file = part.file.replace(f"{{{part.each}}}", str(value))
         own = {name: rows[rows["op"].isin(of["op"].unique())] for name, rows in tables.items()}
-        yield file, _text(part, file, folder, own)
+        text = _text(part, file, folder, own)
+        yield file, "\n\n".join(filter(None, [text, absent(str(value)) if part.each == "folder" else ""]))
+
+
+def absent(folder: str = "") -> str:
+    """Return a sentence with the libraries that kernels/baselines.toml says were not run: for a folder, or all."""
+    declared = tomllib.loads((ROOT / "kernels" / "baselines.toml").read_text(encoding="utf-8"))["absent"]
+    names = [
+        f"`{one['library']}`{f' {version}' if (version := one['version']) else ''}"
+        for one in declared
+        if not folder or folder in one["folders"].split()
+    ]
+    return (
+        f"Not run, so no ratio above covers them: {', '.join(names)} (kernels/baselines.toml says why)."
+        if names
+        else ""
+    )
 
 
 def _text(part: Part, file: str, folder: Path, tables: Mapping[str, pd.DataFrame]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,14 @@ def test_a_row_faster_than_its_floor_fails_the_build_unless_l2_served_it() -> No
     composer.check_floors(planted.assign(measured_over_minimum=0.94), planted)
     with pytest.raises(InputError, match=r"1 such rows"):
         composer.check_floors(planted.assign(measured_over_minimum=0.98), none)
+
+
+def test_every_registered_shape_has_a_goal() -> None:
+    goals = tomllib.loads(ladder.GOALS.read_text(encoding="utf-8"))["goal"]
+    for op in registry.ops().values():
+        own = [goal for goal in goals if op.name in goal["op"].split() and "dtypes" not in goal]
+        covered = {shape for goal in own for shape in goal.get("shapes", op.shapes)}
+        assert covered >= set(op.shapes), f"{op.name}: no goal in kernels/goals.toml"
 
 
 def test_reads_beyond_a_copy_are_held_against_the_read_roof() -> None:

@@ -38,6 +38,14 @@ def test_a_goal_needs_its_share_of_shapes_and_none_far_below() -> None:
         assert "1 of 2" in publish.goals_table(table)
 
 
+def test_libraries_that_were_not_run_stand_under_the_ratios() -> None:
+    assert publish.absent("matmul").startswith("Not run, so no ratio above covers them: `tilelang` ")
+    assert "`deep_gemm`" in publish.absent("matmul")
+    assert "`quack-kernels`" not in publish.absent("matmul")
+    assert publish.absent("gemv") == ""
+    assert "`quack-kernels`" in publish.absent()
+
+
 @pytest.mark.parametrize(
     ("text", "word"),
     [("", "occur 0 times"), ("<!-- begin: a -->\n<!-- end: a -->\n" * 2, "occur 2 times")],
