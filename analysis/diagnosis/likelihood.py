@@ -131,17 +131,27 @@ def weights() -> pd.DataFrame:
 
     The row `bias` belongs to the causes alone.
     """
-    columns, *rows = json.loads(FILE.read_text(encoding="utf-8"))
+    return read(FILE)
+
+
+def read(file: Path) -> pd.DataFrame:
+    """Return the weights in a file: see `weights`."""
+    columns, *rows = json.loads(file.read_text(encoding="utf-8"))
     return pd.DataFrame([row[1:] for row in rows], pd.Index([row[0] for row in rows]), columns[1:], np.float64)
+
+
+def odds(scores: Floats) -> Floats:
+    """Return likelihoods whose sum over the last axis is 1, from the scores of a linear discriminant."""
+    found = np.exp((scores - scores.max(axis=-1, keepdims=True)) / SOBER)
+    return np.asarray(found / found.sum(axis=-1, keepdims=True))
 
 
 def chances(e: Evidence, table: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return how likely each cause is, from the counters alone. Shape: (rows, causes); the sum over causes is 1."""
     table = weights() if table is None else table
     z, of = _weighed(e, table)
-    odds = (z @ of.to_numpy() + table.loc["bias", of.columns].to_numpy(np.float64)) / SOBER
-    odds = np.exp(odds - odds.max(axis=1, keepdims=True))
-    return pd.DataFrame(odds / odds.sum(axis=1, keepdims=True), columns=of.columns)
+    scores = z @ of.to_numpy() + table.loc["bias", of.columns].to_numpy(np.float64)
+    return pd.DataFrame(odds(scores), columns=of.columns)
 
 
 def _weighed(e: Evidence, table: pd.DataFrame) -> tuple[Floats, pd.DataFrame]:

@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
+from analysis.diagnosis.step_likelihood import chance
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats import intervals
 from analysis.formats.report import Saving
@@ -77,7 +78,7 @@ class Saver:
 
 @dataclass(frozen=True)
 class StepAnswer:
-    """One steady step: what it waits for, and the changes worth making, the largest saving first.
+    """One steady step: what it waits for, and the changes worth making, in order of `weight`.
 
     `replayed`: every change that was replayed, also those that save nothing.
     """
@@ -131,7 +132,7 @@ def answer(view: View) -> StepAnswer:
     """Replay what the rules propose for one step."""
     asked = list(proposals(view))
     if view.step.reason:
-        told = sorted((_bounded(view, one) for one in asked), key=lambda one: -one.high)
+        told = sorted((_bounded(view, one) for one in asked), key=lambda one: -weight(view, one))
         return StepAnswer(view, tuple(one for one in told if one.high >= WORTH)[:MOST], tuple(told))
     found = _with_needed(view, [_replayed(view, one) for one in asked])
     least = WORTH * _looped(view)
@@ -146,7 +147,8 @@ def answer(view: View) -> StepAnswer:
     rest = [one for one in found if one.key not in named and one.proposal.change is not None]
     later = _later(view, now[0], rest) if now and now[0].proposal.change is not None else []
     replayed = {one.key: one for one in (*found, *later)}
-    return StepAnswer(view, tuple([*hidden, *now, *later][:MOST]), tuple(replayed.values()))
+    first = sorted([*hidden, *now], key=lambda one: -weight(view, one))
+    return StepAnswer(view, tuple([*first, *later][:MOST]), tuple(replayed.values()))
 
 
 def _hidden(view: View, found: Sequence[Saver], now: Sequence[Saver]) -> tuple[Saver, ...]:
@@ -174,7 +176,7 @@ def _with_needed(view: View, found: Sequence[Saver]) -> list[Saver]:
 
 
 def _ordered(view: View, now: Sequence[Saver], found: Sequence[Saver]) -> list[Saver]:
-    """Return changes by what they save: what another one needs counts with it, so that it comes first."""
+    """Return changes by `weight`: what another one needs counts with it, so that it comes first."""
     totals = {one.key: total_ns(view, one) for one in now}
     for one in found:
         needed = [other for other in now if other.proposal.kind in one.needs]
@@ -184,7 +186,7 @@ def _ordered(view: View, now: Sequence[Saver], found: Sequence[Saver]) -> list[S
             first = max(needed, key=lambda other: totals[other.key])
             totals[first.key] = max(totals[first.key], both)
     now = [replace(one, opens_ns=totals[one.key]) for one in now]
-    return sorted(now, key=lambda one: -totals[one.key])
+    return sorted(now, key=lambda one: -weight(view, one))
 
 
 def _looped(view: View) -> float:
@@ -250,8 +252,13 @@ def _of(view: View, part: Saving) -> Saving:
     return Saving((part.low or 0.0) * view.step.told_ns, (part.high or 0.0) * view.step.told_ns)
 
 
+def weight(view: View, one: Saver) -> float:
+    """Return what ranks a change: its saving over the steady run, times how likely a step like this has its cause."""
+    return total_ns(view, one) * chance(view.likely, one.proposal.kind)
+
+
 def total_ns(view: View, one: Saver) -> float:
-    """Return what ranks a change, ns: the middle of its saving over the steady run, with what needs this one."""
+    """Return the middle of a saving over the steady run, with what needs this change, ns."""
     middle = (one.saves_ns.middle or 0.0) * (LOSSY if one.proposal.lossy else 1.0)
     return max(one.opens_ns, middle if one.proposal.lost_ns is not None else middle * view.step.phase.count)
 

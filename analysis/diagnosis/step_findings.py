@@ -9,8 +9,9 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.diagnosis.claims import Claim, Replays, cell
-from analysis.diagnosis.savers import BUSY, WORTH, Saver, StepAnswer, total_ns, touched
-from analysis.diagnosis.step_rules.view import Proposal
+from analysis.diagnosis.savers import BUSY, WORTH, Saver, StepAnswer, total_ns, touched, weight
+from analysis.diagnosis.step_likelihood import chance
+from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.diagnosis.vocabulary import do
 from analysis.formats import symbols
 from analysis.formats.collectives import communicates
@@ -80,17 +81,31 @@ def start_up(answers: Sequence[StepAnswer]) -> StartUp | None:
 
 
 def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
-    """Return the changes worth making over all steady steps, the one that saves most of the run first."""
+    """Return the changes worth making over all steady steps, in order of `weight`."""
     several = len(answers) > 1
-    ranked = [(total_ns(answer.view, one), answer, one) for answer in answers for one in answer.savers]
+    ranked = [(weight(answer.view, one), answer, one) for answer in answers for one in answer.savers]
     now = sorted((item for item in ranked if not item[2].after), key=lambda item: -item[0])
     later = [item for item in ranked if item[2].after]
     found = [_claim(answer, one, several) for _, answer, one in (*now, *later)]
-    if len(now) > 1 and _tie(now[0][2], now[1][2]):
-        found[0] = replace(found[0], sentence=f"{found[0].sentence} Finding 2 may save as much.")
+    if len(now) > 1:
+        doubt = _doubt([(answer.view, one) for _, answer, one in now])
+        found[0] = replace(found[0], sentence=f"{found[0].sentence}{doubt}")
     if not now and answers and not answers[0].view.step.reason:
         found = [_nothing(answers[0]), *found]
     return found
+
+
+def _doubt(now: Sequence[tuple[View, Saver]]) -> str:
+    """Return what speaks for another finding than the first one, as a sentence; "" for nothing."""
+    totals, likely = [total_ns(*one) for one in now], [chance(view.likely, one.proposal.kind) for view, one in now]
+    largest, likeliest = totals.index(max(totals)), likely.index(max(likely))
+    if largest:
+        return f" Finding {largest + 1} may save more, but steps like this one have this cause more often."
+    if _tie(now[0][1], now[1][1]):
+        return " Finding 2 may save as much."
+    if likeliest and likely[likeliest] > likely[0]:
+        return f" Steps like this one have the cause of finding {likeliest + 1} more often."
+    return ""
 
 
 def _tie(one: Saver, other: Saver) -> bool:

@@ -65,7 +65,7 @@ class AgentReport(Struct, frozen=True):
     version: Annotated[int, Meta(title="version of this form")]
     program: Program
     steps: list[Step]
-    findings: Annotated[list[Finding], Meta(title="worth doing or knowing, the largest saving first")]
+    findings: Annotated[list[Finding], Meta(title="worth doing or knowing, first what most likely saves most")]
     kernels: Annotated[list[AgentKernel], Meta(title="most time first")]
     missing: list[Missing]
     groups: Annotated[list[AgentGroup], Meta(title="smaller kernels, of a report with many")] = []

@@ -270,7 +270,7 @@ class SourceLine(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """One thing worth doing, or worth knowing; the largest saving first."""
+    """One thing worth doing, or worth knowing; first what most likely saves most."""
 
     id: Annotated[str, Meta(title="kind, scope and the first cited row")]
     rank: Annotated[int, Meta(title="from 1")]

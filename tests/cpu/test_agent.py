@@ -359,7 +359,7 @@ def test_an_issue_keeps_commands_and_says_what_ran_where(example: pipeline.Built
     finding = structs.replace(example.report.findings[0], do=r"Run `ncu -k 'regex:^a_b|c\.d$'` again.", check=command)
     report = structs.replace(example.report, program=structs.replace(example.report.program, command=command))
     said = markdown.render_issue(report, finding)
-    assert said.startswith(f"**{finding.title}** ({finding.kind}, saves at most")
+    assert said.startswith(f"**{finding.title}** ({finding.kind.replace('_', ' ')}, saves ")
     assert r"`ncu -k 'regex:^a_b|c\.d$'`" in said
     assert f"**Check:** `` {command} ``" in said
     assert f"Command: `` {command} ``" in said

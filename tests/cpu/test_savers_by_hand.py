@@ -22,6 +22,8 @@ from analysis.replay.simulate import simulate
 from analysis.replay.steady import Steady
 from tests.by_hand import bools, graph, launches, on_step, proposal, view
 
+LIKELY = {"sync_of_few": 0.4}  # as many steps of known causes have it
+
 
 @dataclass
 class Saves:
@@ -56,6 +58,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Proposal]:
     monkeypatch.setattr(savers, "LEFT", 0.0)
     monkeypatch.setattr(savers, "FURTHER", 1.0)
     monkeypatch.setattr(savers, "HIDDEN", 0.05)
+    monkeypatch.setattr(savers, "chance", lambda likely, kind: LIKELY.get(kind, 1.0))
     return found
 
 
@@ -118,13 +121,22 @@ def test_what_may_save_more_than_what_surely_saves_comes_first(asked: list[Propo
         proposal("precision", Saves(0.01, 0.03)),
         proposal("sync", Saves(0.0, 0.31, then=(0.5, 0.5))),
         proposal("layout", Saves(0.0, 0.3)),
-        proposal("launch_bound", Saves(0.0, 0.9), after="fuse"),
+        proposal("launch_bound", Saves(0.0, 0.31), after="fuse"),
         proposal("copies", Saves(0.0, 0.32)),
     ]
     told = answer(on_step(busy={"gpu_busy": 900}))
     assert kinds_of(told.savers) == ["copies", "sync", "fuse", "precision"]
     assert told.savers[1].saves_frac == Saving(None, 0.31)
     assert told.replayed[2].saves_frac == Saving(0.0, 0.31)
+
+
+def test_of_two_changes_the_likelier_cause_comes_first_unless_it_saves_far_less(asked: list[Proposal]) -> None:
+    asked += [
+        proposal("sync_of_few", Saves(0.2, 0.4)),
+        proposal("fuse", Saves(0.1, 0.2)),
+        proposal("layout", Saves(0.05, 0.1)),
+    ]
+    assert kinds_of(answer(on_step()).savers) == ["fuse", "sync_of_few", "layout"]
 
 
 def test_six_hidden_changes_are_told_the_largest_first(asked: list[Proposal]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, SupportsFloat
@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from analysis.capture.model import Capture
+from analysis.diagnosis.step_likelihood import chances
 from analysis.diagnosis.vocabulary import library_of
 from analysis.formats import intervals, symbols
 from analysis.formats.collectives import communicates
@@ -354,6 +355,11 @@ class View:
         of = self.graph.o_call[self.kernels & (self.graph.o_call >= 0)]
         whole = self.graph.o_kind == "graph"
         return float(called[of].mean()) if len(of) else float(whole.any())
+
+    @cached_property
+    def likely(self) -> Mapping[str, float]:
+        """How likely each cause is, by what steps of known causes look like."""
+        return chances(self)
 
     @cached_property
     def library(self) -> str:

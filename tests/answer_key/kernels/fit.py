@@ -107,7 +107,11 @@ def fit(sets: list[Known], without: tuple[str, ...] = ()) -> pd.DataFrame:
     """Return the table of likelihood.json, fitted to the defects of these sets, without some of the quantities."""
     cause = pd.concat([one.truth.loc[one.truth["kind"] == "defect", "cause"] for one in sets], ignore_index=True)
     values = pd.concat([one.quantities[(one.truth["kind"] == "defect").to_numpy()] for one in sets], ignore_index=True)
-    values = values.drop(columns=list(without))
+    return discriminant(values.drop(columns=list(without)), cause)
+
+
+def discriminant(values: pd.DataFrame, cause: pd.Series) -> pd.DataFrame:
+    """Return the weights of a linear discriminant: `mean` and `spread` of each quantity, and a column for each cause."""
     mean, spread = values.mean().fillna(0.0), values.std(ddof=0)
     spread = spread.where(spread > 1e-6, 1.0)
     z = pd.DataFrame(likelihood.scaled(values.to_numpy(), mean.to_numpy(), spread.to_numpy()), columns=values.columns)
@@ -168,15 +172,19 @@ def _short(value: float) -> float | None:
     return None if np.isnan(value) else float(f"{value:.4g}")
 
 
+def save(table: pd.DataFrame, file: Path) -> None:
+    """Write weights as JSON, with four digits."""
+    rows = [
+        ["quantity", *table],
+        *([name, *map(_short, row)] for name, row in zip(table.index, table.to_numpy(), strict=True)),
+    ]
+    file.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+
+
 def main(arguments: list[str]) -> None:
     """Run the command line."""
     if "--write" in arguments:
-        table = fit(fitted())
-        rows = [
-            ["quantity", *table],
-            *([name, *map(_short, row)] for name, row in zip(table.index, table.to_numpy(), strict=True)),
-        ]
-        likelihood.FILE.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
+        save(fit(fitted()), likelihood.FILE)
     elif "--metrics" in arguments:
         for added in ("", *FULL_ONLY):
             without = tuple(name for name in FULL_ONLY if name != added)
