@@ -26,7 +26,7 @@ EXACT = 2**53  # a float holds every whole number up to this one
 
 
 def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], pa.Table, bool]:
-    """Header, rows, and whether the last row was cut off: a row without a line end may be incomplete."""
+    """Header, rows, and whether the file was cut off: a line without its end may be incomplete, also the header."""
     text = raw.decode("utf-8", errors="replace").lstrip("\ufeff \t")
     reader = csv.reader(io.StringIO(text, newline=""))
     header = [name.strip() for name in next(reader)]
@@ -34,7 +34,7 @@ def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], pa.Table,
         raise InputError(f"{where}: has a quote in its header that belongs to no column; {again}.")
     cut = not text.endswith("\n")
     if (table := _plain_rows(text, header)) is not None:
-        return header, table.slice(0, max(len(table) - cut, 0)), cut and len(table) > 0
+        return header, table.slice(0, max(len(table) - cut, 0)), cut
     rows: list[list[str]] = []
     damaged = at = 0
     has_quotes = '"' in text
@@ -55,10 +55,9 @@ def _read_rows(raw: bytes, where: str, again: str) -> tuple[list[str], pa.Table,
             found = len(row)
     if damaged and not (cut and reader.line_num == damaged):
         raise InputError(f"{where}: line {damaged} has {found} fields where the header has {len(header)}; {again}.")
-    lost = cut and bool(rows or damaged)
     kept = rows[:-1] if cut and not damaged else rows
     columns = zip(*kept, strict=True) if kept else [()] * len(header)
-    return header, pa.table([pa.array(cells, pa.string()) for cells in columns], header), lost
+    return header, pa.table([pa.array(cells, pa.string()) for cells in columns], header), cut
 
 
 def _plain_rows(text: str, header: list[str]) -> pa.Table | None:
@@ -126,7 +125,7 @@ def _each(text: pd.Series, made: Callable[[str], object]) -> pd.Series:
 
 
 def read_table(file: CsvFile, raw: bytes, where: str) -> tuple[pd.DataFrame, bool]:
-    """Return the columns of a CSV file in their declared types (text is str), and whether its last row was cut off.
+    """Return the columns of a CSV file in their declared types (text is str), and whether it was cut off.
 
     Raises:
         InputError: a damaged row, or a cell that does not fit the declaration of its column.
