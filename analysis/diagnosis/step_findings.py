@@ -10,7 +10,6 @@ import pandas as pd
 
 from analysis.diagnosis.claims import Claim, Replays, cell
 from analysis.diagnosis.savers import BUSY, WORTH, Saver, StepAnswer, total_ns, touched, weight
-from analysis.diagnosis.step_likelihood import chance
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.diagnosis.vocabulary import do
 from analysis.formats import symbols
@@ -96,15 +95,28 @@ def claims(answers: Sequence[StepAnswer]) -> list[Claim]:
 
 
 def _doubt(now: Sequence[tuple[View, Saver]]) -> str:
-    """Return what speaks for another finding than the first one, as a sentence; "" for nothing."""
-    totals, likely = [total_ns(*one) for one in now], [chance(view.likely, one.proposal.kind) for view, one in now]
-    largest, likeliest = totals.index(max(totals)), likely.index(max(likely))
-    if largest:
-        return f" Finding {largest + 1} may save more, but steps like this one have this cause more often."
-    if _tie(now[0][1], now[1][1]):
+    """Return what speaks for another finding than the first one, as a sentence; "" for nothing.
+
+    Likelihoods compare only causes that were weighed, and only those of one step.
+    """
+    view, first = now[0]
+    kind, likely = first.proposal.kind, view.likely
+    others = [
+        (at, *one) for at, one in enumerate(now[1:], start=2) if one[0] is view and one[1].proposal.kind in likely
+    ]
+    most = max(others, key=lambda other: total_ns(*other[1:]), default=None)
+    if (
+        most
+        and kind in likely
+        and likely[kind] > likely[most[2].proposal.kind]
+        and total_ns(*most[1:]) > total_ns(*now[0])
+    ):
+        return f" Finding {most[0]} may save more, but steps like this one have this cause more often."
+    if _tie(first, now[1][1]):
         return " Finding 2 may save as much."
-    if likeliest and likely[likeliest] > likely[0]:
-        return f" Steps like this one have the cause of finding {likeliest + 1} more often."
+    best = max(others, key=lambda other: likely[other[2].proposal.kind], default=None)
+    if best and kind in likely and likely[best[2].proposal.kind] > likely[kind]:
+        return f" Steps like this one have the cause of finding {best[0]} more often."
     return ""
 
 

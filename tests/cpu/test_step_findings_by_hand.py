@@ -14,6 +14,7 @@ from analysis.diagnosis import step_findings, step_tables, steps
 from analysis.diagnosis.savers import Saver, StepAnswer
 from analysis.diagnosis.steady_of import steady_of, within
 from analysis.diagnosis.step_findings import claims, id_of, kind_of_step, start_up
+from analysis.diagnosis.step_rules.view import View
 from analysis.diagnosis.step_tables import answer_steps
 from analysis.diagnosis.steps import build_gaps, build_step_diagnosis, build_steps, verdicts
 from analysis.formats.report import Confidence, Reason, Saving
@@ -44,6 +45,43 @@ def test_two_changes_that_may_save_as_much_are_told_as_a_tie(other: Saver, tie: 
     found = claims([told(saver("sync", 0.1, 0.2), other)])
     assert found[0].sentence.endswith("Finding 2 may save as much.") == tie
     assert not found[1].sentence.endswith("Finding 2 may save as much.")
+
+
+@pytest.mark.parametrize(
+    ("likely", "said"),
+    [
+        ({"sync": 0.6, "fuse": 0.4}, "Finding 2 may save more, but steps like this one have this cause more often."),
+        ({"sync": 0.6}, ""),  # the other cause was not weighed
+        ({"fuse": 0.6}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_larger_saving_behind_a_likelier_cause_is_told(
+    likely: dict[str, float], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(View, "likely", likely)
+    view = on_step()
+    sure, large = saver("sync", 0.1, 0.2), saver("fuse", 0.3, 0.4)
+    assert step_findings._doubt([(view, sure), (view, large)]).strip() == said
+    assert step_findings._doubt([(view, sure), (on_step(), large)]) == ""  # of another step
+
+
+@pytest.mark.parametrize(
+    ("likely", "said"),
+    [
+        ({"sync": 0.4, "fuse": 0.6}, "Steps like this one have the cause of finding 2 more often."),
+        ({"sync": 0.6, "fuse": 0.4}, ""),
+        ({"fuse": 0.6}, ""),
+    ],
+)
+def test_a_likelier_cause_behind_a_larger_saving_is_told(
+    likely: dict[str, float], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(View, "likely", likely)
+    view = on_step()
+    large, small = saver("sync", 0.3, 0.4), saver("fuse", 0.1, 0.2)
+    assert step_findings._doubt([(view, large), (view, small)]).strip() == said
+    assert step_findings._doubt([(view, large), (view, saver("sync", 0.1, 0.2))]) == ""  # the same cause
 
 
 # What a step is
