@@ -105,8 +105,8 @@ def test_a_finding_is_copied_as_markdown(opened: Opened, pages: Pages) -> None:
     page.get_by_label("copy as Markdown: finding 1", exact=True).click()  # 2
     soon(page.locator("#status"), "^Finding copied as Markdown$")
     copied = pasted(page)
-    assert copied.startswith(f"**{title}** (precision, saves at most 6.83 ms (65%) of step gpt2/prefill")
-    assert "- 8.034 ms: `changes.time_ns` at gpt2/prefill precision" in copied
+    assert copied.startswith(f"**{title}** (launch bound, saves 2.77 ms to 3.57 ms (69% to 89%) of step gpt2/decode")
+    assert "- 4.004 ms: `changes.time_ns` at gpt2/decode launch_bound launches" in copied
     assert "**Check:** `python analysis/" in copied
     assert "NVIDIA H200 · driver 580.159.04" in copied
 
@@ -209,7 +209,7 @@ def test_the_timeline_answers(gpt2: Any) -> None:
     assert "4.013 ms without a profiler" in said.inner_text()
     box = canvas.bounding_box()
     gpt2.mouse.move(box["x"] + box["width"] / 2, box["y"] + 30)  # the row of findings
-    assert gpt2.locator("#tip").inner_text().startswith("2. Launch the step as one CUDA graph in gpt2/decode")
+    assert gpt2.locator("#tip").inner_text().startswith("1. Launch the step as one CUDA graph in gpt2/decode")
     gpt2.mouse.move(box["x"] + box["width"] / 2, box["y"] + 48)  # the outermost range of the host
     assert gpt2.locator("#tip").inner_text().startswith("gpt2\non the host")
 
