@@ -9,8 +9,9 @@
 #                    DIR/captures/bare_ranges.csv (above 1 MB packed as .csv.xz) and DIR/captures/bare.json
 #
 # A small NVTX injection library (bare_nvtx.c) records the ranges. It takes 0.1 µs a range in C and 0.1 to 0.4 µs in Python
-# (reports/bare-bench/results.csv: two Xeon cores at a load of 10.8, Python 3.11.7, nvtx 0.2.17), and needs neither CUDA nor root. The
-# first use compiles it with CC into ${XDG_CACHE_HOME:-~/.cache}/kernel-ledger/. The program keeps its own input and output. Its records survive kill -9.
+# (reports/bare-bench/results.csv: two Xeon cores at a load of 10.8, Python 3.11.7, nvtx 0.2.17), and needs neither CUDA
+# nor root. The first use compiles it with CC into ${XDG_CACHE_HOME:-~/.cache}/kernel-ledger/. The program keeps its own
+# input and output. Its records survive kill -9.
 # exit: 0 recorded, 1 the program failed or recorded nothing, 2 usage, 127 no C compiler
 source "$(dirname "$0")/common.sh"
 

@@ -99,25 +99,20 @@ def _doubt(now: Sequence[tuple[View, Saver]]) -> str:
 
     Likelihoods compare only causes that were weighed, and only those of one step.
     """
-    view, first = now[0]
-    kind, likely = first.proposal.kind, view.likely
+    (view, first), second = now[0], now[1][1]
+    likely, kind = view.likely, first.proposal.kind
     others = [
-        (at, *one) for at, one in enumerate(now[1:], start=2) if one[0] is view and one[1].proposal.kind in likely
+        (at, total_ns(view, one), likely[one.proposal.kind])
+        for at, (of, one) in enumerate(now[1:], start=2)
+        if of is view and {kind, one.proposal.kind} <= likely.keys()
     ]
-    most = max(others, key=lambda other: total_ns(*other[1:]), default=None)
-    if (
-        most
-        and kind in likely
-        and likely[kind] > likely[most[2].proposal.kind]
-        and total_ns(*most[1:]) > total_ns(*now[0])
-    ):
-        return f" Finding {most[0]} may save more, but steps like this one have this cause more often."
-    if _tie(first, now[1][1]):
+    at, total, chance = max(others, key=lambda other: other[1], default=(0, 0.0, 1.0))
+    if at and total > total_ns(view, first) and chance < likely[kind]:
+        return f" Finding {at} may save more, but steps like this one have this cause more often."
+    if _tie(first, second):
         return " Finding 2 may save as much."
-    best = max(others, key=lambda other: likely[other[2].proposal.kind], default=None)
-    if best and kind in likely and likely[best[2].proposal.kind] > likely[kind]:
-        return f" Steps like this one have the cause of finding {best[0]} more often."
-    return ""
+    at, _, chance = max(others, key=lambda other: other[2], default=(0, 0.0, 0.0))
+    return f" Steps like this one have the cause of finding {at} more often." if at and chance > likely[kind] else ""
 
 
 def _tie(one: Saver, other: Saver) -> bool:

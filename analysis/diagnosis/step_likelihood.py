@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.diagnosis import likelihood
-from analysis.formats.collectives import communicates
 from analysis.formats.report import PartKind
 from analysis.replay.graph import NONE, Bools
 
@@ -77,7 +76,7 @@ def _kernels(view: View) -> dict[str, float]:
         "filled": float((took * np.minimum(fill, 1.0)).sum()) / whole,
         "streams": float(np.log2(max(len(np.unique(graph.o_stream[of])), 1))),
         "graphed": view.graphed,
-        "collectives": part(np.array([communicates(str(name)) for name in names], bool)),
+        "collectives": part(view.talks[of]),
         **{f"kernels_{kind}": part(view.named(pattern)[of]) for kind, pattern in KERNELS.items()},
     }
 
@@ -96,9 +95,8 @@ def _moves(view: View) -> dict[str, float]:
     for kind, rows in kinds.items():
         found[f"{kind}_many"], found[f"{kind}_frac"] = _many(view, rows), view.share(view.time(rows))
         found[f"{kind}_bytes"] = float(np.log10(1 + view.bytes[rows].sum() / view.graph.steps / 1e3))
-    pageable = [("Pageable" in str(memory)) for memory in view.memory[copies]]
     return found | {
-        "pageable": float(np.mean(pageable)) if pageable else 0.0,
+        "pageable": float(view.pageable[copies].mean()) if copies.any() else 0.0,
         "up_small": _many(view, up & (view.bytes <= SMALL)),
         "down_small": _many(view, down & (view.bytes <= SMALL)),
     }

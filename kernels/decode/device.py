@@ -107,7 +107,7 @@ def refuses_sizes(name: str, sizes: Sizes, shape: Shape = GPT2) -> str:
 def refuses(name: str, slots: int, sizes: Sizes, gpu: Gpu, *, build: bool = True) -> str:
     """Why an engine does not run these sizes on this GPU, in one sentence; "" if it does.
 
-    Without `build`, nothing is compiled, so nothing is said about the blocks that fit the GPU at once.
+    Without `build` it compiles nothing, and does not check how many blocks the GPU holds at once.
     """
     if said := refuses_sizes(name, sizes):
         return said

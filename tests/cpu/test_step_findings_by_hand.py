@@ -47,41 +47,34 @@ def test_two_changes_that_may_save_as_much_are_told_as_a_tie(other: Saver, tie: 
     assert not found[1].sentence.endswith("Finding 2 may save as much.")
 
 
-@pytest.mark.parametrize(
-    ("likely", "said"),
-    [
-        ({"sync": 0.6, "fuse": 0.4}, "Finding 2 may save more, but steps like this one have this cause more often."),
-        ({"sync": 0.6}, ""),  # the other cause was not weighed
-        ({"fuse": 0.6}, ""),
-        ({}, ""),
-    ],
-)
-def test_a_larger_saving_behind_a_likelier_cause_is_told(
-    likely: dict[str, float], said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(View, "likely", likely)
-    view = on_step()
-    sure, large = saver("sync", 0.1, 0.2), saver("fuse", 0.3, 0.4)
-    assert step_findings._doubt([(view, sure), (view, large)]).strip() == said
-    assert step_findings._doubt([(view, sure), (on_step(), large)]) == ""  # of another step
+SURE, LARGE, SMALL = saver("sync", 0.1, 0.2), saver("fuse", 0.3, 0.4), saver("fuse", 0.1, 0.2)
+LARGEST = saver("sync", 0.3, 0.4)
+MORE = "Finding 2 may save more, but steps like this one have this cause more often."
+OFTEN = "Steps like this one have the cause of finding 2 more often."
 
 
 @pytest.mark.parametrize(
-    ("likely", "said"),
+    ("first", "second", "likely", "said"),
     [
-        ({"sync": 0.4, "fuse": 0.6}, "Steps like this one have the cause of finding 2 more often."),
-        ({"sync": 0.6, "fuse": 0.4}, ""),
-        ({"fuse": 0.6}, ""),
+        (SURE, LARGE, {"sync": 0.6, "fuse": 0.4}, MORE),
+        (SURE, LARGE, {"sync": 0.6}, ""),  # the other cause was not weighed
+        (SURE, LARGE, {"fuse": 0.6}, ""),
+        (SURE, LARGE, {}, ""),
+        (LARGEST, SMALL, {"sync": 0.4, "fuse": 0.6}, OFTEN),
+        (LARGEST, SMALL, {"sync": 0.6, "fuse": 0.4}, ""),
+        (LARGEST, SMALL, {"fuse": 0.6}, ""),
+        (LARGEST, SURE, {"sync": 0.4, "fuse": 0.6}, ""),  # the same cause
+        (LARGEST, SURE, {"sync": 0.6, "fuse": 0.4}, ""),
+        (LARGEST, SURE, {"fuse": 0.6}, ""),
     ],
 )
-def test_a_likelier_cause_behind_a_larger_saving_is_told(
-    likely: dict[str, float], said: str, monkeypatch: pytest.MonkeyPatch
+def test_a_doubt_compares_weighed_causes_of_one_step(
+    first: Saver, second: Saver, likely: dict[str, float], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(View, "likely", likely)
     view = on_step()
-    large, small = saver("sync", 0.3, 0.4), saver("fuse", 0.1, 0.2)
-    assert step_findings._doubt([(view, large), (view, small)]).strip() == said
-    assert step_findings._doubt([(view, large), (view, saver("sync", 0.1, 0.2))]) == ""  # the same cause
+    assert step_findings._doubt([(view, first), (view, second)]).strip() == said
+    assert step_findings._doubt([(view, first), (on_step(), second)]) == ""  # of another step
 
 
 # What a step is

@@ -109,7 +109,7 @@ def _small(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
 
 
 def _pageable(view: View, ops: Bools, way: str) -> Iterator[Proposal]:
-    pageable = ops & np.array(["Pageable" in str(memory) for memory in view.memory], bool)
+    pageable = ops & view.pageable
     size, time = view.of_step(view.bytes[pageable].sum()), view.time(pageable)
     if size < LARGE or not time:
         return

@@ -147,6 +147,11 @@ class View:
         return self.capture.gpu_ops["memory"].astype(object).to_numpy(object)[self.graph.o_row]
 
     @cached_property
+    def pageable(self) -> Bools:
+        """Which operations copy from or to pageable memory."""
+        return np.array(["Pageable" in str(memory) for memory in self.memory], bool)
+
+    @cached_property
     def paths(self) -> npt.NDArray[np.object_]:
         """Folded range of each operation, '' if unknown."""
         return self._of_ops(self.folded)
