@@ -116,7 +116,7 @@ def samples() -> Stalls:
 def questions() -> dict[str, str]:
     """Return the questions in their order: name -> question."""
     data = tomllib.loads(_CATALOGUE.read_text(encoding="utf-8"))
-    return {row["name"]: row["asks"] for row in data["question"]}
+    return dict(data["question"])
 
 
 @cache
