@@ -10,8 +10,9 @@ import pandas as pd
 
 from analysis.capture.model import CALLS_COLUMNS, GPU_OPS_COLUMNS, Capture, as_table
 from analysis.diagnosis.step_rules.view import Proposal, View
+from analysis.replay import changes
 from analysis.replay.decompose import Decomposition
-from analysis.replay.graph import NONE, Graph
+from analysis.replay.graph import ALLOCATION, NONE, Graph
 from analysis.replay.savings import Step
 from analysis.replay.simulate import simulate
 from analysis.replay.steady import Phase, Steady
@@ -129,3 +130,9 @@ def on_step(one: Graph | None = None, *, reason: str = "", busy: dict[str, int] 
     step = replace(found.step, bare_wall_ns=(900.0, 1000.0, 1200.0), reason=reason)
     parts = tuple((busy or {}).items())
     return replace(found, step=step, parts=replace(found.parts, parts=parts, busy_parts=parts))
+
+
+def allocate_once(of: Graph, share: float = 1.0) -> Graph:
+    """Leave out all calls that allocate or free memory."""
+    called = np.array([bool(ALLOCATION.match(str(name))) for name in of.c_name], bool)
+    return changes.drop(of, np.zeros(len(of.o_start), bool), called, share)

@@ -184,18 +184,6 @@ def _instances(cell: str, style: NumberStyle, where: str) -> list[tuple[str, flo
         raise InputError(f"{where}: {error}; the file is damaged, export it again with {_EXPORT}.") from None
 
 
-def read_raw(text: str, where: str, style: NumberStyle | None = None) -> RawPage:
-    """Return kernels and metrics of the first raw page in a text; metrics in base units, missing ones NaN.
-
-    Raises:
-        InputError: no header, damage inside, an unknown unit, an ambiguous locale, or a repeated ID.
-    """
-    raw = [section for section in ncu_csv.sections(text, where) if section.page == "raw"]
-    if not raw:
-        raise InputError(f"{where}: holds no raw page of ncu; export it again with {_EXPORT}.")
-    return read_section(raw[0], ncu_csv.messages(text.splitlines()), style)
-
-
 def read_section(section: ncu_csv.Section, found: list[tuple[str, str]], style: NumberStyle | None = None) -> RawPage:
     """Return kernels and metrics of one raw page. `found`: ncu's messages in the file; `style`: the number style."""
     page = ncu_csv.read_page(section)

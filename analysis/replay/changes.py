@@ -318,12 +318,6 @@ def remove_waits(graph: Graph, called: Bools) -> Graph:
     return replace(graph, c_wait=np.where(called, NONE, graph.c_wait), c_tail=np.where(called, 0.0, graph.c_tail))
 
 
-def allocate_once(graph: Graph, share: float = 1.0) -> Graph:
-    """Leave out all calls that allocate or free memory."""
-    called = np.array([bool(ALLOCATION.match(str(name))) for name in graph.c_name], bool)
-    return _without_calls(graph, called, share)
-
-
 def capture_graph(graph: Graph, called: Bools, share: float = 1.0) -> Graph:
     """Launch runs of calls as one CUDA graph each; a call that blocks ends a run.
 

@@ -9,7 +9,6 @@ The slow version of a pair counts, and every clean kernel. An abstention counts 
 
 from __future__ import annotations
 
-import argparse
 import csv
 import re
 import tomllib
@@ -25,7 +24,7 @@ from analysis.capture.load import load
 from analysis.diagnosis.judge import Verdict, judge
 from analysis.diagnosis.limits import Limits, find_limits
 from analysis.diagnosis.savers import Saver, answers
-from analysis.diagnosis.vocabulary import NONE_AT_ROOF
+from analysis.formats.console import documented
 from analysis.formats.report import kind_of
 from analysis.hardware.devices import find_device
 from analysis.hardware.metrics import derive
@@ -186,34 +185,6 @@ def _score_folder(folder: Path, half: str) -> Iterator[TimelineScore]:
         yield TimelineScore(name, half, name.split("/")[1], found[0].savers if found else (), achieved)
 
 
-# ------------------------------------------------------------------------------------------------------- the certainty
-
-
-Family = tuple[str, str, str]
-
-
-def family(verdict: Verdict) -> Family:
-    """Return what verdicts of one certainty share: the cause, the capture that it rests on, and the roof."""
-    roof = verdict.cells[0][0].partition(" ")[0] if verdict.defect == NONE_AT_ROOF else ""
-    return verdict.defect, verdict.tier, roof
-
-
-def record_of(halves: Sequence[str]) -> Mapping[Family, tuple[int, int]]:
-    """Return (right, named) of each family of first causes in these sets, with all metrics there are."""
-    found: dict[Family, tuple[int, int]] = {}
-    for half in halves:
-        for one in score_kernels(half, FULL):
-            if one.verdicts:
-                right, named = found.get(family(one.verdicts[0]), (0, 0))
-                found[family(one.verdicts[0])] = right + one.right, named + 1
-    return found
-
-
-def succession(right: int, named: int) -> float:
-    """Return how often the next verdict is right, by Laplace's rule of succession."""
-    return (right + 1) / (named + 2)
-
-
 # --------------------------------------------------------------------------------------------------------- ncu's rules
 
 
@@ -307,8 +278,7 @@ def _lines(half: str, each: bool) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(prog="python -m studies.specimens.score", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser = documented("python -m studies.specimens.score", __doc__)
     parser.add_argument("--half", choices=(*registry.SETS, "both"), default=registry.DEVELOPMENT)
     parser.add_argument("--each", action="store_true", help="a line for each specimen too")
     options: Any = parser.parse_args(arguments)

@@ -457,9 +457,7 @@ def test_units_round_trip_in_both_spellings(unit: tuple[str, str, float], millio
     assert base_unit(base, "x") == (1.0, base)
     text = f"{millionths // 10**6}.{millionths % 10**6:06d}"  # as auto units print it
     page = line([*HEAD, "a__b.sum"]) + line([""] * len(HEAD) + [old]) + line([*who(), text])
-    from analysis.capture.ncu_raw import read_raw
-
-    value = read_raw(page, "x").counters["a__b.sum"].iloc[0]
+    value = ncu.read_pages(page, "x").counters[0]["a__b.sum"].iloc[0]
     assert value == pytest.approx(millionths / 10**6 * factor, rel=1e-15)
 
 

@@ -12,7 +12,7 @@ import pytest
 from analysis.capture.model import Capture
 from analysis.replay import changes
 from analysis.replay.graph import NONE, OPERATION, STREAM, Graph
-from tests.by_hand import bools, graph, launches
+from tests.by_hand import allocate_once, bools, graph, launches
 
 COPY = {"name": "cudaMemcpyAsync", "launches": True}
 UP = {"name": "[CUDA memcpy Host-to-Device]", "kind": "memcpy"}
@@ -97,7 +97,7 @@ def test_calls_before_a_call_that_neither_launches_nor_allocates_stay() -> None:
 
 def test_waits_and_tails_go_with_their_calls() -> None:
     calls = [{}, MALLOC | {"wait": STREAM, "target": 0, "tail": 7.0}, {"wait": OPERATION, "target": 0, "tail": 3.0}]
-    found = changes.allocate_once(graph(calls, [{}]))
+    found = allocate_once(graph(calls, [{}]))
     assert (found.c_wait.tolist(), found.c_tail.tolist()) == ([NONE, NONE, OPERATION], [0, 0, 3])
     kept = changes.remove_waits(graph(calls, [{}]), bools(2, of=3))
     assert (kept.c_wait.tolist(), kept.c_tail.tolist()) == ([NONE, STREAM, NONE], [0, 7, 0])
@@ -115,17 +115,17 @@ def test_waits_and_tails_go_with_their_calls() -> None:
 )
 def test_the_way_back_from_a_dropped_call_goes_too(gap: float, share: float, left: float) -> None:
     calls = [{}, {}, {}, {}, MALLOC, {"gap": gap, "name": "cudaEventRecord"}, {"gap": 8_000.0}]
-    found = changes.allocate_once(graph(calls, [{}, {}, {}, {}, {"call": 6}]), share)
+    found = allocate_once(graph(calls, [{}, {}, {}, {}, {"call": 6}]), share)
     assert found.c_gap.tolist()[5:] == [left, 8_000]
     record = {"gap": gap, "name": "cudaEventRecord"}
-    other = changes.allocate_once(graph([{}, MALLOC, {"seq": 1}, record], [{}]), share)
+    other = allocate_once(graph([{}, MALLOC, {"seq": 1}, record], [{}]), share)
     assert other.c_gap.tolist()[2:] == [10, left]  # the next call of the same thread
-    twice = changes.allocate_once(graph([{}, MALLOC, MALLOC | {"gap": gap}], [{}]))
+    twice = allocate_once(graph([{}, MALLOC, MALLOC | {"gap": gap}], [{}]))
     assert twice.c_gap[2] == max(gap - 30_000, 0)  # a call that goes itself
     far = graph([{}, MALLOC, *[{"seq": 1}] * 62, record], [{}])
-    assert changes.allocate_once(far, share).c_gap[-1] == left
+    assert allocate_once(far, share).c_gap[-1] == left
     beyond = graph([{}, MALLOC, *[{"seq": 1}] * 63, record], [{}])
-    assert changes.allocate_once(beyond, share).c_gap[-1] == gap
+    assert allocate_once(beyond, share).c_gap[-1] == gap
 
 
 # Threads that only copy

@@ -20,6 +20,7 @@ from analysis.replay import changes, savings, steady
 from analysis.replay.decompose import PARTS, decompose
 from analysis.replay.graph import OPERATION, Windows, build
 from analysis.replay.simulate import simulate
+from tests.by_hand import allocate_once
 from tests.toy import US, Action, Machine, kernels
 
 ROOT = Path(__file__).parents[2]
@@ -145,7 +146,7 @@ def test_host_work_beside_the_step_saves_until_the_gpu_limits() -> None:
 def test_allocations_that_wait_are_found() -> None:
     _, step = step_of(FREES)
     assert (step.graph.c_wait == 3).sum() == 2 * step.graph.steps
-    assert simulate(changes.allocate_once(step.graph)).step_ns == pytest.approx(
+    assert simulate(allocate_once(step.graph)).step_ns == pytest.approx(
         seconds([a for a in FREES if a[0] != "free"]), rel=0.03
     )
 

@@ -14,7 +14,7 @@ from analysis.capture.model import Capture
 from analysis.replay import changes, decompose, spans, steady
 from analysis.replay.graph import DEVICE, NONE, OPERATION, STREAM, Graph
 from analysis.replay.simulate import BY_HOST, BY_OTHER, BY_RANKS, BY_STREAM, _Pieces, simulate
-from tests.by_hand import AFTER, LAG, bools, graph, launches
+from tests.by_hand import AFTER, LAG, allocate_once, bools, graph, launches
 
 # The replay
 
@@ -241,7 +241,7 @@ def test_copies_beside_kernels_hold_the_host_no_longer() -> None:
 
 def test_allocations_go_with_their_calls() -> None:
     calls = [{}, {"name": "cudaMalloc", "gap": 20.0, "own": 900.0}, {"name": "cudaFree"}, {}]
-    changed = changes.allocate_once(graph(calls, [{"call": 0}, {"call": 3}]))
+    changed = allocate_once(graph(calls, [{"call": 0}, {"call": 3}]))
     assert changed.c_own.tolist() == [5, 0, 0, 5]
 
 

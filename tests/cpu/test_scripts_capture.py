@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from analysis.capture import ncu_raw
+from analysis.capture import ncu
 from harness.profile import argv, scrub, status
 from tests.machine import FAKE_IMPORTER, FAKE_NCU, FAKE_NSYS, FAKE_PYTHON, ROOT, SCRIPTS, Machine
 
@@ -482,12 +482,12 @@ def test_a_row_that_the_file_ends_in_stays_cut_off(tmp_path: Path, cut: str) -> 
     text = (tmp_path / "out/ncu_raw.csv").read_text()
     assert "gpu-box-7" not in text
     assert "someone" not in text
-    page = ncu_raw.read_raw(text, "ncu_raw.csv")
-    assert len(page.counters) == 1
+    page = ncu.read_pages(text, "ncu_raw.csv")
+    assert [len(one) for one in page.counters] == [1]
     assert "cut off after 1 complete rows" in page.missing[0].what
     source.write_text(f"{head}{whole}\n==PROF== Disconnected\n")
     scrub.copy([source], tmp_path / "out")
-    assert not ncu_raw.read_raw((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").missing
+    assert not ncu.read_pages((tmp_path / "out/ncu_raw.csv").read_text(), "ncu_raw.csv").missing
 
 
 @pytest.mark.parametrize(
