@@ -11,7 +11,6 @@ another, or `off`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -220,9 +219,7 @@ def learn(run: Path) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 0: written. 2: wrong usage. 3: no timeline, or unusable input."""
-    parser = argparse.ArgumentParser(
-        prog="python -m analysis.counting", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented("python -m analysis.counting", __doc__)
     parser.add_argument("folder", type=Path, metavar="CAPTURES", help="run folder, or its folder captures/")
     parser.add_argument(
         "--budget", type=float, default=BUDGET_S, metavar="S", help=f"seconds that ncu may take ({BUDGET_S})"
@@ -250,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import name_lacking_packages, run_program
+    from analysis.formats.console import documented, name_lacking_packages, run_program
 
     name_lacking_packages()
     sys.exit(run_program(main))

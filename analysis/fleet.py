@@ -104,9 +104,7 @@ def _bytes(text: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented(PROGRAM, __doc__)
     parser.add_argument("addresses", nargs="*", metavar="DIR", help="folders or fsspec addresses of captures")
     parser.add_argument("--out", type=Path, required=True, metavar="STORE", help="the folder of the store")
     parser.add_argument("--scheduler", metavar="ADDRESS", help="a Dask scheduler, tcp://… (default: this machine)")
@@ -137,6 +135,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import run_program
+    from analysis.formats.console import documented, run_program
 
     sys.exit(run_program(main))

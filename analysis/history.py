@@ -8,7 +8,6 @@ Exit status: 0 written; 2 wrong usage; 3 unreadable input, or nothing in common.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -27,9 +26,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented(PROGRAM, __doc__)
     parser.add_argument("paths", nargs="+", type=Path, metavar="RUN", help="runs, or with --commits one table")
     parser.add_argument("--commits", action="store_true", help="take the committed versions of the table")
     parser.add_argument("--metric", default="time", help="time (default), registers, dram_bytes, …")
@@ -72,7 +69,7 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import name_lacking_packages, run_program
+    from analysis.formats.console import documented, name_lacking_packages, run_program
 
     name_lacking_packages()
     sys.exit(run_program(main))

@@ -101,9 +101,7 @@ def _run(words: list[str], dry: bool, cwd: Path | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented(PROGRAM, __doc__)
     parser.add_argument("--a", required=True, metavar="COMMAND", help="the command of side A")
     parser.add_argument("--b", required=True, metavar="COMMAND", help="the command of side B")
     parser.add_argument("--rounds", type=int, default=TURNS, metavar="N", help=f"rounds (default: {TURNS})")
@@ -116,6 +114,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import run_program
+    from analysis.formats.console import documented, run_program
 
     sys.exit(run_program(main))

@@ -42,7 +42,7 @@ from typing import TYPE_CHECKING, Any
 
 from tabulate import tabulate
 
-from analysis.formats.console import guarded, run_program
+from analysis.formats.console import documented, guarded, run_program
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.spans import QUANTILES, quantiles
 from analysis.formats.writing import write
@@ -958,9 +958,7 @@ def _choose(what: str, wanted: Sequence[str] | None, known: Sequence[str]) -> li
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented("python -m harness.bench", __doc__)
     parser.add_argument("ops", nargs="*", metavar="OP", help="ops of kernels.registry (default: all)")
     parser.add_argument(
         "--out",

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats.comparison import TURNS
+from analysis.formats.console import documented
 from analysis.formats.place import program
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -263,9 +264,7 @@ def _difference(answer: Answer) -> float | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line, and return the exit status."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented(PROGRAM, __doc__)
     parser.add_argument("--good", required=True, metavar="GOOD", help="a commit, or words")
     parser.add_argument("--bad", required=True, metavar="BAD", help="the same, slower")
     parser.add_argument("--cmd", required=True, metavar="COMMAND", help="what to run in each state")

@@ -9,7 +9,6 @@ runs the same code on CPUs, to test the program.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -27,7 +26,7 @@ import torch.distributed as dist
 from torch import multiprocessing
 
 from analysis.formats.collectives import bus_factor
-from analysis.formats.console import guarded, run_program
+from analysis.formats.console import documented, guarded, run_program
 from analysis.formats.errors import InputError
 from analysis.formats.run import CEILINGS, COPIES, PEER_COPY
 from analysis.formats.spans import spread
@@ -290,9 +289,7 @@ def write(out: Path, links: list[dict[str, Any]], said: dict[str, Any]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.links", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented("python -m harness.links", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of ceilings.json")
     parser.add_argument("--ranks", type=int, help="number of GPUs (default: 2, 4 … and all)")
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl", help="gloo: test this program on CPUs")

@@ -5,7 +5,6 @@ python -m harness.roofs --out DIR    writes ceilings.json and manifest.json
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 from analysis.formats.run import CEILINGS
 from harness import manifest
@@ -50,9 +49,7 @@ def measure(out: Path, arguments: Sequence[str]) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
     argv = sys.argv[1:] if argv is None else argv
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.roofs", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented("python -m harness.roofs", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files")
     out = parser.parse_args(argv).out
 

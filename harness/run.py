@@ -38,7 +38,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.run import CEILINGS, TIMING
 from analysis.formats.spans import spread
@@ -612,9 +612,7 @@ def parse_config(text: str) -> GPT2Config:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented("python -m harness.run", __doc__)
     parser.add_argument("--mode", choices=("bare", "capture", "cpu"), required=True)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files of this run")
     parser.add_argument("--workloads", default="", help=f"comma-separated, such as {', '.join(WORKLOADS)}")

@@ -8,7 +8,6 @@ reports/published.toml names the runs.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tomllib
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -107,11 +106,7 @@ def gpu_of(folder: Path, part: str, reports: Path = REPORTS) -> str | None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 0: printed. 2: wrong usage. 3: published.toml is unusable or lacks the run."""
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.runs",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.runs", __doc__)
     parser.add_argument("part", choices=PARTS, help="what a run holds")
     parser.add_argument("--first", action="store_true", help="only the first GPU's")
     options = parser.parse_args(arguments)

@@ -5,6 +5,7 @@ Imports only the standard library.
 
 from __future__ import annotations
 
+import argparse
 import codecs
 import sys
 from collections.abc import Callable
@@ -33,23 +34,9 @@ _ANY = "profile"  # installs what all of them need
 # What stands for a sign of ours on a terminal without it; any other becomes ?. Signs of bars and of a tree keep their
 # width.
 _PLAIN = {
-    **{
-        "µ": "u",
-        "–": "-",
-        "—": "-",
-        "−": "-",
-        "…": "...",
-        "×": "x",
-        "·": "-",
-        "∕": "/",
-        "±": "+-",
-        "≥": ">=",
-        "≤": "<=",
-    },
-    **{"→": "->", "“": '"', "”": '"', "’": "'", "✓": "ok", "✗": "no", "⚠": "!", "†": "+", "Σ": "sum", "∞": "inf"},
-    **{"³": "^3", "\xa0": " ", "\u202f": " ", "\u2009": " "},
-    **dict(zip("▏▎▍▌▋▊▉█░▒▓─├└", "   #####.:%-|`", strict=True)),
-    **dict(zip("▁▂▃▄▅▆▇", "_.-=+*%", strict=True)),
+    **dict(zip("µ–—−×·∕“”’⚠†\xa0\u202f\u2009", 'u---x-/""\'!+   ', strict=True)),
+    **{"…": "...", "±": "+-", "≥": ">=", "≤": "<=", "→": "->", "✓": "ok", "✗": "no", "Σ": "sum", "∞": "inf", "³": "^3"},
+    **dict(zip("▏▎▍▌▋▊▉█░▒▓─├└▁▂▃▄▅▆▇", "   #####.:%-|`_.-=+*%", strict=True)),
 }
 
 
@@ -67,6 +54,11 @@ def tolerant(stream: Any) -> IO[str]:
         stream.reconfigure(errors="plain")
     found: IO[str] = stream
     return found
+
+
+def documented(program: str, text: str | None) -> argparse.ArgumentParser:
+    """Return a parser whose help shows a text, such as the docstring of the program, line by line."""
+    return argparse.ArgumentParser(prog=program, description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def run_program(main: Callable[[], int]) -> int:

@@ -8,7 +8,6 @@ python -m harness.profile.exports fail DIR --tool TOOL --reason SENTENCE
 
 from __future__ import annotations
 
-import argparse
 import re
 import shlex
 import subprocess
@@ -16,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from analysis.formats.console import documented
 from harness.profile import scrub, status
 
 RATIO = re.compile(r"\.ratio$|pct$|\.pct_of_peak\w*$|\.per_cycle\w*$")
@@ -142,11 +142,7 @@ def _sources(run: Path, page: Path, fail: Fail) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 1: an export failed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.profile.exports",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m harness.profile.exports", __doc__)
     parser.add_argument("what", choices=("pages", "nsys", "ncu", "fail"))
     parser.add_argument("run", type=Path, metavar="DIR", help="run folder")
     parser.add_argument("--dry", action="store_true", help="before a capture")

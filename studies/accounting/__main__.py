@@ -23,7 +23,7 @@ from contextlib import suppress
 
 from tabulate import tabulate
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import UsageError
 from analysis.hardware.devices import Device
 from studies.accounting import architecture as models
@@ -160,9 +160,7 @@ def _show_answers(parameters: float | None, options: argparse.Namespace, gpu: De
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.accounting", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented("python -m studies.accounting", __doc__)
     parser.add_argument("model", nargs="+", metavar="MODEL")
     parser.add_argument("--batch", type=int, default=1, help="sequences")
     parser.add_argument("--tokens", type=int, default=1024, help="tokens of each sequence")

@@ -27,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from analysis.formats.accounting import ACCOUNTING
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
 from harness import manifest, outputs
 from harness.console import progress
@@ -365,11 +365,7 @@ def capture(workloads: Sequence[str]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.accounting.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.accounting.measure", __doc__)
     parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-accounting)")
     parser.add_argument("--samples", type=int, default=20, help="samples of each time")
     parser.add_argument("--predict", action="store_true", help="write times.csv from shapes alone, and end")

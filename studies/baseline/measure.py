@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from analysis.formats.baseline import BASELINE
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 from harness import manifest, outputs
 from harness.console import progress
@@ -441,11 +441,7 @@ def _measure(name: str, dtype: str, model: Any, shared: Conditions, ids: dict[st
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.baseline.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.baseline.measure", __doc__)
     parser.add_argument("--out", type=Path, help="run folder (default runs/<time>-<gpu>-baseline)")
     parser.add_argument("--prompt", default=layers.PROMPT)
     parser.add_argument("--tokens", type=int, default=128, help="new tokens of a generation")

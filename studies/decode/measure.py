@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.decode import DECODE, PHASES
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.run import TIMING
@@ -612,11 +612,7 @@ def keep_stamps(shared: rungs.Shared, names: Sequence[str], captures: Path) -> l
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.decode.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.decode.measure", __doc__)
     parser.add_argument("mode", choices=MODES)
     parser.add_argument("--out", type=Path, help="run folder (default runs/<time>-<gpu>-decode)")
     parser.add_argument("--rungs", default=",".join(NAMES), help=f"comma-separated: {', '.join(NAMES)}")

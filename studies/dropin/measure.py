@@ -25,7 +25,7 @@ import numpy as np
 import torch
 
 import kernels.integrations.transformers as ours
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 from harness import manifest
 from harness.console import progress
@@ -284,11 +284,7 @@ def run(options: argparse.Namespace, argv: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.dropin.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.dropin.measure", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for dropin.json")
     parser.add_argument("--models", nargs="+", default=[GPT2], choices=list(MODELS), help="their shapes")
     parser.add_argument(

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.formats import packed, symbols
-from analysis.formats.console import guarded, run_program
+from analysis.formats.console import documented, guarded, run_program
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.hot_lines import HOT_LINES
 from analysis.formats.spans import quantile
@@ -571,11 +571,7 @@ def capture(run: Path, seconds: float) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.ladder.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.ladder.measure", __doc__)
     parser.add_argument("--mode", choices=("declare", "missing", "measure", "capture"), required=True)
     parser.add_argument("--out", type=Path, help="folder of the ladder, with a folder for each run")
     parser.add_argument("--run", type=Path, help="folder of one run")

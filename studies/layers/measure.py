@@ -37,7 +37,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.layers import LAYER_EVENTS, LAYER_PROFILE
 from analysis.formats.spans import spread
@@ -663,11 +663,7 @@ def capture_under_nsys(run: Path, arguments: Sequence[str]) -> bool:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.layers.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.layers.measure", __doc__)
     parser.add_argument("--prompt", default=PROMPT, help="text to continue; random weights read its UTF-8 bytes")
     parser.add_argument("--runs", type=int, default=20, help="profiled runs of each level")
     parser.add_argument("--warmup", type=int, default=20, help="runs before them")

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 from analysis.formats.layers import KERNELS_OF_LAYERS, LAYER_PROFILE
 from harness import outputs
@@ -240,11 +240,7 @@ def heaviest_of(captures: Path, name: str) -> list[Heavy]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.layers.measure_alone",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.layers.measure_alone", __doc__)
     parser.add_argument("--out", type=Path, help="run folder with a layer profile (default: a new one, profiled first)")
     parser.add_argument("--prompt", default=layers.PROMPT)
     parser.add_argument("--tokens", type=int, default=30, help="tokens of the generation whose last step is taken")

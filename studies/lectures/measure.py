@@ -9,7 +9,6 @@ profiles, the MLP and the formats on the CPU. studies/lectures/studies.sh runs a
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import functools
 import sys
@@ -23,7 +22,7 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  the name everybody knows
 from torch.utils.checkpoint import checkpoint
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.lectures import LECTURES
 from harness import manifest, outputs
@@ -633,11 +632,7 @@ def measure(names: Sequence[str], before: dict[str, Any]) -> Iterator[dict[str, 
 
 def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.lectures.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.lectures.measure", __doc__)
     parser.add_argument("studies", nargs="*", metavar="STUDY", help=", ".join(STUDIES))
     parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-lectures)")
     parser.add_argument("--capture", action="store_true", help="run the tricks once, for ncu")

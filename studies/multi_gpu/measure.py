@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import UsageError
 from analysis.formats.multi_gpu import MULTI_GPU
 from analysis.formats.ranges import WARM_UP
@@ -359,9 +359,7 @@ def run_rank(options: argparse.Namespace, argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog=f"python -m {MODULE}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented(f"python -m {MODULE}", __doc__)
     parser.add_argument("step", choices=("check", "times", "trap", "capture"))
     parser.add_argument("--out", type=Path, help="run folder (default: runs/<time>-<gpu>-multi-gpu)")
     parser.add_argument("--processes", type=int, help="number of ranks or GPUs (default: all GPUs; --device cpu: 2)")

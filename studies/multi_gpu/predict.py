@@ -11,7 +11,6 @@ Nothing overlaps with an all-reduce. The trap does one thing after the other: al
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
@@ -23,7 +22,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from analysis.formats.console import guarded, run_program
+from analysis.formats.console import documented, guarded, run_program
 from analysis.formats.errors import InputError
 from analysis.formats.run import PEER_COPY
 from studies.multi_gpu import times
@@ -249,10 +248,7 @@ def ceilings_of(file: Path | None) -> Mapping[str, Any] | None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.multi_gpu.predict", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    parser = documented("python -m studies.multi_gpu.predict", __doc__)
     parser.add_argument("--trap", action="store_true", help="the ops of the claims and the forward pass")
     parser.add_argument("--gpus", type=int, default=GPUS, help="GPUs of the models' steps (default: 2)")
     parser.add_argument("--ceilings", type=Path, help="a ceilings.json with measured links")

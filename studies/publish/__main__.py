@@ -8,7 +8,6 @@ part shows, and reports/published.toml names the runs. `make readme` builds thos
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import re
@@ -27,7 +26,7 @@ from analysis.api import declared
 from analysis.capture.load import load
 from analysis.comparison.compare import compare
 from analysis.formats import packed, schema
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 from analysis.page import comparison, markdown, terminal
 from studies import runs as published
@@ -72,9 +71,7 @@ class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 0: written. 2: wrong usage. 3: a run or README is unusable; nothing written."""
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.publish", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = documented("python -m studies.publish", __doc__)
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout (default: this one)")
     options = parser.parse_args(arguments)
     return guarded(lambda: write(options.root))

@@ -10,7 +10,6 @@ examples/<gpu>/<name>/.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -22,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from analysis.formats.console import guarded, run_program
+from analysis.formats.console import documented, guarded, run_program
 from analysis.formats.errors import InputError
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
@@ -122,11 +121,7 @@ def commands(names: Sequence[str], folder: Path = FOLDER) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Exit code 0: printed. 2: wrong usage. 3: an example is unknown or unusable."""
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.publish.examples",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.publish.examples", __doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="of examples.toml (default: all)")
     options = parser.parse_args(arguments)
     return guarded(lambda: print("\n".join(commands(options.names))) or 0)

@@ -8,13 +8,12 @@ second times a small model.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError
 from harness import bench, outputs
 from harness.console import progress
@@ -104,11 +103,7 @@ def run_gpt2_benchmark(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.softmax.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.softmax.measure", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder for the files of both")
     parser.add_argument("--seconds", type=float, default=120.0, help="of GPT-2: begin nothing later")
     options = parser.parse_args(arguments)

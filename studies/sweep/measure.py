@@ -48,7 +48,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from analysis.formats import packed
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.sweep import SWEEP, SWEEP_ROWS
 from analysis.formats.writing import write
@@ -858,11 +858,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
     from kernels import tuned
 
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.sweep.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.sweep.measure", __doc__)
     parser.add_argument("ops", nargs="+", metavar="OP", help="ops of kernels.registry")
     parser.add_argument("--variants", nargs="+", help="names of variants (default: all with tunables)")
     parser.add_argument("--dtype", nargs="+", help="fp32, bf16 (default: all of the op)")

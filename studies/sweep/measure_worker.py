@@ -9,7 +9,6 @@ Lines: {"start": [numbers]} before these are touched ("timed": true where they a
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import multiprocessing
@@ -258,11 +257,7 @@ def launch_all(jobs: Sequence[dict[str, Any]]) -> int:
 
 def main() -> int:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.sweep.measure_worker",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.sweep.measure_worker", __doc__)
     parser.add_argument("--launch", type=Path, help="launch what this file lists, once each")
     options = parser.parse_args()
     if options.launch:
@@ -282,6 +277,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import run_program
+    from analysis.formats.console import documented, run_program
 
     sys.exit(run_program(main))

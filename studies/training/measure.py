@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from analysis.formats.console import guarded
+from analysis.formats.console import documented, guarded
 from analysis.formats.errors import InputError, UsageError
 from analysis.formats.writing import write
 from harness.console import progress
@@ -124,11 +124,7 @@ def run(options: argparse.Namespace) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """See the module's docstring."""
-    parser = argparse.ArgumentParser(
-        prog="python -m studies.training.measure",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = documented("python -m studies.training.measure", __doc__)
     parser.add_argument("--workload", default="train_b4_t1024", help="train_b<batch>_t<tokens>")
     parser.add_argument("--steps", type=int, default=5, help="of each way")
     parser.add_argument("--ways", nargs="+", choices=tuple(WAYS), default=list(WAYS))
