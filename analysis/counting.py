@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.formats import place, writing
+from analysis.formats.console import documented
 from analysis.formats.counting import COST_RUNS, COSTS, COUNT_PLAN, SELECTION
 from analysis.formats.errors import InputError, LedgerError, UsageError
 from analysis.formats.words import count_of, share
@@ -247,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import documented, name_lacking_packages, run_program
+    from analysis.formats.console import name_lacking_packages, run_program
 
     name_lacking_packages()
     sys.exit(run_program(main))

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from analysis.formats.console import documented
 from analysis.formats.place import IN_CHECKOUT, program
 
 if TYPE_CHECKING:
@@ -135,6 +136,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import documented, run_program
+    from analysis.formats.console import run_program
 
     sys.exit(run_program(main))

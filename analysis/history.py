@@ -17,6 +17,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from analysis.formats.console import documented
 from analysis.formats.errors import LedgerError
 from analysis.formats.place import program
 
@@ -69,7 +70,7 @@ def sparkline(values: Sequence[float | None]) -> str:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import documented, name_lacking_packages, run_program
+    from analysis.formats.console import name_lacking_packages, run_program
 
     name_lacking_packages()
     sys.exit(run_program(main))

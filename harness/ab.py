@@ -23,6 +23,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from analysis.formats.comparison import TURNS
+from analysis.formats.console import documented
 from analysis.formats.place import DOCTOR, program
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -114,6 +115,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import documented, run_program
+    from analysis.formats.console import run_program
 
     sys.exit(run_program(main))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.formats import symbols
+from analysis.formats.console import documented
 from analysis.formats.spans import QUANTILES, quantiles
 from harness.manifest import first_line
 
@@ -277,6 +278,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    from analysis.formats.console import documented, run_program
+    from analysis.formats.console import run_program
 
     sys.exit(run_program(main))
