@@ -46,7 +46,7 @@ def tables_of_kernels(facts: Facts) -> Tables:
     `graphed` has the launches of each kernel that CUDA graphs made.
     """
     gpu_ops = facts.gpu_ops
-    names = gpu_ops.loc[of_graphs(gpu_ops) & gpu_ops["kind"].eq("kernel"), "name"].value_counts()
+    names = gpu_ops.loc[facts.once(of_graphs) & gpu_ops["kind"].eq("kernel"), "name"].value_counts()
     graphed = names.groupby([symbols.key(str(one)) for one in names.index]).sum()
     return {
         "kernels": facts.kernels, "rules": facts.rules, "roofline": facts.roofline, "stalls": facts.stalls,

@@ -58,9 +58,10 @@ def _wall_ns(facts: Facts) -> float | None:
     ops, ranges = facts.capture.gpu_ops, facts.capture.ranges
     if not facts.has_timeline:
         return None
-    start = pd.concat([ops["start_ns"], ranges["start_ns"]])
-    end = pd.concat([ops["start_ns"] + ops["duration_ns"], ranges["end_ns"]])
-    return float(end.max() - start.min()) if len(start) else None
+    start, end = [ops["start_ns"].min()], [(ops["start_ns"] + ops["duration_ns"]).max()]
+    if len(ranges):
+        start, end = [*start, ranges["start_ns"].min()], [*end, ranges["end_ns"].max()]
+    return float(max(end) - min(start))
 
 
 def list_kernels(facts: Facts) -> list[KernelRow]:

@@ -16,11 +16,14 @@ def numbered(rows: pd.DataFrame, columns: Sequence[str]) -> npt.NDArray[np.int64
     for name in columns if len(rows) else ():
         missing = rows[name].isna().to_numpy(bool)
         value = rows[name].to_numpy(np.int64, na_value=0)
-        low = int(value.min(where=~missing, initial=int(value.max())))
-        span = int(value.max(where=~missing, initial=low)) - low + 2
+        known = value[~missing] if missing.any() else value
+        low = int(known.min()) if len(known) else 0
+        span = int(known.max() if len(known) else 0) - low + 2
         if (size := size * span) >= 1 << 62:
             return rows.groupby([*columns], sort=False, dropna=False).ngroup().to_numpy(np.int64)
-        found = found * span + np.where(missing, 0, value - low + 1)
+        value = value - low + 1
+        value[missing] = 0
+        found = found * span + value
     return found
 
 

@@ -153,8 +153,12 @@ class Windows:
 
     def inside(self, times: IntArray, pids: IntArray) -> Bools:
         """Return which times lie in the window of their process."""
-        begin, end = self.bounds(pids)
-        return np.asarray((times >= begin) & (times < end))
+        first, last = min(begin for begin, _ in self.of.values()), max(end for _, end in self.of.values())
+        found = np.asarray((times >= first) & (times < last))
+        near = np.flatnonzero(found)
+        begin, end = self.bounds(pids[near])
+        found[near] = (times[near] >= begin) & (times[near] < end)
+        return found
 
 
 def build(capture: Capture, windows: Windows, steps: int, split: bool = False) -> Graph:

@@ -144,7 +144,8 @@ def _find(capture: Capture, pid: int | None) -> Steady:
     if not found:
         return Steady(reason=_why_not(launches), start_up_ns=(0, 0))
     found.sort(key=lambda one: -int(one.wall_ns[one.steady].sum()))
-    works = np.sort(ops["start_ns"].to_numpy(np.int64)[(ops["kind"] == "kernel").to_numpy(bool)])
+    works = ops["start_ns"].to_numpy(np.int64)[(ops["kind"] == "kernel").to_numpy(bool)]
+    works = np.sort(works, kind="stable")  # which takes no time where they are in order, as in most captures
     lasting = [one for one in found if _lasts(one, launches)] or found[:1]
     main = next((one for one in lasting if _works(one, works)), lasting[0])  # uploads of weights repeat, too
     later = (one for one in found if one.start_ns[0] >= main.end_ns[-1] and EARLY * one.launches > main.launches)
@@ -259,7 +260,7 @@ def _launches(capture: Capture, ops: pd.DataFrame, pid: int) -> _Launches:
         ends = until if len(own) else ends
         waiting = holds(calls["name"].iloc[own], _WAITS.match).to_numpy()
         waits = begin[waiting], until[waiting]
-    ends, more = np.sort(ends), len(waits[0])
+    ends, more = np.sort(ends, kind="stable"), len(waits[0])
     code = np.append(code, np.full(more, len(names)))
     host, host_end = np.append(host, waits[0]), np.append(host_end, waits[1])
     start, end = np.append(start, waits[1]), np.append(end, np.zeros(more, np.int64))
@@ -518,16 +519,18 @@ def _of_one_kind(
     inside = symbol[edges[0] : edges[-1]]
     took = np.diff(np.append(host, host[-1:])[np.minimum(edges, len(host))]).astype(float)
     left, best, chosen = good.copy(), (False, -1.0), good
+    size = int(symbol.max()) + 1
+    order = np.lexsort((inside, stretch))
+    stretch_of, symbol_of = stretch[order], inside[order]
+    begins = np.flatnonzero(np.diff(stretch_of * size + symbol_of, prepend=-1))
+    nth = np.arange(len(order)) - np.repeat(begins, np.diff(begins, append=len(order)))
     for _ in range(MOST_PHASES):
         if not left.any():
             break
         rows = np.flatnonzero(left)
         first = int(rows[np.argsort(took[rows])[len(rows) // 2]])
-        counts = np.bincount(inside[stretch == first], minlength=int(symbol.max()) + 1)
-        order = np.lexsort((inside, stretch))
-        keys = stretch[order] * len(counts) + inside[order]
-        nth = np.arange(len(keys)) - np.searchsorted(keys, keys)
-        shared = np.bincount(stretch[order], weights=nth < counts[inside[order]], minlength=len(length))
+        counts = np.bincount(inside[edges[first] - edges[0] : edges[first + 1] - edges[0]], minlength=size)
+        shared = np.bincount(stretch_of, weights=nth < counts[symbol_of], minlength=len(length))
         same = left & (2 * shared / np.maximum(length + length[first], 1) >= ALIKE)
         weight = bool(same.sum() > 2), float(took[same].sum())
         if weight > best and same.sum() >= 2:

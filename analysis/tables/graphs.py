@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 NODES, WHOLE = "nodes", "whole"
 
 
-def of_graphs(gpu_ops: pd.DataFrame) -> np.ndarray:
+def of_graphs(facts: Facts) -> np.ndarray:
     """Return which operations CUDA graphs launched: nodes, whole graphs, and kernels that share one launch call.
 
     Shape: (operations,).
     """
+    gpu_ops = facts.gpu_ops
     shared = several(numbered(gpu_ops, ["pid", "correlation_id"]))
     shared &= gpu_ops["correlation_id"].notna().to_numpy(bool) & gpu_ops["kind"].isin(WORK).to_numpy(bool)
     return np.asarray(shared | gpu_ops["graph_node_id"].notna() | (gpu_ops["kind"] == "graph"), dtype=bool)
@@ -60,7 +61,7 @@ def build_graphs(facts: Facts) -> pd.DataFrame | None:
     Shape: `gpu_ops` with `path` and `recorded` (row of the range in which the node was recorded, -1 for none).
     """
     gpu_ops = facts.gpu_ops
-    if gpu_ops.empty or (ops := gpu_ops[of_graphs(gpu_ops)]).empty:
+    if gpu_ops.empty or (ops := gpu_ops[facts.once(of_graphs)]).empty:
         return None
     ops = ops.assign(
         range=or_outside(fold_paths(ops["path"])).to_numpy(object),

@@ -62,7 +62,8 @@ def rank_places(
     """
     if gpu_ops.empty:
         return empty_table(_PLACES).astype({"device": "category"})
-    first = pd.DataFrame({"place": place_of_op, "pid": gpu_ops["pid"], **gpu_places}).sort_values("pid", kind="stable")
+    first = pd.DataFrame({"place": place_of_op, "pid": gpu_ops["pid"], **gpu_places}, copy=False)
+    first = first.drop_duplicates(["place", "pid"]).sort_values("pid", kind="stable")
     found = first.drop_duplicates("place").sort_values("place", ignore_index=True)
     pids = found["pid"].dropna().astype(int)
     source = ranks_from

@@ -28,7 +28,7 @@ RARE = 0.25  # of the steps: what happens more often is a part of the step
 def propose(view: View) -> Iterator[Proposal]:
     """Name the pauses of the steady run: steps, or times between steps, in which the GPU idles unusually long."""
     phase = view.step.phase
-    ops = view.capture.gpu_ops
+    ops = view.capture.gpu_ops[["pid", "start_ns", "duration_ns"]]
     own = ops[(ops["pid"] == phase.pid).fillna(False)] if phase.pid >= 0 else ops
     merged = intervals.union(own["start_ns"].to_numpy(np.int64), own["duration_ns"].to_numpy(np.int64))
     ends = np.maximum(phase.end_ns, phase.gpu_end_ns)[phase.first :]
