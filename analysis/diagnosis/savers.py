@@ -18,6 +18,7 @@ import pandas as pd
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import step_rules
+from analysis.diagnosis.built import WORTH, as_built
 from analysis.diagnosis.step_likelihood import chance
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.formats import intervals
@@ -28,23 +29,26 @@ from analysis.replay.graph import Bools, Floats, Graph
 from analysis.replay.simulate import Run
 from analysis.replay.steady import Steady, find
 
-WORTH = 0.01  # of the step: what may save less may save nothing
 MOST = 6  # findings on a step
-# How far what is built differs from what is replayed: of a saving, less; of what it leaves of the step, more, and at
-# most so many times as much. Chosen on all sets but one, these are the same for three sets of five.
-BUILT, LEFT, FURTHER = 0.1, 0.15, 1.3
-HIDDEN = 0.075  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
+CLEAR = 0.02  # of the step: without a bare time, what surely saves less may save nothing; the most that loses no cause
+PAUSE = 0.1  # of a pause: so far it differs from run to run
+HIDDEN = 0.058  # of the step: what may save as much, if the profiler's cost is as high as it can be, is worth a look
 BUSY = 0.8  # of a step: if the GPU works, or copies, for more, only that can become shorter
 LOSSY = 0.5  # how much a saving counts if it changes results: half of the programs may do so
 
 
 @dataclass(frozen=True)
 class Saver:
-    """A proposal with what it saves: ns of the step and its share; `later`: after `after` is done."""
+    """A proposal with what it saves: ns of the step and its share; `later`: after `after` is done.
+
+    `replayed`: the share that the replay says, which orders changes; `saves_frac` is what fixes that were built differ
+    from it as well.
+    """
 
     proposal: Proposal
     saves_ns: Saving
     saves_frac: Saving
+    replayed: Saving | None = None
     later_ns: Saving | None = None
     after: str = ""
     opens_ns: float = 0.0  # over the run, with what needs this change; 0 if nothing needs it
@@ -66,9 +70,14 @@ class Saver:
         return self.saves_frac.high or 0.0
 
     @property
+    def likely(self) -> float:
+        """The share of the step that orders changes."""
+        return (self.replayed or self.saves_frac).middle or 0.0
+
+    @property
     def stands_alone(self) -> bool:
         """Whether it likely saves enough by itself for a change that needs it to come after it."""
-        return self.low >= 0.0 and (self.saves_frac.middle or 0.0) >= WORTH
+        return self.low >= 0.0 and self.likely >= WORTH
 
     @property
     def needs(self) -> list[str]:
@@ -156,10 +165,10 @@ def _hidden(view: View, found: Sequence[Saver], now: Sequence[Saver]) -> tuple[S
     busy = max(dict(view.parts.busy_parts).get(part, 0) for part in ("gpu_busy", "copies")) / view.parts.wall_ns
     if not now and busy >= BUSY:
         return ()
-    may = [one for one in found if one.proposal.change and one not in now and one.high >= HIDDEN]
+    may = [one for one in found if one.replayed and one not in now and (one.replayed.high or 0.0) >= HIDDEN]
     if now:
-        sure = max(one.saves_frac.middle or 0.0 for one in now)
-        may = [one for one in may if (one.saves_frac.middle or 0.0) > sure and not _waits(one, now)]
+        sure = max(one.likely for one in now)
+        may = [one for one in may if one.likely > sure and not _waits(one, now)]
     return tuple(_at_most(one) for one in sorted(may, key=lambda one: -one.high))
 
 
@@ -199,7 +208,8 @@ def _waits(one: Saver, now: Sequence[Saver]) -> bool:
 
 
 def _at_most(one: Saver) -> Saver:
-    return replace(one, saves_ns=Saving(None, one.saves_ns.high), saves_frac=Saving(None, one.saves_frac.high))
+    found = [Saving(None, of.high) for of in (one.saves_ns, one.saves_frac, one.replayed or one.saves_frac)]
+    return replace(one, saves_ns=found[0], saves_frac=found[1], replayed=found[2])
 
 
 def _bounded(view: View, one: Proposal) -> Saver:
@@ -234,18 +244,14 @@ def _replayed(view: View, one: Proposal) -> Saver:
         lost = one.lost_ns or 0.0
         whole = lost + view.step.told_ns * view.step.phase.count
         least = lost + min(view.step.bare_ns) * view.step.phase.count  # the profiler slows the steps, and no pause
-        low, high = lost * (1 - BUILT), lost * (1 + BUILT)
+        low, high = lost * (1 - PAUSE), lost * (1 + PAUSE)
         return Saver(one, Saving(low, high), Saving(low / whole, min(high / least, 1.0)))
     found = savings.saving(view.step, one.change)
-    part = _as_built(found.low, found.high)
-    if one.most_ns is not None and part.high is not None:
-        part = Saving(part.low, max(min(part.high, one.most_ns / view.step.told_ns), found.high))
-    return Saver(one, _of(view, part), part, run=found.after)
-
-
-def _as_built(low: float, high: float) -> Saving:
-    """Return the share of a step that a change saves as somebody builds it, by that which its replay saves."""
-    return Saving(low - BUILT * max(low, 0.0), min(high + LEFT * (1 - high), max(FURTHER * high, high)))
+    most = None if one.most_ns is None else one.most_ns / view.step.told_ns
+    part = as_built(one.kind, found.low, found.high, most)
+    if not view.step.bare_known and 0.0 < (part.low or 0.0) < CLEAR:
+        part = Saving(0.0, part.high)
+    return Saver(one, _of(view, part), part, Saving(found.low, found.high), run=found.after)
 
 
 def _of(view: View, part: Saving) -> Saving:
@@ -259,7 +265,8 @@ def weight(view: View, one: Saver) -> float:
 
 def total_ns(view: View, one: Saver) -> float:
     """Return the middle of a saving over the steady run, with what needs this change, ns."""
-    middle = (one.saves_ns.middle or 0.0) * (LOSSY if one.proposal.lossy else 1.0)
+    middle = one.likely * view.step.told_ns if one.replayed else one.saves_ns.middle or 0.0
+    middle *= LOSSY if one.proposal.lossy else 1.0
     return max(one.opens_ns, middle if one.proposal.lost_ns is not None else middle * view.step.phase.count)
 
 
@@ -284,6 +291,6 @@ def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:
         assert own is not None
         after = savings.saving(view.step, own, bases)
         if after.middle >= WORTH:
-            later = _of(view, _as_built(after.low, after.high))
-            found.append((after.middle, Saver(one.proposal, one.saves_ns, one.saves_frac, later, first.key)))
+            later = _of(view, as_built(one.proposal.kind, after.low, after.high))
+            found.append((after.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0, run=None)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pandas as pd
 
+from analysis.diagnosis.built import WORTH
 from analysis.diagnosis.claims import Claim, Replays, cell
-from analysis.diagnosis.savers import BUSY, WORTH, Saver, StepAnswer, total_ns, touched, weight
+from analysis.diagnosis.savers import BUSY, Saver, StepAnswer, total_ns, touched, weight
 from analysis.diagnosis.step_rules.view import Proposal, View
 from analysis.diagnosis.vocabulary import do
 from analysis.formats import symbols

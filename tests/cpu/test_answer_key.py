@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.diagnosis import built
 from analysis.formats.report import kinds
 from tests.checkout import loaded
 
@@ -199,3 +200,13 @@ def test_the_later_scores_of_the_readme_are_those_of_the_tables() -> None:
     assert told["measured saving in an interval of at most ± 12 %, change given"] == [
         f"{sum(row['inside'] == 'yes' for row in of)} of {len(of)}" for of in pairs
     ]
+
+
+def test_intervals_are_those_fitted_to_the_committed_savings() -> None:
+    intervals = loaded("tests/answer_key/intervals.py")
+    table = intervals.rows()
+    fitted = intervals.fit(table)
+    assert fitted == built.fitted()
+    hits = [intervals.inside(of, fitted[str(group)])[0] for group, of in table.groupby("group")]
+    assert sum(hits) >= 0.8 * len(table)
+    assert len(table) >= 140

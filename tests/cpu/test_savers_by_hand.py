@@ -11,6 +11,7 @@ import pytest
 
 from analysis.capture.model import Capture
 from analysis.diagnosis import savers
+from analysis.diagnosis.built import Built, as_built
 from analysis.diagnosis.savers import Saver, StepAnswer, answer, answers, rules, total_ns, touched
 from analysis.diagnosis.step_rules.view import Proposal
 from analysis.diagnosis.vocabulary import do
@@ -54,9 +55,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Proposal]:
     monkeypatch.setattr(savings, "saving", saving)
     monkeypatch.setattr(savings, "together", both)
     monkeypatch.setattr(savings, "after", lambda step, change: [])
-    monkeypatch.setattr(savers, "BUILT", 0.0)
-    monkeypatch.setattr(savers, "LEFT", 0.0)
-    monkeypatch.setattr(savers, "FURTHER", 1.0)
+    monkeypatch.setattr(savers, "as_built", lambda kind, low, high, most=None: Built(0.0, 0.0, 1.0).of(low, high, most))
+    monkeypatch.setattr(savers, "PAUSE", 0.0)
+    monkeypatch.setattr(savers, "CLEAR", 0.0)
     monkeypatch.setattr(savers, "HIDDEN", 0.05)
     monkeypatch.setattr(savers, "chance", lambda likely, kind: LIKELY.get(kind, 1.0))
     return found
@@ -206,21 +207,44 @@ def test_a_change_stands_alone_if_it_likely_saves_a_hundredth(
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "built"),
+    ("low", "high", "most", "built"),
     [
-        (0.2, 0.4, (0.18, 0.49)),  # 10 % less, and 15 % of what is left of the step
-        (0.02, 0.04, (0.018, 0.052)),  # at most 30 % more
-        (-0.1, -0.02, (-0.1, -0.02)),
-        (0.0, 1.0, (0.0, 1.0)),
+        (0.2, 0.4, None, (0.18, 0.49)),  # 10 % less, and 15 % of what is left of the step
+        (0.2, 0.4, 0.45, (0.18, 0.45)),
+        (0.2, 0.4, 0.3, (0.18, 0.4)),  # the replay counts more than what it can save at most
+        (0.02, 0.04, None, (0.018, 0.052)),  # at most 30 % more
+        (-0.1, -0.02, None, (-0.1, -0.02)),
+        (0.0, 1.0, None, (0.0, 1.0)),
+        (0.2, 0.9, None, (0.415, 0.915)),  # no wider than half of the step
+        (0.01, 0.9, None, (0.009, 0.915)),  # what may save nothing stays so
     ],
 )
 def test_what_is_built_saves_less_or_more_than_what_is_replayed(
-    low: float, high: float, built: tuple[float, float]
+    low: float, high: float, most: float | None, built: tuple[float, float]
 ) -> None:
-    found = savers._as_built(low, high)
+    found = Built(0.1, 0.15, 1.3).of(low, high, most)
     assert (found.low, found.high) == pytest.approx(built)
     assert savers._of(on_step(), Saving(*built)) == Saving(built[0] * 1000, built[1] * 1000)
     assert savers._of(on_step(), Saving(0.0, 0.0)) == Saving(0.0, 0.0)
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_every_cause_has_an_interval(kind: str) -> None:
+    found = as_built(kind, 0.2, 0.4)
+    assert (found.low or 0.0) < 0.2 < 0.4 < (found.high or 0.0)
+
+
+def test_without_a_bare_time_a_change_has_to_save_more(asked: list[Proposal], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked += [
+        proposal("sync", Saves(0.03, 0.04)),
+        proposal("fuse", Saves(0.015, 0.02)),
+        proposal("sets", Saves(-0.01, 0.02)),
+    ]
+    monkeypatch.setattr(savers, "CLEAR", 0.02)
+    one = on_step()
+    assert kinds_of(answer(one).savers) == ["sync"]
+    assert [saver.low for saver in answer(one).replayed] == [0.03, 0.0, -0.01]
+    assert kinds_of(answer(replace(one, step=replace(one.step, bare_known=True))).savers) == ["sync", "fuse"]
 
 
 def test_a_pause_is_as_long_without_a_profiler_whose_steps_are_shorter(asked: list[Proposal]) -> None:
@@ -363,7 +387,7 @@ def test_six_bounds_of_at_least_a_hundredth_are_told(asked: list[Proposal]) -> N
 def test_time_outside_the_steps_is_a_share_of_it_and_the_steps(
     asked: list[Proposal], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(savers, "BUILT", 0.1)
+    monkeypatch.setattr(savers, "PAUSE", 0.1)
     asked.append(proposal("pause", lost_ns=10_000.0))
     (told,) = answer(on_step(reason=reason)).replayed
     assert told.saves_ns == Saving(9000.0, 11_000.0)  # a pause differs from run to run

@@ -267,7 +267,7 @@ def test_waits_for_pages_are_no_work(step: list[Action]) -> None:
     assert (found[0].saves_frac.low or 0.0) > 0.3
 
 
-@pytest.mark.parametrize(("others", "least", "most"), [(4, 0.5, 0.8), (0, 0.05, 0.3)])
+@pytest.mark.parametrize(("others", "least", "most"), [(4, 0.5, 0.9), (0, 0.05, 0.45)])
 def test_a_kernel_that_faults_would_take_as_long_as_its_like(others: int, least: float, most: float) -> None:
     early = [("page_in", (880 - 20 * k) * US, 5 * US, 65_536) for k in range(8)]  # in the first 145 of 880 µs
     step = [("work", 5 * US), *wide("relax", 880), ("sync",), *early, *wide("relax", 80, others), *wide("last", 40)]
@@ -291,7 +291,7 @@ def test_a_wait_that_outlasts_the_gpu_gives_memory_of_a_pool_back(late: int, kin
     first = claims_on([*WARM_UP, *[*program, waits] * 14])[0]
     assert first.kind == kind
     if kind == "allocation":
-        assert 500 * US < first.saves_ns.low < 800 * US < first.saves_ns.high < 1_100 * US
+        assert 300 * US < first.saves_ns.low < 800 * US < first.saves_ns.high < 1_300 * US
 
 
 def test_xla_waits_for_what_it_reads_after_a_host_function() -> None:
