@@ -1,9 +1,10 @@
 """Delay, in the running programs of the answer key, what their fixes change, and predict from that what these win.
 
     python tests/answer_key/measured.py run SET… --out FOLDER [--only REGEX] [--seconds N] [--each S]
-    python tests/answer_key/measured.py score FOLDER     writes measured.json (all of FOLDER) and measured.csv
+    python tests/answer_key/measured.py score FOLDER --gpu h100     writes measured.json (all of FOLDER) and measured.csv
 
-SET/measured_first_look.csv has the first score of each pair of a set, and never changes a row.
+SET/measured_first_look.csv has the first score of each pair of a set, and never changes a row. Column `gpu` names the GPU
+of what was won and of the capture, `slopes_gpu` that of the slopes; where they differ, the slopes are older.
 
 `run` needs a GPU: it runs form a of each pair under `measure-fix`; FOLDER/SET/NAME.json holds what that measured.
 
@@ -222,18 +223,20 @@ def row_of(name: str, program: str, found: dict[str, Any], rival: dict[str, str]
     from analysis.formats.errors import InputError
     from tests.answer_key import score as scores
 
-    declaration, truth = scores.declared(name)[program], scores.truths(name)[program, "h100"]
+    gpu = next(on for one, on in scores.captured(name, program, "") if one == program)
+    declaration, truth = scores.declared(name)[program], scores.truths(name)[program, gpu]
     change = declaration["change"]
-    row = {"set": name, "program": program, "change": " ".join(change), "counts": "yes" if truth.counts else ""}
+    row = {"set": name, "program": program, "gpu": gpu, "slopes_gpu": found["gpu"]}
+    row |= {"change": " ".join(change), "counts": "yes" if truth.counts else ""}
     row["slopes"] = " ".join(f"{one['change']}:{scores.shown(one['slope'], 2)}" for one in found["targets"])
     row["won"] = scores.shown(truth.saving)
     taken = None
     with tempfile.TemporaryDirectory() as where:
         try:
-            capture = scores.unpack(name, program, "h100", Path(where)) / "captures"
+            capture = scores.unpack(name, program, gpu, Path(where)) / "captures"
             taken = gone(capture, change)
             if not rival:
-                replayed = scores.replay_row(program, "h100", declaration, truth, capture.parent)
+                replayed = scores.replay_row(program, gpu, declaration, truth, capture.parent)
                 ends = [float(replayed[end]) for end in ("predicted_low", "predicted_high") if replayed[end]]
                 rival = {what: scores.shown(of) for what, of in taken.simpler.items()}
                 rival |= {"replay": scores.shown(sum(ends) / 2)} if ends else {}
@@ -252,11 +255,12 @@ def write(path: Path, lines: list[dict[str, str]]) -> None:
         writer.writerows(lines)
 
 
-def score(folder: Path) -> None:
+def score(folder: Path, gpu: str) -> None:
     """Write the table of all pairs that were measured, and the first look of each set that had none."""
     known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
     for path in sorted(folder.glob("*/*.json")):
-        known.setdefault(path.parent.name, {}).setdefault(path.stem, json.loads(path.read_text(encoding="utf-8")))
+        found = json.loads(path.read_text(encoding="utf-8")) | {"gpu": gpu}
+        known.setdefault(path.parent.name, {}).setdefault(path.stem, found)
     FILE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     with (HERE / "rivals.csv").open(encoding="utf-8", newline="") as file:
         rivals = {(row["set"], row["program"]): row for row in csv.DictReader(file)}
@@ -296,12 +300,13 @@ def main() -> int:
     parser.add_argument("sets", nargs="+")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", default="")
+    parser.add_argument("--gpu", default="h100", choices=["h100", "h200"], help="of the slopes in FOLDER")
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600, help="start no further program after so many seconds")
     parser.add_argument("--each", type=float, default=2.5, help="seconds for each part")
     options = parser.parse_args()
     if options.what == "score":
-        score(Path(options.sets[0]))
+        score(Path(options.sets[0]), options.gpu)
         return 0
     started = time.monotonic()
     found = [one for one in programs(options.sets, options.out.resolve(), options.only) if one.declared.get("change")]
