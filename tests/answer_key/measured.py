@@ -15,6 +15,8 @@ The prediction, second version, fixed after blind_measured and before blind_meas
   own time, at most the time in which the GPU does nothing; of launches, slope x the time of the capture, scaled by the bare
   over the captured step, at most what the replay says where a graph replaces them.
 - A slope surely below HIDDEN is 0. One whose interval is wider than WIDE is unknown: then the replay counts.
+- Since the last ten pairs of blind_measured_2: the step is the capture's where its GPU is another one, and the line above
+  holds for a delayed range, too, if its virtual speed-up is unknown.
 - No delay asks what another stream wins, so such changes have no prediction.
 """
 
@@ -180,8 +182,13 @@ def usable(row: dict[str, Any]) -> float | None:
     return 0.0 if row["high"] < HIDDEN and row["change"] != "remove" else min(max(row["slope"], 0.0), 1.0)
 
 
-def predicted(found: dict[str, Any], change: list[str], taken: Gone | None, replay: float | None) -> float | None:
-    """Return what the change saves of the step; None if the slopes that this needs are missing."""
+def predicted(
+    found: dict[str, Any], change: list[str], taken: Gone | None, replay: float | None, other_gpu: bool = False
+) -> float | None:
+    """Return what the change saves of the step; None if the slopes that this needs are missing.
+
+    `other_gpu`: the capture is of another kind of GPU than the slopes, so the step is the capture's.
+    """
     rows: dict[str, list[dict[str, Any]]] = {}
     for one in found["targets"]:
         if one["slope"] is not None:
@@ -189,10 +196,11 @@ def predicted(found: dict[str, Any], change: list[str], taken: Gone | None, repl
     delays, hosts = rows.get("delay", []), rows.get("host", [])
     if "--stream" in change or not found["idle_step_ns"] or not (delays or hosts):
         return None
-    if any(usable(one) is None for one in [*delays, *(hosts if "virtual-host" not in rows else [])]):
+    speeding = [value for one in rows.get("virtual-host", []) if (value := usable(one)) is not None]
+    if any(usable(one) is None for one in [*delays, *([] if speeding else hosts)]):
         return replay
     bare = min([found["idle_step_ns"], *(one["step_ns"] for one in [*delays, *hosts])])
-    if speeding := [value for one in rows.get("virtual-host", []) if (value := usable(one)) is not None]:
+    if speeding:
         factor = float(change[change.index("--host") + 1].rpartition("=")[2])
         part = max(one["part_ns"] for one in rows["virtual-host"]) / bare
         return min(speeding[0] * part * (1 - factor), 1.0)
@@ -201,7 +209,7 @@ def predicted(found: dict[str, Any], change: list[str], taken: Gone | None, repl
         return min(sum((usable(one) or 0.0) * one["part_ns"] for one in calls) / bare, 1.0) if calls else replay
     units = taken.bare / bare  # the experiment may end a step twice in one of the capture
     units = max(round(units), 1) if units > APART else 1 / round(1 / units) if units < 1 / APART else 1
-    bare *= units
+    bare = taken.bare if other_gpu else bare * units
     slope = max((usable(one) or 0.0 for one in delays), default=0.0)
     on_host, gone_host = max((usable(one) or 0.0 for one in hosts), default=0.0), taken.host
     if not hosts and "Host" in " ".join(change):
@@ -243,7 +251,7 @@ def row_of(name: str, program: str, found: dict[str, Any], rival: dict[str, str]
         except (InputError, FileNotFoundError) as error:
             print(program, error, file=sys.stderr)
     replay = float(rival["replay"]) if rival.get("replay") else None
-    row["predicted"] = scores.shown(predicted(found, change, taken, replay))
+    row["predicted"] = scores.shown(predicted(found, change, taken, replay, gpu != found["gpu"]))
     return row | {what: rival.get(what, "") for what in ("replay", "sum", "share")}
 
 
