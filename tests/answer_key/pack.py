@@ -1,19 +1,26 @@
 """Pack what measure.py wrote into a set: captures/NAME-GPU.txt.xz for each program, and times.json.
 
     python tests/answer_key/pack.py RESULTS SET --gpu h100
+    python tests/answer_key/pack.py --again     packs all archives anew; their content stays
 
 RESULTS is measure.py's --out. A program's archive has FORM/cuda_gpu_trace.csv and the other tables, bare_ranges.csv and
-a trimmed trace.json where there are some. Paths and names of the machine are removed.
+a trimmed trace.json where there are some. Paths and names of the machine are removed. A table stands there by column, whole
+numbers as differences, which xz packs a quarter smaller.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import lzma
 import sys
-from collections.abc import Iterator
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -21,6 +28,7 @@ sys.path.insert(0, str(HERE.parents[1]))
 
 from harness.profile.scrub import without_paths  # noqa: E402
 
+COLUMNS = " by column"  # behind the name of a table
 KEPT_OF_TRACE = {"ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id", "bp", "s"}
 KEPT_ARGS = {
     "stream",
@@ -63,21 +71,76 @@ def files(program: Path) -> Iterator[tuple[str, str]]:
         yield "a/trace.json", without_paths(trimmed((program / "trace.json").read_text(encoding="utf-8")))
 
 
-def pack(program: Path, target: Path) -> int:
-    """Write a program's archive, each file behind a line with a form feed and its name; return its size."""
-    plain = "".join(f"\f{name}\n{text}" for name, text in files(program))
-    packed = lzma.compress(plain.encode(), preset=9 | lzma.PRESET_EXTREME)
+def by_column(text: str) -> str | None:
+    """Return a table with a line for each column, if `by_row` gives the same text again."""
+    rows = list(csv.reader(text.split("\n")[:-1]))
+    if not rows or "\v" in text or any(len(row) != len(rows[0]) for row in rows):
+        return None
+    lines = []
+    for head, *cells in zip(*rows, strict=True):
+        numbers = [int(cell) if cell.isdecimal() else -1 for cell in cells]
+        plain = "\v".join([head, *cells])
+        apart = "\v".join([f"+{head}", *(str(b - a) for a, b in pairwise([0, *numbers]))])
+        lines.append(
+            min(plain, apart, key=lambda one: len(zlib.compress(one.encode()))) if min(numbers) >= 0 else plain
+        )
+    found = "\n".join(lines)
+    return found if by_row(found) == text else None
+
+
+def by_row(text: str) -> str:
+    """Return the table that `by_column` gave."""
+    columns = []
+    for head, *cells in (line.split("\v") for line in text.split("\n")):
+        columns.append([head[1:], *accumulate(map(int, cells))] if head.startswith("+") else [head, *cells])
+    target = io.StringIO()
+    csv.writer(target, lineterminator="\n").writerows(zip(*columns, strict=True))
+    return target.getvalue()
+
+
+def parts(archive: Path) -> Iterator[tuple[str, str]]:
+    """Yield (name, text) of each file in an archive."""
+    for part in lzma.decompress(archive.read_bytes()).decode().split("\f")[1:]:
+        title, _, text = part.partition("\n")
+        yield title.removesuffix(COLUMNS), by_row(text) if title.endswith(COLUMNS) else text
+
+
+def pack(texts: Iterable[tuple[str, str]], target: Path) -> int:
+    """Write an archive, each file behind a line with a form feed and its name; return its size."""
+    plain = []
+    for name, text in texts:
+        columns = by_column(text) if name.endswith(".csv") and text else None
+        plain.append(f"\f{name}\n{text}" if columns is None else f"\f{name}{COLUMNS}\n{columns}")
+    packed = lzma.compress("".join(plain).encode(), preset=9 | lzma.PRESET_EXTREME)
     target.write_bytes(packed)
     return len(packed)
+
+
+def again() -> int:
+    """Pack all archives anew where that makes them smaller; return 0."""
+    archives = sorted(HERE.glob("*/captures/*.txt.xz"))
+    archives = [one for one in archives if one.parts[-3] != "ranks"]
+    with ThreadPoolExecutor(2) as pool, tempfile.TemporaryDirectory() as folder:
+        smaller = [Path(folder, f"{at}.xz") for at in range(len(archives))]
+        for one, new, size in zip(archives, smaller, pool.map(pack, map(parts, archives), smaller), strict=True):
+            if size < one.stat().st_size and list(parts(one)) == list(parts(new)):
+                one.write_bytes(new.read_bytes())
+            new.unlink()
+    return 0
 
 
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", type=Path)
-    parser.add_argument("set")
-    parser.add_argument("--gpu", required=True, choices=["h100", "h200"])
+    parser.add_argument("results", type=Path, nargs="?")
+    parser.add_argument("set", nargs="?")
+    parser.add_argument("--gpu", choices=["h100", "h200"])
+    parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
+    if options.again:
+        return again()
+    if not (options.results and options.set and options.gpu):
+        parser.error("RESULTS, SET and --gpu are needed")
     folder = HERE / options.set
     (folder / "captures").mkdir(exist_ok=True)
     known = folder / "times.json"
@@ -99,7 +162,7 @@ def main() -> int:
     captured = [program for program in captured if (program / "a/nsys_cuda_gpu_trace.csv").stat().st_size]
     with ThreadPoolExecutor(2) as pool:
         targets = [folder / "captures" / f"{program.name}-{options.gpu}.txt.xz" for program in captured]
-        for target, size in zip(targets, pool.map(pack, captured, targets), strict=True):
+        for target, size in zip(targets, pool.map(pack, map(files, captured), targets), strict=True):
             print(f"{size:8d} {target.name}")
     return 0
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import lzma
 import re
 import subprocess
 import sys
@@ -30,6 +29,10 @@ import numpy as np
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT)]
+
+from tests.answer_key.pack import parts  # noqa: E402
+
 SETS = (
     "tuned",
     *(f"blind_{half}{number}" for number in ("", "_2", "_3", "_4") for half in ("replay", "screen")),
@@ -82,9 +85,7 @@ def truths(name: str) -> dict[tuple[str, str], Truth]:
 
 def unpack(name: str, program: str, gpu: str, target: Path) -> Path:
     """Unpack a program's captures as target/PROGRAM/GPU/FORM/captures/ and return the folder of form a."""
-    packed = (HERE / name / "captures" / f"{program}-{gpu}.txt.xz").read_bytes()
-    for part in lzma.decompress(packed).decode().split("\f")[1:]:
-        title, _, text = part.partition("\n")
+    for title, text in parts(HERE / name / "captures" / f"{program}-{gpu}.txt.xz"):
         form, file = title.split("/")
         inside = {"bare_ranges.csv": "captures", "trace.json": "torch"}.get(file, "captures/nsys")
         folder = target / program / gpu / form / inside

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from analysis.facts import Facts
 from analysis.formats.collectives import Verdict, protocol_of, verdict
 from analysis.formats.errors import InputError
 from analysis.page.ranks import plot_rank_steps
+from tests.answer_key.pack import parts
 from tests.answer_key.skew import inject, serial
 from tests.declared import missing_of, notes_of
 from tests.rank_programs import LAYER, Program
@@ -295,8 +295,7 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     name, form = REAL[request.param]
     packed = KEY / request.param / "captures" / f"{name}-h100.txt.xz"
     folder = tmp_path_factory.mktemp(name)
-    for part in lzma.decompress(packed.read_bytes()).decode("utf-8").split("\f")[1:]:
-        file, _, text = part.partition("\n")
+    for file, text in parts(packed):
         if file.startswith(f"{form}/"):
             (folder / file.partition("/")[2]).write_text(text, encoding="utf-8")
     return Facts(load([folder]))
