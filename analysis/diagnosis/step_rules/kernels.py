@@ -167,15 +167,7 @@ def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
     def fused(base: Graph, share: float) -> Graph:
         if share >= 1.0:
             return _one_kernel_each(jit(base, share) if jit else base, wider)
-        # Each kernel of a chain reads what the one before wrote. At worst each also reads another operand: of 3 n
-        # tensors that they move, n + 2 are left.
-        duration, others = base.o_duration.copy(), np.zeros(len(inside), bool)
-        for rows in runs:
-            whole, longest = float(duration[rows].sum()), float(duration[rows].max())
-            worst = max(longest, whole * (len(rows) + 2) / (3 * len(rows)))
-            duration[rows[0]] = worst + share * (longest - worst)
-            others[rows[1:]] = True
-        return changes.drop(replace(base, o_duration=duration), others, share=share)
+        return one_kernel_of_each(base, runs, share)
 
     yield Proposal(
         kind="fuse", about=symbols.short(view.most(inside)),
@@ -203,6 +195,20 @@ def _old(view: View, ops: Bools) -> Bools:
             if ops[part[0]] and graph.o_duration[before].sum() < MAKES * graph.o_duration[part].sum():
                 found[part] = True
     return found
+
+
+def one_kernel_of_each(base: Graph, runs: list[np.ndarray], share: float) -> Graph:
+    """Fuse each run whose kernels each read what the one before wrote.
+
+    At worst each also reads another operand: of 3 n tensors that they move, n + 2 are left.
+    """
+    duration, others = base.o_duration.copy(), np.zeros(len(base.o_start), bool)
+    for rows in runs:
+        whole, longest = float(duration[rows].sum()), float(duration[rows].max())
+        worst = max(longest, whole * (len(rows) + 2) / (3 * len(rows)))
+        duration[rows[0]] = worst + share * (longest - worst)
+        others[rows[1:]] = True
+    return changes.drop(replace(base, o_duration=duration), others, share=share)
 
 
 def _one_kernel_each(base: Graph, runs: list[np.ndarray]) -> Graph:

@@ -1,0 +1,89 @@
+"""fuse: kernels of one's own that go over the same elements one after another, each from memory to memory.
+
+A timeline has no arrays. But kernels of unlike functions that follow each other on a stream with one grid and one
+block, for about as long, most likely give each thread the same elements. Variants of one function (`blur_x` and
+`blur_y`, `update_e` and `update_h`, `filter<0>` and `filter<1>`) go along other axes, or need what other blocks wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis.diagnosis.step_rules.kernels import FILL, LEAST, LONG_NS, one_kernel_of_each
+from analysis.diagnosis.step_rules.view import SYNCHRONISES, Proposal, View, of_each
+from analysis.formats import symbols
+from analysis.formats.words import count_of, duration
+from analysis.fusion.opmap import MATRIX, kind_of_kernel
+from analysis.replay import changes
+from analysis.replay.graph import Bools
+
+ALIKE = 2.5  # times the shortest kernel of a chain at most, the longest takes: all move about as many tensors
+# Kernels of libraries besides those that `symbols.is_closed` knows; their passes depend on other blocks.
+_LIBRARY = re.compile(r"(?i)cupy_|fft|rand|sparse|solver|trsm|getrf|potrf|sort|scan|flash|attention|fmha|spmv|gemm")
+
+
+def propose(view: View) -> Iterator[Proposal]:
+    """Propose one kernel for each chain of own kernels."""
+    if view.library == "jax":
+        return  # a compiler chose what it fuses
+    runs = chains(view)
+    inside = np.zeros(len(view.names), bool)
+    for rows in runs:
+        inside[rows] = True
+    time, count = view.time(inside), view.of_step(np.count_nonzero(inside))
+    if view.share(time) < LEAST:
+        return
+    yield Proposal(
+        kind="fuse", about=symbols.short(view.most(inside)),
+        title=f"Fuse {count_of(round(count), 'kernel')} into {round(view.of_step(len(runs))) or 1}",
+        sentence=(
+            f"{count_of(round(count), 'kernel')} of one grid follow each other and take {duration(time)} of each step; "
+            "each likely reads what the one before wrote."
+        ),
+        change=lambda base, share: one_kernel_of_each(base, runs, share),
+        count=count, time_ns=time, wrong_if="a block needs what another block of the kernel before wrote",
+        do="Let one kernel keep the values in registers between these steps, and write the last ones alone.",
+    )  # fmt: skip
+
+
+def chains(view: View) -> list[np.ndarray]:
+    """Return the runs of own kernels of unlike functions with one grid that follow each other on a stream."""
+    graph, found = view.graph, []
+    own = view.kernels & of_each(view.names, _is_own, bool) & (graph.o_fill >= FILL) & (graph.o_duration >= LONG_NS)
+    shapes = view.capture.gpu_ops[["grid", "block"]].astype(object).to_numpy(object)[graph.o_row]
+    waits = view.called(f"{SYNCHRONISES}|cu(da)?StreamWaitEvent")
+    for rows in changes.neighbours(graph, own):
+        run = [int(rows[0])]
+        for row in [*rows[1:].tolist(), -1]:
+            if row >= 0 and _follows(view, run, row, shapes, waits):
+                run.append(row)
+                continue
+            found += [np.array(run)] if len(run) > 1 else []
+            run = [row]
+    return found
+
+
+def _follows(view: View, run: list[int], row: int, shapes: np.ndarray, waits: Bools) -> bool:
+    """Return whether a kernel goes on with a chain: at once, and the host asks for nothing else between."""
+    graph, last = view.graph, run[-1]
+    took = graph.o_duration[[*run, row]]
+    if (shapes[row] != shapes[last]).any() or took.max() > ALIKE * took.min():
+        return False
+    if graph.o_start[row] - graph.o_start[last] - graph.o_duration[last] > LONG_NS:
+        return False
+    between = slice(int(graph.o_call[last]) + 1, max(int(graph.o_call[row]), 0))
+    joins = graph.c_launches[between] | waits[between]
+    return not joins.any() and _stem(view.names[row]) not in {_stem(view.names[one]) for one in run}
+
+
+def _is_own(name: str) -> bool:
+    return not (symbols.is_closed(name) or _LIBRARY.search(name) or kind_of_kernel(name) == MATRIX)
+
+
+def _stem(name: str) -> str:
+    """Return a function's name without its last word, or the whole of one word."""
+    function = symbols.base(name).split("<")[0]
+    return re.sub(r"(?<=[A-Za-z0-9])(_[A-Za-z0-9]+|[XYZ]|[0-9]+)$", "", function)
