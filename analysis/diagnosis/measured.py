@@ -67,11 +67,11 @@ def _measured(claim: Claim, capture: Capture, rows: Sequence[dict[str, Any]]) ->
         return _slope(calls[0]) if calls else None
     if claim.ops is None or not len(claim.ops) or not rows:
         return None
-    ops = capture.gpu_ops.iloc[claim.ops]
-    times = ops["duration_ns"].groupby(ops["name"].map(lambda name: symbols.key(str(name)))).sum()
+    ops, delays = capture.gpu_ops.iloc[claim.ops], [one for one in rows if one["change"] == Intervention.DELAY]
+    times = ops["duration_ns"].groupby(ops["name"].map(lambda name: symbols.demangled_key(str(name)))).sum()
     slopes, weights = [], []
     for key, ns in times.items():
-        fits = [one for one in rows if one["change"] == Intervention.DELAY and key in map(symbols.key, one["names"])]
+        fits = [one for one in delays if key in map(symbols.demangled_key, one["names"])]
         if fits:
             slopes.append(astuple(_slope(fits[0])))
             weights.append(float(ns))
@@ -102,7 +102,7 @@ def _settled(claim: Claim, found: Measured) -> Claim:
 
 
 def _times(saving: Saving, found: Measured, slope: float) -> Saving:
-    low = None if saving.low is None else saving.low * found.low / slope
+    low = None if saving.low is None else saving.low * max(found.low, 0.0) / slope
     return Saving(low, None if saving.high is None else saving.high * found.high / slope)
 
 

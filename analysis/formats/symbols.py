@@ -128,6 +128,23 @@ def match_key(name: str) -> str:
     return _QUALIFIER.sub("", key(name))
 
 
+_LAMBDA = re.compile(r"\[lambda\(((?:[^()]|\([^()]*\))*)\) \(instance ([0-9]+)\)\]")
+_PARAMETERS = re.compile(r"\([^()]*\)")
+_WRITTEN_BY_SOME = re.compile(r"\bconst\b|(?<=[<, ])void (?=[A-Za-z_])|\s")
+
+
+@lru_cache(maxsize=1 << 16)
+def demangled_key(name: str) -> str:
+    """Return `match_key` without what demanglers write differently inside template arguments.
+
+    For the function around a lambda, nsys prints `void f<S>(A&, const T1&)`, and libstdc++ `f<S>(A&, S const&)`.
+    """
+    text, before = _LAMBDA.sub(r"[\1#\2]", match_key(name)), ""
+    while before != text:
+        before, text = text, _PARAMETERS.sub("", text)
+    return _WRITTEN_BY_SOME.sub("", text)
+
+
 def _split_template(text: str) -> tuple[str, str]:
     """Return (function with its namespaces, its template arguments) of a key."""
     depth = 0

@@ -204,7 +204,7 @@ def _line(row: MeasuredTarget) -> str:
     if row.slope is None or row.low is None or row.high is None or row.step_ns is None:
         return f"{row.change:12} {text:48} {row.why}"
     said = f"{row.slope:6.2f}  [{row.low:.2f}, {row.high:.2f}]"
-    rest = f"{row.rounds} rounds, {row.per_step:.4g} a step, step {row.step_ns / 1e3:,.1f} µs"
+    rest = f"{row.rounds} rounds, {row.per_step:.3g} delayed a step, step {row.step_ns / 1e3:,.1f} µs"
     return f"{row.change:12} {text:48} {said}  {rest}"
 
 

@@ -52,7 +52,7 @@ class Target:
         if name.kind not in ON_GPU:
             return False
         if self.exact:
-            return symbols.key(name.text) == symbols.key(self.text)
+            return symbols.demangled_key(name.text) == symbols.demangled_key(self.text)
         return bool(re.search(self.text, name.text))
 
 

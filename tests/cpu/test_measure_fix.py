@@ -18,6 +18,7 @@ import pytest
 from analysis.capture.model import Capture
 from analysis.diagnosis.claims import Claim
 from analysis.diagnosis.measured import settle
+from analysis.formats import symbols
 from analysis.formats.measured import MEASURED, Intervention
 from analysis.formats.report import Cell, Finding, KernelRow, Later, Saving
 from harness.measure_fix.shared import SLOTS, Block, Kind, Mode, Name, demangled
@@ -204,6 +205,25 @@ def test_decisions() -> None:
     assert bits("cudaMalloc_v3020", Kind.KERNEL) == 0
     assert demangled("_Z3fooi") in ("foo(int)", "_Z3fooi")
     assert SLOTS < 29
+
+
+ADDS = (
+    "void at::native::elementwise_kernel<(int)128, (int)2, void at::native::gpu_kernel_impl_nocast"
+    "<at::native::CUDAFunctor_add<float>>(at::TensorIteratorBase &, const T1 &)::[lambda(int) (instance {})]>(int, T3)"
+)
+
+
+@pytest.mark.parametrize("lambda_of", [1, 2])
+def test_a_name_of_a_report_is_found_in_the_program(lambda_of: int) -> None:
+    """libstdc++ writes the function around a lambda with its arguments' types; nsys with T1 and what it returns."""
+    mangled = (
+        "_ZN2at6native18elementwise_kernelILi128ELi2EZNS0_22gpu_kernel_impl_nocastINS0_15CUDAFunctor_addIfEEEEvRNS_18"
+        f"TensorIteratorBaseERKT_EUliE{'' if lambda_of == 1 else '0'}_EEviT1_"
+    )
+    if demangled(mangled) == mangled:
+        pytest.skip("libstdc++ is not here")
+    target = Target(Intervention.DELAY, symbols.key(ADDS.format(1)), exact=True)
+    assert target.has(Name(demangled(mangled), Kind.KERNEL, 0, 0)) == (lambda_of == 1)
 
 
 def row(name: str, slope: float, change: str = "delay") -> dict[str, Any]:
