@@ -3,7 +3,8 @@
 // Time is a number: a kernel ends at max(now, end of the one before on its stream) + its time, and a wait moves the
 // clock there. Built twice: as libcuda.so.1, which holds CUPTI's functions, too, and with -DPROGRAM as a program. A step
 // of `program STEPS [HOST_US]` launches `long_kernel` (300 us) on stream 8 and `short_kernel` (100 us) on stream 16, works
-// on the host inside cuMemGetInfo, and waits for both.
+// on the host inside cuMemGetInfo, and waits for both. With FAKE_GRAPH it launches both as one graph, whose nodes can be
+// switched off unless FAKE_GRAPH is "fixed".
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdint.h>
@@ -43,7 +44,14 @@ void fake_until(uint64_t ns) {
 static callback subscriber;
 static int enabled[1024];
 static uint64_t ends[32];
-static const char* const NAMES[] = {"", "cuLaunchKernel", "cuMemAlloc_v2", "cuMemGetInfo_v2"};
+static const char* const NAMES[] = {
+    "", "cuLaunchKernel", "cuMemAlloc_v2", "cuMemGetInfo_v2", "cuGraphInstantiateWithFlags", "cuGraphLaunch"};
+static struct {
+  const char* kernel;
+  uintptr_t stream;
+  uint64_t ns;
+  int is_off;
+} nodes[] = {{"long_kernel", 8, 300000, 0}, {"short_kernel", 16, 100000, 0}};
 
 int cuptiSubscribe(void** handle, callback to, void* user) {
   (void)user;
@@ -102,11 +110,40 @@ int cuThreadExchangeStreamCaptureMode(int* mode) { return (void)mode, 0; }
 int cuPointerGetAttribute(void* to, int what, uint64_t at) { return (void)to, (void)what, (void)at, 1; }
 int cuGraphCreate(void) { return 1; }
 int cuGraphDestroy(void) { return 1; }
-int cuGraphGetNodes(void) { return 1; }
-int cuGraphNodeGetType(void) { return 1; }
-int cuGraphKernelNodeGetParams_v2(void) { return 1; }
-int cuGraphNodeSetEnabled(void) { return 1; }
-int cuFuncGetName(void) { return 1; }
+int cuGraphGetNodes(void* graph, void** to, size_t* count) {
+  return (void)graph, *count = 2, to[0] = &nodes[0], to[1] = &nodes[1], 0;
+}
+int cuGraphNodeGetType(void* node, int* type) { return (void)node, *type = 0; }
+int cuGraphKernelNodeGetParams_v2(void* node, const char** function) { return *function = *(const char**)node, 0; }
+int cuGraphNodeSetEnabled(void* graph, void* node, unsigned is_on) {
+  (void)graph;
+  if (!strcmp(getenv("FAKE_GRAPH"), "fixed")) return 1;
+  return nodes[node != &nodes[0]].is_off = !is_on, 0;
+}
+int cuFuncGetName(const char** text, const char* function) { return *text = function, 0; }
+
+static void told(uint32_t id, int site, void* parameters) {
+  int result = 0;
+  call c = {site, NAMES[id], parameters, &result, NULL, (void*)1, 0, NULL, 0};
+  if (enabled[id]) subscriber(NULL, 1, id, &c);
+}
+int cuGraphInstantiateWithFlags(void** graph, void* source, unsigned flags) {
+  (void)flags;
+  void* given[] = {graph, source};
+  *graph = nodes;
+  told(4, 0, given), told(4, 1, given);
+  return 0;
+}
+int cuGraphLaunch(void* graph, void* stream) {
+  void* given[] = {graph, stream};
+  told(5, 0, given);
+  for (int i = 0; i < 2; i++) {
+    uint64_t* end = &ends[nodes[i].stream];
+    if (!nodes[i].is_off) *end = (*end > now() ? *end : now()) + nodes[i].ns;
+  }
+  told(5, 1, given);
+  return 0;
+}
 
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void* stream, void** parameters, void** extra) {
@@ -145,9 +182,16 @@ int main(int argc, char** argv) {
                void**))dlsym(driver, "cuLaunchKernel");
   int (*work)(size_t*, size_t*) = (int (*)(size_t*, size_t*))dlsym(driver, "cuMemGetInfo_v2");
   int (*wait)(void) = (int (*)(void))dlsym(driver, "cuCtxSynchronize");
+  int (*build)(void**, void*, unsigned) =
+      (int (*)(void**, void*, unsigned))dlsym(driver, "cuGraphInstantiateWithFlags");
+  int (*replay)(void*, void*) = (int (*)(void*, void*))dlsym(driver, "cuGraphLaunch");
+  void* graph = NULL;
+  launch("first_kernel", 1, 1, 1, 1, 1, 1, 0, (void*)8, NULL, NULL);
+  if (getenv("FAKE_GRAPH")) build(&graph, &graph, 0);
   for (int step = 0, steps = argc > 1 ? atoi(argv[1]) : 10; step < steps; step++) {
-    launch("long_kernel", 1, 1, 1, 1, 1, 1, 0, (void*)8, NULL, NULL);
-    launch("short_kernel", 1, 1, 1, 1, 1, 1, 0, (void*)16, NULL, NULL);
+    if (graph) replay(graph, (void*)8);
+    if (!graph) launch("long_kernel", 1, 1, 1, 1, 1, 1, 0, (void*)8, NULL, NULL);
+    if (!graph) launch("short_kernel", 1, 1, 1, 1, 1, 1, 0, (void*)16, NULL, NULL);
     size_t ns = argc > 2 ? (size_t)atoi(argv[2]) * 1000 : 0, all;
     if (ns) work(&ns, &all);
     wait();

@@ -412,9 +412,9 @@ static void forget_stream(void* stream) {
 // ------------------------------------------------------------------------------------------------ graphs: removal only
 
 typedef struct {
-  void *executable, *source;  // its nodes name those of the executable graph
-  uint32_t slots, removed;    // removed: 1 + the slot that it lacks now
-  int is_orphan;              // whether the program destroyed the source, which we keep
+  void *executable, *source;         // its nodes name those of the executable graph
+  uint32_t slots, removed, refused;  // removed: 1 + the slot that it lacks now; refused: slots that cannot be switched
+  int is_orphan;                     // whether the program destroyed the source, which we keep
 } graph;
 static graph graphs[256];
 
@@ -443,7 +443,7 @@ static uint32_t switch_nodes(graph* g, uint32_t slot, unsigned is_on) {
 static void keep_graph(void* executable, void* source) {
   for (int i = 0; i < 256; i++) {
     if (graphs[i].executable) continue;
-    graphs[i] = (graph){executable, source, 0, 0, 0};
+    graphs[i] = (graph){.executable = executable, .source = source};
     graphs[i].slots = switch_nodes(&graphs[i], SLOTS, 1);
     return;
   }
@@ -478,12 +478,21 @@ static void update_graph(void* executable) {
   for (int i = 0; i < 256; i++) {
     graph* g = &graphs[i];
     if (!executable || g->executable != executable) continue;
-    uint32_t wanted = b && b->mode == REMOVE && b->slot < SLOTS && g->slots >> b->slot & 1 ? (uint32_t)b->slot + 1 : 0;
+    uint32_t slots = g->slots & ~g->refused;
+    uint32_t wanted = b && b->mode == REMOVE && b->slot < SLOTS && slots >> b->slot & 1 ? (uint32_t)b->slot + 1 : 0;
+    if (wanted != g->removed) {
+      if (g->removed) switch_nodes(g, g->removed - 1, 1);
+      uint32_t before = file->unchanged;
+      if (wanted) switch_nodes(g, wanted - 1, 0);
+      if (file->unchanged != before && wanted) {  // all of its nodes, or none
+        switch_nodes(g, wanted - 1, 1);
+        g->refused |= 1u << (wanted - 1);
+        wanted = 0;
+      }
+      g->removed = wanted;
+    }
     if (wanted) b->hits++;
-    if (wanted == g->removed) return;
-    if (g->removed) switch_nodes(g, g->removed - 1, 1);
-    if (wanted) switch_nodes(g, wanted - 1, 0);
-    g->removed = wanted;
+    return;
   }
 }
 

@@ -103,6 +103,20 @@ def test_host(fake: Path) -> None:
     assert [one["slope"] for one in found["targets"]] == pytest.approx([0, 1], abs=0.1)  # kernels come first
 
 
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "slope", "why"),
+    [("open", pytest.approx(2 / 3, abs=0.02), ""), ("fixed", None, "A graph cannot be changed.")],
+)
+def test_removal_in_a_graph(fake: Path, kind: str, slope: object, why: str) -> None:
+    """Nodes of a graph are switched off; where the graph refuses that, nothing was removed, and the row says so."""
+    code, said, found = run(fake, "--remove=^long", env={"FAKE_GRAPH": kind})
+    assert code == 0, said
+    assert [(one["slope"], one["why"]) for one in found["targets"]] == [(slope, why)]
+    assert ("graphs could not be changed" in said) == (kind == "fixed")
+
+
 def test_a_longer_delay_bounds_the_slope_of_a_shorter_one() -> None:
     """It may be longer than what hides the part: then it says nothing of the lower end."""
     short, long = Slope(0.1, -0.4, 0.9), Slope(0.5, 0.4, 0.6)
