@@ -37,6 +37,7 @@ SETS = (
     "tuned",
     *(f"blind_{half}{number}" for number in ("", "_2", "_3", "_4") for half in ("replay", "screen")),
     "blind_5",
+    "blind_6",
     "blind_measured",
 )
 KNOWN, WORTH, WINS = 0.02, 0.01, 0.03  # half of the interval of a pair that counts; worth advising; more than nothing
