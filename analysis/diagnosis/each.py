@@ -36,6 +36,7 @@ _SHARES = re.compile(r".*_frac|sectors_per_request_.*|threads_per_inst|stall_.*|
 WEIGHED = " No counter shows it alone: together, they resemble those of kernels with this cause."
 TIE = 0.8  # causes whose likelihoods are this near cannot be told apart
 NO_CAUSE = "We do not know what keeps it from its limit"
+NO_RULE = ("no rule holds", "no rule holds that its caller could act on")  # of an own kernel, of one of a library
 LONGEST_FILTER = 1000  # characters: instead of a longer filter, the command gives the number among all launches
 TIMES_ALONE = "times alone tell no cause; counters would"
 
@@ -195,7 +196,7 @@ def _judged(
         }
         left = {"unsettled": (_unsettled(verdicts, place) if verdicts else "") or pd.NA}
         if not found:
-            because = (verdicts.why[place] if verdicts else why) or "no rule holds"
+            because = (verdicts.why[place] if verdicts else why) or NO_RULE[symbols.is_closed(str(row.kernel))]
             yield common | left | {"reason": f"{NO_CAUSE}: {because}."}
         for one in found:
             yield (

@@ -240,9 +240,14 @@ class Evidence:
 
     @cached_property
     def arithmetic(self) -> Floats:
-        """Return the time in ns that the pipes for integers and multiply-adds work; 0 if it was not counted."""
+        """Return the time in ns that the pipes for integers and multiply-adds work; 0 if it was not counted.
+
+        ncu counts their shares of the time in which an SM has a block. If that was not counted, an SM without a block
+        is known only of a grid that is smaller than the GPU.
+        """
         shares = np.fmax(self["alu_active_frac"], self["fma_active_frac"])
-        return np.nan_to_num(shares) * self.time
+        active = np.fmin(np.fmin(self["sm_active_frac"], self.blocks / self.limits.sm_count), 1)
+        return np.nan_to_num(shares * active) * self.time
 
     @cached_property
     def dependent(self) -> Floats:

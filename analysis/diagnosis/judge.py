@@ -17,7 +17,7 @@ from analysis.diagnosis.evidence import Bools, Evidence, Floats
 from analysis.diagnosis.kernel_rules.quantities import full_pipe
 from analysis.diagnosis.kernel_rules.rule import DEFAULT, FULL, Rule
 from analysis.diagnosis.limits import Limits
-from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF
+from analysis.diagnosis.vocabulary import LAUNCH_LATENCY, NONE_AT_ROOF, words
 
 Ints = npt.NDArray[np.int64]
 ROOF, LAUNCH = -1, -2  # verdicts without a rule
@@ -158,7 +158,9 @@ def judge(rows: pd.DataFrame, limits: Limits, rules: Iterable[Rule] | None = Non
             share, weighed = _weighed(e, rules, fired, may, able)
             agreed = fired & (share >= share.max(axis=0))  # a rule and all counters together name the same cause
             sure = np.where(agreed, sure, np.minimum(np.where(fired, sure, SURE_OF_COUNTERS), share))
-    fired = _one_each(fired | weighed, weighed, gain, rules)
+    own = np.asarray([bool(words(rule.defect)["closed"]) for rule in rules])
+    told = own[:, None] | ~e.closed  # of a kernel that nobody edits, only causes that its caller can act on
+    fired = _one_each((fired | weighed) & told, weighed, gain, rules)
     none = fit & ~tiny & ~fired.any(axis=0) & (e.roof >= AT_ROOF)
     place, row = np.nonzero(fired)
     clean = [np.flatnonzero(none), np.flatnonzero(tiny)]

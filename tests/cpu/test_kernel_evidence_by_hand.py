@@ -184,8 +184,8 @@ TILE = _(floor_issue=500_000, at_mio_throttle=0.3, at_not_selected=0.1)
     (q.no_load, _(wait_per_load=2000, busy_l2=0.29), False),
     (q.full_pipe, {}, False), (q.full_pipe, _(at_math_pipe_throttle=0.34), True), (q.full_pipe, _(at_math_pipe_throttle=0.33), False),
     (q.tiled, _(flops_fp32=6.4e7), 3125),  # a million multiply-adds of a warp, 1.25 instructions each
-    (q.whole_sectors, _(dram_read_bytes=5000, l2_read_bytes=3000, written=600), 3600 + 1500),
-    (q.whole_sectors, _(dram_read_bytes=1000, l2_read_bytes=3000, written=600, limits=_(l2_bytes=0.01)), 3600 + 1500),
+    (q.whole_sectors, _(dram_read_bytes=5000, l2_read_bytes=3000, stored=4800, written=900), 3600 + 1500),
+    (q.whole_sectors, _(dram_read_bytes=1000, l2_read_bytes=3000, stored=9600, written=600, limits=_(l2_bytes=0.01)), 3600 + 1500),
     (q.store_share, {}, 0.125), (q.store_share, _(coalescing_store_frac=0.25), 0.25),
     (q.aligned, _(sectors=0.5), 4), (q.aligned, _(sectors=5.6), 4), (q.aligned, _(sectors=6), 8), (q.aligned, _(sectors=100), 16),
     (q.below, _(sectors=0.5), 4), (q.below, _(sectors=7.9), 4), (q.below, _(sectors=8), 8), (q.below, _(sectors=40), 16),

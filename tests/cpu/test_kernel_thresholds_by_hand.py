@@ -66,8 +66,8 @@ class Case(NamedTuple):
 _ = dict
 LOADED = _(at_long_scoreboard=0.3, at_lg_throttle=0.21)  # warps wait for loads half of their time
 NOT_LOADED = _(at_lg_throttle=0.2)
-BARRIER = ((_(at_barrier=1.0, floor_issue=5000), 1000.0), (_(at_barrier=0.25), 750_000.0))
-SPREAD = ((_(at_barrier=0.75), hypot(250_000, 1000)),)
+BARRIER = ((_(at_barrier=1.0, floor_issue=5000), 3500.0), (_(at_barrier=0.25), 750_000.0))
+NO_WAIT = ((_(at_barrier=0.75), 250_000.0),)
 
 
 def gone(*units: str) -> tuple[tuple[dict[str, Any], float], ...]:
@@ -83,13 +83,14 @@ BLOCKS = (
          left=((_(flops_fp32=3.2e7, floor_issue=5000), 3500.0),)),  # 10^6 instructions, 400 a ns
     Case(blocks.RULES[2], _(at_barrier=0.75, at_long_scoreboard=0.09, shared=1024, at_short_scoreboard=0.05),
          (_(at_barrier=0.65), _(at_long_scoreboard=0.1), _(at_long_scoreboard=0.125), _(at_short_scoreboard=0.06)),
-         (_(at_barrier=0.66), _(at_long_scoreboard=0.13), _(at_short_scoreboard=0.06, shared=1023)), left=SPREAD),
+         (_(at_barrier=0.66), _(at_long_scoreboard=0.13), _(at_short_scoreboard=0.06, shared=1023)), left=NO_WAIT),
     Case(blocks.RULES[3], _(at_barrier=0.26, shared=1024, at_long_scoreboard=0.1),
          (_(at_barrier=0.25), _(shared=1023), _(at_membar=0.006), _(at_long_scoreboard=0.09),
           _(at_barrier=0.75, at_long_scoreboard=0.0, at_short_scoreboard=0.05)),
-         (_(at_membar=0.005), _(at_barrier=0.75, at_long_scoreboard=0.0, at_short_scoreboard=0.06)), left=BARRIER),
+         (_(at_membar=0.005), _(at_barrier=0.75, at_long_scoreboard=0.0, at_short_scoreboard=0.06)),
+         left=((_(at_barrier=1.0, floor_issue=5000), 2250.0), (_(at_barrier=0.25), 750_000.0))),
     Case(blocks.RULES[4], _(at_barrier=0.26, at_long_scoreboard=0.1, shared=1023),
-         (_(at_barrier=0.25), _(at_long_scoreboard=0.09), _(shared=1024)), left=SPREAD),
+         (_(at_barrier=0.25), _(at_long_scoreboard=0.09), _(shared=1024)), left=NO_WAIT),
     Case(blocks.RULES[5], _(shared=1, blocks=75, at_barrier=0.01, at_long_scoreboard=0.02, busy_issue=0.84, loaded=1),
          (_(shared=0), _(blocks=74), _(blocks=101), _(blocks=101, waves=1.01, at_long_scoreboard=0.25), _(at_barrier=0.0),
           _(blocks=202, waves=1.01, at_long_scoreboard=0.26), _(at_long_scoreboard=0.01), _(busy_issue=0.85)),
@@ -137,10 +138,10 @@ FULL = (
          (_(sm_active_frac=0.8), _(blocks=99), _(time=10_000), _(sm_active_frac=0.46, blocks=110, waves=1.1)),
          (_(sm_active_frac=0.44, blocks=110, waves=1.1), _(sm_active_frac=0.46, blocks=220, waves=1.1), _(sm_active_frac=0.65, blocks=150, waves=1.5)),
          (_(sm_active_frac=0.96),), (_(sm_active_frac=0.95),),
-         ((_(sm_active_frac=0.5, filling=0.5), hypot(250_000, 1000)), (_(sm_active_frac=0.5, filling=2.0), hypot(500_000, 1000)))),
+         ((_(sm_active_frac=0.5, filling=0.5), 250_000.0), (_(sm_active_frac=0.5, filling=2.0), 500_000.0))),
     Case(full_sections.RULES[7], _(constant_active_frac=0.51, at_mio_throttle=0.51),
          (_(constant_active_frac=0.5), _(at_mio_throttle=0.5)), (), (_(constant_active_frac=0.09),),
-         (_(constant_active_frac=0.1),), ((_(floor_l2=3000), 4000.0),)),
+         (_(constant_active_frac=0.1),), ((_(floor_l2=3000), 4000.0), (_(floor_issue=1000), 4000.0))),
     Case(full_sections.RULES[8], _(tensor_active_frac=0.021, at_long_scoreboard=0.51, shared=0, loaded=4001, dram_read_bytes=1000),
          (_(tensor_active_frac=0.02), _(tensor_active_frac=0.3), _(at_long_scoreboard=0.5), _(shared=1), _(loaded=4000)),
          (_(tensor_active_frac=0.29),), left=(*gone("l1", "requests"), (_(floor_l2=4000), 2000.0))),
@@ -150,11 +151,12 @@ OF_INSTRUCTIONS = (
     Case(instructions.RULES[0], _(busy_issue=0.61, inst_issued=1000, flops_fp32=2001, shared=0, at_mio_throttle=0.24, busy_fp64=0.49),
          (_(busy_issue=0.6), _(flops_fp32=2000), _(flops_fp32=8000), _(shared=1), _(at_mio_throttle=0.25), _(busy_fp64=0.5)),
          (_(flops_fp32=7999),), (_(threads_per_inst=28.5),), (_(threads_per_inst=28),),
-         ((_(floor_issue=6400, inst_issued=1000, flops_fp32=6400), 1640.0), (_(floor_issue=6400, inst_issued=1000), 1200.0))),
+         ((_(floor_issue=6400, inst_issued=1000, flops_fp32=16_000), 2600.0), (_(floor_issue=6400, inst_issued=1000), 1800.0))),
     Case(instructions.RULES[1], _(threads_per_inst=23.9, busy_issue=0.61), (_(threads_per_inst=24), _(busy_issue=0.6)), (),
          (_(threads_per_inst=28.5),), (_(threads_per_inst=28),), ((_(floor_issue=3200, threads_per_inst=16), 2600.0),)),
     Case(instructions.RULES[2], _(busy_issue=0.61, inst_issued=1000, flops_fp32=639, busy_dram=0.11, tensor_flops=0, shared=0),
-         (_(busy_issue=0.6), _(flops_fp32=640), _(busy_dram=0.1), _(tensor_flops=1), _(shared=1)), left=gone("issue", "l1")),
+         (_(busy_issue=0.6), _(flops_fp32=640), _(busy_dram=0.1), _(tensor_flops=1), _(shared=1)),
+         left=((_(floor_issue=5000), 2250.0), *gone("l1", "xu"))),
     Case(instructions.RULES[3], _(busy_xu=0.61, flops_fp32=1251, functions=1000),
          (_(busy_xu=0.6), _(busy_fp64=0.01), _(flops_fp32=1250)),
          left=((_(floor_xu=5000, floor_issue=5000, inst_issued=1e6, functions=3.2e6), 2750.0),  # 700,000 are left, 400 a ns
@@ -168,7 +170,7 @@ OF_INSTRUCTIONS = (
                (_(floor_fp64=5000, floor_xu=5000, floor_issue=5000, flops_fp64=0, at_wait=0.5), 1000.0))),
     Case(instructions.RULES[6], _(at_mio_throttle=0.81, shared=0, busy_issue=0.124, busy_requests=0.09),
          (_(at_mio_throttle=0.8), _(shared=1), _(busy_issue=0.125), _(busy_requests=0.1), _(flops_fp64=1)), (_(flops_fp64=0),),
-         (_(constant_active_frac=0.09),), (_(constant_active_frac=0.1),), ((_(floor_l2=3000), 4000.0),)),
+         (_(constant_active_frac=0.09),), (_(constant_active_frac=0.1),), ((_(floor_l2=3000), 4000.0), (_(floor_issue=1000), 4000.0))),
     Case(instructions.RULES[7], _(at_no_instruction=0.21, time=10_001), (_(at_no_instruction=0.2), _(time=10_000)),
          left=((_(at_no_instruction=0.25), 750_000.0),)),
     Case(instructions.RULES[8], _(busy_fp32=0.26, tensor_flops=0, shared=1025, flops_fp32=2e9, dram_read_bytes=5_999_999, written=0,
@@ -176,14 +178,14 @@ OF_INSTRUCTIONS = (
          (_(busy_fp32=0.25), _(tensor_flops=1), _(shared=1024), _(written=34_000_001)), (_(written=34_000_000),),
          (_(dram_read_bytes=6_000_000), _(dram_read_bytes=6_000_001, flops_fp16=0)),
          (_(dram_read_bytes=6_000_001, flops_fp16=1), _(dram_read_bytes=6_000_001, of_16_bits=True)),
-         ((_(floor_fp32=5000, floor_issue=5000, flops_fp32=2e6), 3000.0), (_(floor_fp32=5000, floor_issue=5000, flops_fp32=0), 1000.0))),
+         ((_(floor_fp32=5000, floor_issue=5000, flops_fp32=2e6), 9000.0), (_(floor_fp32=5000, floor_issue=5000, flops_fp32=0), 1000.0))),
     Case(instructions.RULES[9], _(tensor_flops=1, busy_tensor=0.29, at_long_scoreboard=0.51, shared=0, loaded=4001, dram_read_bytes=1000),
          (_(tensor_flops=0), _(busy_tensor=0.3), _(at_long_scoreboard=0.5), _(shared=1), _(loaded=4000)),
-         left=(*gone("l1", "requests"), (_(floor_l2=4000), 2000.0))),
+         left=(*gone("l1", "requests"), (_(floor_l2=4000), 2000.0), (_(floor_tensor=1000), 5000.0))),
     Case(instructions.RULES[10], _(tensor_flops=1, stall_gmma=0, at_math_pipe_throttle=0.26, at_wait=0.25, busy_tensor=0.2,
                                    busy_fp32=0.1, shared=1),
          (_(tensor_flops=0), _(stall_gmma=1), _(at_wait=0.24), _(at_math_pipe_throttle=0.25, at_wait=0.3), _(busy_fp32=0.2),
-          _(shared=0), _(limits=_(cc="10.0"))), left=(*gone("l1", "requests", "issue"), (_(floor_l2=4000), 2000.0))),
+          _(shared=0), _(limits=_(cc="10.0"))), left=(*gone("l1", "requests"), (_(floor_l2=4000), 2000.0), (_(floor_issue=4000), 2000.0))),
 )  # fmt: skip
 FEW = _(
     occupancy_theoretical_frac=0.5,

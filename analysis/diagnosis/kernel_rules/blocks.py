@@ -26,7 +26,7 @@ RULES = (
         "needless_barriers",
         BARRIER_NEEDS,
         lambda e: at_barriers(e) & (e.waits("long_scoreboard") < 0.1) & (e.busy["dram"] < HALF) & ~one_works(e),
-        lambda e: e.without(e.waits("barrier"), issue=0),
+        lambda e: e.without(e.waits("barrier"), issue=e.floors["issue"] / 2),
         0.7,
         "issue slots",
         "Warps spend a quarter of their time at barriers, although they load nothing between them. Such barriers can "
@@ -62,7 +62,7 @@ RULES = (
         "uneven_warps",
         BARRIER_NEEDS,
         lambda e: one_works(e) & ~scans(e),
-        lambda e: e.spread(e.waits("barrier")),
+        lambda e: e.without(e.waits("barrier")),
         0.75,
         "latency x parallelism",
         "A warp spends two thirds of its time at barriers. With equal shares, no warp waits twice as long for the "
@@ -79,7 +79,7 @@ RULES = (
             & ~(e.waits("membar") > 0.005)
             & np.where(one_works(e), scans(e), ~(e.waits("long_scoreboard") < 0.1))
         ),
-        lambda e: e.without(e.waits("barrier"), issue=0),
+        lambda e: e.without(e.waits("barrier"), issue=e.floors["issue"] / 4),
         0.6,
         "latency x parallelism",
         "Warps spend a quarter of their time at barriers. The block keeps a word or more for each thread in shared "
@@ -91,7 +91,7 @@ RULES = (
         "uneven_warps",
         BARRIER_NEEDS,
         lambda e: at_barriers(e) & ~(e.waits("long_scoreboard") < 0.1) & (e.shared < 4 * e.threads),
-        lambda e: e.spread(e.waits("barrier")),
+        lambda e: e.without(e.waits("barrier")),
         0.6,
         "latency x parallelism",
         "Warps spend a quarter of their time at barriers. The block keeps less than a word for each thread in shared "

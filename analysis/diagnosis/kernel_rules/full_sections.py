@@ -6,6 +6,7 @@ import numpy as np
 
 from analysis.diagnosis.evidence import SECTOR
 from analysis.diagnosis.kernel_rules.quantities import (
+    BY_HAND,
     HALF,
     LINE,
     LOADS,
@@ -13,6 +14,7 @@ from analysis.diagnosis.kernel_rules.quantities import (
     TRAFFIC,
     alone,
     between,
+    from_shared,
     in_order,
     out_of_order,
     random_pairs,
@@ -127,7 +129,7 @@ RULES = (
         "needless_barriers",
         ("adu_active_frac", "constant_active_frac", "stall_barrier"),
         lambda e: (e["adu_active_frac"] > 0.3) & (e["constant_active_frac"] < 0.1) & (e.waits("barrier") > 0.1),
-        lambda e: e.without(e.waits("barrier"), issue=0),
+        lambda e: e.without(e.waits("barrier"), issue=e.floors["issue"] / 2),
         0.7,
         "issue slots",
         "The unit that counts barriers is busy for a third of the time: there is a barrier every few instructions.",
@@ -145,7 +147,7 @@ RULES = (
             & (e.time > 10 * e.limits.empty_kernel_ns)
             & ~(alone(e) & (e["sm_active_frac"] > tail_left(e) - 0.1))
         ),
-        lambda e: e.spread(1 - e["sm_active_frac"] * np.minimum(e.filling, 1)),
+        lambda e: e.without(1 - e["sm_active_frac"] * np.minimum(e.filling, 1)),
         0.85,
         "waves",
         "SMs have no block for a fifth of the time or more, although the grid has a block for each. So the longest "
@@ -161,7 +163,7 @@ RULES = (
         "constant_divergence",
         ("constant_active_frac", "stall_mio_throttle"),
         lambda e: (e["constant_active_frac"] > HALF) & (e.queue > HALF),
-        lambda e: e.after(),
+        from_shared,
         0.9,
         "issue slots",
         "The cache of indexed constants serves requests more than half of the time, and warps queue for it.",
@@ -181,7 +183,7 @@ RULES = (
             & (e.shared <= 0)
             & (e.loaded > 4 * e["dram_read_bytes"])
         ),
-        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4),
+        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4, tensor=e.floors["tensor"] / BY_HAND),
         0.9,
         "roof",
         "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "

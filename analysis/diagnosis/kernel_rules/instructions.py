@@ -7,10 +7,12 @@ import numpy as np
 from analysis.diagnosis.evidence import WARP
 from analysis.diagnosis.kernel_rules.quantities import (
     BUSY,
+    BY_HAND,
     HALF,
     LOADS,
     conversions,
     flops,
+    from_shared,
     operand_bits,
     slots,
     useful,
@@ -29,7 +31,7 @@ RULES = (
             & (e.queue < 0.25)
             & (e.busy["fp64"] < HALF)
         ),
-        lambda e: e.after(issue=e.floors["issue"] * np.maximum(useful(e), 1 / WARP)),
+        lambda e: e.after(issue=e.floors["issue"] * np.maximum(useful(e), 1 / 8)),
         0.7,
         "issue slots",
         "Issue slots are the limit. Fewer than an eighth of the lanes compute, but more than one in 32, so lanes are "
@@ -63,7 +65,7 @@ RULES = (
             & ~(e.tensor_flops > 0)
             & (e.shared <= 0)
         ),
-        lambda e: e.after(issue=0, l1=0),
+        lambda e: e.after(issue=e.floors["issue"] / 4, xu=0, l1=0),
         0.7,
         "issue slots",
         "Issue slots are the limit, although the kernel moves data and computes almost nothing in floating point. So "
@@ -128,7 +130,7 @@ RULES = (
             & (e.busy["requests"] < 0.1)
             & ~(e["flops_fp64"] > 0)
         ),
-        lambda e: e.after(),
+        from_shared,
         0.8,
         "issue slots",
         "Warps queue for the memory input/output unit nearly all the time, although they issue too few instructions to "
@@ -158,7 +160,7 @@ RULES = (
             & (e.shared > 4 * e.threads)
             & (e["flops_fp32"] > 50 * (e["dram_read_bytes"] + e.written))
         ),
-        lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9),
+        lambda e: e.after(fp32=0, issue=0, tensor=e["flops_fp32"] / e.limits.tensor_flop_per_s * 1e9 / BY_HAND),
         0.75,
         "roof",
         "FP32 units multiply tiles from shared memory, 50 FLOPs or more for each byte of DRAM. The kernel's name has a "
@@ -179,7 +181,7 @@ RULES = (
             & (e.shared <= 0)
             & (e.loaded > 4 * e["dram_read_bytes"])
         ),
-        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4),
+        lambda e: e.after(l1=0, requests=0, l2=e.floors["l2"] / 4, tensor=e.floors["tensor"] / BY_HAND),
         0.9,
         "roof",
         "Tensor cores work for less than a third of the time, warps wait for global loads, and no shared memory "
@@ -199,7 +201,7 @@ RULES = (
             & (e.busy["tensor"] > e.busy["fp32"])
             & (e.shared > 0)
         ),
-        lambda e: e.after(l1=0, requests=0, issue=0, l2=e.floors["l2"] / 4),
+        lambda e: e.after(l1=0, requests=0, issue=e.floors["issue"] / 4, l2=e.floors["l2"] / 4),
         0.75,
         "roof",
         "Warps queue for the tensor cores below their roof, and none waits for an instruction of a warpgroup. So the "

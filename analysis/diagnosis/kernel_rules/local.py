@@ -11,7 +11,7 @@ RULES = (
     Rule(
         "register_spills",
         ("local_bytes", "l1_bytes", "registers", "inst_issued"),
-        lambda e: local(e) & capped(e) & ~e.closed,
+        lambda e: local(e) & capped(e),
         without_spills,
         0.75,
         "bytes",
@@ -39,7 +39,7 @@ RULES = (
     Rule(
         "register_spills",
         ("local_bytes", "l1_bytes", "spill_inst", "inst_issued"),
-        lambda e: local(e) & (e["spill_inst"] > 0) & ~e.closed,
+        lambda e: local(e) & (e["spill_inst"] > 0),
         without_spills,
         0.95,
         "bytes",

@@ -39,7 +39,7 @@ RULES = (
         "uncoalesced_loads",
         (*LOADS, "dram_read_bytes"),
         lambda e: apart(e) & (reuse(e) >= 3) & ~(e["coalescing_load_frac"] >= HALF),
-        lambda e: e.after(l2=0, l1=0, blocks=0),
+        lambda e: e.after(dram=e.dram_ns(np.minimum(asked(e), e["dram_read_bytes"]), e.written), l2=0, l1=0, blocks=0),
         0.65,
         "bytes",
         "A request with 128 bits for each lane needs 16 sectors. With more, the lanes read addresses far apart. Loads "
