@@ -71,6 +71,9 @@ def _of_advice(root: Path) -> Iterator[list[str]]:
     for name, table in looks(root, "blind*/replay_first_look.csv").items():
         pairs = table[table["counts"] == "yes"]
         yield from _missed(f"replayed saving within ± 12 % of the step, `{name}`", pairs["inside"], 0.85)
+        nothing = table[(table["wins_nothing"] == "yes") & table["predicted_low"].notna()]
+        small = (nothing["predicted_low"] + nothing["predicted_high"]) / 2 <= 0.03
+        yield from _missed(f"changes that win nothing, predicted to save at most 3 %, `{name}`", small, 1.0)
     for name, table in looks(root, "kernels*/first_look.csv").items():
         for metrics, wanted in (("full", 0.9), ("default", 0.85)):
             of = table[table["metrics"] == metrics]
@@ -83,6 +86,8 @@ def _of_advice(root: Path) -> Iterator[list[str]]:
         blind = table[(table["set"] == name) & (table["counts"] == "yes") & table["predicted"].notna()]
         near = (blind["predicted"] - blind["won"]).abs() <= (0.2 * blind["won"].abs()).clip(lower=0.01)
         yield from _missed(f"measured slope within 20 % of what was won, `{name}`", near, 0.9)
+        small = blind.loc[blind["won"] < 0.02, "predicted"] <= 0.02
+        yield from _missed(f"fixes that win nothing, predicted by slopes to win at most 2 %, `{name}`", small, 1.0)
 
 
 def _wrong_causes(root: Path) -> Iterator[list[str]]:
