@@ -44,3 +44,36 @@ def test_own_kernels_of_one_grid_are_fused(name: str) -> None:
 @pytest.mark.parametrize("name", NO_CHAINS)
 def test_other_own_kernels_are_no_chain(name: str) -> None:
     assert "fuse" not in {one.kind for one in claims_on([*WARM_UP, *spaced(3, NO_CHAINS[name], 1) * 14])}
+
+
+TYPES = {
+    "sums in FP64": ("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<double, at::native::MeanOps<double, double>>>(T3)", 0.2),
+    "a transform in FP64": ("void vector_fft<1024u, 8u, 2u, (padding_t)1, (twiddle_t)0, (loadstore_modifier_t)2, unsigned int, double>(a)", 0.2),
+    "attention in FP32": ("fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)", 0.4),
+    "a table in FP32": ("void at::native::EmbeddingBag_updateOutputKernel_sum_mean<float, long>(const T2 *)", 0.2),
+    "matrices of a decoder in FP32": ("void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4>(T13)", 0.2),
+}  # fmt: skip
+NARROW = {
+    "sums in FP32": "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<float, float>>>(T3)",
+    "a transform in FP32": "void vector_fft<1024u, 8u, 2u, (padding_t)1, (twiddle_t)0, (loadstore_modifier_t)2, unsigned int, float>(a)",
+    "products in FP64, which tensor cores take": "sm90_xmma_gemm_f64f64_f64f64_f64_nn_n_tilesize64x128x32_cublas",
+    "attention in 16 bits": "void pytorch_flash::flash_fwd_kernel<pytorch_flash::Flash_fwd_kernel_traits<64, 128, 128, 4>>(Params)",
+    "a table in 16 bits": "void at::native::EmbeddingBag_updateOutputKernel_sum_mean<c10::Half, long>(const T2 *)",
+    "matrices of a decoder in 16 bits": "void gemv2T_kernel_val<int, int, __half, __half, __half, float, 128, 16, 4, 4>(T13)",
+    "an optimiser with a rate in FP64": "void at::native::multi_tensor_apply_kernel<FusedSgdMathFunctor<double, 2>, double, double>(T1)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_wide_types_in_names_are_seen(name: str) -> None:
+    kernel, least = TYPES[name]
+    first = claims_on([*WARM_UP, *spaced(3, launched((kernel, 400, WIDE)), 4) * 14])[0]
+    assert first.kind == "precision"
+    assert first.saves_frac is not None
+    assert (first.saves_frac.low or 0) > least
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_narrow_types_are_left_alone(name: str) -> None:
+    found = claims_on([*WARM_UP, *spaced(3, launched((NARROW[name], 400, WIDE)), 4) * 14])
+    assert "precision" not in {one.kind for one in found}

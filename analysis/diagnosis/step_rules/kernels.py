@@ -24,12 +24,20 @@ MAKES = 1.0  # times the time of a copy at least: kernels that make as many byte
 JOB = 0.8  # of the kernels' time: what takes more is what the step is for
 BRIDGES = ("reduce", "cat", "copy")  # compilers fuse these with the kernels around them
 FILL = 0.25  # share of the GPU's threads that a small grid fills at most
+READS = 0.5  # of the step: with fewer, tables and matrices in FP32 are not what the step is for
 TENSOR_CORES = (0.6, 0.15)  # time of an FP32 product with TF32 or 16 bits: small products, large ones
 HALVES = (0.75, 0.45)  # time of a kernel with half as wide values: a part of it computes in both types
+NARROW_READS = (0.9, 0.5)  # the same of one that reads a table: short rows leave sectors half empty
 _FP32 = re.compile(
-    r"sgemm|f32f32_f32f32_f32|simt_|implicit_convolve_sgemm|gemmSN|gemm_?fp32|s(gemm|conv)_\d|fp32_fp32", re.I
+    r"sgemm|f32f32_f32f32_f32|simt_|implicit_convolve_sgemm|gemmSN|gemm_?fp32|s(gemm|conv)_\d|fp32_fp32"
+    r"|fmha_cutlass\w_f32",
+    re.I,
 )
-_FP64 = re.compile(r"float64|Functor\w*<double|<double>|\bdouble ?(const ?)?\*")
+_FP64 = re.compile(r"float64|complex128|<double2?\b|\bdouble2? ?(const ?)?\*|fft\w*<[^>]*\bdouble\b")
+# These read each weight or row of a table once, so memory bounds them; their names tell the type of it.
+_READS_FP32 = re.compile(
+    r"(gemv\w*(::kernel)?|EmbeddingBag\w*|indexSelect\w*|embedding\w*)<((int|long|\(\w+\)\w+), )*float\b"
+)
 _TENSOR = re.compile(
     r"tensorop|tf32|bf16|f16|h884|s\d{4,5}gemm|hmma|wgmma|nvjet_(h|t)|xmma_(fprop|gemm)_(bf16|f16|tf32)", re.I
 )
@@ -59,15 +67,17 @@ def propose(view: View) -> Iterator[Proposal]:
 
 def _precision(view: View) -> Iterator[Proposal]:
     products = of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
-    for wide, (least, most), title, said, needs in (
+    for wide, (least, most), title, said, needs, enough in (
         (_matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES, "Allow TF32 or 16 bits in {}",
-         "Products in FP32 without tensor cores", "FP32"),
+         "Products in FP32 without tensor cores", "FP32", LEAST),
         (_matching(view, _FP64) & ~products & ~view.named("multi_tensor|distribution_"), HALVES, "Use FP32 in {}",
-         "Kernels with values in FP64", "FP64"),
+         "Kernels with values in FP64", "FP64", LEAST),
+        (_matching(view, _READS_FP32), NARROW_READS, "Store in 16 bits what {} read",
+         "Kernels that read tables or matrices of FP32", "FP32", READS),
     ):  # fmt: skip
         wide = view.kernels & wide
         time, count = view.time(wide), view.of_step(np.count_nonzero(wide))
-        if view.share(time) < LEAST:
+        if view.share(time) < enough:
             continue
 
         def narrow(base: Graph, share: float, wide: Bools = wide, least: float = least, most: float = most) -> Graph:
@@ -75,7 +85,7 @@ def _precision(view: View) -> Iterator[Proposal]:
 
         yield Proposal(
             kind="precision", about=symbols.short(view.most(wide)),
-            title=title.format(count_of(round(count), "product" if needs == "FP32" else "kernel")),
+            title=title.format(count_of(round(count), "product" if least == TENSOR_CORES[0] else "kernel")),
             sentence=f"{said} take {duration(time)} of each step.", change=narrow,
             count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
         )  # fmt: skip
