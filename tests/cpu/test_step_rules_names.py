@@ -1,4 +1,4 @@
-"""What grids, times and names of one's own kernels tell a rule: chains that fuse, and what looks like one."""
+"""What grids, times, names and rounds of kernels tell a rule, and what only looks like it."""
 
 from __future__ import annotations
 
@@ -77,3 +77,18 @@ def test_wide_types_in_names_are_seen(name: str) -> None:
 def test_narrow_types_are_left_alone(name: str) -> None:
     found = claims_on([*WARM_UP, *spaced(3, launched((NARROW[name], 400, WIDE)), 4) * 14])
     assert "precision" not in {one.kind for one in found}
+
+
+ROUND = spaced(
+    5, [a for i in range(8) for a in (("work", 5 * US), *launched((f"part{i}(float *)", 40, f"{600 + i}x8x1")))], 1
+)
+STOPS: dict[str, list[Action]] = {
+    "lists neighbours": [*ROUND * 10, ("d2h", "x", 9 * US, 7, 9216), ("work", 30_000 * US), ("h2d", "x", 60 * US, 7, 393_216)],
+    "logs": [*ROUND * 25, ("read", "x", 50 * US, 7, 1 << 20), ("sync",), ("work", 12_000 * US)],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STOPS)
+@pytest.mark.parametrize("times", [3, 6])
+def test_work_of_the_host_after_many_rounds_is_a_pause(name: str, times: int) -> None:
+    assert claims_on([*WARM_UP, *STOPS[name] * times])[0].kind == "pause"

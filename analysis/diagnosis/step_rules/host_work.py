@@ -15,6 +15,7 @@ from analysis.replay.graph import Bools, Floats, Graph
 WHOLE = 0.8  # of the launches: a range that holds more is the step, and says nothing about a part of it
 OFTEN = 0.5  # reads a step
 UNEVEN = 1.5  # times the next rank's host work
+ROUNDS, ROUND = 5, 6  # rounds of one sequence of kernels in a step, and kernels of a round: fewer may be layers
 _STORAGE = re.compile(r"read|disk|shard|file|storage|open|mmap|h5|parquet|load_file", re.IGNORECASE)
 _LOADER = re.compile(r"batch|data|loader|input|augment|collate|tokeni|next|prefetch|fetch|load", re.IGNORECASE)
 
@@ -59,6 +60,7 @@ _TITLES = {
     "data_loader": "Prepare the next batch beside the step",
     "storage": "Read ahead of the step",
     "sync": "Read values of the GPU less often",
+    "pause": "Find what stops the GPU every so many rounds",
 }
 
 
@@ -91,6 +93,8 @@ def kind_of_work(view: View, long: Bools, where: str) -> str:
         return "sync"
     if where and _STORAGE.search(where):
         return "storage"
+    if not where and now_and_then(view, long):
+        return "pause"
     if where:
         return "data_loader" if _LOADER.search(where) else "host_work"
     graph = view.graph
@@ -100,6 +104,22 @@ def kind_of_work(view: View, long: Bools, where: str) -> str:
     follows = [uploads[call : call + 4].any() for call in heavy]
     loops = view.trains if view.repeats else len(heavy) >= FEW
     return "data_loader" if loops and np.mean(follows) > 0.5 else "host_work"
+
+
+def now_and_then(view: View, long: Bools) -> bool:
+    """Return whether the step is many rounds of one sequence of kernels, and the longest work stands in one of them.
+
+    Then a round is what the program repeats, and the host stops it every so often, as to list neighbours or to log.
+    """
+    names, steps = view.names[view.kernels], view.graph.steps
+    own = names[: len(names) // steps]
+    _, counts = np.unique(own.astype(str), return_counts=True)
+    rounds = int(np.gcd.reduce(counts)) if len(own) else 0
+    size = len(own) // max(rounds, 1)
+    if not view.repeats or rounds < ROUNDS or size < ROUND or (own[size:] != own[:-size]).any():
+        return False
+    gaps = np.sort(view.graph.c_gap[long])[::-1]
+    return bool(gaps[:steps].sum() > WHOLE * gaps.sum())
 
 
 def _waits(view: View) -> bool:
