@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
@@ -43,6 +44,11 @@ GPU_TEST = "GPU test: "
 gc.set_threshold(100_000, 50, 50)  # as analysis/report.py: frequent collections take a tenth of the time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles all modules anew
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small are slower on many threads, which wait for each other
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than there are cores: some tests wait for a process, a clock or a disk."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -145,27 +151,40 @@ def every_field_declared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Rebuilt(NamedTuple):
-    """The report of a committed run, built again from its captures, and whether that changed the run."""
+    """The report of a committed run, built again from its captures, whether that changed the run, and processor time."""
 
     folder: Path
     touched: bool
+    seconds: float
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from analysis import report
+report.RUNS = Path(sys.argv[1])
+sys.exit(report.main([sys.argv[2], "--quiet"]))
+"""
+
+
+def children_s() -> float:
+    """Return the processor time of the processes that have ended."""
+    used = os.times()
+    return used.children_user + used.children_system
 
 
 @pytest.fixture(scope="session")
 def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Rebuilt]:
-    """Build the report of a committed run once, for all tests that use it: they run on one worker."""
-    from analysis import report
+    """Build the report of a committed run once, in a fresh process, for all tests that use it: they run on one worker."""
 
     def times_of(run: Path) -> dict[Path, int]:
         return {path: path.stat().st_mtime_ns for path in run.rglob("*")}
 
     @functools.cache
     def build(run: Path) -> Rebuilt:
-        runs, before = tmp_path_factory.mktemp("rebuilt"), times_of(run)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(report, "RUNS", runs)
-            assert report.main([str(run), "--quiet"]) == 0
-        return Rebuilt(runs / f"{run.name}-report", before != times_of(run))
+        runs, before, used = tmp_path_factory.mktemp("rebuilt"), times_of(run), children_s()
+        subprocess.run([sys.executable, "-c", BUILD, str(runs), str(run)], check=True)
+        return Rebuilt(runs / f"{run.name}-report", before != times_of(run), children_s() - used)
 
     return build
 

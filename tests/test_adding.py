@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from studies.ladder.read import ARCHIVE
-from tests import adding, committed
+from tests import adding
 from tests.checkout import by_git
 from tests.cpu.test_report import EXEC, NCU, RANGES, TRACE
 
@@ -182,28 +181,10 @@ def test_a_field_and_a_form_are_in_the_report_and_its_schema(copy: Copy) -> None
     assert "its toy" in copy.run("-m", "analysis.formats.schema")
 
 
-OPS = ("residual", "thrice")  # of the ladder in the copy: what takes time is reading and drawing the others
+OPS = ("residual", "thrice")
 
 
-@pytest.fixture(scope="module")
-def ladder(copy: Copy) -> Path:
-    """The folder of the ladder in the copy, declared and built anew, and the README files of it."""
-    folder = copy.root / committed.folder("ladder").relative_to(ROOT)
-    (folder / ARCHIVE).unlink()
-    name = str(folder.relative_to(copy.root))
-    copy.run("-m", "studies.ladder.measure", "--mode", "declare", "--out", name)
-    copy.run("-m", "studies.ladder.build", name)
-    for path in folder.glob("tables/*.csv"):
-        with path.open(encoding="utf-8", newline="") as stream:
-            header, *rows = csv.reader(stream)
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            kept = [row for row in rows if "op" not in header or row[header.index("op")] in OPS]
-            csv.writer(stream, lineterminator="\n").writerows([header, *kept])
-    copy.run("-m", "studies.publish")
-    return folder
-
-
-def test_a_rung_and_an_op_are_in_every_list(copy: Copy, ladder: Path) -> None:
+def test_a_rung_and_an_op_are_in_every_list(copy: Copy) -> None:
     listed = copy.run("-m", "kernels.registry", *OPS)
     assert re.findall(r"^(\w+) \(", listed, re.MULTILINE) == list(OPS)
     assert "v04_toy [cuda]" in listed
@@ -214,11 +195,10 @@ def test_a_rung_and_an_op_are_in_every_list(copy: Copy, ladder: Path) -> None:
         assert f"cudaError_t {name}(const " in built
     assert "residual/v04_toy.cu" in built
     assert "thrice/v01_element.cu" in built
-    declared = {(point["op"], point["variant"]) for point in json.loads((ladder / "ladder.json").read_text())["points"]}
+    copy.run("-m", "studies.ladder.measure", "--mode", "declare", "--out", str(copy.out.parent / "ladder"))
+    points = json.loads((copy.out.parent / "ladder" / "ladder.json").read_text(encoding="utf-8"))["points"]
+    declared = {(point["op"], point["variant"]) for point in points}
     assert {("residual", "v04_toy"), ("thrice", "torch"), ("thrice", "v01_element")} <= declared
-    for name, shown in (("residual", "v04_toy"), ("thrice", "v01_element")):
-        text = (copy.root / "kernels" / name / "README.md").read_text(encoding="utf-8")
-        assert f"`{shown}`" in text.partition("<!-- begin: ladder -->")[2], name
 
 
 def test_lint_passes(copy: Copy) -> None:
@@ -226,7 +206,7 @@ def test_lint_passes(copy: Copy) -> None:
     copy.run("-m", "ruff", "format", "-q", "--check", ".")
 
 
-def test_the_tests_of_the_checkout_pass(copy: Copy, ladder: Path) -> None:
+def test_the_tests_of_the_checkout_pass(copy: Copy) -> None:
     """Registry and bindings of the toys, and the toy op against its reference; nothing is compiled."""
     names = [f"tests/cpu/test_kernels_{part}.py" for part in ("registry", "glue", "ops")]
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", *names, "-k", "not compile and (thrice or toy)")

@@ -135,11 +135,6 @@ def test_causes_of_unseen_kernels_stay_as_right_as_they_were(
 
 
 @pytest.mark.slow
-def test_the_table_of_kernels_is_that_of_the_committed_looks() -> None:
-    assert loaded("tests/answer_key/kernels/score.py").side_by_side() in (KEY / "README.md").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
 def test_weights_are_those_of_the_fit_and_hold_on_sets_that_it_left_out() -> None:
     fit = loaded("tests/answer_key/kernels/fit.py")
     assert np.allclose(fit.fit(fit.fitted()), fit.likelihood.weights(), rtol=1e-2, atol=1e-3, equal_nan=True)

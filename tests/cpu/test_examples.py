@@ -65,8 +65,7 @@ def test_the_capture_script_profiles_each_example(tmp_path: Path) -> None:
         examples.commands(["x"])
 
 
-@pytest.mark.parametrize("report_fails", [False, True])
-def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> None:
+def test_what_was_captured_is_kept(gpu_machine: Machine) -> None:
     """The whole script against fake tools, with our own driver and scripts between."""
     python, checkout = prepared(gpu_machine), gpu_machine.scripts.parent
     for part in ("analysis", "studies/publish"):
@@ -74,8 +73,6 @@ def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> 
             (checkout / part).symlink_to(ROOT / part)
     shutil.copytree(FOLDER, checkout / "examples", ignore=shutil.ignore_patterns(*examples.GPUS))
     gpu_machine.put("bin/python3", '#!/usr/bin/env bash\necho "program $*" >> "$CALLS"\n')
-    if report_fails:
-        python.write_text(python.read_text().replace("analysis/report.py*)", "analysis/report.py*) exit 3 ;;\nnever)"))
     command = ["bash", str(checkout / "examples/capture.sh"), "triton_rows", "cuda_graph"]
     environment = gpu_machine.environment | {"PYTHON": str(python), "BARE_AUTO": "on"}
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -88,9 +85,7 @@ def test_what_was_captured_is_kept(gpu_machine: Machine, report_fails: bool) -> 
     counted = [line for line in calls.splitlines() if line.startswith("ncu --nvtx")]
     assert counted
     assert not any("cuda_graph" in line for line in counted)  # --no-counters
-    assert (answer.returncode, (kept / "report.json").is_file()) == ((1, False) if report_fails else (0, True))
-    if report_fails:
-        assert "capture.sh --report triton_rows makes it" in answer.stderr
+    assert (answer.returncode, (kept / "report.json").is_file()) == (0, True)
     late = subprocess.run([*command, "--seconds", "-1"], env=environment, capture_output=True, text=True, check=False)
     assert (late.returncode, late.stdout) == (2, "")  # options stand before names
     late = subprocess.run(

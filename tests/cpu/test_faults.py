@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -123,16 +122,6 @@ def test_a_target_takes_a_report_or_keeps_what_it_had(targets: dict[str, tuple[i
     ended, lines = targets[name]
     assert (ended, len(lines)) == (code, code != 0), lines
     assert not said or Path(lines[-1]).match(said) or lines[-1].startswith(said.split("*")[0])
-
-
-@pytest.mark.parametrize(("killing", "points"), [(faults.of_report, 2), (faults.of_profile, 2)])
-def test_after_a_kill_the_old_or_the_new_files_are_whole(
-    tmp_path: Path, killing: Callable[[Path, int], Iterator[faults.Kill]], points: int
-) -> None:
-    """A sample: .ci/run kills at 20 points, and tests/fuzz/KILLS.csv lists those of a longer run."""
-    kills = list(killing(tmp_path, points))
-    assert [kill for kill in kills if not kill.sound] == []
-    assert sum(kill.killed for kill in kills) >= points - 1
 
 
 def test_the_second_of_two_writers_ends_with_a_sentence(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -587,21 +587,6 @@ def test_the_ladder_declares_measures_captures_and_says_what_is_missing(gpu_mach
     assert steps[-1].endswith("--mode missing --out reports/x-ladder --ops softmax gelu")
 
 
-def test_slow_points_are_captured_apart_with_fewer_columns(gpu_machine: Machine) -> None:
-    answer = ladder(gpu_machine, LADDER_RUNS="RUN-gelu RUN-gelu-slow")
-    assert answer.returncode == 0, answer.stderr
-    runs = sorted(path.name for path in (gpu_machine.scripts.parent / "runs/ladder").iterdir())
-    assert runs[1] == f"{runs[0]}-slow"
-    calls = gpu_machine.calls.read_text()
-    assert f"--mode capture --run runs/ladder/{runs[1]}" in calls
-    assert "--columns duration_ns,dram_read_bytes" in calls
-    fast, slow = [line for line in calls.splitlines() if line.startswith("ncu --nvtx")]
-    assert "SourceCounters" in fast
-    assert "SourceCounters" not in slow
-    assert (gpu_machine.scripts.parent / "runs/ladder" / runs[1] / "captures/ncu_lines.csv").is_file()
-    assert ladder(gpu_machine, LADDER_RUNS="RUN-gelu-slow").returncode == 0  # all of them are slow
-
-
 def test_a_point_that_fails_its_check_leaves_the_others(gpu_machine: Machine) -> None:
     answer = ladder(gpu_machine, LADDER_ENDS="1")
     assert answer.returncode == 1
