@@ -138,7 +138,7 @@ def _small(view: View, talks: Bools, places: IntArray) -> Iterator[Proposal]:
     yield Proposal(
         kind="exposed_communication", about="small collectives", title="Send fewer, larger collectives",
         sentence=f"{begin(name)} runs {counts[most]:.0f} collectives a step of at most "
-        f"{duration(SMALL_NS)} without waiting, for {duration(time)} in all: such a time is what a collective costs "
+        f"{duration(SMALL_NS)} without waiting, for {duration(time)} in all. Such a time is what a collective costs "
         "besides its bytes.",
         change=bucket, count=float(counts[most]), time_ns=time, what_if=f"--bucket 'nccl={MANY}'",
         do="larger buckets (bucket_cap_mb of DistributedDataParallel), or one call for a flat tensor",
@@ -212,7 +212,7 @@ def _told(name: str, late: Late, more: float, waited: pd.Series | None, doing: s
         Cause.SLOW_GPU: f"Every kernel of {name.lower()} takes about {late.factor:.2f} times as long as on the others, "
         f"with the same grids: {duration(more)} in each step. Its GPU is slower, or its clock is lower.",
         Cause.HOST: f"The host of {name.lower()} works {duration(more)} longer in each step than the mean of the others"
-        f"{doing}; its GPU has no more work.",
+        f"{doing}. Its GPU has no more work.",
     }[late.cause]
     if not late.of:
         return told + cards + _late(waited)

@@ -47,7 +47,7 @@ def propose(view: View) -> Iterator[Proposal]:
         title="Wait for the GPU less often",
         sentence=(
             f"The host waits {'once' if count < 1.5 else f'{count:.0f} times'} in each step, for {duration(blocked)} "
-            f"in all, to {by}; nothing is queued meanwhile, so the GPU then waits for the next launch."
+            f"in all, to {by}. Nothing is queued meanwhile, so the GPU then waits for the next launch."
         ),
         change=change,
         count=count,
