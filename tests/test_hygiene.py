@@ -192,24 +192,6 @@ def test_the_example_workflow_pins_its_actions_and_keeps_no_token() -> None:
     assert not re.search(r"pip install|pipx run (?!pip-audit==)", text)  # but .ci/install, which checks hashes
 
 
-def test_the_base_install_is_small() -> None:
-    names = {re.split(r"[=<>]", name)[0] for name in project()["project"]["dependencies"]}
-    assert names == {
-        "adbc-driver-sqlite",
-        "jinja2",
-        "matplotlib",
-        "msgspec",
-        "numpy",
-        "pandas",
-        "pillow",
-        "pyarrow",
-        "rich",
-        "scipy",
-        "tabulate",
-        "tqdm",
-    }
-
-
 def test_version_and_changelog_agree() -> None:
     version = project()["project"]["version"]
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")

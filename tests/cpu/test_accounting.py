@@ -110,49 +110,6 @@ def test_tiles_are_read_from_names() -> None:
 # Answers -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["bert"], 2, "not a known model"),
-        (["gpt2", "--gpu", "Tesla T4"], 2, "no bfloat16"),
-        (["gpt2", "--gpu", "Voodoo"], 2, "no GPU"),
-        (["gpt2", "--batch", "0"], 2, "1 or more"),
-        (["gpt2", "--mfu", "2"], 2, "--mfu"),
-        (["0"], 2, "positive"),
-        (["llama-3-70b", "--gpu", "H200"], 3, "use 5 GPUs"),
-        (["nowhere:build"], 2, "cannot be imported"),
-        (["tests.cpu.test_accounting:by_data"], 3, "decides by data"),
-    ],
-)
-def test_bad_input_is_one_sentence(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str
-) -> None:
-    assert program.main(arguments) == code
-    error = capsys.readouterr().err.strip().splitlines()
-    assert len(error) == 1
-    assert words in error[0]
-
-
-class Deciding(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = torch.nn.Linear(8, 8)
-
-    def forward(self, x: Any) -> Any:
-        return self.linear(x) if x.sum() > 0 else x
-
-
-def by_data() -> tuple[torch.nn.Module, tuple[Any]]:
-    return Deciding(), (torch.zeros(2, 8),)
-
-
-def test_the_program_prints_the_account(capsys: pytest.CaptureFixture[str]) -> None:
-    assert program.main(["gpt2", "largest", "70e9", "--train-tokens", "15e12", "--seconds", "0.01"]) == 0
-    out = capsys.readouterr().out
-    for words in ("124,439,808", "MFU", "8.8 B parameters", "training, 6 x tokens x parameters"):
-        assert words in out
-
-
 # The training step -------------------------------------------------------------------------------------------
 
 

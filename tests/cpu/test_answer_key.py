@@ -32,25 +32,6 @@ def test_every_program_has_its_declaration_times_and_capture(score: Any) -> None
         assert {program for program, _ in score.captured(name, "", "")} == set(declared)
 
 
-def test_the_sets_are_as_large_as_their_goals_need(score: Any) -> None:
-    sets = {name: score.declared(name) for name in score.SETS}
-    pairs = {name: [one for one in sets[name].values() if one.get("change")] for name in REPLAY}
-    assert all(len(pairs[name]) >= 12 for name in REPLAY)
-    assert sum(len(of) for of in pairs.values()) >= 24
-    nothing = [
-        key
-        for name in pairs
-        for key, one in score.truths(name).items()
-        if one.counts and sets[name][key[0]].get("nothing") and one.saving < score.WINS
-    ]
-    assert len({program for program, _ in nothing}) >= 8
-    screens = [one for name in SCREEN for one in sets[name].values()]
-    assert len(screens) >= 50
-    assert all(len(sets[name]) >= 15 for name in SCREEN)
-    assert sum(bool(one.get("nothing")) for one in screens) >= 8
-    assert sum(one["cause"] == "nothing" for one in screens) >= 4
-
-
 def test_captures_are_small_and_name_no_machine(score: Any, tmp_path: Path) -> None:
     def size(*names: str, pairs: bool = False) -> int:
         paths = [(path, score.declared(name)) for name in names for path in (KEY / name / "captures").iterdir()]
@@ -85,22 +66,6 @@ def test_first_look_is_never_written_again(score: Any, tmp_path: Path, monkeypat
     score.save([{"looked": "two"}], "tuned", "replay")
     assert (tmp_path / "tuned/replay_first_look.csv").read_text(encoding="utf-8").split() == ["looked", "one"]
     assert (tmp_path / "tuned/replay_latest.csv").read_text(encoding="utf-8").split() == ["looked", "two"]
-
-
-def test_totals_count_what_the_goals_name(score: Any) -> None:
-    row = {"program": "p", "wins_nothing": "", "counts": "yes", "replay_error": "0.010", "refused": ""}
-    inside = row | {"inside": "yes", "predicted_low": "0.1", "predicted_high": "0.2"}
-    wrong = row | {
-        "inside": "no",
-        "predicted_low": "0.1",
-        "predicted_high": "0.2",
-        "wins_nothing": "yes",
-        "replay_error": "-0.06",
-    }
-    text = "\n".join(score.replay_totals([inside, wrong]))
-    assert "within 2 %: 1 of 2 (goal: 90 %); worst 6.0%" in text
-    assert "± 12 %: 1 of 2" in text
-    assert "more than 3 %: 1 (goal: 0) p" in text
 
 
 @pytest.mark.parametrize(("name", "least"), [("kernels_3", 50), ("kernels_4", 48)])

@@ -7,7 +7,7 @@ import torch
 
 from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
-from studies.dropin import measure, page
+from studies.dropin import measure
 from studies.dropin.files import DROPIN
 from studies.dropin.models import MODELS
 
@@ -56,20 +56,3 @@ def test_without_a_gpu_small_layers_of_every_model_take_the_same_switch(tmp_path
     assert rows.keys() == {(name, one) for name in MODELS for one in measure.ATTENTIONS if one != "flex_attention"}
     assert all(row["same_text"] for row in rows.values())
     assert {row["prompt_peak_bytes"] for row in rows.values()} == {None}
-
-
-def test_an_unknown_model_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        measure.main(["--out", str(tmp_path), "--models", "bert"])
-    assert "invalid choice: 'bert'" in capsys.readouterr().err
-
-
-def test_the_readme_has_a_row_for_each_model_mode_and_batch(tmp_path):
-    row = {"model": "opt-1.3b", "mode": "eager", "dtype": "bfloat16", "batch": 8, "context_tokens": 1024, "samples": 48}
-    row |= {f"token_time_p{q}_ns": 1e6 * q for q in (5, 50, 95)} | {"tokens_per_s": 1.0}
-    rows = [row | {"attention": "sdpa", "prompt_peak_bytes": 2_000_000}]
-    rows += [row | {"attention": "kernel_ledger", "prompt_time_p50_ns": 3e6, "same_text": False}]
-    document = DROPIN.document({"conditions": {}, "settings": rows, "left_out": {}})
-    (tmp_path / DROPIN.name).write_text(json.dumps(document), encoding="utf-8")
-    last = page.text(tmp_path).splitlines()[-1]
-    assert last == "| opt-1.3b, eager, 8 x 1024 | – | 50 ms | 50 ms | – | – | 3 ms | – | 2 MB | – | no |"

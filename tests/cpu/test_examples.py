@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from analysis.formats.errors import InputError
 from analysis.formats.report import REPORT
 from studies.publish import examples
 from tests.cpu.test_profile import prepared
@@ -48,23 +45,6 @@ def test_captured_examples_have_findings_of_today() -> None:
     assert size < 5_000_000
 
 
-def test_the_capture_script_profiles_each_example(tmp_path: Path) -> None:
-    command = ["bash", str(FOLDER / "capture.sh"), "-n", "--budget", "7", "cub_pipeline", "qwen_like_compiled"]
-    answer = subprocess.run(
-        command, capture_output=True, text=True, env=os.environ | {"PYTHON": sys.executable}, check=False
-    )
-    assert answer.returncode == 0, answer.stderr
-    build, cub, qwen = answer.stdout.splitlines()
-    assert build.startswith("nvcc ")
-    assert build.endswith(" examples/cub_pipeline.cu -o build/cub_pipeline")  # and the others are built by nobody
-    assert cub.endswith("runs/example-cub_pipeline --budget 7 -- ./build/cub_pipeline")
-    assert qwen.endswith(
-        "runs/example-qwen_like_compiled --no-counters --limit 200 -- python3 examples/qwen_like.py --compile"
-    )
-    with pytest.raises(InputError, match="There is no example x: use qwen_like, "):
-        examples.commands(["x"])
-
-
 def test_what_was_captured_is_kept(gpu_machine: Machine) -> None:
     """The whole script against fake tools, with our own driver and scripts between."""
     python, checkout = prepared(gpu_machine), gpu_machine.scripts.parent
@@ -92,14 +72,3 @@ def test_what_was_captured_is_kept(gpu_machine: Machine) -> None:
         [*command[:2], "--seconds", "-1", "cuda_graph"], env=environment, capture_output=True, text=True, check=False
     )
     assert (late.returncode, late.stderr) == (1, "capture.sh: cuda_graph is left; go on with capture.sh cuda_graph\n")
-
-
-def test_what_is_wrong_with_the_list_is_one_sentence(tmp_path: Path) -> None:
-    assert examples.read(tmp_path) == []
-    (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\ncommand = "x"\n')
-    with pytest.raises(InputError, match=r"names a\.py, which does not exist"):
-        examples.read(tmp_path)
-    (tmp_path / "a.py").write_text('"""A program."""\n')
-    (tmp_path / "examples.toml").write_text('[a]\nsource = "a.py"\n')
-    with pytest.raises(InputError, match=r"examples\.toml: .*command"):
-        examples.read(tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -79,13 +78,3 @@ def test_a_program_that_make_profile_captured_has_its_name_and_command() -> None
 def test_copies_with_a_cause_are_not_as_fast_as_the_link(kind: str, said: str) -> None:
     parts = [Part(PartKind.LAUNCHING, 380.0, 0.38), Part(PartKind.COPIES, 620.0, 0.62)]
     assert first.verdict(Step("step", 9, Quantiles(1000.0), True, kind, parts)) == said
-
-
-@pytest.mark.slow
-def test_a_title_names_its_range_once() -> None:
-    """In the committed report, which `test_committed_runs` builds again."""
-    report = json.loads((ROOT / "reports/h200-gpt2-fp32/report.json").read_text(encoding="utf-8"))
-    titles = {one["title"] for one in report["findings"]}
-    assert "Fuse residual + LayerNorm in gpt2/prefill/h.*/ln_2" in titles
-    assert "Launch the step as one CUDA graph in gpt2/decode" in titles
-    assert not any(one.count(" in gpt2") > 1 for one in titles)

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -215,19 +215,10 @@ def is_child(process: psutil.Process) -> bool:
     return "analysis.store.child" in process.cmdline()
 
 
-@pytest.mark.parametrize("whole_worker", [False, True])
-def test_a_killed_process_loses_nothing_and_counts_nothing_twice(
-    whole_worker: bool, captures: Path, tmp_path: Path
-) -> None:
-    with ExitStack() as stack:
-        scheduler = None
-        if whole_worker:
-            cluster = LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50)
-            scheduler = stack.enter_context(cluster).scheduler_address
-            killed = kill_once(lambda one: any(map(is_child, one.children())))
-        else:
-            killed = kill_once(is_child)
-        store, counts = gather.fleet([captures], tmp_path / "store", scheduler=scheduler, n_workers=1)
+def test_a_killed_process_loses_nothing_and_counts_nothing_twice(captures: Path, tmp_path: Path) -> None:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+        killed = kill_once(lambda one: any(map(is_child, one.children())))
+        store, counts = gather.fleet([captures], tmp_path / "store", scheduler=cluster.scheduler_address, n_workers=1)
     assert killed.is_set()
     assert (counts.read, counts.failed) == (4, 1)
     assert store.sql("SELECT count(*) AS n, count(DISTINCT capture) AS m FROM captures").to_numpy().tolist() == [[4, 4]]

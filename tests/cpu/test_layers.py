@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from analysis import report
 from analysis.capture.model import Capture
@@ -183,37 +182,6 @@ def test_a_profile_of_both_settings(tmp_path: Path) -> None:
         assert word in shown
     manifest = json.loads((tmp_path / "captures" / "manifest.json").read_text(encoding="utf-8"))
     assert len(manifest["workloads"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "word"),
-    [
-        (["--runs", "0"], 2, "--runs"),
-        (["--prompt", ""], 2, "prompt"),
-        (["--tokens", "500"], 2, "positions"),
-        (["--model", "nowhere"], 2, "package.module:build"),
-        (["--model", "./net.py:build"], 2, "package.module:build"),
-        (["--model", "no_such_package.module:build"], 3, "cannot be imported"),
-        (["--model", "json:nope"], 3, "cannot be imported"),
-        (["--model", "json:dumps"], 3, "(missing a required argument: 'obj'): give a function without arguments"),
-        (["--model", "json:__name__"], 3, "not a callable object): give a function"),
-        (["--device", "cuda"], 3, "needs a GPU"),
-        (["--weights", "gone.safetensors"], 3, "not found"),
-    ],
-)
-def test_mistakes_get_one_sentence(
-    arguments: list[str], code: int, word: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    if "cuda" in arguments and torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    config = [] if "--weights" in arguments else ["--config", SMALL]
-    given = [*config, *([] if "--device" in arguments else ["--device", "cpu"]), *arguments]
-    assert layers.main([*given, "--out", str(tmp_path / "run")]) == code
-    lines = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("harness:")]
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    assert word in lines[0]
-    assert not (tmp_path / "run").exists()
 
 
 # Any module ----------------------------------------------------------------------------------------------------

@@ -13,20 +13,11 @@ import torch
 from analysis.capture.load import load
 from analysis.facts import Facts
 from harness.timing import Measurement
-from kernels import build, objects
 from studies.lectures import measure, predict, second, tables
 from studies.lectures.measure_calls import profile
 from tests.declared import facts_of
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def test_a_study_without_its_gpu_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    for arguments, words in ((["waves"], "needs a GPU"), (["naps"], "no study"), (["--capture"], "needs a CUDA GPU")):
-        assert measure.main([*arguments, "--out", str(tmp_path)]) in (2, 3)
-        assert words in capsys.readouterr().err
 
 
 def test_a_study_is_measured_anew_and_others_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,10 +133,3 @@ def test_a_profile_counts_the_backward_pass() -> None:
     assert both.backward_ns > 0
     assert ", backward " in both.text().splitlines()[0]
     assert profile("forward", lambda: layer(x)).backward_ns == 0
-
-
-@pytest.mark.slow
-def test_the_roofs_compile_without_a_gpu() -> None:
-    if build.find_nvcc() is None:
-        pytest.skip("there is no nvcc")
-    assert build.compile_library("roofs", objects.target(measure.ROOF_SOURCE, 90), measure.ROOF_SOURCE).is_file()

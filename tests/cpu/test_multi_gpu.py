@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 
-from analysis.formats.errors import UsageError
 from analysis.formats.multi_gpu import MULTI_GPU
 from harness.gpt2 import GPT2Config
 from harness.weights import build_model, load_weights
@@ -141,17 +140,3 @@ def test_a_killed_rank_ends_the_others_with_one_sentence(tmp_path: Path) -> None
         assert Path(files[rank]).read_text().splitlines() == [
             f"error: Rank {rank} of 3 ended at the second all-reduce: another rank died or did not answer; see that rank's message."
         ]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--batches", "0"], "--processes and --batches must be 1 or more"),
-        (["--tokens", "2"], "--tokens must be more than the 2"),
-        (["--modes", "one", "--processes", "2"], "--modes one uses one GPU"),
-        (["--limit", "0"], "--seconds and --limit must be more than 0"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(arguments: list[str], sentence: str) -> None:
-    with pytest.raises(UsageError, match=sentence):
-        measure.parse(["times", "--device", "cpu", *arguments])

@@ -1,6 +1,5 @@
 """The generated parts of the Markdown files: what they show is what the committed tables hold."""
 
-import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -38,46 +37,9 @@ def test_a_goal_needs_its_share_of_shapes_and_none_far_below() -> None:
         assert "1 of 2" in publish.goals_table(table)
 
 
-def test_libraries_that_were_not_run_stand_under_the_ratios() -> None:
-    assert publish.absent("matmul").startswith("Not run, so no ratio above covers them: `tilelang` ")
-    assert "`deep_gemm`" in publish.absent("matmul")
-    assert "`quack-kernels`" not in publish.absent("matmul")
-    assert publish.absent("gemv") == ""
-    assert "`quack-kernels`" in publish.absent()
-
-
-@pytest.mark.parametrize(
-    ("text", "word"),
-    [("", "occur 0 times"), ("<!-- begin: a -->\n<!-- end: a -->\n" * 2, "occur 2 times")],
-)
-def test_markers_stand_exactly_once(text: str, word: str) -> None:
-    with pytest.raises(ValueError, match=word):
-        publish.replace_part(text, "a", "new")
-
-
-def test_a_part_is_replaced_and_the_rest_stays() -> None:
-    text = "before\n<!-- begin: a -->\nold\n<!-- end: a -->\nafter\n"
-    assert publish.replace_part(text, "a", "new") == "before\n<!-- begin: a -->\n\nnew\n\n<!-- end: a -->\nafter\n"
-
-
 @pytest.mark.parametrize("text", ["[a\n", "[a]\ngpu = 1\n", '[a]\ngpu = "x"\nspeed = "y"\n'])
 def test_a_damaged_list_of_runs_is_one_sentence(text: str, tmp_path: Path) -> None:
     (tmp_path / runs.FILE).write_text(text)
     with pytest.raises(InputError, match=f"^{tmp_path.name}/{runs.FILE}: ") as error:
         runs.read(tmp_path)
     assert "\n" not in str(error.value)
-
-
-@committed.needs_committed
-def test_a_missing_table_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("transcript", "before_after", "_targets"):
-        monkeypatch.setattr(publish, name, lambda *_: "")
-    (tmp_path / "reports" / "x-accounting").mkdir(parents=True)
-    (tmp_path / "reports" / runs.FILE).write_text('[x]\ngpu = "X"\naccounting = "x-accounting"\n')
-    for name in ("README.md", "reports/README.md", "analysis/COLUMNS.md", "analysis/JSON.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        shutil.copy(ROOT / name, tmp_path / name)
-    with pytest.raises(
-        InputError, match=r"^x-accounting/tables/accounting\.csv is missing; build it with `make readme`$"
-    ):
-        publish.render(tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from analysis.capture import ncu
 from harness.profile import argv, scrub, status
-from tests.machine import FAKE_IMPORTER, FAKE_NCU, FAKE_NSYS, FAKE_PYTHON, ROOT, SCRIPTS, Machine
+from tests.machine import FAKE_IMPORTER, FAKE_NCU, FAKE_NSYS, FAKE_PYTHON, SCRIPTS, Machine
 
 pytestmark = pytest.mark.slow
 
@@ -587,42 +587,6 @@ def test_the_ladder_declares_measures_captures_and_says_what_is_missing(gpu_mach
     assert steps[-1].endswith("--mode missing --out reports/x-ladder --ops softmax gelu")
 
 
-def test_a_point_that_fails_its_check_leaves_the_others(gpu_machine: Machine) -> None:
-    answer = ladder(gpu_machine, LADDER_ENDS="1")
-    assert answer.returncode == 1
-    assert "--mode capture" in gpu_machine.calls.read_text()
-
-
-def test_nothing_is_captured_where_nothing_is_missing_or_measuring_fails(gpu_machine: Machine) -> None:
-    assert ladder(gpu_machine, LADDER_ENDS="4", LADDER_RUNS="").returncode == 0
-    assert ladder(gpu_machine, LADDER_ENDS="3", LADDER_RUNS="").returncode == 1
-    assert "--mode capture" not in gpu_machine.calls.read_text()
-
-
-def test_a_capture_that_does_not_end_costs_its_op_alone(gpu_machine: Machine) -> None:
-    ended = """#!/usr/bin/env bash
-shift 3 && "$@"
-if [[ "$*" != *-gelu* ]]; then exit; fi
-while [[ $1 != --out ]]; do shift; done
-echo '==PROF== Profiling "gelu_v01_naive" - 7: 0%' >> "$2/raw/ncu.log"
-exit 124
-"""
-    gpu_machine.put("bin/timeout", ended)
-    answer = ladder(gpu_machine, "--seconds", "30", LADDER_RUNS="RUN-gelu RUN-softmax")
-    assert answer.returncode == 1
-    assert 'did not end in time; its last kernel: ==PROF== Profiling "gelu_v01_naive" - 7' in answer.stderr
-    gelu, softmax = sorted((gpu_machine.scripts.parent / "runs/ladder").iterdir())
-    assert not (gelu / "captures/ncu_raw.csv").exists()
-    assert (softmax / "captures/ncu_raw.csv").exists()
-    assert "points: some" in answer.stdout
-
-
-def test_a_denied_capture_fails_but_the_tables_are_made(gpu_machine: Machine) -> None:
-    answer = ladder(gpu_machine, NCU_DOES="denied")
-    assert answer.returncode == 1
-    assert "points: some" in answer.stdout
-
-
 def test_the_ladder_without_a_gpu(machine: Machine) -> None:
     answer = ladder(machine)
     assert answer.returncode == 2
@@ -635,14 +599,6 @@ def test_the_ladder_without_a_gpu(machine: Machine) -> None:
     (machine.scripts.parent / "runs/ladder/r1/captures").mkdir(parents=True)
     assert ladder(machine, "--missing").returncode == 0
     assert machine.calls.read_text().endswith("--mode missing --out runs/ladder\n")
-
-
-def test_the_ladder_checks_names_before_it_measures(gpu_machine: Machine) -> None:
-    real = gpu_machine.put("python", f'#!/usr/bin/env bash\nPYTHONPATH={ROOT} exec {sys.executable} "$@"\n')
-    answer = gpu_machine.run("ladder.sh", "gelu", "nosuch", PYTHON=str(real))
-    assert answer.returncode == 2
-    assert "--ops 'nosuch' is unknown: use attention, " in answer.stderr
-    assert not (gpu_machine.scripts.parent / "runs").exists()
 
 
 def test_the_ladder_prints_only(gpu_machine: Machine) -> None:

@@ -209,18 +209,6 @@ def test_what_makes_no_run_has_no_report(target: str, module: str, tmp_path: Pat
     assert calls() == [program, "analysis/report.py run --quiet", "-m studies.show run"]
 
 
-@pytest.mark.parametrize("target", ["decode", "accounting-truth", "studies", "study", "multi-gpu"])
-@pytest.mark.parametrize("option", ["-n", "--help"])
-def test_a_study_that_only_prints_makes_no_run_and_no_report(target: str, option: str, tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    fake = script(tmp_path / "python", f'echo "$*" >> {log}\n')
-    answer = make(target, "NAME=matmul", "VENV=", f"PYTHON={fake}", f"RUN={tmp_path}/run", f"ARGS={option}")
-    assert answer.returncode == 0, answer.stderr
-    assert ("usage:" in answer.stdout) == (option == "--help")
-    assert "analysis/report.py" not in log.read_text("utf-8")
-    assert not (tmp_path / "run").exists()
-
-
 def test_an_old_python_is_named(tmp_path: Path) -> None:
     old = script(tmp_path / "python", 'case "$1" in --version) echo Python 3.9.2 ;; *) exit 1 ;; esac\n')
     answer = make("report", f"VENV={tmp_path}/venv", f"PYTHON={old}")

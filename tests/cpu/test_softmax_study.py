@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from analysis.hardware.devices import find_device
-from kernels import build, census
 from studies.dropin import measure as dropin
 from studies.softmax import measure, turing
 
@@ -78,14 +77,3 @@ def test_code_for_a_t4_is_inspected() -> None:
     assert turing.inspect(without) == ["v07_warp.cu joins its rows by shuffles, and has none for sm_75"]
     dry = [one | {"shared_load": ""} if one["source"] == "v06_block.cu" else one for one in every]
     assert turing.inspect(dry) == ["v06_block.cu: k keeps no row in shared memory"]
-
-
-def test_without_a_compiler_it_is_one_sentence(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(build, "find_nvcc", lambda: None)
-    monkeypatch.setattr(census, "tool", lambda name: name)
-    assert turing.main([]) == 127
-    said = capsys.readouterr()
-    assert said.err == "Missing: nvcc. Install the CUDA toolkit.\n"
-    assert said.out.count("never") == len(turing.RUNGS)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 import torch
 
@@ -16,7 +14,7 @@ from harness.run import parse_config
 from harness.training import TrainingStep
 from harness.weights import build_model, load_weights
 from harness.workloads import find_workload
-from studies.training import measure, memory, page
+from studies.training import measure, memory
 
 
 class Recorder:
@@ -95,30 +93,3 @@ def test_live_blocks_of_a_snapshot_are_summed_by_layer() -> None:
     assert "74.7%" in memory.text(found)
     with pytest.raises(InputError, match="names no layer"):
         memory.by_layer({"segments": [{"blocks": blocks[:1]}]})
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_the_program_runs_small_on_a_cpu(capsys: pytest.CaptureFixture[str]) -> None:
-    assert measure.main(["--steps", "1", "--ways", "autocast", "unfused"]) == 0
-    assert "unfused: 1 steps, loss" in capsys.readouterr().err
-    assert measure.main(["--memory", "x.csv"]) == 2
-    assert "has no layers" in capsys.readouterr().err
-    assert measure.main(["--memory", "x.csv", "--ways", "float32"]) == 3
-    assert "torch sees none" in capsys.readouterr().err
-
-
-def test_the_readme_has_a_row_for_each_way(tmp_path: Path) -> None:
-    parts = {"": 90, "/forward": 30, "/loss": 1, "/backward": 50, "/optimizer": 3, "/forward/h.0": 2, "/forward/h.1": 4}
-    rows = [
-        {"range": f"train_{way}{part}", "calls": 2, "gpu_time_ns": 2e6 * took, "launches": 20 * took}
-        for way in ("float32", "autocast")
-        for part, took in parts.items()
-    ]
-    (tmp_path / "tables").mkdir()
-    pd.DataFrame(rows).to_csv(tmp_path / "tables/layers.csv", index=False)
-    live = "float32,,9000000\nfloat32,outside the blocks,800000000\nfloat32,h.0,400000000\nfloat32,h.1,410000000\n"
-    (tmp_path / page.MEMORY).write_text(f"way,layer,live_bytes\n{live}")
-    said = page.text(tmp_path, "NVIDIA H100 80GB HBM3").splitlines()
-    assert said[2] == "| float32 | 90 ms | 30 ms | 1 ms | – | 50 ms | 3 ms | 900 | 30 | 3 ms | – | 58.0 % |"
-    assert said[3].endswith("| 3.9 % |")
-    assert said[-1] == "| float32 | 400 MB – 410 MB | 402.7 MB | 800 MB | 1.61 GB |"
