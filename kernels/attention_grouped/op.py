@@ -352,6 +352,18 @@ VARIANTS = (
         dtypes=BF16,
         tunables={"ATTENTION_GROUPED_V02_STAGES": (2, 3)},
     ),
+    cuda_variant(
+        "attention_grouped",
+        "v06_large_tile",
+        "fp32: 8 queries by 8 columns in registers, tiles arrive while others are used",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "sdpa_efficient", high=0.95, dtypes=FP32),
+            Hypothesis(TIME, "floor", high=1.5, dtypes=FP32),
+        ),
+        dtypes=FP32,
+        tunables={"ATTENTION_GROUPED_V06_UNROLL": (2, 1, 4)},
+    ),
 )
 
 DECODE_VARIANTS = (
@@ -397,6 +409,26 @@ DECODE_VARIANTS = (
         binding="run<{launcher}, true>",
         hypotheses=(Hypothesis(TIME, "floor", high=1.25),),
         tunables={"ATTENTION_GROUPED_V03_WARPS": (4, 2, 8), "ATTENTION_GROUPED_V03_BLOCKS": (3, 2, 4)},
+    ),
+    cuda_variant(
+        "attention_grouped",
+        "v05_cluster",
+        "products of the tensor cores straight from registers; one launch, merged in distributed shared memory",
+        minimum_bytes,
+        function="decode_v05_cluster",
+        binding="run<{launcher}, true>",
+        hypotheses=(
+            Hypothesis(TIME, "sdpa_flash", high=0.95, dtypes=BF16),
+            Hypothesis(TIME, "sdpa_flash", high=0.95, dtypes=BF16, shape="b1_t1024", counters=False),
+            Hypothesis(TIME, "floor", high=1.25, dtypes=BF16),
+            Hypothesis("tensor_active_frac", high=0.15, dtypes=BF16),
+        ),
+        dtypes=BF16,
+        tunables={
+            "ATTENTION_GROUPED_V05_WARPS": (4, 2, 8),
+            "ATTENTION_GROUPED_V05_BLOCKS": (3, 2),
+            "ATTENTION_GROUPED_V05_FEW": (8, 4),
+        },
     ),
 )  # fmt: skip
 
