@@ -9,10 +9,11 @@ the program writes correctness.txt alone.
 
 CUDA events measure the times, behind a queue that is filled first. The variants take turns.
 - isolated  A sample is one launch between two events, behind a kernel that overwrites 256 MB. The data caches are cold,
-            and the launch overlaps no other one. Before that kernel the variant runs once more, uncounted, if it takes
-            less than 1 ms, so that its code is in the caches. A queue holds ten samples of one variant: launches of
-            others between them would lengthen those of a few µs, and not all alike. Comparisons and verdicts use this
-            time.
+            and the launch overlaps no other one. An op that only reads would also have to write back what that kernel
+            left in L2, as no roof of reads does: for it, another kernel then reads 256 MB of other data. Before all
+            this the variant runs once more, uncounted, if it takes less than 1 ms, so that its code is in the caches.
+            A queue holds ten samples of one variant: launches of others between them would lengthen those of a few µs,
+            and not all alike. Comparisons and verdicts use this time.
 - chained   A sample is a CUDA graph of launches, and its time is divided by their number. The launches rotate among
             inputs and outputs of more than four times the L2 cache, so the data comes from DRAM. Each launch may
             overlap the one before: with programmatic dependent launch a kernel starts while the one before drains.
@@ -54,7 +55,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 CONVENTIONS = {
-    "isolated": "a sample is one launch between two events, behind a kernel that overwrites 256 MB and takes no part "
+    "isolated": "a sample is one launch between two events, behind a kernel that overwrites 256 MB (of an op that only "
+    "reads, one more that reads other 256 MB, so that no line of L2 waits to be written back) and takes no part "
     "in dependent launch, behind another launch of the same (if it takes less than 1 ms), in a filled queue of ten "
     "samples of one variant: caches of data are cold, code is not, and nothing overlaps the launch",
     "chained": "a sample is one CUDA graph of launches that rotate among inputs and outputs of more than four times "
@@ -446,11 +448,36 @@ def time_cold(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> Timed
     return Timed(dtype, shape, "cold", launches, {k: [value / launches for value in v] for k, v in seconds.items()})
 
 
+def flusher(clean: bool) -> Callable[[], Any]:
+    """Return a call that overwrites 256 MB and, if `clean`, then reads 256 MB of other data.
+
+    What a kernel has written stays in L2 until later kernels need the room: they write it back beside their own reads.
+    Behind a call that is `clean`, nothing is left to write back.
+    """
+    import torch
+
+    from kernels.ceilings import read_of
+
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    if not clean:
+        return flush.zero_
+    read = read_of(torch.zeros_like(flush))
+
+    def run() -> None:
+        flush.zero_()
+        read()
+
+    return run
+
+
 Rounds = list[dict[str, tuple[float, bool]]]  # of each round: variant -> seconds, and whether it was launched late
 
 
 def _alone(
-    steps: dict[str, Callable[[], Any]], rounds: int, flush: Any, once: Mapping[str, float] | None = None
+    steps: dict[str, Callable[[], Any]],
+    rounds: int,
+    flush: Callable[[], Any],
+    once: Mapping[str, float] | None = None,
 ) -> Rounds:
     """Return the seconds of each step in each round, behind a flush of the caches, and whether the sample is late.
 
@@ -468,7 +495,7 @@ def _alone(
             for samples in queued:
                 if once and once[name] < SLOW_SECONDS:
                     steps[name]()
-                flush.zero_()
+                flush()
                 start, end = _events()
                 start.record()
                 steps[name]()
@@ -514,10 +541,7 @@ def time_isolated(op: Op, group: Group, dtype: str, shape: tuple[int, ...]) -> T
     in which the CPU was late for a variant do not count, and others are taken for them at the last place. A round is
     the nth sample of every variant at one place.
     """
-    import torch
-
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
-
+    flush = flusher(op.reads_only)
     places = [_bound(op, group.variants, dtype, shape)]
     _alone(places[0], group.warmup, flush)
     first = _alone(places[0], 1, flush)
@@ -542,7 +566,7 @@ def measure_empty() -> list[float]:
     """Return the seconds of an empty kernel, timed as `isolated`: what launch and events add to each such time."""
     import torch
 
-    flush = torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    flush = flusher(False)
     steps: dict[str, Callable[[], Any]] = {"empty": lambda: torch.cuda._sleep(0)}
     _alone(steps, WARMUP_ROUNDS, flush)
     return _punctual(_alone(steps, SHORT_SAMPLES, flush, {"empty": 0.0}))["empty"]

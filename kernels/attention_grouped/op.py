@@ -296,8 +296,25 @@ def _not_square(shape: Shape, dtype: str) -> str:
     return "PyTorch does not give it a single key" if shape[-2] == 1 else ""
 
 
+def _queries_by_token(q: Any, k: Any, v: Any, spans: Any, scale: float) -> tuple[Any, ...]:
+    """Return the operands with q's heads side by side: cuDNN's output then is so too, and needs no copy."""
+    return q.transpose(1, 2).contiguous().transpose(1, 2), k, v, spans, scale
+
+
 BF16 = ("bfloat16",)
 FP32 = ("float32",)
+
+CUDNN = torch_variant(
+    "cuDNN, which reads shared keys in place",
+    _sdpa("CUDNN_ATTENTION"),
+    minimum_bytes,
+    name="sdpa_cudnn",
+    lay_out=_queries_by_token,
+    cannot=_not_square,
+    finite_only=True,
+    dtypes=BF16,
+    captured=False,
+)
 
 VARIANTS = (
     torch_variant(
@@ -332,6 +349,7 @@ VARIANTS = (
         dtypes=BF16,
         hypotheses=(Hypothesis(TIME, "sdpa_efficient", high=0.7, dtypes=BF16),),
     ),
+    CUDNN,
     cuda_variant(
         "attention_grouped",
         "v01_tiled",
@@ -381,6 +399,7 @@ DECODE_VARIANTS = (
         dtypes=BF16,
         hypotheses=(Hypothesis(TIME, "torch", high=0.5, dtypes=BF16),),
     ),
+    CUDNN,
     cuda_variant(
         "attention_grouped",
         "v01_tiled",

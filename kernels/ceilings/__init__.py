@@ -46,6 +46,20 @@ def copy_of(source: Any, target: Any) -> Callable[[], None]:
     return lambda: _launch("copy_known_bytes", source, target, count)
 
 
+def read_of(source: Any) -> Callable[[], None]:
+    """Return a call that reads the bytes of one CUDA tensor once, with loads that L2 keeps like any others.
+
+    Raises: kernels.build.BuildError without a GPU or a compiler.
+    """
+    import torch
+
+    sink = torch.zeros(16, dtype=torch.uint8, device=source.device)
+    blocks = 2 * torch.cuda.get_device_properties(source.device).multi_processor_count
+    count = source.numel() * source.element_size()
+    _library()
+    return lambda: _launch("read_l2", source, sink, count, 1, blocks)
+
+
 @functools.cache
 def _library() -> ctypes.CDLL:
     """Return the launchers of ceilings.h. nvcc alone compiles them in a few seconds, without torch's headers."""

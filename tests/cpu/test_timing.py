@@ -124,6 +124,6 @@ def test_cold_l2_flushes_before_each_sample(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_queue_holds_samples_of_one_variant(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, ran = FakeGpu(monkeypatch, [1000.0]), []
     steps = {name: lambda name=name: (ran.append(name), gpu.step()) for name in ("ours", "theirs")}
-    bench._alone(steps, 2 * bench.QUEUED_ROUNDS, timing.torch.empty(1), {"ours": 1e-5, "theirs": 1e-5})
+    bench._alone(steps, 2 * bench.QUEUED_ROUNDS, timing.torch.empty(1).zero_, {"ours": 1e-5, "theirs": 1e-5})
     queue = 2 * bench.QUEUED_ROUNDS  # each sample launches its variant twice
     assert ran == ["theirs"] * queue + ["ours"] * 2 * queue + ["theirs"] * queue
