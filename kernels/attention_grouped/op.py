@@ -445,8 +445,9 @@ DECODE_VARIANTS = (
         dtypes=BF16,
         tunables={
             "ATTENTION_GROUPED_V05_WARPS": (4, 2, 8),
-            "ATTENTION_GROUPED_V05_BLOCKS": (3, 2),
+            "ATTENTION_GROUPED_V05_RESIDENT": (12, 8),
             "ATTENTION_GROUPED_V05_FEW": (8, 4),
+            "ATTENTION_GROUPED_V05_HINT": (0, 1),
         },
     ),
 )  # fmt: skip

@@ -23,25 +23,27 @@ cudaError_t attention_grouped_v03_split(const AttentionGroupedCall& call);  // r
 #ifndef ATTENTION_GROUPED_V05_WARPS
 #define ATTENTION_GROUPED_V05_WARPS 4
 #endif
-#ifndef ATTENTION_GROUPED_V05_BLOCKS
-#define ATTENTION_GROUPED_V05_BLOCKS 3
+#ifndef ATTENTION_GROUPED_V05_RESIDENT
+#define ATTENTION_GROUPED_V05_RESIDENT 12
 #endif
 #ifndef ATTENTION_GROUPED_V05_FEW
 #define ATTENTION_GROUPED_V05_FEW 8
 #endif
+#ifndef ATTENTION_GROUPED_V05_HINT
+#define ATTENTION_GROUPED_V05_HINT 0
+#endif
 
 namespace {
+// Warps of a block. The largest cluster has too few blocks for few heads: then a block has more warps.
 constexpr int MANY_WARPS = ATTENTION_GROUPED_V05_WARPS, FEW_WARPS = ATTENTION_GROUPED_V05_FEW;
 constexpr int HEADS = 8;  // query heads of a block, at most: columns of the second product
 constexpr int TILE = 16;  // keys that a warp takes at a time
 constexpr int MOST = 16;  // blocks of a cluster, at most
 
-// Blocks per SM that the split of the keys aims at. The largest cluster has too few blocks for few heads: then they
-// have more warps.
+// Blocks per SM that registers allow, and that the split of the keys aims at: RESIDENT warps with heads of 128, more with
+// the smaller ones.
 template <int D, int WARPS>
-constexpr int BLOCKS = ATTENTION_GROUPED_V05_BLOCKS * MANY_WARPS / WARPS * (D == 64 ? 5 : 3) / 3 > 0
-                           ? ATTENTION_GROUPED_V05_BLOCKS * MANY_WARPS / WARPS * (D == 64 ? 5 : 3) / 3
-                           : 1;
+constexpr int BLOCKS = std::max(ATTENTION_GROUPED_V05_RESIDENT * (D == 64 ? 5 : 3) / 3 / WARPS, 1);
 
 // d (16 x 8) += a (16 x 16) x b (16 x 8)
 __device__ __forceinline__ void multiply(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
@@ -63,7 +65,17 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
 __device__ __forceinline__ uint32_t low_halves(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x5410); }
 __device__ __forceinline__ uint32_t high_halves(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x7632); }
 
-__device__ __forceinline__ uint4 load_16(const __nv_bfloat16* from) { return *reinterpret_cast<const uint4*>(from); }
+__device__ __forceinline__ uint4 load_16(const __nv_bfloat16* from) {
+#if ATTENTION_GROUPED_V05_HINT  // not kept in L1; L2 fetches 256 bytes at a time
+  uint4 word;
+  asm volatile("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(word.x), "=r"(word.y), "=r"(word.z), "=r"(word.w)
+               : "l"(from));
+  return word;
+#else
+  return *reinterpret_cast<const uint4*>(from);
+#endif
+}
 
 // What one warp found, or one block: values weighted by 2^(score - largest), their largest score and their sum.
 template <int D>
