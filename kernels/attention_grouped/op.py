@@ -382,6 +382,18 @@ VARIANTS = (
         dtypes=FP32,
         tunables={"ATTENTION_GROUPED_V06_UNROLL": (2, 1, 4)},
     ),
+    cuda_variant(
+        "attention_grouped",
+        "v07_wgmma",
+        "wgmma: three warpgroups share the keys of one key head, and a product runs on into the next tile",
+        minimum_bytes,
+        hypotheses=(
+            Hypothesis(TIME, "v02_mma", high=0.7, dtypes=BF16),
+            Hypothesis(TIME, "sdpa_cudnn", high=1.0, dtypes=BF16),
+        ),
+        dtypes=BF16,
+        no_tunables="the registers of a warpgroup and the shared memory of a block set its tile",
+    ),
 )
 
 DECODE_VARIANTS = (
