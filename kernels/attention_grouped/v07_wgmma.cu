@@ -11,6 +11,7 @@
 #include <cuda_bf16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "../attention/tiles.cuh"
 #include "check.cuh"
@@ -54,29 +55,34 @@ __global__ void __launch_bounds__(THREADS, 1) attention_grouped_v07_wgmma(Groupe
   const int first_tile = max(span.from(ahead + query_of(last_unit)), 0) / KEYS, last_key = last_place(first_unit);
   const int last_tile = last_key < 0 ? first_tile - 1 : last_key / KEYS;
 
-  // copies 64 rows of a tensor by `threads` threads; rows outside [from, end) become zeros
-  const auto fetch = [&](uint32_t to, const T* tensor, int64_t token, int first_row, int from, int end, int thread,
-                         int threads) {
-#pragma unroll 2
-    for (int i = thread; i < 64 * CHUNKS; i += threads) {
-      const int row = i / CHUNKS, chunk = i % CHUNKS, at = first_row + row;
+  // copies 64 rows of a tensor by a block or, as `of` says, by a warpgroup; rows outside [from, end) become zeros
+  const auto fetch = [&](auto of, uint32_t to, const T* tensor, int64_t token, int first_row, int from, int end) {
+    constexpr int STEP = decltype(of)::value / CHUNKS;  // a multiple of 8, so that a swizzled chunk stays in its place
+    const int thread = threadIdx.x % decltype(of)::value, row = thread / CHUNKS, chunk = thread % CHUNKS;
+    to += chunk / 8 * BOX_BYTES + swizzled<128>(row, chunk % 8);
+    tensor += chunk * 8;
+#pragma unroll
+    for (int i = 0; i < 64; i += STEP) {
+      const int at = first_row + row + i;
       const bool there = at >= from && at < end;
-      asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + chunk / 8 * BOX_BYTES +
-                                                                         swizzled<128>(row, chunk % 8)),
-                   "l"(tensor + (there ? at * token + chunk * 8 : 0)), "r"(there ? 16 : 0)
-                   : "memory");
+      if (i + STEP <= 64 || row + i < 64)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to + i * 128),
+                     "l"(tensor + (there ? at * token : 0)), "r"(there ? 16 : 0)
+                     : "memory");
     }
   };
+  const std::integral_constant<int, THREADS> block;
+  const std::integral_constant<int, 128> warpgroup;
   const auto fetch_tile = [&](int tile) {
     if (tile <= last_tile) {
       const uint32_t to = stages + tile % STAGES * 2 * PART;
-      fetch(to, k, in.k_strides.token, tile * KEYS, span.first, span.end, threadIdx.x, THREADS);
-      fetch(to + PART, v, in.v_strides.token, tile * KEYS, span.first, span.end, threadIdx.x, THREADS);
+      fetch(block, to, k, in.k_strides.token, tile * KEYS, span.first, span.end);
+      fetch(block, to + PART, v, in.v_strides.token, tile * KEYS, span.first, span.end);
     }
     asm volatile("cp.async.commit_group;" ::: "memory");  // an empty group keeps wait_group's count right
   };
   const uint32_t mine = queries + group * PART;
-  fetch(mine, q, in.q_strides.token, first_query, 0, in.queries, threadIdx.x % 128, 128);
+  fetch(warpgroup, mine, q, in.q_strides.token, first_query, 0, in.queries);
   fetch_tile(first_tile);
   fetch_tile(first_tile + 1);
 
@@ -90,9 +96,9 @@ __global__ void __launch_bounds__(THREADS, 1) attention_grouped_v07_wgmma(Groupe
     asm volatile("cp.async.wait_group 1;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the tensor cores read what cp.async wrote
     __syncthreads();
-    fetch_tile(tile + 2);  // into the stage of the tile before the last one, whose products have ended
     const int first_key = tile * KEYS;
     if (first_key > bottom || first_key + KEYS - 1 < begin) {  // the warpgroup sees nothing of this tile
+      fetch_tile(tile + 2);
       wait_multiply<0>();
 #pragma unroll
       for (int box = 0; box < BOXES; ++box) hold(sums[box]);
@@ -106,6 +112,7 @@ __global__ void __launch_bounds__(THREADS, 1) attention_grouped_v07_wgmma(Groupe
       multiply<false>(scores, tile_at(mine / 16 + at), tile_at(keys + at), step > 0);
     }
     commit_multiply();
+    fetch_tile(tile + 2);  // into the stage of the tile before the last one, whose products have ended
     wait_multiply<0>();
     hold(scores);
 #pragma unroll
