@@ -105,7 +105,7 @@ def attention_grouped(
     Raises ValueError, TypeError; RuntimeError if the kernel does not take these sizes or this GPU.
     """
     if q.shape[2] == 1:
-        best = variant or ATTENTION_DECODE_GROUPED.best
+        best = variant or ATTENTION_DECODE_GROUPED.best_for(q.dtype)
         return _attention_decode_grouped(q, k, v, spans, scale, best)
     best = variant or ATTENTION_GROUPED.best_for(q.dtype)
     return _attention_grouped(q, k, v, spans, scale, best)

@@ -521,8 +521,8 @@ ATTENTION_GROUPED = register(
             (1, 2, 1, 1000, 1000, 64),
         ),
         variants={variant.name: variant for variant in VARIANTS},
-        best="v01_tiled",
-        best_by_dtype={"bfloat16": "v02_mma"},
+        best="v06_large_tile",
+        best_by_dtype={"bfloat16": "v07_wgmma"},
         compute_bound=True,
         **_SAME,  # type: ignore[arg-type]
     )
@@ -558,6 +558,7 @@ ATTENTION_DECODE_GROUPED = register(
         ),
         variants={variant.name: variant for variant in DECODE_VARIANTS},
         best="v03_split",
+        best_by_dtype={"bfloat16": "v05_cluster"},
         reads_only=True,
         **_SAME,  # type: ignore[arg-type]
     )
