@@ -69,8 +69,8 @@ def test_counters_come_from_the_launches_of_a_case() -> None:
     assert made.loc[("columns", "sectors a request"), "verdict"] == "not measured"
 
 
-def committed() -> tables.Points:
-    return tables.points(Facts(load([ROOT / "reports/h200-lectures/captures"])))
+def committed(run: str = "h200-lectures") -> tables.Points:
+    return tables.points(Facts(load([ROOT / f"reports/{run}/captures"])))
 
 
 @pytest.mark.parametrize(("study", "judged", "held"), [("mlp", 13, 13), ("waves", 42, 41)])
@@ -86,6 +86,21 @@ def test_second_models_see_one_half_and_hold_on_the_other(study: str, judged: in
     assert blind is not None
     assert blind["second"].tolist() == pytest.approx(made["second"].tolist())
     assert set(blind.loc[blind["half"] == "judge", "second_verdict"]) == {"not measured"}
+
+
+@pytest.mark.parametrize(
+    ("run", "study", "rows", "held"),
+    [("h100-studies", "mlp", 25, 15), ("h100-studies", "waves", 84, 78), ("h200-studies", "mlp", 25, 21)],
+)
+def test_second_models_of_the_first_run_on_other_runs(run: str, study: str, rows: int, held: int) -> None:
+    weights = second.fitted(study, committed())
+    points = committed(run)
+    holds = [
+        tables._again(one, weights[one.case, one.quantity], points[study, one.case, one.quantity]["value"])
+        for one in predict.frozen()
+        if one.study == study
+    ]
+    assert (len(holds), [one["second_verdict"] for one in holds].count("holds")) == (rows, held)
 
 
 def test_a_second_model_needs_the_rows_that_it_was_fitted_to() -> None:
