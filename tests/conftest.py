@@ -46,9 +46,10 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # models this small are slower on many threads, which wait for each other
 
 
-def pytest_xdist_auto_num_workers() -> int:
-    """One worker more than there are cores: some tests wait for a process, a clock or a disk."""
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker a core, and one more: some tests wait for a process, a clock or a disk, but no quick ones."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if config.getoption("fast") else cores + 1
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

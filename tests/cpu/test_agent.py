@@ -62,6 +62,7 @@ def test_the_document_says_what_the_report_says(example: pipeline.Built) -> None
     assert agent.render_agent(report, example.tables) == agent.render_agent(report, example.tables)
 
 
+@pytest.mark.slow
 def test_every_finding_that_asks_for_a_change_says_how_to_check_it(example: pipeline.Built) -> None:
     asked = [one for one in read(agent.render_agent(example.report, example.tables)).findings if one.do]
     assert len(asked) > 3

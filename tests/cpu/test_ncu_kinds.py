@@ -14,6 +14,8 @@ from tests.cpu.test_capture_ncu_rep import Metric, launch, package  # noqa: F401
 from tests.cpu.test_cases_counters import BUSY, COUNTED, FP8, FP64, INSTRUCTIONS, INT8, SCALAR, raw
 from tests.cpu.test_hardware_derived import LISTED
 
+pytestmark = pytest.mark.slow
+
 Values = dict[str, tuple[str, str]]
 PEAK = "pct_of_peak_sustained"
 DRAM, SM = f"gpu__dram_throughput.avg.{PEAK}_elapsed", f"sm__throughput.avg.{PEAK}_elapsed"

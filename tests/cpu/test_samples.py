@@ -32,6 +32,8 @@ from harness.profile import argv, status
 from tests.declared import facts_of
 from tests.nsys_export import Export
 
+pytestmark = pytest.mark.slow
+
 PERIOD, PEAK = 100_000, 3.35e12
 LONG = (260_000, 190_000)  # ns, of the two kernels of an export
 NAMES = ("DRAM Read Bandwidth [Throughput %]", "DRAM Write Bandwidth [Throughput %]", "GPC Clock Frequency [MHz]")
@@ -312,7 +314,6 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     return Facts(load([export(tmp_path_factory.mktemp("samples") / "a.sqlite", gpus=2)]))
 
 
-@pytest.mark.slow
 def test_tables_give_bytes_of_kernels_layers_and_steps_of_each_gpu(facts: Facts) -> None:
     tables = analyse(facts.raw).facts
     of = {one.name: one for one in analyse(facts.raw, only="sampled").declared if one.name.startswith("sampled_")}
@@ -471,7 +472,6 @@ def test_the_cost_of_samples_is_a_row_for_each_run(tmp_path: Path, monkeypatch: 
     assert set(rows["program"]) == {"stream", "graph"}
 
 
-@pytest.mark.slow
 def test_bytes_of_a_step_are_held_against_ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert known_steps.rows_of(tmp_path, "ours", 10, ["program"]) == []
     api.analyse(api.load(export(tmp_path / "a.sqlite", ranges=("step", "kernel")))).save(tmp_path)

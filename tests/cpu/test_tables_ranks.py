@@ -43,6 +43,7 @@ GENERIC = "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096>)"
 COMM = 0xABCDEF0123456789
 STEP = 1_000_000
 ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.slow
 
 
 @dataclass
@@ -125,7 +126,6 @@ def test_every_rank_has_its_row_with_compute_exposed_communication_and_idle_time
     assert gap_of(tables, "the captures of") is None
 
 
-@pytest.mark.slow
 def test_a_rank_that_the_profiler_records_first_does_not_wait_for_the_others(tmp_path: Path) -> None:
     """The same program as without a lead: compute, waiting, idle time and the time of each rank stay."""
     apart, together = (world_of(Ranks(lead=lead).export(), tmp_path) for lead in (5_000_000, 0))
@@ -178,7 +178,6 @@ def test_processes_that_do_not_communicate_are_no_ranks(tmp_path: Path) -> None:
     assert tables.collectives.empty
 
 
-@pytest.mark.slow
 def test_the_figure_of_the_timeline_and_the_page_name_the_ranks(tmp_path: Path) -> None:
     text = page(load([Ranks().export().save(tmp_path / "x.sqlite")]))
     assert "rank 0" in text
@@ -363,7 +362,6 @@ OPS = st.lists(
 )  # fmt: skip
 
 
-@pytest.mark.slow
 @settings(max_examples=25)
 @given(OPS)
 def test_the_parts_of_any_timeline_add_up(rows: list[tuple[int, int, str, int]]) -> None:
@@ -827,7 +825,6 @@ def test_a_recorded_profile_of_two_ranks_has_counters_bare_times_and_bytes() -> 
     assert ranks["wall_ns"].max() / ranks["wall_ns"].min() == pytest.approx(1, abs=1e-3)
 
 
-@pytest.mark.slow
 def test_ranks_of_other_processes_name_no_rank() -> None:
     """The recorded profile noted the processes of its run without a profiler, as `make profile` did then."""
     capture = load([ROOT / "tests/cpu/data/profile/ranks/captures"])
