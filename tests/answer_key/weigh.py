@@ -34,9 +34,10 @@ from analysis.diagnosis import step_likelihood  # noqa: E402
 from analysis.diagnosis.step_tables import answer_steps  # noqa: E402
 from analysis.facts import Facts  # noqa: E402
 
-LOOKS = ("blind_screen", "blind_screen_2", "blind_screen_3", "blind_screen_4", "blind_5")
+LOOKS = ("blind_screen", "blind_screen_2", "blind_screen_3", "blind_screen_4", "blind_5", "blind_6")
 CAUSES = ("tuned", *LOOKS)  # sets that name the cause of a program without one, too; others only say `compute_roof`
-SETS = (*CAUSES, *(f"blind_replay{number}" for number in ("", "_2", "_3", "_4")), "blind_measured", "blind_measured_2")
+REPLAYS = tuple(f"blind_replay{number}" for number in ("", "_2", "_3", "_4"))  # each as old as a look
+SETS = (*CAUSES, *REPLAYS, "blind_measured", "blind_measured_2")
 RANKS = ("slow_rank", "exposed_communication")  # not weighed: all known programs of several ranks have one of these
 LEAST = 0.003  # of the step: a smaller saving counts as so much
 ALIKE = 0.25  # of the rarer runs of six words: programs that share as much are variants of one
@@ -172,14 +173,11 @@ def main(arguments: list[str] | None = None) -> None:
     if options.write:
         fit.save(weights(known), step_likelihood.FILE)
         return
-    alike, order = variants(known), {name: place for place, name in enumerate(LOOKS)}
+    alike = variants(known)
+    order = {name: place for names in (LOOKS, REPLAYS) for place, name in enumerate(names)} | {"tuned": -1}
 
     def earlier(own: Program, one: Program) -> bool:
-        place = SETS.index(one.set) - len(CAUSES)
-        return (
-            one.set == "tuned"
-            or order.get(one.set, place if 0 <= place < len(LOOKS) - 1 else len(LOOKS)) < order[own.set]
-        )
+        return order.get(one.set, len(LOOKS)) < order[own.set]
 
     rows = judged(known, None)
     print(f"first look {rows['was'].sum()}, proposed at all {rows['proposed'].sum()} of {len(rows)}")

@@ -15,8 +15,8 @@ from analysis.formats.report import kinds
 from tests.checkout import loaded
 
 KEY = Path(__file__).resolve().parents[1] / "answer_key"
-REPLAY = ("tuned", "blind_replay", "blind_replay_2", "blind_replay_3", "blind_replay_4", "blind_5")
-SCREEN = ("tuned", "blind_screen", "blind_screen_2", "blind_screen_3", "blind_screen_4", "blind_5")
+REPLAY = ("tuned", "blind_replay", "blind_replay_2", "blind_replay_3", "blind_replay_4", "blind_5", "blind_6")
+SCREEN = ("tuned", "blind_screen", "blind_screen_2", "blind_screen_3", "blind_screen_4", "blind_5", "blind_6")
 
 
 @pytest.fixture(scope="module")
