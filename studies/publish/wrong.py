@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.page import markdown
 from analysis.page.text import cell
+from studies.lectures.predict import REFITTED
 from studies.publish.committed import filled, looks, plain, read_table, yes
 from studies.runs import Runs
 
@@ -17,7 +18,7 @@ FAR = 0.25  # a prediction further off than this share is listed
 
 def render(root: Path, gpus: Sequence[Runs]) -> dict[str, str]:
     """Return {part: text} of docs/wrong.md."""
-    missed = [*_of_kernels(gpus), *_of_advice(root), *_of_profiles(root)]
+    missed = [*_of_kernels(gpus), *_of_roofs(gpus), *_of_advice(root), *_of_profiles(root)]
     return {
         "goals": plain(["goal", "wanted", "found", "where"], missed),
         "causes": plain(["set", "program or kernel", "cause", "named first"], [*_wrong_causes(root)]),
@@ -58,6 +59,15 @@ def _of_kernels(gpus: Sequence[Runs]) -> Iterator[list[str]]:
         for what, asked, reach, _, worst, met in judged(read_table(folder, "goals")):
             if not met:
                 yield [what, asked, f"{reach} shapes; least {worst}", f"[{gpu}](../kernels/README.md)"]
+
+
+def _of_roofs(gpus: Sequence[Runs]) -> Iterator[list[str]]:
+    for gpu, folder in _folders(gpus, "roofs"):
+        rates = read_table(folder, "lecture_roofs").dropna(subset=["datasheet_frac"])
+        least = rates.loc[rates["datasheet_frac"].idxmin()]
+        reach = f"{(rates['datasheet_frac'] >= 1).sum()} of {len(rates)}"
+        found = f"{reach}; least {least['datasheet_frac']:.0%} at {least['case']}"
+        yield ["math instructions at the datasheet's rate", "100%", found, f"[{gpu}](../studies/lectures/README.md)"]
 
 
 def _of_advice(root: Path) -> Iterator[list[str]]:
@@ -149,6 +159,10 @@ def _predictions(gpus: Sequence[Runs]) -> Iterator[list[str]]:
     for gpu, folder in _folders(gpus, "studies"):
         for file in sorted((folder / "tables").glob("lecture_*.csv")):
             yield from _of_study(f"{file.stem.removeprefix('lecture_')}, {gpu}", pd.read_csv(file))
+    for runs in gpus:
+        if runs.folder("studies") is None and (again := runs.folder("roofs")) is not None:
+            for name in REFITTED:
+                yield from _of_study(f"{name}, {runs.name.upper()}", read_table(again, f"lecture_{name}"))
     for gpu, folder in _folders(gpus, "multi_gpu"):
         for row in read_table(folder, "multi_gpu").query(f"abs(error_frac) > {FAR}").to_dict("records"):
             what = "{gpus} GPUs: {mode} {step}, batch {batch}, {tokens} tokens, " + gpu
