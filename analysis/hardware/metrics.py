@@ -260,7 +260,25 @@ def with_equivalents(counters: pd.DataFrame) -> pd.DataFrame:
         for other, factor in _forms(name, counters, seconds):
             form = counters[other].astype("float64") * factor
             found[name] = values = form if values is None else values.fillna(form)
+    found |= _stalls_of_shares(counters)
     return counters.assign(**found) if found else counters
+
+
+def _stalls_of_shares(counters: pd.DataFrame) -> dict[str, Any]:
+    """Return the stall reasons per issued instruction that a file gives as shares of the resident warps instead.
+
+    The share of warps that issue belongs to one instruction. Else the cycles between two instructions scale them.
+    """
+    stalls, share = catalogue()[1], "smsp__warp_issue_stalled_{}_per_warp_active.pct"
+    cycles = counters.get("smsp__average_warp_latency_per_inst_issued.ratio")
+    scale = None if cycles is None else cycles.astype("float64") / 100
+    if (issues := counters.get(share.format("selected"))) is not None:
+        own = 1 / issues.astype("float64").where(issues > 0)
+        scale = own if scale is None else own.fillna(scale)
+    names = {reason: stalls.name(reason) for reason in stalls.all_reasons() if share.format(reason) in counters}
+    found = {name: counters[share.format(reason)].astype("float64") * scale
+             for reason, name in names.items() if scale is not None}  # fmt: skip
+    return {name: counters[name].fillna(own) if name in counters else own for name, own in found.items()}
 
 
 def _seconds(counters: pd.DataFrame) -> Any:

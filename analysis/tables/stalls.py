@@ -52,7 +52,9 @@ def top_reasons(stalls: pd.DataFrame) -> pd.DataFrame:
         ),
     ),
     glance=top_reasons,
-    missing=Missing(Reason.NO_STALLS, "stall reasons", "the ncu export holds no stall metrics", METRICS),
+    missing=Missing(
+        Reason.NO_STALLS, "stall reasons", "the ncu export holds no stall metrics per issued instruction", METRICS
+    ),
 )
 def build_stalls(facts: Facts) -> pd.DataFrame | None:
     """Return stalls.csv: shares that sum to 1 per kernel and range, the longest kernels first.

@@ -102,6 +102,8 @@ def test_tiles_are_read_from_names() -> None:
     # the head of the bf16 prefill, as ncu counted it
     turing = "cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>"
     assert tiles.padded(turing, (64, 50, 1), product) == 79_121_350_656
+    vector = "nvjet_sm90_tst_64x64_64x4_1x2_h_bz_coopA_NNT"  # a matrix times a vector fills one row of each tile
+    assert tiles.padded(vector, (64, 1, 1), (1, 1, 4096, 4096)) == 64 * 2 * 4096 * 4096
     assert tiles.is_product("gemv2T_kernel_val<…>")
     assert not tiles.is_product("cublasLt::splitKreduce_kernel<…>")
     assert not tiles.is_product("vectorized_layer_norm_kernel")

@@ -470,6 +470,22 @@ def test_the_longest_launch_of_a_kernel_has_the_numbers_of_all_launches() -> Non
     assert found.to_dict() == expected[["path", "in_path", "in_all"]].to_dict()
 
 
+@pytest.mark.parametrize(
+    ("specimen", "kernel", "named"),
+    [
+        ("shared_bank_conflicts/slow", "transpose_tiles(float *)", "shared_bank_conflicts"),
+        ("register_spills/slow", "blend(float *)", "register_spills"),
+        ("register_spills/slow", "cutlass_80_simt_sgemm_128x64_8x5_nn_align1", ""),  # nobody else sets its registers
+        ("uncoalesced_loads/slow", "cutlass_80_simt_sgemm_128x64_8x5_nn_align1", "uncoalesced_loads"),  # its caller can
+    ],
+)
+def test_counters_name_the_cause_and_a_name_only_who_can_act_on_it(
+    half: pd.DataFrame, limits: Limits, specimen: str, kernel: str, named: str
+) -> None:
+    found = judge(half.loc[[f"development/{specimen}"]].assign(kernel=kernel), limits).of(0)
+    assert [one.defect for one in found[:1]] == [named] * bool(named)
+
+
 def test_a_rule_whose_refutation_holds_does_not_speak(half: pd.DataFrame, limits: Limits) -> None:
     rule = next(one for one in all_rules() if one.defect == "uncoalesced_loads" and one.refutes is not None)
     name = "development/uncoalesced_loads/slow"

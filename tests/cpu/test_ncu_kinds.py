@@ -38,6 +38,7 @@ def per_issue(name: str, *reasons: str) -> Values:
     return {name.format(reason): ("", str(9 - at)) for at, reason in enumerate(reasons)}
 
 
+OF_WARPS = "smsp__warp_issue_stalled_{}_per_warp_active.pct"
 LISTS: dict[str, tuple[Values, str]] = {
     "speed of light": (TIME | SPEED, L2),
     "speed of light without a time": (SPEED, L2),
@@ -56,7 +57,12 @@ LISTS: dict[str, tuple[Values, str]] = {
         per_issue("smsp__average_warps_issue_stalled_{}_per_issue_active.ratio", "long_scoreboard", "wait"),
         LACKS,
     ),
-    "stalls of warps": (TIME | per_issue("smsp__warp_issue_stalled_{}_per_warp_active.pct", "long_scoreboard"), LACKS),
+    "a stall of warps without its scale": (TIME | per_issue(OF_WARPS, "long_scoreboard"), LACKS),
+    "stalls of warps": (TIME | per_issue(OF_WARPS, "long_scoreboard", "wait", "selected"), "53% of its stalls"),
+    "stalls of warps and their cycles": (
+        TIME | per_issue(OF_WARPS, "long_scoreboard", "wait") | {"smsp__average_warp_latency_per_inst_issued.ratio": ("", "20")},
+        "53% of its stalls",
+    ),
     "occupancy": (TIME | {f"sm__warps_active.avg.{PEAK}_active": ("%", "30")}, LACKS),
     "hit rates": (TIME | {"lts__t_sector_hit_rate.pct": ("%", "50")}, LACKS),
     "links": (TIME | {"nvltx__bytes.sum": ("Mbyte", "20")}, LACKS),

@@ -243,6 +243,12 @@ def test_the_busiest_unit() -> None:
 # The kernels with most time -----------------------------------------------------------------------------------------
 
 
+def test_a_name_speaks_after_what_was_measured() -> None:
+    conflicts = RULE | _(rule="SharedMemoryConflicts", speedup_frac=0.4)
+    first, *_others, last = r.reasons(kernel("transpose_tiles", rules=conflicts, time_ns=1e9))
+    assert (first.headline, last.kind) == ("ncu's rule SharedMemoryConflicts estimates 40%", "layout")
+
+
 def tables_of(*rows: dict[str, Any], **more: list[dict[str, Any]]) -> dict[str, pd.DataFrame]:
     """Kernels in the range r, of 100 ns each by nsys, and the tables that explain them."""
     usual = BLANK["kernels"] | _(
