@@ -51,9 +51,10 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def gpt2():
-    """The committed report and its tables."""
+    """The committed report and its tables; empty ones are not committed."""
     report = msgspec.json.decode((COMMITTED / "report.json").read_bytes(), type=Report)
-    return report, {entry.name: pd.read_csv(COMMITTED / entry.file) for entry in report.tables}
+    blank = {one.name: pd.DataFrame(columns=[column.name for column in one.columns]) for one in report.tables}
+    return report, blank | {one.name: pd.read_csv(COMMITTED / one.file) for one in report.tables if one.rows}
 
 
 def printed(renderable, width):
