@@ -39,7 +39,10 @@ OPTIONAL = {
     "transformers",
 }
 # What a quick test imports none of: torch, or modules that do.
-HEAVY = re.compile(r"^(?:import|from) (?:kernels|studies|torch|tests\.adding)\b|importorskip\(\"torch", re.MULTILINE)
+HEAVY = re.compile(
+    r"^(?:import|from) (?:kernels|studies|torch|harness\.(?:manifest|timing)|tests\.adding)\b|importorskip\(\"torch",
+    re.MULTILINE,
+)
 GPU_TEST = "GPU test: "
 gc.set_threshold(100_000, 50, 50)  # as analysis/report.py: frequent collections take a tenth of the time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles all modules anew

@@ -7,9 +7,13 @@ on all ranks a transfer after its last start. So every time is known, and so is 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from analysis.formats.run import CEILINGS
+from analysis.formats.spans import spread
 from tests.nsys_export import Export
 
 KERNEL = "ncclDevKernel_{}_RING_LL(ncclDevKernelArgsStorage<4096>)"
@@ -29,6 +33,20 @@ STEP = {
     "pp": ("send_recv", "all_reduce"),
 }
 LAUNCH, LAG, SIZE = 6_000, 4_000, 1 << 22
+CONDITIONS = {
+    "backend": "nccl", "nccl": "2.27.3", "dtype": "bfloat16", "ranks": 2, "gpus": ["NVIDIA H200"] * 2, "torch": "2.11",
+    "nccl_variables": {"NCCL_NVLS_ENABLE": "0"}, "driver": "580.1", "measured": "2026-11-23T15:00Z",
+}  # fmt: skip
+
+
+def measured_links(sizes: Iterable[int], time_ns: float) -> dict[str, Any]:
+    """The content of ceilings.json of an all-reduce of two ranks, as `harness.links` writes it, but without torch."""
+    rows = [
+        {"name": "all_reduce", "ranks": 2, "bytes": size, "time_ns": spread([time_ns], 1),
+         "byte_per_s": size / time_ns * 1e9, "samples": 1}
+        for size in sizes
+    ]  # fmt: skip
+    return CEILINGS.document({"roofs": [], "links": rows, "link_conditions": CONDITIONS})
 
 
 @dataclass

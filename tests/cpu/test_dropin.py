@@ -7,23 +7,31 @@ import torch
 
 from harness.gpt2 import GPT2Config
 from harness.weights import build_transformers_model, load_weights
-from studies.dropin import measure
 from studies.dropin.files import DROPIN
 from studies.dropin.models import MODELS
 
 SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)
-WEIGHTS = load_weights("random", 0, SMALL)
 
 
-def test_every_attention_writes_the_same_text_eagerly(monkeypatch):
+@pytest.fixture(scope="module")
+def measure():
+    """The program; it imports transformers, for which only the worker that runs these tests pays."""
+    pytest.importorskip("transformers")
+    from studies.dropin import measure
+
+    return measure
+
+
+def test_every_attention_writes_the_same_text_eagerly(measure, monkeypatch):
     monkeypatch.setattr(measure, "TOKENS", 3)
     monkeypatch.setattr(measure, "ROUNDS", 1)
-    model = build_transformers_model(WEIGHTS)
+    weights = load_weights("random", 0, SMALL)
+    model = build_transformers_model(weights)
     labels = {"model": "gpt2", "dtype": "float32", "batch": 2, "context_tokens": 23}
     left_out: dict[str, str] = {}
     with torch.no_grad():
         rows = measure.measure_cell(
-            model, measure.prompts(WEIGHTS, 2, 20, "cpu"), "eager", labels, left_out, lambda: False
+            model, measure.prompts(weights, 2, 20, "cpu"), "eager", labels, left_out, lambda: False
         )
     assert [row["attention"] for row in rows] == ["eager", "sdpa", "kernel_ledger", "kernel_ledger_softmax"]
     for row in rows:
@@ -38,7 +46,7 @@ def test_every_attention_writes_the_same_text_eagerly(monkeypatch):
     DROPIN.document(document)
 
 
-def test_what_no_longer_fits_is_named():
+def test_what_no_longer_fits_is_named(measure):
     left_out: dict[str, str] = {}
     labels = {"model": "gpt2", "dtype": "float32", "batch": 1, "context_tokens": 23}
     assert measure.measure_cell(None, None, "graph", labels, left_out, lambda: True) == []
@@ -47,7 +55,7 @@ def test_what_no_longer_fits_is_named():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
-def test_without_a_gpu_small_layers_of_every_model_take_the_same_switch(tmp_path, monkeypatch):
+def test_without_a_gpu_small_layers_of_every_model_take_the_same_switch(measure, tmp_path, monkeypatch):
     monkeypatch.setattr(measure, "TOKENS", 2)
     monkeypatch.setattr(measure, "ROUNDS", 1)
     assert measure.main(["--out", str(tmp_path), "--models", *MODELS]) == 0

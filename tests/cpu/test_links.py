@@ -17,12 +17,9 @@ from analysis.formats.run import CEILINGS, COPIES, LINKS, PEER_COPY
 from analysis.tables.links import roof_at
 from harness import links
 from tests.declared import analyse, page
+from tests.rank_programs import CONDITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
-CONDITIONS = {
-    "backend": "nccl", "nccl": "2.27.3", "dtype": "bfloat16", "ranks": 2, "gpus": ["NVIDIA H200"] * 2, "torch": "2.11",
-    "nccl_variables": {"NCCL_NVLS_ENABLE": "0"}, "driver": "580.1", "measured": "2026-11-23T15:00Z",
-}  # fmt: skip
 
 
 def row(name: str, size: int, time_ns: float, ranks: int = 2) -> dict[str, Any]:

@@ -26,16 +26,14 @@ from analysis.formats.errors import InputError
 from analysis.formats.ranges import WARM_UP
 from analysis.formats.ranks import NCCL_CALLS, PROCESS_RANKS
 from analysis.formats.report import Missing
-from analysis.formats.run import CEILINGS
 from analysis.page.links import plot_links
 from analysis.page.timeline import plot_timeline
 from analysis.tables.join import join, prepare_counters
 from analysis.tables.operations import build_operations
 from harness.instrument import process_ranks
-from harness.links import link
-from tests.cpu.test_links import CONDITIONS
 from tests.declared import missing_of, notes_of, page
 from tests.nsys_export import Export
+from tests.rank_programs import measured_links
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096>)"
 ALL_GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096>)"
@@ -188,9 +186,7 @@ def test_the_figure_of_the_timeline_and_the_page_name_the_ranks(tmp_path: Path) 
 
 
 def test_bytes_are_nccl_s_and_bandwidth_is_that_of_nccl_tests(tmp_path: Path) -> None:
-    links = [link("all_reduce", 2, size, [50_000] * 3) for size in (1 << 20, 1 << 22)]
-    roofs = CEILINGS.document({"roofs": [], "links": links, "link_conditions": CONDITIONS})
-    tables = world_of(Ranks().export(), tmp_path, ceilings=roofs)
+    tables = world_of(Ranks().export(), tmp_path, ceilings=measured_links([1 << 20, 1 << 22], 50_000))
     row = tables.collectives.iloc[0]
     assert row[["kind", "range", "ranks", "bytes", "bytes_from", "count"]].tolist() == [
         "all_reduce",
@@ -471,10 +467,7 @@ def test_the_lanes_of_the_timeline_name_the_rank(tmp_path: Path) -> None:
 
 
 def test_the_pictures_of_links_and_of_the_timeline(tmp_path: Path) -> None:
-    roofs = CEILINGS.document(
-        {"roofs": [], "links": [link("all_reduce", 2, 1 << 20, [9e4])], "link_conditions": CONDITIONS}
-    )
-    world = world_of(Ranks().export(), tmp_path, ceilings=roofs)
+    world = world_of(Ranks().export(), tmp_path, ceilings=measured_links([1 << 20], 9e4))
     times, sizes = plot_timeline(world, ""), plot_links(world, "")
     assert times is not None
     assert sizes is not None
