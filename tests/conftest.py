@@ -43,6 +43,7 @@ HEAVY = re.compile(
     r"^(?:import|from) (?:kernels|studies|torch|harness\.(?:manifest|timing)|tests\.adding)\b|importorskip\(\"torch",
     re.MULTILINE,
 )
+STUDY = re.compile(r"^pytestmark = .*pytest\.mark\.studies\b", re.MULTILINE)
 GPU_TEST = "GPU test: "
 gc.set_threshold(100_000, 50, 50)  # as analysis/report.py: frequent collections take a tenth of the time
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each program that a test starts compiles all modules anew
@@ -56,8 +57,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --fast, for the loop of editing."""
+    """Add --fast, for the loop of editing, and --studies, for the stages of CI."""
     parser.addoption("--fast", action="store_true", help="only quick tests of the analysis, without torch")
+    parser.addoption("--studies", choices=("with", "without", "only"), default="with", help="modules marked studies")
 
 
 def pytest_sessionstart() -> None:
@@ -69,9 +71,12 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out what is not quick, with --fast."""
-    path = collection_path
-    if config.getoption("fast") and path.suffix == ".py" and HEAVY.search(path.read_text(encoding="utf-8")):
+    """Leave out what is not quick, with --fast, and what --studies says; a module left out is not even imported."""
+    fast, studies = config.getoption("fast"), config.getoption("studies")
+    if collection_path.suffix != ".py" or (not fast and studies == "with"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    if (fast and HEAVY.search(text)) or (studies != "with" and bool(STUDY.search(text)) != (studies == "only")):
         return True
     return None
 

@@ -20,6 +20,8 @@ from studies.accounting import budget, formulas, measure, predictions, tables, t
 from studies.accounting.architecture import Shape
 from tests.committed import folder, needs_committed
 
+pytestmark = pytest.mark.studies
+
 SIZES = {"gpt2": 124_439_808, "gpt2-medium": 354_823_168, "gpt2-large": 774_030_080, "gpt2-xl": 1_557_611_200}
 LLAMAS = {"llama-3.2-1b": 1_235_814_400, "llama-3-8b": 8_030_261_248, "llama-3-70b": 70_553_706_496,
           "llama-2-7b": 6_738_415_616, "qwen3-0.6b": 596_049_920}  # fmt: skip

@@ -31,6 +31,8 @@ from studies.decode.measure_engines import (
 )
 from studies.decode.measure_step import Step
 
+pytestmark = pytest.mark.studies
+
 SMALL = GPT2Config(vocab_size=97, n_positions=48, n_embd=128, n_layer=2, n_head=2)  # heads of 64, as the kernels have
 ODD = GPT2Config(vocab_size=61, n_positions=40, n_embd=48, n_layer=3, n_head=3, n_inner=72)  # heads of 16
 

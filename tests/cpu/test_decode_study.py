@@ -21,6 +21,8 @@ from studies.decode.figures import plot_phases
 from studies.decode.tables import build_bounds, build_decode, build_phases, build_prefill
 from tests.declared import notes_of
 
+pytestmark = pytest.mark.studies
+
 TINY = "n_layer=2,n_embd=128,n_head=2,vocab_size=97,n_positions=48"
 ARGUMENTS = [
     "--config",

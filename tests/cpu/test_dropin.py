@@ -10,6 +10,8 @@ from harness.weights import build_transformers_model, load_weights
 from studies.dropin.files import DROPIN
 from studies.dropin.models import MODELS
 
+pytestmark = pytest.mark.studies
+
 SMALL = GPT2Config(vocab_size=256, n_positions=64, n_embd=128, n_layer=2, n_head=2, n_inner=128)
 
 

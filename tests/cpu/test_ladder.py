@@ -25,6 +25,8 @@ from tests import committed
 from tests.declared import LADDER_TABLES
 from tests.ladder_export import LINES, Launch, checked, timed, write_run
 
+pytestmark = pytest.mark.studies
+
 COMMITTED = committed.folder("ladder")
 
 

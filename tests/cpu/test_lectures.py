@@ -17,6 +17,8 @@ from studies.lectures import measure, predict, second, tables
 from studies.lectures.measure_calls import profile
 from tests.declared import facts_of
 
+pytestmark = pytest.mark.studies
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

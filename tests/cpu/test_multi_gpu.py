@@ -20,7 +20,7 @@ from studies.multi_gpu.slices import FORWARD, OPS, Sizes
 from tests import rank_work
 from tests.ranks import Ranks, start
 
-pytestmark = pytest.mark.xdist_group("ranks")  # one worker starts the processes, once
+pytestmark = [pytest.mark.studies, pytest.mark.xdist_group("ranks")]  # one worker starts the processes, once
 
 
 @pytest.fixture(scope="module")  # they wait for orders, and end on their own some time after the last

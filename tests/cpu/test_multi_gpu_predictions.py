@@ -11,6 +11,8 @@ import pytest
 from studies.multi_gpu import links, predict, tables, times
 from tests.declared import facts_of
 
+pytestmark = pytest.mark.studies
+
 # Links of two ranks as harness.links writes them, each byte at 100 GB/s behind 10 µs.
 CEILINGS = {
     "gpu": "NVIDIA H200",

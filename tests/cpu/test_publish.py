@@ -10,6 +10,8 @@ from studies import runs
 from studies.publish import __main__ as publish
 from tests import committed
 
+pytestmark = pytest.mark.studies
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -13,6 +13,8 @@ import torch
 from analysis.hardware.devices import find_device
 from studies.softmax import turing
 
+pytestmark = pytest.mark.studies
+
 
 @pytest.fixture(scope="module")
 def measure() -> Any:

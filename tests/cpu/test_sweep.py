@@ -20,6 +20,8 @@ from studies.sweep import rows as sweep_rows
 from tests import sweep_examples as examples
 from tests.declared import analyse
 
+pytestmark = pytest.mark.studies
+
 GPU = sweep.Gpu("NVIDIA H200", 90)
 GELU = {"GELU_V02_THREADS": (256, 64, 128), "GELU_V02_AHEAD_MB": (3, 0)}
 

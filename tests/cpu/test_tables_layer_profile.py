@@ -12,6 +12,8 @@ from analysis.facts import Facts
 from studies.layers import tables as layer_profile
 from tests.declared import facts_of
 
+pytestmark = pytest.mark.studies
+
 NO_NSYS = layer_profile.build_agreement.empty()
 SPREAD = {"p5": 9e5, "p50": 1e6, "p95": 2e6}
 
