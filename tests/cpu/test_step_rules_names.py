@@ -79,6 +79,21 @@ def test_narrow_types_are_left_alone(name: str) -> None:
     assert "precision" not in {one.kind for one in found}
 
 
+@pytest.mark.parametrize(
+    "name, pure",
+    [
+        ("triton_poi_fused__to_copy_mm_t_3", True),
+        ("loop_convert_fusion_2", True),
+        ("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", False),
+        ("triton_poi_fused__to_copy_add_24", False),
+        ("loop_add_convert_fusion", False),
+    ],
+)
+def test_a_fused_kernel_that_also_computes_is_no_cast(name: str, pure: bool) -> None:
+    found = claims_on([*WARM_UP, *spaced(3, launched((name, 400, WIDE)), 4) * 14])
+    assert ("repeated_casts" in {one.kind for one in found}) is pure
+
+
 ROUND = spaced(
     5, [a for i in range(8) for a in (("work", 5 * US), *launched((f"part{i}(float *)", 40, f"{600 + i}x8x1")))], 1
 )

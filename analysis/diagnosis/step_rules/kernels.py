@@ -48,7 +48,11 @@ _XLA_OP = re.compile(
 )  # XLA fuses nothing here
 _XLA_LOOP = re.compile(r"loop_(?!copy|transpose|reduce|slice|concat|gather|scatter|iota|dynamic)\w+_fusion$")
 _LAYOUT = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|tensorTransform|convertTensor"
-_CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
+# Compilers name a kernel by all that it does: one that also computes converts for nothing.
+_CONVERTS = (
+    r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|(loop|input)_convert_fusion|[Cc]onvert(?!\w*_fusion)|"
+    r"triton_poi_fused_(_to_copy_|_unsafe_view_|(view|clone|expand|(un)?squeeze|permute|transpose|slice|t|b?mm|addmm)_)+\d"
+)
 _ON_GPU = "Device-to-Device|DtoD"
 _COPY = rf"direct_copy_kernel|copy_kernel|{_ON_GPU}|wrapped_copy|clone|roll_cuda_kernel"
 
