@@ -48,10 +48,12 @@ _XLA_OP = re.compile(
 )  # XLA fuses nothing here
 _XLA_LOOP = re.compile(r"loop_(?!copy|transpose|reduce|slice|concat|gather|scatter|iota|dynamic)\w+_fusion$")
 _LAYOUT = r"(?i)nchwToNhwc|nhwcToNchw|nchw2nhwc|(?<!conv)(?<!conv_)transpose(?!d)|permute|tensorTransform|convertTensor"
-# Compilers name a kernel by all that it does: one that also computes converts for nothing.
-_CONVERTS = (
-    r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|(loop|input)_convert_fusion|[Cc]onvert(?!\w*_fusion)|"
-    r"triton_poi_fused_(_to_copy_|_unsafe_view_|(view|clone|expand|(un)?squeeze|permute|transpose|slice|t|b?mm|addmm)_)+\d"
+_CONVERTS = r"(b?float16|half)_copy_kernel|LoadWithCast|_cast_|Cast<|to_copy|[Cc]onvert"
+# Compilers name a kernel by all that it does: one that also computes moves or converts for nothing.
+_COMPILED = r"triton_[a-z]{3}_fused_|(loop|input)_\w+_fusion"
+_ONLY_MOVES = (
+    r"triton_poi_fused_(_to_copy_|_unsafe_view_|(view|clone|copy|cat|expand|(un)?squeeze|permute|transpose|slice|select|t|"
+    r"b?mm|addmm|convolution)_)+\d|(loop|input)_((convert|copy|transpose|slice|concatenate|bitcast|reshape|pad|gather)_)+fusion"
 )
 _ON_GPU = "Device-to-Device|DtoD"
 _COPY = rf"direct_copy_kernel|copy_kernel|{_ON_GPU}|wrapped_copy|clone|roll_cuda_kernel"
@@ -105,13 +107,18 @@ def _repeated_casts(view: View) -> Bools:
     Training converts weights that have changed.
     """
     found = np.zeros(len(view.names), bool)
-    casts = view.kernels & view.named(_CONVERTS)
+    casts = view.kernels & view.named(_CONVERTS) & ~_computes(view)
     if view.trains or not casts.any():
         return found
     for same in _alike(view, casts):
         if view.of_step(np.count_nonzero(same)) >= FEW or view.share(view.time(same)) >= COPIES:
             found |= same
     return found
+
+
+def _computes(view: View) -> Bools:
+    """Return the kernels of a compiler whose names tell that they do more than move or convert."""
+    return view.named(_COMPILED) & ~view.named(_ONLY_MOVES)
 
 
 def _alike(view: View, ops: Bools) -> list[Bools]:
@@ -146,7 +153,7 @@ def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
         ("layout", _LAYOUT, "Keep one layout of the data", "changes the layout of data", "change the layout of data"),
         ("redundant_copy", _COPY, "Leave copies on the GPU out", "copies data on the GPU", "copy data on the GPU"),
     ):
-        moved = view.named(pattern) & ~casts
+        moved = view.named(pattern) & ~casts & ~_computes(view)
         appended = _old(view, _cats(view)) & np.bool_(kind == "redundant_copy")
         moved |= appended
         time = view.time(moved)
