@@ -392,11 +392,22 @@ def _check_end(raw: Raw, at: int, line: str, header: Header, where: str, blank_b
         raise _second_table(where, _count_lines(raw, at) + 1, header)
     if other or _FRAMING.match(line) or blank_before:
         return
-    found = line.count(header.delimiter) + 1 if header.delimiter else len(line.split("  "))
     raise InputError(
-        f"{where}: line {_count_lines(raw, at) + 1} has {found} fields that do not fit the {len(header.names)} columns "
-        f"of the header ({', '.join(header.names[:4])} …); the file is damaged or interleaved with other output, "
-        "export it again with `nsys stats --output`."
+        f"{where}: line {_count_lines(raw, at) + 1} has {_misfit(line, header)}; the file is damaged or interleaved "
+        "with other output, export it again with `nsys stats --output`."
+    )
+
+
+def _misfit(line: str, header: Header) -> str:
+    """Return in words what makes a line no row of this table: one cell, or the number of its fields."""
+    pieces = line.split(header.delimiter) if header.delimiter else line.split("  ")
+    if header.delimiter and len(pieces) == len(header.names):
+        for cell, name in zip(pieces, header.names, strict=True):
+            if not _fits(cell.strip('"'), kind_of(name, "")):
+                return f"{cell[:40]!r} in column {name!r}"
+    return (
+        f"{len(pieces)} fields that do not fit the {len(header.names)} columns of the header "
+        f"({', '.join(header.names[:4])} …)"
     )
 
 

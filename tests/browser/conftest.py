@@ -168,4 +168,8 @@ def committed_tables() -> dict[str, pd.DataFrame]:
     """Return the CSV files of the committed run."""
     folder = committed.folder("overview")
     content = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    return {entry["name"]: pd.read_csv(folder / entry["file"], low_memory=False) for entry in content["tables"]}
+    return {
+        entry["name"]: pd.read_csv(folder / entry["file"], low_memory=False)
+        for entry in content["tables"]
+        if (folder / entry["file"]).exists()
+    }

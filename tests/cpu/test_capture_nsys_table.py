@@ -297,6 +297,12 @@ def test_a_quote_before_a_digit_is_no_second_row(name: str) -> None:
     assert nsys_table.split_row(f"{row}{row}", sums) is None
 
 
+def test_a_cell_that_is_no_number_is_named() -> None:
+    rows = ["1,10,1,20,2,1,1,0,kernel", "1,10,1,abc,2,1,1,0,kernel", "1,10,1,20,2,1,1,0,kernel"]
+    with pytest.raises(InputError, match=r"line 3 has 'abc' in column 'Avg'; the file is damaged"):
+        nsys_table.read_tables((KERN_SUM + "\n".join(rows) + "\n").encode(), "x.csv")
+
+
 def test_a_line_longer_than_a_piece_is_damage_and_no_endless_search() -> None:
     raw = GPU + gpu_row(5000, 90, "k", "") + "1" * 900_000 + "\n"
     with pytest.raises(InputError, match="line 3 has 1 fields"):
