@@ -1,7 +1,6 @@
 """Pack what measure.py wrote into a set: captures/NAME-GPU.txt.xz for each program, and times.json.
 
     python tests/answer_key/pack.py RESULTS SET --gpu h100
-    python tests/answer_key/pack.py --again     packs all archives anew; their content stays
 
 RESULTS is measure.py's --out. A program's archive has FORM/cuda_gpu_trace.csv and the other tables, bare_ranges.csv and
 a trimmed trace.json where there are some. Paths and names of the machine are removed. A table stands there by column, whole
@@ -16,7 +15,6 @@ import io
 import json
 import lzma
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -116,31 +114,13 @@ def pack(texts: Iterable[tuple[str, str]], target: Path) -> int:
     return len(packed)
 
 
-def again() -> int:
-    """Pack all archives anew where that makes them smaller; return 0."""
-    archives = sorted(HERE.glob("*/captures/*.txt.xz"))
-    archives = [one for one in archives if one.parts[-3] != "ranks"]
-    with ThreadPoolExecutor(2) as pool, tempfile.TemporaryDirectory() as folder:
-        smaller = [Path(folder, f"{at}.xz") for at in range(len(archives))]
-        for one, new, size in zip(archives, smaller, pool.map(pack, map(parts, archives), smaller), strict=True):
-            if size < one.stat().st_size and list(parts(one)) == list(parts(new)):
-                one.write_bytes(new.read_bytes())
-            new.unlink()
-    return 0
-
-
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("results", type=Path, nargs="?")
-    parser.add_argument("set", nargs="?")
-    parser.add_argument("--gpu", choices=["h100", "h200"])
-    parser.add_argument("--again", action="store_true")
+    parser.add_argument("results", type=Path)
+    parser.add_argument("set")
+    parser.add_argument("--gpu", required=True, choices=["h100", "h200"])
     options = parser.parse_args()
-    if options.again:
-        return again()
-    if not (options.results and options.set and options.gpu):
-        parser.error("RESULTS, SET and --gpu are needed")
     folder = HERE / options.set
     (folder / "captures").mkdir(exist_ok=True)
     known = folder / "times.json"

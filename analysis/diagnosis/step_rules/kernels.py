@@ -64,21 +64,22 @@ _APPEND = "Allocate the whole tensor once, and copy each part into its slice."
 def propose(view: View) -> Iterator[Proposal]:
     """Propose changes to kernels."""
     yield from _precision(view)
-    casts = _repeated_casts(view)
+    computes = view.named(_COMPILED) & ~view.named(_ONLY_MOVES)
+    casts = _repeated_casts(view, computes)
     yield from _casts(view, casts)
-    yield from _layout(view, casts)
+    yield from _layout(view, casts | computes)
     yield from _fuse(view, casts)
     yield from _small_grids(view)
 
 
 def _precision(view: View) -> Iterator[Proposal]:
     products = of_each(view.names, lambda name: kind_of_kernel(name) == MATRIX, bool)  # as fast in FP64 as in FP32
-    for wide, (least, most), title, said, needs, enough in (
-        (_matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES, "Allow TF32 or 16 bits in {}",
+    for wide, (least, most), title, what, said, needs, enough in (
+        (_matching(view, _FP32) & ~_matching(view, _TENSOR), TENSOR_CORES, "Allow TF32 or 16 bits in {}", "product",
          "Products in FP32 without tensor cores", "FP32", LEAST),
         (_matching(view, _FP64) & ~products & ~view.named("multi_tensor|distribution_"), HALVES, "Use FP32 in {}",
-         "Kernels with values in FP64", "FP64", LEAST),
-        (_matching(view, _READS_FP32), NARROW_READS, "Store in 16 bits what {} read",
+         "kernel", "Kernels with values in FP64", "FP64", LEAST),
+        (_matching(view, _READS_FP32), NARROW_READS, "Store in 16 bits what {} read", "kernel",
          "Kernels that read tables or matrices of FP32", "FP32", READS),
     ):  # fmt: skip
         wide = view.kernels & wide
@@ -91,7 +92,7 @@ def _precision(view: View) -> Iterator[Proposal]:
 
         yield Proposal(
             kind="precision", about=symbols.short(view.most(wide)),
-            title=title.format(count_of(round(count), "product" if least == TENSOR_CORES[0] else "kernel")),
+            title=title.format(count_of(round(count), what)),
             sentence=f"{said} take {duration(time)} of each step.", change=narrow,
             count=count, time_ns=time, lossy=True, wrong_if=f"the results need the precision of {needs}",
         )  # fmt: skip
@@ -101,24 +102,19 @@ def _matching(view: View, pattern: re.Pattern[str]) -> Bools:
     return of_each(view.names, lambda name: bool(pattern.search(name)), bool)
 
 
-def _repeated_casts(view: View) -> Bools:
+def _repeated_casts(view: View, computes: Bools) -> Bools:
     """Return the conversions of type that a step makes at least FEW times with one name and grid, or that take long.
 
-    Training converts weights that have changed.
+    Training converts weights that have changed. `computes`: kernels that do more than convert.
     """
     found = np.zeros(len(view.names), bool)
-    casts = view.kernels & view.named(_CONVERTS) & ~_computes(view)
+    casts = view.kernels & view.named(_CONVERTS) & ~computes
     if view.trains or not casts.any():
         return found
     for same in _alike(view, casts):
         if view.of_step(np.count_nonzero(same)) >= FEW or view.share(view.time(same)) >= COPIES:
             found |= same
     return found
-
-
-def _computes(view: View) -> Bools:
-    """Return the kernels of a compiler whose names tell that they do more than move or convert."""
-    return view.named(_COMPILED) & ~view.named(_ONLY_MOVES)
 
 
 def _alike(view: View, ops: Bools) -> list[Bools]:
@@ -148,12 +144,12 @@ def _casts(view: View, casts: Bools) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _layout(view: View, casts: Bools) -> Iterator[Proposal]:
+def _layout(view: View, others: Bools) -> Iterator[Proposal]:
     for kind, pattern, title, one, many in (
         ("layout", _LAYOUT, "Keep one layout of the data", "changes the layout of data", "change the layout of data"),
         ("redundant_copy", _COPY, "Leave copies on the GPU out", "copies data on the GPU", "copy data on the GPU"),
     ):
-        moved = view.named(pattern) & ~casts & ~_computes(view)
+        moved = view.named(pattern) & ~others
         appended = _old(view, _cats(view)) & np.bool_(kind == "redundant_copy")
         moved |= appended
         time = view.time(moved)
@@ -187,7 +183,7 @@ def _fuse(view: View, casts: Bools) -> Iterator[Proposal]:
 
     def fused(base: Graph, share: float) -> Graph:
         if share >= 1.0:
-            return _one_kernel_each(jit(base, share) if jit else base, wider)
+            return one_kernel_of_each(jit(base, share) if jit else base, wider, share)
         return one_kernel_of_each(base, runs, share)
 
     yield Proposal(
@@ -221,24 +217,16 @@ def _old(view: View, ops: Bools) -> Bools:
 def one_kernel_of_each(base: Graph, runs: list[np.ndarray], share: float) -> Graph:
     """Fuse each run whose kernels each read what the one before wrote.
 
-    At worst each also reads another operand: of 3 n tensors that they move, n + 2 are left.
+    At best (`share` 1) the one kernel takes as long as the longest, as that of a compiler which fuses all of it. At
+    worst each also reads another operand: of 3 n tensors that they move, n + 2 are left.
     """
     duration, others = base.o_duration.copy(), np.zeros(len(base.o_start), bool)
     for rows in runs:
         whole, longest = float(duration[rows].sum()), float(duration[rows].max())
         worst = max(longest, whole * (len(rows) + 2) / (3 * len(rows)))
-        duration[rows[0]] = worst + share * (longest - worst)
+        duration[rows[0]] = share * longest + (1 - share) * worst
         others[rows[1:]] = True
     return changes.drop(replace(base, o_duration=duration), others, share=share)
-
-
-def _one_kernel_each(base: Graph, runs: list[np.ndarray]) -> Graph:
-    """Replace each run by one kernel that takes as long as its longest, as a compiler does that fuses all of it."""
-    duration, others = base.o_duration.copy(), np.zeros(len(base.o_start), bool)
-    for rows in runs:
-        duration[rows[0]] = duration[rows].max()
-        others[rows[1:]] = True
-    return changes.drop(replace(base, o_duration=duration), others)
 
 
 def _between(view: View, runs: list[np.ndarray]) -> Bools:
