@@ -281,16 +281,19 @@ def touched(answer: StepAnswer, saver: Saver) -> Bools:
 
 
 def _later(view: View, first: Saver, rest: Sequence[Saver]) -> list[Saver]:
-    """Return what saves something once the first change is made."""
+    """Return what saves something of the step that is left once the first change is made."""
     found = []
     change = first.proposal.change
     assert change is not None
     bases = savings.after(view.step, change)
+    left = max((ns / before for (_, ns), (_, before) in zip(bases, view.step.bases, strict=True)), default=1.0)
     for one in rest:
         own = one.proposal.change
         assert own is not None
         after = savings.saving(view.step, own, bases)
         if after.middle >= WORTH:
-            later = _of(view, as_built(one.proposal.kind, after.low, after.high))
+            part = as_built(one.proposal.kind, after.low, after.high)
+            low, high = min((part.low or 0.0) * left, 1 - first.high), min((part.high or 0.0) * left, 1 - first.low)
+            later = _of(view, Saving(low, high))
             found.append((after.middle, replace(one, later_ns=later, after=first.key, opens_ns=0.0, run=None)))
     return [saver for _, saver in sorted(found, key=lambda item: -item[0])]

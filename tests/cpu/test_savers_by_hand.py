@@ -54,7 +54,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Proposal]:
     monkeypatch.setattr(savers, "proposals", lambda _: iter(found))
     monkeypatch.setattr(savings, "saving", saving)
     monkeypatch.setattr(savings, "together", both)
-    monkeypatch.setattr(savings, "after", lambda step, change: [])
+    monkeypatch.setattr(savings, "after", lambda step, change: step.bases)
     monkeypatch.setattr(savers, "as_built", lambda kind, low, high, most=None: Built(0.0, 0.0, 1.0).of(low, high, most))
     monkeypatch.setattr(savers, "PAUSE", 0.0)
     monkeypatch.setattr(savers, "CLEAR", 0.0)
@@ -167,6 +167,27 @@ def test_what_saves_once_the_first_change_is_made_comes_after_it(asked: list[Pro
     assert told.savers[1].later_ns == Saving(200.0, 400.0)
     assert told.savers[1].saves_frac == Saving(0.0, 0.0)
     assert [one.after for one in told.replayed] == ["", "sync:x", "", "sync:x", ""]  # as they were asked
+
+
+@pytest.mark.parametrize(
+    ("first", "left", "then", "later"),
+    [
+        (Saves(0.4, 0.6), 0.5, (0.2, 0.4), Saving(100.0, 200.0)),  # shares of the half that is left
+        (Saves(0.4, 0.6), 0.5, (0.9, 1.0), Saving(400.0, 500.0)),  # no more than is left if the first saves its most
+        (Saves(0.6, 1.0), 0.5, (0.5, 1.0), Saving(0.0, 400.0)),
+        (Saves(0.1, 0.2), 1.5, (0.5, 1.0), Saving(750.0, 900.0)),  # the first makes the replayed step longer
+    ],
+)
+def test_a_later_change_saves_a_share_of_the_step_that_is_left(
+    asked: list[Proposal], monkeypatch: pytest.MonkeyPatch, first: Saves, left: float, then: tuple[float, float],
+    later: Saving,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(savings, "after", lambda step, _: [(one, ns * left) for one, ns in step.bases])
+    asked += [proposal("sync", first), proposal("fuse", Saves(0.0, 0.0, then=then))]
+    told = answer(on_step())
+    assert told.savers[1].later_ns is not None
+    assert told.savers[1].later_ns.low == pytest.approx(later.low)
+    assert told.savers[1].later_ns.high == pytest.approx(later.high)
 
 
 def test_after_time_lost_outside_the_steps_nothing_opens(asked: list[Proposal]) -> None:
