@@ -20,7 +20,7 @@ from math import comb
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+import scipy  # its modules load at their first use: a report on one capture needs none
 
 from analysis.formats.comparison import AB, Basis, Judged, Verdict
 
@@ -77,7 +77,7 @@ def interval(a: Floats, b: Floats, *, paired: bool, error: float) -> tuple[Float
 
     half = np.full(len(middle), np.inf)
     if min(len(a), len(b)) >= runs_needed(error, paired):
-        found = stats.permutation_test(
+        found = scipy.stats.permutation_test(
             (a, b), largest, permutation_type="samples" if paired else "independent", vectorized=True, axis=0,
             n_resamples=PATTERNS, rng=np.random.default_rng(0),
         )  # fmt: skip
@@ -90,8 +90,8 @@ def _mean_and_error(a: Floats, b: Floats, paired: bool, axis: int) -> tuple[Floa
     """Return mean log ratios and their standard errors."""
     means = np.asarray(b.mean(axis=axis) - a.mean(axis=axis), np.float64)
     if paired:
-        return means, np.asarray(stats.sem(b - a, axis=axis), np.float64)
-    return means, np.asarray(np.hypot(stats.sem(a, axis=axis), stats.sem(b, axis=axis)), np.float64)
+        return means, np.asarray(scipy.stats.sem(b - a, axis=axis), np.float64)
+    return means, np.asarray(np.hypot(scipy.stats.sem(a, axis=axis), scipy.stats.sem(b, axis=axis)), np.float64)
 
 
 def _judged(middle: float, half: float, counts: Sequence[int], needed: int, least: float) -> Judged:

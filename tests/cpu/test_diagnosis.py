@@ -4,7 +4,6 @@ import dataclasses
 import math
 import re
 import shlex
-import time
 import tomllib
 import tracemalloc
 from dataclasses import replace
@@ -27,6 +26,7 @@ from analysis.hardware.devices import Device, architectures, devices, find_by_ca
 from kernels.specimens import registry
 from kernels.specimens.registry import vocabulary
 from studies.specimens import score
+from tests.clock import within
 
 H200 = find_device("NVIDIA H200")
 
@@ -345,9 +345,7 @@ def test_verdicts_are_ranked_and_say_what_they_rest_on(half: pd.DataFrame, limit
 
 def test_ten_thousand_kernels_are_judged_in_a_second(half: pd.DataFrame, limits: Limits) -> None:
     rows = pd.concat([half] * (10_000 // len(half) + 1), ignore_index=True).head(10_000)
-    begin = time.process_time()
-    found = judge(rows, limits)
-    assert time.process_time() - begin <= 1
+    found = within(1, lambda: judge(rows, limits))
     assert len(found.rows) > 5_000
     assert len(found.why) == 10_000
 

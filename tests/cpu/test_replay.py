@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from analysis.replay.decompose import PARTS, decompose
 from analysis.replay.graph import OPERATION, Windows, build
 from analysis.replay.simulate import simulate
 from tests.by_hand import allocate_once
+from tests.clock import within
 from tests.toy import US, Action, Machine, kernels
 
 ROOT = Path(__file__).parents[2]
@@ -413,11 +413,9 @@ def test_a_hundred_thousand_operations_replay_in_half_a_second() -> None:
     end = int(capture.gpu_ops["start_ns"].max()) + 100 * US
     graph = build(capture, Windows(0, end), 100)
     assert len(graph.o_start) == 100_000
-    begin = time.process_time()
-    simulate(graph, passes=2)
-    assert (
-        time.process_time() - begin
-    ) / 2 < 0.75  # a second pass as long as the first; twice as slow under a full test run
+    within(
+        1.5, lambda: simulate(graph, passes=2)
+    )  # a second pass is as long as the first; beside other work twice that
 
 
 COMMITTED = sorted(path.parent.parent for path in ROOT.glob("tests/cpu/data/profile/*/captures/nsys"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +19,7 @@ from analysis.formats.bare import BARE_RANGES
 from analysis.formats.report import kinds
 from analysis.page import markdown
 from analysis.page.html import render_html
+from tests.clock import within
 from tests.toy import US, Action, Machine
 
 WARM_UP: list[Action] = [("h2d", "weights", 900 * US), ("sync",)]
@@ -350,10 +350,8 @@ def test_all_candidates_of_a_hundred_thousand_operations_take_two_seconds() -> N
     step = [*[action for kind in kinds for action in PROGRAMS[kind]] * 4, *wide("last", 5)]
     capture = Machine([*WARM_UP, *step * 110]).capture()
     assert len(capture.gpu_ops) > 100_000
-    begin = time.process_time()
-    answer = savers.answers(capture)[0]
+    answer = within(3, lambda: savers.answers(capture)[0])  # 1.3 s alone
     assert len(answer.replayed) >= 10
-    assert time.process_time() - begin < 3  # 1.3 s alone; twice as long under a full test run
 
 
 @pytest.mark.parametrize("us", [0, 3])
